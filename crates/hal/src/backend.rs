@@ -1,0 +1,456 @@
+//! The trait that every back end and every wrapper implements.
+
+use std::fmt::Debug;
+
+use crate::{
+    AccessFlags, Advice, AllocationType, AttachFlags, Capabilities, DeviceAttribute, DeviceId,
+    DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, HostAllocFlags, HostTouch,
+    Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle,
+    PoolProps, RangeAttribute, Result, Span, StreamFlags, StreamHandle,
+};
+
+/// CUDA managed memory, as a driver offers it.
+///
+/// Object-safe; hold it as `Arc<dyn Backend>` and call through the reference. Methods mirror driver
+/// entry points one to one, named in each method; argument checks, their order and their result
+/// numbers are the driver's. Unless a method says otherwise:
+///
+/// - a failed call changes nothing, and its [`Error`](crate::Error) carries the driver's number;
+/// - *managed range* means: at least 1 byte, starting in a live managed allocation and ending
+///   within the same one, counted by the bytes requested for it; anything else is
+///   [`InvalidValue`](crate::ErrorKind::InvalidValue);
+/// - ranges of advice, prefetch and attribute reads are rounded outward to whole pages;
+/// - the simulator carries out asynchronous calls before it returns; a driver, when the stream
+///   reaches them.
+///
+/// Facts about result numbers are from recordings of driver 580 (CUDA 13.0) on an H200.
+#[cfg_attr(any(test, feature = "mock"), mockall::automock)]
+#[auto_impl::auto_impl(Arc, Box)]
+pub trait Backend: Debug + Send + Sync + 'static {
+    /// What this back end can do. Costs a clone; ask once.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The driver's own version (`cuDriverGetVersion`). At least
+    /// [`Capabilities::driver_version`], which a ceiling may have lowered.
+    fn driver_version(&self) -> Result<DriverVersion>;
+
+    /// How many devices there are (`cuDeviceGetCount`).
+    fn device_count(&self) -> Result<u32>;
+
+    /// An attribute of a device (`cuDeviceGetAttribute`).
+    ///
+    /// # Errors
+    /// `InvalidDevice` for an unknown device; `InvalidValue` for an attribute that this version
+    /// does not know, which does not mean "no".
+    fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32>;
+
+    /// Free and total memory of a device (`cuMemGetInfo`).
+    ///
+    /// # Errors
+    /// `InvalidDevice` for an unknown device.
+    fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo>;
+
+    // ---- allocation ---------------------------------------------------------------------------
+
+    /// Allocates managed memory (`cuMemAllocManaged`). Contents are indeterminate.
+    ///
+    /// At least 2 MiB: starts on a 2 MiB boundary. Less: shares a 2 MiB slab with others, at
+    /// 512-byte steps, and so shares pages and faults with its neighbours.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `bytes` is 0 or `flags` is not exactly `GLOBAL` or `HOST`; `OutOfMemory`.
+    fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr>;
+
+    /// Allocates device memory (`cuMemAlloc`), aligned to at least 512 bytes.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `bytes` is 0; `InvalidDevice`; `OutOfMemory`.
+    fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr>;
+
+    /// Allocates page-locked host memory (`cuMemHostAlloc`), mapped on every device.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `bytes` is 0 or a flag is unknown; `OutOfMemory`.
+    fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr>;
+
+    /// Frees managed, device, pinned or pool memory (`cuMemFree`, `cuMemFreeHost`).
+    /// Freeing null succeeds and does nothing.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `ptr` is not the first byte of a live allocation.
+    ///
+    /// # Safety
+    /// Nobody may use the allocation during or after the call. For pool memory all work that uses
+    /// it must have completed.
+    unsafe fn free(&self, ptr: DevicePtr) -> Result<()>;
+
+    // ---- advice and movement ------------------------------------------------------------------
+
+    /// Advises by device ordinal (`cuMemAdvise`, the form of CUDA 8.0): -1 is the host.
+    ///
+    /// Takes effect at once, not in stream order.
+    ///
+    /// # Errors
+    /// In this order: `InvalidValue` for unknown advice, a null pointer or 0 bytes;
+    /// `InvalidDevice` for an ordinal that is neither -1 nor a device, if the advice uses it;
+    /// `InvalidValue` if the range is not managed; `Unsupported` for memory of a managed pool.
+    fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()>;
+
+    /// Advises by location (`cuMemAdvise_v2`). Requires [`Capabilities::locations`].
+    ///
+    /// A host NUMA location never reaches the memory: accessed-by fails, everything else succeeds
+    /// and does nothing, whatever the range (driver 580 on a host with one node).
+    ///
+    /// # Errors
+    /// In this order: `InvalidValue` for unknown advice, a location type other than 1 to 4, a null
+    /// pointer or 0 bytes, an unknown device if the advice uses it, a range that is not managed;
+    /// `Unsupported` for memory of a managed pool, or without the entry point.
+    fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()>;
+
+    /// Asks for migration to a device ordinal, -1 for the host (`cuMemPrefetchAsync`, the form of
+    /// CUDA 8.0), in stream order.
+    ///
+    /// # Errors
+    /// In this order: `InvalidValue` for a null pointer or 0 bytes; `InvalidDevice` for an unknown
+    /// ordinal; `InvalidValue` if the range is not managed.
+    fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()>;
+
+    /// Asks for migration to a location (`cuMemPrefetchAsync_v2`), in stream order. Requires
+    /// [`Capabilities::locations`].
+    ///
+    /// Success promises no residency. It is recorded as the range's last prefetch location even if
+    /// nothing moves.
+    ///
+    /// # Errors
+    /// In this order: `InvalidValue` for a null pointer, 0 bytes or `flags` other than 0;
+    /// `InvalidDevice` for an unknown device; `InvalidValue` for another unusable location or a
+    /// range that is not managed; `Unsupported` without the entry point.
+    fn prefetch(
+        &self,
+        span: Span,
+        location: Location,
+        flags: u32,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Migrates many ranges (`cuMemPrefetchBatchAsync`). `locations[i]` is for the ranges from
+    /// `location_starts[i]` to before `location_starts[i + 1]`.
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | CUDA 13.0 and later, simulator at 13.0 and later | the driver's batch call |
+    /// | CUDA 12 | a loop with the same checks, if [`Capabilities::prefetch_batch`] is `Loop` |
+    /// | otherwise | `Unsupported` |
+    ///
+    /// # Errors
+    /// `InvalidValue` for: the legacy default stream, `flags` other than 0, no ranges, no
+    /// locations, `locations` and `location_starts` of different lengths, starts that do not begin
+    /// at 0, ascend strictly and stay below the number of ranges, an unusable location (an unknown
+    /// device included), or a range that is not managed.
+    fn prefetch_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Declares the contents of ranges worthless (`cuMemDiscardBatchAsync`). Requires
+    /// [`Capabilities::discard`]. Nothing is copied; the pages are unmapped everywhere and the next
+    /// touch populates them anew.
+    ///
+    /// # Errors
+    /// `InvalidValue` for the legacy default stream, `flags` other than 0, no ranges, or a range
+    /// that is not managed; `Unsupported` without the entry point.
+    ///
+    /// # Safety
+    /// Contents are indeterminate until written, and nobody may read, write or prefetch the ranges
+    /// while the discard is in flight.
+    unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()>;
+
+    /// Discards, then migrates without copying (`cuMemDiscardAndPrefetchBatchAsync`). Requires
+    /// [`Capabilities::discard`].
+    ///
+    /// # Errors
+    /// As [`prefetch_batch`](Self::prefetch_batch).
+    ///
+    /// # Safety
+    /// As [`discard_batch`](Self::discard_batch).
+    unsafe fn discard_prefetch_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    // ---- attributes ---------------------------------------------------------------------------
+
+    /// One attribute of a managed range (`cuMemRangeGetAttribute`).
+    ///
+    /// *None* and *mixed* give the same answer, -2 (0 for read-mostly and for types).
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | driver 580 | walks records and may report one value over pages that never had it |
+    /// | simulator | per page, as documented, or as driver 580 reports, by configuration |
+    ///
+    /// # Errors
+    /// `InvalidValue` if the range is not managed, for an unknown attribute, for
+    /// [`RangeAttribute::ACCESSED_BY`], and for attributes 5 to 8 before CUDA 12.2.
+    fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32>;
+
+    /// The processors advised as accessing the *whole* range: device ordinals ascending, then -1
+    /// for the host, padded with -2. Give one place more than there are devices: the driver
+    /// truncates.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `out` is empty or the range is not managed.
+    fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()>;
+
+    /// One attribute of an address (`cuPointerGetAttribute`), as a 64-bit number.
+    ///
+    /// # Errors
+    /// `InvalidValue` if the address belongs to no live allocation, or for an unknown attribute.
+    fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64>;
+
+    // ---- pools --------------------------------------------------------------------------------
+
+    /// Makes a pool (`cuMemPoolCreate`).
+    ///
+    /// # Errors
+    /// `InvalidValue` for a combination that the type of memory does not take; see [`PoolProps`].
+    fn pool_create(&self, props: PoolProps) -> Result<PoolHandle>;
+
+    /// Destroys a pool (`cuMemPoolDestroy`); its memory goes when the last allocation is freed.
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live pool, or for a default pool.
+    ///
+    /// # Safety
+    /// The handle may not be used again.
+    unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()>;
+
+    /// The default pool of a location (`cuMemGetDefaultMemPool`). Requires
+    /// [`Capabilities::location_pools`].
+    ///
+    /// # Errors
+    /// `Unsupported` for `HOST_NUMA_CURRENT`; `InvalidValue` for an unknown type or location.
+    fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle>;
+
+    /// The current pool of a location (`cuMemGetMemPool`); the default pool until
+    /// [`pool_set_current`](Self::pool_set_current).
+    ///
+    /// # Errors
+    /// As [`pool_default`](Self::pool_default).
+    fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle>;
+
+    /// Makes a pool the current one of a location (`cuMemSetMemPool`). Global to the process.
+    ///
+    /// # Errors
+    /// `InvalidValue` unless location and type are the pool's own.
+    fn pool_set_current(
+        &self,
+        location: Location,
+        kind: AllocationType,
+        pool: PoolHandle,
+    ) -> Result<()>;
+
+    /// An attribute of a pool (`cuMemPoolGetAttribute`), as a 64-bit number; bytes for sizes.
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live pool, or an attribute that this version does not know.
+    fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64>;
+
+    /// Sets an attribute of a pool (`cuMemPoolSetAttribute`).
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live pool, a read-only attribute, or a high-water mark other than 0.
+    fn pool_set_attribute(
+        &self,
+        pool: PoolHandle,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Result<()>;
+
+    /// Gives unused memory back until `min_bytes_to_keep` are left (`cuMemPoolTrimTo`).
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live pool.
+    fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()>;
+
+    /// Gives a location access to a pool's memory, or takes it (`cuMemPoolSetAccess`).
+    ///
+    /// # Errors
+    /// `Unsupported`, `InvalidDevice` or `InvalidValue`, by type and location of the pool;
+    /// read-only access is supported for none.
+    fn pool_set_access(
+        &self,
+        pool: PoolHandle,
+        location: Location,
+        access: AccessFlags,
+    ) -> Result<()>;
+
+    /// What access a location has to a pool's memory (`cuMemPoolGetAccess`).
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live pool or an unusable location.
+    fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags>;
+
+    /// Allocates from a pool in stream order (`cuMemAllocFromPoolAsync`). 0 bytes give the null
+    /// pointer.
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live pool; `OutOfMemory` past its size limit.
+    fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr>;
+
+    /// Frees memory in stream order (`cuMemFreeAsync`). Freeing null succeeds and does nothing.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `ptr` is not the first byte of a live allocation of a pool.
+    ///
+    /// # Safety
+    /// No work submitted later, and none unordered with `stream`, may use the memory.
+    unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()>;
+
+    // ---- streams and events -------------------------------------------------------------------
+
+    /// Makes a stream on a device (`cuStreamCreate`).
+    ///
+    /// # Errors
+    /// `InvalidDevice`; `InvalidValue` for unknown flags.
+    fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle>;
+
+    /// Destroys a stream (`cuStreamDestroy`); its work still completes.
+    ///
+    /// # Errors
+    /// `InvalidHandle` for a default stream or no live stream.
+    ///
+    /// # Safety
+    /// The handle may not be used again.
+    unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()>;
+
+    /// Waits for all work of a stream (`cuStreamSynchronize`). Reports failures of that work.
+    fn stream_synchronize(&self, stream: StreamHandle) -> Result<()>;
+
+    /// Makes later work of a stream wait for an event (`cuStreamWaitEvent`).
+    fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()>;
+
+    /// Changes which stream may use managed memory (`cuStreamAttachMemAsync`): the whole
+    /// allocation, `bytes` 0 or its size.
+    ///
+    /// # Errors
+    /// `InvalidValue` for flags other than one of `GLOBAL`, `HOST`, `SINGLE`, for `SINGLE` with the
+    /// default stream, or a range that is not one whole managed allocation.
+    ///
+    /// # Safety
+    /// Without concurrent managed access, access from elsewhere is undefined from then on.
+    unsafe fn stream_attach(
+        &self,
+        stream: StreamHandle,
+        span: Span,
+        flags: AttachFlags,
+    ) -> Result<()>;
+
+    /// Makes an event on a device (`cuEventCreate`).
+    ///
+    /// # Errors
+    /// `InvalidDevice`; `InvalidValue` for unknown flags.
+    fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle>;
+
+    /// Destroys an event (`cuEventDestroy`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` for no live event.
+    ///
+    /// # Safety
+    /// The handle may not be used again.
+    unsafe fn event_destroy(&self, event: EventHandle) -> Result<()>;
+
+    /// Marks the stream's present end (`cuEventRecord`).
+    fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()>;
+
+    /// Whether all work before the mark is done (`cuEventQuery`).
+    fn event_query(&self, event: EventHandle) -> Result<bool>;
+
+    /// Waits for that (`cuEventSynchronize`).
+    fn event_synchronize(&self, event: EventHandle) -> Result<()>;
+
+    /// Nanoseconds between two marks (`cuEventElapsedTime`, which has a resolution of 500 ns).
+    ///
+    /// # Errors
+    /// `InvalidHandle` for an event that was not recorded or keeps no time; `NotReady`.
+    fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64>;
+
+    // ---- contents -----------------------------------------------------------------------------
+
+    /// Fills a range with one byte, on the device, in stream order (`cuMemsetD8Async`).
+    ///
+    /// # Errors
+    /// `InvalidValue` if the range is not within one live allocation.
+    ///
+    /// # Safety
+    /// Nobody else may use the range until the stream has passed the call.
+    unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()>;
+
+    /// Copies between ranges, in stream order (`cuMemcpyAsync`).
+    ///
+    /// # Errors
+    /// `InvalidValue` if a range is not within one live allocation.
+    ///
+    /// # Safety
+    /// The ranges may not overlap; nobody else may write either, or read the destination, until
+    /// the stream has passed the call.
+    unsafe fn memcpy(
+        &self,
+        destination: DevicePtr,
+        source: DevicePtr,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Runs a host access program and returns the sum of the bytes that it read, 0 if it wrote.
+    ///
+    /// # Errors
+    /// `IllegalAddress` if the range is not within one allocation that the host can reach;
+    /// `InvalidValue` if the stride is 0.
+    ///
+    /// # Safety
+    /// Nobody else may use the range meanwhile.
+    unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64>;
+
+    /// Runs a device access program in stream order and returns the sum of the bytes that it read,
+    /// 0 if it wrote. The result is final once the call returns: it waits for the program.
+    ///
+    /// # Errors
+    /// `IllegalAddress` if the range is not within one allocation that the device can reach;
+    /// `InvalidValue` if stride, blocks or threads are 0; `InvalidDevice`.
+    ///
+    /// # Safety
+    /// Nobody else may use the range meanwhile.
+    unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64>;
+
+    // ---- observation --------------------------------------------------------------------------
+
+    /// What the host's page table holds for the pages of a range, as runs; adjacent runs differ.
+    /// Requires [`Capabilities::host_page_map`].
+    ///
+    /// # Errors
+    /// `Unsupported`; `InvalidValue` if the range is not within one live allocation.
+    fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>>;
+
+    /// The records since the last call, in order. Requires [`Capabilities::events`].
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    fn take_events(&self) -> Result<Vec<MemoryEvent>>;
+
+    /// The back end's clock in nanoseconds since it was made: virtual on the simulator, monotonic
+    /// on a driver.
+    fn clock_ns(&self) -> u64;
+
+    /// Lets time pass: virtual on the simulator, real on a driver.
+    fn sleep_ns(&self, duration_ns: u64);
+}

@@ -1,0 +1,87 @@
+//! What a back end can do, as data.
+
+use crate::DriverVersion;
+
+/// How a batch call is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum BatchSupport {
+    /// Not at all: the call fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    Absent,
+    /// By the driver's own entry point.
+    Native,
+    /// By a loop over the single call with the same checks beforehand; a failure midway is
+    /// reported with the index of the failing item.
+    Loop,
+}
+
+/// What a back end can do. A snapshot taken when the back end was made.
+///
+/// A field that is off means: the calls it names fail with
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) and do nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The back end's name, such as `sim` or `cuda`.
+    pub backend: String,
+    /// The version whose entry points are used; at most the driver's own.
+    pub driver_version: DriverVersion,
+    /// [`advise`](crate::Backend::advise) and [`prefetch`](crate::Backend::prefetch): the location
+    /// form, host NUMA nodes, and range attributes 5 to 8. From CUDA 12.2.
+    pub locations: bool,
+    /// How [`prefetch_batch`](crate::Backend::prefetch_batch) is carried out. Native from CUDA 13.0.
+    pub prefetch_batch: BatchSupport,
+    /// [`discard_batch`](crate::Backend::discard_batch) and
+    /// [`discard_prefetch_batch`](crate::Backend::discard_prefetch_batch). From CUDA 13.0.
+    pub discard: bool,
+    /// Pools of managed memory, and current and default pools by location. From CUDA 13.0.
+    pub location_pools: bool,
+    /// Every device lets host and device use managed memory at the same time.
+    pub concurrent_managed_access: bool,
+    /// [`take_events`](crate::Backend::take_events) reports what moved.
+    pub events: bool,
+    /// [`host_page_map`](crate::Backend::host_page_map) shows the host's page table.
+    pub host_page_map: bool,
+    /// The same calls give the same events and times on every run.
+    pub deterministic: bool,
+}
+
+impl Capabilities {
+    /// What a driver of this version offers on devices with concurrent managed access, without
+    /// events or page map: the starting point for a back end and for a mock.
+    #[must_use]
+    pub fn of_driver(backend: impl Into<String>, version: DriverVersion) -> Self {
+        let has = |since: DriverVersion| version >= since;
+        let thirteen = has(DriverVersion::CUDA_13_0);
+        Self {
+            backend: backend.into(),
+            driver_version: version,
+            locations: has(DriverVersion::CUDA_12_2),
+            prefetch_batch: if thirteen { BatchSupport::Native } else { BatchSupport::Absent },
+            discard: thirteen,
+            location_pools: thirteen,
+            concurrent_managed_access: true,
+            events: false,
+            host_page_map: false,
+            deterministic: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_offers_what_its_headers_declare() {
+        let of = |version| Capabilities::of_driver("x", version);
+        assert!(!of(DriverVersion::CUDA_12_0).locations);
+        assert!(of(DriverVersion::CUDA_12_2).locations);
+        assert!(!of(DriverVersion::CUDA_12_9).discard);
+        assert_eq!(of(DriverVersion::CUDA_12_9).prefetch_batch, BatchSupport::Absent);
+        assert!(of(DriverVersion::CUDA_13_0).discard);
+        assert_eq!(of(DriverVersion::CUDA_13_2).prefetch_batch, BatchSupport::Native);
+    }
+}

@@ -1,0 +1,140 @@
+//! What moved, faulted and was mapped: the driver's unified-memory records.
+//!
+//! One value per record of the profiler's unified-memory activity. Addresses are bytes in the
+//! unified address space. `duration_ns` is 0 where the back end does not know it.
+
+use crate::Processor;
+
+/// Why pages were copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum CopyCause {
+    /// An explicit prefetch, or an advice that moves data.
+    User,
+    /// The faulted pages themselves.
+    Coherence,
+    /// Pages that the prefetcher added to a fault.
+    Prefetch,
+    /// Room was needed on the device.
+    Eviction,
+    /// The access counters asked for it.
+    AccessCounters,
+}
+
+/// What the faulting instruction wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum FaultAccess {
+    /// To read.
+    Read,
+    /// To write.
+    Write,
+    /// To update atomically.
+    Atomic,
+    /// Nothing: a prefetch instruction.
+    Prefetch,
+}
+
+/// Why a processor mapped memory of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum MapCause {
+    /// A fault was answered without moving the page.
+    Coherence,
+    /// The page was pinned because it thrashed.
+    Thrashing,
+    /// Preferred location or accessed-by.
+    Policy,
+    /// The device was full.
+    OutOfMemory,
+    /// The page had been evicted.
+    Eviction,
+}
+
+/// One unified-memory record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum MemoryEvent {
+    /// One run of adjacent pages was copied; never crosses a va_block.
+    Copy {
+        /// First byte.
+        address: u64,
+        /// Length of the run.
+        bytes: u64,
+        /// Where the data was.
+        from: Processor,
+        /// Where it went.
+        to: Processor,
+        /// Why.
+        cause: CopyCause,
+        /// Time on the copy engine.
+        duration_ns: u64,
+    },
+    /// The host faulted.
+    CpuFault {
+        /// The faulting page's first byte.
+        address: u64,
+        /// Read or write.
+        access: FaultAccess,
+    },
+    /// A device faulted.
+    GpuFault {
+        /// Which one.
+        device: Processor,
+        /// The faulting page's first byte.
+        address: u64,
+        /// What the instruction wanted.
+        access: FaultAccess,
+        /// How many hardware faults the record stands for.
+        merged: u64,
+        /// From the fault to the replay.
+        duration_ns: u64,
+    },
+    /// A processor mapped another's memory.
+    RemoteMap {
+        /// First byte of the run.
+        address: u64,
+        /// Length of the run.
+        bytes: u64,
+        /// Who maps.
+        by: Processor,
+        /// Where the memory is.
+        at: Processor,
+        /// Why.
+        cause: MapCause,
+    },
+    /// A page was found to thrash.
+    Thrashing {
+        /// The page's first byte.
+        address: u64,
+        /// Bytes concerned (one page).
+        bytes: u64,
+        /// The GPUs among the thrashing processors: bit n for GPU n.
+        gpus: u64,
+        /// Whether the host is among them.
+        host: bool,
+    },
+    /// A processor was held off a thrashing page. Reported when it ends.
+    Throttling {
+        /// The page's first byte.
+        address: u64,
+        /// Who was held off.
+        processor: Processor,
+        /// For how long.
+        duration_ns: u64,
+    },
+}
+
+/// A run of pages with the same state in the host's page table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PageRun {
+    /// How many pages; at least 1.
+    pub pages: u64,
+    /// Whether the host has them mapped.
+    pub mapped: bool,
+}

@@ -1,0 +1,69 @@
+//! The hardware abstraction of CUDA managed memory.
+//!
+//! This crate is the waist of the project: one object-safe trait, [`Backend`], and the plain data
+//! that crosses it. The driver back end, the simulator and every wrapper (recording, fault
+//! injection, limits, statistics) implement the same trait, so whoever holds an
+//! `Arc<dyn Backend>` cannot tell, and need not know, which of them answers.
+//!
+//! # Design choices
+//!
+//! - **The trait is the driver's contract, not a nicer one.** Arguments are what the driver takes,
+//!   including values it refuses: [`Location`], [`Advice`] and the other enumerations of CUDA are
+//!   integers with named constants. A closed Rust enum could not express the calls whose refusal
+//!   is part of the contract, and a newer driver may return a value that this crate has no name
+//!   for. Types that exclude wrong values live in the `pagewise` crate.
+//! - **Bytes and addresses are `u64`, times are nanoseconds, pages are 4 KiB** ([`PAGE_BYTES`]),
+//!   va_blocks are 2 MiB ([`BLOCK_BYTES`]).
+//! - **One concrete [`Error`]**, which keeps the raw `CUresult` number. The simulator fills in the
+//!   number that the driver returns for the same call, so tests compare kind and number.
+//! - **[`Capabilities`] are data.** What a back end lacks is visible before a call is made; the
+//!   call itself then fails with [`ErrorKind::Unsupported`].
+//! - **No defaulted methods in the trait.** A wrapper that forgets one does not compile, instead of
+//!   silently losing the inner back end's behaviour. Conveniences are in [`BackendExt`].
+//! - **`unsafe` where a wrong argument can break memory safety**: freeing, writing, discarding.
+//!   Asking the driver to move or to describe memory is safe: it checks the range itself.
+//!
+//! # What it does not do
+//!
+//! No CUDA, no I/O, no threads, no clock, no policy. It never loads a library and never reads the
+//! environment.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `serde` | `Serialize` and `Deserialize` on every data type |
+//! | `mock` | [`mock`](crate::mock): `MockBackend` and the parts of mockall needed to script it; exempt from semantic versioning |
+#![deny(missing_docs)]
+
+mod address;
+mod advice;
+mod attribute;
+mod backend;
+mod capability;
+mod code;
+mod error;
+mod event;
+mod ext;
+mod handle;
+#[cfg(any(test, feature = "mock"))]
+pub mod mock;
+mod place;
+mod pool;
+mod touch;
+mod version;
+
+pub use address::{BLOCK_BYTES, DevicePtr, PAGE_BYTES, PAGES_PER_BLOCK, Span};
+pub use advice::{Advice, AttachFlags, HostAllocFlags};
+pub use attribute::{DeviceAttribute, PointerAttribute, PoolAttribute, RangeAttribute};
+pub use backend::Backend;
+pub use capability::{BatchSupport, Capabilities};
+pub use code::{Code, code_name};
+pub use error::{Error, ErrorKind, Result};
+pub use event::{CopyCause, FaultAccess, MapCause, MemoryEvent, PageRun};
+pub use ext::BackendExt;
+pub use handle::{EventFlags, EventHandle, PoolHandle, StreamFlags, StreamHandle};
+pub use place::{DeviceId, Location, LocationKind, Processor};
+pub use pool::{AccessFlags, AllocationType, HandleTypes, MemoryInfo, PoolProps};
+pub use touch::{DeviceAccess, DeviceTouch, HostAccess, HostTouch};
+pub use version::DriverVersion;
