@@ -1,1 +1,53 @@
-//! The simulator.
+//! A deterministic simulator of CUDA managed memory.
+//!
+//! [`SimBackend`] is a [`Backend`](pagewise_hal::Backend) without a GPU: it answers every call as
+//! the driver of an H200 does, keeps contents in real memory, moves pages by the driver's policy,
+//! and reports what it moved. What it answers is compared, call by call, with recordings of a real
+//! H200; see the `pagewise-trace` crate.
+//!
+//! # How it is built
+//!
+//! Policy, mechanism and accounting are separate modules, and a call goes one way through them:
+//!
+//! | layer | modules |
+//! | --- | --- |
+//! | lock, clock, errors | `backend` |
+//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching` |
+//! | what exists | `space` (over `slots`, `slabs`), `pools` (over `chunks`), `streams`, `arena` |
+//! | what attribute reads report | `attributes` (over `runs`) |
+//! | where pages are and why they move | `paging` |
+//!
+//! # Determinism
+//!
+//! The same calls in the same order give the same answers, events and times on every machine: no
+//! wall clock, no hash order, and addresses count only by their distance from each other.
+//!
+//! # Units
+//!
+//! Bytes, nanoseconds, pages of 4 KiB, va_blocks of 2 MiB.
+#![deny(missing_docs)]
+
+mod allocation;
+mod arena;
+mod attributes;
+mod backend;
+mod chunks;
+mod config;
+mod locate;
+mod movement;
+mod pager;
+mod pools;
+mod profile;
+mod queries;
+mod refusal;
+mod runs;
+mod sim;
+mod slabs;
+mod slots;
+mod space;
+mod streams;
+mod touching;
+
+pub use backend::SimBackend;
+pub use config::{RangeReads, SimConfig};
+pub use profile::GpuProfile;

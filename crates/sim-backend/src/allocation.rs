@@ -1,0 +1,215 @@
+//! Calls that allocate and free.
+
+use pagewise_hal::{
+    AttachFlags, DeviceId, DevicePtr, HostAllocFlags, Location, LocationKind, PAGE_BYTES,
+    PoolHandle, Processor, StreamHandle,
+};
+
+use crate::attributes::{Change, Place};
+use crate::chunks::CHUNK_BYTES;
+use crate::pools::{Grown, Pool};
+use crate::refusal::{Checked, bad_device, invalid, out_of_memory};
+use crate::sim::Sim;
+use crate::space::{Allocation, Kind, ManagedRange};
+
+impl Sim {
+    /// `cuMemAllocManaged`
+    pub(crate) fn alloc_managed(&mut self, bytes: u64, flags: AttachFlags) -> Checked<DevicePtr> {
+        if bytes == 0 {
+            return invalid("ask for at least 1 byte");
+        }
+        if flags != AttachFlags::GLOBAL && flags != AttachFlags::HOST {
+            return invalid("attach flags are exactly GLOBAL or HOST");
+        }
+        let Some((allocation, appeared)) = self.space.place_managed(bytes) else {
+            return out_of_memory("no address space is left");
+        };
+        if let Some(range) = appeared {
+            self.add_managed(range);
+        }
+        Ok(DevicePtr(allocation.start))
+    }
+
+    /// `cuMemAlloc`
+    pub(crate) fn alloc_device(&mut self, device: DeviceId, bytes: u64) -> Checked<DevicePtr> {
+        if !self.machine.has_device(device) {
+            return bad_device("the device does not exist");
+        }
+        if bytes == 0 {
+            return invalid("ask for at least 1 byte");
+        }
+        let plain = self.device_bytes[device.0 as usize];
+        let total = self.config.gpu.memory_bytes;
+        if bytes > total.saturating_sub(plain + self.pinned_pool_bytes(device)) {
+            return out_of_memory("the device's memory is used up");
+        }
+        let Some(allocation) = self.space.place_plain(bytes, Kind::Device(device)) else {
+            return out_of_memory("no address space is left");
+        };
+        self.device_bytes[device.0 as usize] += bytes;
+        Ok(DevicePtr(allocation.start))
+    }
+
+    /// `cuMemHostAlloc`
+    pub(crate) fn alloc_pinned(&mut self, bytes: u64, flags: HostAllocFlags) -> Checked<DevicePtr> {
+        let known =
+            HostAllocFlags::PORTABLE | HostAllocFlags::DEVICE_MAP | HostAllocFlags::WRITE_COMBINED;
+        if bytes == 0 || !known.contains(flags) {
+            return invalid("ask for at least 1 byte, with known flags");
+        }
+        match self.space.place_plain(bytes, Kind::Pinned) {
+            Some(allocation) => Ok(DevicePtr(allocation.start)),
+            None => out_of_memory("no address space is left"),
+        }
+    }
+
+    /// `cuMemFree` and `cuMemFreeHost`
+    pub(crate) fn free(&mut self, ptr: DevicePtr) -> Checked<()> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let allocation = self.allocation_starting(ptr)?;
+        if let Kind::Pool(pool) = allocation.kind {
+            self.leave_pool(&allocation, pool, false);
+            let released = self.pools.release_to_threshold(pool.as_raw());
+            self.drop_chunks(released);
+            return Ok(());
+        }
+        let gone = self.space.remove(&allocation);
+        match allocation.kind {
+            Kind::Managed => self.remove_managed(&allocation, gone),
+            Kind::Device(device) => self.device_bytes[device.0 as usize] -= allocation.bytes,
+            Kind::Pinned | Kind::Pool(_) => {}
+        }
+        if allocation.kind != Kind::Managed {
+            self.arena.clear(allocation.start, allocation.bytes.next_multiple_of(PAGE_BYTES));
+        }
+        Ok(())
+    }
+
+    /// `cuMemFreeAsync`
+    pub(crate) fn free_async(&mut self, ptr: DevicePtr, stream: StreamHandle) -> Checked<()> {
+        self.streams.check(stream)?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let allocation = self.allocation_starting(ptr)?;
+        let Kind::Pool(pool) = allocation.kind else {
+            return invalid("the memory does not come from a pool");
+        };
+        self.leave_pool(&allocation, pool, true);
+        Ok(())
+    }
+
+    /// `cuMemAllocFromPoolAsync`
+    pub(crate) fn pool_alloc(
+        &mut self,
+        pool: PoolHandle,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Checked<DevicePtr> {
+        let home = self.pools.get(pool.as_raw())?.home();
+        self.streams.check(stream)?;
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
+        }
+        let room = self.room_for_pool(pool, home);
+        let grown = self.pools.alloc(pool.as_raw(), bytes, room)?;
+        if self.pools.get(pool.as_raw())?.is_managed() {
+            self.add_managed_chunks(&grown, pool);
+        }
+        self.space.enter(grown.address, bytes, Kind::Pool(pool));
+        Ok(DevicePtr(grown.address))
+    }
+
+    /// What a synchronise does to pools: empty chunks go, as far as thresholds allow.
+    pub(crate) fn release_pools(&mut self) {
+        let released = self.pools.release_all();
+        self.drop_chunks(released);
+    }
+
+    /// Takes chunks that a pool no longer holds out of everything.
+    pub(crate) fn drop_chunks(&mut self, chunks: Vec<u64>) {
+        for address in chunks {
+            let first_page = address / PAGE_BYTES;
+            let pages = first_page..first_page + CHUNK_BYTES / PAGE_BYTES;
+            self.attributes.remove_region(pages);
+            self.pager.remove_range(first_page);
+            self.arena.clear(address, CHUNK_BYTES);
+        }
+    }
+
+    fn allocation_starting(&self, ptr: DevicePtr) -> Checked<Allocation> {
+        match self.space.starting(ptr) {
+            Some(allocation) => Ok(*allocation),
+            None => invalid("not the first byte of a live allocation"),
+        }
+    }
+
+    fn leave_pool(&mut self, allocation: &Allocation, pool: PoolHandle, counted: bool) {
+        self.space.remove(allocation);
+        self.pools.free(pool.as_raw(), allocation.start, allocation.bytes, counted);
+    }
+
+    fn add_managed(&mut self, range: ManagedRange) {
+        self.attributes.add_region(range.first_page..range.first_page + range.pages);
+        self.pager.add_range(range.first_page, range.pages);
+    }
+
+    /// Bookkeeping of a freed managed allocation: what it touched is reset; if its range went too,
+    /// so do its pages and contents.
+    fn remove_managed(&mut self, allocation: &Allocation, gone: Option<ManagedRange>) {
+        let Some(ManagedRange { first_page, pages }) = gone else {
+            self.attributes.forget(allocation.span().pages_outward());
+            return;
+        };
+        self.attributes.remove_region(first_page..first_page + pages);
+        self.pager.remove_range(first_page);
+        self.arena.clear(first_page * PAGE_BYTES, pages * PAGE_BYTES);
+    }
+
+    /// New chunks of a managed pool: pages prefer the pool's location and start there, and the host
+    /// counts as accessing memory that prefers a device (recording `pools`, line 2141).
+    fn add_managed_chunks(&mut self, grown: &Grown, pool: PoolHandle) {
+        let Ok(location) = self.pools.get(pool.as_raw()).map(|pool| pool.props.location) else {
+            return;
+        };
+        let home = self.machine.locate(location).processor();
+        for &address in &grown.chunks {
+            let range =
+                ManagedRange { first_page: address / PAGE_BYTES, pages: CHUNK_BYTES / PAGE_BYTES };
+            let pages = range.first_page..range.first_page + range.pages;
+            self.add_managed(range);
+            let Some(home) = home else { continue };
+            self.pager.set_preferred(pages.clone(), Some(home));
+            if location.kind == LocationKind::DEVICE {
+                let place = Place::normalised(Location::device(DeviceId(location.id)));
+                self.attributes.change(pages.clone(), Change::Preferred(Some(place)));
+                self.attributes.change(pages.clone(), Change::AccessedBy(Processor::HOST, true));
+            } else {
+                let place = Place::normalised(Location::HOST);
+                self.attributes.change(pages.clone(), Change::Preferred(Some(place)));
+            }
+            self.pager.migrate(pages, home);
+        }
+    }
+
+    fn room_for_pool(&self, pool: PoolHandle, home: Option<Processor>) -> u64 {
+        let pinned = self.pools.get(pool.as_raw()).is_ok_and(|pool| !pool.is_managed());
+        match home.and_then(Processor::device_ordinal) {
+            Some(ordinal) if pinned => {
+                let device = DeviceId(ordinal.cast_signed());
+                let used = self.device_bytes[ordinal as usize] + self.pinned_pool_bytes(device);
+                self.config.gpu.memory_bytes.saturating_sub(used)
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    fn pinned_pool_bytes(&self, device: DeviceId) -> u64 {
+        let home = Processor::device(device.0.cast_unsigned());
+        let pools = self.pools.iter();
+        let pinned = pools.filter(|pool| !pool.is_managed() && pool.home() == Some(home));
+        pinned.map(Pool::reserved).sum()
+    }
+}

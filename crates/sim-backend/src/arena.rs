@@ -1,0 +1,177 @@
+//! Real memory behind simulated addresses.
+//!
+//! One reservation of address space holds every simulated allocation, so that an address is the
+//! host's address of the same bytes. Pages cost nothing until they are written. Zones keep kinds
+//! of memory apart: managed allocations must be adjacent to managed ones only, as on the driver.
+//! This module knows no policy: who gets which address is `slots`' and `slabs`' business.
+
+use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
+use pagewise_hal::BLOCK_BYTES;
+
+/// A kind of memory that has addresses of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Zone {
+    Managed,
+    Pools,
+    Device,
+    Pinned,
+}
+
+/// A reservation of address space, 2 MiB aligned.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    map: MmapRaw,
+    base: u64,
+    bytes: u64,
+}
+
+impl Arena {
+    /// Wanted address space: room for 16 TiB of managed memory.
+    const BYTES_WANTED: u64 = 32 << 40;
+    /// Below this a reservation is refused.
+    const BYTES_MIN: u64 = 1 << 30;
+
+    /// Reserves address space: as much as wanted, or as the process's limits allow.
+    pub(crate) fn reserve() -> std::io::Result<Self> {
+        let mut bytes = Self::BYTES_WANTED;
+        loop {
+            match Self::try_reserve(bytes) {
+                Ok(arena) => return Ok(arena),
+                Err(error) if bytes <= Self::BYTES_MIN => return Err(error),
+                Err(_) => bytes /= 2,
+            }
+        }
+    }
+
+    fn try_reserve(bytes: u64) -> std::io::Result<Self> {
+        let with_slack = usize::try_from(bytes + BLOCK_BYTES).map_err(std::io::Error::other)?;
+        let map: MmapRaw = MmapOptions::new().len(with_slack).no_reserve_swap().map_anon()?.into();
+        let base = (map.as_ptr() as u64).next_multiple_of(BLOCK_BYTES);
+        Ok(Self { map, base, bytes })
+    }
+
+    /// First address and length of a zone: half of the space is managed memory's.
+    pub(crate) fn zone(&self, zone: Zone) -> (u64, u64) {
+        let eighth = self.bytes / 8;
+        let (first, count) = match zone {
+            Zone::Managed => (0, 4),
+            Zone::Pools => (4, 2),
+            Zone::Device => (6, 1),
+            Zone::Pinned => (7, 1),
+        };
+        (self.base + first * eighth, count * eighth)
+    }
+
+    /// Drops the contents of whole pages: they read as zero from now on.
+    pub(crate) fn clear(&self, address: u64, bytes: u64) {
+        let (offset, length) = self.checked(address, bytes);
+        // SAFETY: the range lies in this private anonymous mapping, and the simulator's lock is
+        // held, so nobody in the simulator reads it; users gave up the range when they freed it.
+        let advised =
+            unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, length) };
+        if advised.is_err() {
+            self.fill(address, bytes, 0);
+        }
+    }
+
+    /// Sets every byte of a range.
+    pub(crate) fn fill(&self, address: u64, bytes: u64, value: u8) {
+        let (offset, length) = self.checked(address, bytes);
+        // SAFETY: `checked` keeps the range inside the mapping, which is writable and outlives
+        // `self`; the caller of the Backend method promised that nobody else uses the range.
+        unsafe { self.map.as_mut_ptr().add(offset).write_bytes(value, length) }
+    }
+
+    /// Copies between ranges, which may overlap.
+    pub(crate) fn copy(&self, destination: u64, source: u64, bytes: u64) {
+        let (to, length) = self.checked(destination, bytes);
+        let (from, _) = self.checked(source, bytes);
+        // SAFETY: as in `fill`; `ptr::copy` allows overlap.
+        unsafe {
+            std::ptr::copy(self.map.as_ptr().add(from), self.map.as_mut_ptr().add(to), length)
+        }
+    }
+
+    /// The sum of the bytes at `address`, `address + stride`, … below `address + bytes`.
+    pub(crate) fn sum_strided(&self, address: u64, bytes: u64, stride: u64) -> u64 {
+        let (offset, _) = self.checked(address, bytes);
+        let steps = steps(bytes, stride);
+        // SAFETY: every place lies below `bytes`, inside the mapping; see `fill`.
+        steps.map(|step| u64::from(unsafe { self.map.as_ptr().add(offset + step).read() })).sum()
+    }
+
+    /// Writes one byte at each of those places.
+    pub(crate) fn write_strided(&self, address: u64, bytes: u64, stride: u64, value: u8) {
+        let (offset, _) = self.checked(address, bytes);
+        for step in steps(bytes, stride) {
+            // SAFETY: as in `sum_strided`.
+            unsafe { self.map.as_mut_ptr().add(offset + step).write(value) }
+        }
+    }
+
+    /// Adds 1 to the little-endian word that holds each of those places.
+    pub(crate) fn add_strided(&self, address: u64, bytes: u64, stride: u64) {
+        let (offset, _) = self.checked(address, bytes);
+        for step in steps(bytes, stride) {
+            // SAFETY: an aligned word that holds a byte of the mapping lies in the mapping, whose
+            // ends are page-aligned.
+            unsafe {
+                let word = self.map.as_mut_ptr().add((offset + step) & !3).cast::<[u8; 4]>();
+                let value = u32::from_le_bytes(word.read()).wrapping_add(1);
+                word.write(value.to_le_bytes());
+            }
+        }
+    }
+
+    /// Offset and length of a range in the mapping.
+    ///
+    /// # Panics
+    /// If the range is not inside: the address space handed out a wrong address.
+    fn checked(&self, address: u64, bytes: u64) -> (usize, usize) {
+        let start = self.map.as_ptr() as u64;
+        assert!(
+            address >= self.base && address + bytes <= self.base + self.bytes,
+            "{address:#x}+{bytes} is outside the arena"
+        );
+        ((address - start) as usize, bytes as usize)
+    }
+}
+
+fn steps(bytes: u64, stride: u64) -> impl Iterator<Item = usize> {
+    let stride = usize::try_from(stride).unwrap_or(usize::MAX);
+    (0..bytes as usize).step_by(stride)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleared_memory_reads_as_zero() {
+        let arena = Arena::reserve().unwrap();
+        let (base, _) = arena.zone(Zone::Managed);
+        assert_eq!(base % BLOCK_BYTES, 0);
+        arena.fill(base, 8192, 7);
+        arena.clear(base, 4096);
+        assert_eq!(arena.sum_strided(base, 8192, 1), 7 * 4096);
+    }
+
+    #[test]
+    fn an_atomic_add_wraps_over_the_whole_word() {
+        let arena = Arena::reserve().unwrap();
+        let (base, _) = arena.zone(Zone::Device);
+        arena.fill(base, 4, 0xff);
+        arena.add_strided(base + 2, 1, 4);
+        assert_eq!(arena.sum_strided(base, 4, 1), 0);
+    }
+
+    #[test]
+    fn zones_do_not_overlap() {
+        let arena = Arena::reserve().unwrap();
+        let zones = [Zone::Managed, Zone::Pools, Zone::Device, Zone::Pinned];
+        for pair in zones.windows(2) {
+            let (first, length) = arena.zone(pair[0]);
+            assert_eq!(first + length, arena.zone(pair[1]).0);
+        }
+    }
+}

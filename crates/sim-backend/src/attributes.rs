@@ -1,0 +1,261 @@
+//! Attributes of managed pages, as reads report them: advice and last prefetch location.
+//!
+//! Two descriptions stand side by side: the truth per page, and what driver 580 believes. Every
+//! change goes to both; the configuration says which one answers. Where pages *move* is the paging
+//! engine's business and follows neither.
+//!
+//! # What driver 580 believes
+//!
+//! The driver keeps all attributes of a page together, in maximal runs of pages whose attributes
+//! are all equal, and both reading and writing walk the runs with a cursor that advances by the
+//! length of the *whole* run it stands in, not by what is left of it. So a read may jump over
+//! pages that differ, and a write or an unset may leave its tail as it was. This one rule answers
+//! all 1817 attribute reads of the recordings as the hardware did; without the overshoot it would
+//! be 1736.
+
+use std::ops::Range;
+
+use pagewise_hal::{Location, LocationKind, Processor};
+
+use crate::config::RangeReads;
+use crate::runs::Runs;
+
+/// A location as attribute reads give it: type and id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) kind: LocationKind,
+    pub(crate) id: i32,
+}
+
+impl Place {
+    /// What a single call records: the ids that it ignores are normalised.
+    pub(crate) const fn normalised(location: Location) -> Self {
+        let id = match location.kind {
+            LocationKind::HOST => Location::ORDINAL_HOST,
+            LocationKind::HOST_NUMA_CURRENT => 0,
+            _ => location.id,
+        };
+        Self { kind: location.kind, id }
+    }
+
+    /// What a batch call records: the id as it was passed (recording `contract`, line 970).
+    pub(crate) const fn as_passed(location: Location) -> Self {
+        Self { kind: location.kind, id: location.id }
+    }
+
+    /// The answer of the attributes that know ordinals only: every host form is -1.
+    pub(crate) const fn ordinal(self) -> i32 {
+        match self.kind {
+            LocationKind::DEVICE => self.id,
+            _ => Location::ORDINAL_HOST,
+        }
+    }
+}
+
+/// A set of processors: bit 0 the host, bit n + 1 GPU n.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ProcessorBits(u64);
+
+impl ProcessorBits {
+    fn bit(processor: Processor) -> u64 {
+        1 << processor.device_ordinal().map_or(0, |ordinal| ordinal + 1)
+    }
+
+    fn contains(self, processor: Processor) -> bool {
+        self.0 & Self::bit(processor) != 0
+    }
+
+    fn set(&mut self, processor: Processor, on: bool) {
+        if on {
+            self.0 |= Self::bit(processor);
+        } else {
+            self.0 &= !Self::bit(processor);
+        }
+    }
+}
+
+/// All attributes of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct PageAttributes {
+    read_mostly: bool,
+    preferred: Option<Place>,
+    last_prefetch: Option<Place>,
+    accessed_by: ProcessorBits,
+}
+
+/// A change to one attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    ReadMostly(bool),
+    Preferred(Option<Place>),
+    LastPrefetch(Place),
+    AccessedBy(Processor, bool),
+}
+
+impl Change {
+    fn apply(self, page: &mut PageAttributes) {
+        match self {
+            Self::ReadMostly(on) => page.read_mostly = on,
+            Self::Preferred(place) => page.preferred = place,
+            Self::LastPrefetch(place) => page.last_prefetch = Some(place),
+            Self::AccessedBy(processor, on) => page.accessed_by.set(processor, on),
+        }
+    }
+}
+
+/// All attributes of all managed pages. Ranges are page numbers, never empty, inside one region.
+#[derive(Debug, Default)]
+pub(crate) struct Attributes {
+    truth: Runs<PageAttributes>,
+    driver: Runs<PageAttributes>,
+}
+
+impl Attributes {
+    /// A managed allocation or a slab appeared: nothing is set.
+    pub(crate) fn add_region(&mut self, pages: Range<u64>) {
+        self.truth.add_region(pages.clone(), PageAttributes::default());
+        self.driver.add_region(pages, PageAttributes::default());
+    }
+
+    /// It went.
+    pub(crate) fn remove_region(&mut self, pages: Range<u64>) {
+        self.truth.remove_region(pages.clone());
+        self.driver.remove_region(pages);
+    }
+
+    /// Changes one attribute of a range.
+    pub(crate) fn change(&mut self, pages: Range<u64>, change: Change) {
+        self.truth.update(pages.clone(), |page| change.apply(page));
+        write_like_the_driver(&mut self.driver, &pages, change);
+    }
+
+    /// An allocation of a slab was freed: all attributes of all pages that it touched are gone, also
+    /// for a neighbour on the same page (recording `small`, line 400).
+    pub(crate) fn forget(&mut self, pages: Range<u64>) {
+        for runs in [&mut self.truth, &mut self.driver] {
+            runs.update(pages.clone(), |page| *page = PageAttributes::default());
+        }
+    }
+
+    /// Whether the range is read-mostly.
+    pub(crate) fn read_mostly(&self, pages: &Range<u64>, mode: RangeReads) -> bool {
+        self.uniform(pages, mode, |page| page.read_mostly.then_some(())).is_some()
+    }
+
+    /// The range's preferred location; `None` for none or mixed.
+    pub(crate) fn preferred(&self, pages: &Range<u64>, mode: RangeReads) -> Option<Place> {
+        self.uniform(pages, mode, |page| page.preferred)
+    }
+
+    /// Where the range was last asked to go; `None` for never or mixed.
+    pub(crate) fn last_prefetch(&self, pages: &Range<u64>, mode: RangeReads) -> Option<Place> {
+        self.uniform(pages, mode, |page| page.last_prefetch)
+    }
+
+    /// Whether a processor is advised as accessing the range.
+    pub(crate) fn is_accessed_by(
+        &self,
+        pages: &Range<u64>,
+        mode: RangeReads,
+        processor: Processor,
+    ) -> bool {
+        let has = |page: &PageAttributes| page.accessed_by.contains(processor).then_some(());
+        self.uniform(pages, mode, has).is_some()
+    }
+
+    /// The value that every run met has, or `None`.
+    fn uniform<V: PartialEq>(
+        &self,
+        pages: &Range<u64>,
+        mode: RangeReads,
+        get: impl Fn(&PageAttributes) -> Option<V>,
+    ) -> Option<V> {
+        let runs = match mode {
+            RangeReads::Pages => &self.truth,
+            RangeReads::Driver => &self.driver,
+        };
+        let mut first = None;
+        let mut cursor = pages.start;
+        while cursor < pages.end {
+            let run = runs.containing(cursor)?;
+            let value = get(&run.value)?;
+            if first.as_ref().is_some_and(|first| *first != value) {
+                return None;
+            }
+            first = Some(value);
+            cursor = match mode {
+                RangeReads::Pages => run.end,
+                RangeReads::Driver => cursor + (run.end - run.start),
+            };
+        }
+        first
+    }
+}
+
+/// Writes with the driver's overshooting cursor: the run is measured after cutting and joining.
+fn write_like_the_driver(runs: &mut Runs<PageAttributes>, pages: &Range<u64>, change: Change) {
+    let mut cursor = pages.start;
+    while cursor < pages.end {
+        let Some(run) = runs.containing(cursor) else { return };
+        let piece = run.start.max(pages.start)..run.end.min(pages.end);
+        runs.update(piece, |page| change.apply(page));
+        let Some(joined) = runs.containing(cursor) else { return };
+        cursor += joined.end - joined.start;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODES: [RangeReads; 2] = [RangeReads::Pages, RangeReads::Driver];
+    const GPU1: Processor = Processor::device(1);
+
+    fn region(pages: u64) -> Attributes {
+        let mut attributes = Attributes::default();
+        attributes.add_region(0..pages);
+        attributes
+    }
+
+    #[test]
+    fn both_reads_agree_on_a_simple_history() {
+        let mut attributes = region(1024);
+        attributes.change(0..512, Change::ReadMostly(true));
+        attributes.change(0..512, Change::AccessedBy(Processor::HOST, true));
+        attributes.change(0..512, Change::AccessedBy(GPU1, true));
+        attributes.change(256..512, Change::AccessedBy(Processor::HOST, false));
+        for mode in MODES {
+            assert!(attributes.read_mostly(&(0..512), mode));
+            assert!(!attributes.read_mostly(&(512..513), mode));
+            let by = |pages, processor| attributes.is_accessed_by(&pages, mode, processor);
+            assert!(by(0..256, Processor::HOST) && by(0..512, GPU1));
+            assert!(!by(0..512, Processor::HOST));
+        }
+        attributes.forget(0..512);
+        assert!(MODES.iter().all(|&mode| !attributes.read_mostly(&(0..1), mode)));
+    }
+
+    #[test]
+    fn a_driver_read_from_inside_a_run_overshoots_and_a_page_read_does_not() {
+        let mut attributes = region(1024);
+        attributes.change(38..550, Change::ReadMostly(true));
+        let read = 196..708;
+        assert!(attributes.read_mostly(&read, RangeReads::Driver), "contract, line 581");
+        assert!(!attributes.read_mostly(&read, RangeReads::Pages));
+    }
+
+    #[test]
+    fn a_driver_write_over_a_run_leaves_its_tail_unset() {
+        let host = Change::LastPrefetch(Place::normalised(Location::HOST));
+        let numa = Place::normalised(Location::host_numa(0));
+        let mut attributes = region(512);
+        attributes.change(335..352, host);
+        attributes.change(0..512, Change::LastPrefetch(numa));
+        // 0..335 joins 335..352, and the cursor goes on by the joined 352 pages, past the end.
+        let read = |attributes: &Attributes, mode| attributes.last_prefetch(&(0..512), mode);
+        assert_eq!(read(&attributes, RangeReads::Driver), None, "contract, lines 783 to 801");
+        assert_eq!(read(&attributes, RangeReads::Pages), Some(numa));
+        attributes.change(0..512, Change::LastPrefetch(numa));
+        assert_eq!(read(&attributes, RangeReads::Driver), Some(numa), "a second write repairs it");
+    }
+}

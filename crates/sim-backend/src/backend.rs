@@ -1,0 +1,410 @@
+//! The simulator as a [`Backend`]: one lock, one clock, errors in the driver's terms.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pagewise_hal::{
+    AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities,
+    DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags,
+    EventHandle, HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
+    StreamFlags, StreamHandle,
+};
+
+use crate::config::SimConfig;
+use crate::refusal::{Checked, Refusal};
+use crate::sim::Sim;
+
+/// A simulated process with simulated GPUs.
+///
+/// Calls are carried out one at a time, in the order in which they take the lock; each is complete
+/// when it returns. Two simulators share nothing.
+///
+/// ```
+/// use pagewise_hal::{Backend, BackendExt, Location, RangeAttribute};
+/// use pagewise_sim::{SimBackend, SimConfig};
+///
+/// let sim = SimBackend::new(SimConfig::h200())?;
+/// let span = sim.alloc(4 << 20)?;
+/// sim.prefetch_to(span, Location::HOST)?;
+/// assert_eq!(sim.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION)?, -1);
+/// # Ok::<(), pagewise_hal::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SimBackend {
+    config: SimConfig,
+    sim: Mutex<Sim>,
+}
+
+impl SimBackend {
+    /// Makes a machine.
+    ///
+    /// # Errors
+    /// `InvalidValue` for more than [`SimConfig::DEVICES_MAX`] devices or a driver before 12.0;
+    /// `OutOfMemory` if the process may not reserve 1 GiB of address space.
+    pub fn new(config: SimConfig) -> Result<Self> {
+        const OPERATION: &str = "open simulator";
+        let refuse =
+            |detail| Err(Error::new(OPERATION, ErrorKind::InvalidValue).with_detail(detail));
+        if config.devices > SimConfig::DEVICES_MAX {
+            return refuse("a simulated machine has at most 32 devices");
+        }
+        if config.driver_version < DriverVersion::CUDA_12_0 {
+            return refuse("the simulated driver is of CUDA 12.0 or later");
+        }
+        let sim = Sim::new(config.clone()).map_err(|error| {
+            Error::new(OPERATION, ErrorKind::OutOfMemory)
+                .with_detail(format!("no address space could be reserved: {error}"))
+        })?;
+        Ok(Self { config, sim: Mutex::new(sim) })
+    }
+
+    /// The machine that is simulated.
+    #[must_use]
+    pub fn config(&self) -> &SimConfig {
+        &self.config
+    }
+
+    /// Lets the next call take exactly this many nanoseconds of virtual time: for replaying
+    /// recordings whose results depend on when things happened.
+    pub fn pace_next_op(&self, duration_ns: u64) {
+        self.lock().pace_ns = Some(duration_ns);
+    }
+
+    /// A panic while the lock was held is a bug that was reported there and then; the state is
+    /// still the best there is.
+    fn lock(&self) -> MutexGuard<'_, Sim> {
+        self.sim.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out one call.
+    fn call<T>(&self, name: &'static str, act: impl FnOnce(&mut Sim) -> Checked<T>) -> Result<T> {
+        let mut sim = self.lock();
+        let start_ns = sim.clock_ns;
+        let answer = act(&mut sim);
+        sim.collect_events();
+        if let Some(duration_ns) = sim.pace_ns.take() {
+            sim.clock_ns = start_ns.saturating_add(duration_ns);
+        }
+        answer.map_err(|refusal| error(name, refusal))
+    }
+
+    /// The same for a call about a range, which the error then names.
+    fn call_on<T>(
+        &self,
+        name: &'static str,
+        span: Span,
+        act: impl FnOnce(&mut Sim) -> Checked<T>,
+    ) -> Result<T> {
+        self.call(name, act).map_err(|error| error.with_span(span))
+    }
+}
+
+fn error(name: &'static str, Refusal { code, why }: Refusal) -> Error {
+    match code {
+        Some(code) => Error::from_code(name, code),
+        None => Error::new(name, ErrorKind::Unsupported),
+    }
+    .with_detail(why)
+}
+
+impl Backend for SimBackend {
+    fn capabilities(&self) -> Capabilities {
+        let version = self.config.driver_version;
+        let mut capabilities = Capabilities::of_driver("sim", version);
+        if version < DriverVersion::CUDA_13_0 {
+            capabilities.prefetch_batch = BatchSupport::Loop;
+        }
+        capabilities.events = true;
+        capabilities.host_page_map = true;
+        capabilities.deterministic = true;
+        capabilities
+    }
+
+    fn driver_version(&self) -> Result<DriverVersion> {
+        Ok(self.config.driver_version)
+    }
+
+    fn device_count(&self) -> Result<u32> {
+        Ok(self.config.devices)
+    }
+
+    fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
+        self.call("device_attribute", |sim| sim.device_attribute(device, attribute))
+    }
+
+    fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
+        self.call("memory_info", |sim| sim.memory_info(device))
+    }
+
+    fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
+        self.call("alloc_managed", |sim| sim.alloc_managed(bytes, flags))
+    }
+
+    fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr> {
+        self.call("alloc_device", |sim| sim.alloc_device(device, bytes))
+    }
+
+    fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
+        self.call("alloc_pinned", |sim| sim.alloc_pinned(bytes, flags))
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
+        self.call("free", |sim| sim.free(ptr))
+    }
+
+    fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
+        self.call_on("advise_ordinal", span, |sim| sim.advise_ordinal(span, advice, ordinal))
+    }
+
+    fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
+        self.call_on("advise", span, |sim| sim.advise(span, advice, location))
+    }
+
+    fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()> {
+        self.call_on("prefetch_ordinal", span, |sim| sim.prefetch_ordinal(span, ordinal, stream))
+    }
+
+    fn prefetch(
+        &self,
+        span: Span,
+        location: Location,
+        flags: u32,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call_on("prefetch", span, |sim| sim.prefetch(span, location, flags, stream))
+    }
+
+    fn prefetch_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call("prefetch_batch", |sim| {
+            sim.prefetch_batch(spans, locations, location_starts, flags, stream)
+        })
+    }
+
+    unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
+        self.call("discard_batch", |sim| sim.discard_batch(spans, flags, stream))
+    }
+
+    unsafe fn discard_prefetch_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call("discard_prefetch_batch", |sim| {
+            sim.discard_prefetch_batch(spans, locations, location_starts, flags, stream)
+        })
+    }
+
+    fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {
+        self.call_on("range_attribute", span, |sim| sim.range_attribute(span, attribute))
+    }
+
+    fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
+        self.call_on("range_accessed_by", span, |sim| sim.range_accessed_by(span, out))
+    }
+
+    fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
+        self.call("pointer_attribute", |sim| sim.pointer_attribute(ptr, attribute))
+    }
+
+    fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {
+        self.call("pool_create", |sim| sim.pools.create(props).map(pool))
+    }
+
+    unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
+        self.call("pool_destroy", |sim| {
+            let released = sim.pools.destroy(pool.as_raw())?;
+            sim.drop_chunks(released);
+            Ok(())
+        })
+    }
+
+    fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
+        self.call("pool_default", |sim| sim.pools.default(location, kind).map(pool))
+    }
+
+    fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
+        self.call("pool_current", |sim| sim.pools.current(location, kind).map(pool))
+    }
+
+    fn pool_set_current(
+        &self,
+        location: Location,
+        kind: AllocationType,
+        pool: PoolHandle,
+    ) -> Result<()> {
+        self.call("pool_set_current", |sim| sim.pools.set_current(location, kind, pool.as_raw()))
+    }
+
+    fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
+        self.call("pool_attribute", |sim| sim.pools.attribute(pool.as_raw(), attribute))
+    }
+
+    fn pool_set_attribute(
+        &self,
+        pool: PoolHandle,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Result<()> {
+        self.call("pool_set_attribute", |sim| {
+            sim.pools.set_attribute(pool.as_raw(), attribute, value)
+        })
+    }
+
+    fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
+        self.call("pool_trim", |sim| {
+            let released = sim.pools.trim(pool.as_raw(), min_bytes_to_keep)?;
+            sim.drop_chunks(released);
+            Ok(())
+        })
+    }
+
+    fn pool_set_access(
+        &self,
+        pool: PoolHandle,
+        location: Location,
+        access: AccessFlags,
+    ) -> Result<()> {
+        self.call("pool_set_access", |sim| sim.pools.set_access(pool.as_raw(), location, access))
+    }
+
+    fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {
+        self.call("pool_access", |sim| sim.pools.access(pool.as_raw(), location))
+    }
+
+    fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr> {
+        self.call("pool_alloc", |sim| sim.pool_alloc(pool, bytes, stream))
+    }
+
+    unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
+        self.call("free_async", |sim| sim.free_async(ptr, stream))
+    }
+
+    fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
+        let raw = self.call("stream_create", |sim| {
+            sim.check_device(device)?;
+            sim.streams.create(device, flags)
+        })?;
+        // SAFETY: the table has just made it.
+        Ok(unsafe { StreamHandle::from_raw(raw) })
+    }
+
+    unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
+        self.call("stream_destroy", |sim| sim.streams.destroy(stream))
+    }
+
+    fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
+        self.call("stream_synchronize", |sim| {
+            sim.streams.check(stream)?;
+            sim.release_pools();
+            Ok(())
+        })
+    }
+
+    fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+        self.call("stream_wait_event", |sim| {
+            sim.streams.check(stream)?;
+            sim.streams.check_event(event)
+        })
+    }
+
+    unsafe fn stream_attach(
+        &self,
+        stream: StreamHandle,
+        span: Span,
+        flags: AttachFlags,
+    ) -> Result<()> {
+        self.call_on("stream_attach", span, |sim| sim.stream_attach(stream, span, flags))
+    }
+
+    fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle> {
+        let raw = self.call("event_create", |sim| {
+            sim.check_device(device)?;
+            sim.streams.create_event(flags)
+        })?;
+        // SAFETY: the table has just made it.
+        Ok(unsafe { EventHandle::from_raw(raw) })
+    }
+
+    unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
+        self.call("event_destroy", |sim| sim.streams.destroy_event(event))
+    }
+
+    fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
+        self.call("event_record", |sim| sim.streams.record(event, stream, sim.clock_ns))
+    }
+
+    fn event_query(&self, event: EventHandle) -> Result<bool> {
+        self.call("event_query", |sim| sim.streams.check_event(event).map(|()| true))
+    }
+
+    fn event_synchronize(&self, event: EventHandle) -> Result<()> {
+        self.call("event_synchronize", |sim| {
+            sim.streams.check_event(event)?;
+            sim.release_pools();
+            Ok(())
+        })
+    }
+
+    fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
+        self.call("event_elapsed_ns", |sim| sim.streams.elapsed_ns(start, end))
+    }
+
+    unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
+        self.call_on("memset", span, |sim| sim.memset(span, value, stream))
+    }
+
+    unsafe fn memcpy(
+        &self,
+        destination: DevicePtr,
+        source: DevicePtr,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call_on("memcpy", Span::new(destination, bytes), |sim| {
+            sim.memcpy(destination, source, bytes, stream)
+        })
+    }
+
+    unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
+        self.call_on("host_touch", touch.span, |sim| sim.host_touch(touch))
+    }
+
+    unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
+        self.call_on("device_touch", touch.span, |sim| sim.device_touch(touch, stream))
+    }
+
+    fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {
+        let answer = self.lock().host_page_map(span);
+        answer.map_err(|refusal| error("host_page_map", refusal).with_span(span))
+    }
+
+    fn take_events(&self) -> Result<Vec<MemoryEvent>> {
+        Ok(std::mem::take(&mut self.lock().events).into())
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.lock().clock_ns
+    }
+
+    fn sleep_ns(&self, duration_ns: u64) {
+        let mut sim = self.lock();
+        let duration_ns = sim.pace_ns.take().unwrap_or(duration_ns);
+        sim.clock_ns = sim.clock_ns.saturating_add(duration_ns);
+    }
+}
+
+/// A handle that the table of pools made.
+fn pool(raw: u64) -> PoolHandle {
+    // SAFETY: `raw` comes from the table; the simulator looks handles up and dereferences none.
+    unsafe { PoolHandle::from_raw(raw) }
+}

@@ -1,0 +1,97 @@
+//! What is simulated: how many of which GPU, under which driver.
+
+use pagewise_hal::DriverVersion;
+
+use crate::profile::GpuProfile;
+
+/// What range-attribute reads answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum RangeReads {
+    /// As CUDA documents them: a value counts only if every page of the range has it.
+    #[default]
+    Pages,
+    /// As driver 580 reports them: it walks records, and may report one value over pages that
+    /// never had it, or none over pages that all do. What the memory *does* is the same.
+    Driver,
+}
+
+/// The simulated machine.
+///
+/// ```
+/// use pagewise_sim::{RangeReads, SimConfig};
+/// use pagewise_hal::DriverVersion;
+///
+/// let config = SimConfig::h200()
+///     .devices(2)
+///     .driver_version(DriverVersion::CUDA_12_2)
+///     .range_reads(RangeReads::Driver);
+/// assert_eq!(config.device_count(), 2);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SimConfig {
+    pub(crate) gpu: GpuProfile,
+    pub(crate) devices: u32,
+    pub(crate) host_numa_nodes: u32,
+    pub(crate) driver_version: DriverVersion,
+    pub(crate) range_reads: RangeReads,
+}
+
+impl SimConfig {
+    /// Most devices that one simulated machine can have.
+    pub const DEVICES_MAX: u32 = 32;
+
+    /// One H200 under driver 580 (CUDA 13.0), one host NUMA node.
+    #[must_use]
+    pub fn h200() -> Self {
+        Self {
+            gpu: GpuProfile::h200(),
+            devices: 1,
+            host_numa_nodes: 1,
+            driver_version: DriverVersion::CUDA_13_0,
+            range_reads: RangeReads::default(),
+        }
+    }
+
+    /// The machine with one GPU of the named profile, or `None` if no profile has that name.
+    #[must_use]
+    pub fn profile(name: &str) -> Option<Self> {
+        GpuProfile::named(name).map(|gpu| Self { gpu, ..Self::h200() })
+    }
+
+    /// How many of the GPU, linked by NVLink, each a peer of the others. At most
+    /// [`SimConfig::DEVICES_MAX`]; 0 is a machine with a driver and no device.
+    #[must_use]
+    pub fn devices(mut self, count: u32) -> Self {
+        self.devices = count;
+        self
+    }
+
+    /// How many host NUMA nodes, numbered from 0.
+    #[must_use]
+    pub fn host_numa_nodes(mut self, count: u32) -> Self {
+        self.host_numa_nodes = count;
+        self
+    }
+
+    /// The driver's version, which decides which entry points exist: 12.0 and later.
+    #[must_use]
+    pub fn driver_version(mut self, version: DriverVersion) -> Self {
+        self.driver_version = version;
+        self
+    }
+
+    /// What range-attribute reads answer.
+    #[must_use]
+    pub fn range_reads(mut self, mode: RangeReads) -> Self {
+        self.range_reads = mode;
+        self
+    }
+
+    /// How many devices there are.
+    #[must_use]
+    pub fn device_count(&self) -> u32 {
+        self.devices
+    }
+}

@@ -1,0 +1,307 @@
+//! Calls that advise, move and discard: `cuMemAdvise`, `cuMemPrefetchAsync`, the batch calls.
+//!
+//! The order of checks is the driver's, derived from recordings `contract`, `attrs` and their
+//! two-GPU forms, where all 3142 result codes follow from it.
+
+use std::ops::Range;
+
+use pagewise_hal::{Advice, DriverVersion, Location, Processor, Span, StreamHandle};
+
+use crate::attributes::{Change, Place};
+use crate::locate::Located;
+use crate::refusal::{Checked, Refusal, bad_device, invalid, no_entry_point, unsupported};
+use crate::sim::Sim;
+use crate::space::Kind;
+
+/// A range of a batch that passed every check: its pages, where to, and what to record.
+type Move = (Range<u64>, Processor, Place);
+
+impl Sim {
+    /// `cuMemAdvise` by ordinal.
+    pub(crate) fn advise_ordinal(
+        &mut self,
+        span: Span,
+        advice: Advice,
+        ordinal: i32,
+    ) -> Checked<()> {
+        check_advice(advice)?;
+        check_not_empty(span)?;
+        let place = self.machine.locate_ordinal(ordinal);
+        if advice.uses_location() && place == Located::UnknownDevice {
+            return bad_device("the ordinal is neither -1 (host) nor a device");
+        }
+        let pages = self.advisable_pages(span)?;
+        self.apply_advice(pages, advice, place);
+        Ok(())
+    }
+
+    /// `cuMemAdvise_v2`
+    pub(crate) fn advise(&mut self, span: Span, advice: Advice, location: Location) -> Checked<()> {
+        self.check_locations_exist()?;
+        check_advice(advice)?;
+        let place = self.machine.locate(location);
+        match place {
+            Located::UnknownType => return invalid("the location's type is not 1 to 4"),
+            Located::HostNuma(_) | Located::HostNumaCurrent | Located::UnknownNode => {
+                return advise_numa(span, advice, place);
+            }
+            Located::Device(_) | Located::Host | Located::UnknownDevice => {}
+        }
+        check_not_empty(span)?;
+        if advice.uses_location() && place == Located::UnknownDevice {
+            return invalid("the device does not exist");
+        }
+        let pages = self.advisable_pages(span)?;
+        self.apply_advice(pages, advice, place);
+        Ok(())
+    }
+
+    /// The pages of a range that takes advice: managed, and not of a pool.
+    fn advisable_pages(&self, span: Span) -> Checked<Range<u64>> {
+        match self.managed_range(span)?.kind {
+            Kind::Managed => Ok(span.pages_outward()),
+            _ => unsupported("memory of a managed pool takes no advice"),
+        }
+    }
+
+    fn apply_advice(&mut self, pages: Range<u64>, advice: Advice, place: Located) {
+        let recorded = match place {
+            Located::Device(ordinal) => Some(Location::device(device_id(ordinal))),
+            _ => Some(Location::HOST),
+        };
+        let change = match (advice, place.processor()) {
+            (Advice::SET_READ_MOSTLY, _) => Change::ReadMostly(true),
+            (Advice::UNSET_READ_MOSTLY, _) => Change::ReadMostly(false),
+            (Advice::SET_PREFERRED_LOCATION, _) => {
+                Change::Preferred(recorded.map(Place::normalised))
+            }
+            (Advice::UNSET_PREFERRED_LOCATION, _) => Change::Preferred(None),
+            (Advice::SET_ACCESSED_BY, Some(processor)) => Change::AccessedBy(processor, true),
+            (Advice::UNSET_ACCESSED_BY, Some(processor)) => Change::AccessedBy(processor, false),
+            // `check_advice` and the location checks let nothing else through.
+            _ => return,
+        };
+        self.attributes.change(pages.clone(), change);
+        match change {
+            Change::ReadMostly(on) => self.pager.set_read_mostly(pages, on),
+            Change::Preferred(None) => self.pager.set_preferred(pages, None),
+            Change::Preferred(Some(_)) => self.pager.set_preferred(pages, place.processor()),
+            Change::AccessedBy(processor, on) => self.pager.set_accessed_by(pages, processor, on),
+            Change::LastPrefetch(_) => {}
+        }
+    }
+
+    /// `cuMemPrefetchAsync` by ordinal.
+    pub(crate) fn prefetch_ordinal(
+        &mut self,
+        span: Span,
+        ordinal: i32,
+        stream: StreamHandle,
+    ) -> Checked<()> {
+        check_not_empty(span)?;
+        let Some(to) = self.machine.locate_ordinal(ordinal).processor() else {
+            return bad_device("the ordinal is neither -1 (host) nor a device");
+        };
+        let pages = self.managed_pages(span)?;
+        self.streams.check(stream)?;
+        let location =
+            to.device_ordinal().map_or(Location::HOST, |n| Location::device(device_id(n)));
+        self.migrate((pages, to, Place::normalised(location)));
+        Ok(())
+    }
+
+    /// `cuMemPrefetchAsync_v2`
+    pub(crate) fn prefetch(
+        &mut self,
+        span: Span,
+        location: Location,
+        flags: u32,
+        stream: StreamHandle,
+    ) -> Checked<()> {
+        self.check_locations_exist()?;
+        check_not_empty(span)?;
+        if flags != 0 {
+            return invalid("flags must be 0");
+        }
+        let to = match self.machine.locate(location) {
+            Located::UnknownDevice => return bad_device("the device does not exist"),
+            place => place.processor(),
+        };
+        let Some(to) = to else {
+            return invalid("the location's type is not 1 to 4, or its NUMA node does not exist");
+        };
+        let pages = self.managed_pages(span)?;
+        self.streams.check(stream)?;
+        self.migrate((pages, to, Place::normalised(location)));
+        Ok(())
+    }
+
+    /// `cuMemPrefetchBatchAsync`, or before CUDA 13.0 a loop with the same checks.
+    pub(crate) fn prefetch_batch(
+        &mut self,
+        spans: &[Span],
+        locations: &[Location],
+        starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Checked<()> {
+        let mut moves = self.checked_batch(spans, locations, starts, flags, stream)?;
+        if !self.has(DriverVersion::CUDA_13_0) {
+            // The single call records normalised ids.
+            for (_, _, place) in &mut moves {
+                *place = Place::normalised(Location { kind: place.kind, id: place.id });
+            }
+        }
+        moves.into_iter().for_each(|one| self.migrate(one));
+        Ok(())
+    }
+
+    /// `cuMemDiscardBatchAsync`
+    pub(crate) fn discard_batch(
+        &mut self,
+        spans: &[Span],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Checked<()> {
+        self.check_discard_exists()?;
+        let ranges = self.checked_spans(spans, flags, stream)?;
+        ranges.into_iter().for_each(|pages| self.pager.discard(pages));
+        Ok(())
+    }
+
+    /// `cuMemDiscardAndPrefetchBatchAsync`: all ranges are discarded, then each is moved.
+    pub(crate) fn discard_prefetch_batch(
+        &mut self,
+        spans: &[Span],
+        locations: &[Location],
+        starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Checked<()> {
+        self.check_discard_exists()?;
+        let moves = self.checked_batch(spans, locations, starts, flags, stream)?;
+        for (pages, _, _) in &moves {
+            self.pager.discard(pages.clone());
+        }
+        moves.into_iter().for_each(|one| self.migrate(one));
+        Ok(())
+    }
+
+    /// Records where a range was asked to go, even if nothing moves, and moves it.
+    fn migrate(&mut self, (pages, to, place): Move) {
+        self.attributes.change(pages.clone(), Change::LastPrefetch(place));
+        self.pager.migrate(pages, to);
+    }
+
+    /// Every range with its destination, or the refusal of the whole batch.
+    fn checked_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Checked<Vec<Move>> {
+        let ranges = self.checked_spans(spans, flags, stream)?;
+        if locations.is_empty() || locations.len() != starts.len() {
+            return invalid("give one start for each location, and at least one");
+        }
+        let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
+        if starts[0] != 0 || !ascending || starts[starts.len() - 1] >= spans.len() {
+            return invalid("starts begin at 0, ascend, and stay below the number of ranges");
+        }
+        let mut targets = Vec::with_capacity(locations.len());
+        for &location in locations {
+            if !self.has(DriverVersion::CUDA_12_2) {
+                check_ordinal_can_name(location)?;
+            }
+            // Unlike the single call, an unknown device is an invalid value here.
+            let Some(to) = self.machine.locate(location).processor() else {
+                return invalid("a location names no device, NUMA node or known type");
+            };
+            targets.push((to, Place::as_passed(location)));
+        }
+        let target_of = |range: usize| starts.partition_point(|&start| start <= range) - 1;
+        let moves = ranges.into_iter().enumerate().map(|(index, pages)| {
+            let (to, place) = targets[target_of(index)];
+            (pages, to, place)
+        });
+        Ok(moves.collect())
+    }
+
+    /// The pages of every range of a batch. All failures have the same code, so their order does
+    /// not show.
+    fn checked_spans(
+        &self,
+        spans: &[Span],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Checked<Vec<Range<u64>>> {
+        if stream.is_legacy() {
+            return invalid("batch calls do not take the legacy default stream");
+        }
+        self.streams.check(stream)?;
+        if flags != 0 {
+            return invalid("flags must be 0");
+        }
+        if spans.is_empty() {
+            return invalid("give at least one range");
+        }
+        spans.iter().map(|&span| self.managed_pages(span)).collect()
+    }
+
+    fn check_locations_exist(&self) -> Checked<()> {
+        if self.has(DriverVersion::CUDA_12_2) {
+            return Ok(());
+        }
+        no_entry_point("the location form needs a driver of CUDA 12.2 or later: use ordinals")
+    }
+
+    fn check_discard_exists(&self) -> Checked<()> {
+        if self.has(DriverVersion::CUDA_13_0) {
+            return Ok(());
+        }
+        no_entry_point("discard needs a driver of CUDA 13.0 or later")
+    }
+}
+
+/// Advice with a host NUMA location never reaches the memory: on a machine with one node, driver
+/// 580 refuses what it would have to remember and accepts the rest without looking at the range.
+fn advise_numa(span: Span, advice: Advice, place: Located) -> Checked<()> {
+    match advice {
+        Advice::SET_ACCESSED_BY | Advice::UNSET_ACCESSED_BY => {
+            invalid("accessed-by takes a device or HOST, not a NUMA node")
+        }
+        Advice::SET_PREFERRED_LOCATION if place == Located::UnknownNode => {
+            invalid("the NUMA node does not exist")
+        }
+        Advice::SET_PREFERRED_LOCATION => check_not_empty(span),
+        _ => Ok(()),
+    }
+}
+
+fn check_advice(advice: Advice) -> Checked<()> {
+    if advice.is_known() { Ok(()) } else { invalid("the advice is not 1 to 6") }
+}
+
+fn check_not_empty(span: Span) -> Checked<()> {
+    if span.ptr.is_null() || span.bytes == 0 {
+        return invalid("the range is empty or starts at the null address");
+    }
+    Ok(())
+}
+
+/// Before CUDA 12.2 the loop goes through ordinals, which have no word for NUMA nodes.
+fn check_ordinal_can_name(location: Location) -> Result<(), Refusal> {
+    use pagewise_hal::LocationKind;
+    match location.kind {
+        LocationKind::HOST_NUMA | LocationKind::HOST_NUMA_CURRENT => {
+            no_entry_point("host NUMA locations need a driver of CUDA 12.2 or later")
+        }
+        _ => Ok(()),
+    }
+}
+
+const fn device_id(ordinal: u32) -> pagewise_hal::DeviceId {
+    pagewise_hal::DeviceId(ordinal.cast_signed())
+}

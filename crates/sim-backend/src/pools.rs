@@ -1,0 +1,464 @@
+//! Memory pools: which can be made, their attributes, access, and accounting.
+//!
+//! Source of every rule: recording `pools` (driver 580). Paging of managed pools is not done here:
+//! what memory appeared or went is returned.
+
+use std::collections::BTreeMap;
+
+use pagewise_hal::{
+    AccessFlags, AllocationType, Code, DriverVersion, HandleTypes, Location, LocationKind,
+    PoolAttribute, PoolProps, Processor,
+};
+
+use crate::chunks::{CHUNK_BYTES, Chunks};
+use crate::locate::{Located, Machine};
+use crate::refusal::{
+    Checked, Refusal, bad_device, invalid, no_entry_point, out_of_memory, unsupported,
+};
+use crate::slots::Slots;
+
+/// Address space that a pool gets with its first allocation: more than a device has memory.
+const REGION_BYTES: u64 = 256 << 30;
+
+/// A default pool's key: type, and kind and id of the location.
+type Key = (AllocationType, LocationKind, i32);
+
+/// A pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) props: PoolProps,
+    located: Located,
+    is_default: bool,
+    destroyed: bool,
+    /// Attributes 1 to 3.
+    reuse: [bool; 3],
+    release_threshold: u64,
+    used: u64,
+    used_high: u64,
+    chunks: Chunks,
+    /// First address, while memory is held.
+    region: Option<u64>,
+    access: BTreeMap<Processor, AccessFlags>,
+}
+
+/// Memory that appeared with an allocation, as addresses of whole chunks.
+#[derive(Debug)]
+pub(crate) struct Grown {
+    pub(crate) address: u64,
+    pub(crate) chunks: Vec<u64>,
+}
+
+impl Pool {
+    fn new(props: PoolProps, located: Located, is_default: bool) -> Self {
+        Self {
+            props,
+            located,
+            is_default,
+            destroyed: false,
+            reuse: [true; 3],
+            release_threshold: 0,
+            used: 0,
+            used_high: 0,
+            chunks: Chunks::default(),
+            region: None,
+            access: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn is_managed(&self) -> bool {
+        self.props.allocation_type == AllocationType::MANAGED
+    }
+
+    /// Where the memory is (pinned) or prefers to be (managed), if anywhere.
+    pub(crate) fn home(&self) -> Option<Processor> {
+        self.located.processor()
+    }
+
+    /// Whether a processor may access the pool's memory.
+    pub(crate) fn admits(&self, processor: Processor) -> bool {
+        self.access_of(processor) == AccessFlags::READ_WRITE
+    }
+
+    /// Bytes that the pool holds.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.chunks.reserved()
+    }
+
+    fn limit(&self) -> u64 {
+        match self.props.max_bytes {
+            0 => u64::MAX,
+            max => max.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn access_of(&self, processor: Processor) -> AccessFlags {
+        if let Some(&set) = self.access.get(&processor) {
+            return set;
+        }
+        // A managed pool reports no access until some is set, not even at its own location.
+        let own = !self.is_managed() && self.home() == Some(processor);
+        if own { AccessFlags::READ_WRITE } else { AccessFlags::NONE }
+    }
+}
+
+/// All pools of the process.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    machine: Machine,
+    version: DriverVersion,
+    pools: BTreeMap<u64, Pool>,
+    defaults: BTreeMap<Key, u64>,
+    currents: BTreeMap<Key, u64>,
+    regions: Slots,
+    next: u64,
+}
+
+impl Pools {
+    pub(crate) fn new(machine: Machine, version: DriverVersion, zone: (u64, u64)) -> Self {
+        Self {
+            machine,
+            version,
+            pools: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+            currents: BTreeMap::new(),
+            regions: Slots::new(zone),
+            next: 0x100,
+        }
+    }
+
+    pub(crate) fn get(&self, handle: u64) -> Checked<&Pool> {
+        match self.pools.get(&handle) {
+            Some(pool) if !pool.destroyed => Ok(pool),
+            _ => invalid(NO_POOL),
+        }
+    }
+
+    /// A pool whose memory may still live after it was destroyed.
+    pub(crate) fn any(&self, handle: u64) -> Option<&Pool> {
+        self.pools.get(&handle)
+    }
+
+    fn get_mut(&mut self, handle: u64) -> Checked<&mut Pool> {
+        match self.pools.get_mut(&handle) {
+            Some(pool) if !pool.destroyed => Ok(pool),
+            _ => invalid(NO_POOL),
+        }
+    }
+
+    /// Every pool, destroyed ones with live memory included.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.values()
+    }
+
+    fn insert(&mut self, pool: Pool) -> u64 {
+        let handle = self.next;
+        self.next += 1;
+        self.pools.insert(handle, pool);
+        handle
+    }
+
+    /// `cuMemPoolCreate`
+    pub(crate) fn create(&mut self, props: PoolProps) -> Checked<u64> {
+        let located = self.machine.locate(props.location);
+        let plain = props.handle_types.is_empty();
+        let thirteen = self.version >= DriverVersion::CUDA_13_0;
+        let locations = self.version >= DriverVersion::CUDA_12_2;
+        if props.max_bytes != 0 && !locations {
+            return invalid("a size limit needs a driver of CUDA 12.2 or later");
+        }
+        let possible = match (props.allocation_type, located) {
+            (AllocationType::PINNED, Located::Device(_)) => exportable(props.handle_types),
+            (AllocationType::PINNED, Located::HostNuma(_)) => {
+                locations && exportable(props.handle_types)
+            }
+            (AllocationType::PINNED, Located::Host) => thirteen && plain,
+            (AllocationType::MANAGED, place) => {
+                let no_place = props.location.kind == LocationKind::INVALID;
+                let home = place.processor().is_some() || no_place;
+                thirteen && plain && props.max_bytes == 0 && home
+            }
+            _ => false,
+        };
+        if !possible {
+            return invalid(
+                "pinned pools take a device, the host (no handle types) or a host NUMA node; \
+                 managed pools take neither handle types nor a size limit",
+            );
+        }
+        Ok(self.insert(Pool::new(props, located, false)))
+    }
+
+    /// `cuMemPoolDestroy`. Returns the chunks that went.
+    pub(crate) fn destroy(&mut self, handle: u64) -> Checked<Vec<u64>> {
+        let pool = self.get_mut(handle)?;
+        if pool.is_default {
+            return invalid("a default pool cannot be destroyed");
+        }
+        pool.destroyed = true;
+        self.currents.retain(|_, current| *current != handle);
+        Ok(self.release(handle, 0))
+    }
+
+    /// `cuMemGetDefaultMemPool`
+    pub(crate) fn default(&mut self, location: Location, kind: AllocationType) -> Checked<u64> {
+        let key = self.key(location, kind)?;
+        if let Some(&handle) = self.defaults.get(&key) {
+            return Ok(handle);
+        }
+        let props = PoolProps {
+            allocation_type: kind,
+            location,
+            handle_types: HandleTypes::empty(),
+            max_bytes: 0,
+        };
+        let located = self.machine.locate(location);
+        let handle = self.insert(Pool::new(props, located, true));
+        self.defaults.insert(key, handle);
+        Ok(handle)
+    }
+
+    /// `cuMemGetMemPool`
+    pub(crate) fn current(&mut self, location: Location, kind: AllocationType) -> Checked<u64> {
+        let key = self.key(location, kind)?;
+        match self.currents.get(&key) {
+            Some(&handle) => Ok(handle),
+            None => self.default(location, kind),
+        }
+    }
+
+    /// `cuMemSetMemPool`
+    pub(crate) fn set_current(
+        &mut self,
+        location: Location,
+        kind: AllocationType,
+        handle: u64,
+    ) -> Checked<()> {
+        let key = self.key(location, kind)?;
+        let props = self.get(handle)?.props;
+        if self.key(props.location, props.allocation_type) != Ok(key) {
+            return invalid("location and type must be the pool's own");
+        }
+        self.currents.insert(key, handle);
+        Ok(())
+    }
+
+    /// Which pool a location and a type name, with the refusals of all three calls above.
+    fn key(&self, location: Location, kind: AllocationType) -> Checked<Key> {
+        let thirteen = self.version >= DriverVersion::CUDA_13_0;
+        if !thirteen && (location.kind, kind) != (LocationKind::DEVICE, AllocationType::PINNED) {
+            return no_entry_point("pools by location need a driver of CUDA 13.0 or later");
+        }
+        // Decided before the type is looked at (recording `pools`, line 1713).
+        if location.kind == LocationKind::HOST_NUMA_CURRENT {
+            return unsupported("name the NUMA node: HOST_NUMA_CURRENT has no pool");
+        }
+        let no_place = location.kind == LocationKind::INVALID && kind == AllocationType::MANAGED;
+        let known = matches!(kind, AllocationType::PINNED | AllocationType::MANAGED);
+        let located = self.machine.locate(location).processor().is_some() || no_place;
+        if !known || !located {
+            return invalid("unknown allocation type, device, NUMA node or location type");
+        }
+        let id = match location.kind {
+            LocationKind::DEVICE | LocationKind::HOST_NUMA => location.id,
+            _ => 0,
+        };
+        Ok((kind, location.kind, id))
+    }
+
+    /// `cuMemPoolGetAttribute`
+    pub(crate) fn attribute(&self, handle: u64, attribute: PoolAttribute) -> Checked<u64> {
+        let pool = self.get(handle)?;
+        let describes_itself = self.version >= DriverVersion::CUDA_13_2;
+        Ok(match attribute {
+            PoolAttribute(n @ 1..=3) => u64::from(pool.reuse[n as usize - 1]),
+            PoolAttribute::RELEASE_THRESHOLD => pool.release_threshold,
+            PoolAttribute::RESERVED_MEM_CURRENT => pool.reserved(),
+            PoolAttribute::RESERVED_MEM_HIGH => pool.chunks.reserved_high,
+            PoolAttribute::USED_MEM_CURRENT => pool.used,
+            PoolAttribute::USED_MEM_HIGH => pool.used_high,
+            PoolAttribute(9..=13) if describes_itself => pool.describe(attribute),
+            _ => return invalid("this driver does not know the pool attribute"),
+        })
+    }
+
+    /// `cuMemPoolSetAttribute`
+    pub(crate) fn set_attribute(
+        &mut self,
+        handle: u64,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Checked<()> {
+        let pool = self.get_mut(handle)?;
+        match (attribute, value) {
+            // The driver reads an int: the low half decides.
+            (PoolAttribute(n @ 1..=3), _) => pool.reuse[n as usize - 1] = value as u32 != 0,
+            (PoolAttribute::RELEASE_THRESHOLD, _) => pool.release_threshold = value,
+            (PoolAttribute::RESERVED_MEM_HIGH, 0) => pool.chunks.reset_high(),
+            (PoolAttribute::USED_MEM_HIGH, 0) => pool.used_high = pool.used,
+            (PoolAttribute::RESERVED_MEM_HIGH | PoolAttribute::USED_MEM_HIGH, _) => {
+                return invalid("a high-water mark can be set to 0 only");
+            }
+            _ => return invalid("the pool attribute is read-only or unknown"),
+        }
+        Ok(())
+    }
+
+    /// `cuMemPoolGetAccess`
+    pub(crate) fn access(&self, handle: u64, location: Location) -> Checked<AccessFlags> {
+        let pool = self.get(handle)?;
+        match self.machine.locate(location) {
+            Located::HostNumaCurrent => invalid("name the NUMA node"),
+            place => match place.processor() {
+                Some(processor) => Ok(pool.access_of(processor)),
+                None => invalid("unknown device, NUMA node or location type"),
+            },
+        }
+    }
+
+    /// `cuMemPoolSetAccess`; the first refusal that applies is the answer.
+    pub(crate) fn set_access(
+        &mut self,
+        handle: u64,
+        location: Location,
+        access: AccessFlags,
+    ) -> Checked<()> {
+        let place = self.machine.locate(location);
+        let pool = self.get_mut(handle)?;
+        let home = pool.home().filter(|_| !pool.is_managed());
+        let on_device = home.is_some_and(|home| !home.is_host());
+        match access {
+            AccessFlags::READ => return unsupported("no pool can be made read-only"),
+            AccessFlags::NONE | AccessFlags::READ_WRITE => {}
+            _ => return invalid("access is none (0) or read and write (3)"),
+        }
+        if on_device && location.kind != LocationKind::DEVICE {
+            return unsupported("only devices can have access to a pool of device memory");
+        }
+        if place == Located::UnknownDevice {
+            return bad_device("the device does not exist");
+        }
+        let Some(processor) = place.processor().filter(|_| place != Located::HostNumaCurrent)
+        else {
+            return invalid("unknown NUMA node or location type");
+        };
+        if access == AccessFlags::NONE && home == Some(processor) {
+            if on_device {
+                return bad_device("a pool's own device keeps its access");
+            }
+            return unsupported("the host keeps its access to a pool of host memory");
+        }
+        pool.access.insert(processor, access);
+        Ok(())
+    }
+
+    /// `cuMemAllocFromPoolAsync` of at least 1 byte. `room` is what the pool's device, or the host,
+    /// has left.
+    pub(crate) fn alloc(&mut self, handle: u64, bytes: u64, room: u64) -> Checked<Grown> {
+        self.get(handle)?;
+        let region = self.region(handle)?;
+        let pool = self.get_mut(handle)?;
+        let held = pool.reserved();
+        let limit = pool.limit().min(held.saturating_add(room)).min(REGION_BYTES);
+        let taken = pool.chunks.take(bytes, limit);
+        let Ok((offset, new)) = taken else {
+            self.drop_region_if_unused(handle);
+            return out_of_memory("the pool's size limit or the memory behind it is used up");
+        };
+        pool.used += bytes;
+        pool.used_high = pool.used_high.max(pool.used);
+        let chunks = new.into_iter().map(|index| region + index * CHUNK_BYTES).collect();
+        Ok(Grown { address: region + offset, chunks })
+    }
+
+    /// Frees memory. `counted` is false for `cuMemFree`, which leaves the used figure as it is
+    /// (recording `pools`, lines 565, 964, 1762, 2109).
+    pub(crate) fn free(&mut self, handle: u64, address: u64, bytes: u64, counted: bool) {
+        if let Some(pool) = self.pools.get_mut(&handle)
+            && let Some(region) = pool.region
+        {
+            pool.chunks.give(address - region);
+            if counted {
+                pool.used -= bytes;
+            }
+        }
+    }
+
+    /// What a synchronise does: chunks with nothing in them go, as far as the thresholds allow.
+    /// Returns the addresses of those of managed pools' chunks and of all others alike.
+    pub(crate) fn release_all(&mut self) -> Vec<u64> {
+        let handles: Vec<u64> = self.pools.keys().copied().collect();
+        handles.into_iter().flat_map(|handle| self.release_to_threshold(handle)).collect()
+    }
+
+    /// The same for one pool.
+    pub(crate) fn release_to_threshold(&mut self, handle: u64) -> Vec<u64> {
+        let keep = match self.pools.get(&handle) {
+            Some(pool) if !pool.destroyed => pool.release_threshold,
+            _ => 0,
+        };
+        self.release(handle, keep)
+    }
+
+    /// `cuMemPoolTrimTo`
+    pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Checked<Vec<u64>> {
+        self.get(handle)?;
+        Ok(self.release(handle, keep))
+    }
+
+    fn release(&mut self, handle: u64, keep: u64) -> Vec<u64> {
+        let Some(pool) = self.pools.get_mut(&handle) else { return Vec::new() };
+        let Some(region) = pool.region else { return Vec::new() };
+        let released = pool.chunks.release(keep);
+        self.drop_region_if_unused(handle);
+        released.into_iter().map(|index| region + index * CHUNK_BYTES).collect()
+    }
+
+    /// The pool's first address; taken if it has none.
+    fn region(&mut self, handle: u64) -> Checked<u64> {
+        let pool = self
+            .pools
+            .get_mut(&handle)
+            .ok_or(Refusal { code: Some(Code::INVALID_VALUE), why: NO_POOL })?;
+        if let Some(region) = pool.region {
+            return Ok(region);
+        }
+        let Some(region) = self.regions.take(REGION_BYTES) else {
+            return out_of_memory("no address space is left for another pool");
+        };
+        pool.region = Some(region);
+        Ok(region)
+    }
+
+    fn drop_region_if_unused(&mut self, handle: u64) {
+        if let Some(pool) = self.pools.get_mut(&handle)
+            && pool.chunks.is_unused()
+            && let Some(region) = pool.region.take()
+        {
+            self.regions.give(region, REGION_BYTES);
+            if pool.destroyed {
+                self.pools.remove(&handle);
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Attributes 9 to 13.
+    fn describe(&self, attribute: PoolAttribute) -> u64 {
+        match attribute {
+            PoolAttribute::ALLOCATION_TYPE => self.props.allocation_type.0 as u64,
+            PoolAttribute::EXPORT_HANDLE_TYPES => u64::from(self.props.handle_types.bits()),
+            PoolAttribute::LOCATION_ID => self.props.location.id as u64,
+            PoolAttribute::LOCATION_TYPE => self.props.location.kind.0 as u64,
+            _ if self.props.max_bytes == 0 => 0,
+            _ => self.limit(),
+        }
+    }
+}
+
+const NO_POOL: &str = "there is no such pool, or it was destroyed";
+
+/// Driver 580 on Linux exports pools as nothing or as file descriptors.
+fn exportable(types: HandleTypes) -> bool {
+    HandleTypes::POSIX_FILE_DESCRIPTOR.contains(types)
+}

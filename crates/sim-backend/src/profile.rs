@@ -1,0 +1,35 @@
+//! Models of GPUs, as data.
+
+/// What distinguishes one model of GPU from another. Sizes in bytes.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct GpuProfile {
+    /// The model's name, as `--profile` takes it.
+    pub name: String,
+    /// All of the device's memory.
+    pub memory_bytes: u64,
+    /// Compute capability, major and minor.
+    pub compute_capability: (i32, i32),
+}
+
+impl GpuProfile {
+    /// NVIDIA H200 SXM.
+    ///
+    /// Memory: 143,771 MiB, as `nvidia-smi` prints for the model. Compute capability 9.0.
+    #[must_use]
+    pub fn h200() -> Self {
+        Self { name: "h200".to_owned(), memory_bytes: 143_771 << 20, compute_capability: (9, 0) }
+    }
+
+    /// The profile with this name, upper or lower case.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|profile| profile.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Every profile there is.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        vec![Self::h200()]
+    }
+}

@@ -1,0 +1,163 @@
+//! Calls that ask: attributes of devices, ranges and addresses, the host's page table.
+
+use std::ops::Range;
+
+use pagewise_hal::{
+    DeviceAttribute, DeviceId, DevicePtr, DriverVersion, Location, LocationKind, PageRun,
+    PointerAttribute, Processor, RangeAttribute, Span,
+};
+
+use crate::attributes::Place;
+use crate::refusal::{Checked, bad_device, invalid};
+use crate::sim::Sim;
+use crate::space::{Allocation, Kind};
+
+/// What reads answer where there is no location.
+const NO_PLACE: Place = Place { kind: LocationKind::INVALID, id: Location::ORDINAL_INVALID };
+
+impl Sim {
+    /// `cuDeviceGetAttribute`: what an H200 in an x86-64 host answers.
+    pub(crate) fn device_attribute(
+        &self,
+        device: DeviceId,
+        attribute: DeviceAttribute,
+    ) -> Checked<i32> {
+        if !self.machine.has_device(device) {
+            return bad_device("the device does not exist");
+        }
+        let (major, minor) = self.config.gpu.compute_capability;
+        Ok(match attribute {
+            DeviceAttribute::INTEGRATED
+            | DeviceAttribute::PAGEABLE_MEMORY_ACCESS
+            | DeviceAttribute::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
+            | DeviceAttribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => 0,
+            DeviceAttribute::UNIFIED_ADDRESSING
+            | DeviceAttribute::MANAGED_MEMORY
+            | DeviceAttribute::CONCURRENT_MANAGED_ACCESS
+            | DeviceAttribute::MEMORY_POOLS_SUPPORTED
+            | DeviceAttribute::MEMPOOL_SUPPORTED_HANDLE_TYPES => 1,
+            DeviceAttribute::COMPUTE_CAPABILITY_MAJOR => major,
+            DeviceAttribute::COMPUTE_CAPABILITY_MINOR => minor,
+            DeviceAttribute::HOST_NUMA_ID if self.has(DriverVersion::CUDA_12_2) => 0,
+            DeviceAttribute::HOST_NUMA_MEMORY_POOLS_SUPPORTED
+                if self.has(DriverVersion::CUDA_12_9) =>
+            {
+                1
+            }
+            DeviceAttribute::HOST_MEMORY_POOLS_SUPPORTED if self.has(DriverVersion::CUDA_13_0) => 1,
+            _ => return invalid("this driver does not know the device attribute"),
+        })
+    }
+
+    /// `cuMemRangeGetAttribute`, the list excepted.
+    pub(crate) fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Checked<i32> {
+        let with_types = self.has(DriverVersion::CUDA_12_2);
+        match attribute {
+            RangeAttribute::ACCESSED_BY => return invalid("accessed-by is a list"),
+            RangeAttribute(5..=8) if !with_types => {
+                return invalid("attributes 5 to 8 need a driver of CUDA 12.2 or later");
+            }
+            RangeAttribute(1..=8) => {}
+            _ => return invalid("the range attribute does not exist"),
+        }
+        let pages = self.managed_pages(span)?;
+        let mode = self.config.range_reads;
+        let preferred = || self.attributes.preferred(&pages, mode);
+        let prefetched = || self.attributes.last_prefetch(&pages, mode);
+        let ordinal =
+            |place: Option<Place>| place.map_or(Location::ORDINAL_INVALID, Place::ordinal);
+        Ok(match attribute {
+            RangeAttribute::READ_MOSTLY => i32::from(self.attributes.read_mostly(&pages, mode)),
+            RangeAttribute::PREFERRED_LOCATION => ordinal(preferred()),
+            RangeAttribute::LAST_PREFETCH_LOCATION => ordinal(prefetched()),
+            RangeAttribute::PREFERRED_LOCATION_TYPE => preferred().unwrap_or(NO_PLACE).kind.0,
+            RangeAttribute::PREFERRED_LOCATION_ID => preferred().unwrap_or(NO_PLACE).id,
+            RangeAttribute::LAST_PREFETCH_LOCATION_TYPE => prefetched().unwrap_or(NO_PLACE).kind.0,
+            _ => prefetched().unwrap_or(NO_PLACE).id,
+        })
+    }
+
+    /// `cuMemRangeGetAttribute` of the accessed-by list: devices ascending, then the host.
+    pub(crate) fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Checked<()> {
+        if out.is_empty() {
+            return invalid("give room for at least one processor");
+        }
+        let pages = self.managed_pages(span)?;
+        let mode = self.config.range_reads;
+        let devices = (0..self.machine.devices).map(Processor::device);
+        let having = devices
+            .chain([Processor::HOST])
+            .filter(|&processor| self.attributes.is_accessed_by(&pages, mode, processor))
+            .map(Processor::as_raw);
+        let padded = having.chain(std::iter::repeat(Location::ORDINAL_INVALID));
+        out.iter_mut().zip(padded).for_each(|(slot, processor)| *slot = processor);
+        Ok(())
+    }
+
+    /// `cuPointerGetAttribute`
+    pub(crate) fn pointer_attribute(
+        &self,
+        ptr: DevicePtr,
+        attribute: PointerAttribute,
+    ) -> Checked<u64> {
+        let Some(allocation) = self.space.containing(ptr) else {
+            return invalid("the address belongs to no live allocation");
+        };
+        Ok(match attribute {
+            PointerAttribute::MEMORY_TYPE if self.is_host_memory(allocation) => 1,
+            PointerAttribute::MEMORY_TYPE => 2,
+            PointerAttribute::BUFFER_ID => allocation.id,
+            PointerAttribute::IS_MANAGED => u64::from(self.is_managed(allocation)),
+            PointerAttribute::DEVICE_ORDINAL => match allocation.kind {
+                Kind::Device(device) => device.0 as u64,
+                _ => 0,
+            },
+            PointerAttribute::RANGE_START_ADDR => allocation.start,
+            PointerAttribute::RANGE_SIZE => allocation.bytes,
+            PointerAttribute::MAPPED => 1,
+            PointerAttribute::ALLOWED_HANDLE_TYPES => match allocation.kind {
+                Kind::Pool(pool) => {
+                    let pool = self.pools.any(pool.as_raw());
+                    pool.map_or(0, |pool| u64::from(pool.props.handle_types.bits()))
+                }
+                _ => 0,
+            },
+            PointerAttribute::MEMPOOL_HANDLE => match allocation.kind {
+                Kind::Pool(pool) => pool.as_raw(),
+                _ => 0,
+            },
+            _ => return invalid("this driver does not know the pointer attribute"),
+        })
+    }
+
+    /// The host's page table over a range of one allocation.
+    pub(crate) fn host_page_map(&self, span: Span) -> Checked<Vec<PageRun>> {
+        let Some(allocation) = self.space.containing(span.ptr).filter(|a| a.contains(span)) else {
+            return invalid("the range is not within one live allocation");
+        };
+        let pages = span.pages_outward();
+        if self.is_managed(allocation) {
+            return Ok(self.pager.host_page_map(pages));
+        }
+        Ok(whole(pages, self.is_host_memory(allocation)))
+    }
+
+    /// Whether the memory stays on the host.
+    pub(crate) fn is_host_memory(&self, allocation: &Allocation) -> bool {
+        match allocation.kind {
+            Kind::Pinned => true,
+            Kind::Managed | Kind::Device(_) => false,
+            Kind::Pool(pool) => self
+                .pools
+                .any(pool.as_raw())
+                .is_some_and(|pool| !pool.is_managed() && pool.home() == Some(Processor::HOST)),
+        }
+    }
+}
+
+fn whole(pages: Range<u64>, mapped: bool) -> Vec<PageRun> {
+    match pages.end - pages.start {
+        0 => Vec::new(),
+        pages => vec![PageRun { pages, mapped }],
+    }
+}

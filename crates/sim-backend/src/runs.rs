@@ -1,0 +1,146 @@
+//! Runs of pages with equal values, inside regions that never join.
+//!
+//! A region is one managed allocation, or one slab with all of its small allocations. Every page of
+//! a region belongs to exactly one run; runs are maximal: neighbours in a region differ.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A run of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run<V> {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) value: V,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry<V> {
+    end: u64,
+    value: V,
+    /// First page of the region.
+    region: u64,
+}
+
+/// A map from page to value, as maximal runs.
+#[derive(Debug)]
+pub(crate) struct Runs<V> {
+    /// First page of each run.
+    entries: BTreeMap<u64, Entry<V>>,
+}
+
+impl<V> Default for Runs<V> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new() }
+    }
+}
+
+impl<V: Copy + Eq> Runs<V> {
+    /// Adds a region of pages that all have one value.
+    pub(crate) fn add_region(&mut self, pages: Range<u64>, value: V) {
+        debug_assert!(self.containing(pages.start).is_none(), "regions do not overlap");
+        self.entries.insert(pages.start, Entry { end: pages.end, value, region: pages.start });
+    }
+
+    /// Forgets a region.
+    pub(crate) fn remove_region(&mut self, pages: Range<u64>) {
+        let starts: Vec<u64> = self.entries.range(pages).map(|(&start, _)| start).collect();
+        for start in starts {
+            self.entries.remove(&start);
+        }
+    }
+
+    /// The run that holds a page, or `None` outside every region.
+    pub(crate) fn containing(&self, page: u64) -> Option<Run<V>> {
+        let (&start, entry) = self.entries.range(..=page).next_back()?;
+        (page < entry.end).then_some(Run { start, end: entry.end, value: entry.value })
+    }
+
+    /// Changes the values of `pages`, which lie in one region.
+    pub(crate) fn update(&mut self, pages: Range<u64>, change: impl Fn(&mut V)) {
+        self.cut(pages.start);
+        self.cut(pages.end);
+        for (_, entry) in self.entries.range_mut(pages.clone()) {
+            change(&mut entry.value);
+        }
+        self.join(pages);
+    }
+
+    /// Makes a run start at `page`, if one contains it.
+    fn cut(&mut self, page: u64) {
+        let Some((&start, entry)) = self.entries.range_mut(..page).next_back() else { return };
+        if page < entry.end {
+            debug_assert!(start < page);
+            let right = *entry;
+            entry.end = page;
+            self.entries.insert(page, right);
+        }
+    }
+
+    /// Joins equal neighbours from the run before `pages` to the run after.
+    fn join(&mut self, pages: Range<u64>) {
+        let before = self.entries.range(..pages.start).next_back().map(|(&start, _)| start);
+        let mut left = before.unwrap_or(pages.start);
+        while let Some((&right, _)) = self.entries.range(left + 1..=pages.end).next() {
+            let (a, b) = (self.entries[&left], self.entries[&right]);
+            if a.end == right && a.region == b.region && a.value == b.value {
+                self.entries.remove(&right);
+                if let Some(entry) = self.entries.get_mut(&left) {
+                    entry.end = b.end;
+                }
+            } else {
+                left = right;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn values(runs: &Runs<u8>, pages: Range<u64>) -> Vec<u8> {
+        pages.map(|page| runs.containing(page).unwrap().value).collect()
+    }
+
+    #[test]
+    fn equal_neighbours_join_within_a_region_only() {
+        let mut runs = Runs::default();
+        runs.add_region(0..10, 0);
+        runs.add_region(10..20, 0);
+        runs.update(4..10, |value| *value = 1);
+        runs.update(10..16, |value| *value = 1);
+        assert_eq!(runs.containing(9), Some(Run { start: 4, end: 10, value: 1 }));
+        runs.update(4..10, |value| *value = 0);
+        assert_eq!(runs.containing(9), Some(Run { start: 0, end: 10, value: 0 }));
+        runs.remove_region(0..10);
+        assert_eq!(runs.containing(9), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn runs_hold_what_a_plain_array_holds_and_are_maximal(
+            updates in prop::collection::vec((0u64..64, 1u64..64, 0u8..3), 0..40),
+        ) {
+            let mut runs = Runs::default();
+            runs.add_region(0..64, 0);
+            let mut array = vec![0u8; 64];
+            for (start, length, value) in updates {
+                let end = (start + length).min(64);
+                runs.update(start..end, |old| *old = value);
+                array[start as usize..end as usize].fill(value);
+            }
+            prop_assert_eq!(values(&runs, 0..64), array);
+            let entries: Vec<_> = runs.entries.values().collect();
+            prop_assert!(entries.windows(2).all(|pair| pair[0].value != pair[1].value));
+        }
+    }
+}

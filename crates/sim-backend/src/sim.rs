@@ -1,0 +1,163 @@
+//! The simulated process: everything behind the lock.
+//!
+//! One module per group of calls (`allocation`, `movement`, `queries`, `touching`) adds methods to
+//! [`Sim`]. Each method is one call of the driver: it checks in the driver's order, then acts; a
+//! refusal leaves everything as it was.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use pagewise_hal::{
+    AttachFlags, DeviceId, DriverVersion, MemoryEvent, MemoryInfo, PoolHandle, Processor, Span,
+    StreamHandle,
+};
+
+use crate::arena::{Arena, Zone};
+use crate::attributes::Attributes;
+use crate::config::SimConfig;
+use crate::locate::Machine;
+use crate::pager::Pager;
+use crate::pools::{Pool, Pools};
+use crate::refusal::{Checked, bad_device, invalid};
+use crate::space::{Allocation, Kind, Space};
+use crate::streams::Streams;
+
+/// Records kept for a listener; older ones are dropped beyond that.
+const EVENTS_MAX: usize = 1 << 22;
+
+/// The simulated process.
+#[derive(Debug)]
+pub(crate) struct Sim {
+    pub(crate) config: SimConfig,
+    pub(crate) machine: Machine,
+    pub(crate) arena: Arena,
+    pub(crate) space: Space,
+    pub(crate) attributes: Attributes,
+    pub(crate) pools: Pools,
+    pub(crate) streams: Streams,
+    pub(crate) pager: Pager,
+    pub(crate) clock_ns: u64,
+    /// What the next call is to take, if somebody said so.
+    pub(crate) pace_ns: Option<u64>,
+    /// Bytes of `cuMemAlloc` by device.
+    pub(crate) device_bytes: Vec<u64>,
+    pub(crate) events: VecDeque<MemoryEvent>,
+}
+
+impl Sim {
+    pub(crate) fn new(config: SimConfig) -> std::io::Result<Self> {
+        let arena = Arena::reserve()?;
+        let machine = Machine { devices: config.devices, host_numa_nodes: config.host_numa_nodes };
+        Ok(Self {
+            machine,
+            space: Space::new(&arena),
+            attributes: Attributes::default(),
+            pools: Pools::new(machine, config.driver_version, arena.zone(Zone::Pools)),
+            streams: Streams::new(),
+            pager: Pager::new(&config),
+            clock_ns: 0,
+            pace_ns: None,
+            device_bytes: vec![0; config.devices as usize],
+            events: VecDeque::new(),
+            arena,
+            config,
+        })
+    }
+
+    pub(crate) fn has(&self, since: DriverVersion) -> bool {
+        self.config.driver_version >= since
+    }
+
+    /// Whether an allocation is managed: by itself or through its pool.
+    pub(crate) fn is_managed(&self, allocation: &Allocation) -> bool {
+        match allocation.kind {
+            Kind::Managed => true,
+            Kind::Device(_) | Kind::Pinned => false,
+            Kind::Pool(pool) => self.pool_is_managed(pool),
+        }
+    }
+
+    fn pool_is_managed(&self, pool: PoolHandle) -> bool {
+        self.pools.any(pool.as_raw()).is_some_and(Pool::is_managed)
+    }
+
+    /// The range rule: at least one byte, starting in a live managed allocation and ending in the
+    /// same one, by the bytes requested.
+    pub(crate) fn managed_range(&self, span: Span) -> Checked<&Allocation> {
+        if span.bytes == 0 || span.ptr.is_null() {
+            return invalid("the range is empty or starts at the null address");
+        }
+        match self.space.containing(span.ptr) {
+            Some(allocation) if !self.is_managed(allocation) => {
+                invalid("the range is not managed memory")
+            }
+            Some(allocation) if allocation.contains(span) => Ok(allocation),
+            Some(_) => invalid("the range passes the end of its allocation"),
+            None => invalid("the range does not start in a live allocation"),
+        }
+    }
+
+    /// The pages of a range that passed the range rule.
+    pub(crate) fn managed_pages(&self, span: Span) -> Checked<Range<u64>> {
+        self.managed_range(span)?;
+        Ok(span.pages_outward())
+    }
+
+    /// Keeps what the paging engine reported.
+    pub(crate) fn collect_events(&mut self) {
+        self.events.extend(self.pager.drain_events());
+        let excess = self.events.len().saturating_sub(EVENTS_MAX);
+        self.events.drain(..excess);
+    }
+
+    pub(crate) fn check_device(&self, device: DeviceId) -> Checked<()> {
+        if self.machine.has_device(device) {
+            Ok(())
+        } else {
+            bad_device("the device does not exist")
+        }
+    }
+
+    /// `cuStreamAttachMemAsync`. With concurrent managed access it restricts nobody: it is checked
+    /// and otherwise without effect.
+    pub(crate) fn stream_attach(
+        &self,
+        stream: StreamHandle,
+        span: Span,
+        flags: AttachFlags,
+    ) -> Checked<()> {
+        self.streams.check(stream)?;
+        let single = flags == AttachFlags::SINGLE;
+        if !single && flags != AttachFlags::GLOBAL && flags != AttachFlags::HOST {
+            return invalid("attach flags are exactly one of GLOBAL, HOST and SINGLE");
+        }
+        if single && stream.is_legacy() {
+            return invalid("memory cannot be attached to the legacy default stream alone");
+        }
+        match self.space.starting(span.ptr) {
+            Some(allocation)
+                if allocation.kind == Kind::Managed
+                    && (span.bytes == 0 || span.bytes == allocation.bytes) =>
+            {
+                Ok(())
+            }
+            _ => invalid("give one whole managed allocation, with its size or 0"),
+        }
+    }
+
+    /// `cuMemGetInfo`
+    pub(crate) fn memory_info(&self, device: DeviceId) -> Checked<MemoryInfo> {
+        self.check_device(device)?;
+        let total_bytes = self.config.gpu.memory_bytes;
+        let plain = self.device_bytes[device.0 as usize];
+        let home = Processor::device(device.0.cast_unsigned());
+        let pinned_pools: u64 = self
+            .pools
+            .iter()
+            .filter(|pool| !pool.is_managed() && pool.home() == Some(home))
+            .map(Pool::reserved)
+            .sum();
+        let used = plain + pinned_pools + self.pager.bytes_on(home);
+        Ok(MemoryInfo { free_bytes: total_bytes.saturating_sub(used), total_bytes })
+    }
+}

@@ -1,0 +1,193 @@
+//! Which allocation an address belongs to.
+//!
+//! Owns the addresses of every kind of memory and the table of live allocations. Knows nothing of
+//! pages, policy or pools' accounting.
+
+use std::collections::BTreeMap;
+
+use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, PAGE_BYTES, PoolHandle, Span};
+
+use crate::arena::{Arena, Zone};
+use crate::slabs::Slabs;
+use crate::slots::Slots;
+
+/// What kind of memory an allocation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `cuMemAllocManaged`
+    Managed,
+    /// `cuMemAlloc`
+    Device(DeviceId),
+    /// `cuMemHostAlloc`
+    Pinned,
+    /// Memory of a pool.
+    Pool(PoolHandle),
+}
+
+/// A live allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    pub(crate) start: u64,
+    /// As requested: neither rounded to 512 bytes nor to pages.
+    pub(crate) bytes: u64,
+    pub(crate) kind: Kind,
+    /// Never used twice.
+    pub(crate) id: u64,
+}
+
+impl Allocation {
+    pub(crate) fn span(&self) -> Span {
+        Span::new(DevicePtr(self.start), self.bytes)
+    }
+
+    /// Whether `span` starts in this allocation and does not pass its end.
+    pub(crate) fn contains(&self, span: Span) -> bool {
+        span.ptr.0 >= self.start && span.end().is_some_and(|end| end <= self.start + self.bytes)
+    }
+}
+
+/// Managed address space that appears or goes with an allocation: the unit that the paging engine
+/// knows. A slab appears with its first allocation and goes with its last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ManagedRange {
+    pub(crate) first_page: u64,
+    pub(crate) pages: u64,
+}
+
+/// Addresses of everything.
+#[derive(Debug)]
+pub(crate) struct Space {
+    live: BTreeMap<u64, Allocation>,
+    managed: Slots,
+    slabs: Slabs,
+    device: Slots,
+    pinned: Slots,
+    next_id: u64,
+}
+
+impl Space {
+    pub(crate) fn new(arena: &Arena) -> Self {
+        Self {
+            live: BTreeMap::new(),
+            managed: Slots::new(arena.zone(Zone::Managed)),
+            slabs: Slabs::default(),
+            device: Slots::new(arena.zone(Zone::Device)),
+            pinned: Slots::new(arena.zone(Zone::Pinned)),
+            next_id: 1,
+        }
+    }
+
+    /// Places a managed allocation. Returns it with the range that appeared, if one did; `None` if
+    /// there is no address space left.
+    pub(crate) fn place_managed(
+        &mut self,
+        bytes: u64,
+    ) -> Option<(Allocation, Option<ManagedRange>)> {
+        if !Slabs::packs(bytes) {
+            let start = self.managed.take(bytes)?;
+            let range =
+                ManagedRange { first_page: start / PAGE_BYTES, pages: bytes.div_ceil(PAGE_BYTES) };
+            return Some((self.enter(start, bytes, Kind::Managed), Some(range)));
+        }
+        if let Some(start) = self.slabs.take(bytes) {
+            return Some((self.enter(start, bytes, Kind::Managed), None));
+        }
+        let slab = self.managed.take(BLOCK_BYTES)?;
+        self.slabs.add(slab);
+        let start = self.slabs.take(bytes)?;
+        Some((self.enter(start, bytes, Kind::Managed), Some(slab_range(slab))))
+    }
+
+    /// Places device or pinned memory; `None` if there is no address space left.
+    pub(crate) fn place_plain(&mut self, bytes: u64, kind: Kind) -> Option<Allocation> {
+        let slots = match kind {
+            Kind::Device(_) => &mut self.device,
+            _ => &mut self.pinned,
+        };
+        let start = slots.take(bytes)?;
+        Some(self.enter(start, bytes, kind))
+    }
+
+    /// Notes an allocation whose address a pool chose.
+    pub(crate) fn enter(&mut self, start: u64, bytes: u64, kind: Kind) -> Allocation {
+        let allocation = Allocation { start, bytes, kind, id: self.next_id };
+        self.next_id += 1;
+        let before = self.live.insert(start, allocation);
+        debug_assert!(before.is_none(), "two allocations at {start:#x}");
+        allocation
+    }
+
+    /// The live allocation that holds this address.
+    pub(crate) fn containing(&self, ptr: DevicePtr) -> Option<&Allocation> {
+        let (_, allocation) = self.live.range(..=ptr.0).next_back()?;
+        (ptr.0 < allocation.start + allocation.bytes).then_some(allocation)
+    }
+
+    /// The live allocation that starts at this address.
+    pub(crate) fn starting(&self, ptr: DevicePtr) -> Option<&Allocation> {
+        self.live.get(&ptr.0)
+    }
+
+    /// Forgets an allocation and frees its addresses, those of pool memory excepted. Returns the
+    /// managed range that went with it, if one did.
+    pub(crate) fn remove(&mut self, allocation: &Allocation) -> Option<ManagedRange> {
+        let Allocation { start, bytes, kind, .. } = *allocation;
+        let removed = self.live.remove(&start);
+        debug_assert!(removed.is_some(), "{start:#x} is not live");
+        match kind {
+            Kind::Pool(_) => None,
+            Kind::Device(_) => {
+                self.device.give(start, bytes);
+                None
+            }
+            Kind::Pinned => {
+                self.pinned.give(start, bytes);
+                None
+            }
+            Kind::Managed if Slabs::packs(bytes) => {
+                let slab = self.slabs.give(start, bytes)?;
+                self.managed.give(slab, BLOCK_BYTES);
+                Some(slab_range(slab))
+            }
+            Kind::Managed => {
+                self.managed.give(start, bytes);
+                let pages = bytes.div_ceil(PAGE_BYTES);
+                Some(ManagedRange { first_page: start / PAGE_BYTES, pages })
+            }
+        }
+    }
+}
+
+const fn slab_range(slab: u64) -> ManagedRange {
+    ManagedRange { first_page: slab / PAGE_BYTES, pages: BLOCK_BYTES / PAGE_BYTES }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slab_appears_with_its_first_allocation_and_goes_with_its_last() {
+        let arena = Arena::reserve().unwrap();
+        let mut space = Space::new(&arena);
+        let (first, range) = space.place_managed(1).unwrap();
+        assert_eq!(range.unwrap().pages, 512);
+        let (second, none) = space.place_managed(1).unwrap();
+        assert_eq!((second.start - first.start, none), (512, None));
+        assert_eq!(space.remove(&first), None);
+        assert_eq!(space.remove(&second), range);
+    }
+
+    #[test]
+    fn an_allocation_ends_after_the_bytes_that_were_requested() {
+        let arena = Arena::reserve().unwrap();
+        let mut space = Space::new(&arena);
+        let (big, _) = space.place_managed(BLOCK_BYTES + 1).unwrap();
+        let span = |offset, bytes| Span::new(DevicePtr(big.start + offset), bytes);
+        assert!(big.contains(span(BLOCK_BYTES, 1)));
+        assert!(!big.contains(span(BLOCK_BYTES, 2)));
+        assert!(!big.contains(span(u64::MAX - big.start, 2)));
+        assert!(space.containing(DevicePtr(big.start + BLOCK_BYTES)).is_some());
+        assert!(space.containing(DevicePtr(big.start + BLOCK_BYTES + 1)).is_none());
+    }
+}

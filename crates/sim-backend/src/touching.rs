@@ -1,0 +1,156 @@
+//! Calls that read and write contents: access programs, memset, memcpy.
+//!
+//! Pages move first, then the bytes are read or written: contents are real memory, so what a
+//! program leaves behind does not depend on where its pages are.
+
+use pagewise_hal::{
+    DeviceAccess, DeviceId, DevicePtr, DeviceTouch, FaultAccess, HostAccess, HostTouch, Processor,
+    Span, StreamHandle,
+};
+
+use crate::pager::Walk;
+use crate::refusal::{Checked, bad_device, illegal_address, invalid};
+use crate::sim::Sim;
+use crate::space::{Allocation, Kind};
+
+impl Sim {
+    /// A host access program.
+    pub(crate) fn host_touch(&mut self, touch: HostTouch) -> Checked<u64> {
+        let HostTouch { span, stride_bytes, access } = touch;
+        if stride_bytes == 0 {
+            return invalid("the stride must be at least 1 byte");
+        }
+        let fault = match access {
+            HostAccess::Read => FaultAccess::Read,
+            HostAccess::Write(_) => FaultAccess::Write,
+        };
+        self.walk(Walk { by: Processor::HOST, span, stride_bytes, access: fault })?;
+        let Span { ptr, bytes } = span;
+        match access {
+            HostAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
+            HostAccess::Write(value) => {
+                self.arena.write_strided(ptr.0, bytes, stride_bytes, value);
+            }
+        }
+        Ok(0)
+    }
+
+    /// A device access program.
+    pub(crate) fn device_touch(
+        &mut self,
+        touch: DeviceTouch,
+        stream: StreamHandle,
+    ) -> Checked<u64> {
+        let DeviceTouch { device, span, stride_bytes, access, blocks, threads } = touch;
+        if !self.machine.has_device(device) {
+            return bad_device("the device does not exist");
+        }
+        if stride_bytes == 0 || blocks == 0 || threads == 0 {
+            return invalid("stride, blocks and threads must be at least 1");
+        }
+        self.streams.check(stream)?;
+        let fault = match access {
+            DeviceAccess::Read => FaultAccess::Read,
+            DeviceAccess::Write(_) => FaultAccess::Write,
+            DeviceAccess::AtomicAdd => FaultAccess::Atomic,
+        };
+        self.walk(Walk { by: processor_of(device), span, stride_bytes, access: fault })?;
+        let Span { ptr, bytes } = span;
+        match access {
+            DeviceAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
+            DeviceAccess::Write(value) => {
+                self.arena.write_strided(ptr.0, bytes, stride_bytes, value);
+            }
+            DeviceAccess::AtomicAdd => self.arena.add_strided(ptr.0, bytes, stride_bytes),
+        }
+        Ok(0)
+    }
+
+    /// `cuMemsetD8Async`: the stream's device writes every page.
+    pub(crate) fn memset(&mut self, span: Span, value: u8, stream: StreamHandle) -> Checked<()> {
+        let device = self.device_of(stream)?;
+        self.check_within_one(span)?;
+        self.walk_pages(device, span, FaultAccess::Write)?;
+        self.arena.fill(span.ptr.0, span.bytes, value);
+        Ok(())
+    }
+
+    /// `cuMemcpyAsync`: the stream's device reads the source and writes the destination.
+    pub(crate) fn memcpy(
+        &mut self,
+        destination: DevicePtr,
+        source: DevicePtr,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Checked<()> {
+        let device = self.device_of(stream)?;
+        let (to, from) = (Span::new(destination, bytes), Span::new(source, bytes));
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.check_within_one(to)?;
+        self.check_within_one(from)?;
+        self.walk_pages(device, from, FaultAccess::Read)?;
+        self.walk_pages(device, to, FaultAccess::Write)?;
+        self.arena.copy(destination.0, source.0, bytes);
+        Ok(())
+    }
+
+    /// Touches every page of a range once. The driver's copy engine reaches any memory, so only
+    /// managed ranges fault.
+    fn walk_pages(&mut self, by: Processor, span: Span, access: FaultAccess) -> Checked<()> {
+        match self.space.containing(span.ptr) {
+            Some(allocation) if self.is_managed(allocation) => {
+                let stride_bytes = pagewise_hal::PAGE_BYTES;
+                self.walk(Walk { by, span, stride_bytes, access })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves the pages of an access program, and lets its time pass.
+    fn walk(&mut self, walk: Walk) -> Checked<()> {
+        if walk.span.bytes == 0 {
+            return Ok(());
+        }
+        let allocation = self.space.containing(walk.span.ptr);
+        let Some(allocation) = allocation.filter(|a| a.contains(walk.span)) else {
+            return illegal_address("the range is not within one live allocation");
+        };
+        if self.is_managed(allocation) {
+            self.clock_ns = self.pager.walk(walk, self.clock_ns);
+            return Ok(());
+        }
+        if self.reaches(walk.by, allocation) {
+            return Ok(());
+        }
+        illegal_address("the processor cannot reach the memory")
+    }
+
+    /// Whether a processor can access memory that does not migrate.
+    fn reaches(&self, by: Processor, allocation: &Allocation) -> bool {
+        match (allocation.kind, by.device_ordinal()) {
+            (Kind::Pinned | Kind::Managed, _) => true,
+            (Kind::Device(device), Some(ordinal)) => {
+                processor_of(device).device_ordinal() == Some(ordinal)
+            }
+            (Kind::Device(_), None) => false,
+            (Kind::Pool(pool), _) => self.pools.any(pool.as_raw()).is_some_and(|p| p.admits(by)),
+        }
+    }
+
+    fn check_within_one(&self, span: Span) -> Checked<()> {
+        match self.space.containing(span.ptr) {
+            Some(allocation) if allocation.contains(span) && span.bytes > 0 => Ok(()),
+            _ => invalid("the range is not within one live allocation"),
+        }
+    }
+
+    fn device_of(&self, stream: StreamHandle) -> Checked<Processor> {
+        Ok(processor_of(self.streams.device_of(stream)?))
+    }
+}
+
+fn processor_of(device: DeviceId) -> Processor {
+    Processor::device(device.0.cast_unsigned())
+}
