@@ -37,7 +37,7 @@ impl Chunks {
     /// offset and the indices of the new chunks.
     pub(crate) fn take(&mut self, bytes: u64, limit: u64) -> Result<(u64, Vec<u64>), Full> {
         let length = bytes.checked_next_multiple_of(STEP_BYTES).ok_or(Full)?;
-        if length > limit.next_multiple_of(CHUNK_BYTES) {
+        if length > limit {
             self.note_failed_growth(length, limit);
             return Err(Full);
         }

@@ -81,7 +81,9 @@ impl<V: Copy + Eq> Runs<V> {
     fn join(&mut self, pages: Range<u64>) {
         let before = self.entries.range(..pages.start).next_back().map(|(&start, _)| start);
         let mut left = before.unwrap_or(pages.start);
-        while let Some((&right, _)) = self.entries.range(left + 1..=pages.end).next() {
+        while left < pages.end
+            && let Some((&right, _)) = self.entries.range(left + 1..=pages.end).next()
+        {
             let (a, b) = (self.entries[&left], self.entries[&right]);
             if a.end == right && a.region == b.region && a.value == b.value {
                 self.entries.remove(&right);
