@@ -75,6 +75,16 @@ impl Span {
             _ => first..first,
         }
     }
+
+    /// The page numbers that lie wholly in the range; empty if there is none.
+    #[must_use]
+    pub const fn pages_inward(self) -> std::ops::Range<u64> {
+        let first = self.ptr.0.div_ceil(PAGE_BYTES);
+        match self.end() {
+            Some(end) if end / PAGE_BYTES > first => first..end / PAGE_BYTES,
+            _ => first..first,
+        }
+    }
 }
 
 impl fmt::Display for Span {
@@ -86,6 +96,16 @@ impl fmt::Display for Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_inward_are_those_that_are_wholly_covered() {
+        let span = |ptr, bytes| Span::new(DevicePtr(ptr), bytes).pages_inward();
+        assert_eq!(span(4096, 4096), 1..2);
+        assert_eq!(span(4095, 4098), 1..2);
+        assert_eq!(span(100, 8192), 1..2);
+        assert!(span(4000, 200).is_empty());
+        assert!(span(4097, 4096).is_empty());
+    }
 
     #[test]
     fn pages_are_rounded_outward() {

@@ -67,22 +67,32 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// `InvalidValue` if `bytes` is 0; `InvalidDevice`; `OutOfMemory`.
     fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr>;
 
-    /// Allocates page-locked host memory (`cuMemHostAlloc`), mapped on every device.
+    /// Allocates page-locked host memory (`cuMemHostAlloc`), mapped on every device. 0 bytes give
+    /// the null pointer.
     ///
     /// # Errors
-    /// `InvalidValue` if `bytes` is 0 or a flag is unknown; `OutOfMemory`.
+    /// `InvalidValue` if a flag is unknown; `OutOfMemory`.
     fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr>;
 
-    /// Frees managed, device, pinned or pool memory (`cuMemFree`, `cuMemFreeHost`).
-    /// Freeing null succeeds and does nothing.
+    /// Frees managed, device or pool memory (`cuMemFree`). Freeing null succeeds and does nothing.
     ///
     /// # Errors
-    /// `InvalidValue` if `ptr` is not the first byte of a live allocation.
+    /// `InvalidValue` if `ptr` is not the first byte of such an allocation: interior, freed and
+    /// pinned ones are refused.
     ///
     /// # Safety
     /// Nobody may use the allocation during or after the call. For pool memory all work that uses
     /// it must have completed.
     unsafe fn free(&self, ptr: DevicePtr) -> Result<()>;
+
+    /// Frees page-locked host memory (`cuMemFreeHost`). Freeing null succeeds and does nothing.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `ptr` is not the first byte of a pinned allocation.
+    ///
+    /// # Safety
+    /// Nobody may use the allocation during or after the call.
+    unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()>;
 
     // ---- advice and movement ------------------------------------------------------------------
 
@@ -158,7 +168,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Declares the contents of ranges worthless (`cuMemDiscardBatchAsync`). Requires
     /// [`Capabilities::discard`]. Nothing is copied; the pages are unmapped everywhere and the next
-    /// touch populates them anew.
+    /// touch populates them anew. Ranges are rounded *inward*: a page that is covered in part keeps
+    /// its contents (probed on driver 580).
     ///
     /// # Errors
     /// `InvalidValue` for the legacy default stream, `flags` other than 0, no ranges, or a range
@@ -170,7 +181,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()>;
 
     /// Discards, then migrates without copying (`cuMemDiscardAndPrefetchBatchAsync`). Requires
-    /// [`Capabilities::discard`].
+    /// [`Capabilities::discard`]. The discard rounds inward, the migration outward, so a page that
+    /// is covered in part moves with its contents (probed on driver 580).
     ///
     /// # Errors
     /// As [`prefetch_batch`](Self::prefetch_batch).
@@ -275,7 +287,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
         value: u64,
     ) -> Result<()>;
 
-    /// Gives unused memory back until `min_bytes_to_keep` are left (`cuMemPoolTrimTo`).
+    /// Gives unused memory back (`cuMemPoolTrimTo`), never so much that less than
+    /// `min_bytes_to_keep` stay reserved.
     ///
     /// # Errors
     /// `InvalidValue` for no live pool.
@@ -306,10 +319,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// `InvalidValue` for no live pool; `OutOfMemory` past its size limit.
     fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr>;
 
-    /// Frees memory in stream order (`cuMemFreeAsync`). Freeing null succeeds and does nothing.
+    /// Frees pool or device memory in stream order (`cuMemFreeAsync`). Freeing null succeeds and
+    /// does nothing.
     ///
     /// # Errors
-    /// `InvalidValue` if `ptr` is not the first byte of a live allocation of a pool.
+    /// `InvalidValue` if `ptr` is not the first byte of such an allocation; `Unsupported` for
+    /// managed memory that does not come from a pool.
     ///
     /// # Safety
     /// No work submitted later, and none unordered with `stream`, may use the memory.

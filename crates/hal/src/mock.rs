@@ -37,6 +37,7 @@ pub use crate::backend::MockBackend;
 /// Lets any number of frees and synchronisations succeed. Call it after all other expectations.
 pub fn permit_free(mock: &mut MockBackend) {
     mock.expect_free().returning(|_| Ok(()));
+    mock.expect_free_pinned().returning(|_| Ok(()));
     mock.expect_free_async().returning(|_, _| Ok(()));
     mock.expect_stream_synchronize().returning(|_| Ok(()));
 }

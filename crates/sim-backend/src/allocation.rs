@@ -1,14 +1,14 @@
 //! Calls that allocate and free.
 
 use pagewise_hal::{
-    AttachFlags, DeviceId, DevicePtr, HostAllocFlags, Location, LocationKind, PAGE_BYTES,
-    PoolHandle, Processor, StreamHandle,
+    AttachFlags, DeviceId, DevicePtr, HostAllocFlags, PAGE_BYTES, PoolHandle, Processor,
+    StreamHandle,
 };
 
 use crate::attributes::{Change, Place};
 use crate::chunks::CHUNK_BYTES;
 use crate::pools::{Grown, Pool};
-use crate::refusal::{Checked, bad_device, invalid, out_of_memory};
+use crate::refusal::{Checked, bad_device, invalid, out_of_memory, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind, ManagedRange};
 
@@ -38,9 +38,7 @@ impl Sim {
         if bytes == 0 {
             return invalid("ask for at least 1 byte");
         }
-        let plain = self.device_bytes[device.0 as usize];
-        let total = self.config.gpu.memory_bytes;
-        if bytes > total.saturating_sub(plain + self.pinned_pool_bytes(device)) {
+        if bytes > self.plain_room(device) {
             return out_of_memory("the device's memory is used up");
         }
         let Some(allocation) = self.space.place_plain(bytes, Kind::Device(device)) else {
@@ -54,8 +52,11 @@ impl Sim {
     pub(crate) fn alloc_pinned(&mut self, bytes: u64, flags: HostAllocFlags) -> Checked<DevicePtr> {
         let known =
             HostAllocFlags::PORTABLE | HostAllocFlags::DEVICE_MAP | HostAllocFlags::WRITE_COMBINED;
-        if bytes == 0 || !known.contains(flags) {
-            return invalid("ask for at least 1 byte, with known flags");
+        if !known.contains(flags) {
+            return invalid("flags are PORTABLE, DEVICE_MAP and WRITE_COMBINED");
+        }
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
         }
         match self.space.place_plain(bytes, Kind::Pinned) {
             Some(allocation) => Ok(DevicePtr(allocation.start)),
@@ -63,28 +64,47 @@ impl Sim {
         }
     }
 
-    /// `cuMemFree` and `cuMemFreeHost`
+    /// `cuMemFree`
     pub(crate) fn free(&mut self, ptr: DevicePtr) -> Checked<()> {
         if ptr.is_null() {
             return Ok(());
         }
         let allocation = self.allocation_starting(ptr)?;
-        if let Kind::Pool(pool) = allocation.kind {
-            self.leave_pool(&allocation, pool, false);
-            let released = self.pools.release_to_threshold(pool.as_raw());
-            self.drop_chunks(released);
-            return Ok(());
-        }
-        let gone = self.space.remove(&allocation);
         match allocation.kind {
-            Kind::Managed => self.remove_managed(&allocation, gone),
-            Kind::Device(device) => self.device_bytes[device.0 as usize] -= allocation.bytes,
-            Kind::Pinned | Kind::Pool(_) => {}
-        }
-        if allocation.kind != Kind::Managed {
-            self.arena.clear(allocation.start, allocation.bytes.next_multiple_of(PAGE_BYTES));
+            Kind::Pinned => return invalid("pinned memory is freed by cuMemFreeHost"),
+            Kind::Pool(pool) => {
+                self.leave_pool(&allocation, pool, false);
+                let released = self.pools.release_to_threshold(pool.as_raw());
+                self.drop_chunks(released);
+            }
+            Kind::Managed => {
+                let gone = self.space.remove(&allocation);
+                self.remove_managed(&allocation, gone);
+            }
+            Kind::Device(device) => {
+                self.device_bytes[device.0 as usize] -= allocation.bytes;
+                self.remove_plain(&allocation);
+            }
         }
         Ok(())
+    }
+
+    /// `cuMemFreeHost`
+    pub(crate) fn free_pinned(&mut self, ptr: DevicePtr) -> Checked<()> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let allocation = self.allocation_starting(ptr)?;
+        if allocation.kind != Kind::Pinned {
+            return invalid("only pinned memory is freed by cuMemFreeHost");
+        }
+        self.remove_plain(&allocation);
+        Ok(())
+    }
+
+    fn remove_plain(&mut self, allocation: &Allocation) {
+        self.space.remove(allocation);
+        self.arena.clear(allocation.start, allocation.bytes.next_multiple_of(PAGE_BYTES));
     }
 
     /// `cuMemFreeAsync`
@@ -94,11 +114,16 @@ impl Sim {
             return Ok(());
         }
         let allocation = self.allocation_starting(ptr)?;
-        let Kind::Pool(pool) = allocation.kind else {
-            return invalid("the memory does not come from a pool");
-        };
-        self.leave_pool(&allocation, pool, true);
-        Ok(())
+        match allocation.kind {
+            Kind::Pool(pool) => {
+                self.leave_pool(&allocation, pool, true);
+                Ok(())
+            }
+            // The driver takes plain device memory too (probed on driver 580).
+            Kind::Device(_) => self.free(ptr),
+            Kind::Managed => unsupported("managed memory is freed by cuMemFree"),
+            Kind::Pinned => invalid("pinned memory is freed by cuMemFreeHost"),
+        }
     }
 
     /// `cuMemAllocFromPoolAsync`
@@ -168,28 +193,26 @@ impl Sim {
         self.arena.clear(first_page * PAGE_BYTES, pages * PAGE_BYTES);
     }
 
-    /// New chunks of a managed pool: pages prefer the pool's location and start there, and the host
-    /// counts as accessing memory that prefers a device (recording `pools`, line 2141).
+    /// New chunks of a managed pool: pages prefer the pool's location and start there, and those
+    /// that the pool gave access to count as accessing them (recording `pools`, lines 979, 2141).
     fn add_managed_chunks(&mut self, grown: &Grown, pool: PoolHandle) {
-        let Ok(location) = self.pools.get(pool.as_raw()).map(|pool| pool.props.location) else {
-            return;
-        };
+        let Ok(pool) = self.pools.get(pool.as_raw()) else { return };
+        let location = pool.props.location;
+        let admitted: Vec<Processor> = pool.admitted().collect();
         let home = self.machine.locate(location).processor();
         for &address in &grown.chunks {
             let range =
                 ManagedRange { first_page: address / PAGE_BYTES, pages: CHUNK_BYTES / PAGE_BYTES };
             let pages = range.first_page..range.first_page + range.pages;
             self.add_managed(range);
+            for &processor in &admitted {
+                self.attributes.change(pages.clone(), Change::AccessedBy(processor, true));
+                self.pager.set_accessed_by(pages.clone(), processor, true);
+            }
             let Some(home) = home else { continue };
             self.pager.set_preferred(pages.clone(), Some(home));
-            if location.kind == LocationKind::DEVICE {
-                let place = Place::normalised(Location::device(DeviceId(location.id)));
-                self.attributes.change(pages.clone(), Change::Preferred(Some(place)));
-                self.attributes.change(pages.clone(), Change::AccessedBy(Processor::HOST, true));
-            } else {
-                let place = Place::normalised(Location::HOST);
-                self.attributes.change(pages.clone(), Change::Preferred(Some(place)));
-            }
+            let place = Some(Place::as_passed(location));
+            self.attributes.change(pages.clone(), Change::Preferred(place));
             self.pager.migrate(pages, home);
         }
     }
@@ -197,13 +220,16 @@ impl Sim {
     fn room_for_pool(&self, pool: PoolHandle, home: Option<Processor>) -> u64 {
         let pinned = self.pools.get(pool.as_raw()).is_ok_and(|pool| !pool.is_managed());
         match home.and_then(Processor::device_ordinal) {
-            Some(ordinal) if pinned => {
-                let device = DeviceId(ordinal.cast_signed());
-                let used = self.device_bytes[ordinal as usize] + self.pinned_pool_bytes(device);
-                self.config.gpu.memory_bytes.saturating_sub(used)
-            }
+            Some(ordinal) if pinned => self.plain_room(DeviceId(ordinal.cast_signed())),
             _ => u64::MAX,
         }
+    }
+
+    /// What a device has left for memory that does not migrate: managed pages make way for it.
+    fn plain_room(&self, device: DeviceId) -> u64 {
+        let gpu = &self.config.gpu;
+        let plain = self.device_bytes[device.0 as usize] + self.pinned_pool_bytes(device);
+        gpu.memory_bytes.saturating_sub(gpu.context_bytes + plain)
     }
 
     fn pinned_pool_bytes(&self, device: DeviceId) -> u64 {

@@ -152,6 +152,10 @@ impl Backend for SimBackend {
         self.call("free", |sim| sim.free(ptr))
     }
 
+    unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
+        self.call("free_pinned", |sim| sim.free_pinned(ptr))
+    }
+
     fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
         self.call_on("advise_ordinal", span, |sim| sim.advise_ordinal(span, advice, ordinal))
     }

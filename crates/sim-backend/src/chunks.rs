@@ -13,6 +13,9 @@ pub(crate) const CHUNK_BYTES: u64 = 32 << 20;
 
 const STEP_BYTES: u64 = 512;
 
+/// Longer requests are refused without a search: no device has so much memory.
+const LENGTH_MAX: u64 = 1 << 42;
+
 /// Chunks and places of one pool.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
@@ -37,15 +40,14 @@ impl Chunks {
     /// offset and the indices of the new chunks.
     pub(crate) fn take(&mut self, bytes: u64, limit: u64) -> Result<(u64, Vec<u64>), Full> {
         let length = bytes.checked_next_multiple_of(STEP_BYTES).ok_or(Full)?;
-        if length > limit {
-            self.note_failed_growth(length, limit);
+        if length > LENGTH_MAX {
             return Err(Full);
         }
         let offset = self.best_place(length);
         let new: Vec<u64> = chunks_of(offset, length).filter(|c| !self.held.contains(c)).collect();
         let growth = new.len() as u64 * CHUNK_BYTES;
         if self.reserved() + growth > limit {
-            self.note_failed_growth(growth, limit);
+            self.note_failed_growth(self.missing(offset, length), limit);
             return Err(Full);
         }
         self.held.extend(&new);
@@ -114,8 +116,18 @@ impl Chunks {
         best.1
     }
 
-    fn note_failed_growth(&mut self, growth: u64, limit: u64) {
-        let first_step = 1 << growth.ilog2();
+    /// Bytes of a place that no held chunk covers.
+    fn missing(&self, offset: u64, length: u64) -> u64 {
+        let end = offset + length;
+        let covered = self.held.iter().map(|chunk| {
+            let start = chunk * CHUNK_BYTES;
+            (start + CHUNK_BYTES).min(end).saturating_sub(start.max(offset))
+        });
+        length - covered.sum::<u64>()
+    }
+
+    fn note_failed_growth(&mut self, missing: u64, limit: u64) {
+        let first_step = (1 << missing.ilog2()).max(CHUNK_BYTES);
         if self.reserved() + first_step <= limit {
             self.reserved_high = self.reserved_high.max(self.reserved() + first_step);
         }
@@ -153,6 +165,8 @@ mod tests {
         let mut chunks = Chunks::default();
         assert_eq!(chunks.take(66 * MIB, 32 * MIB), Err(Full));
         assert_eq!(chunks.reserved_high, 0);
+        assert_eq!(chunks.take(40 * MIB, 32 * MIB), Err(Full));
+        assert_eq!(chunks.reserved_high, 32 * MIB, "probed: 32 MiB first, then the rest");
         assert_eq!(chunks.take(u64::MAX, u64::MAX), Err(Full));
     }
 

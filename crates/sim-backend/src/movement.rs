@@ -43,7 +43,7 @@ impl Sim {
         match place {
             Located::UnknownType => return invalid("the location's type is not 1 to 4"),
             Located::HostNuma(_) | Located::HostNumaCurrent | Located::UnknownNode => {
-                return advise_numa(span, advice, place);
+                return advise_numa(advice, place);
             }
             Located::Device(_) | Located::Host | Located::UnknownDevice => {}
         }
@@ -56,11 +56,14 @@ impl Sim {
         Ok(())
     }
 
-    /// The pages of a range that takes advice: managed, and not of a pool.
+    /// The pages of a range that takes advice. Memory of a managed pool takes none, which the
+    /// driver says before it looks at the range's end.
     fn advisable_pages(&self, span: Span) -> Checked<Range<u64>> {
-        match self.managed_range(span)?.kind {
-            Kind::Managed => Ok(span.pages_outward()),
-            _ => unsupported("memory of a managed pool takes no advice"),
+        match self.space.containing(span.ptr) {
+            Some(allocation) if allocation.kind != Kind::Managed && self.is_managed(allocation) => {
+                unsupported("memory of a managed pool takes no advice")
+            }
+            _ => self.managed_pages(span),
         }
     }
 
@@ -164,12 +167,23 @@ impl Sim {
         stream: StreamHandle,
     ) -> Checked<()> {
         self.check_discard_exists()?;
-        let ranges = self.checked_spans(spans, flags, stream)?;
-        ranges.into_iter().for_each(|pages| self.pager.discard(pages));
+        self.checked_spans(spans, flags, stream)?;
+        self.discard(spans);
         Ok(())
     }
 
-    /// `cuMemDiscardAndPrefetchBatchAsync`: all ranges are discarded, then each is moved.
+    /// Ranges are rounded inward: bytes outside them keep their contents (probed on driver 580).
+    fn discard(&mut self, spans: &[Span]) {
+        for span in spans {
+            let pages = span.pages_inward();
+            if !pages.is_empty() {
+                self.pager.discard(pages);
+            }
+        }
+    }
+
+    /// `cuMemDiscardAndPrefetchBatchAsync`: all ranges are discarded, then each is moved. The
+    /// discard rounds inward, the move outward.
     pub(crate) fn discard_prefetch_batch(
         &mut self,
         spans: &[Span],
@@ -180,9 +194,7 @@ impl Sim {
     ) -> Checked<()> {
         self.check_discard_exists()?;
         let moves = self.checked_batch(spans, locations, starts, flags, stream)?;
-        for (pages, _, _) in &moves {
-            self.pager.discard(pages.clone());
-        }
+        self.discard(spans);
         moves.into_iter().for_each(|one| self.migrate(one));
         Ok(())
     }
@@ -267,7 +279,7 @@ impl Sim {
 
 /// Advice with a host NUMA location never reaches the memory: on a machine with one node, driver
 /// 580 refuses what it would have to remember and accepts the rest without looking at the range.
-fn advise_numa(span: Span, advice: Advice, place: Located) -> Checked<()> {
+fn advise_numa(advice: Advice, place: Located) -> Checked<()> {
     match advice {
         Advice::SET_ACCESSED_BY | Advice::UNSET_ACCESSED_BY => {
             invalid("accessed-by takes a device or HOST, not a NUMA node")
@@ -275,7 +287,6 @@ fn advise_numa(span: Span, advice: Advice, place: Located) -> Checked<()> {
         Advice::SET_PREFERRED_LOCATION if place == Located::UnknownNode => {
             invalid("the NUMA node does not exist")
         }
-        Advice::SET_PREFERRED_LOCATION => check_not_empty(span),
         _ => Ok(()),
     }
 }

@@ -79,6 +79,12 @@ impl Pool {
         self.access_of(processor) == AccessFlags::READ_WRITE
     }
 
+    /// Every processor that was given access.
+    pub(crate) fn admitted(&self) -> impl Iterator<Item = Processor> {
+        let given = self.access.iter().filter(|(_, access)| **access == AccessFlags::READ_WRITE);
+        given.map(|(&processor, _)| processor)
+    }
+
     /// Bytes that the pool holds.
     pub(crate) fn reserved(&self) -> u64 {
         self.chunks.reserved()
@@ -165,6 +171,11 @@ impl Pools {
         let locations = self.version >= DriverVersion::CUDA_12_2;
         if props.max_bytes != 0 && !locations {
             return invalid("a size limit needs a driver of CUDA 12.2 or later");
+        }
+        if (props.allocation_type, props.location.kind)
+            == (AllocationType::MANAGED, LocationKind::INVISIBLE)
+        {
+            return unsupported("an invisible location is only ever an answer");
         }
         let possible = match (props.allocation_type, located) {
             (AllocationType::PINNED, Located::Device(_)) => exportable(props.handle_types),
@@ -306,12 +317,9 @@ impl Pools {
     /// `cuMemPoolGetAccess`
     pub(crate) fn access(&self, handle: u64, location: Location) -> Checked<AccessFlags> {
         let pool = self.get(handle)?;
-        match self.machine.locate(location) {
-            Located::HostNumaCurrent => invalid("name the NUMA node"),
-            place => match place.processor() {
-                Some(processor) => Ok(pool.access_of(processor)),
-                None => invalid("unknown device, NUMA node or location type"),
-            },
+        match accessor(self.machine.locate(location)) {
+            Some(processor) => Ok(pool.access_of(processor)),
+            None => invalid("unknown device or location type; name the NUMA node"),
         }
     }
 
@@ -326,10 +334,8 @@ impl Pools {
         let pool = self.get_mut(handle)?;
         let home = pool.home().filter(|_| !pool.is_managed());
         let on_device = home.is_some_and(|home| !home.is_host());
-        match access {
-            AccessFlags::READ => return unsupported("no pool can be made read-only"),
-            AccessFlags::NONE | AccessFlags::READ_WRITE => {}
-            _ => return invalid("access is none (0) or read and write (3)"),
+        if access == AccessFlags::READ {
+            return unsupported("no pool can be made read-only");
         }
         if on_device && location.kind != LocationKind::DEVICE {
             return unsupported("only devices can have access to a pool of device memory");
@@ -337,10 +343,12 @@ impl Pools {
         if place == Located::UnknownDevice {
             return bad_device("the device does not exist");
         }
-        let Some(processor) = place.processor().filter(|_| place != Located::HostNumaCurrent)
-        else {
-            return invalid("unknown NUMA node or location type");
+        let Some(processor) = accessor(place) else {
+            return invalid("unknown location type; name the NUMA node");
         };
+        if access != AccessFlags::NONE && access != AccessFlags::READ_WRITE {
+            return invalid("access is none (0) or read and write (3)");
+        }
         if access == AccessFlags::NONE && home == Some(processor) {
             if on_device {
                 return bad_device("a pool's own device keeps its access");
@@ -399,10 +407,12 @@ impl Pools {
         self.release(handle, keep)
     }
 
-    /// `cuMemPoolTrimTo`
+    /// `cuMemPoolTrimTo`: unlike the threshold, which stops once no more than it is held, trimming
+    /// never goes below what is to be kept (probed on driver 580).
     pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Checked<Vec<u64>> {
         self.get(handle)?;
-        Ok(self.release(handle, keep))
+        let whole_chunks = keep.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX);
+        Ok(self.release(handle, whole_chunks))
     }
 
     fn release(&mut self, handle: u64, keep: u64) -> Vec<u64> {
@@ -458,7 +468,16 @@ impl Pool {
 
 const NO_POOL: &str = "there is no such pool, or it was destroyed";
 
-/// Driver 580 on Linux exports pools as nothing or as file descriptors.
+/// Pools can be exported in one way or none: as file descriptors or to the fabric.
 fn exportable(types: HandleTypes) -> bool {
-    HandleTypes::POSIX_FILE_DESCRIPTOR.contains(types)
+    types.is_empty() || types == HandleTypes::POSIX_FILE_DESCRIPTOR || types == HandleTypes::FABRIC
+}
+
+/// Whose access a location means. Any NUMA node stands for the host, whether it exists or not.
+fn accessor(place: Located) -> Option<Processor> {
+    match place {
+        Located::HostNumaCurrent => None,
+        Located::UnknownNode => Some(Processor::HOST),
+        place => place.processor(),
+    }
 }

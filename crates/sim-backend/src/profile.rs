@@ -8,6 +8,8 @@ pub struct GpuProfile {
     pub name: String,
     /// All of the device's memory.
     pub memory_bytes: u64,
+    /// What the driver and one context take of it.
+    pub context_bytes: u64,
     /// Compute capability, major and minor.
     pub compute_capability: (i32, i32),
 }
@@ -18,7 +20,12 @@ impl GpuProfile {
     /// Memory: 143,771 MiB, as `nvidia-smi` prints for the model. Compute capability 9.0.
     #[must_use]
     pub fn h200() -> Self {
-        Self { name: "h200".to_owned(), memory_bytes: 143_771 << 20, compute_capability: (9, 0) }
+        Self {
+            name: "h200".to_owned(),
+            memory_bytes: 150_109_880_320,
+            context_bytes: 552_402_944,
+            compute_capability: (9, 0),
+        }
     }
 
     /// The profile with this name, upper or lower case.

@@ -34,8 +34,9 @@ impl Sim {
             DeviceAttribute::UNIFIED_ADDRESSING
             | DeviceAttribute::MANAGED_MEMORY
             | DeviceAttribute::CONCURRENT_MANAGED_ACCESS
-            | DeviceAttribute::MEMORY_POOLS_SUPPORTED
-            | DeviceAttribute::MEMPOOL_SUPPORTED_HANDLE_TYPES => 1,
+            | DeviceAttribute::MEMORY_POOLS_SUPPORTED => 1,
+            // File descriptors and the fabric.
+            DeviceAttribute::MEMPOOL_SUPPORTED_HANDLE_TYPES => 9,
             DeviceAttribute::COMPUTE_CAPABILITY_MAJOR => major,
             DeviceAttribute::COMPUTE_CAPABILITY_MINOR => minor,
             DeviceAttribute::HOST_NUMA_ID if self.has(DriverVersion::CUDA_12_2) => 0,

@@ -157,7 +157,8 @@ impl Sim {
             .filter(|pool| !pool.is_managed() && pool.home() == Some(home))
             .map(Pool::reserved)
             .sum();
-        let used = plain + pinned_pools + self.pager.bytes_on(home);
+        let context = self.config.gpu.context_bytes;
+        let used = context + plain + pinned_pools + self.pager.bytes_on(home);
         Ok(MemoryInfo { free_bytes: total_bytes.saturating_sub(used), total_bytes })
     }
 }

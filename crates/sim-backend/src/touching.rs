@@ -69,6 +69,9 @@ impl Sim {
     /// `cuMemsetD8Async`: the stream's device writes every page.
     pub(crate) fn memset(&mut self, span: Span, value: u8, stream: StreamHandle) -> Checked<()> {
         let device = self.device_of(stream)?;
+        if span.bytes == 0 {
+            return Ok(());
+        }
         self.check_within_one(span)?;
         self.walk_pages(device, span, FaultAccess::Write)?;
         self.arena.fill(span.ptr.0, span.bytes, value);
@@ -141,7 +144,7 @@ impl Sim {
 
     fn check_within_one(&self, span: Span) -> Checked<()> {
         match self.space.containing(span.ptr) {
-            Some(allocation) if allocation.contains(span) && span.bytes > 0 => Ok(()),
+            Some(allocation) if allocation.contains(span) => Ok(()),
             _ => invalid("the range is not within one live allocation"),
         }
     }
