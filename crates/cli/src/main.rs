@@ -1,1 +1,100 @@
-fn main() {}
+//! The `pagewise` command: replays recordings of real GPUs and says what agrees.
+//!
+//! Exit status: 0 all agree, 1 something diverges, 2 usage, 3 a trace cannot be read. Results go
+//! to stdout, everything else to stderr.
+
+mod args;
+mod inputs;
+mod progress;
+mod shipped;
+mod sim_target;
+mod table;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use args::{Backend, Cli, Command, Replay};
+use clap::{CommandFactory, Parser, error::ErrorKind};
+use pagewise_trace::report::Report;
+use pagewise_trace::run::{Input, Options, run};
+use progress::Progress;
+use sim_target::SimTarget;
+
+const DIVERGES: u8 = 1;
+const INVALID_INPUT: u8 = 3;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Some(Command::Replay(replay)) => replay_traces(&replay),
+        None => replay_shipped(),
+    }
+}
+
+fn replay_traces(args: &Replay) -> ExitCode {
+    if args.backend == Backend::Cuda {
+        usage("--backend cuda: this build of pagewise has no CUDA back end; use --backend sim");
+    }
+    let target = match SimTarget::new(args.profile.as_deref(), args.range_reads.into()) {
+        Ok(target) => target,
+        Err(message) => usage(&message),
+    };
+    let options = Options { clock: args.clock.into(), max_time_error: args.max_time_error };
+    let report = replay(inputs::inputs(&args.traces), &target, options);
+    let output = if args.json { json(&report) } else { table::full(&report) };
+    finish(&report, &output)
+}
+
+/// `pagewise` alone: the recordings that ship with the project, on the simulator.
+fn replay_shipped() -> ExitCode {
+    let reads = args::RangeReadsArg::Driver.into();
+    let target = match SimTarget::new(None, reads) {
+        Ok(target) => target,
+        Err(message) => usage(&message),
+    };
+    let report = replay(shipped::inputs(), &target, Options::default());
+    finish(&report, &table::shipped(&report))
+}
+
+fn replay(inputs: Vec<Input<'_>>, target: &SimTarget, options: Options) -> Report {
+    let progress = Progress::start();
+    let report = run(inputs, target, options, &|| progress.case_done());
+    progress.end();
+    report
+}
+
+fn json(report: &Report) -> String {
+    let text = serde_json::to_string(report);
+    text.expect("a report is plain data with string keys") + "\n"
+}
+
+/// Prints, and turns the result into the exit status.
+fn finish(report: &Report, output: &str) -> ExitCode {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush());
+    let errors: Vec<&str> =
+        report.traces.iter().filter_map(|trace| trace.error.as_deref()).collect();
+    let mut stderr = io::stderr().lock();
+    for error in &errors {
+        // Nobody is left to tell if this fails.
+        _ = writeln!(stderr, "{error}");
+    }
+    match written {
+        // The reader has seen enough, as `head` does: the status still says what was found.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            _ = writeln!(stderr, "pagewise: cannot write the result: {error}");
+            return ExitCode::from(INVALID_INPUT);
+        }
+        Ok(()) => {}
+    }
+    match (errors.is_empty(), report.ok) {
+        (false, _) => ExitCode::from(INVALID_INPUT),
+        (true, false) => ExitCode::from(DIVERGES),
+        (true, true) => ExitCode::SUCCESS,
+    }
+}
+
+/// Ends with a usage error, status 2.
+fn usage(message: &str) -> ! {
+    Cli::command().error(ErrorKind::InvalidValue, message).exit()
+}

@@ -28,11 +28,11 @@
 //! It knows no back end: whoever replays supplies a [`run::Target`]. It never prints.
 #![deny(missing_docs)]
 
-
+pub mod compare;
 pub mod error;
 pub mod format;
 pub mod reader;
-
-
-
+pub mod replay;
+pub mod report;
+pub mod run;
 pub mod writer;

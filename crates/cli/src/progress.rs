@@ -1,0 +1,37 @@
+//! A line on stderr that counts cases, for those who wait longer than a second at a terminal.
+
+use std::io::{IsTerminal, stderr};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Progress {
+    start: Instant,
+    bar: ProgressBar,
+    shown: Once,
+}
+
+impl Progress {
+    pub(crate) fn start() -> Self {
+        let bar = ProgressBar::hidden();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} cases replayed, {elapsed}")
+        {
+            bar.set_style(style);
+        }
+        Self { start: Instant::now(), bar, shown: Once::new() }
+    }
+
+    pub(crate) fn case_done(&self) {
+        self.bar.inc(1);
+        if self.start.elapsed() > PATIENCE && stderr().is_terminal() {
+            self.shown.call_once(|| self.bar.set_draw_target(ProgressDrawTarget::stderr()));
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,56 @@
+//! The recordings that ship with pagewise, about 1 MB compressed: part of the program, so that it
+//! can check itself wherever it is installed.
+
+use pagewise_trace::run::Input;
+
+macro_rules! recordings {
+    ($($name:literal,)*) => {
+        &[$((
+            $name,
+            include_bytes!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../tests/data/traces/h200-580/",
+                $name,
+            )),
+        ),)*]
+    };
+}
+
+const RECORDINGS: &[(&str, &[u8])] = recordings![
+    "advise.jsonl.zst",
+    "attrs.jsonl.zst",
+    "contract.jsonl.zst",
+    "discard.jsonl.zst",
+    "migrate.jsonl.zst",
+    "parallel.jsonl.zst",
+    "pools.jsonl.zst",
+    "small.jsonl.zst",
+    "thrash.jsonl.zst",
+    "timing.jsonl.zst",
+    "two-gpu-advise.jsonl.zst",
+    "two-gpu-attrs.jsonl.zst",
+    "two-gpu-contract.jsonl.zst",
+    "two-gpu-migrate.jsonl.zst",
+    "two-gpu-peer.jsonl.zst",
+];
+
+pub(crate) fn inputs() -> Vec<Input<'static>> {
+    RECORDINGS.iter().map(|&(name, bytes)| Input::bytes(name, bytes)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_recording_in_the_repository_is_built_in() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/traces/h200-580");
+        let entries = std::fs::read_dir(directory).expect("the checkout has its recordings");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.expect("readable").file_name().to_string_lossy().into_owned()
+        };
+        let mut there: Vec<_> = entries.map(name).filter(|name| name.ends_with(".zst")).collect();
+        there.sort();
+        assert_eq!(there, RECORDINGS.iter().map(|&(name, _)| name).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,73 @@
+//! Replaying on the simulator.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pagewise_hal::{DriverVersion, Result};
+use pagewise_sim::{GpuProfile, RangeReads, SimBackend, SimConfig};
+use pagewise_trace::format::Header;
+use pagewise_trace::run::{Session, Target};
+
+/// A profile file is a handful of numbers.
+const MAX_PROFILE_BYTES: u64 = 1 << 20;
+
+/// Opens simulators that resemble the recorded machine.
+#[derive(Debug)]
+pub(crate) struct SimTarget {
+    config: SimConfig,
+}
+
+impl SimTarget {
+    /// `profile`: a name or a file; the H200 if there is none.
+    pub(crate) fn new(
+        profile: Option<&str>,
+        reads: RangeReads,
+    ) -> std::result::Result<Self, String> {
+        let config = match profile {
+            None => SimConfig::h200(),
+            Some(profile) => named(profile)?,
+        };
+        Ok(Self { config: config.range_reads(reads) })
+    }
+}
+
+impl Target for SimTarget {
+    fn open(&self, header: &Header) -> Result<Session> {
+        let machine = &header.recorded_on;
+        let config = self
+            .config
+            .clone()
+            .devices(machine.gpus)
+            .driver_version(DriverVersion(machine.cuda_driver_version))
+            .host_numa_nodes(machine.host_numa_nodes.unwrap_or(1));
+        let backend = Arc::new(SimBackend::new(config)?);
+        let paced = Arc::clone(&backend);
+        Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
+    }
+}
+
+fn named(profile: &str) -> std::result::Result<SimConfig, String> {
+    if let Some(config) = SimConfig::profile(profile) {
+        return Ok(config);
+    }
+    let path = Path::new(profile);
+    if !path.is_file() {
+        let names: Vec<_> = GpuProfile::all().into_iter().map(|profile| profile.name).collect();
+        let names = names.join(", ");
+        return Err(format!("--profile {profile}: neither a file nor one of: {names}"));
+    }
+    from_file(path).map_err(|reason| format!("--profile {profile}: {reason}"))
+}
+
+fn from_file(path: &Path) -> std::result::Result<SimConfig, String> {
+    let bytes = path.metadata().map_err(|error| error.to_string())?.len();
+    if bytes > MAX_PROFILE_BYTES {
+        return Err(format!("{bytes} bytes are too many for a profile"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    if text.trim_start().starts_with('{') {
+        serde_json::from_str(&text).map_err(|error| error.to_string())
+    } else {
+        toml::from_str(&text).map_err(|error| error.to_string())
+    }
+}

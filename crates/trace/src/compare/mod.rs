@@ -1,0 +1,186 @@
+//! Comparing what a back end showed with what was recorded.
+//!
+//! Four levels. *Contract*: code, attributes, sum, access, pools and placement of every operation,
+//! where recorded. *Pages*: the host's page table of the buffers that the recording lists.
+//! *Events*: the records as multisets of their first seven fields. *Time*: the back end's clock
+//! against the recorded median. A field that the recording marks as unstable is not compared.
+//!
+//! # Parallel families
+//!
+//! Where several threads of a GPU fault at once, the order of faults, and with it the number of
+//! records, differs from run to run; bytes and pages do not. A trace is a *parallel family* if its
+//! header says `parallel`, or if it has kernels or memsets and every one of them is parallel
+//! ([`Op::is_parallel`]). The records of those operations are then compared in total, over the
+//! whole file; everything else is compared as always. In any other trace a parallel operation is
+//! compared like the rest, unless the recording marks its events as unstable.
+
+mod diff;
+mod tally;
+
+pub use tally::Tally;
+
+use crate::format::{AttributeRead, Case, Observed, Op, OpLine, Record};
+use crate::replay::CaseReplay;
+use crate::report::Level;
+
+/// Compares a case. `judge_time`: whether the back end's clock predicts time, rather than having
+/// been set by the recording.
+#[must_use]
+pub fn compare_case(case: &Case, replay: &CaseReplay, judge_time: bool) -> Tally {
+    let mut tally = Tally::of_case(replay.elapsed_ns);
+    for (line, got) in case.ops.iter().zip(&replay.observed) {
+        tally.ops += 1;
+        let op = Compared { case, line, got };
+        op.contract(&mut tally);
+        if replay.has_host_mapped {
+            op.pages(&mut tally);
+        }
+        if replay.has_events {
+            op.events(&mut tally);
+        }
+        if judge_time {
+            op.time(&mut tally);
+        }
+    }
+    if replay.has_host_mapped {
+        tally.final_pages_differ |= !final_pages_agree(case, replay);
+    }
+    tally.close_case(case);
+    tally
+}
+
+/// The last operation of the case whose page tables are recorded and stable decides.
+fn final_pages_agree(case: &Case, replay: &CaseReplay) -> bool {
+    let mut ends = case.ops.iter().zip(&replay.observed).rev();
+    ends.find(|(line, _)| compares_pages(&line.record.observed))
+        .is_none_or(|(line, got)| pages_agree(&line.record.observed, got))
+}
+
+/// One operation and what the back end showed.
+struct Compared<'a> {
+    case: &'a Case,
+    line: &'a OpLine,
+    got: &'a Observed,
+}
+
+impl Compared<'_> {
+    fn record(&self) -> &Record {
+        &self.line.record
+    }
+
+    fn contract(&self, tally: &mut Tally) {
+        let differs = contract_differs(&self.record().observed, self.got);
+        let agrees = differs.is_empty();
+        tally.contract.add(agrees);
+        if matches!(self.record().op, Op::RangeAttributes { .. }) {
+            tally.range_attributes.add(agrees);
+        }
+        if !agrees {
+            tally.diverges(self.case, self.line.line, Level::Contract, || {
+                diff::contract(&differs, &self.record().observed, self.got)
+            });
+        }
+    }
+
+    fn pages(&self, tally: &mut Tally) {
+        let recorded = &self.record().observed;
+        if !compares_pages(recorded) {
+            return;
+        }
+        let agrees = pages_agree(recorded, self.got);
+        tally.pages.add(agrees);
+        if !agrees {
+            tally.diverges(self.case, self.line.line, Level::Pages, || {
+                diff::pages(recorded, self.got)
+            });
+        }
+    }
+
+    fn events(&self, tally: &mut Tally) {
+        let recorded = &self.record().observed;
+        let parallel = self.record().op.is_parallel();
+        tally.add_totals(&self.record().op, &recorded.events, &self.got.events);
+        if recorded.is_unstable("events") {
+            return;
+        }
+        let agrees = events_agree(recorded, self.got);
+        let (count, first) = tally.events_of(parallel);
+        count.add(agrees);
+        if !agrees {
+            Tally::note(first, self.case, self.line.line, Level::Events, || {
+                diff::events(recorded, self.got)
+            });
+        }
+    }
+
+    fn time(&self, tally: &mut Tally) {
+        let recorded = &self.record().observed;
+        if matches!(self.record().op, Op::Sleep { .. }) || recorded.is_unstable("ns") {
+            return;
+        }
+        if let (Some(recorded), Some(predicted)) = (recorded.ns, self.got.ns) {
+            tally.add_time(self.case, self.line.line, recorded.median, predicted.median);
+        }
+    }
+}
+
+// ---- equality ---------------------------------------------------------------------------------
+
+/// The fields of the contract that differ, of those that are recorded and stable.
+fn contract_differs(recorded: &Observed, got: &Observed) -> Vec<&'static str> {
+    let agree = [
+        ("code", recorded.code == got.code),
+        ("offset_in_2mib", unset_or_equal(&recorded.offset_in_2mib, &got.offset_in_2mib)),
+        ("sum", unset_or_equal(&recorded.sum, &got.sum)),
+        ("access_flags", unset_or_equal(&recorded.access_flags, &got.access_flags)),
+        ("same_as", unset_or_equal(&sorted(&recorded.same_as), &sorted(&got.same_as))),
+        ("attributes", attributes_agree(recorded, got)),
+    ];
+    let differ =
+        agree.into_iter().filter(|&(field, agrees)| !agrees && !recorded.is_unstable(field));
+    differ.map(|(field, _)| field).collect()
+}
+
+fn sorted(pools: &Option<Vec<u32>>) -> Option<Vec<u32>> {
+    pools.clone().map(|mut pools| {
+        pools.sort_unstable();
+        pools
+    })
+}
+
+fn unset_or_equal<T: PartialEq>(recorded: &Option<T>, got: &Option<T>) -> bool {
+    recorded.is_none() || recorded == got
+}
+
+fn attributes_agree(recorded: &Observed, got: &Observed) -> bool {
+    let Some(recorded) = &recorded.attributes else { return true };
+    recorded.0.iter().all(|(name, read)| {
+        let other = got.attributes.as_ref().and_then(|got| got.get(name.as_str()));
+        other.is_some_and(|other| reads_agree(read, other))
+    })
+}
+
+/// A value that was recorded as null has no stable meaning: only the code is compared.
+fn reads_agree(recorded: &AttributeRead, got: &AttributeRead) -> bool {
+    recorded.0 == got.0 && unset_or_equal(&recorded.1, &got.1)
+}
+
+fn compares_pages(recorded: &Observed) -> bool {
+    !recorded.host_mapped.is_empty() && !recorded.is_unstable("host_mapped")
+}
+
+fn pages_agree(recorded: &Observed, got: &Observed) -> bool {
+    recorded.host_mapped.iter().all(|(buf, map)| got.host_mapped.get(buf) == Some(map))
+}
+
+fn events_agree(recorded: &Observed, got: &Observed) -> bool {
+    let (recorded, got) = (&recorded.events, &got.events);
+    if recorded.len() != got.len() {
+        return false;
+    }
+    if recorded.iter().zip(got).all(|(a, b)| a.key() == b.key()) {
+        return true;
+    }
+    let sorted = |events| diff::sorted_keys(events);
+    sorted(recorded) == sorted(got)
+}

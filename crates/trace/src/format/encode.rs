@@ -1,0 +1,243 @@
+//! From the typed operation to the line in the file.
+
+use pagewise_hal::{DeviceAccess, HostAccess, Location, LocationKind};
+
+use super::decode::{ADVICE, ALLOCATION_TYPES};
+use super::raw::{NameOrInt, RawLocation};
+use super::{Batch, Observed, Op, Part, Place, PoolQuery, RawLine, Record, Stream};
+
+impl From<&Record> for RawLine {
+    fn from(record: &Record) -> Self {
+        let mut raw = Self { op: Some(record.op.name().to_owned()), ..Self::default() };
+        put_op(&mut raw, &record.op);
+        put_observed(&mut raw, &record.observed);
+        raw
+    }
+}
+
+fn put_op(raw: &mut RawLine, op: &Op) {
+    match op {
+        Op::AllocManaged { buf, bytes, attach_flags } => {
+            (raw.buf, raw.bytes) = (id(*buf), Some(*bytes));
+            raw.attach_flags = Some(*attach_flags);
+        }
+        Op::AllocDevice { buf, bytes } | Op::AllocPinned { buf, bytes } => {
+            (raw.buf, raw.bytes) = (id(*buf), Some(*bytes));
+        }
+        Op::Free { buf } | Op::PoolFree { buf } => raw.buf = id(*buf),
+        Op::Advise { part, advice, place } => {
+            put_part(raw, *part);
+            put_place(raw, *place);
+            raw.advice = Some(name_or_int(advice.0, &ADVICE));
+        }
+        Op::Prefetch { part, place, flags } => {
+            put_part(raw, *part);
+            put_place(raw, *place);
+            raw.flags = flags.map(u64::from);
+        }
+        Op::PrefetchBatch(batch) | Op::DiscardPrefetchBatch(batch) => put_batch(raw, batch),
+        Op::DiscardBatch { ranges, flags, stream } => {
+            raw.ranges = Some(ranges.iter().map(range).collect());
+            (raw.flags, raw.stream) = (Some(*flags), stream_name(Some(*stream)));
+        }
+        Op::RangeAttributes { part } => put_part(raw, *part),
+        Op::PointerAttributes { buf, offset } => {
+            (raw.buf, raw.offset) = (id(*buf), Some(*offset));
+        }
+        Op::Sleep { ms } => raw.ms = Some(*ms),
+        Op::HostTouch { .. }
+        | Op::DeviceTouch { .. }
+        | Op::Memset { .. }
+        | Op::Memcpy { .. }
+        | Op::StreamAttach { .. } => put_access_op(raw, op),
+        _ => put_pool_op(raw, op),
+    }
+}
+
+fn put_access_op(raw: &mut RawLine, op: &Op) {
+    let access_name = |name: &str| Some(NameOrInt::Name(name.to_owned()));
+    match op {
+        Op::HostTouch { part, stride, access, value } => {
+            put_part(raw, *part);
+            (raw.stride, raw.value) = (Some(*stride), Some(u64::from(*value)));
+            raw.access = access_name(match access {
+                HostAccess::Read => "read",
+                HostAccess::Write(_) => "write",
+            });
+        }
+        Op::DeviceTouch { device, part, stride, access, value, blocks, threads } => {
+            put_part(raw, *part);
+            (raw.stride, raw.value) = (Some(*stride), Some(u64::from(*value)));
+            (raw.device, raw.blocks, raw.threads) = (Some(*device), Some(*blocks), Some(*threads));
+            raw.access = access_name(match access {
+                DeviceAccess::Read => "read",
+                DeviceAccess::Write(_) => "write",
+                DeviceAccess::AtomicAdd => "atomic_add",
+            });
+        }
+        Op::Memset { part, value, stream } => {
+            put_part(raw, *part);
+            (raw.value, raw.stream) = (Some(u64::from(*value)), stream_name(*stream));
+        }
+        Op::Memcpy { to, from, bytes, stream } => {
+            (raw.dst_buf, raw.dst_offset) = (id(to.0), Some(to.1));
+            (raw.src_buf, raw.src_offset) = (id(from.0), Some(from.1));
+            (raw.bytes, raw.stream) = (Some(*bytes), stream_name(*stream));
+        }
+        Op::StreamAttach { part, flags, stream } => {
+            put_part(raw, *part);
+            (raw.flags, raw.stream) = (Some(u64::from(*flags)), stream_name(*stream));
+        }
+        _ => unreachable!("`{}` accesses nothing", op.name()),
+    }
+}
+
+fn put_pool_op(raw: &mut RawLine, op: &Op) {
+    match op {
+        Op::PoolCreate { pool, kind, location, handle_types, max_bytes } => {
+            let query = PoolQuery { pool: *pool, location: *location, kind: *kind };
+            put_pool_query(raw, &query);
+            (raw.handle_types, raw.max_bytes) = (Some(*handle_types), Some(*max_bytes));
+        }
+        Op::PoolGetDefault(query) | Op::PoolGetCurrent(query) => put_pool_query(raw, query),
+        Op::PoolAttributes { pool } => raw.pool = id(*pool),
+        Op::PoolSetAttribute { pool, attribute, value } => {
+            raw.pool = id(*pool);
+            (raw.attribute, raw.value) = (Some(*attribute), Some(*value));
+        }
+        Op::PoolTrimTo { pool, bytes } => (raw.pool, raw.bytes) = (id(*pool), Some(*bytes)),
+        Op::PoolSetAccess { pool, location, access } => {
+            (raw.pool, raw.location) = (id(*pool), Some(raw_location(*location)));
+            raw.access = Some(NameOrInt::Int(*access));
+        }
+        Op::PoolGetAccess { pool, location } => {
+            (raw.pool, raw.location) = (id(*pool), Some(raw_location(*location)));
+        }
+        Op::PoolAlloc { buf, pool, bytes } => {
+            (raw.buf, raw.pool, raw.bytes) = (id(*buf), id(*pool), Some(*bytes));
+        }
+        _ => unreachable!("`{}` is no pool operation", op.name()),
+    }
+}
+
+fn put_observed(raw: &mut RawLine, observed: &Observed) {
+    fn unless_empty<T: Clone>(value: &T, empty: bool) -> Option<T> {
+        (!empty).then(|| value.clone())
+    }
+    raw.code = Some(observed.code);
+    raw.offset_in_2mib = observed.offset_in_2mib;
+    raw.sum = observed.sum;
+    raw.attributes = observed.attributes.clone();
+    raw.access_flags = observed.access_flags;
+    let pools = observed.same_as.as_ref();
+    raw.same_as = pools.map(|pools| pools.iter().map(|&pool| i64::from(pool)).collect());
+    raw.events = unless_empty(&observed.events, observed.events.is_empty());
+    raw.host_mapped = unless_empty(&observed.host_mapped, observed.host_mapped.is_empty());
+    raw.ns_profiled = observed.ns_profiled;
+    raw.ns = observed.ns;
+    raw.unstable = unless_empty(&observed.unstable, observed.unstable.is_empty());
+}
+
+// ---- fields -----------------------------------------------------------------------------------
+
+#[allow(clippy::unnecessary_wraps, reason = "every field of a line is optional")]
+fn id(id: u32) -> Option<i64> {
+    Some(i64::from(id))
+}
+
+fn range(part: &Part) -> (i64, u64, u64) {
+    (i64::from(part.buf), part.offset, part.bytes)
+}
+
+fn put_part(raw: &mut RawLine, part: Part) {
+    (raw.buf, raw.offset, raw.bytes) = (id(part.buf), Some(part.offset), Some(part.bytes));
+}
+
+fn put_place(raw: &mut RawLine, place: Place) {
+    let (abi, location) = match place {
+        Place::Ordinal(ordinal) => {
+            (1, RawLocation { ordinal: Some(ordinal), ..RawLocation::default() })
+        }
+        Place::Location(location) => (2, raw_location(location)),
+    };
+    (raw.abi, raw.location) = (Some(abi), Some(location));
+}
+
+fn put_batch(raw: &mut RawLine, batch: &Batch) {
+    raw.ranges = Some(batch.ranges.iter().map(range).collect());
+    raw.locations = Some(batch.locations.iter().copied().map(raw_location).collect());
+    raw.location_starts = Some(batch.location_starts.clone());
+    (raw.flags, raw.stream) = (Some(batch.flags), stream_name(Some(batch.stream)));
+}
+
+fn put_pool_query(raw: &mut RawLine, query: &PoolQuery) {
+    (raw.pool, raw.location) = (id(query.pool), Some(raw_location(query.location)));
+    raw.alloc_type = Some(name_or_int(query.kind.0, &ALLOCATION_TYPES));
+}
+
+/// The name of a number that counts from 1, or the number.
+fn name_or_int(value: i32, names: &[&str]) -> NameOrInt {
+    let at = usize::try_from(value).ok().and_then(|value| value.checked_sub(1));
+    match at.and_then(|at| names.get(at)) {
+        Some(&name) => NameOrInt::Name(name.to_owned()),
+        None => NameOrInt::Int(value),
+    }
+}
+
+fn stream_name(stream: Option<Stream>) -> Option<String> {
+    stream.map(|stream| match stream {
+        Stream::NonBlocking => "stream".to_owned(),
+        Stream::Legacy => "null".to_owned(),
+    })
+}
+
+fn raw_location(location: Location) -> RawLocation {
+    let kind =
+        |name: &str, id| RawLocation { kind: Some(name.to_owned()), id, ..RawLocation::default() };
+    match (location.kind, location.id) {
+        (LocationKind::DEVICE, id) => kind("device", Some(id)),
+        (LocationKind::HOST_NUMA, id) => kind("host_numa", Some(id)),
+        (LocationKind::HOST, 0) => kind("host", None),
+        (LocationKind::HOST_NUMA_CURRENT, 0) => kind("host_numa_current", None),
+        (LocationKind::INVALID, 0) => kind("invalid", None),
+        (LocationKind(raw), id) => {
+            RawLocation { raw_type: Some(raw), id: Some(id), ..RawLocation::default() }
+        }
+    }
+}
+
+impl Op {
+    /// The name in the field `op`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::AllocManaged { .. } => "alloc_managed",
+            Self::AllocDevice { .. } => "alloc_device",
+            Self::AllocPinned { .. } => "alloc_pinned",
+            Self::Free { .. } => "free",
+            Self::Advise { .. } => "advise",
+            Self::Prefetch { .. } => "prefetch",
+            Self::PrefetchBatch(_) => "prefetch_batch",
+            Self::DiscardPrefetchBatch(_) => "discard_prefetch_batch",
+            Self::DiscardBatch { .. } => "discard_batch",
+            Self::HostTouch { .. } => "host_touch",
+            Self::DeviceTouch { .. } => "device_touch",
+            Self::Memset { .. } => "memset",
+            Self::Memcpy { .. } => "memcpy",
+            Self::StreamAttach { .. } => "stream_attach",
+            Self::RangeAttributes { .. } => "range_attributes",
+            Self::PointerAttributes { .. } => "pointer_attributes",
+            Self::PoolCreate { .. } => "pool_create",
+            Self::PoolGetDefault(_) => "pool_get_default",
+            Self::PoolGetCurrent(_) => "pool_get_current",
+            Self::PoolAttributes { .. } => "pool_attributes",
+            Self::PoolSetAttribute { .. } => "pool_set_attribute",
+            Self::PoolTrimTo { .. } => "pool_trim_to",
+            Self::PoolSetAccess { .. } => "pool_set_access",
+            Self::PoolGetAccess { .. } => "pool_get_access",
+            Self::PoolAlloc { .. } => "pool_alloc",
+            Self::PoolFree { .. } => "pool_free",
+            Self::Sleep { .. } => "sleep",
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The typed model of a `pagewise-trace`, version 1.
+//!
+//! A trace is JSON Lines in UTF-8. Line 1 is the [`Header`], `{"case": NAME}` starts a [`Case`],
+//! every other line is an operation with what was observed, a [`Record`]. Buffers and pools are
+//! ids that the case chose, 0 to [`MAX_ID`]; an id that is not live stands for the null address.
+//! Unknown fields are ignored, so that a newer recorder may add some.
+//!
+//! Fields that the format leaves to its implementers, as nothing recorded uses them:
+//!
+//! | operation | fields |
+//! | --- | --- |
+//! | `memcpy` | `dst_buf`, `dst_offset`, `src_buf`, `src_offset`, `bytes`, `stream` (optional) |
+//! | `stream_attach` | `buf`, `offset`, `bytes`, `flags`, `stream` (optional) |
+//!
+//! An operation without the field `stream` uses the non-blocking stream.
+
+mod decode;
+mod encode;
+mod header;
+mod observed;
+mod raw;
+
+use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, Location};
+
+pub use header::{Header, RecordedOn};
+pub use observed::{
+    AttributeRead, AttributeValue, Attributes, Detail, EventRecord, Label, Observed, PageMap,
+    Timing,
+};
+pub(crate) use raw::RawLine;
+
+/// The field `format` of every header.
+pub const FORMAT: &str = "pagewise-trace";
+
+/// The version that this crate reads and writes.
+pub const VERSION: u64 = 1;
+
+/// The largest id of a buffer or pool.
+pub const MAX_ID: u32 = 1_000_000;
+
+/// Buffers up to this size have their host page table observed after each operation.
+pub const MAX_MAPPED_BYTES: u64 = 16 << 20;
+
+/// The stream of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// A non-blocking stream, one per device and case.
+    NonBlocking,
+    /// The legacy default stream.
+    Legacy,
+}
+
+/// Where an operation points: by the ordinal form of a call (`abi` 1) or the location form (2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A device ordinal, -1 for the host.
+    Ordinal(i32),
+    /// A location.
+    Location(Location),
+}
+
+/// A part of a buffer, or of the address space if the id is not live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The buffer.
+    pub buf: u32,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// Ranges and locations of a batch call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The ranges.
+    pub ranges: Vec<Part>,
+    /// The locations.
+    pub locations: Vec<Location>,
+    /// The index of the first range of each location.
+    pub location_starts: Vec<u64>,
+    /// Flags of the call.
+    pub flags: u64,
+    /// Its stream.
+    pub stream: Stream,
+}
+
+/// Which pool of a location is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolQuery {
+    /// The id that the answer is known by.
+    pub pool: u32,
+    /// Where.
+    pub location: Location,
+    /// Of which type of memory.
+    pub kind: AllocationType,
+}
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are the driver's arguments, named as in the format")]
+pub enum Op {
+    /// `cuMemAllocManaged`
+    AllocManaged { buf: u32, bytes: u64, attach_flags: u32 },
+    /// `cuMemAlloc` on device 0
+    AllocDevice { buf: u32, bytes: u64 },
+    /// `cuMemHostAlloc` with flags 0
+    AllocPinned { buf: u32, bytes: u64 },
+    /// `cuMemFree`
+    Free { buf: u32 },
+    /// `cuMemAdvise`
+    Advise { part: Part, advice: Advice, place: Place },
+    /// `cuMemPrefetchAsync`; `flags` only in the location form
+    Prefetch { part: Part, place: Place, flags: Option<u32> },
+    /// `cuMemPrefetchBatchAsync`
+    PrefetchBatch(Batch),
+    /// `cuMemDiscardAndPrefetchBatchAsync`
+    DiscardPrefetchBatch(Batch),
+    /// `cuMemDiscardBatchAsync`
+    DiscardBatch { ranges: Vec<Part>, flags: u64, stream: Stream },
+    /// A host access program; `value` is kept even for reads
+    HostTouch { part: Part, stride: u64, access: HostAccess, value: u8 },
+    /// A device access program; `value` is kept even where it is not written
+    DeviceTouch {
+        device: i32,
+        part: Part,
+        stride: u64,
+        access: DeviceAccess,
+        value: u8,
+        blocks: u32,
+        threads: u32,
+    },
+    /// `cuMemsetD8Async`
+    Memset { part: Part, value: u8, stream: Option<Stream> },
+    /// `cuMemcpyAsync`
+    Memcpy { to: (u32, u64), from: (u32, u64), bytes: u64, stream: Option<Stream> },
+    /// `cuStreamAttachMemAsync`
+    StreamAttach { part: Part, flags: u32, stream: Option<Stream> },
+    /// `cuMemRangeGetAttribute`, once per attribute
+    RangeAttributes { part: Part },
+    /// `cuPointerGetAttribute`, once per attribute
+    PointerAttributes { buf: u32, offset: u64 },
+    /// `cuMemPoolCreate`
+    PoolCreate {
+        pool: u32,
+        kind: AllocationType,
+        location: Location,
+        handle_types: u32,
+        max_bytes: u64,
+    },
+    /// `cuMemGetDefaultMemPool`
+    PoolGetDefault(PoolQuery),
+    /// `cuMemGetMemPool`
+    PoolGetCurrent(PoolQuery),
+    /// `cuMemPoolGetAttribute`, once per attribute
+    PoolAttributes { pool: u32 },
+    /// `cuMemPoolSetAttribute`
+    PoolSetAttribute { pool: u32, attribute: i32, value: u64 },
+    /// `cuMemPoolTrimTo`
+    PoolTrimTo { pool: u32, bytes: u64 },
+    /// `cuMemPoolSetAccess`
+    PoolSetAccess { pool: u32, location: Location, access: i32 },
+    /// `cuMemPoolGetAccess`
+    PoolGetAccess { pool: u32, location: Location },
+    /// `cuMemAllocFromPoolAsync`
+    PoolAlloc { buf: u32, pool: u32, bytes: u64 },
+    /// `cuMemFreeAsync`
+    PoolFree { buf: u32 },
+    /// The host sleeps
+    Sleep { ms: u64 },
+}
+
+impl Op {
+    /// Whether the operation belongs to the memory pools, whose state outlives a case.
+    #[must_use]
+    pub fn is_pool(&self) -> bool {
+        self.name().starts_with("pool_")
+    }
+
+    /// Whether more than one thread of a device accesses memory, so that the order of faults is
+    /// not determined: a kernel of several threads, or a memset.
+    #[must_use]
+    pub fn is_parallel(&self) -> bool {
+        match *self {
+            Self::DeviceTouch { blocks, threads, .. } => u64::from(blocks) * u64::from(threads) > 1,
+            Self::Memset { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the operation is carried out in stream order.
+    #[must_use]
+    pub fn is_asynchronous(&self) -> bool {
+        matches!(
+            self,
+            Self::Prefetch { .. }
+                | Self::PrefetchBatch(_)
+                | Self::DiscardPrefetchBatch(_)
+                | Self::DiscardBatch { .. }
+                | Self::DeviceTouch { .. }
+                | Self::Memset { .. }
+                | Self::Memcpy { .. }
+                | Self::StreamAttach { .. }
+                | Self::PoolAlloc { .. }
+                | Self::PoolFree { .. }
+        )
+    }
+
+    /// The buffer that the operation allocates.
+    #[must_use]
+    pub fn allocates(&self) -> Option<u32> {
+        match *self {
+            Self::AllocManaged { buf, .. }
+            | Self::AllocDevice { buf, .. }
+            | Self::AllocPinned { buf, .. }
+            | Self::PoolAlloc { buf, .. } => Some(buf),
+            _ => None,
+        }
+    }
+
+    /// The buffer that the operation frees.
+    #[must_use]
+    pub fn frees(&self) -> Option<u32> {
+        match *self {
+            Self::Free { buf } | Self::PoolFree { buf } => Some(buf),
+            _ => None,
+        }
+    }
+}
+
+/// One operation with what was observed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The operation.
+    pub op: Op,
+    /// What was observed.
+    pub observed: Observed,
+}
+
+/// A record and the line that it stands on, from 1 on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpLine {
+    /// The line.
+    pub line: u64,
+    /// The record.
+    pub record: Record,
+}
+
+/// A case: a name and its operations in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// The name.
+    pub name: String,
+    /// The line of `{"case": NAME}`.
+    pub line: u64,
+    /// The operations.
+    pub ops: Vec<OpLine>,
+    /// Bytes of text that it was read from, 0 if it was not.
+    pub text_bytes: u64,
+}
+
+impl Case {
+    /// Whether it uses memory pools, and so depends on the cases before it.
+    #[must_use]
+    pub fn uses_pools(&self) -> bool {
+        self.ops.iter().any(|line| line.record.op.is_pool())
+    }
+}

@@ -1,0 +1,353 @@
+//! One operation: the call, its synchronisation and its results.
+
+use std::time::Duration;
+
+use pagewise_hal::{
+    AccessFlags, AttachFlags, Code, DeviceId, DevicePtr, DeviceTouch, HandleTypes, HostAccess,
+    HostAllocFlags, HostTouch, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
+    RangeAttribute, Result, Span, StreamHandle,
+};
+
+use super::{Running, code_of};
+use crate::format::{
+    AttributeRead, AttributeValue, Attributes, Batch, Label, Observed, Op, Part, Place, PoolQuery,
+    Stream,
+};
+
+/// What `access_flags` says where the call failed.
+const NO_ACCESS_ANSWER: i32 = 99;
+
+const RANGE_ATTRIBUTES: [(&str, RangeAttribute); 7] = [
+    ("read_mostly", RangeAttribute::READ_MOSTLY),
+    ("preferred_location", RangeAttribute::PREFERRED_LOCATION),
+    ("last_prefetch_location", RangeAttribute::LAST_PREFETCH_LOCATION),
+    ("preferred_location_type", RangeAttribute::PREFERRED_LOCATION_TYPE),
+    ("preferred_location_id", RangeAttribute::PREFERRED_LOCATION_ID),
+    ("last_prefetch_location_type", RangeAttribute::LAST_PREFETCH_LOCATION_TYPE),
+    ("last_prefetch_location_id", RangeAttribute::LAST_PREFETCH_LOCATION_ID),
+];
+
+const POINTER_ATTRIBUTES: [(&str, PointerAttribute); 8] = [
+    ("memory_type", PointerAttribute::MEMORY_TYPE),
+    ("is_managed", PointerAttribute::IS_MANAGED),
+    ("device_ordinal", PointerAttribute::DEVICE_ORDINAL),
+    ("offset_from_range_start", PointerAttribute::RANGE_START_ADDR),
+    ("range_bytes", PointerAttribute::RANGE_SIZE),
+    ("mapped", PointerAttribute::MAPPED),
+    ("allowed_handle_types", PointerAttribute::ALLOWED_HANDLE_TYPES),
+    ("mempool_handle_present", PointerAttribute::MEMPOOL_HANDLE),
+];
+
+const POOL_ATTRIBUTES: [(&str, PoolAttribute); 13] = [
+    ("reuse_event", PoolAttribute::REUSE_FOLLOW_EVENT_DEPENDENCIES),
+    ("reuse_opportunistic", PoolAttribute::REUSE_ALLOW_OPPORTUNISTIC),
+    ("reuse_internal", PoolAttribute::REUSE_ALLOW_INTERNAL_DEPENDENCIES),
+    ("release_threshold", PoolAttribute::RELEASE_THRESHOLD),
+    ("reserved_current", PoolAttribute::RESERVED_MEM_CURRENT),
+    ("reserved_high", PoolAttribute::RESERVED_MEM_HIGH),
+    ("used_current", PoolAttribute::USED_MEM_CURRENT),
+    ("used_high", PoolAttribute::USED_MEM_HIGH),
+    ("attribute_9", PoolAttribute(9)),
+    ("attribute_10", PoolAttribute(10)),
+    ("attribute_11", PoolAttribute(11)),
+    ("attribute_12", PoolAttribute(12)),
+    ("attribute_13", PoolAttribute(13)),
+];
+
+// The safety comments below share one argument: a case is carried out by one thread, each call is
+// complete before the next is made, and every address and range is checked by the back end.
+impl Running<'_> {
+    pub(super) fn call(&mut self, op: &Op) -> Observed {
+        match op {
+            &Op::AllocManaged { buf, bytes, attach_flags } => {
+                let flags = AttachFlags::from_bits_retain(attach_flags);
+                let ptr = self.backend.alloc_managed(bytes, flags);
+                let offset = ptr.as_ref().ok().map(|ptr| ptr.0 % pagewise_hal::BLOCK_BYTES);
+                Observed { offset_in_2mib: offset, ..self.allocated(buf, bytes, ptr) }
+            }
+            &Op::AllocDevice { buf, bytes } => {
+                let ptr = self.backend.alloc_device(DeviceId(0), bytes);
+                self.allocated(buf, bytes, ptr)
+            }
+            &Op::AllocPinned { buf, bytes } => {
+                let ptr = self.backend.alloc_pinned(bytes, HostAllocFlags::empty());
+                self.allocated(buf, bytes, ptr)
+            }
+            &Op::Free { buf } => {
+                // SAFETY: see above; the address is forgotten if the call succeeds.
+                let freed = unsafe { self.backend.free(self.ptr(buf, 0)) };
+                self.forget(buf, coded(&freed))
+            }
+            &Op::Advise { part, advice, place } => {
+                let span = self.span(part);
+                coded(&match place {
+                    Place::Ordinal(ordinal) => self.backend.advise_ordinal(span, advice, ordinal),
+                    Place::Location(location) => self.backend.advise(span, advice, location),
+                })
+            }
+            Op::Sleep { ms } => {
+                let ns = Duration::from_millis(*ms).as_nanos();
+                self.backend.sleep_ns(u64::try_from(ns).unwrap_or(u64::MAX));
+                Observed::default()
+            }
+            Op::RangeAttributes { part } => self.range_attributes(*part),
+            Op::PointerAttributes { buf, offset } => self.pointer_attributes(*buf, *offset),
+            op if op.is_pool() => self.pool_call(op),
+            op => self.stream_call(op),
+        }
+    }
+
+    /// Calls that only ask for work in stream order.
+    fn stream_call(&mut self, op: &Op) -> Observed {
+        match op {
+            &Op::Prefetch { part, place, flags } => {
+                let span = self.span(part);
+                self.on_stream(None, |running, stream| match place {
+                    Place::Ordinal(to) => running.backend.prefetch_ordinal(span, to, stream),
+                    Place::Location(to) => {
+                        running.backend.prefetch(span, to, flags.unwrap_or(0), stream)
+                    }
+                })
+            }
+            Op::PrefetchBatch(batch) => self.batch(batch, false),
+            Op::DiscardPrefetchBatch(batch) => self.batch(batch, true),
+            Op::DiscardBatch { ranges, flags, stream } => {
+                let spans = self.spans(ranges);
+                self.on_stream(Some(*stream), |running, stream| {
+                    // SAFETY: see above; contents are read only by programs of the case.
+                    unsafe { running.backend.discard_batch(&spans, *flags, stream) }
+                })
+            }
+            &Op::Memset { part, value, stream } => {
+                let span = self.span(part);
+                self.on_stream(stream, |running, stream| {
+                    // SAFETY: see above.
+                    unsafe { running.backend.memset(span, value, stream) }
+                })
+            }
+            &Op::Memcpy { to, from, bytes, stream } => {
+                let (to, from) = (self.ptr(to.0, to.1), self.ptr(from.0, from.1));
+                self.on_stream(stream, |running, stream| {
+                    // SAFETY: see above.
+                    unsafe { running.backend.memcpy(to, from, bytes, stream) }
+                })
+            }
+            &Op::StreamAttach { part, flags, stream } => {
+                let (span, flags) = (self.span(part), AttachFlags::from_bits_retain(flags));
+                self.on_stream(stream, |running, stream| {
+                    // SAFETY: see above.
+                    unsafe { running.backend.stream_attach(stream, span, flags) }
+                })
+            }
+            &Op::HostTouch { part, stride, access, .. } => {
+                let touch = HostTouch { span: self.span(part), stride_bytes: stride, access };
+                // SAFETY: see above.
+                let sum = unsafe { self.backend.host_touch(touch) };
+                let reads = access == HostAccess::Read;
+                Observed { sum: sum.as_ref().ok().copied().filter(|_| reads), ..coded(&sum) }
+            }
+            &Op::DeviceTouch { device, part, stride, access, blocks, threads, .. } => self
+                .device_touch(DeviceTouch {
+                    device: DeviceId(device),
+                    span: self.span(part),
+                    stride_bytes: stride,
+                    access,
+                    blocks,
+                    threads,
+                }),
+            _ => unreachable!("`{}` is carried out elsewhere", op.name()),
+        }
+    }
+
+    /// Makes an asynchronous call and waits for it.
+    fn on_stream(
+        &mut self,
+        stream: Option<Stream>,
+        call: impl FnOnce(&mut Self, StreamHandle) -> Result<()>,
+    ) -> Observed {
+        let result = self.stream(stream).and_then(|stream| {
+            let called = call(self, stream);
+            let waited = self.backend.stream_synchronize(stream);
+            called.and(waited)
+        });
+        coded(&result)
+    }
+
+    fn batch(&mut self, batch: &Batch, discard: bool) -> Observed {
+        let spans = self.spans(&batch.ranges);
+        // A start past `usize` is past the number of ranges, which is all that matters.
+        let start = |&start: &u64| usize::try_from(start).unwrap_or(usize::MAX);
+        let starts: Vec<usize> = batch.location_starts.iter().map(start).collect();
+        let (places, flags) = (&batch.locations, batch.flags);
+        self.on_stream(Some(batch.stream), |running, stream| {
+            let backend = running.backend;
+            if discard {
+                // SAFETY: see above; contents are read only by programs of the case.
+                unsafe { backend.discard_prefetch_batch(&spans, places, &starts, flags, stream) }
+            } else {
+                backend.prefetch_batch(&spans, places, &starts, flags, stream)
+            }
+        })
+    }
+
+    fn device_touch(&mut self, touch: DeviceTouch) -> Observed {
+        let result = self.device_stream(touch.device).and_then(|stream| {
+            // SAFETY: see above.
+            let called = unsafe { self.backend.device_touch(touch, stream) };
+            let waited = self.backend.stream_synchronize(stream);
+            called.and(waited)
+        });
+        coded(&result)
+    }
+
+    fn allocated(&mut self, buf: u32, bytes: u64, ptr: Result<DevicePtr>) -> Observed {
+        let code = code_of(&ptr);
+        if let Ok(ptr) = ptr
+            && !ptr.is_null()
+        {
+            let old = self.buffers.insert(buf, Span::new(ptr, bytes));
+            if let Some(old) = old {
+                // The recording failed to allocate or freed where the back end did not: the id has
+                // moved on, and so must the memory.
+                // SAFETY: see above.
+                _ = unsafe { self.backend.free(old.ptr) };
+            }
+        }
+        Observed { code, ..Observed::default() }
+    }
+
+    /// A buffer whose free succeeded is no more.
+    fn forget(&mut self, buf: u32, freed: Observed) -> Observed {
+        if freed.code == Code::SUCCESS {
+            self.buffers.remove(&buf);
+        }
+        freed
+    }
+
+    // ---- attributes ---------------------------------------------------------------------------
+
+    fn range_attributes(&self, part: Part) -> Observed {
+        let span = self.span(part);
+        let mut reads = Vec::with_capacity(RANGE_ATTRIBUTES.len() + 1);
+        for (name, attribute) in RANGE_ATTRIBUTES {
+            let value = self.backend.range_attribute(span, attribute);
+            reads.push(read(name, value.map(|value| AttributeValue::Number(i64::from(value)))));
+        }
+        // One place more than devices, for the host: the driver truncates.
+        let mut list = vec![0; self.devices as usize + 1];
+        let listed = self.backend.range_accessed_by(span, &mut list);
+        reads.push(read("accessed_by", listed.map(|()| AttributeValue::List(list))));
+        all_read(reads)
+    }
+
+    fn pointer_attributes(&self, buf: u32, offset: u64) -> Observed {
+        let ptr = self.ptr(buf, offset);
+        let value = |name: &str, value: u64| match name {
+            "offset_from_range_start" => {
+                AttributeValue::Number(ptr.0.wrapping_sub(value).cast_signed())
+            }
+            "mempool_handle_present" => AttributeValue::Number(i64::from(value != 0)),
+            // A 32-bit integer of the driver, -2 where the memory belongs to no device.
+            "device_ordinal" => AttributeValue::Number(i64::from(value as u32 as i32)),
+            _ => number(value),
+        };
+        let one = |(name, attribute)| {
+            let answer = self.backend.pointer_attribute(ptr, attribute);
+            read(name, answer.map(|answer| value(name, answer)))
+        };
+        all_read(POINTER_ATTRIBUTES.into_iter().map(one).collect())
+    }
+
+    // ---- pools --------------------------------------------------------------------------------
+
+    fn pool_call(&mut self, op: &Op) -> Observed {
+        let backend = self.backend;
+        match *op {
+            Op::PoolCreate { pool, kind, location, handle_types, max_bytes } => {
+                let handle_types = HandleTypes::from_bits_retain(handle_types);
+                let props = PoolProps { allocation_type: kind, location, handle_types, max_bytes };
+                let made = backend.pool_create(props);
+                self.pools.extend(made.as_ref().ok().map(|&handle| (pool, handle)));
+                coded(&made)
+            }
+            Op::PoolGetDefault(PoolQuery { pool, location, kind }) => {
+                let found = backend.pool_default(location, kind);
+                self.pool_found(pool, &found)
+            }
+            Op::PoolGetCurrent(PoolQuery { pool, location, kind }) => {
+                let found = backend.pool_current(location, kind);
+                self.pool_found(pool, &found)
+            }
+            Op::PoolAttributes { pool } => {
+                let handle = self.pool(pool);
+                let one = |(name, attribute)| {
+                    read(name, backend.pool_attribute(handle, attribute).map(number))
+                };
+                let reads = POOL_ATTRIBUTES.into_iter().map(one).collect();
+                Observed { attributes: Some(Attributes(reads)), ..Observed::default() }
+            }
+            Op::PoolSetAttribute { pool, attribute, value } => {
+                let attribute = PoolAttribute(attribute);
+                coded(&backend.pool_set_attribute(self.pool(pool), attribute, value))
+            }
+            Op::PoolTrimTo { pool, bytes } => coded(&backend.pool_trim(self.pool(pool), bytes)),
+            Op::PoolSetAccess { pool, location, access } => {
+                coded(&backend.pool_set_access(self.pool(pool), location, AccessFlags(access)))
+            }
+            Op::PoolGetAccess { pool, location } => {
+                let access = backend.pool_access(self.pool(pool), location);
+                let flags = access.as_ref().map_or(NO_ACCESS_ANSWER, |access| access.0);
+                Observed { access_flags: Some(flags), ..coded(&access) }
+            }
+            Op::PoolAlloc { buf, pool, bytes } => self.pool_alloc(buf, pool, bytes),
+            Op::PoolFree { buf } => {
+                let ptr = self.ptr(buf, 0);
+                let observed = self.on_stream(None, |running, stream| {
+                    // SAFETY: see above; the address is forgotten if the call succeeds.
+                    unsafe { running.backend.free_async(ptr, stream) }
+                });
+                self.forget(buf, observed)
+            }
+            _ => unreachable!("`{}` is no pool operation", op.name()),
+        }
+    }
+
+    fn pool_found(&mut self, pool: u32, found: &Result<PoolHandle>) -> Observed {
+        let Ok(handle) = *found else { return coded(found) };
+        let alike = self.pools.iter().filter(|&&(_, other)| other == handle);
+        let same_as = alike.map(|&(id, _)| id).collect();
+        self.pools.push((pool, handle));
+        Observed { same_as: Some(same_as), ..Observed::default() }
+    }
+
+    fn pool_alloc(&mut self, buf: u32, pool: u32, bytes: u64) -> Observed {
+        let handle = self.pool(pool);
+        let mut ptr = DevicePtr::NULL;
+        let observed = self.on_stream(None, |running, stream| {
+            ptr = running.backend.pool_alloc(handle, bytes, stream)?;
+            Ok(())
+        });
+        self.allocated(buf, bytes, Ok(ptr));
+        observed
+    }
+}
+
+fn coded<T>(result: &Result<T>) -> Observed {
+    Observed { code: code_of(result), ..Observed::default() }
+}
+
+fn number(value: u64) -> AttributeValue {
+    i64::try_from(value).map_or(AttributeValue::Large(value), AttributeValue::Number)
+}
+
+fn read(name: &str, answer: Result<AttributeValue>) -> (Label, AttributeRead) {
+    let code = code_of(&answer);
+    (Label::from(name), AttributeRead(code, answer.ok()))
+}
+
+/// The code of the operation is the first one of its reads that is not success.
+fn all_read(reads: Vec<(Label, AttributeRead)>) -> Observed {
+    let failed = reads.iter().map(|(_, read)| read.0).find(|&code| code != Code::SUCCESS);
+    let attributes = Some(Attributes(reads));
+    Observed { code: failed.unwrap_or(Code::SUCCESS), attributes, ..Observed::default() }
+}

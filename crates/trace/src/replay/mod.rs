@@ -1,0 +1,207 @@
+//! Carrying out a case on a back end, and observing what a recorder would have observed.
+//!
+//! - After every asynchronous call its stream is synchronised; the code is the first failure of
+//!   call and synchronisation.
+//! - An id that is not live, never allocated or freed, stands for the null address; a pool that
+//!   was never made, for the null handle. A buffer whose free failed stays live.
+//! - After each operation: records, and the host page table of every live buffer of at most
+//!   [`MAX_MAPPED_BYTES`].
+//! - Records are named after the buffer that owns their address when the case *ends*, before the
+//!   clean-up; see [`names`].
+//! - At the end every live buffer is freed by [`Backend::free`], those of pools too, and the
+//!   streams are destroyed. Pools are left alone.
+
+mod call;
+mod names;
+
+use std::collections::BTreeMap;
+
+use pagewise_hal::{
+    Backend, DeviceId, DevicePtr, ErrorKind, PAGE_BYTES, PoolHandle, Result, Span, StreamFlags,
+    StreamHandle,
+};
+
+use crate::format::{Case, MAX_MAPPED_BYTES, Observed, Op, PageMap, Part, Stream, Timing};
+
+/// What a case showed on a back end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaseReplay {
+    /// One for each operation. `ns` is the back end's own clock over the call, three times the
+    /// same number; `ns_profiled` is absent.
+    pub observed: Vec<Observed>,
+    /// Time on the back end's clock from the first operation to the last.
+    pub elapsed_ns: u64,
+    /// Whether the back end reports unified-memory records.
+    pub has_events: bool,
+    /// Whether the back end shows the host's page table.
+    pub has_host_mapped: bool,
+}
+
+/// Carries out a case. `before_op` is called with each operation's recorded `ns_profiled`, if any.
+///
+/// The back end must hold no buffers of this caller's: what the case left, the clean-up freed.
+///
+/// # Panics
+/// Never by itself; a panic of the back end passes through.
+pub fn replay_case(
+    backend: &dyn Backend,
+    case: &Case,
+    mut before_op: impl FnMut(u64),
+) -> CaseReplay {
+    let capabilities = backend.capabilities();
+    let mut running = Running {
+        backend,
+        devices: backend.device_count().unwrap_or(0),
+        buffers: BTreeMap::new(),
+        pools: Vec::new(),
+        streams: BTreeMap::new(),
+    };
+    if capabilities.events {
+        // Leftovers of an earlier user of the back end belong to no operation of this case.
+        _ = backend.take_events();
+    }
+    let mut observed = Vec::with_capacity(case.ops.len());
+    let mut events = Vec::with_capacity(case.ops.len());
+    let start_ns = backend.clock_ns();
+    for line in &case.ops {
+        running.prepare(&line.record.op);
+        if let Some(ns) = line.record.observed.ns_profiled {
+            before_op(ns);
+        }
+        observed.push(running.timed(&line.record.op, capabilities.host_page_map));
+        events.push(if capabilities.events {
+            backend.take_events().unwrap_or_default()
+        } else {
+            Vec::new()
+        });
+    }
+    let elapsed_ns = backend.clock_ns().saturating_sub(start_ns);
+    let owners = names::Owners::new(running.buffers.iter().map(|(&id, &span)| (id, span)));
+    for (observed, events) in observed.iter_mut().zip(events) {
+        observed.events = events.iter().map(|event| owners.name(event)).collect();
+    }
+    running.clean_up();
+    CaseReplay {
+        observed,
+        elapsed_ns,
+        has_events: capabilities.events,
+        has_host_mapped: capabilities.host_page_map,
+    }
+}
+
+/// The `CUresult` of a call. Errors that never came from a driver get the number that a driver
+/// returns for the same kind.
+#[must_use]
+pub fn code_of<T>(result: &Result<T>) -> i32 {
+    use pagewise_hal::Code;
+    let Err(error) = result else { return Code::SUCCESS };
+    error.code().unwrap_or(match error.kind() {
+        ErrorKind::InvalidValue => Code::INVALID_VALUE,
+        ErrorKind::InvalidDevice => Code::INVALID_DEVICE,
+        ErrorKind::InvalidHandle => Code::INVALID_HANDLE,
+        ErrorKind::OutOfMemory => Code::OUT_OF_MEMORY,
+        ErrorKind::Unsupported => Code::NOT_SUPPORTED,
+        ErrorKind::NotPermitted => Code::NOT_PERMITTED,
+        ErrorKind::NotReady => Code::NOT_READY,
+        ErrorKind::IllegalAddress => Code::ILLEGAL_ADDRESS,
+        _ => 999,
+    })
+}
+
+/// A case in progress.
+struct Running<'a> {
+    backend: &'a dyn Backend,
+    devices: u32,
+    /// Live buffers. Never empty ranges: a pool allocation of 0 bytes is the null address.
+    buffers: BTreeMap<u32, Span>,
+    /// Pools in the order in which the case got them.
+    pools: Vec<(u32, PoolHandle)>,
+    /// The non-blocking stream of each device, once it is needed.
+    streams: BTreeMap<i32, StreamHandle>,
+}
+
+impl Running<'_> {
+    fn timed(&mut self, op: &Op, observe_pages: bool) -> Observed {
+        let before = self.backend.clock_ns();
+        let mut observed = self.call(op);
+        let ns = self.backend.clock_ns().saturating_sub(before);
+        observed.ns = Some(Timing { min: ns, median: ns, max: ns });
+        if observe_pages {
+            observed.host_mapped = self.host_mapped();
+        }
+        observed
+    }
+
+    /// As many pages as the buffer's size has, from the page of its first byte on: the last page
+    /// of an unaligned buffer may be missing, as it is in recordings.
+    fn host_mapped(&self) -> BTreeMap<u32, PageMap> {
+        let small = self.buffers.iter().filter(|(_, span)| span.bytes <= MAX_MAPPED_BYTES);
+        let map = |(&id, span): (&u32, &Span)| {
+            let runs = self.backend.host_page_map(*span).ok()?;
+            let mut left = span.bytes.div_ceil(PAGE_BYTES);
+            let cut = runs.into_iter().map_while(|mut run| {
+                run.pages = run.pages.min(left);
+                left -= run.pages;
+                (run.pages > 0).then_some(run)
+            });
+            Some((id, PageMap::new(cut)))
+        };
+        small.filter_map(map).collect()
+    }
+
+    fn ptr(&self, buf: u32, offset: u64) -> DevicePtr {
+        self.buffers.get(&buf).map_or(DevicePtr::NULL, |span| span.ptr).offset(offset)
+    }
+
+    fn span(&self, part: Part) -> Span {
+        Span::new(self.ptr(part.buf, part.offset), part.bytes)
+    }
+
+    fn spans(&self, parts: &[Part]) -> Vec<Span> {
+        parts.iter().map(|&part| self.span(part)).collect()
+    }
+
+    fn pool(&self, id: u32) -> PoolHandle {
+        let latest = self.pools.iter().rev().find(|(pool, _)| *pool == id);
+        latest.map_or(PoolHandle::NULL, |&(_, handle)| handle)
+    }
+
+    fn stream(&mut self, stream: Option<Stream>) -> Result<StreamHandle> {
+        match stream.unwrap_or(Stream::NonBlocking) {
+            Stream::Legacy => Ok(StreamHandle::NULL),
+            Stream::NonBlocking => self.device_stream(DeviceId(0)),
+        }
+    }
+
+    fn device_stream(&mut self, device: DeviceId) -> Result<StreamHandle> {
+        if let Some(&stream) = self.streams.get(&device.0) {
+            return Ok(stream);
+        }
+        let stream = self.backend.stream_create(device, StreamFlags::NON_BLOCKING)?;
+        self.streams.insert(device.0, stream);
+        Ok(stream)
+    }
+
+    /// Makes the stream that the operation needs, so that its time is not the operation's.
+    fn prepare(&mut self, op: &Op) {
+        let device = match op {
+            Op::DeviceTouch { device, .. } => DeviceId(*device),
+            op if op.is_asynchronous() => DeviceId(0),
+            _ => return,
+        };
+        // A failure is the operation's result: it tries again.
+        _ = self.device_stream(device);
+    }
+
+    fn clean_up(&mut self) {
+        for span in std::mem::take(&mut self.buffers).into_values() {
+            // SAFETY: the case has ended, every call of it has completed, and the map is gone.
+            // A failure leaves the buffer to the back end, as the recorder left it to the driver.
+            _ = unsafe { self.backend.free(span.ptr) };
+        }
+        for stream in std::mem::take(&mut self.streams).into_values() {
+            // SAFETY: made by this case, which has ended.
+            _ = unsafe { self.backend.stream_destroy(stream) };
+        }
+    }
+}

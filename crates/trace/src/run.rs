@@ -1,0 +1,337 @@
+//! Replaying many traces: cases in parallel, with bounded memory.
+//!
+//! One thread reads the traces one after another; cases are carried out by rayon's threads, each
+//! on a back end of its own that a [`Target`] opens. Cases that use memory pools are different:
+//! pools outlive a case, so all such cases of a file share one back end and are carried out in
+//! the order of the file. Reading waits while the cases in memory exceed a budget.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pagewise_hal::{Backend, Result};
+
+use crate::compare::{Tally, compare_case};
+use crate::error::{Reason, TraceError};
+use crate::format::{Case, Header};
+use crate::reader::TraceReader;
+use crate::replay::replay_case;
+use crate::report::{Report, TraceReport};
+
+/// Text of the cases that may be in memory at a time. A larger case is carried out alone.
+const BUDGET_BYTES: u64 = 64 << 20;
+
+/// What is kept of a case with no text, so that endless tiny cases are bounded too.
+const LEAST_CASE_BYTES: u64 = 4 << 10;
+
+/// Opens back ends to replay on.
+pub trait Target: Sync {
+    /// A fresh back end that resembles the machine of the recording.
+    ///
+    /// # Errors
+    /// If there cannot be one, for instance with that many devices.
+    fn open(&self, header: &Header) -> Result<Session>;
+}
+
+/// A back end, and how to set its clock.
+pub struct Session {
+    /// The back end. Nobody else may allocate on it.
+    pub backend: Arc<dyn Backend>,
+    /// Tells the back end how long the next operation took on the recorded machine; for back ends
+    /// whose clock can be set.
+    pub pace: Option<Box<dyn Fn(u64) + Send>>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { backend, pace } = self;
+        write!(f, "Session {{ backend: {backend:?}, paced: {} }}", pace.is_some())
+    }
+}
+
+/// Which clock a replay runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Clock {
+    /// The recording's, where it has no times to predict (`timed_runs` is 0, as in recordings
+    /// whose results depend on real time between operations); else the back end's.
+    #[default]
+    Auto,
+    /// The recorded `ns_profiled` of each operation. Nothing is predicted then.
+    Recorded,
+    /// The back end's own.
+    Model,
+}
+
+impl Clock {
+    fn is_recorded(self, header: &Header) -> bool {
+        match self {
+            Self::Auto => header.timed_runs == Some(0),
+            Self::Recorded => true,
+            Self::Model => false,
+        }
+    }
+}
+
+/// How to replay.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// The clock.
+    pub clock: Clock,
+    /// Judges times: the median of |log2(predicted / recorded)| may not exceed this.
+    pub max_time_error: Option<f64>,
+}
+
+/// A trace to replay: its name, and how to open it. Opened when its turn comes.
+pub struct Input<'a> {
+    /// The name in the report.
+    pub file: String,
+    open: Box<dyn FnOnce() -> std::result::Result<TraceReader<'a>, TraceError> + 'a>,
+}
+
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Input<'a> {
+    /// A trace in a file.
+    #[must_use]
+    pub fn file(path: std::path::PathBuf) -> Self {
+        let file = path.display().to_string();
+        Self { file, open: Box::new(move || TraceReader::open(&path)) }
+    }
+
+    /// A trace in memory, compressed or not.
+    #[must_use]
+    pub fn bytes(file: impl Into<String>, bytes: &'a [u8]) -> Self {
+        let file = file.into();
+        Self { file: file.clone(), open: Box::new(move || TraceReader::new(file, bytes)) }
+    }
+
+    /// A trace that could not be found, to be reported among the others.
+    #[must_use]
+    pub fn failed(file: impl Into<String>, error: TraceError) -> Self {
+        Self { file: file.into(), open: Box::new(move || Err(error)) }
+    }
+}
+
+/// Replays traces and compares. `on_case` is called after each case, on any thread.
+///
+/// # Panics
+/// If a back end does, once the cases in progress are done.
+#[must_use]
+pub fn run(
+    inputs: Vec<Input<'_>>,
+    target: &dyn Target,
+    options: Options,
+    on_case: &(dyn Fn() + Sync),
+) -> Report {
+    let start = Instant::now();
+    let budget = Arc::new(Budget::default());
+    let mut files = Vec::with_capacity(inputs.len());
+    rayon::in_place_scope(|scope| {
+        for input in inputs {
+            let file = Arc::new(File::new(input.file.clone()));
+            files.push(Arc::clone(&file));
+            let read = read(input, &file, &budget, |job| {
+                let file = Arc::clone(&file);
+                scope.spawn(move |_| file.carry_out(job, target, options, on_case));
+            });
+            if let Err(error) = read {
+                file.fail(error);
+            }
+        }
+    });
+    if let Some(payload) = files.iter().find_map(|file| file.locked().panic.take()) {
+        resume_unwind(payload);
+    }
+    let traces: Vec<TraceReport> = files.iter().map(|file| file.report(options)).collect();
+    let simulated_ns: f64 = traces.iter().map(|trace| trace.simulated_ns as f64).sum();
+    Report {
+        ok: traces.iter().all(TraceReport::ok),
+        traces,
+        wall_s: start.elapsed().as_secs_f64(),
+        simulated_s: simulated_ns / 1e9,
+    }
+}
+
+/// Reads one trace to its end and hands its cases over, waiting for the budget.
+fn read(
+    input: Input<'_>,
+    file: &File,
+    budget: &Arc<Budget>,
+    spawn: impl Fn(Job),
+) -> std::result::Result<(), TraceError> {
+    let mut reader = (input.open)()?;
+    let header = Arc::new(reader.header().clone());
+    file.locked().header = Some(Arc::clone(&header));
+    while let Some(case) = reader.next_case()? {
+        if file.is_over() {
+            break;
+        }
+        let held = budget.take(case.text_bytes.max(LEAST_CASE_BYTES));
+        spawn(Job { header: Arc::clone(&header), case, _held: held });
+    }
+    Ok(())
+}
+
+/// One case to carry out.
+struct Job {
+    header: Arc<Header>,
+    case: Case,
+    _held: Held,
+}
+
+/// A file in progress.
+struct File {
+    name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    header: Option<Arc<Header>>,
+    tally: Tally,
+    error: Option<TraceError>,
+    panic: Option<Box<dyn Any + Send>>,
+    lane: Lane,
+}
+
+/// Cases that share a back end, in order. Whoever finds it idle works it off; others only queue.
+#[derive(Default)]
+struct Lane {
+    waiting: VecDeque<Job>,
+    busy: bool,
+    session: Option<Session>,
+}
+
+impl File {
+    fn new(name: String) -> Self {
+        Self { name, state: Mutex::default() }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the first error.
+    fn fail(&self, error: TraceError) {
+        self.locked().error.get_or_insert(error);
+    }
+
+    /// Whether reading on is pointless: the back end cannot be opened, or is broken.
+    fn is_over(&self) -> bool {
+        let state = self.locked();
+        state.error.is_some() || state.panic.is_some()
+    }
+
+    fn carry_out(
+        &self,
+        job: Job,
+        target: &dyn Target,
+        options: Options,
+        on_case: &(dyn Fn() + Sync),
+    ) {
+        if !job.case.uses_pools() {
+            self.replay(&job, None, target, options);
+            on_case();
+            return;
+        }
+        let mut state = self.locked();
+        state.lane.waiting.push_back(job);
+        if state.lane.busy {
+            return;
+        }
+        state.lane.busy = true;
+        while let Some(job) = state.lane.waiting.pop_front() {
+            let session = state.lane.session.take();
+            drop(state);
+            let session = self.replay(&job, session, target, options);
+            on_case();
+            drop(job);
+            state = self.locked();
+            state.lane.session = session;
+        }
+        state.lane.busy = false;
+    }
+
+    /// Replays one case and gives its back end back, if that is still of use.
+    fn replay(
+        &self,
+        job: &Job,
+        session: Option<Session>,
+        target: &dyn Target,
+        options: Options,
+    ) -> Option<Session> {
+        let carry_out = AssertUnwindSafe(|| {
+            let session = session.map_or_else(|| target.open(&job.header), Ok)?;
+            let paced = options.clock.is_recorded(&job.header);
+            let pace = session.pace.as_ref().filter(|_| paced);
+            let replayed = replay_case(&*session.backend, &job.case, |ns| {
+                if let Some(pace) = pace {
+                    pace(ns);
+                }
+            });
+            let tally = compare_case(&job.case, &replayed, pace.is_none());
+            Ok::<_, pagewise_hal::Error>((tally, session))
+        });
+        match catch_unwind(carry_out) {
+            Ok(Ok((tally, session))) => {
+                self.locked().tally.merge(tally);
+                Some(session)
+            }
+            Ok(Err(error)) => {
+                let reason = Reason::BadHeader(format!("no back end for this recording: {error}"));
+                self.fail(TraceError::new(self.name.clone(), Some(1), reason));
+                None
+            }
+            // Passed on when no other case can be waiting for this one any more.
+            Err(payload) => {
+                self.locked().panic.get_or_insert(payload);
+                None
+            }
+        }
+    }
+
+    fn report(&self, options: Options) -> TraceReport {
+        let mut state = self.locked();
+        let error = state.error.as_ref().map(ToString::to_string);
+        let tally = std::mem::take(&mut state.tally);
+        tally.report(self.name.clone(), state.header.as_deref(), options.max_time_error, error)
+    }
+}
+
+/// Bytes of the cases in memory.
+#[derive(Default)]
+struct Budget {
+    used: Mutex<u64>,
+    freed: Condvar,
+}
+
+impl Budget {
+    /// Waits until there is room, or nothing else is in memory.
+    fn take(self: &Arc<Self>, bytes: u64) -> Held {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |used: &mut u64| *used > 0 && *used + bytes > BUDGET_BYTES;
+        let used = self.freed.wait_while(used, full);
+        *used.unwrap_or_else(PoisonError::into_inner) += bytes;
+        Held { budget: Arc::clone(self), bytes }
+    }
+}
+
+/// A share of the budget, given back when dropped.
+struct Held {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        *self.budget.used.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        self.budget.freed.notify_one();
+    }
+}

@@ -1,0 +1,121 @@
+//! Writing traces, plain or compressed with zstd.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::format::{Case, Header, RawLine, Record};
+
+/// Writes one trace: the header at once, then cases and operations as they come.
+///
+/// ```
+/// use pagewise_trace::format::{Header, RecordedOn};
+/// use pagewise_trace::writer::TraceWriter;
+///
+/// let machine = RecordedOn {
+///     gpu: None,
+///     gpus: 1,
+///     driver: None,
+///     cuda_driver_version: 13000,
+///     host_page_bytes: None,
+///     host_numa_nodes: None,
+///     system: None,
+/// };
+/// let mut writer = TraceWriter::plain(Vec::new(), &Header::new("tiny", machine))?;
+/// writer.case("one")?;
+/// let text = String::from_utf8(writer.finish()?).expect("JSON is UTF-8");
+/// assert_eq!(text.lines().last(), Some(r#"{"case":"one"}"#));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TraceWriter<W: Write> {
+    output: Output<W>,
+    line: Vec<u8>,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// Writes plain text.
+    ///
+    /// # Errors
+    /// As `output`.
+    pub fn plain(output: W, header: &Header) -> io::Result<Self> {
+        Self::start(Output::Plain(output), header)
+    }
+
+    /// Writes a zstd stream; `level` is 1 to 22, 19 for what is to be kept.
+    ///
+    /// # Errors
+    /// As `output`; `InvalidInput` for a level that zstd refuses.
+    pub fn zstd(output: W, level: i32, header: &Header) -> io::Result<Self> {
+        let encoder = zstd::stream::write::Encoder::new(output, level)?;
+        Self::start(Output::Zstd(encoder), header)
+    }
+
+    fn start(output: Output<W>, header: &Header) -> io::Result<Self> {
+        let mut writer = Self { output, line: Vec::new() };
+        writer.write_line(header)?;
+        Ok(writer)
+    }
+
+    /// Starts a case.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn case(&mut self, name: &str) -> io::Result<()> {
+        self.write_line(&RawLine { case: Some(name.to_owned()), ..RawLine::default() })
+    }
+
+    /// Writes one operation with what was observed.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn record(&mut self, record: &Record) -> io::Result<()> {
+        self.write_line(&RawLine::from(record))
+    }
+
+    /// Writes a whole case.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn whole_case(&mut self, case: &Case) -> io::Result<()> {
+        self.case(&case.name)?;
+        case.ops.iter().try_for_each(|line| self.record(&line.record))
+    }
+
+    /// Ends the stream, flushes and gives the output back.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn finish(self) -> io::Result<W> {
+        let mut output = match self.output {
+            Output::Plain(output) => output,
+            Output::Zstd(encoder) => encoder.finish()?,
+        };
+        output.flush()?;
+        Ok(output)
+    }
+
+    fn write_line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, value)?;
+        self.line.push(b'\n');
+        match &mut self.output {
+            Output::Plain(output) => output.write_all(&self.line),
+            Output::Zstd(encoder) => encoder.write_all(&self.line),
+        }
+    }
+}
+
+enum Output<W: Write> {
+    Plain(W),
+    Zstd(zstd::stream::write::Encoder<'static, W>),
+}
+
+impl<W: Write> std::fmt::Debug for Output<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plain(_) => "Plain",
+            Self::Zstd(_) => "Zstd",
+        })
+    }
+}
