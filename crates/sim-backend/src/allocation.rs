@@ -159,7 +159,7 @@ impl Sim {
             let first_page = address / PAGE_BYTES;
             let pages = first_page..first_page + CHUNK_BYTES / PAGE_BYTES;
             self.attributes.remove_region(pages);
-            self.pager.remove_range(first_page);
+            self.pager.remove_range(first_page, CHUNK_BYTES / PAGE_BYTES);
             self.arena.clear(address, CHUNK_BYTES);
         }
     }
@@ -189,7 +189,7 @@ impl Sim {
             return;
         };
         self.attributes.remove_region(first_page..first_page + pages);
-        self.pager.remove_range(first_page);
+        self.pager.remove_range(first_page, pages);
         self.arena.clear(first_page * PAGE_BYTES, pages * PAGE_BYTES);
     }
 

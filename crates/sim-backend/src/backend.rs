@@ -80,6 +80,7 @@ impl SimBackend {
     fn call<T>(&self, name: &'static str, act: impl FnOnce(&mut Sim) -> Checked<T>) -> Result<T> {
         let mut sim = self.lock();
         let start_ns = sim.clock_ns;
+        sim.pager.set_clock(start_ns);
         let answer = act(&mut sim);
         sim.collect_events();
         if let Some(duration_ns) = sim.pace_ns.take() {

@@ -36,6 +36,7 @@ mod config;
 mod locate;
 mod movement;
 mod pager;
+mod paging;
 mod pools;
 mod profile;
 mod queries;

@@ -1,8 +1,16 @@
-//! Placeholder for the link to the paging engine.
-use crate::config::SimConfig;
-use pagewise_hal::{FaultAccess, MemoryEvent, PageRun, Processor, Span};
+//! The paging engine with somebody listening: keeps records and says how long work takes.
+//!
+//! Calls carry no time and no sink; both are here, so that the modules of calls read as what they
+//! do.
+
 use std::ops::Range;
 
+use pagewise_hal::{FaultAccess, MemoryEvent, PAGE_BYTES, PageRun, Processor, Span};
+
+use crate::config::SimConfig;
+use crate::paging::{self, Access, EventSink, GpuMemory, Paging, PagingParams, Relations, Work};
+
+/// An access program on managed memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
     pub(crate) by: Processor,
@@ -10,29 +18,106 @@ pub(crate) struct Walk {
     pub(crate) stride_bytes: u64,
     pub(crate) access: FaultAccess,
 }
+
+/// Where pages are, and what moved them since the records were last taken.
 #[derive(Debug)]
-pub(crate) struct Pager;
-impl Pager {
-    pub(crate) fn new(_: &SimConfig) -> Self {
-        Self
+pub(crate) struct Pager {
+    paging: Paging,
+    listener: Listener,
+    now_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Listener {
+    events: Vec<MemoryEvent>,
+}
+
+impl EventSink for Listener {
+    fn event(&mut self, event: MemoryEvent) {
+        self.events.push(event);
     }
-    pub(crate) fn add_range(&mut self, _first: u64, _pages: u64) {}
-    pub(crate) fn remove_range(&mut self, _first: u64) {}
-    pub(crate) fn set_preferred(&mut self, _p: Range<u64>, _to: Option<Processor>) {}
-    pub(crate) fn set_accessed_by(&mut self, _p: Range<u64>, _by: Processor, _on: bool) {}
-    pub(crate) fn set_read_mostly(&mut self, _p: Range<u64>, _on: bool) {}
-    pub(crate) fn migrate(&mut self, _p: Range<u64>, _to: Processor) {}
-    pub(crate) fn discard(&mut self, _p: Range<u64>) {}
-    pub(crate) fn host_page_map(&self, p: Range<u64>) -> Vec<PageRun> {
-        vec![PageRun { pages: p.end - p.start, mapped: false }]
-    }
-    pub(crate) fn bytes_on(&self, _by: Processor) -> u64 {
+
+    fn work(&mut self, _: &Work) -> u64 {
         0
     }
-    pub(crate) fn drain_events(&mut self) -> Vec<MemoryEvent> {
-        vec![]
+
+    fn fault_latency_ns(&self, _: Processor) -> u64 {
+        0
     }
-    pub(crate) fn walk(&mut self, _w: Walk, now_ns: u64) -> u64 {
-        now_ns
+}
+
+impl Pager {
+    pub(crate) fn new(config: &SimConfig) -> Self {
+        let gpu = GpuMemory { capacity_bytes: config.gpu.memory_bytes - config.gpu.context_bytes };
+        let gpus = vec![gpu; config.devices as usize];
+        let relations = Relations::pcie_with_nvlink(config.devices as usize);
+        Self {
+            paging: Paging::new(PagingParams::default(), &gpus, relations),
+            listener: Listener::default(),
+            now_ns: 0,
+        }
+    }
+
+    /// Managed memory appeared.
+    pub(crate) fn add_range(&mut self, first_page: u64, pages: u64) {
+        self.paging.create_range(first_page, pages);
+    }
+
+    /// It went, with where its pages were.
+    pub(crate) fn remove_range(&mut self, first_page: u64, pages: u64) {
+        self.paging.destroy_range(first_page, pages);
+    }
+
+    pub(crate) fn set_preferred(&mut self, pages: Range<u64>, to: Option<Processor>) {
+        self.paging.set_preferred(pages, to, self.now_ns, &mut self.listener);
+    }
+
+    pub(crate) fn set_accessed_by(&mut self, pages: Range<u64>, by: Processor, on: bool) {
+        self.paging.set_accessed_by(pages, by, on, self.now_ns, &mut self.listener);
+    }
+
+    pub(crate) fn set_read_mostly(&mut self, pages: Range<u64>, on: bool) {
+        self.paging.set_read_mostly(pages, on, self.now_ns, &mut self.listener);
+    }
+
+    pub(crate) fn migrate(&mut self, pages: Range<u64>, to: Processor) {
+        self.paging.migrate(pages, to, self.now_ns, &mut self.listener);
+    }
+
+    pub(crate) fn discard(&mut self, pages: Range<u64>) {
+        self.paging.discard(pages, self.now_ns, &mut self.listener);
+    }
+
+    /// Runs an access program that begins at `now_ns`; returns when it ends.
+    pub(crate) fn walk(&mut self, walk: Walk, now_ns: u64) -> u64 {
+        let Walk { by, span, stride_bytes, access } = walk;
+        let access = match access {
+            FaultAccess::Write => Access::Write,
+            FaultAccess::Atomic => Access::Atomic,
+            _ => Access::Read,
+        };
+        let (first_byte, bytes) = (span.ptr.0, span.bytes);
+        let walk = paging::Walk { by, first_byte, bytes, stride_bytes, access };
+        self.now_ns = now_ns;
+        self.paging.walk(walk, now_ns, &mut self.listener).now_ns
+    }
+
+    /// Lets the engine know the time at which the next call begins.
+    pub(crate) fn set_clock(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    pub(crate) fn host_page_map(&self, pages: Range<u64>) -> Vec<PageRun> {
+        self.paging.host_mapped(pages)
+    }
+
+    /// Bytes of managed memory that are on a processor.
+    pub(crate) fn bytes_on(&self, processor: Processor) -> u64 {
+        self.paging.resident_pages(processor) * PAGE_BYTES
+    }
+
+    /// Hands over the records since the last call.
+    pub(crate) fn drain_events(&mut self) -> std::vec::Drain<'_, MemoryEvent> {
+        self.listener.events.drain(..)
     }
 }

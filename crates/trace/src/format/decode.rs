@@ -99,19 +99,19 @@ impl Reading {
         let part = self.part()?;
         Ok(match name {
             "host_touch" => {
-                let value = self.byte()?;
+                let value = self.optional_byte()?;
                 let access = match self.access()?.as_str() {
                     "read" => HostAccess::Read,
-                    "write" => HostAccess::Write(value),
+                    "write" => HostAccess::Write(self.byte()?),
                     other => return Err(self.bad("access", format!("unknown access `{other}`"))),
                 };
                 Op::HostTouch { part, stride: need!(self.stride)?, access, value }
             }
             "device_touch" => {
-                let value = self.byte()?;
+                let value = self.optional_byte()?;
                 let access = match self.access()?.as_str() {
                     "read" => DeviceAccess::Read,
-                    "write" => DeviceAccess::Write(value),
+                    "write" => DeviceAccess::Write(self.byte()?),
                     "atomic_add" => DeviceAccess::AtomicAdd,
                     other => return Err(self.bad("access", format!("unknown access `{other}`"))),
                 };
@@ -209,8 +209,12 @@ impl Reading {
         T::try_from(value).map_err(|_| self.bad(field, format!("{value} is too large")))
     }
 
+    fn optional_byte(&self) -> Result<Option<u8>> {
+        self.0.value.map(|value| self.fits("value", value)).transpose()
+    }
+
     fn byte(&self) -> Result<u8> {
-        self.fits("value", need!(self.value)?)
+        self.optional_byte()?.ok_or_else(|| self.missing("value"))
     }
 
     fn buf(&self) -> Result<u32> {

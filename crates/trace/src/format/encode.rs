@@ -59,7 +59,7 @@ fn put_access_op(raw: &mut RawLine, op: &Op) {
     match op {
         Op::HostTouch { part, stride, access, value } => {
             put_part(raw, *part);
-            (raw.stride, raw.value) = (Some(*stride), Some(u64::from(*value)));
+            (raw.stride, raw.value) = (Some(*stride), value.map(u64::from));
             raw.access = access_name(match access {
                 HostAccess::Read => "read",
                 HostAccess::Write(_) => "write",
@@ -67,7 +67,7 @@ fn put_access_op(raw: &mut RawLine, op: &Op) {
         }
         Op::DeviceTouch { device, part, stride, access, value, blocks, threads } => {
             put_part(raw, *part);
-            (raw.stride, raw.value) = (Some(*stride), Some(u64::from(*value)));
+            (raw.stride, raw.value) = (Some(*stride), value.map(u64::from));
             (raw.device, raw.blocks, raw.threads) = (Some(*device), Some(*blocks), Some(*threads));
             raw.access = access_name(match access {
                 DeviceAccess::Read => "read",

@@ -118,15 +118,15 @@ pub enum Op {
     DiscardPrefetchBatch(Batch),
     /// `cuMemDiscardBatchAsync`
     DiscardBatch { ranges: Vec<Part>, flags: u64, stream: Stream },
-    /// A host access program; `value` is kept even for reads
-    HostTouch { part: Part, stride: u64, access: HostAccess, value: u8 },
-    /// A device access program; `value` is kept even where it is not written
+    /// A host access program; a recorder may note a `value` that reads do not use
+    HostTouch { part: Part, stride: u64, access: HostAccess, value: Option<u8> },
+    /// A device access program; `value` as for the host
     DeviceTouch {
         device: i32,
         part: Part,
         stride: u64,
         access: DeviceAccess,
-        value: u8,
+        value: Option<u8>,
         blocks: u32,
         threads: u32,
     },

@@ -1,0 +1,329 @@
+//! `pagewise replay` as scripts see it: exit status, stdout, stderr.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const HEADER: &str = r#"{"format":"pagewise-trace","version":1,"family":"tiny","recorded_on":{"gpus":1,"cuda_driver_version":13000}}"#;
+
+/// Agrees with the simulator: calls whose answers do not depend on where pages are.
+const AGREEING: &[&str] = &[
+    r#"{"op":"alloc_managed","buf":0,"bytes":4194304,"attach_flags":1,"code":0,"offset_in_2mib":0}"#,
+    r#"{"op":"alloc_managed","buf":1,"bytes":0,"attach_flags":1,"code":1}"#,
+    r#"{"op":"prefetch","abi":1,"buf":0,"offset":0,"bytes":4096,"location":{"ordinal":7},"code":101}"#,
+    r#"{"op":"range_attributes","buf":0,"offset":0,"bytes":4096,"code":0,"attributes":{"read_mostly":[0,0],"accessed_by":[0,[-2,-2]]}}"#,
+    r#"{"op":"sleep","ms":1,"code":0}"#,
+    r#"{"op":"free","buf":0,"code":0}"#,
+];
+
+fn pagewise(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    command.args(arguments).output().expect("the binary runs")
+}
+
+fn status(output: &Output) -> i32 {
+    output.status.code().expect("not killed by a signal")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("exactly one JSON value")
+}
+
+/// A directory with one file for each test, so that they do not meet.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    fn add(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).expect("writable");
+        path.display().to_string()
+    }
+
+    fn path(&self) -> String {
+        self.0.path().display().to_string()
+    }
+}
+
+fn trace(ops: &[&str]) -> String {
+    format!("{HEADER}\n{{\"case\":\"one\"}}\n{}\n", ops.join("\n"))
+}
+
+fn recording(name: &str) -> String {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/traces/h200-580");
+    let file = std::fs::File::open(data.join(name)).expect("a recording of the checkout");
+    let mut text = String::new();
+    zstd::Decoder::new(file).expect("zstd").read_to_string(&mut text).expect("UTF-8");
+    text
+}
+
+// ---- agreement and divergence -----------------------------------------------------------------
+
+#[test]
+fn agreement_is_status_0() {
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(AGREEING));
+    let output = pagewise(&["replay", &file]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(status(&output), 0, "{text}");
+    assert!(text.contains("100 %") && text.contains("1 of 1 traces agree"), "{text}");
+    assert!(output.stderr.is_empty(), "nothing but results in a pipe");
+}
+
+#[test]
+fn the_json_object_has_the_documented_keys() {
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(AGREEING));
+    let report = json(&pagewise(&["replay", "--json", &file]));
+    let keys = |value: &Value| -> Vec<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    assert_eq!(keys(&report), ["ok", "simulated_s", "traces", "wall_s"]);
+    let entry = &report["traces"][0];
+    let expected = [
+        "cases",
+        "contract",
+        "events",
+        "family",
+        "file",
+        "first_divergence",
+        "ops",
+        "pages",
+        "range_attributes",
+        "time",
+    ];
+    assert_eq!(keys(entry), expected);
+    assert_eq!(keys(&entry["contract"]), ["agree", "checked"]);
+    let expected = ["checked", "median_abs_log2", "p90_abs_log2", "total_ratio"];
+    assert_eq!(keys(&entry["time"]), expected);
+    assert_eq!(report["ok"], true);
+    assert_eq!((&entry["cases"], &entry["ops"]), (&1.into(), &AGREEING.len().into()));
+    assert_eq!((&entry["file"], &entry["family"]), (&file.into(), &"tiny".into()));
+    assert_eq!(entry["first_divergence"], Value::Null);
+}
+
+#[test]
+fn a_planted_wrong_code_is_the_first_divergence() {
+    let text = recording("contract.jsonl.zst");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    assert!(lines[7].contains(r#""op":"advise""#) && lines[7].contains(r#""code":1"#));
+    lines[7] = lines[7].replace(r#""code":1"#, r#""code":719"#);
+    let files = Files::new();
+    let file = files.add("planted.jsonl", lines.join("\n"));
+
+    let output = pagewise(&["replay", "--json", &file]);
+    assert_eq!(status(&output), 1);
+    let first = &json(&output)["traces"][0]["first_divergence"];
+    assert_eq!((&first["case"], &first["line"]), (&"contract-1-0".into(), &8.into()));
+    assert_eq!((&first["level"], &first["expected"]["code"]), (&"contract".into(), &719.into()));
+    assert_eq!(first["got"], serde_json::json!({ "code": 1 }));
+
+    let output = pagewise(&["replay", &file]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(status(&output), 1);
+    assert!(text.contains(&format!("{file}:8: case contract-1-0 diverges at level contract")));
+    assert!(text.contains(r#"expected {"code":719}"#) && text.contains(r#"got      {"code":1}"#));
+}
+
+#[test]
+fn disagreement_is_never_rounded_up_to_100_percent() {
+    let mut ops = vec![AGREEING[4]; 200_000 - 1];
+    ops.push(r#"{"op":"sleep","ms":1,"code":9}"#);
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(&ops));
+    let output = pagewise(&["replay", &file]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("99.999 %"), "{text}");
+    assert_eq!(status(&output), 1);
+}
+
+#[test]
+fn gzip_and_directories_are_read() {
+    let files = Files::new();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(trace(AGREEING).as_bytes()).expect("in memory");
+    files.add("b.jsonl.gz", encoder.finish().expect("in memory"));
+    files.add("c.jsonl.zst", zstd::encode_all(trace(AGREEING).as_bytes(), 1).expect("in memory"));
+    files.add("a.jsonl", trace(AGREEING));
+    files.add("notes.txt", "not a trace");
+    let output = pagewise(&["replay", "--json", &files.path()]);
+    assert_eq!(status(&output), 0);
+    let report = json(&output);
+    let names: Vec<_> = report["traces"].as_array().expect("a list").iter().collect();
+    let name = |entry: &&Value| {
+        let path = PathBuf::from(entry["file"].as_str().expect("text"));
+        path.file_name().expect("a name").to_string_lossy().into_owned()
+    };
+    let names: Vec<_> = names.iter().map(name).collect();
+    assert_eq!(names, ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst"]);
+}
+
+#[test]
+fn time_is_judged_only_on_request() {
+    let op = r#"{"op":"free","buf":9,"code":0,"ns":{"min":1,"median":987654321,"max":987654321}}"#;
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(&[op]));
+    assert_eq!(status(&pagewise(&["replay", &file])), 0);
+    assert_eq!(status(&pagewise(&["replay", "--max-time-error", "0.5", &file])), 1);
+}
+
+// ---- usage ------------------------------------------------------------------------------------
+
+#[test]
+fn usage_errors_are_status_2_and_say_what_is_wrong() {
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(AGREEING));
+    let bad_profile = files.add("profile.toml", "moon = 1\n");
+    for (arguments, part) in [
+        (vec!["replay"], "TRACE"),
+        (vec!["replay", "--backend", "rocm", &file], "rocm"),
+        (vec!["replay", "--backend", "cuda", &file], "no CUDA back end"),
+        (vec!["replay", "--profile", "abacus", &file], "abacus"),
+        (vec!["replay", "--profile", &bad_profile, &file], "profile.toml"),
+        (vec!["replay", "--max-time-error", "soon", &file], "soon"),
+        (vec!["replay", "--frobnicate", &file], "--frobnicate"),
+        (vec!["frobnicate"], "frobnicate"),
+    ] {
+        let output = pagewise(&arguments);
+        assert_eq!(status(&output), 2, "{arguments:?}");
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_profile_may_be_named() {
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(AGREEING));
+    assert_eq!(status(&pagewise(&["replay", "--profile", "H200", &file])), 0);
+}
+
+// ---- invalid input ----------------------------------------------------------------------------
+
+fn assert_invalid(bytes: impl AsRef<[u8]>, line: Option<u64>, reason: &str) {
+    let files = Files::new();
+    let file = files.add("bad.jsonl", bytes);
+    let output = pagewise(&["replay", "--json", &file]);
+    let place = line.map_or(format!("{file}: "), |line| format!("{file}:{line}: "));
+    let message = stderr(&output);
+    assert_eq!(status(&output), 3, "{message}");
+    assert!(message.starts_with(&place) && message.contains(reason), "{message}");
+    let report = json(&output);
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["traces"][0]["error"].as_str().expect("text"), message.trim_end());
+}
+
+#[test]
+fn every_class_of_invalid_input_is_status_3_with_file_line_and_reason() {
+    let good = trace(AGREEING);
+    let case = "{\"case\":\"one\"}\n";
+    assert_invalid("", None, "empty");
+    assert_invalid(&good[..good.len() - 9], Some(8), "truncated");
+    assert_invalid("nonsense\n", Some(1), "not JSON");
+    assert_invalid(b"\xff\xfe{\0", Some(1), "not UTF-8");
+    assert_invalid(case, Some(1), "missing header");
+    assert_invalid(HEADER.replace("pagewise-trace", "nsys"), Some(1), "wrong format `nsys`");
+    assert_invalid(
+        HEADER.replace("\"version\":1", "\"version\":9"),
+        Some(1),
+        "unsupported version 9",
+    );
+    assert_invalid(HEADER.replace("\"gpus\":1,", ""), Some(1), "`recorded_on.gpus`");
+    assert_invalid(HEADER.replace("\"gpus\":1", "\"gpus\":33"), Some(1), "`recorded_on.gpus`");
+    assert_invalid(HEADER.replace("13000", "11080") + "\n" + case, Some(1), "12.0");
+    assert_invalid(format!("{HEADER}\n{}\n", AGREEING[0]), Some(2), "before the first case");
+    assert_invalid(trace(&[r#"{"op":"fly","code":0}"#]), Some(3), "unknown op `fly`");
+    assert_invalid(trace(&[r#"{"op":"sleep","code":0}"#]), Some(3), "missing field `ms`");
+    assert_invalid(trace(&[AGREEING[0], AGREEING[0]]), Some(4), "buffer id 0 used twice");
+    let far = AGREEING[0].replace("\"buf\":0", "\"buf\":99999999");
+    assert_invalid(trace(&[&far]), Some(3), "id 99999999 out of range");
+    let mut squeezed = zstd::encode_all(good.as_bytes(), 1).expect("in memory");
+    squeezed.truncate(squeezed.len() - 5);
+    let files = Files::new();
+    let output = pagewise(&["replay", &files.add("bad.jsonl.zst", squeezed)]);
+    assert_eq!(status(&output), 3);
+    assert!(stderr(&output).contains("the zstd stream ends early"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_be_opened_is_status_3() {
+    let files = Files::new();
+    let missing = format!("{}/none.jsonl", files.path());
+    let output = pagewise(&["replay", &missing]);
+    assert_eq!(status(&output), 3);
+    assert!(stderr(&output).starts_with(&format!("{missing}: cannot read: ")));
+    let output = pagewise(&["replay", &files.path()]);
+    assert_eq!(status(&output), 3, "a directory without traces");
+    assert!(stderr(&output).contains("no *.jsonl"));
+}
+
+#[cfg(unix)]
+#[test]
+fn endless_garbage_fails_fast() {
+    let output = pagewise(&["replay", "/dev/zero"]);
+    assert_eq!(status(&output), 3);
+    assert!(stderr(&output).starts_with("/dev/zero:1: line longer than"));
+}
+
+#[test]
+fn the_other_traces_are_replayed_and_reported() {
+    let files = Files::new();
+    let bad = files.add("bad.jsonl", trace(&["oops"]));
+    let good = files.add("good.jsonl", trace(AGREEING));
+    let output = pagewise(&["replay", "--json", &bad, &good]);
+    assert_eq!(status(&output), 3);
+    let report = json(&output);
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["traces"][1]["contract"]["agree"], AGREEING.len());
+    assert!(report["traces"][1].get("error").is_none());
+}
+
+#[test]
+fn unknown_fields_are_ignored() {
+    let files = Files::new();
+    let odd = AGREEING[4].replace("{", r#"{"moon":{"phase":[1,2]},"#);
+    let file = files.add("a.jsonl", trace(&[&odd]));
+    assert_eq!(status(&pagewise(&["replay", &file])), 0);
+}
+
+// ---- pipes ------------------------------------------------------------------------------------
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(AGREEING));
+    for arguments in [vec!["replay", &file], vec!["replay", "--json", &file], vec!["--help"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+        command.args(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(status(&output), 0, "{arguments:?}: {}", stderr(&output));
+        assert!(output.stderr.is_empty(), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+// ---- what ships -------------------------------------------------------------------------------
+
+#[test]
+fn pagewise_alone_replays_what_ships_from_any_directory() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    let output = command.current_dir("/").output().expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!([0, 1].contains(&status(&output)), "{}{text}", stderr(&output));
+    for family in ["advise", "attrs", "contract", "pools", "thrash", "two-gpu-peer"] {
+        assert!(text.contains(&format!("\n{family}.jsonl.zst ")), "{family}: {text}");
+    }
+    assert!(text.contains("of 15 traces agree"), "{text}");
+    assert!(text.lines().count() <= 40, "one screen: {text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "one screen: {text}");
+}

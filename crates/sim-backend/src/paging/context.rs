@@ -1,0 +1,91 @@
+//! What one step on one va_block works with: policy, parameters, time and where to report.
+
+use std::collections::VecDeque;
+
+use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
+
+use super::event::{EventSink, Step, Work};
+use super::params::PagingParams;
+use super::processor::{ProcId, Relations};
+use super::range::Policy;
+use super::thrash::{LapseWindow, Pin};
+
+/// The surroundings of one step on one va_block.
+pub(super) struct Context<'a> {
+    pub(super) params: &'a PagingParams,
+    pub(super) relations: &'a Relations,
+    /// The policy of the block's range.
+    pub(super) policy: Policy,
+    pub(super) now_ns: u64,
+    pub(super) work: Work,
+    pub(super) sink: &'a mut dyn EventSink,
+    pub(super) pins: &'a mut VecDeque<Pin>,
+    pub(super) lapse: &'a mut LapseWindow,
+}
+
+impl Context<'_> {
+    /// Reports one record.
+    pub(super) fn emit(&mut self, event: MemoryEvent) {
+        self.sink.event(event);
+    }
+
+    /// Reports the work of the step, if there was any; returns the nanoseconds that it took.
+    pub(super) fn finish(&mut self) -> u64 {
+        let idle = Work {
+            step: self.work.step,
+            processor: self.work.processor,
+            block: self.work.block,
+            ..Work::default()
+        };
+        if self.work != idle || self.work.step == Step::Fault {
+            self.sink.work(&self.work)
+        } else {
+            0
+        }
+    }
+
+    /// Counts pages taken out of a processor's page table.
+    pub(super) fn count_unmapped(&mut self, id: ProcId, pages: usize) {
+        let counter = if id.is_host() {
+            &mut self.work.pages_unmapped_host
+        } else {
+            &mut self.work.pages_unmapped_device
+        };
+        *counter += pages as u64;
+    }
+
+    /// Counts pages entered in a processor's page table.
+    pub(super) fn count_mapped(&mut self, id: ProcId, pages: usize) {
+        let counter = if id.is_host() {
+            &mut self.work.pages_mapped_host
+        } else {
+            &mut self.work.pages_mapped_device
+        };
+        *counter += pages as u64;
+    }
+
+    /// Counts one copied run and returns its length in bytes.
+    pub(super) fn count_copied(&mut self, from: ProcId, to: ProcId, pages: usize) -> u64 {
+        let counter = if from.is_host() {
+            &mut self.work.pages_to_device
+        } else if to.is_host() {
+            &mut self.work.pages_to_host
+        } else {
+            &mut self.work.pages_between_devices
+        };
+        *counter += pages as u64;
+        self.work.copies += 1;
+        pages as u64 * PAGE_BYTES
+    }
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+/// The HAL's name of a processor.
+pub(super) fn hal(id: ProcId) -> Processor {
+    id.into()
+}

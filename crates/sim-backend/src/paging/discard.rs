@@ -1,0 +1,42 @@
+//! Discard: the contents of pages are no longer needed.
+//!
+//! Memory stays allocated and nothing is recorded. Source: uvm_policy 6.2; rules_paging 2 rule 8
+//! and 3.3.
+
+use super::block::Block;
+use super::context::Context;
+use super::mask::PageMask;
+
+impl Context<'_> {
+    /// Discards pages of a block. Eager: unmapped everywhere and resident nowhere. Lazy: only
+    /// marked, and copies under read duplication collapse.
+    pub(super) fn discard(&mut self, block: &mut Block, pages: PageMask) {
+        block.add_discarded(pages);
+        if !self.params.discard_unmaps {
+            self.collapse_discarded(block, pages & block.duplicated());
+            return;
+        }
+        for id in block.mappers().iter() {
+            self.unmap(block, id, pages);
+        }
+        for id in block.residents().iter() {
+            block.remove_resident(id, pages);
+        }
+        block.remove_duplicated(pages);
+    }
+
+    fn collapse_discarded(&mut self, block: &mut Block, pages: PageMask) {
+        let holders = block.residents();
+        let home = self.policy.preferred.filter(|home| holders.contains(*home));
+        let mut left = pages;
+        for keeper in home.into_iter().chain(holders.iter()) {
+            let kept = left & block.resident(keeper);
+            for id in holders.without(keeper).iter() {
+                self.unmap(block, id, kept);
+                block.remove_resident(id, kept);
+            }
+            left = left.minus(kept);
+        }
+        block.remove_duplicated(pages);
+    }
+}

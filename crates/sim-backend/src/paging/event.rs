@@ -1,0 +1,84 @@
+//! What the engine tells its caller: records as the profiler shows them, and the work behind them.
+//!
+//! Addresses and sizes of records in bytes, work in pages. Durations are left 0: time is the cost
+//! model's business.
+
+use pagewise_hal::{MemoryEvent, Processor};
+
+/// Receives what the engine does, in order.
+pub(crate) trait EventSink {
+    /// One record.
+    fn event(&mut self, event: MemoryEvent);
+
+    /// What one step on one va_block did, reported after its records. Returns the nanoseconds
+    /// that it took; for faults, the walking processor waits for them.
+    fn work(&mut self, work: &Work) -> u64;
+
+    /// Nanoseconds from an access that faults to the start of the service.
+    fn fault_latency_ns(&self, by: Processor) -> u64;
+}
+
+impl EventSink for Vec<MemoryEvent> {
+    fn event(&mut self, event: MemoryEvent) {
+        self.push(event);
+    }
+
+    fn work(&mut self, _: &Work) -> u64 {
+        0
+    }
+
+    fn fault_latency_ns(&self, _: Processor) -> u64 {
+        0
+    }
+}
+
+/// What caused a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Step {
+    /// A fault was serviced.
+    #[default]
+    Fault,
+    /// An explicit migration.
+    Migration,
+    /// A discard.
+    Discard,
+    /// An advice.
+    Advice,
+    /// A pinned page was released.
+    Unpin,
+}
+
+/// What one step on one va_block did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Work {
+    /// What caused it.
+    pub(crate) step: Step,
+    /// Who faulted, or where the pages went; `None` for advice and discard.
+    pub(crate) processor: Option<Processor>,
+    /// First page of the va_block, absolute.
+    pub(crate) block: u64,
+    /// Runs copied.
+    pub(crate) copies: u64,
+    /// Pages copied, host to device.
+    pub(crate) pages_to_device: u64,
+    /// Pages copied, device to host.
+    pub(crate) pages_to_host: u64,
+    /// Pages copied between devices.
+    pub(crate) pages_between_devices: u64,
+    /// Pages of host memory newly allocated.
+    pub(crate) pages_populated_host: u64,
+    /// Pages of device memory newly allocated.
+    pub(crate) pages_populated_device: u64,
+    /// Pages filled with zeros.
+    pub(crate) pages_zeroed: u64,
+    /// Pages taken out of the host's page table.
+    pub(crate) pages_unmapped_host: u64,
+    /// Pages taken out of devices' page tables.
+    pub(crate) pages_unmapped_device: u64,
+    /// Pages entered in the host's page table.
+    pub(crate) pages_mapped_host: u64,
+    /// Pages entered in devices' page tables.
+    pub(crate) pages_mapped_device: u64,
+    /// Device chunks taken from other blocks to make room.
+    pub(crate) evictions: u64,
+}

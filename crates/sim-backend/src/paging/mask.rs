@@ -1,0 +1,359 @@
+//! Sets of pages within one va_block: 512 bits, bit n = page n of the block.
+//!
+//! [`PageMask`] is the working form, [`StoredMask`] the resting form: a quiet block's sets are
+//! nearly always one run of pages, which needs no memory of its own. Pages at or past the length
+//! of a block are never set; the callers see to it. Knows nothing of blocks or addresses.
+
+use std::fmt;
+use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not, Range};
+
+/// Pages in a full va_block.
+pub(crate) const PAGES: usize = 512;
+
+const WORDS: usize = PAGES / 64;
+
+/// A set of pages of one va_block.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PageMask([u64; WORDS]);
+
+impl PageMask {
+    /// No page.
+    pub(crate) const EMPTY: Self = Self([0; WORDS]);
+
+    /// The pages of a range.
+    pub(crate) fn range(pages: Range<usize>) -> Self {
+        let mut mask = Self::EMPTY;
+        mask.insert_range(pages);
+        mask
+    }
+
+    /// One page.
+    pub(crate) fn single(page: usize) -> Self {
+        let mut mask = Self::EMPTY;
+        mask.insert(page);
+        mask
+    }
+
+    /// Adds one page.
+    pub(crate) fn insert(&mut self, page: usize) {
+        self.0[page / 64] |= 1 << (page % 64);
+    }
+
+    /// Adds the pages of a range.
+    pub(crate) fn insert_range(&mut self, pages: Range<usize>) {
+        debug_assert!(pages.end <= PAGES);
+        for (index, word) in self.0.iter_mut().enumerate() {
+            *word |= word_of_range(index, &pages);
+        }
+    }
+
+    /// Whether a page is in the set.
+    pub(crate) fn contains(&self, page: usize) -> bool {
+        self.0[page / 64] >> (page % 64) & 1 != 0
+    }
+
+    /// Whether the set has no page.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    /// How many pages are in the set.
+    pub(crate) fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// How many pages of a range are in the set.
+    pub(crate) fn count_in(&self, pages: Range<usize>) -> usize {
+        let masked = |(index, word): (usize, &u64)| word & word_of_range(index, &pages);
+        self.0.iter().enumerate().map(masked).map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether the sets share a page.
+    pub(crate) fn intersects(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+
+    /// The pages that are not in `other`.
+    pub(crate) fn minus(self, other: Self) -> Self {
+        self & !other
+    }
+
+    /// The first page from `from` on that is in the set, or [`PAGES`].
+    pub(crate) fn next_set(&self, from: usize) -> usize {
+        self.next(from, 0)
+    }
+
+    /// The first page from `from` on that is not in the set, or [`PAGES`].
+    pub(crate) fn next_clear(&self, from: usize) -> usize {
+        self.next(from, u64::MAX)
+    }
+
+    fn next(&self, from: usize, flip: u64) -> usize {
+        let mut index = from / 64;
+        if index >= WORDS {
+            return PAGES;
+        }
+        let mut word = (self.0[index] ^ flip) & (u64::MAX << (from % 64));
+        loop {
+            if word != 0 {
+                return index * 64 + word.trailing_zeros() as usize;
+            }
+            index += 1;
+            if index == WORDS {
+                return PAGES;
+            }
+            word = self.0[index] ^ flip;
+        }
+    }
+
+    /// The maximal runs of adjacent pages, ascending.
+    pub(crate) fn runs(self) -> Runs {
+        Runs { mask: self, at: 0 }
+    }
+
+    /// The pages, ascending.
+    pub(crate) fn pages(self) -> impl Iterator<Item = usize> {
+        self.runs().flatten()
+    }
+
+    /// The pages from `first` on, renumbered from 0: what the upper half of a split block gets.
+    pub(crate) fn from_page(self, first: usize) -> Self {
+        let (skip, shift) = (first / 64, first % 64);
+        let word = |index: usize| self.0.get(index).copied().unwrap_or(0);
+        let mut out = Self::EMPTY;
+        for (index, target) in out.0.iter_mut().enumerate() {
+            let low = word(index + skip) >> shift;
+            let high = if shift == 0 { 0 } else { word(index + skip + 1) << (64 - shift) };
+            *target = low | high;
+        }
+        out
+    }
+}
+
+/// The bits of word `index` that a range of pages covers.
+fn word_of_range(index: usize, pages: &Range<usize>) -> u64 {
+    let first = pages.start.clamp(index * 64, index * 64 + 64) - index * 64;
+    let end = pages.end.clamp(index * 64, index * 64 + 64) - index * 64;
+    if first >= end {
+        return 0;
+    }
+    (u64::MAX >> (64 - (end - first))) << first
+}
+
+impl BitAnd for PageMask {
+    type Output = Self;
+    fn bitand(mut self, other: Self) -> Self {
+        self &= other;
+        self
+    }
+}
+
+impl BitAndAssign for PageMask {
+    fn bitand_assign(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= b);
+    }
+}
+
+impl BitOr for PageMask {
+    type Output = Self;
+    fn bitor(mut self, other: Self) -> Self {
+        self |= other;
+        self
+    }
+}
+
+impl BitOrAssign for PageMask {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
+    }
+}
+
+impl Not for PageMask {
+    type Output = Self;
+    fn not(mut self) -> Self {
+        self.0.iter_mut().for_each(|word| *word = !*word);
+        self
+    }
+}
+
+impl fmt::Debug for PageMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.runs()).finish()
+    }
+}
+
+/// Iterator over the maximal runs of a [`PageMask`].
+#[derive(Debug, Clone)]
+pub(crate) struct Runs {
+    mask: PageMask,
+    at: usize,
+}
+
+impl Iterator for Runs {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let start = self.mask.next_set(self.at);
+        if start == PAGES {
+            return None;
+        }
+        self.at = self.mask.next_clear(start);
+        Some(start..self.at)
+    }
+}
+
+/// A [`PageMask`] at rest: inline if it is one run of pages, else on the heap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoredMask {
+    /// The pages `start..end`; empty if they are equal.
+    Run(u16, u16),
+    /// Anything else.
+    Mixed(Box<PageMask>),
+}
+
+impl Default for StoredMask {
+    fn default() -> Self {
+        Self::Run(0, 0)
+    }
+}
+
+impl StoredMask {
+    /// The set in its working form.
+    pub(crate) fn get(&self) -> PageMask {
+        match self {
+            Self::Run(start, end) => PageMask::range(usize::from(*start)..usize::from(*end)),
+            Self::Mixed(mask) => **mask,
+        }
+    }
+
+    /// Stores a set.
+    pub(crate) fn set(&mut self, mask: PageMask) {
+        let mut runs = mask.runs();
+        let run = runs.next().unwrap_or(0..0);
+        if runs.next().is_none() {
+            *self = Self::Run(run.start as u16, run.end as u16);
+        } else if let Self::Mixed(place) = self {
+            **place = mask;
+        } else {
+            *self = Self::Mixed(Box::new(mask));
+        }
+    }
+
+    /// Whether the set has no page.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Run(start, end) if start == end)
+    }
+
+    /// Whether a page is in the set.
+    pub(crate) fn contains(&self, page: usize) -> bool {
+        match self {
+            Self::Run(start, end) => (usize::from(*start)..usize::from(*end)).contains(&page),
+            Self::Mixed(mask) => mask.contains(page),
+        }
+    }
+
+    /// Adds pages.
+    pub(crate) fn insert(&mut self, mask: PageMask) {
+        self.set(self.get() | mask);
+    }
+
+    /// Removes pages.
+    pub(crate) fn remove(&mut self, mask: PageMask) {
+        if !self.is_empty() {
+            self.set(self.get().minus(mask));
+        }
+    }
+
+    /// Cuts the set at a page: keeps the pages below and returns those from it on, renumbered.
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
+        let all = self.get();
+        let mut upper = Self::default();
+        upper.set(all.from_page(at));
+        self.set(all & PageMask::range(0..at));
+        upper
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mask with irregular bits, different for each seed.
+    fn irregular(seed: usize) -> PageMask {
+        let mut mask = PageMask::EMPTY;
+        let mut x = seed as u64 + 1;
+        for page in 0..PAGES {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if x >> 61 != 0 {
+                continue;
+            }
+            mask.insert_range(page..(page + 1 + (x >> 40) as usize % 9).min(PAGES));
+        }
+        mask
+    }
+
+    #[test]
+    fn a_range_holds_exactly_its_pages() {
+        for start in (0..PAGES).step_by(37) {
+            for end in (start..=PAGES).step_by(29) {
+                let mask = PageMask::range(start..end);
+                assert_eq!(mask.count(), end - start);
+                assert!((0..PAGES).all(|p| mask.contains(p) == (start..end).contains(&p)));
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_maximal_and_rebuild_the_mask() {
+        for seed in 0..50 {
+            let mask = irregular(seed);
+            let mut rebuilt = PageMask::EMPTY;
+            let mut last_end = None;
+            for run in mask.runs() {
+                assert!(run.start < run.end && last_end != Some(run.start));
+                last_end = Some(run.end);
+                rebuilt.insert_range(run);
+            }
+            assert_eq!(rebuilt, mask);
+        }
+    }
+
+    #[test]
+    fn the_set_laws_hold() {
+        for seed in 0..50 {
+            let (a, b) = (irregular(seed), irregular(seed + 1000));
+            assert_eq!(a.minus(b) | (a & b), a);
+            assert_eq!((a | b).count() + (a & b).count(), a.count() + b.count());
+            assert_eq!(!(a | b), !a & !b);
+            assert_eq!(a.intersects(&b), !(a & b).is_empty());
+            assert_eq!(a.count_in(100..300), (a & PageMask::range(100..300)).count());
+        }
+    }
+
+    #[test]
+    fn a_stored_mask_returns_what_was_stored_and_splits_at_the_page() {
+        for seed in 0..50 {
+            let mask = irregular(seed);
+            for at in [0, 1, 63, 64, 200, 511, 512] {
+                let mut lower = StoredMask::default();
+                lower.set(mask);
+                assert_eq!(lower.get(), mask);
+                let upper = lower.split_off(at);
+                assert_eq!(lower.get(), mask & PageMask::range(0..at));
+                assert!((at..PAGES).all(|p| upper.contains(p - at) == mask.contains(p)));
+                assert_eq!(upper.get().count() + lower.get().count(), mask.count());
+            }
+        }
+    }
+
+    #[test]
+    fn one_run_needs_no_heap() {
+        let mut stored = StoredMask::default();
+        stored.set(irregular(3));
+        assert!(matches!(stored, StoredMask::Mixed(_)));
+        stored.set(PageMask::range(3..400));
+        assert_eq!(stored, StoredMask::Run(3, 400));
+        stored.remove(PageMask::range(3..400));
+        assert!(stored.is_empty());
+    }
+}

@@ -1,0 +1,43 @@
+//! Explicit migration of pages of one block.
+//!
+//! Source: uvm_policy 6.1; rules_paging 2 rule 9 and detail 7.
+
+use pagewise_hal::{CopyCause, MapCause};
+
+use super::block::{Block, Protection};
+use super::context::Context;
+use super::mask::PageMask;
+use super::moves::Reason;
+use super::processor::ProcId;
+
+impl Context<'_> {
+    /// Brings pages to a processor, without mapping them. Discarded pages come without a copy,
+    /// and are then no longer discarded.
+    pub(super) fn migrate(&mut self, block: &mut Block, to: ProcId, pages: PageMask) {
+        let reason = Reason::of(CopyCause::User);
+        if self.policy.read_mostly {
+            let discarded = pages & block.discarded();
+            self.duplicate_pages(block, to, pages.minus(discarded), &reason);
+            if !discarded.is_empty() {
+                let home = self.policy.preferred.unwrap_or(to);
+                self.move_pages(block, home, discarded, &reason);
+            }
+        } else {
+            self.move_pages(block, to, pages, &reason);
+        }
+        block.remove_discarded(pages);
+    }
+
+    /// Maps pages after a migration: those mapped nowhere for the destination and the accessed-by
+    /// processors, the others for the destination as far as nobody loses anything.
+    pub(super) fn map_migrated(&mut self, block: &mut Block, to: ProcId, pages: PageMask) {
+        let mapped = block.mapped_anywhere();
+        let fresh = pages.minus(mapped);
+        let elsewhere = (pages & mapped).minus(block.mapped(to, Protection::Read));
+        let copies = fresh & block.duplicated();
+        self.map(block, to, copies, Protection::Read, None);
+        self.map(block, to, fresh.minus(copies), Protection::Atomic, None);
+        self.map_accessed_by(block, to, to, fresh & block.resident(to), Protection::Atomic);
+        self.map_highest(block, to, elsewhere, None::<MapCause>);
+    }
+}

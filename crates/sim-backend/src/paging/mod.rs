@@ -1,0 +1,306 @@
+//! The paging engine: which pages are where, who maps them, and what each access, migration,
+//! advice and discard changes about that, as driver 580 does it on an H200.
+//!
+//! Units: pages of 4 KiB by absolute number (address / 4096), nanoseconds of virtual time. The
+//! caller keeps the address space (which ranges exist), the contents, and the cost of things: the
+//! engine reports records and [`Work`] to an [`EventSink`], which says how long each step took.
+//! Everything is deterministic; there is no I/O, no global state and no order by hash.
+//!
+//! | module | concept |
+//! | --- | --- |
+//! | `mask`, `processor` | sets of pages, sets of processors and their relations |
+//! | `block`, `range` | state of a va_block; policy, and splits |
+//! | `service` | one fault: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
+//! | `advice`, `migrate`, `discard` | calls |
+//! | `chunks`, `evict` | memory of devices, and who has to leave it |
+//!
+//! Sources: `uvm_policy` (the driver's policy as a specification) and `rules_paging` (corrections
+//! from recordings), cited by section and rule where they apply.
+
+mod advice;
+mod block;
+mod context;
+mod discard;
+mod event;
+mod mapping;
+mod mask;
+mod migrate;
+mod moves;
+mod params;
+mod prefetcher;
+mod processor;
+mod range;
+mod residency;
+mod service;
+#[cfg(test)]
+mod testing;
+mod thrash;
+mod touch;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use pagewise_hal::{PageRun, Processor};
+
+use advice::Advice;
+use block::Block;
+use context::Context;
+use mask::{PAGES, PageMask};
+use processor::ProcId;
+use range::{Policy, Ranges, VaRange};
+use thrash::{LapseWindow, Pin};
+
+pub(crate) use block::Protection;
+pub(crate) use event::{EventSink, Step, Work};
+pub(crate) use params::{LapseVote, PagingParams, ThrashingParams};
+pub(crate) use processor::Relations;
+pub(crate) use service::Access;
+pub(crate) use touch::{Touched, Walk};
+
+/// The memory of one GPU that managed pages can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GpuMemory {
+    /// In bytes; whole 2 MiB chunks of it count.
+    pub(crate) capacity_bytes: u64,
+}
+
+/// The paging state of one address space.
+#[derive(Debug)]
+pub(crate) struct Paging {
+    params: PagingParams,
+    relations: Relations,
+    ranges: Ranges,
+    lapse: LapseWindow,
+    /// Pinned pages, earliest deadline first.
+    pins: VecDeque<Pin>,
+}
+
+impl Paging {
+    /// An empty address space over a host and these GPUs.
+    pub(crate) fn new(params: PagingParams, gpus: &[GpuMemory], relations: Relations) -> Self {
+        debug_assert_eq!(relations.count(), gpus.len() + 1);
+        let lapse = LapseWindow::new(&params.thrashing);
+        Self { params, relations, ranges: Ranges::default(), lapse, pins: VecDeque::new() }
+    }
+
+    /// Adds a range: one managed allocation, or one slab of small ones. It may not overlap
+    /// another.
+    pub(crate) fn create_range(&mut self, first_page: u64, pages: u64) {
+        debug_assert!(pages > 0);
+        self.ranges.insert(first_page..first_page + pages);
+    }
+
+    /// Removes what [`create_range`](Self::create_range) added, with all that became of it.
+    pub(crate) fn destroy_range(&mut self, first_page: u64, pages: u64) {
+        self.ranges.remove(&(first_page..first_page + pages));
+    }
+
+    /// Brings pages to a processor and maps them there, as a prefetch call does.
+    pub(crate) fn migrate(
+        &mut self,
+        pages: Range<u64>,
+        to: Processor,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) {
+        self.advance(now_ns, sink);
+        let to = ProcId::from(to);
+        let maps = !to.is_host() || self.params.migration_maps_host;
+        for piece in self.ranges.pieces(&pages) {
+            let step = (Step::Migration, Some(to));
+            self.on_piece(&piece, step, now_ns, sink, |context, block, within| {
+                context.migrate(block, to, within);
+                if maps {
+                    context.map_migrated(block, to, within);
+                }
+            });
+        }
+    }
+
+    /// Declares the contents of pages no longer needed.
+    pub(crate) fn discard(&mut self, pages: Range<u64>, now_ns: u64, sink: &mut dyn EventSink) {
+        self.advance(now_ns, sink);
+        for piece in self.ranges.pieces(&pages) {
+            let step = (Step::Discard, None);
+            self.on_piece(&piece, step, now_ns, sink, |context, block, within| {
+                context.discard(block, within);
+            });
+        }
+    }
+
+    /// Sets or withdraws the preferred location of pages.
+    pub(crate) fn set_preferred(
+        &mut self,
+        pages: Range<u64>,
+        to: Option<Processor>,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) {
+        self.advise(pages, Advice::Preferred(to.map(ProcId::from)), now_ns, sink);
+    }
+
+    /// Adds a processor to those that keep a mapping of pages, or removes it.
+    pub(crate) fn set_accessed_by(
+        &mut self,
+        pages: Range<u64>,
+        by: Processor,
+        on: bool,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) {
+        self.advise(pages, Advice::AccessedBy(by.into(), on), now_ns, sink);
+    }
+
+    /// Begins or ends read duplication of pages.
+    pub(crate) fn set_read_mostly(
+        &mut self,
+        pages: Range<u64>,
+        on: bool,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) {
+        self.advise(pages, Advice::ReadMostly(on), now_ns, sink);
+    }
+
+    /// What the host's page table holds for pages, as runs; adjacent runs differ.
+    pub(crate) fn host_mapped(&self, pages: Range<u64>) -> Vec<PageRun> {
+        let mut runs: Vec<PageRun> = Vec::new();
+        let mut push = |pages: u64, mapped: bool| match runs.last_mut() {
+            _ if pages == 0 => {}
+            Some(last) if last.mapped == mapped => last.pages += pages,
+            _ => runs.push(PageRun { pages, mapped }),
+        };
+        let mut at = pages.start;
+        for piece in self.ranges.pieces(&pages) {
+            push(piece.start - at, false);
+            let mut page = piece.start;
+            if let Some(block) = self.ranges.containing(page).and_then(|r| r.block(page)) {
+                let offset = |page: u64| (page - block.first_page()) as usize;
+                let mapped = block.mapped(ProcId::HOST, Protection::Read)
+                    & PageMask::range(offset(piece.start)..offset(piece.end));
+                for run in mapped.runs() {
+                    let start = block.first_page() + run.start as u64;
+                    push(start - page, false);
+                    push(run.len() as u64, true);
+                    page = start + run.len() as u64;
+                }
+            }
+            push(piece.end - page, false);
+            at = piece.end;
+        }
+        push(pages.end.saturating_sub(at), false);
+        runs
+    }
+
+    /// Who holds a page, host first, then the GPUs by ordinal.
+    pub(crate) fn resident_on(&self, page: u64) -> Vec<Processor> {
+        let Some(block) = self.block(page) else { return Vec::new() };
+        let holders = block.residents_of((page - block.first_page()) as usize);
+        holders.iter().map(Processor::from).collect()
+    }
+
+    /// How a processor maps a page.
+    pub(crate) fn mapping(&self, page: u64, by: Processor) -> Option<Protection> {
+        let block = self.block(page)?;
+        let page = (page - block.first_page()) as usize;
+        let allows = |p: &Protection| block.mapped(by.into(), *p).contains(page);
+        Protection::ALL.into_iter().rev().find(allows)
+    }
+
+    /// Pages of all ranges that are resident on a processor.
+    pub(crate) fn resident_pages(&self, on: Processor) -> u64 {
+        let blocks = self.ranges.overlapping(&(0..u64::MAX)).flat_map(VaRange::blocks);
+        blocks.map(|block| block.resident(on.into()).count() as u64).sum()
+    }
+
+    /// Lets the time come to `now_ns`: pages whose pin ran out are released.
+    pub(crate) fn advance(&mut self, now_ns: u64, sink: &mut dyn EventSink) {
+        while let Some(pin) = thrash::expired(&mut self.pins, &self.params.thrashing, now_ns) {
+            let Some(range) = self.ranges.containing_mut(pin.page) else { continue };
+            let Some(mut block) = range.take(pin.page) else { continue };
+            let policy = range.policy;
+            let mut context = self.context(&block, policy, (Step::Unpin, None), now_ns, sink);
+            thrash::release_expired(&mut context, &mut block, pin);
+            context.finish();
+            self.put(block);
+        }
+    }
+
+    fn block(&self, page: u64) -> Option<&Block> {
+        self.ranges.containing(page)?.block(page)
+    }
+
+    fn put(&mut self, block: Box<Block>) {
+        if let Some(range) = self.ranges.containing_mut(block.first_page()) {
+            range.put(block);
+        }
+    }
+
+    fn context<'a>(
+        &'a mut self,
+        block: &Block,
+        policy: Policy,
+        (step, processor): (Step, Option<ProcId>),
+        now_ns: u64,
+        sink: &'a mut dyn EventSink,
+    ) -> Context<'a> {
+        let processor = processor.map(Processor::from);
+        let work = Work { step, processor, block: block.first_page(), ..Work::default() };
+        Context {
+            params: &self.params,
+            relations: &self.relations,
+            policy,
+            now_ns,
+            work,
+            sink,
+            pins: &mut self.pins,
+            lapse: &mut self.lapse,
+        }
+    }
+
+    /// Runs a step on the pages of one block, which is made if it does not exist.
+    fn on_piece(
+        &mut self,
+        piece: &Range<u64>,
+        step: (Step, Option<ProcId>),
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+        act: impl FnOnce(&mut Context<'_>, &mut Block, PageMask),
+    ) {
+        let Some(range) = self.ranges.containing_mut(piece.start) else { return };
+        let mut block = range.take_or_new(piece.start);
+        let policy = range.policy;
+        let start = (piece.start - block.first_page()) as usize;
+        let within = PageMask::range(start..start + (piece.end - piece.start) as usize);
+        let mut context = self.context(&block, policy, step, now_ns, sink);
+        act(&mut context, &mut block, within);
+        context.finish();
+        self.put(block);
+    }
+
+    fn advise(&mut self, pages: Range<u64>, advice: Advice, now_ns: u64, sink: &mut dyn EventSink) {
+        self.advance(now_ns, sink);
+        let differs = |policy: &Policy| advice.apply(policy) != *policy;
+        self.ranges.split_at(pages.start, differs);
+        self.ranges.split_at(pages.end, differs);
+        let affected: Vec<_> = self.ranges.overlapping(&pages).map(VaRange::pages).collect();
+        for range_pages in affected {
+            let Some(range) = self.ranges.containing_mut(range_pages.start) else { continue };
+            let old = range.policy;
+            let new = advice.apply(&old);
+            if old == new && !advice.repeats() {
+                continue;
+            }
+            range.policy = new;
+            let seen = if advice == Advice::ReadMostly(false) { old } else { new };
+            for page in range.blocks().map(Block::first_page).collect::<Vec<_>>() {
+                let Some(range) = self.ranges.containing_mut(page) else { continue };
+                let Some(mut block) = range.take(page) else { continue };
+                let mut context = self.context(&block, seen, (Step::Advice, None), now_ns, sink);
+                context.advised(&mut block, advice, old.preferred);
+                context.finish();
+                self.put(block);
+            }
+        }
+    }
+}

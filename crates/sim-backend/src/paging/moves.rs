@@ -1,0 +1,246 @@
+//! Moves and copies of pages within one va_block, and their records.
+//!
+//! A *move* leaves the pages on the destination alone; a *duplication* leaves the other copies.
+//! Both unmap first, copy second, and settle residency last. Nothing is mapped here. Sources:
+//! uvm_policy 2.5, 2.6; rules_paging 2, details 1 to 3.
+
+use pagewise_hal::{CopyCause, MemoryEvent};
+
+use super::block::{Block, Protection};
+use super::context::{Context, hal};
+use super::mask::PageMask;
+use super::processor::{ProcId, ProcSet};
+use super::thrash;
+
+/// Why pages go somewhere, and which of them only because the prefetcher said so.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reason {
+    /// Cause of the pages that were not prefetched.
+    pub(super) cause: CopyCause,
+    /// Pages that the prefetcher added.
+    pub(super) prefetched: PageMask,
+    /// Pages that go to where thrashing detection pinned them; these moves do not count as
+    /// thrashing.
+    pub(super) pinned: PageMask,
+}
+
+impl Reason {
+    /// For pages that were all asked for.
+    pub(super) fn of(cause: CopyCause) -> Self {
+        Self { cause, prefetched: PageMask::EMPTY, pinned: PageMask::EMPTY }
+    }
+}
+
+impl Context<'_> {
+    /// Makes `destination` the only holder of pages. Returns the pages whose residency changed.
+    pub(super) fn move_pages(
+        &mut self,
+        block: &mut Block,
+        destination: ProcId,
+        pages: PageMask,
+        reason: &Reason,
+    ) -> PageMask {
+        let arriving = pages.minus(block.resident(destination));
+        for id in block.mappers().iter() {
+            // Duplicated pages stay mapped at the destination (uvm_policy 2.5 step 1).
+            let unmap = if id == destination { arriving } else { arriving | block.duplicated() };
+            self.unmap(block, id, unmap & pages);
+        }
+        self.populate(block, destination, pages);
+        self.copy_pages(block, destination, arriving, reason, false);
+        for id in block.residents().without(destination).iter() {
+            block.remove_resident(id, pages);
+        }
+        block.add_resident(destination, pages);
+        block.remove_duplicated(pages);
+        self.note_full(block, destination);
+        arriving
+    }
+
+    /// Gives `destination` a copy of pages; the other holders keep theirs and lose write
+    /// permission.
+    pub(super) fn duplicate_pages(
+        &mut self,
+        block: &mut Block,
+        destination: ProcId,
+        pages: PageMask,
+        reason: &Reason,
+    ) {
+        self.enter_duplication(block, pages.minus(block.duplicated()));
+        self.populate(block, destination, pages);
+        let arriving = pages.minus(block.resident(destination));
+        let nowhere = arriving.minus(block.resident_anywhere()).minus(block.discarded());
+        self.copy_pages(block, destination, arriving, reason, true);
+        block.add_resident(destination, arriving);
+        // Discarded pages count as copied (rules_paging 2, detail 1).
+        block.add_duplicated(arriving.minus(nowhere));
+        self.note_full(block, destination);
+    }
+
+    /// Prepares pages that are not duplicated yet: only their holder keeps a mapping, to read.
+    fn enter_duplication(&mut self, block: &mut Block, pages: PageMask) {
+        for holder in block.residents().iter() {
+            let held = pages & block.resident(holder);
+            if held.is_empty() {
+                continue;
+            }
+            for id in block.mappers().without(holder).iter() {
+                self.unmap(block, id, held);
+            }
+            self.revoke(block, holder, held, Protection::Read);
+        }
+    }
+
+    /// Copies pages that are not at the destination, from the closest holder each.
+    fn copy_pages(
+        &mut self,
+        block: &mut Block,
+        destination: ProcId,
+        pages: PageMask,
+        reason: &Reason,
+        keeps_source: bool,
+    ) {
+        let mut left = pages.minus(block.discarded());
+        let direct = self.relations.copies_from(destination);
+        for from in self.relations.by_closeness(destination, block.residents()) {
+            let mut run = left & block.resident(from);
+            if run.is_empty() {
+                continue;
+            }
+            if !direct.contains(from) {
+                run = run.minus(held_by(block, direct));
+                self.copy_runs(block, from, ProcId::HOST, run, reason, Leg::First);
+                self.populate(block, ProcId::HOST, run);
+                if keeps_source {
+                    block.add_resident(ProcId::HOST, run);
+                }
+                self.copy_runs(block, ProcId::HOST, destination, run, reason, Leg::Last);
+            } else {
+                let leg = if keeps_source { Leg::First } else { Leg::Last };
+                self.copy_runs(block, from, destination, run, reason, leg);
+            }
+            left = left.minus(run);
+        }
+    }
+
+    /// Copies pages between two processors: one record per run of adjacent pages of one cause.
+    fn copy_runs(
+        &mut self,
+        block: &mut Block,
+        from: ProcId,
+        to: ProcId,
+        pages: PageMask,
+        reason: &Reason,
+        leg: Leg,
+    ) {
+        let mut at = pages.next_set(0);
+        while at < block.len() {
+            let prefetched = reason.prefetched.contains(at);
+            let change = if prefetched {
+                reason.prefetched.next_clear(at)
+            } else {
+                reason.prefetched.next_set(at)
+            };
+            let run = at..pages.next_clear(at).min(change);
+            let cause = if prefetched { CopyCause::Prefetch } else { reason.cause };
+            let bytes = self.count_copied(from, to, run.len());
+            self.emit(MemoryEvent::Copy {
+                address: block.address(run.start),
+                bytes,
+                from: hal(from),
+                to: hal(to),
+                cause,
+                duration_ns: 0,
+            });
+            at = pages.next_set(run.end);
+            let moved = PageMask::range(run);
+            self.note_copied(block, to, moved, reason, leg);
+        }
+    }
+
+    /// Tells thrashing detection about one copied run.
+    fn note_copied(
+        &mut self,
+        block: &mut Block,
+        to: ProcId,
+        run: PageMask,
+        reason: &Reason,
+        leg: Leg,
+    ) {
+        let by_fault = matches!(reason.cause, CopyCause::Coherence | CopyCause::AccessCounters);
+        if reason.cause == CopyCause::Eviction {
+            return;
+        }
+        if !by_fault || leg == Leg::First || self.policy.read_mostly {
+            thrash::forget_marked(self, block, run);
+        } else if !run.intersects(&reason.pinned) {
+            thrash::note(self, block, run, to, thrash::Kind::Migration);
+        }
+    }
+
+    /// Provides memory for pages, and counts what is new and what has to be zeroed.
+    pub(super) fn populate(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        let new = pages.minus(block.populated(id));
+        if new.is_empty() {
+            return;
+        }
+        let elsewhere = block.resident_anywhere().minus(block.discarded());
+        self.work.pages_zeroed += new.minus(elsewhere).count() as u64;
+        let count = new.count() as u64;
+        if id.is_host() {
+            self.work.pages_populated_host += count;
+        } else {
+            self.work.pages_populated_device += count;
+        }
+        block.populate(id, new);
+    }
+
+    fn note_full(&self, block: &mut Block, id: ProcId) {
+        if block.is_full_size() && block.resident(id) == block.all() {
+            block.once_full.insert(id);
+        }
+    }
+
+    /// Takes pages out of a processor's page table.
+    pub(super) fn unmap(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        let mapped = block.mapped(id, Protection::Read) & pages;
+        if !mapped.is_empty() {
+            self.count_unmapped(id, mapped.count());
+            block.lower(id, mapped, None);
+        }
+    }
+
+    /// Lowers a processor's permission on pages, and tells thrashing detection.
+    pub(super) fn revoke(
+        &mut self,
+        block: &mut Block,
+        id: ProcId,
+        pages: PageMask,
+        at_most: Protection,
+    ) {
+        // One event per level lost (rules_paging 2, detail 2, and the recordings behind it: a
+        // page that loses both levels three times counts as thrashing, one that does twice not).
+        for lost in [Protection::Atomic, Protection::Write] {
+            if lost <= at_most || (id.is_host() && lost == Protection::Atomic) {
+                continue;
+            }
+            for run in (block.mapped(id, lost) & pages).runs() {
+                thrash::note(self, block, PageMask::range(run), id, thrash::Kind::Revocation);
+            }
+        }
+        block.lower(id, pages, Some(at_most));
+    }
+}
+
+/// Which part of a copy this is, for thrashing detection: only arrivals of moves count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leg {
+    /// A copy whose source stays, or the way to the host of a staged copy.
+    First,
+    /// A move's arrival.
+    Last,
+}
+
+fn held_by(block: &Block, holders: ProcSet) -> PageMask {
+    holders.and(block.residents()).iter().fold(PageMask::EMPTY, |set, id| set | block.resident(id))
+}

@@ -1,0 +1,225 @@
+//! Which pages a fault brings along: the tree of the driver's density prefetcher.
+//!
+//! The leaves of the tree are the pages of one va_block, shifted so that 64 KiB pages fall on
+//! nodes. A node is prefetched if more than a threshold of it is at the destination already or
+//! faulted now; the largest such node wins. Source: rules_paging 2, "Exact tree arithmetic";
+//! uvm_policy 3.
+
+use std::ops::Range;
+
+use super::block::{Block, Protection};
+use super::context::Context;
+use super::mask::PageMask;
+use super::processor::ProcId;
+
+/// Pages in a 64 KiB page.
+const BIG: usize = 16;
+
+/// Shape of a block as the tree sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tree {
+    /// Pages of the block.
+    pages: usize,
+    /// Pages before the first 64 KiB boundary inside the block.
+    prefix: usize,
+    /// Leaves before page 0.
+    offset: usize,
+}
+
+impl Tree {
+    fn new(first_page: u64, pages: usize) -> Self {
+        let prefix = (BIG - first_page as usize % BIG) % BIG;
+        let has_big_page = prefix + BIG <= pages;
+        let offset = if prefix > 0 && has_big_page { BIG - prefix } else { 0 };
+        Self { pages, prefix, offset }
+    }
+
+    fn leaves(&self) -> usize {
+        self.pages + self.offset
+    }
+
+    /// The unit of growth that holds a page: its 64 KiB page, the pages before the first or after
+    /// the last one, or the whole block if it has none.
+    fn unit(&self, page: usize) -> Range<usize> {
+        if self.prefix + BIG > self.pages {
+            return 0..self.pages;
+        }
+        if page < self.prefix {
+            return 0..self.prefix;
+        }
+        let start = page - (page - self.prefix) % BIG;
+        start..(start + BIG).min(self.pages)
+    }
+
+    /// The pages of the largest node over a page of which more than `threshold` percent is in
+    /// `counted`.
+    fn node(&self, counted: &PageMask, page: usize, threshold: usize, quirk: bool) -> Range<usize> {
+        let (leaf, leaves) = (page + self.offset, self.leaves());
+        let mut found = leaf..leaf;
+        let mut size = 1;
+        while size <= leaves.next_power_of_two() {
+            let node = leaf / size * size..(leaf / size * size + size).min(leaves);
+            let covered =
+                node.start.max(self.offset) - self.offset..node.end.max(self.offset) - self.offset;
+            if counted.count_in(covered) * 100 > node.len() * threshold {
+                found = node;
+            }
+            size *= 2;
+        }
+        // The driver takes the offset itself for the first page of a node that starts before page
+        // 0, and so loses the pages below it (rules_paging 2, exact tree arithmetic).
+        let back = |leaf: usize| match leaf.checked_sub(self.offset) {
+            Some(page) => page,
+            None if quirk => self.offset,
+            None => 0,
+        };
+        back(found.start)..back(found.end).min(self.pages)
+    }
+}
+
+/// The pages to bring along when `faulted` go to `destination`; none of them is in `faulted`.
+pub(super) fn pages_to_prefetch(
+    context: &Context<'_>,
+    block: &mut Block,
+    faulted: PageMask,
+    destination: ProcId,
+) -> PageMask {
+    let params = context.params;
+    if !params.prefetch_enable {
+        return PageMask::EMPTY;
+    }
+    let before = match block.prefetch_history {
+        Some((last, count)) if last == destination => count,
+        _ => 0,
+    };
+    let count = before.saturating_add(faulted.count() as u32);
+    block.prefetch_history = Some((destination, count));
+    if count < params.prefetch_min_faults {
+        return PageMask::EMPTY;
+    }
+    let preferred = context.policy.preferred;
+    let at_home = preferred == Some(destination);
+    let mut candidate = if at_home && block.resident_anywhere().is_empty() {
+        // First touch at home takes the whole block (uvm_policy 3.1 A).
+        block.all()
+    } else if params.prefetch_gated_by_preferred && preferred.is_some() && !at_home {
+        PageMask::EMPTY
+    } else {
+        dense_nodes(context, block, faulted, destination)
+    };
+    candidate = candidate.minus(faulted).minus(block.thrashing_pages());
+    if destination.is_host() {
+        let there = block.resident(destination) & block.mapped(destination, Protection::Read);
+        candidate = candidate.minus(there);
+    }
+    candidate
+}
+
+/// The union of the nodes that the faulted pages reach.
+fn dense_nodes(
+    context: &Context<'_>,
+    block: &Block,
+    faulted: PageMask,
+    destination: ProcId,
+) -> PageMask {
+    let tree = Tree::new(block.first_page(), block.len());
+    let thrashing = block.thrashing_pages();
+    let mut counted = block.resident(destination) | faulted;
+    for page in faulted.pages() {
+        let unit = tree.unit(page);
+        if thrashing.count_in(unit.clone()) == 0 {
+            counted.insert_range(unit);
+        }
+    }
+    let threshold = context.params.prefetch_threshold_percent as usize;
+    let quirk = context.params.prefetch_unaligned_quirk;
+    let mut nodes = PageMask::EMPTY;
+    for page in faulted.minus(thrashing).pages() {
+        let node = tree.node(&counted, page, threshold, quirk);
+        if node.start < node.end {
+            nodes.insert_range(node);
+        }
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sequential faults on a block: for each, the page and how many pages are there afterwards.
+    fn sequence(first_page: u64, pages: usize, quirk: bool) -> Vec<(usize, usize)> {
+        let tree = Tree::new(first_page, pages);
+        let mut resident = PageMask::EMPTY;
+        let mut steps = Vec::new();
+        while resident.next_clear(0) < pages {
+            let page = resident.next_clear(0);
+            resident.insert(page);
+            let mut counted = resident;
+            counted.insert_range(tree.unit(page));
+            let node = tree.node(&counted, page, 51, quirk);
+            if node.start < node.end {
+                resident.insert_range(node);
+            }
+            steps.push((page, resident.count()));
+        }
+        steps
+    }
+
+    #[test]
+    fn a_full_block_is_read_in_six_faults() {
+        // uvm_policy 3.3, first table.
+        let steps = [(0, 16), (16, 32), (32, 64), (64, 128), (128, 256), (256, 512)];
+        assert_eq!(sequence(0, 512, true), steps);
+    }
+
+    #[test]
+    fn nodes_are_clipped_to_a_short_block() {
+        // uvm_policy 3.3, "Short block".
+        assert_eq!(sequence(0, 48, true), [(0, 16), (16, 48)]);
+        assert_eq!(sequence(0, 64, true), [(0, 16), (16, 32), (32, 64)]);
+    }
+
+    #[test]
+    fn exactly_half_does_not_grow_and_one_more_does() {
+        // uvm_policy 3.3: one fault in every second 64 KiB page, then a 17th.
+        let tree = Tree::new(0, 512);
+        let mut counted = PageMask::EMPTY;
+        (0..16).for_each(|n| counted.insert_range(tree.unit(n * 32)));
+        assert_eq!(tree.node(&counted, 0, 51, true), 0..16);
+        let mut counted = PageMask::range(0..272);
+        assert_eq!(tree.node(&counted, 0, 51, true), 0..512);
+        counted = PageMask::range(0..256);
+        assert_eq!(tree.node(&counted, 0, 51, true), 0..256);
+    }
+
+    #[test]
+    fn three_quarters_of_a_node_bring_the_rest() {
+        // uvm_policy 3.3: 64 KiB pages 1, 3, then 0.
+        let tree = Tree::new(0, 512);
+        let counted = PageMask::range(0..32) | PageMask::range(48..64);
+        assert_eq!(tree.node(&counted, 0, 51, true), 0..64);
+    }
+
+    #[test]
+    fn a_node_over_the_start_of_an_unaligned_block_loses_its_low_pages() {
+        // uvm_policy 3.2 step 5: a prefix of 4 pages is an offset of 12.
+        let tree = Tree::new(12, 100);
+        assert_eq!((tree.prefix, tree.offset), (4, 12));
+        let counted = PageMask::range(0..20);
+        assert_eq!(tree.node(&counted, 2, 51, true), 12..20);
+        assert_eq!(tree.node(&counted, 2, 51, false), 0..20);
+        let prefix_only = tree.node(&PageMask::range(0..4), 2, 51, true);
+        assert_eq!(prefix_only, 2..2.max(prefix_only.end));
+    }
+
+    #[test]
+    fn growth_is_by_64_kib_page_prefix_and_suffix() {
+        let tree = Tree::new(12, 100);
+        let units = [0, 4, 19, 20, 99].map(|page| tree.unit(page));
+        assert_eq!(units, [0..4, 4..20, 4..20, 20..36, 84..100]);
+        assert_eq!(Tree::new(12, 98).unit(97), 84..98);
+        assert_eq!(Tree::new(3, 20).unit(5), 0..20, "no whole 64 KiB page");
+        assert_eq!(Tree::new(3, 20).offset, 0);
+    }
+}

@@ -1,0 +1,258 @@
+//! Processors by dense number, sets of them, and how they reach each other's memory.
+//!
+//! Number 0 is the host, n + 1 is GPU n: the driver breaks ties by the lowest number, so this
+//! order is part of the policy. [`Relations`] is data; nothing here decides what is done with it.
+//! Sources: uvm_policy 0 (relations, closeness), rules_paging 2 rule 10 (peers of one host).
+
+use pagewise_hal::Processor;
+
+/// A processor: 0 the host, n + 1 GPU n.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ProcId(pub(crate) u8);
+
+impl ProcId {
+    /// The host.
+    pub(crate) const HOST: Self = Self(0);
+
+    /// Whether this is the host.
+    pub(crate) fn is_host(self) -> bool {
+        self == Self::HOST
+    }
+
+    /// Position in tables that have one entry per processor.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl From<Processor> for ProcId {
+    fn from(processor: Processor) -> Self {
+        Self((processor.as_raw() + 1) as u8)
+    }
+}
+
+impl From<ProcId> for Processor {
+    fn from(id: ProcId) -> Self {
+        match id.0 {
+            0 => Self::HOST,
+            n => Self::device(u32::from(n) - 1),
+        }
+    }
+}
+
+/// A set of at most 64 processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ProcSet(u64);
+
+impl ProcSet {
+    /// No processor.
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// One processor.
+    pub(crate) fn single(id: ProcId) -> Self {
+        Self(1 << id.0)
+    }
+
+    /// The first `count` processors.
+    pub(crate) fn first(count: usize) -> Self {
+        Self(if count >= 64 { u64::MAX } else { (1 << count) - 1 })
+    }
+
+    /// Whether a processor is in the set.
+    pub(crate) fn contains(self, id: ProcId) -> bool {
+        self.0 >> id.0 & 1 != 0
+    }
+
+    /// Adds a processor.
+    pub(crate) fn insert(&mut self, id: ProcId) {
+        self.0 |= 1 << id.0;
+    }
+
+    /// Removes a processor.
+    pub(crate) fn remove(&mut self, id: ProcId) {
+        self.0 &= !(1 << id.0);
+    }
+
+    /// The set with one more processor.
+    pub(crate) fn with(mut self, id: ProcId) -> Self {
+        self.insert(id);
+        self
+    }
+
+    /// The set without a processor.
+    pub(crate) fn without(mut self, id: ProcId) -> Self {
+        self.remove(id);
+        self
+    }
+
+    /// What both sets have.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether the set is empty.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many processors are in the set.
+    pub(crate) fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether every processor of this set is in `other`.
+    pub(crate) fn is_subset(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// The processor with the lowest number.
+    pub(crate) fn lowest(self) -> Option<ProcId> {
+        (self.0 != 0).then(|| ProcId(self.0.trailing_zeros() as u8))
+    }
+
+    /// The processors, lowest number first.
+    pub(crate) fn iter(self) -> impl Iterator<Item = ProcId> {
+        (0..64).map(ProcId).filter(move |id| self.contains(*id))
+    }
+
+    /// The GPUs, as a bit mask by ordinal.
+    pub(crate) fn gpu_bits(self) -> u64 {
+        self.0 >> 1
+    }
+}
+
+/// How the processors of one machine reach each other's memory. One entry per processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Relations {
+    /// Whose memory the processor can access.
+    access: Vec<ProcSet>,
+    /// Who has native atomics on the processor's memory.
+    native_atomics: Vec<ProcSet>,
+    /// From whose memory can be copied into the processor's without a detour.
+    copies_from: Vec<ProcSet>,
+    /// To whom the processor has a fast link, itself included.
+    fast_link: Vec<ProcSet>,
+}
+
+impl Relations {
+    /// A PCIe host with `gpus` GPUs that are NVLink peers of each other from the first call on
+    /// (rules_paging 2 rule 10). The host cannot access GPU memory.
+    pub(crate) fn pcie_with_nvlink(gpus: usize) -> Self {
+        Self::new(gpus, true)
+    }
+
+    /// A PCIe host with `gpus` GPUs that cannot access each other.
+    pub(crate) fn pcie_without_peers(gpus: usize) -> Self {
+        Self::new(gpus, false)
+    }
+
+    fn new(gpus: usize, peers: bool) -> Self {
+        let host = ProcSet::single(ProcId::HOST);
+        let all = ProcSet::first(gpus + 1);
+        let of_gpu = |id: ProcId| {
+            if peers { all.without(ProcId::HOST) } else { ProcSet::single(id) }
+        };
+        let ids = || (0..=gpus).map(|n| ProcId(n as u8));
+        let table = |gpu: &dyn Fn(ProcId) -> ProcSet, of_host: ProcSet| {
+            ids().map(|id| if id.is_host() { of_host } else { gpu(id) }).collect()
+        };
+        Self {
+            access: table(&|id| of_gpu(id).with(ProcId::HOST), host),
+            native_atomics: table(&of_gpu, host),
+            copies_from: table(&|id| of_gpu(id).with(ProcId::HOST), all),
+            fast_link: table(&of_gpu, host),
+        }
+    }
+
+    /// How many processors there are.
+    pub(crate) fn count(&self) -> usize {
+        self.access.len()
+    }
+
+    /// Whether `by` can access memory of `owner`.
+    pub(crate) fn can_access(&self, by: ProcId, owner: ProcId) -> bool {
+        self.access[by.index()].contains(owner)
+    }
+
+    /// Whose memory all of `by` can access.
+    pub(crate) fn common_access(&self, by: ProcSet) -> ProcSet {
+        by.iter().fold(ProcSet::first(self.count()), |set, id| set.and(self.access[id.index()]))
+    }
+
+    /// Who has native atomics on memory of `owner`.
+    pub(crate) fn native_atomics_on(&self, owner: ProcId) -> ProcSet {
+        self.native_atomics[owner.index()]
+    }
+
+    /// From whose memory can be copied into memory of `owner` directly.
+    pub(crate) fn copies_from(&self, owner: ProcId) -> ProcSet {
+        self.copies_from[owner.index()]
+    }
+
+    /// Who has a fast link to `owner`, itself included.
+    pub(crate) fn fast_link_to(&self, owner: ProcId) -> ProcSet {
+        self.fast_link[owner.index()]
+    }
+
+    /// The member of `set` that is closest to `to`: itself; GPUs with a fast link, then the host
+    /// with one; accessible GPUs, then the host; else the lowest number (uvm_policy 0).
+    pub(crate) fn closest(&self, to: ProcId, set: ProcSet) -> Option<ProcId> {
+        if set.contains(to) {
+            return Some(to);
+        }
+        let gpus_first = |set: ProcSet| set.without(ProcId::HOST).lowest().or_else(|| set.lowest());
+        gpus_first(set.and(self.fast_link[to.index()]))
+            .or_else(|| gpus_first(set.and(self.access[to.index()])))
+            .or_else(|| set.lowest())
+    }
+
+    /// The members of `set`, closest to `to` first.
+    pub(crate) fn by_closeness(&self, to: ProcId, mut set: ProcSet) -> Vec<ProcId> {
+        let mut order = Vec::new();
+        while let Some(next) = self.closest(to, set) {
+            set.remove(next);
+            order.push(next);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GPU0: ProcId = ProcId(1);
+    const GPU1: ProcId = ProcId(2);
+
+    #[test]
+    fn numbers_follow_the_hal() {
+        for raw in [Processor::HOST, Processor::device(0), Processor::device(7)] {
+            assert_eq!(Processor::from(ProcId::from(raw)), raw);
+        }
+        assert_eq!(ProcId::from(Processor::device(0)), GPU0);
+    }
+
+    #[test]
+    fn closest_is_itself_then_a_peer_then_the_host() {
+        let relations = Relations::pcie_with_nvlink(2);
+        let set = ProcSet::first(3);
+        assert_eq!(relations.by_closeness(GPU1, set), [GPU1, GPU0, ProcId::HOST]);
+        assert_eq!(relations.by_closeness(ProcId::HOST, set), [ProcId::HOST, GPU0, GPU1]);
+        assert_eq!(relations.closest(GPU0, ProcSet::EMPTY), None);
+    }
+
+    #[test]
+    fn the_host_reaches_no_gpu_memory_and_gpus_reach_everything() {
+        let relations = Relations::pcie_with_nvlink(2);
+        assert!(!relations.can_access(ProcId::HOST, GPU0));
+        assert!(relations.can_access(GPU0, GPU1) && relations.can_access(GPU0, ProcId::HOST));
+        assert!(relations.native_atomics_on(GPU0).contains(GPU1));
+        assert!(!relations.native_atomics_on(ProcId::HOST).contains(GPU0));
+        assert_eq!(
+            relations.common_access(ProcSet::first(2)),
+            ProcSet::single(ProcId::HOST),
+            "host and GPU share host memory only"
+        );
+        assert!(!Relations::pcie_without_peers(2).can_access(GPU0, GPU1));
+    }
+}

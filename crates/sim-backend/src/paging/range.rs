@@ -1,0 +1,236 @@
+//! va_ranges: policy for a run of pages, and the va_blocks under it.
+//!
+//! One managed allocation starts as one range. Advice on a part of it splits the range, and the
+//! block that the cut goes through; ranges are never merged again (uvm_policy 1.1). Blocks come
+//! into being when a fault, a migration or a discard needs them. Page numbers are absolute.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::block::Block;
+use super::mask::PAGES;
+use super::processor::{ProcId, ProcSet};
+
+/// Pages of a 2 MiB slot of the address space.
+const SLOT: u64 = PAGES as u64;
+
+/// What was advised for a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Policy {
+    /// Where pages should be.
+    pub(crate) preferred: Option<ProcId>,
+    /// Who should keep a mapping.
+    pub(crate) accessed_by: ProcSet,
+    /// Whether reads make copies. A fresh range has this off rather than undecided
+    /// (rules_paging 2 rule 2).
+    pub(crate) read_mostly: bool,
+}
+
+/// A run of pages with one policy.
+#[derive(Debug)]
+pub(crate) struct VaRange {
+    first_page: u64,
+    end_page: u64,
+    pub(crate) policy: Policy,
+    /// One entry per 2 MiB slot, from the one that holds the first page on.
+    blocks: Vec<Option<Box<Block>>>,
+}
+
+impl VaRange {
+    fn new(first_page: u64, end_page: u64, policy: Policy) -> Self {
+        let slots = end_page.div_ceil(SLOT) - first_page / SLOT;
+        let blocks = (0..slots).map(|_| None).collect();
+        Self { first_page, end_page, policy, blocks }
+    }
+
+    /// The pages.
+    pub(crate) fn pages(&self) -> Range<u64> {
+        self.first_page..self.end_page
+    }
+
+    /// The pages of the block that holds a page of this range, whether it exists or not.
+    pub(crate) fn block_pages(&self, page: u64) -> Range<u64> {
+        let slot = page / SLOT * SLOT;
+        slot.max(self.first_page)..(slot + SLOT).min(self.end_page)
+    }
+
+    fn index(&self, page: u64) -> usize {
+        (page / SLOT - self.first_page / SLOT) as usize
+    }
+
+    /// The block that holds a page, if it exists.
+    pub(crate) fn block(&self, page: u64) -> Option<&Block> {
+        self.blocks[self.index(page)].as_deref()
+    }
+
+    /// Like [`block`](Self::block), to change it.
+    pub(crate) fn block_mut(&mut self, page: u64) -> Option<&mut Block> {
+        let index = self.index(page);
+        self.blocks[index].as_deref_mut()
+    }
+
+    /// The blocks that exist, ascending.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter_map(Option::as_deref)
+    }
+
+    /// Takes the block that holds a page out of the range, made if it does not exist, so that the
+    /// other blocks can be changed meanwhile. Give it back with [`put`](Self::put).
+    pub(crate) fn take_or_new(&mut self, page: u64) -> Box<Block> {
+        let pages = self.block_pages(page);
+        let index = self.index(page);
+        let block = self.blocks[index].take();
+        block.unwrap_or_else(|| {
+            Box::new(Block::new(pages.start, (pages.end - pages.start) as usize))
+        })
+    }
+
+    /// Takes the block that holds a page out of the range, if it exists.
+    pub(crate) fn take(&mut self, page: u64) -> Option<Box<Block>> {
+        let index = self.index(page);
+        self.blocks[index].take()
+    }
+
+    /// Gives a block back.
+    pub(crate) fn put(&mut self, block: Box<Block>) {
+        let index = self.index(block.first_page());
+        self.blocks[index] = Some(block);
+    }
+
+    /// Cuts the range at a page inside it; returns the upper part.
+    fn split_off(&mut self, at: u64) -> Self {
+        debug_assert!(self.first_page < at && at < self.end_page);
+        let mut upper = Self::new(at, self.end_page, self.policy);
+        let first_moved = self.index(at);
+        let cut = self.blocks[first_moved].take();
+        let moved = self.blocks.drain(first_moved + 1..);
+        upper.blocks.splice(1.., moved);
+        self.end_page = at;
+        if at % SLOT == 0 {
+            self.blocks.truncate(first_moved);
+            upper.blocks[0] = cut;
+        } else if let Some(mut lower) = cut {
+            let page = (at - lower.first_page()) as usize;
+            upper.blocks[0] = Some(Box::new(lower.split_off(page)));
+            self.blocks[first_moved] = Some(lower);
+        }
+        upper
+    }
+}
+
+/// All ranges of an address space, by first page.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges(BTreeMap<u64, VaRange>);
+
+impl Ranges {
+    /// Adds a range. It may not overlap another one.
+    pub(crate) fn insert(&mut self, pages: Range<u64>) {
+        debug_assert!(self.overlapping(&pages).next().is_none(), "{pages:?} is in use");
+        let range = VaRange::new(pages.start, pages.end, Policy::default());
+        self.0.insert(pages.start, range);
+    }
+
+    /// Removes all ranges within these pages, and returns them.
+    pub(crate) fn remove(&mut self, pages: &Range<u64>) -> Vec<VaRange> {
+        let firsts: Vec<u64> = self.0.range(pages.clone()).map(|(first, _)| *first).collect();
+        firsts.iter().filter_map(|first| self.0.remove(first)).collect()
+    }
+
+    /// The range that holds a page.
+    pub(crate) fn containing(&self, page: u64) -> Option<&VaRange> {
+        let (_, range) = self.0.range(..=page).next_back()?;
+        (page < range.end_page).then_some(range)
+    }
+
+    /// Like [`containing`](Self::containing), to change it.
+    pub(crate) fn containing_mut(&mut self, page: u64) -> Option<&mut VaRange> {
+        let (_, range) = self.0.range_mut(..=page).next_back()?;
+        (page < range.end_page).then_some(range)
+    }
+
+    /// The ranges that share a page with these pages, ascending.
+    pub(crate) fn overlapping(&self, pages: &Range<u64>) -> impl Iterator<Item = &VaRange> {
+        let before = self.containing(pages.start).map_or(pages.start, |range| range.first_page);
+        let span = if pages.is_empty() { before..before } else { before..pages.end };
+        self.0.range(span).map(|(_, range)| range)
+    }
+
+    /// The pieces into which block boundaries and range boundaries cut these pages, ascending.
+    /// Pages of no range are left out.
+    pub(crate) fn pieces(&self, pages: &Range<u64>) -> Vec<Range<u64>> {
+        let mut pieces = Vec::new();
+        for range in self.overlapping(pages) {
+            let end = range.end_page.min(pages.end);
+            let mut at = range.first_page.max(pages.start);
+            while at < end {
+                let next = range.block_pages(at).end.min(end);
+                pieces.push(at..next);
+                at = next;
+            }
+        }
+        pieces
+    }
+
+    /// Cuts the range that holds the page before and the page at `at` in two, if `differs` says
+    /// that its policy will differ from what the pages on one side get. At the start of a range
+    /// nothing is to be cut (rules_paging 2, detail 4).
+    pub(crate) fn split_at(&mut self, at: u64, differs: impl Fn(&Policy) -> bool) {
+        if let Some(range) = self.containing_mut(at)
+            && range.first_page != at
+            && differs(&range.policy)
+        {
+            let upper = range.split_off(at);
+            self.0.insert(at, upper);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lens(ranges: &Ranges) -> Vec<(u64, u64)> {
+        ranges.0.values().map(|r| (r.first_page, r.end_page)).collect()
+    }
+
+    #[test]
+    fn a_cut_inside_a_block_splits_it_and_leaves_the_others_whole() {
+        let mut ranges = Ranges::default();
+        ranges.insert(512..2000);
+        let range = ranges.containing_mut(600).expect("inserted");
+        for page in [512, 1024, 1536] {
+            let block = range.take_or_new(page);
+            range.put(block);
+        }
+        ranges.split_at(1100, |_| true);
+        assert_eq!(lens(&ranges), [(512, 1100), (1100, 2000)]);
+        let blocks = |page| -> Vec<(u64, usize)> {
+            let range = ranges.containing(page).expect("there");
+            range.blocks().map(|b| (b.first_page(), b.len())).collect()
+        };
+        assert_eq!(blocks(512), [(512, 512), (1024, 76)]);
+        assert_eq!(blocks(1100), [(1100, 436), (1536, 464)]);
+    }
+
+    #[test]
+    fn a_cut_at_a_block_boundary_splits_no_block() {
+        let mut ranges = Ranges::default();
+        ranges.insert(512..2048);
+        ranges.split_at(1024, |_| true);
+        ranges.split_at(1024, |_| true);
+        ranges.split_at(2048, |_| true);
+        assert_eq!(lens(&ranges), [(512, 1024), (1024, 2048)]);
+        assert_eq!(ranges.containing(1024).expect("there").blocks.len(), 2);
+        assert_eq!(ranges.containing(512).expect("there").blocks.len(), 1);
+    }
+
+    #[test]
+    fn pieces_end_at_blocks_and_ranges() {
+        let mut ranges = Ranges::default();
+        ranges.insert(512..2000);
+        ranges.split_at(1100, |_| true);
+        assert_eq!(ranges.pieces(&(600..1600)), [600..1024, 1024..1100, 1100..1536, 1536..1600]);
+        assert_eq!(ranges.pieces(&(0..3000)).len(), 4);
+        assert!(ranges.pieces(&(700..700)).is_empty());
+    }
+}

@@ -1,0 +1,376 @@
+//! Thrashing: pages that go back and forth are held where they are for a while.
+//!
+//! Arrivals and revocations are *noted*; a fault asks for a *hint*. Per-page state exists only
+//! once two processors met in a block within the window. Times in nanoseconds, rounded down to the
+//! resolution of the driver's stamps. Sources: uvm_policy 4 (the step numbers in comments are its),
+//! rules_paging 2 rule 7 and detail 3.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pagewise_hal::{MemoryEvent, PAGE_BYTES};
+
+use super::block::Block;
+use super::context::{Context, hal};
+use super::mask::PageMask;
+use super::params::{LapseVote, ThrashingParams};
+use super::processor::{ProcId, ProcSet};
+
+/// Counts of events stop here.
+const EVENTS_MAX: u8 = 7;
+
+/// What a fault is to do about thrashing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hint {
+    /// Nothing.
+    None,
+    /// The page goes to, or stays on, this processor, and others map it there.
+    Pin(ProcId),
+    /// The processor waits.
+    Throttle {
+        /// Until this time.
+        until_ns: u64,
+    },
+}
+
+/// What happened to a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It arrived on a processor.
+    Migration,
+    /// A processor lost permissions.
+    Revocation,
+}
+
+/// A pinned page, in the queue of pages to release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pin {
+    pub(super) deadline_ns: u64,
+    /// Absolute page number.
+    pub(super) page: u64,
+}
+
+/// The window in which events count, with the votes to change it. One per address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LapseWindow {
+    lapse_ns: u64,
+    vote: i32,
+}
+
+impl LapseWindow {
+    pub(super) fn new(params: &ThrashingParams) -> Self {
+        Self { lapse_ns: params.lapse_ns, vote: 0 }
+    }
+
+    /// One vote (step 4): down if the page thrashes within the window, up if it does not.
+    fn cast(&mut self, params: &ThrashingParams, gap_ns: u64) {
+        let threshold = i32::from(params.vote_threshold);
+        self.vote += if gap_ns < self.lapse_ns { -1 } else { 1 };
+        let step = (self.lapse_ns / 8).min(params.lapse_max_ns / 10);
+        let grow = match params.lapse_vote {
+            LapseVote::Constant => return,
+            LapseVote::Intended => self.vote >= threshold,
+            // A negative vote is compared as a huge unsigned number.
+            LapseVote::Compiled => self.vote < 0 || self.vote >= threshold,
+        };
+        if grow && self.lapse_ns < params.lapse_max_ns {
+            self.lapse_ns = (self.lapse_ns + step).min(params.lapse_max_ns);
+            self.vote = if self.vote < 0 { 0 } else { threshold / 2 };
+        } else if params.lapse_vote == LapseVote::Intended && self.vote <= -threshold {
+            self.lapse_ns = self.lapse_ns.saturating_sub(step).max(params.lapse_min_ns);
+            self.vote = -threshold / 2;
+        }
+    }
+}
+
+/// What is known about one page.
+#[derive(Debug, Clone, Copy, Default)]
+struct PageState {
+    processors: ProcSet,
+    last_ns: Option<u64>,
+    events: u8,
+    revoked: bool,
+    throttled: ProcSet,
+    window_end_ns: u64,
+    exempt: Option<ProcId>,
+    throttles: u8,
+    pinned: Option<(ProcId, u64)>,
+}
+
+/// What is known about the pages of one block.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Thrashing {
+    pages: BTreeMap<u16, PageState>,
+    marked: PageMask,
+    last_ns: Option<u64>,
+    resets: u8,
+    ever_pinned: bool,
+}
+
+impl Thrashing {
+    /// The pages found to thrash.
+    pub(crate) fn marked(&self) -> PageMask {
+        self.marked
+    }
+
+    fn forget(&mut self, page: usize) {
+        self.pages.remove(&(page as u16));
+        self.marked = self.marked.minus(PageMask::single(page));
+    }
+}
+
+/// Notes that a run of pages arrived on `id`, or that `id` lost permissions on it.
+pub(super) fn note(
+    context: &mut Context<'_>,
+    block: &mut Block,
+    run: PageMask,
+    id: ProcId,
+    kind: Kind,
+) {
+    let params = &context.params.thrashing;
+    if !params.enable {
+        return;
+    }
+    let now_ns = context.now_ns - context.now_ns % params.stamp_ns;
+    let lapse_ns = context.lapse.lapse_ns;
+    let last = block.last_event.replace((id, now_ns));
+    if block.thrashing().is_none() {
+        let meets = last.is_some_and(|(other, at)| other != id && now_ns - at <= lapse_ns);
+        if !meets {
+            return;
+        }
+        block.set_thrashing(Some(Thrashing::default()));
+    }
+    let Some(thrashing) = block.thrashing_mut() else { return };
+    let mut found = Vec::new();
+    for page in run.pages() {
+        let state = thrashing.pages.entry(page as u16).or_default();
+        state.processors.insert(id);
+        let Some(before) = state.last_ns.replace(now_ns) else { continue };
+        if now_ns - before > lapse_ns {
+            if state.events >= params.threshold && state.pinned.is_none() {
+                thrashing.forget(page);
+            }
+            continue;
+        }
+        state.revoked |= kind == Kind::Revocation;
+        let events = (state.events + 1).min(EVENTS_MAX);
+        let is_new = state.events < params.threshold && events >= params.threshold;
+        state.events = events;
+        if events >= params.threshold {
+            thrashing.last_ns = Some(now_ns);
+        }
+        if is_new {
+            thrashing.marked.insert(page);
+            found.push((page, state.processors));
+        }
+    }
+    for (page, processors) in found {
+        context.emit(MemoryEvent::Thrashing {
+            address: block.address(page),
+            bytes: PAGE_BYTES,
+            gpus: processors.gpu_bits(),
+            host: processors.contains(ProcId::HOST),
+        });
+    }
+}
+
+/// Forgets what is known about pages that an explicit migration, an advice or a duplication
+/// copied: only about those marked as thrashing (rules_paging 2, detail 3).
+pub(super) fn forget_marked(context: &mut Context<'_>, block: &mut Block, pages: PageMask) {
+    for page in (pages & block.thrashing_pages()).pages() {
+        release(context, block, page);
+    }
+}
+
+/// Releases the page if it is pinned, and forgets what is known about it.
+fn release(context: &mut Context<'_>, block: &mut Block, page: usize) {
+    let Some(thrashing) = block.thrashing_mut() else { return };
+    let was_pinned = thrashing.pages.get(&(page as u16)).is_some_and(|s| s.pinned.is_some());
+    thrashing.forget(page);
+    if was_pinned {
+        let holders = block.residents_of(page);
+        for id in block.mappers().iter() {
+            if !holders.contains(id) && !context.policy.accessed_by.contains(id) {
+                context.unmap(block, id, PageMask::single(page));
+            }
+        }
+    }
+}
+
+/// Releases a page whose pin ran out, unless it was pinned again since.
+pub(super) fn release_expired(context: &mut Context<'_>, block: &mut Block, pin: Pin) {
+    let page = (pin.page - block.first_page()) as usize;
+    let state = block.thrashing().and_then(|t| t.pages.get(&(page as u16)));
+    if state.is_some_and(|s| s.pinned.is_some_and(|(_, at)| at == pin.deadline_ns)) {
+        release(context, block, page);
+    }
+}
+
+/// The pins that run out by `now_ns`, taken off the queue.
+pub(super) fn expired(
+    pins: &mut VecDeque<Pin>,
+    params: &ThrashingParams,
+    now_ns: u64,
+) -> Option<Pin> {
+    let first = pins.front()?;
+    if first.deadline_ns > now_ns.saturating_add(params.unpin_slack_ns) {
+        return None;
+    }
+    pins.pop_front()
+}
+
+/// What a fault of `by` on a page is to do.
+pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by: ProcId) -> Hint {
+    let params = &context.params.thrashing;
+    let now_ns = context.now_ns - context.now_ns % params.stamp_ns;
+    let Some(thrashing) = block.thrashing_mut() else { return Hint::None };
+    // 1
+    if thrashing.last_ns.is_some_and(|at| now_ns - at > params.epoch_ns)
+        && !thrashing.ever_pinned
+        && thrashing.resets < params.max_resets
+    {
+        *thrashing = Thrashing { resets: thrashing.resets + 1, ..Thrashing::default() };
+        return Hint::None;
+    }
+    let Some(mut state) = thrashing.pages.get(&(page as u16)).copied() else { return Hint::None };
+    if state.events < params.threshold {
+        return Hint::None; // 2
+    }
+    // 3
+    if state.throttled.contains(by) {
+        if now_ns < state.window_end_ns && state.exempt != Some(by) {
+            return Hint::Throttle { until_ns: state.window_end_ns };
+        }
+        state.throttled.remove(by);
+    }
+    let gap_ns = now_ns - state.last_ns.unwrap_or(0);
+    if params.lapse_vote != LapseVote::Constant {
+        context.lapse.cast(params, gap_ns); // 4
+    }
+    let hint = if gap_ns > context.lapse.lapse_ns && state.pinned.is_none() {
+        Hint::None // 5
+    } else {
+        open_window(&mut state, params, now_ns, by); // 6
+        decide(context, block, &mut state, page, by)
+    };
+    settle(context, block, &mut state, hint, page, by);
+    if let Some(thrashing) = block.thrashing_mut() {
+        thrashing.ever_pinned |= matches!(hint, Hint::Pin(_));
+        thrashing.pages.insert(page as u16, state);
+    }
+    hint
+}
+
+/// Step 6: whose turn it is.
+fn open_window(state: &mut PageState, params: &ThrashingParams, now_ns: u64, by: ProcId) {
+    state.processors.insert(by);
+    if now_ns > state.window_end_ns {
+        state.window_end_ns = now_ns + params.nap_ns;
+        state.exempt = if state.exempt == Some(by) { None } else { Some(by) };
+    } else if state.exempt.is_none() {
+        state.exempt = Some(by);
+    }
+}
+
+/// Steps 7 and 8.
+fn decide(
+    context: &Context<'_>,
+    block: &Block,
+    state: &mut PageState,
+    page: usize,
+    by: ProcId,
+) -> Hint {
+    let relations = context.relations;
+    let throttle = Hint::Throttle { until_ns: state.window_end_ns };
+    let exempt = state.exempt == Some(by);
+    let pinned = state.pinned.map(|(at, _)| at);
+    if pinned.is_some() && state.revoked && !exempt {
+        return throttle; // 7
+    }
+    let common = relations.common_access(state.processors);
+    let preferred = context.policy.preferred;
+    if let Some(home) = preferred.filter(|home| common.contains(*home)) {
+        return Hint::Pin(home); // 8a
+    }
+    let tired = state.throttles >= context.params.thrashing.pin_threshold;
+    if preferred.is_none_or(|home| !state.processors.contains(home))
+        && let Some(current) = pinned.or_else(|| relations.closest(by, block.residents_of(page)))
+        && state.processors.is_subset(relations.fast_link_to(current))
+        && state.processors.is_subset(relations.native_atomics_on(current))
+    {
+        // 8b
+        return match (current.is_host() && common.contains(by), by.is_host()) {
+            (false, _) => Hint::Pin(current),
+            (true, false) => Hint::Pin(by),
+            (true, true) => Hint::None,
+        };
+    }
+    if preferred == Some(by) {
+        // 8c
+        return match pinned {
+            Some(at) if at == by || exempt => Hint::Pin(by),
+            Some(_) => throttle,
+            None if !exempt => throttle,
+            None if tired => Hint::Pin(by),
+            None => Hint::None,
+        };
+    }
+    if let Some(at) = pinned {
+        // 8d
+        return match (exempt, relations.can_access(by, at)) {
+            (true, _) if common.contains(by) => Hint::Pin(by),
+            (true, _) => Hint::Pin(relations.closest(by, common).unwrap_or(by)),
+            (false, true) => Hint::Pin(at),
+            (false, false) => throttle,
+        };
+    }
+    // 8e
+    match (exempt, tired) {
+        (false, _) => throttle,
+        (true, true) => Hint::Pin(by),
+        (true, false) => Hint::None,
+    }
+}
+
+/// Step 9: what the hint leaves behind.
+fn settle(
+    context: &mut Context<'_>,
+    block: &Block,
+    state: &mut PageState,
+    hint: Hint,
+    page: usize,
+    by: ProcId,
+) {
+    match hint {
+        Hint::Throttle { .. } => {
+            if !state.throttled.contains(by) && state.pinned.is_none() {
+                state.throttles = state.throttles.saturating_add(1);
+            }
+            state.throttled.insert(by);
+        }
+        Hint::Pin(at) => {
+            state.throttled = ProcSet::EMPTY;
+            state.throttles = 0;
+            let pin_ns = context.params.thrashing.pin_ns;
+            let deadline_ns = if pin_ns == 0 { u64::MAX } else { context.now_ns + pin_ns };
+            state.pinned = Some((at, deadline_ns));
+            if pin_ns != 0 {
+                let page = block.first_page() + page as u64;
+                context.pins.push_back(Pin { deadline_ns, page });
+            }
+        }
+        Hint::None => {}
+    }
+}
+
+/// The record of a throttle that ended.
+pub(super) fn report_throttle(
+    context: &mut Context<'_>,
+    block: &Block,
+    page: usize,
+    by: ProcId,
+    duration_ns: u64,
+) {
+    let address = block.address(page);
+    context.emit(MemoryEvent::Throttling { address, processor: hal(by), duration_ns });
+}

@@ -1,0 +1,180 @@
+//! Accesses: finding the pages on which they fault, and servicing those one after another.
+//!
+//! An access to a mapped page costs nothing here, and runs of mapped pages are skipped by mask
+//! words. Faults are serial: each is serviced before the next access is made. Source: uvm_policy
+//! 2.3, 2.8; rules_paging 2, detail 8.
+
+use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
+
+use super::block::Block;
+use super::context::hal;
+use super::event::{EventSink, Step};
+use super::mask::PAGES;
+use super::processor::ProcId;
+use super::range::Policy;
+use super::service::{self, Access, Plan};
+use super::thrash;
+use super::{Paging, Protection};
+
+/// A walk over memory by one thread: one access at `first_byte`, and one every `stride_bytes`
+/// below `first_byte + bytes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Walk {
+    /// Who walks.
+    pub(crate) by: Processor,
+    /// Address of the first access.
+    pub(crate) first_byte: u64,
+    /// Length of the memory walked over.
+    pub(crate) bytes: u64,
+    /// Bytes between accesses; 0 counts as 1.
+    pub(crate) stride_bytes: u64,
+    /// What is done at each place.
+    pub(crate) access: Access,
+}
+
+/// What accesses came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Touched {
+    /// The time afterwards: the start, and what the sink said the faults took, and waits of
+    /// throttled processors.
+    pub(crate) now_ns: u64,
+    /// Faults serviced.
+    pub(crate) faults: u64,
+    /// Times that the processor was held off a thrashing page.
+    pub(crate) throttles: u64,
+}
+
+impl Paging {
+    /// One access.
+    pub(crate) fn touch(
+        &mut self,
+        by: Processor,
+        page: u64,
+        access: Access,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) -> Touched {
+        let (first_byte, bytes, stride_bytes) = (page * PAGE_BYTES, 1, 1);
+        self.walk(Walk { by, first_byte, bytes, stride_bytes, access }, now_ns, sink)
+    }
+
+    /// A walk over memory. Places outside of all ranges are passed over.
+    pub(crate) fn walk(&mut self, walk: Walk, now_ns: u64, sink: &mut dyn EventSink) -> Touched {
+        let by = ProcId::from(walk.by);
+        let stride = walk.stride_bytes.max(1);
+        let needs = walk.access.needs(by, &self.params);
+        let end = walk.first_byte.saturating_add(walk.bytes);
+        let mut touched = Touched { now_ns, ..Touched::default() };
+        self.advance(now_ns, sink);
+        let mut at = walk.first_byte;
+        while at < end {
+            let page = at / PAGE_BYTES;
+            let next = match self.next_fault(by, page, needs) {
+                Some(fault) if fault == page => {
+                    self.fault(by, page, walk.access, &mut touched, sink);
+                    page + 1
+                }
+                Some(fault) => fault,
+                None => page / PAGES as u64 * PAGES as u64 + PAGES as u64,
+            };
+            let strides = (next * PAGE_BYTES - at).div_ceil(stride);
+            match strides.checked_mul(stride).and_then(|bytes| at.checked_add(bytes)) {
+                Some(further) => at = further,
+                None => break,
+            }
+        }
+        touched
+    }
+
+    /// The first page from `page` on, in its block or right behind it, that `by` cannot access
+    /// yet; `None` where there is no range.
+    fn next_fault(&self, by: ProcId, page: u64, needs: Protection) -> Option<u64> {
+        let range = self.ranges.containing(page)?;
+        let Some(block) = range.block(page) else { return Some(page) };
+        let first = block.first_page();
+        let clear = block.mapped(by, needs).next_clear((page - first) as usize);
+        Some(first + clear.min(block.len()) as u64)
+    }
+
+    /// Services a fault, waiting first if the page thrashes.
+    fn fault(
+        &mut self,
+        by: ProcId,
+        page: u64,
+        access: Access,
+        touched: &mut Touched,
+        sink: &mut dyn EventSink,
+    ) {
+        touched.faults += 1;
+        touched.now_ns += sink.fault_latency_ns(by.into());
+        self.advance(touched.now_ns, sink);
+        let Some(range) = self.ranges.containing_mut(page) else { return };
+        let mut block = range.take_or_new(page);
+        let policy = range.policy;
+        let index = (page - block.first_page()) as usize;
+        sink.event(fault_record(&block, index, by, access));
+        let first_try_ns = touched.now_ns;
+        let plan = loop {
+            match self.plan(&mut block, policy, index, (by, access), touched.now_ns, sink) {
+                Ok(plan) => break plan,
+                Err(until_ns) => {
+                    touched.throttles += 1;
+                    self.report_retries(&block, index, by, access, sink);
+                    self.put(block);
+                    touched.now_ns = until_ns.next_multiple_of(self.params.thrashing.stamp_ns);
+                    self.advance(touched.now_ns, sink);
+                    let Some(range) = self.ranges.containing_mut(page) else { return };
+                    block = range.take_or_new(page);
+                }
+            }
+        };
+        let step = (Step::Fault, Some(by));
+        let mut context = self.context(&block, policy, step, touched.now_ns, sink);
+        let waited_ns = context.now_ns - first_try_ns;
+        if waited_ns > 0 {
+            thrash::report_throttle(&mut context, &block, index, by, waited_ns);
+        }
+        service::apply(&mut context, &mut block, &plan);
+        touched.now_ns += context.finish();
+        self.put(block);
+    }
+
+    fn plan(
+        &mut self,
+        block: &mut Block,
+        policy: Policy,
+        index: usize,
+        (by, access): (ProcId, Access),
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) -> Result<Plan, u64> {
+        let mut context = self.context(block, policy, (Step::Fault, Some(by)), now_ns, sink);
+        service::plan(&mut context, block, index, by, access)
+    }
+
+    /// A throttled GPU faults again in each batch until its service gives up and waits; the host
+    /// sleeps in its one fault.
+    fn report_retries(
+        &self,
+        block: &Block,
+        index: usize,
+        by: ProcId,
+        access: Access,
+        sink: &mut dyn EventSink,
+    ) {
+        if !by.is_host() {
+            for _ in 0..self.params.throttled_batches_per_service {
+                sink.event(fault_record(block, index, by, access));
+            }
+        }
+    }
+}
+
+fn fault_record(block: &Block, index: usize, by: ProcId, access: Access) -> MemoryEvent {
+    let (address, access) = (block.address(index), access.into());
+    if by.is_host() {
+        MemoryEvent::CpuFault { address, access }
+    } else {
+        MemoryEvent::GpuFault { device: hal(by), address, access, merged: 1, duration_ns: 0 }
+    }
+}
