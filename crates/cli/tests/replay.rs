@@ -201,10 +201,13 @@ fn usage_errors_are_status_2_and_say_what_is_wrong() {
 }
 
 #[test]
-fn a_profile_may_be_named() {
+fn a_profile_is_a_name_or_a_file() {
     let files = Files::new();
+    let profile = serde_json::to_string(&pagewise_sim::SimConfig::h200()).expect("plain data");
+    let profile = files.add("gpu.json", profile);
     let file = files.add("a.jsonl", trace(AGREEING));
     assert_eq!(status(&pagewise(&["replay", "--profile", "H200", &file])), 0);
+    assert_eq!(status(&pagewise(&["replay", "--profile", &profile, &file])), 0);
 }
 
 // ---- invalid input ----------------------------------------------------------------------------

@@ -28,6 +28,10 @@ pub(crate) struct Arena {
 impl Arena {
     /// Wanted address space: room for 16 TiB of managed memory.
     const BYTES_WANTED: u64 = 32 << 40;
+    /// How much of managed memory, from its start, may be backed by huge pages. Bounds what a
+    /// sparse program wastes.
+    #[cfg(target_os = "linux")]
+    const HUGE_PAGES_BYTES: u64 = 512 << 20;
     /// Below this a reservation is refused.
     const BYTES_MIN: u64 = 1 << 30;
 
@@ -47,7 +51,20 @@ impl Arena {
         let with_slack = usize::try_from(bytes + BLOCK_BYTES).map_err(std::io::Error::other)?;
         let map: MmapRaw = MmapOptions::new().len(with_slack).no_reserve_swap().map_anon()?.into();
         let base = (map.as_ptr() as u64).next_multiple_of(BLOCK_BYTES);
-        Ok(Self { map, base, bytes })
+        let arena = Self { map, base, bytes };
+        arena.prefer_huge_pages();
+        Ok(arena)
+    }
+
+    /// Asks for huge pages where managed allocations go first: a dense touch of 2 MiB then costs
+    /// the host one page fault instead of 512. Only there, because a sparse touch commits 2 MiB.
+    fn prefer_huge_pages(&self) {
+        #[cfg(target_os = "linux")]
+        {
+            let (offset, length) = self.checked(self.base, Self::HUGE_PAGES_BYTES);
+            // Without huge pages everything works, only slower.
+            let _ = self.map.advise_range(memmap2::Advice::HugePage, offset, length);
+        }
     }
 
     /// First address and length of a zone: half of the space is managed memory's.

@@ -85,7 +85,7 @@ impl Pager {
     }
 
     pub(crate) fn discard(&mut self, pages: Range<u64>) {
-        self.paging.discard(pages, self.now_ns, &mut self.listener);
+        self.paging.discard(pages, paging::Discard::Eager, self.now_ns, &mut self.listener);
     }
 
     /// Runs an access program that begins at `now_ns`; returns when it ends.

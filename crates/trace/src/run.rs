@@ -121,6 +121,9 @@ impl<'a> Input<'a> {
 
 /// Replays traces and compares. `on_case` is called after each case, on any thread.
 ///
+/// Not to be called from a thread of rayon's: it waits while memory is full, and a pool whose
+/// threads all wait carries out nothing.
+///
 /// # Panics
 /// If a back end does, once the cases in progress are done.
 #[must_use]

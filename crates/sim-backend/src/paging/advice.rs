@@ -76,6 +76,14 @@ impl Context<'_> {
         }
     }
 
+    /// Maps evicted pages for an accessed-by processor.
+    pub(super) fn follow_evicted(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        if !self.policy.read_mostly {
+            let pages = pages.minus(block.discarded());
+            self.map_highest(block, id, pages, Some(MapCause::Policy));
+        }
+    }
+
     /// Maps what is resident for a processor that joined the accessed-by set.
     fn accessed_by_added(&mut self, block: &mut Block, id: ProcId) {
         if self.policy.read_mostly {

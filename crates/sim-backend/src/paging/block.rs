@@ -68,8 +68,6 @@ pub(crate) struct Block {
     pub(super) prefetch_history: Option<(ProcId, u32)>,
     /// Processor and time of the last event that thrashing detection saw.
     pub(super) last_event: Option<(ProcId, u64)>,
-    /// GPUs that held all 512 pages since they last lost the block (uvm_policy 1.5).
-    pub(super) once_full: ProcSet,
     rare: Option<Box<Rare>>,
     /// Sorted by processor.
     presence: Vec<Presence>,
@@ -84,7 +82,6 @@ impl Block {
             len: len as u16,
             prefetch_history: None,
             last_event: None,
-            once_full: ProcSet::EMPTY,
             rare: None,
             presence: Vec::new(),
         }
@@ -146,11 +143,6 @@ impl Block {
     /// Who holds any page.
     pub(crate) fn residents(&self) -> ProcSet {
         self.procs_where(|presence| !presence.resident.is_empty())
-    }
-
-    /// Who maps a page with at least this permission.
-    pub(crate) fn mappers_of(&self, page: usize, at_least: Protection) -> ProcSet {
-        self.procs_where(|p| p.mapped[p.level(at_least)].contains(page))
     }
 
     /// Who maps any page.
@@ -291,7 +283,6 @@ impl Block {
         let mut upper = Self::new(self.first_page + at as u64, self.len() - at);
         self.len = at as u16;
         self.last_event = None;
-        self.once_full = ProcSet::EMPTY;
         upper.presence = self.presence.iter_mut().map(|p| p.split_off(at)).collect();
         if let Some(rare) = &mut self.rare {
             rare.thrashing = None;

@@ -7,12 +7,22 @@ use super::block::Block;
 use super::context::Context;
 use super::mask::PageMask;
 
+/// How pages are discarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Discard {
+    /// They are unmapped everywhere and resident nowhere (rules_paging 2 rule 8).
+    Eager,
+    /// They are only marked, and copies under read duplication collapse. Discard-and-prefetch
+    /// does this first: recorded pages that were at the destination keep their mappings by
+    /// accessed-by processors, which eager discard would take and map again with a record.
+    Lazy,
+}
+
 impl Context<'_> {
-    /// Discards pages of a block. Eager: unmapped everywhere and resident nowhere. Lazy: only
-    /// marked, and copies under read duplication collapse.
-    pub(super) fn discard(&mut self, block: &mut Block, pages: PageMask) {
+    /// Discards pages of a block.
+    pub(super) fn discard(&mut self, block: &mut Block, pages: PageMask, manner: Discard) {
         block.add_discarded(pages);
-        if !self.params.discard_unmaps {
+        if manner == Discard::Lazy {
             self.collapse_discarded(block, pages & block.duplicated());
             return;
         }

@@ -46,6 +46,10 @@ pub(crate) enum Step {
     Advice,
     /// A pinned page was released.
     Unpin,
+    /// Device memory was taken for pages that are about to arrive.
+    Allocation,
+    /// A device chunk was emptied; the processor is the device.
+    Eviction,
 }
 
 /// What one step on one va_block did.
@@ -53,7 +57,8 @@ pub(crate) enum Step {
 pub(crate) struct Work {
     /// What caused it.
     pub(crate) step: Step,
-    /// Who faulted, or where the pages went; `None` for advice and discard.
+    /// Who faulted, where the pages went, or whose memory is concerned; `None` for advice,
+    /// discard and unpinning.
     pub(crate) processor: Option<Processor>,
     /// First page of the va_block, absolute.
     pub(crate) block: u64,
@@ -79,6 +84,6 @@ pub(crate) struct Work {
     pub(crate) pages_mapped_host: u64,
     /// Pages entered in devices' page tables.
     pub(crate) pages_mapped_device: u64,
-    /// Device chunks taken from other blocks to make room.
+    /// Parts of blocks that had to leave their device to make room.
     pub(crate) evictions: u64,
 }

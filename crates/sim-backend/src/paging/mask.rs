@@ -117,7 +117,7 @@ impl PageMask {
     }
 
     /// The pages from `first` on, renumbered from 0: what the upper half of a split block gets.
-    pub(crate) fn from_page(self, first: usize) -> Self {
+    pub(crate) fn shifted_down(self, first: usize) -> Self {
         let (skip, shift) = (first / 64, first % 64);
         let word = |index: usize| self.0.get(index).copied().unwrap_or(0);
         let mut out = Self::EMPTY;
@@ -268,7 +268,7 @@ impl StoredMask {
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let all = self.get();
         let mut upper = Self::default();
-        upper.set(all.from_page(at));
+        upper.set(all.shifted_down(at));
         self.set(all & PageMask::range(0..at));
         upper
     }

@@ -19,9 +19,11 @@
 
 mod advice;
 mod block;
+mod chunks;
 mod context;
 mod discard;
 mod event;
+mod evict;
 mod mapping;
 mod mask;
 mod migrate;
@@ -44,18 +46,20 @@ use pagewise_hal::{PageRun, Processor};
 
 use advice::Advice;
 use block::Block;
+use chunks::Chunks;
 use context::Context;
-use mask::{PAGES, PageMask};
+use mask::PageMask;
 use processor::ProcId;
 use range::{Policy, Ranges, VaRange};
 use thrash::{LapseWindow, Pin};
 
 pub(crate) use block::Protection;
+pub(crate) use discard::Discard;
 pub(crate) use event::{EventSink, Step, Work};
-pub(crate) use params::{LapseVote, PagingParams, ThrashingParams};
+pub(crate) use params::PagingParams;
 pub(crate) use processor::Relations;
 pub(crate) use service::Access;
-pub(crate) use touch::{Touched, Walk};
+pub(crate) use touch::Walk;
 
 /// The memory of one GPU that managed pages can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +77,8 @@ pub(crate) struct Paging {
     lapse: LapseWindow,
     /// Pinned pages, earliest deadline first.
     pins: VecDeque<Pin>,
+    /// Memory of each GPU.
+    chunks: Vec<Chunks>,
 }
 
 impl Paging {
@@ -80,7 +86,9 @@ impl Paging {
     pub(crate) fn new(params: PagingParams, gpus: &[GpuMemory], relations: Relations) -> Self {
         debug_assert_eq!(relations.count(), gpus.len() + 1);
         let lapse = LapseWindow::new(&params.thrashing);
-        Self { params, relations, ranges: Ranges::default(), lapse, pins: VecDeque::new() }
+        let chunks = gpus.iter().map(|gpu| Chunks::new(gpu.capacity_bytes)).collect();
+        let (ranges, pins) = (Ranges::default(), VecDeque::new());
+        Self { params, relations, ranges, lapse, pins, chunks }
     }
 
     /// Adds a range: one managed allocation, or one slab of small ones. It may not overlap
@@ -92,7 +100,9 @@ impl Paging {
 
     /// Removes what [`create_range`](Self::create_range) added, with all that became of it.
     pub(crate) fn destroy_range(&mut self, first_page: u64, pages: u64) {
-        self.ranges.remove(&(first_page..first_page + pages));
+        let pages = first_page..first_page + pages;
+        self.ranges.remove(&pages);
+        self.chunks.iter_mut().for_each(|chunks| chunks.free(&pages));
     }
 
     /// Brings pages to a processor and maps them there, as a prefetch call does.
@@ -106,24 +116,56 @@ impl Paging {
         self.advance(now_ns, sink);
         let to = ProcId::from(to);
         let maps = !to.is_host() || self.params.migration_maps_host;
-        for piece in self.ranges.pieces(&pages) {
-            let step = (Step::Migration, Some(to));
-            self.on_piece(&piece, step, now_ns, sink, |context, block, within| {
-                context.migrate(block, to, within);
-                if maps {
-                    context.map_migrated(block, to, within);
-                }
-            });
+        let pieces = self.ranges.pieces(&pages);
+        // Over several blocks the driver goes twice, first to move and then to map: blocks that
+        // had to leave in between come back (uvm_policy 6.1).
+        let passes = if maps && pieces.len() > 1 { 2 } else { 1 };
+        for pass in 1..=passes {
+            let maps_now = maps && pass == passes;
+            for piece in &pieces {
+                self.migrate_piece(piece, to, maps_now, now_ns, sink);
+            }
         }
     }
 
-    /// Declares the contents of pages no longer needed.
-    pub(crate) fn discard(&mut self, pages: Range<u64>, now_ns: u64, sink: &mut dyn EventSink) {
+    fn migrate_piece(
+        &mut self,
+        piece: &Range<u64>,
+        to: ProcId,
+        maps: bool,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) {
+        let Some((mut block, policy, within)) = self.take_piece(piece) else { return };
+        let home = policy.preferred.filter(|_| policy.read_mostly).unwrap_or(to);
+        let to_home = if home == to { PageMask::EMPTY } else { within & block.discarded() };
+        self.reserve(&mut block, to, within.minus(to_home), now_ns, sink);
+        self.reserve(&mut block, home, to_home, now_ns, sink);
+        let mut context = self.context(&block, policy, (Step::Migration, Some(to)), now_ns, sink);
+        context.migrate(&mut block, to, within);
+        if maps {
+            context.map_migrated(&mut block, to, within);
+        }
+        context.finish();
+        self.note_chunks(&block, Some(to));
+        self.put(block);
+    }
+
+    /// Declares the contents of pages no longer needed. `cuMemDiscardBatchAsync` is eager; the
+    /// discard half of `cuMemDiscardAndPrefetchBatchAsync` is lazy, and the migration that follows
+    /// copies nothing (see [`Discard`]).
+    pub(crate) fn discard(
+        &mut self,
+        pages: Range<u64>,
+        manner: Discard,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) {
         self.advance(now_ns, sink);
         for piece in self.ranges.pieces(&pages) {
             let step = (Step::Discard, None);
             self.on_piece(&piece, step, now_ns, sink, |context, block, within| {
-                context.discard(block, within);
+                context.discard(block, within, manner);
             });
         }
     }
@@ -193,6 +235,7 @@ impl Paging {
     }
 
     /// Who holds a page, host first, then the GPUs by ordinal.
+    #[allow(dead_code, reason = "for tests and tools")]
     pub(crate) fn resident_on(&self, page: u64) -> Vec<Processor> {
         let Some(block) = self.block(page) else { return Vec::new() };
         let holders = block.residents_of((page - block.first_page()) as usize);
@@ -200,6 +243,7 @@ impl Paging {
     }
 
     /// How a processor maps a page.
+    #[allow(dead_code, reason = "for tests and tools")]
     pub(crate) fn mapping(&self, page: u64, by: Processor) -> Option<Protection> {
         let block = self.block(page)?;
         let page = (page - block.first_page()) as usize;
@@ -211,6 +255,13 @@ impl Paging {
     pub(crate) fn resident_pages(&self, on: Processor) -> u64 {
         let blocks = self.ranges.overlapping(&(0..u64::MAX)).flat_map(VaRange::blocks);
         blocks.map(|block| block.resident(on.into()).count() as u64).sum()
+    }
+
+    /// Root chunks of 2 MiB that hold managed memory on a GPU, resident or not.
+    #[allow(dead_code, reason = "for tests and tools")]
+    pub(crate) fn device_chunks_in_use(&self, gpu: Processor) -> u64 {
+        let gpu = gpu.device_ordinal().and_then(|ordinal| self.chunks.get(ordinal as usize));
+        gpu.map_or(0, Chunks::in_use)
     }
 
     /// Lets the time come to `now_ns`: pages whose pin ran out are released.
@@ -267,19 +318,43 @@ impl Paging {
         sink: &mut dyn EventSink,
         act: impl FnOnce(&mut Context<'_>, &mut Block, PageMask),
     ) {
-        let Some(range) = self.ranges.containing_mut(piece.start) else { return };
-        let mut block = range.take_or_new(piece.start);
-        let policy = range.policy;
-        let start = (piece.start - block.first_page()) as usize;
-        let within = PageMask::range(start..start + (piece.end - piece.start) as usize);
+        let Some((mut block, policy, within)) = self.take_piece(piece) else { return };
         let mut context = self.context(&block, policy, step, now_ns, sink);
         act(&mut context, &mut block, within);
         context.finish();
+        self.note_chunks(&block, None);
         self.put(block);
+    }
+
+    /// Like [`on_piece`](Self::on_piece), but does nothing if the block does not exist.
+    fn on_existing(
+        &mut self,
+        piece: &Range<u64>,
+        step: (Step, Option<ProcId>),
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+        act: impl FnOnce(&mut Context<'_>, &mut Block, PageMask),
+    ) {
+        if self.block(piece.start).is_some() {
+            self.on_piece(piece, step, now_ns, sink, act);
+        }
+    }
+
+    /// Takes the block of a piece out of its range, made if it does not exist, with the range's
+    /// policy and the piece's pages.
+    fn take_piece(&mut self, piece: &Range<u64>) -> Option<(Box<Block>, Policy, PageMask)> {
+        let range = self.ranges.containing_mut(piece.start)?;
+        let block = range.take_or_new(piece.start);
+        let start = (piece.start - block.first_page()) as usize;
+        let within = PageMask::range(start..start + (piece.end - piece.start) as usize);
+        Some((block, range.policy, within))
     }
 
     fn advise(&mut self, pages: Range<u64>, advice: Advice, now_ns: u64, sink: &mut dyn EventSink) {
         self.advance(now_ns, sink);
+        if pages.is_empty() {
+            return; // An advice for no bytes succeeds and splits nothing.
+        }
         let differs = |policy: &Policy| advice.apply(policy) != *policy;
         self.ranges.split_at(pages.start, differs);
         self.ranges.split_at(pages.end, differs);

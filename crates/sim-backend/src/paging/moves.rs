@@ -53,7 +53,6 @@ impl Context<'_> {
         }
         block.add_resident(destination, pages);
         block.remove_duplicated(pages);
-        self.note_full(block, destination);
         arriving
     }
 
@@ -74,7 +73,6 @@ impl Context<'_> {
         block.add_resident(destination, arriving);
         // Discarded pages count as copied (rules_paging 2, detail 1).
         block.add_duplicated(arriving.minus(nowhere));
-        self.note_full(block, destination);
     }
 
     /// Prepares pages that are not duplicated yet: only their holder keeps a mapping, to read.
@@ -178,27 +176,17 @@ impl Context<'_> {
         }
     }
 
-    /// Provides memory for pages, and counts what is new and what has to be zeroed.
-    pub(super) fn populate(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+    /// Provides host memory for pages, and counts what is new and what has to be zeroed. Memory
+    /// of devices has been provided before (see `evict`).
+    fn populate(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
         let new = pages.minus(block.populated(id));
-        if new.is_empty() {
+        if !id.is_host() || new.is_empty() {
             return;
         }
         let elsewhere = block.resident_anywhere().minus(block.discarded());
         self.work.pages_zeroed += new.minus(elsewhere).count() as u64;
-        let count = new.count() as u64;
-        if id.is_host() {
-            self.work.pages_populated_host += count;
-        } else {
-            self.work.pages_populated_device += count;
-        }
+        self.work.pages_populated_host += new.count() as u64;
         block.populate(id, new);
-    }
-
-    fn note_full(&self, block: &mut Block, id: ProcId) {
-        if block.is_full_size() && block.resident(id) == block.all() {
-            block.once_full.insert(id);
-        }
     }
 
     /// Takes pages out of a processor's page table.

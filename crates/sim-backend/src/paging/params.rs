@@ -24,8 +24,6 @@ pub(crate) struct PagingParams {
     pub(crate) prefetch_gated_by_preferred: bool,
     /// A kernel's weak atomic asks only for write permission (rules_paging 2 rule 5).
     pub(crate) weak_atomics_need_write_only: bool,
-    /// Discard unmaps and forgets residency at once (rules_paging 2 rule 8).
-    pub(crate) discard_unmaps: bool,
     /// An explicit migration to the host maps the pages there (rules_paging 2 rule 9).
     pub(crate) migration_maps_host: bool,
     /// Thrashing detection and what it does.
@@ -44,7 +42,6 @@ impl Default for PagingParams {
             prefetch_unaligned_quirk: true,
             prefetch_gated_by_preferred: false,
             weak_atomics_need_write_only: true,
-            discard_unmaps: true,
             migration_maps_host: true,
             thrashing: ThrashingParams::default(),
             throttled_batches_per_service: 5,
@@ -55,6 +52,7 @@ impl Default for PagingParams {
 /// How the window in which events count as thrashing changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[allow(dead_code, reason = "chosen by whoever writes the parameters")]
 pub(crate) enum LapseVote {
     /// Not at all: driver 580 (rules_paging 2 rule 7).
     #[default]

@@ -210,7 +210,9 @@ mod tests {
         assert_eq!(tree.node(&counted, 2, 51, true), 12..20);
         assert_eq!(tree.node(&counted, 2, 51, false), 0..20);
         let prefix_only = tree.node(&PageMask::range(0..4), 2, 51, true);
-        assert_eq!(prefix_only, 2..2.max(prefix_only.end));
+        assert_eq!(prefix_only, 0..4);
+        let empty = tree.node(&PageMask::range(0..4), 2, 20, true);
+        assert_eq!((empty.start, empty.end), (12, 4));
     }
 
     #[test]

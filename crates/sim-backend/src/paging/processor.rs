@@ -90,16 +90,6 @@ impl ProcSet {
         Self(self.0 & other.0)
     }
 
-    /// Whether the set is empty.
-    pub(crate) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// How many processors are in the set.
-    pub(crate) fn count(self) -> u32 {
-        self.0.count_ones()
-    }
-
     /// Whether every processor of this set is in `other`.
     pub(crate) fn is_subset(self, other: Self) -> bool {
         self.0 & !other.0 == 0
@@ -138,29 +128,18 @@ impl Relations {
     /// A PCIe host with `gpus` GPUs that are NVLink peers of each other from the first call on
     /// (rules_paging 2 rule 10). The host cannot access GPU memory.
     pub(crate) fn pcie_with_nvlink(gpus: usize) -> Self {
-        Self::new(gpus, true)
-    }
-
-    /// A PCIe host with `gpus` GPUs that cannot access each other.
-    pub(crate) fn pcie_without_peers(gpus: usize) -> Self {
-        Self::new(gpus, false)
-    }
-
-    fn new(gpus: usize, peers: bool) -> Self {
         let host = ProcSet::single(ProcId::HOST);
         let all = ProcSet::first(gpus + 1);
-        let of_gpu = |id: ProcId| {
-            if peers { all.without(ProcId::HOST) } else { ProcSet::single(id) }
-        };
+        let peers = all.without(ProcId::HOST);
         let ids = || (0..=gpus).map(|n| ProcId(n as u8));
-        let table = |gpu: &dyn Fn(ProcId) -> ProcSet, of_host: ProcSet| {
-            ids().map(|id| if id.is_host() { of_host } else { gpu(id) }).collect()
+        let table = |of_gpu: ProcSet, of_host: ProcSet| {
+            ids().map(|id| if id.is_host() { of_host } else { of_gpu }).collect()
         };
         Self {
-            access: table(&|id| of_gpu(id).with(ProcId::HOST), host),
-            native_atomics: table(&of_gpu, host),
-            copies_from: table(&|id| of_gpu(id).with(ProcId::HOST), all),
-            fast_link: table(&of_gpu, host),
+            access: table(all, host),
+            native_atomics: table(peers, host),
+            copies_from: table(all, all),
+            fast_link: table(peers, host),
         }
     }
 
@@ -253,6 +232,5 @@ mod tests {
             ProcSet::single(ProcId::HOST),
             "host and GPU share host memory only"
         );
-        assert!(!Relations::pcie_without_peers(2).can_access(GPU0, GPU1));
     }
 }

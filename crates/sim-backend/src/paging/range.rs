@@ -63,12 +63,6 @@ impl VaRange {
         self.blocks[self.index(page)].as_deref()
     }
 
-    /// Like [`block`](Self::block), to change it.
-    pub(crate) fn block_mut(&mut self, page: u64) -> Option<&mut Block> {
-        let index = self.index(page);
-        self.blocks[index].as_deref_mut()
-    }
-
     /// The blocks that exist, ascending.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.blocks.iter().filter_map(Option::as_deref)
@@ -106,7 +100,7 @@ impl VaRange {
         let moved = self.blocks.drain(first_moved + 1..);
         upper.blocks.splice(1.., moved);
         self.end_page = at;
-        if at % SLOT == 0 {
+        if at.is_multiple_of(SLOT) {
             self.blocks.truncate(first_moved);
             upper.blocks[0] = cut;
         } else if let Some(mut lower) = cut {

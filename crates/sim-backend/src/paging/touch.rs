@@ -46,6 +46,7 @@ pub(crate) struct Touched {
 
 impl Paging {
     /// One access.
+    #[allow(dead_code, reason = "for tests and tools")]
     pub(crate) fn touch(
         &mut self,
         by: Processor,
@@ -128,6 +129,7 @@ impl Paging {
                 }
             }
         };
+        self.reserve(&mut block, plan.destination, plan.pages(), touched.now_ns, sink);
         let step = (Step::Fault, Some(by));
         let mut context = self.context(&block, policy, step, touched.now_ns, sink);
         let waited_ns = context.now_ns - first_try_ns;
@@ -136,6 +138,7 @@ impl Paging {
         }
         service::apply(&mut context, &mut block, &plan);
         touched.now_ns += context.finish();
+        self.note_chunks(&block, Some(plan.destination));
         self.put(block);
     }
 

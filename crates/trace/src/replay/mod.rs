@@ -7,7 +7,7 @@
 //! - After each operation: records, and the host page table of every live buffer of at most
 //!   [`MAX_MAPPED_BYTES`].
 //! - Records are named after the buffer that owns their address when the case *ends*, before the
-//!   clean-up; see [`names`].
+//!   clean-up. An address that no buffer owns is -1 with its offset modulo 2 MiB.
 //! - At the end every live buffer is freed by [`Backend::free`], those of pools too, and the
 //!   streams are destroyed. Pools are left alone.
 

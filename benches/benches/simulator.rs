@@ -1,0 +1,94 @@
+//! What calls and page movements cost on the simulator, per page, fault or call.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use pagewise::{
+    Advice, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, HostAccess, HostTouch,
+    Location, RangeAttribute, SimBackend, SimConfig, Span, StreamHandle,
+};
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+const GPU: Location = Location::device(DeviceId(0));
+
+fn machine(bytes: u64) -> (SimBackend, Span) {
+    let sim = SimBackend::new(SimConfig::h200()).expect("address space");
+    let span = sim.alloc(bytes).expect("managed memory");
+    (sim, span)
+}
+
+fn host(sim: &SimBackend, span: Span, access: HostAccess) -> u64 {
+    // SAFETY: one thread uses the memory.
+    unsafe { sim.host_touch(HostTouch { span, stride_bytes: PAGE, access }) }.expect("inside")
+}
+
+fn device(sim: &SimBackend, span: Span, access: DeviceAccess) -> u64 {
+    let device = DeviceId(0);
+    let touch = DeviceTouch { device, span, stride_bytes: PAGE, access, blocks: 1, threads: 1 };
+    // SAFETY: one thread uses the memory.
+    unsafe { sim.device_touch(touch, StreamHandle::NULL) }.expect("inside")
+}
+
+fn calls(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("call");
+    let (sim, span) = machine(64 * MIB);
+    group.bench_function("range attribute", |bench| {
+        bench.iter(|| sim.range_attribute(black_box(span), RangeAttribute::READ_MOSTLY));
+    });
+    group.bench_function("advise, set and unset", |bench| {
+        bench.iter(|| {
+            sim.advise(span, Advice::SET_READ_MOSTLY, GPU).expect("managed");
+            sim.advise(span, Advice::UNSET_READ_MOSTLY, GPU).expect("managed");
+        });
+    });
+    group.bench_function("allocate and free 4 KiB", |bench| {
+        bench.iter(|| {
+            let small = sim.alloc(black_box(PAGE)).expect("managed memory");
+            // SAFETY: nothing uses the memory.
+            unsafe { sim.free(small.ptr) }.expect("managed memory");
+        });
+    });
+    group.finish();
+}
+
+fn pages(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("pages");
+    let bytes = 64 * MIB;
+    let count = bytes / PAGE;
+    group.throughput(Throughput::Elements(count));
+    let (sim, span) = machine(bytes);
+    device(&sim, span, DeviceAccess::Write(1));
+    group.bench_function("touch in memory", |bench| {
+        bench.iter(|| device(&sim, span, DeviceAccess::Write(2)));
+    });
+    let (sim, span) = machine(bytes);
+    group.bench_function("ping-pong by faults", |bench| {
+        bench.iter(|| {
+            host(&sim, span, HostAccess::Write(1));
+            device(&sim, span, DeviceAccess::Write(2));
+            sim.take_events().expect("records")
+        });
+    });
+    group.bench_function("prefetch there and back", |bench| {
+        bench.iter(|| {
+            sim.prefetch_to(span, GPU).expect("managed");
+            sim.prefetch_to(span, Location::HOST).expect("managed");
+            sim.take_events().expect("records")
+        });
+    });
+    group.finish();
+}
+
+fn machines(criterion: &mut Criterion) {
+    criterion.bench_function("make and drop a machine", |bench| {
+        bench.iter_batched(
+            SimConfig::h200,
+            |config| SimBackend::new(config).expect("address space"),
+            BatchSize::SmallInput,
+        );
+    });
+}
+
+criterion_group!(benches, calls, pages, machines);
+criterion_main!(benches);

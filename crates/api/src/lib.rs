@@ -1,0 +1,67 @@
+//! CUDA managed (unified) memory for Rust, with or without a GPU.
+//!
+//! The same program runs on the driver of a GPU and on a simulator whose answers, page movements
+//! and records are checked, call by call, against recordings of a real H200.
+//!
+//! ```
+//! use pagewise::{Backend, BackendExt, DeviceId, DeviceAccess, DeviceTouch, Location};
+//! use pagewise::{MemoryEvent, StreamHandle};
+//!
+//! let sim = pagewise::sim()?;
+//! let span = sim.alloc(2 << 20)?;
+//! let touch = DeviceTouch {
+//!     device: DeviceId(0),
+//!     span,
+//!     stride_bytes: 4096,
+//!     access: DeviceAccess::Write(1),
+//!     blocks: 1,
+//!     threads: 1,
+//! };
+//! // SAFETY: nothing else uses the memory.
+//! unsafe { sim.device_touch(touch, StreamHandle::NULL)? };
+//! let faults = sim.take_events()?;
+//! assert_eq!(faults.len(), 6, "one thread faults six times on 2 MiB: the prefetcher does the rest");
+//! # Ok::<(), pagewise::Error>(())
+//! ```
+//!
+//! # Choosing a back end
+//!
+//! By [`Builder::backend`], else by the environment variable `PAGEWISE_BACKEND` (`sim` or `cuda`),
+//! else the driver. Nothing ever falls back to the simulator silently: if the driver is asked for
+//! and is not there, [`open`] says so.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `sim` (default) | the simulator |
+//! | `cuda` | the driver, found at run time; CUDA 12 and 13 are told apart at run time, not here |
+//! | `mock` | [`mock`]: a mock of [`Backend`]; exempt from semantic versioning |
+//! | `serde` | `Serialize` and `Deserialize` on data types |
+#![deny(missing_docs)]
+
+mod choose;
+
+pub use choose::{BackendKind, Builder, open};
+#[cfg(feature = "mock")]
+pub use pagewise_hal::mock;
+pub use pagewise_hal::{
+    AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
+    BatchSupport, Capabilities, Code, CopyCause, DeviceAccess, DeviceAttribute, DeviceId,
+    DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle, FaultAccess,
+    HandleTypes, HostAccess, HostAllocFlags, HostTouch, Location, LocationKind, MapCause,
+    MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute, PoolAttribute,
+    PoolHandle, PoolProps, Processor, RangeAttribute, Result, Span, StreamFlags, StreamHandle,
+    code_name,
+};
+#[cfg(feature = "sim")]
+pub use pagewise_sim::{GpuProfile, RangeReads, SimBackend, SimConfig};
+
+/// A simulated machine with one H200: the one line that a test needs.
+///
+/// # Errors
+/// `OutOfMemory` if the process may not reserve 1 GiB of address space.
+#[cfg(feature = "sim")]
+pub fn sim() -> Result<std::sync::Arc<SimBackend>> {
+    SimBackend::new(SimConfig::h200()).map(std::sync::Arc::new)
+}

@@ -1,0 +1,204 @@
+//! Room on GPUs: memory for pages that are about to arrive, and eviction of others if there is
+//! none left.
+//!
+//! Memory once given stays when pages leave; it goes at eviction and with the range. What is
+//! evicted goes to the host, whatever was advised. Source: uvm_policy 1.3 to 1.5 and 7. No
+//! recording shows an eviction.
+
+use std::ops::Range;
+
+use pagewise_hal::CopyCause;
+
+use super::block::Block;
+use super::chunks::List;
+use super::event::{EventSink, Step, Work};
+use super::mask::{PAGES, PageMask};
+use super::moves::Reason;
+use super::processor::ProcId;
+use super::{Context, Paging};
+
+/// Pages in a 64 KiB chunk.
+const BIG: usize = 16;
+
+impl Paging {
+    /// Provides memory on `id` for pages of a block that is taken out of its range.
+    pub(super) fn reserve(
+        &mut self,
+        block: &mut Block,
+        id: ProcId,
+        pages: PageMask,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) {
+        if id.is_host() {
+            return; // The host's memory is provided by the move itself.
+        }
+        let missing = pages.minus(block.populated(id));
+        if missing.is_empty() {
+            return;
+        }
+        let gpu = id.index() - 1;
+        let keep = block.first_page()..block.first_page() + block.len() as u64;
+        let mut given = PageMask::EMPTY;
+        for chunk in chunks_for(block, missing) {
+            let len = chunk.len() as u16;
+            while !self.chunks[gpu].has_room(len) {
+                let Some(victims) = self.chunks[gpu].next_to_give_up(&keep) else { break };
+                self.evict(id, &victims, now_ns, sink);
+            }
+            self.chunks[gpu].allocate(keep.start + chunk.start as u64, len);
+            given.insert_range(chunk);
+        }
+        // New chunks are zeroed where nothing valid is resident (uvm_policy 1.5).
+        let valid = block.resident_anywhere().minus(block.discarded());
+        block.populate(id, given);
+        let mut work =
+            Work { step: Step::Allocation, processor: Some(id.into()), ..Work::default() };
+        work.block = block.first_page();
+        work.pages_populated_device = given.count() as u64;
+        work.pages_zeroed = given.minus(valid).count() as u64;
+        sink.work(&work);
+    }
+
+    /// Empties a chunk: what is in it goes to the host.
+    fn evict(&mut self, id: ProcId, pieces: &[Range<u64>], now_ns: u64, sink: &mut dyn EventSink) {
+        for piece in pieces {
+            for part in self.ranges.pieces(piece) {
+                let step = (Step::Eviction, Some(id));
+                self.on_existing(&part, step, now_ns, sink, |context, block, within| {
+                    context.evict(block, id, within);
+                });
+            }
+            self.chunks[id.index() - 1].free(piece);
+        }
+    }
+
+    /// Tells the chunk lists what a full block holds after a step.
+    pub(super) fn note_chunks(&mut self, block: &Block, serviced: Option<ProcId>) {
+        if !block.is_full_size() {
+            return;
+        }
+        for (gpu, chunks) in self.chunks.iter_mut().enumerate() {
+            let id = ProcId(gpu as u8 + 1);
+            if block.populated(id).is_empty() {
+                continue;
+            }
+            let list = if block.resident(id).is_empty() {
+                List::Unused
+            } else if block.discarded() == block.all() {
+                List::Discarded
+            } else {
+                List::Used
+            };
+            chunks.note(block.first_page(), list, serviced == Some(id) && list != List::Unused);
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Moves what a GPU holds of these pages to the host and gives its memory back.
+    fn evict(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        let leaving = pages & (block.resident(id) | block.discarded());
+        self.move_pages(block, ProcId::HOST, leaving, &Reason::of(CopyCause::Eviction));
+        block.depopulate(id, pages);
+        // Accessed-by processors follow the pages, later on the driver, at once here.
+        for by in self.policy.accessed_by.iter() {
+            self.follow_evicted(block, by, leaving);
+        }
+        self.work.evictions += 1;
+    }
+}
+
+/// The chunks that hold these pages: all of a full block, else its 64 KiB pages, and single pages
+/// before the first and after the last of them.
+fn chunks_for(block: &Block, pages: PageMask) -> Vec<Range<usize>> {
+    if block.is_full_size() {
+        return std::iter::once(0..PAGES).collect();
+    }
+    let first = block.first_page() as usize;
+    let mut chunks: Vec<Range<usize>> = Vec::new();
+    for page in pages.pages() {
+        if chunks.last().is_some_and(|last| page < last.end) {
+            continue;
+        }
+        let start = (first + page) / BIG * BIG;
+        let inside = start >= first && start + BIG <= first + block.len();
+        chunks.push(if inside { start - first..start - first + BIG } else { page..page + 1 });
+    }
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{GpuMemory, PagingParams, Relations};
+    use super::*;
+    use pagewise_hal::{MemoryEvent, Processor};
+
+    const GPU0: Processor = Processor::device(0);
+
+    fn paging(chunks: u64) -> Paging {
+        let gpus = [GpuMemory { capacity_bytes: chunks << 21 }];
+        let mut paging =
+            Paging::new(PagingParams::default(), &gpus, Relations::pcie_with_nvlink(1));
+        paging.create_range(0, 4 * 512);
+        paging
+    }
+
+    fn evicted(events: &[MemoryEvent]) -> Vec<u64> {
+        let page = |event: &MemoryEvent| match event {
+            MemoryEvent::Copy { address, cause: CopyCause::Eviction, .. } => Some(address / 4096),
+            _ => None,
+        };
+        events.iter().filter_map(page).collect()
+    }
+
+    #[test]
+    fn the_block_serviced_longest_ago_goes_first() {
+        let mut paging = paging(2);
+        let mut events = Vec::new();
+        for block in [0, 1, 0, 2] {
+            paging.migrate(block * 512..block * 512 + 512, GPU0, 0, &mut events);
+        }
+        assert_eq!(evicted(&events), [512]);
+        assert_eq!(paging.resident_on(512), [Processor::HOST]);
+        assert_eq!(paging.resident_on(1024), [GPU0]);
+    }
+
+    #[test]
+    fn a_migration_larger_than_the_device_brings_everything_twice() {
+        let mut paging = paging(2);
+        let mut events = Vec::new();
+        paging.migrate(0..4 * 512, Processor::HOST, 0, &mut events);
+        events.clear();
+        paging.migrate(0..4 * 512, GPU0, 0, &mut events);
+        assert_eq!(evicted(&events), [0, 512, 1024, 1536, 0, 512]);
+    }
+
+    #[test]
+    fn discarded_pages_leave_without_a_copy() {
+        let mut paging = paging(1);
+        let mut events = Vec::new();
+        paging.migrate(0..512, GPU0, 0, &mut events);
+        paging.discard(0..512, super::super::Discard::Lazy, 0, &mut events);
+        events.clear();
+        paging.migrate(512..1024, GPU0, 0, &mut events);
+        assert_eq!(events, []);
+        assert_eq!(paging.resident_on(0), [Processor::HOST]);
+    }
+
+    #[test]
+    fn a_freed_range_gives_its_memory_back() {
+        let mut paging = paging(4);
+        paging.migrate(0..2048, GPU0, 0, &mut Vec::new());
+        assert_eq!(paging.device_chunks_in_use(GPU0), 4);
+        paging.destroy_range(0, 2048);
+        assert_eq!(paging.device_chunks_in_use(GPU0), 0);
+    }
+
+    #[test]
+    fn a_short_block_takes_64_kib_chunks_and_single_pages_at_its_ends() {
+        let block = Block::new(10, 100);
+        let pages = PageMask::range(4..8) | PageMask::single(99);
+        assert_eq!(chunks_for(&block, pages), [4..5, 5..6, 6..22, 99..100]);
+    }
+}

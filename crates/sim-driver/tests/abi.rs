@@ -1,0 +1,100 @@
+//! The C entry points, called as C calls them.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{null, null_mut};
+
+use pagewise_driver::{
+    MemLocation, cuDeviceGet, cuDeviceGetCount, cuDriverGetVersion, cuGetErrorName,
+    cuGetProcAddress_v2, cuInit, cuMemAdvise, cuMemAdvise_v2, cuMemAllocManaged, cuMemFree_v2,
+    cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemRangeGetAttribute,
+};
+
+fn managed(bytes: usize) -> u64 {
+    let mut ptr = 0;
+    // SAFETY: the result goes to a live place.
+    assert_eq!(unsafe { cuMemAllocManaged(&raw mut ptr, bytes, 1) }, 0);
+    ptr
+}
+
+#[test]
+fn a_program_allocates_advises_prefetches_asks_and_frees() {
+    assert_eq!(cuInit(0), 0);
+    let (mut version, mut count, mut device) = (0, 0, -1);
+    // SAFETY: the results go to live places.
+    unsafe {
+        assert_eq!(cuDriverGetVersion(&raw mut version), 0);
+        assert_eq!(cuDeviceGetCount(&raw mut count), 0);
+        assert_eq!(cuDeviceGet(&raw mut device, 0), 0);
+        assert_eq!(cuDeviceGet(&raw mut device, 1), 101);
+    }
+    assert_eq!((version, count, device), (13000, 1, 0));
+    let bytes = 2 << 20;
+    let ptr = managed(bytes);
+    assert_eq!(cuMemAdvise(ptr, bytes, 1, 0), 0);
+    assert_eq!(cuMemPrefetchAsync(ptr, bytes, 0, null_mut()), 0);
+    let (mut read_mostly, mut last) = (0, 0);
+    let mut by = [0; 2];
+    let host = MemLocation { kind: 2, id: 0 };
+    assert_eq!(cuMemAdvise_v2(ptr, bytes, 5, host), 0);
+    assert_eq!(cuMemPrefetchAsync_v2(ptr, bytes, host, 0, null_mut()), 0);
+    // SAFETY: the results go to live places of the sizes given.
+    unsafe {
+        assert_eq!(cuMemRangeGetAttribute(&raw mut read_mostly, 4, 1, ptr, bytes), 0);
+        assert_eq!(cuMemRangeGetAttribute(&raw mut last, 4, 4, ptr, bytes), 0);
+        assert_eq!(cuMemRangeGetAttribute(by.as_mut_ptr(), 8, 3, ptr, bytes), 0);
+        assert_eq!(cuMemRangeGetAttribute(&raw mut last, 8, 4, ptr, bytes), 1);
+        assert_eq!(cuMemFree_v2(ptr), 0);
+        assert_eq!(cuMemFree_v2(ptr), 1);
+    }
+    assert_eq!((read_mostly, last, by), (1, -1, [-1, -2]));
+}
+
+#[test]
+fn null_results_and_wrong_arguments_are_invalid_values() {
+    // SAFETY: null is what is tested.
+    unsafe {
+        assert_eq!(cuMemAllocManaged(null_mut(), 4096, 1), 1);
+        assert_eq!(cuDriverGetVersion(null_mut()), 1);
+        assert_eq!(cuGetErrorName(1, null_mut()), 1);
+        assert_eq!(cuMemRangeGetAttribute(null_mut(), 4, 1, 0, 0), 1);
+        assert_eq!(cuGetProcAddress_v2(null(), null_mut(), 12000, 0, null_mut()), 1);
+    }
+    assert_eq!(cuInit(1), 1);
+    assert_eq!(cuMemAdvise(0, 4096, 1, 0), 1);
+}
+
+#[test]
+fn an_error_has_the_drivers_name() {
+    let mut name = null();
+    // SAFETY: the result goes to a live place, and points to a static string.
+    unsafe {
+        assert_eq!(cuGetErrorName(801, &raw mut name), 0);
+        assert_eq!(CStr::from_ptr(name), c"CUDA_ERROR_NOT_SUPPORTED");
+        assert_eq!(cuGetErrorName(-5, &raw mut name), 1);
+    }
+}
+
+fn lookup(name: &CStr, version: c_int) -> (c_int, *mut c_void, c_int) {
+    let (mut function, mut status) = (null_mut(), -1);
+    // SAFETY: the name is NUL-terminated, the results go to live places.
+    let code = unsafe {
+        cuGetProcAddress_v2(name.as_ptr(), &raw mut function, version, 0, &raw mut status)
+    };
+    (code, function, status)
+}
+
+#[test]
+fn one_name_gives_the_form_of_the_version_asked_for() {
+    let (_, old, status) = lookup(c"cuMemAdvise", 12010);
+    let (_, new, _) = lookup(c"cuMemAdvise", 13000);
+    assert_eq!(status, 0);
+    assert_eq!(old, cuMemAdvise as *mut c_void);
+    assert_eq!(new, cuMemAdvise_v2 as *mut c_void);
+}
+
+#[test]
+fn what_is_missing_is_a_success_without_a_function() {
+    assert_eq!(lookup(c"cuMemAdvise", 7000), (0, null_mut(), 2));
+    assert_eq!(lookup(c"cuNoSuchFunction", 13000), (0, null_mut(), 1));
+    assert_eq!(lookup(c"cuMemAdvise", 13010).0, 1, "newer than the driver");
+}

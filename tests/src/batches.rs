@@ -1,0 +1,144 @@
+//! Batch calls: what is refused as a whole, and what each range records.
+
+use pagewise::{Backend, BatchSupport, Location, LocationKind, RangeAttribute, Span, StreamHandle};
+
+use crate::{GPU, MIB, Managed, NO_GPU, PAGE, STREAM, claims, code, is_absent};
+
+claims![
+    a_batch_refuses_the_legacy_stream_and_flags,
+    a_batch_refuses_malformed_lists,
+    a_batch_with_one_bad_range_does_nothing,
+    an_unknown_device_is_an_invalid_value_in_a_batch,
+    each_location_serves_the_ranges_up_to_the_next_start,
+    ranges_of_a_batch_may_overlap,
+    a_batch_records_the_id_of_the_host_as_it_was_passed,
+    discard_is_absent_before_cuda_13,
+    discard_takes_unaligned_ranges_and_leaves_the_last_prefetch,
+];
+
+fn has_batches(backend: &dyn Backend) -> bool {
+    backend.capabilities().prefetch_batch != BatchSupport::Absent
+}
+
+fn last_prefetch(backend: &dyn Backend, span: Span) -> i32 {
+    backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION).expect("managed")
+}
+
+fn a_batch_refuses_the_legacy_stream_and_flags(backend: &dyn Backend) {
+    if !has_batches(backend) {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    let batch = |flags, stream| {
+        code(backend.prefetch_batch(&[managed.span], &[Location::HOST], &[0], flags, stream))
+    };
+    assert_eq!(batch(0, StreamHandle::NULL), 1);
+    assert_eq!(batch(0, StreamHandle::LEGACY), 1);
+    assert_eq!(batch(1, STREAM), 1);
+    assert_eq!(batch(0, STREAM), 0);
+}
+
+fn a_batch_refuses_malformed_lists(backend: &dyn Backend) {
+    if !has_batches(backend) {
+        return;
+    }
+    let managed = Managed::new(backend, 4 * MIB);
+    let spans = [managed.at(0, PAGE), managed.at(PAGE, PAGE), managed.at(2 * PAGE, PAGE)];
+    let to = [Location::HOST; 3];
+    let batch = |spans: &[Span], to: &[Location], starts: &[usize]| {
+        code(backend.prefetch_batch(spans, to, starts, 0, STREAM))
+    };
+    for starts in [&[1][..], &[0, 0], &[0, 2, 1], &[0, 3], &[0, usize::MAX]] {
+        assert_eq!(batch(&spans, &to[..starts.len()], starts), 1, "{starts:?}");
+    }
+    assert_eq!(batch(&[], &to[..1], &[0]), 1);
+    assert_eq!(batch(&spans, &[], &[]), 1);
+    assert_eq!(batch(&spans, &to[..2], &[0]), 1);
+    assert_eq!(batch(&spans, &to[..2], &[0, 2]), 0);
+}
+
+fn a_batch_with_one_bad_range_does_nothing(backend: &dyn Backend) {
+    if !has_batches(backend) {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    for bad in [managed.at(0, 0), managed.at(0, 2 * MIB + 1), Span::default()] {
+        let spans = [managed.span, bad];
+        let answer = backend.prefetch_batch(&spans, &[Location::HOST], &[0], 0, STREAM);
+        assert_eq!(code(answer), 1, "{bad}");
+    }
+    assert_eq!(last_prefetch(backend, managed.span), -2);
+}
+
+fn an_unknown_device_is_an_invalid_value_in_a_batch(backend: &dyn Backend) {
+    if !has_batches(backend) {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    for to in [NO_GPU, Location::NONE, Location { kind: LocationKind(9), id: 0 }] {
+        assert_eq!(code(backend.prefetch_batch(&[managed.span], &[to], &[0], 0, STREAM)), 1);
+    }
+}
+
+fn each_location_serves_the_ranges_up_to_the_next_start(backend: &dyn Backend) {
+    if !has_batches(backend) {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    let spans = [0, 1, 2].map(|page| managed.at(page * PAGE, PAGE));
+    backend.prefetch_batch(&spans, &[GPU, Location::HOST], &[0, 2], 0, STREAM).expect("a batch");
+    assert_eq!(spans.map(|span| last_prefetch(backend, span)), [0, 0, -1]);
+}
+
+fn ranges_of_a_batch_may_overlap(backend: &dyn Backend) {
+    if !has_batches(backend) {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    let spans = [managed.span, managed.at(PAGE, PAGE), managed.span];
+    assert_eq!(code(backend.prefetch_batch(&spans, &[GPU], &[0], 0, STREAM)), 0);
+}
+
+fn a_batch_records_the_id_of_the_host_as_it_was_passed(backend: &dyn Backend) {
+    if backend.capabilities().prefetch_batch != BatchSupport::Native {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    let id = || {
+        let attribute = RangeAttribute::LAST_PREFETCH_LOCATION_ID;
+        backend.range_attribute(managed.span, attribute).expect("managed")
+    };
+    let host = Location { kind: LocationKind::HOST, id: 5 };
+    backend.prefetch(managed.span, host, 0, STREAM).expect("the host");
+    assert_eq!(id(), -1);
+    backend.prefetch_batch(&[managed.span], &[host], &[0], 0, STREAM).expect("the host");
+    assert_eq!(id(), 5);
+    assert_eq!(last_prefetch(backend, managed.span), -1);
+}
+
+fn discard_is_absent_before_cuda_13(backend: &dyn Backend) {
+    if backend.capabilities().discard {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    // SAFETY: nothing uses the contents.
+    unsafe {
+        assert!(is_absent(backend.discard_batch(&[managed.span], 0, STREAM)));
+        let both = backend.discard_prefetch_batch(&[managed.span], &[GPU], &[0], 0, STREAM);
+        assert!(is_absent(both));
+    }
+}
+
+fn discard_takes_unaligned_ranges_and_leaves_the_last_prefetch(backend: &dyn Backend) {
+    if !backend.capabilities().discard {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    backend.prefetch(managed.span, GPU, 0, STREAM).expect("a device");
+    // SAFETY: nothing uses the contents.
+    let discard = |span, flags, stream| unsafe { backend.discard_batch(&[span], flags, stream) };
+    assert_eq!(code(discard(managed.at(100, 8192), 0, STREAM)), 0);
+    assert_eq!(code(discard(managed.at(100, 8192), 1, STREAM)), 1);
+    assert_eq!(code(discard(managed.at(100, 8192), 0, StreamHandle::NULL)), 1);
+    assert_eq!(last_prefetch(backend, managed.span), 0);
+}

@@ -1,0 +1,152 @@
+//! Allocation, addresses and contents.
+
+use pagewise::{
+    AttachFlags, Backend, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HostAccess,
+    HostAllocFlags, HostTouch, PointerAttribute, Span, StreamHandle,
+};
+
+use crate::{MIB, Managed, PAGE, WILD, claims, code};
+
+claims![
+    an_allocation_of_2_mib_starts_on_a_2_mib_boundary,
+    small_allocations_do_not_overlap,
+    an_address_knows_its_allocation,
+    an_address_of_nothing_is_an_invalid_value,
+    an_unknown_device_is_an_invalid_device,
+    free_memory_is_at_most_all_memory,
+    what_the_host_writes_the_device_reads_and_back,
+    atomics_add_up,
+    memset_and_memcpy_change_what_they_name_and_nothing_else,
+    a_program_outside_an_allocation_is_an_illegal_address,
+];
+
+fn an_allocation_of_2_mib_starts_on_a_2_mib_boundary(backend: &dyn Backend) {
+    for bytes in [2 * MIB, 2 * MIB + 1, 2 * MIB - 511] {
+        let managed = Managed::new(backend, bytes);
+        assert_eq!(managed.span.ptr.0 % (2 * MIB), 0, "{bytes}");
+    }
+}
+
+fn small_allocations_do_not_overlap(backend: &dyn Backend) {
+    let all: Vec<_> = [1, 511, 512, 513, 4096, 65537, MIB]
+        .map(|b| Managed::new(backend, b))
+        .into_iter()
+        .collect();
+    let mut spans: Vec<Span> = all.iter().map(|managed| managed.span).collect();
+    spans.sort_unstable();
+    assert!(spans.windows(2).all(|pair| pair[0].end() <= Some(pair[1].ptr.0)));
+    assert!(spans.iter().all(|span| span.ptr.0 % 512 == 0));
+}
+
+fn an_address_knows_its_allocation(backend: &dyn Backend) {
+    let managed = Managed::new(backend, 3 * MIB);
+    let ask = |attribute| {
+        backend.pointer_attribute(managed.span.ptr.offset(12345), attribute).expect("inside")
+    };
+    assert_eq!(ask(PointerAttribute::IS_MANAGED), 1);
+    assert_eq!(ask(PointerAttribute::MEMORY_TYPE), 2);
+    assert_eq!(ask(PointerAttribute::RANGE_START_ADDR), managed.span.ptr.0);
+    assert_eq!(ask(PointerAttribute::RANGE_SIZE), 3 * MIB);
+    assert_eq!(ask(PointerAttribute::MEMPOOL_HANDLE), 0);
+    let pinned = backend.alloc_pinned(PAGE, HostAllocFlags::empty()).expect("pinned memory");
+    let kind = backend.pointer_attribute(pinned, PointerAttribute::MEMORY_TYPE);
+    assert_eq!(kind, Ok(1));
+    // SAFETY: nothing uses the memory.
+    unsafe { backend.free_pinned(pinned) }.expect("pinned memory");
+}
+
+fn an_address_of_nothing_is_an_invalid_value(backend: &dyn Backend) {
+    let managed = Managed::new(backend, 3 * MIB);
+    let past = managed.span.ptr.offset(3 * MIB);
+    for ptr in [DevicePtr::NULL, WILD, past] {
+        assert_eq!(code(backend.pointer_attribute(ptr, PointerAttribute::IS_MANAGED)), 1);
+    }
+}
+
+fn an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
+    for device in [DeviceId(99), DeviceId(-1)] {
+        let attribute = pagewise::DeviceAttribute::MANAGED_MEMORY;
+        assert_eq!(code(backend.device_attribute(device, attribute)), 101);
+        assert_eq!(code(backend.memory_info(device)), 101);
+    }
+}
+
+fn free_memory_is_at_most_all_memory(backend: &dyn Backend) {
+    let info = backend.memory_info(DeviceId(0)).expect("a device");
+    assert!(0 < info.free_bytes && info.free_bytes <= info.total_bytes);
+    let bytes = 64 * MIB;
+    let ptr = backend.alloc_device(DeviceId(0), bytes).expect("device memory");
+    let after = backend.memory_info(DeviceId(0)).expect("a device");
+    assert!(after.free_bytes <= info.free_bytes - bytes);
+    // SAFETY: nothing uses the memory.
+    unsafe { backend.free(ptr) }.expect("device memory");
+}
+
+fn host(backend: &dyn Backend, span: Span, stride_bytes: u64, access: HostAccess) -> u64 {
+    // SAFETY: claims use their memory from one thread.
+    unsafe { backend.host_touch(HostTouch { span, stride_bytes, access }) }.expect("inside")
+}
+
+fn device(backend: &dyn Backend, span: Span, stride_bytes: u64, access: DeviceAccess) -> u64 {
+    let device = DeviceId(0);
+    let touch = DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 };
+    // SAFETY: as above.
+    unsafe { backend.device_touch(touch, StreamHandle::NULL) }.expect("inside")
+}
+
+fn what_the_host_writes_the_device_reads_and_back(backend: &dyn Backend) {
+    let managed = Managed::new(backend, 4 * MIB);
+    host(backend, managed.span, PAGE, HostAccess::Write(3));
+    assert_eq!(device(backend, managed.span, PAGE, DeviceAccess::Read), 3 * 1024);
+    device(backend, managed.at(1, 4 * MIB - 1), PAGE, DeviceAccess::Write(200));
+    assert_eq!(host(backend, managed.at(1, 4 * MIB - 1), PAGE, HostAccess::Read), 200 * 1024);
+    assert_eq!(host(backend, managed.span, PAGE, HostAccess::Read), 3 * 1024);
+}
+
+fn atomics_add_up(backend: &dyn Backend) {
+    let managed = Managed::new(backend, MIB);
+    host(backend, managed.span, 1, HostAccess::Write(0));
+    for _ in 0..3 {
+        device(backend, managed.span, PAGE, DeviceAccess::AtomicAdd);
+    }
+    assert_eq!(host(backend, managed.span, 1, HostAccess::Read), 3 * 256);
+}
+
+fn memset_and_memcpy_change_what_they_name_and_nothing_else(backend: &dyn Backend) {
+    let [from, to] = [(); 2].map(|()| Managed::new(backend, MIB));
+    for managed in [&from, &to] {
+        host(backend, managed.span, 1, HostAccess::Write(0));
+    }
+    // SAFETY: as above.
+    unsafe {
+        backend.memset(from.at(100, 50), 7, StreamHandle::NULL).expect("inside");
+        let (target, source) = (to.span.ptr.offset(10), from.span.ptr.offset(90));
+        backend.memcpy(target, source, 20, StreamHandle::NULL).expect("inside");
+        backend.stream_synchronize(StreamHandle::NULL).expect("the default stream");
+        assert_eq!(code(backend.memset(from.at(MIB - 1, 2), 7, StreamHandle::NULL)), 1);
+        assert_eq!(code(backend.memset(from.at(0, 0), 7, StreamHandle::NULL)), 0);
+    }
+    assert_eq!(host(backend, from.span, 1, HostAccess::Read), 7 * 50);
+    assert_eq!(host(backend, to.span, 1, HostAccess::Read), 7 * 10);
+    assert_eq!(host(backend, to.at(20, 10), 1, HostAccess::Read), 7 * 10);
+}
+
+fn a_program_outside_an_allocation_is_an_illegal_address(backend: &dyn Backend) {
+    if !backend.capabilities().deterministic {
+        // On a driver the access would end the process or the context.
+        return;
+    }
+    let managed = Managed::new(backend, MIB);
+    let access = HostAccess::Read;
+    for span in [managed.at(0, MIB + 1), Span::new(WILD, 1)] {
+        // SAFETY: the simulator checks the range first.
+        let answer = unsafe { backend.host_touch(HostTouch { span, stride_bytes: 1, access }) };
+        assert_eq!(code(answer), 700);
+    }
+    let stride_bytes = 0;
+    // SAFETY: as above.
+    let answer =
+        unsafe { backend.host_touch(HostTouch { span: managed.span, stride_bytes, access }) };
+    assert_eq!(code(answer), 1);
+    assert_eq!(code(backend.alloc_managed(MIB, AttachFlags::SINGLE)), 1);
+}

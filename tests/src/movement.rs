@@ -1,0 +1,114 @@
+//! Prefetch: what is refused, what is recorded, and what moves.
+
+use pagewise::{Backend, Location, LocationKind, PageRun, RangeAttribute, Span, StreamHandle};
+
+use crate::{GPU, MIB, Managed, NO_GPU, PAGE, WILD, claims, code, has_locations, is_absent};
+
+claims![
+    an_unknown_device_is_an_invalid_device,
+    an_empty_range_and_flags_are_refused_before_the_device,
+    an_unknown_device_is_refused_before_the_range,
+    a_prefetch_is_recorded_even_if_nothing_moves,
+    a_prefetch_to_the_host_maps_whole_pages_there_and_to_the_device_unmaps_them,
+    each_kind_of_location_is_recorded_as_itself,
+    a_range_never_prefetched_or_mixed_reports_none,
+];
+
+fn prefetch(backend: &dyn Backend, span: Span, ordinal: i32) -> i32 {
+    code(backend.prefetch_ordinal(span, ordinal, StreamHandle::NULL))
+}
+
+fn last(backend: &dyn Backend, span: Span) -> i32 {
+    backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION).expect("managed")
+}
+
+fn an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
+    let managed = Managed::new(backend, MIB);
+    assert_eq!([99, -2, -1, 0].map(|to| prefetch(backend, managed.span, to)), [101, 101, 0, 0]);
+    if has_locations(backend) {
+        let to = |location| code(backend.prefetch(managed.span, location, 0, StreamHandle::NULL));
+        assert_eq!(to(NO_GPU), 101);
+        assert_eq!(to(Location::NONE), 1);
+        assert_eq!(to(Location { kind: LocationKind(5), id: 0 }), 1);
+        assert_eq!(to(Location::host_numa(77)), 1);
+    } else {
+        assert!(is_absent(backend.prefetch(managed.span, GPU, 0, StreamHandle::NULL)));
+    }
+}
+
+fn an_empty_range_and_flags_are_refused_before_the_device(backend: &dyn Backend) {
+    let managed = Managed::new(backend, MIB);
+    assert_eq!(prefetch(backend, managed.at(0, 0), 99), 1);
+    assert_eq!(prefetch(backend, Span::default(), 99), 1);
+    if has_locations(backend) {
+        assert_eq!(code(backend.prefetch(managed.span, NO_GPU, 1, StreamHandle::NULL)), 1);
+    }
+}
+
+fn an_unknown_device_is_refused_before_the_range(backend: &dyn Backend) {
+    let managed = Managed::new(backend, MIB);
+    for span in [managed.at(0, MIB + 1), Span::new(WILD, PAGE)] {
+        assert_eq!(prefetch(backend, span, 99), 101);
+        assert_eq!(prefetch(backend, span, 0), 1);
+    }
+}
+
+fn a_prefetch_is_recorded_even_if_nothing_moves(backend: &dyn Backend) {
+    let managed = Managed::new(backend, 2 * MIB);
+    for to in [-1, -1, 0, 0] {
+        assert_eq!(prefetch(backend, managed.span, to), 0);
+        assert_eq!(last(backend, managed.span), to);
+    }
+}
+
+fn a_prefetch_to_the_host_maps_whole_pages_there_and_to_the_device_unmaps_them(
+    backend: &dyn Backend,
+) {
+    if !backend.capabilities().host_page_map {
+        assert!(is_absent(backend.host_page_map(Span::default())));
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    let map = || {
+        backend.stream_synchronize(StreamHandle::NULL).expect("the default stream");
+        let runs = backend.host_page_map(managed.span).expect("inside");
+        runs.into_iter().map(|PageRun { pages, mapped }| (pages, mapped)).collect::<Vec<_>>()
+    };
+    assert_eq!(map(), [(512, false)]);
+    assert_eq!(prefetch(backend, managed.span, -1), 0);
+    assert_eq!(map(), [(512, true)]);
+    assert_eq!(prefetch(backend, managed.at(PAGE + 1, PAGE), 0), 0);
+    assert_eq!(map(), [(1, true), (2, false), (509, true)]);
+}
+
+fn each_kind_of_location_is_recorded_as_itself(backend: &dyn Backend) {
+    if !has_locations(backend) {
+        return;
+    }
+    let managed = Managed::new(backend, 2 * MIB);
+    for (location, expected) in [
+        (GPU, [0, 1, 0]),
+        (Location { kind: LocationKind::HOST, id: 9 }, [-1, 2, -1]),
+        (Location::host_numa(0), [-1, 3, 0]),
+        (Location::HOST_NUMA_CURRENT, [-1, 4, 0]),
+    ] {
+        backend.prefetch(managed.span, location, 0, StreamHandle::NULL).expect("a place");
+        let read = [
+            RangeAttribute::LAST_PREFETCH_LOCATION,
+            RangeAttribute::LAST_PREFETCH_LOCATION_TYPE,
+            RangeAttribute::LAST_PREFETCH_LOCATION_ID,
+        ]
+        .map(|attribute| backend.range_attribute(managed.span, attribute).expect("managed"));
+        assert_eq!(read, expected, "{location:?}");
+    }
+}
+
+fn a_range_never_prefetched_or_mixed_reports_none(backend: &dyn Backend) {
+    let managed = Managed::new(backend, 2 * MIB);
+    assert_eq!(last(backend, managed.span), -2);
+    assert_eq!(prefetch(backend, managed.at(0, MIB), 0), 0);
+    assert_eq!(last(backend, managed.span), -2);
+    assert_eq!(prefetch(backend, managed.at(MIB, MIB), -1), 0);
+    assert_eq!(last(backend, managed.span), -2);
+    assert_eq!(last(backend, managed.at(MIB, MIB)), -1);
+}

@@ -1,0 +1,46 @@
+//! Every claim on every back end and every way to hold one.
+
+use std::sync::Arc;
+
+use pagewise::{Backend, DriverVersion, RangeReads, SimBackend, SimConfig};
+use pagewise_tests::CLAIMS;
+
+/// Checks every claim on a fresh back end each; the name of a failing one is in the message.
+fn check(make: impl Fn() -> Box<dyn Backend>) {
+    for (name, claim) in CLAIMS.iter().copied().flatten() {
+        let backend = make();
+        println!("{name}");
+        claim(&*backend);
+    }
+}
+
+fn sim(config: SimConfig) -> SimBackend {
+    SimBackend::new(config).expect("address space")
+}
+
+#[test]
+fn claims_hold_on_the_simulator() {
+    check(|| Box::new(sim(SimConfig::h200())));
+}
+
+#[test]
+fn claims_hold_through_a_shared_reference() {
+    check(|| Box::new(Arc::new(sim(SimConfig::h200())) as Arc<dyn Backend>));
+}
+
+#[test]
+fn claims_hold_with_attribute_reads_as_the_driver_answers_them() {
+    check(|| Box::new(sim(SimConfig::h200().range_reads(RangeReads::Driver))));
+}
+
+#[test]
+fn claims_hold_for_every_driver_version() {
+    for version in [12000, 12020, 12080, 12090, 13000, 13010, 13020, 13050].map(DriverVersion) {
+        check(|| Box::new(sim(SimConfig::h200().driver_version(version))));
+    }
+}
+
+#[test]
+fn claims_hold_with_several_devices() {
+    check(|| Box::new(sim(SimConfig::h200().devices(4))));
+}

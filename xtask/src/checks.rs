@@ -1,0 +1,99 @@
+//! Everything but the tests that must hold before a change lands.
+
+use serde_json::Value;
+
+use crate::command::{Outcome, cargo, output, run};
+
+/// The code is formatted.
+pub(crate) fn formatting() -> Outcome {
+    run(&mut cargo(&["fmt", "--all", "--check"]))
+}
+
+/// No lint complains about anything, tests and benches included.
+pub(crate) fn lints() -> Outcome {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
+    run(cargo(&arguments).args(["--", "-D", "warnings"]))
+}
+
+/// Each package compiles without features and with each feature alone.
+pub(crate) fn features() -> Outcome {
+    let metadata = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
+    for package in packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(features) = package["features"].as_object().filter(|all| !all.is_empty()) else {
+            continue;
+        };
+        let bare = ["check", "--quiet", "--package", name, "--no-default-features"];
+        run(&mut cargo(&bare))?;
+        for feature in features.keys().filter(|feature| *feature != "default") {
+            run(cargo(&bare).args(["--features", feature]))?;
+        }
+    }
+    Ok(())
+}
+
+/// The documentation builds without a warning.
+pub(crate) fn documentation() -> Outcome {
+    let arguments = ["doc", "--workspace", "--no-deps", "--all-features", "--quiet"];
+    run(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// What a build may not contain.
+struct Forbidden {
+    package: &'static str,
+    features: &'static [&'static str],
+    crates: &'static [&'static str],
+}
+
+const FORBIDDEN: &[Forbidden] = &[
+    Forbidden {
+        package: "pagewise",
+        features: &["--no-default-features", "--features", "sim"],
+        crates: &["cudarc", "libloading", "mockall", "pagewise-cuda"],
+    },
+    Forbidden {
+        package: "pagewise",
+        features: &["--no-default-features", "--features", "cuda"],
+        crates: &["mockall", "pagewise-sim"],
+    },
+    Forbidden {
+        package: "pagewise-hal",
+        features: &["--no-default-features"],
+        crates: &["mockall", "serde", "libloading", "cudarc"],
+    },
+    Forbidden {
+        package: "pagewise-trace",
+        features: &[],
+        crates: &["pagewise-sim", "pagewise-cuda", "mockall"],
+    },
+];
+
+/// Builds contain no crate that they have no use for, and arrows between crates point one way.
+pub(crate) fn dependencies() -> Outcome {
+    for Forbidden { package, features, crates } in FORBIDDEN {
+        let mut tree = cargo(&["tree", "--edges", "normal", "--prefix", "none", "--locked"]);
+        let text = output(tree.args(["--package", package]).args(*features))?;
+        let names: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+        for name in *crates {
+            if names.contains(name) {
+                return Err(format!("{package} with {features:?} depends on {name}"));
+            }
+        }
+        println!("{package} {}: none of {}", features.join(" "), crates.join(", "));
+    }
+    Ok(())
+}
+
+/// The main command replays the shipped recordings to its end: it may report divergences (that is
+/// what tests judge), but not fail to read or to run.
+pub(crate) fn main_command() -> Outcome {
+    let mut command = cargo(&["run", "--release", "--quiet", "--locked"]);
+    println!("\n$ cargo run --release");
+    let status = command.status().map_err(|error| error.to_string())?;
+    match status.code() {
+        Some(0 | 1) => Ok(()),
+        _ => Err(format!("the main command ended with {status}")),
+    }
+}

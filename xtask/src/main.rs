@@ -1,0 +1,54 @@
+//! The project's commands.
+//!
+//! `cargo xtask test` runs every test; `cargo xtask ci` runs everything that must hold before a
+//! change lands. Needs nothing but Rust; uses cargo-nextest if it is there.
+
+mod checks;
+mod command;
+mod suite;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use command::Outcome;
+
+#[derive(Parser)]
+#[command(about = "The project's commands")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Runs every test of the workspace, then the doctests.
+    Test,
+    /// Formatting, lints, features, tests, documentation, dependency proofs, the main command.
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Test => suite::run(),
+        Task::Ci => ci(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The cheapest first, so that what fails often fails soon.
+fn ci() -> Outcome {
+    checks::formatting()?;
+    checks::dependencies()?;
+    checks::lints()?;
+    checks::features()?;
+    checks::documentation()?;
+    checks::main_command()?;
+    suite::run()
+}
