@@ -118,6 +118,11 @@ impl Thrashing {
     }
 }
 
+/// A time in the resolution of the driver's stamps.
+fn stamp(params: &ThrashingParams, ns: u64) -> u64 {
+    ns - ns % params.stamp_ns.max(1)
+}
+
 /// Notes that a run of pages arrived on `id`, or that `id` lost permissions on it.
 pub(super) fn note(
     context: &mut Context<'_>,
@@ -130,11 +135,11 @@ pub(super) fn note(
     if !params.enable {
         return;
     }
-    let now_ns = context.now_ns - context.now_ns % params.stamp_ns;
+    let now_ns = stamp(params, context.now_ns + params.arrival_delay_ns);
     let lapse_ns = context.lapse.lapse_ns;
     let last = block.last_event.replace((id, now_ns));
     if block.thrashing().is_none() {
-        let meets = last.is_some_and(|(other, at)| other != id && now_ns - at <= lapse_ns);
+        let meets = last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns);
         if !meets {
             return;
         }
@@ -146,7 +151,7 @@ pub(super) fn note(
         let state = thrashing.pages.entry(page as u16).or_default();
         state.processors.insert(id);
         let Some(before) = state.last_ns.replace(now_ns) else { continue };
-        if now_ns - before > lapse_ns {
+        if now_ns.saturating_sub(before) > lapse_ns {
             if state.events >= params.threshold && state.pinned.is_none() {
                 thrashing.forget(page);
             }
@@ -222,10 +227,10 @@ pub(super) fn expired(
 /// What a fault of `by` on a page is to do.
 pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by: ProcId) -> Hint {
     let params = &context.params.thrashing;
-    let now_ns = context.now_ns - context.now_ns % params.stamp_ns;
+    let now_ns = stamp(params, context.now_ns);
     let Some(thrashing) = block.thrashing_mut() else { return Hint::None };
     // 1
-    if thrashing.last_ns.is_some_and(|at| now_ns - at > params.epoch_ns)
+    if thrashing.last_ns.is_some_and(|at| now_ns.saturating_sub(at) > params.epoch_ns)
         && !thrashing.ever_pinned
         && thrashing.resets < params.max_resets
     {
@@ -243,7 +248,7 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
         }
         state.throttled.remove(by);
     }
-    let gap_ns = now_ns - state.last_ns.unwrap_or(0);
+    let gap_ns = now_ns.saturating_sub(state.last_ns.unwrap_or(0));
     if params.lapse_vote != LapseVote::Constant {
         context.lapse.cast(params, gap_ns); // 4
     }
