@@ -9,6 +9,7 @@ use pagewise_hal::{Advice, DriverVersion, Location, Processor, Span, StreamHandl
 
 use crate::attributes::{Change, Place};
 use crate::locate::Located;
+use crate::pager::Discard;
 use crate::refusal::{Checked, Refusal, bad_device, invalid, no_entry_point, unsupported};
 use crate::sim::Sim;
 use crate::space::Kind;
@@ -168,22 +169,22 @@ impl Sim {
     ) -> Checked<()> {
         self.check_discard_exists()?;
         self.checked_spans(spans, flags, stream)?;
-        self.discard(spans);
+        self.discard(spans, Discard::Eager);
         Ok(())
     }
 
     /// Ranges are rounded inward: bytes outside them keep their contents (probed on driver 580).
-    fn discard(&mut self, spans: &[Span]) {
+    fn discard(&mut self, spans: &[Span], manner: Discard) {
         for span in spans {
             let pages = span.pages_inward();
             if !pages.is_empty() {
-                self.pager.discard(pages);
+                self.pager.discard(pages, manner);
             }
         }
     }
 
     /// `cuMemDiscardAndPrefetchBatchAsync`: all ranges are discarded, then each is moved. The
-    /// discard rounds inward, the move outward.
+    /// discard rounds inward and only marks the pages; the move rounds outward.
     pub(crate) fn discard_prefetch_batch(
         &mut self,
         spans: &[Span],
@@ -194,7 +195,7 @@ impl Sim {
     ) -> Checked<()> {
         self.check_discard_exists()?;
         let moves = self.checked_batch(spans, locations, starts, flags, stream)?;
-        self.discard(spans);
+        self.discard(spans, Discard::Lazy);
         moves.into_iter().for_each(|one| self.migrate(one));
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use pagewise_hal::{FaultAccess, MemoryEvent, PAGE_BYTES, PageRun, Processor, Span};
 
 use crate::config::SimConfig;
+pub(crate) use crate::paging::Discard;
 use crate::paging::{self, Access, EventSink, GpuMemory, Paging, PagingParams, Relations, Work};
 
 /// An access program on managed memory.
@@ -84,8 +85,8 @@ impl Pager {
         self.paging.migrate(pages, to, self.now_ns, &mut self.listener);
     }
 
-    pub(crate) fn discard(&mut self, pages: Range<u64>) {
-        self.paging.discard(pages, paging::Discard::Eager, self.now_ns, &mut self.listener);
+    pub(crate) fn discard(&mut self, pages: Range<u64>, manner: Discard) {
+        self.paging.discard(pages, manner, self.now_ns, &mut self.listener);
     }
 
     /// Runs an access program that begins at `now_ns`; returns when it ends.

@@ -94,11 +94,6 @@ pub(crate) struct ThrashingParams {
     pub(crate) lapse_max_ns: u64,
     /// Time stamps are multiples of this.
     pub(crate) stamp_ns: u64,
-    /// From the look at a fault to the arrival of its pages. Without it a processor that waited
-    /// to the end of a window would always come too late to continue the burst, and no page
-    /// would be pinned. Not a parameter of the driver, where the clock just runs on; the
-    /// recordings agree equally with 0 to 20 us.
-    pub(crate) arrival_delay_ns: u64,
     /// A pinned page is released this long before its time.
     pub(crate) unpin_slack_ns: u64,
 }
@@ -119,7 +114,6 @@ impl Default for ThrashingParams {
             lapse_min_ns: 5_000,
             lapse_max_ns: 500_000_000,
             stamp_ns: 64,
-            arrival_delay_ns: 1_000,
             unpin_slack_ns: 20_000,
         }
     }

@@ -135,11 +135,12 @@ pub(super) fn note(
     if !params.enable {
         return;
     }
-    let now_ns = stamp(params, context.now_ns + params.arrival_delay_ns);
+    let now_ns = stamp(params, context.now_ns);
     let lapse_ns = context.lapse.lapse_ns;
     let last = block.last_event.replace((id, now_ns));
     if block.thrashing().is_none() {
-        let meets = last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns);
+        let meets =
+            last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns);
         if !meets {
             return;
         }
@@ -391,9 +392,12 @@ mod tests {
     const US: u64 = 1000;
 
     fn paging() -> Paging {
+        paging_with(PagingParams::default())
+    }
+
+    fn paging_with(params: PagingParams) -> Paging {
         let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
-        let mut paging =
-            Paging::new(PagingParams::default(), &gpus, Relations::pcie_with_nvlink(1));
+        let mut paging = Paging::new(params, &gpus, Relations::pcie_with_nvlink(1));
         paging.create_range(0, 512);
         paging
     }
@@ -437,8 +441,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thrashing_page_is_throttled_then_pinned_to_the_host_then_released() {
-        let mut paging = paging();
+    fn with_the_default_window_every_wait_ends_the_burst_so_nothing_is_pinned() {
+        // Who waits to the end of a 500 us nap arrives more than 500 us after the last arrival.
+        let (events, _) = ping_pong(&mut paging(), 200, 50 * US);
+        assert!(throttled(&events) > 10);
+        assert!(!events.iter().any(|event| matches!(event, MemoryEvent::RemoteMap { .. })));
+    }
+
+    #[test]
+    fn with_a_wider_window_a_page_is_throttled_then_pinned_to_the_host_then_released() {
+        let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..ThrashingParams::default() };
+        let mut paging = paging_with(PagingParams { thrashing, ..PagingParams::default() });
         let (events, now_ns) = ping_pong(&mut paging, 200, 50 * US);
         assert!(throttled(&events) >= 9);
         assert_eq!(paging.resident_on(0), [HOST]);

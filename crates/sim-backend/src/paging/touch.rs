@@ -122,7 +122,8 @@ impl Paging {
                     touched.throttles += 1;
                     self.report_retries(&block, index, by, access, sink);
                     self.put(block);
-                    touched.now_ns = until_ns.next_multiple_of(self.params.thrashing.stamp_ns.max(1));
+                    touched.now_ns =
+                        until_ns.next_multiple_of(self.params.thrashing.stamp_ns.max(1));
                     self.advance(touched.now_ns, sink);
                     let Some(range) = self.ranges.containing_mut(page) else { return };
                     block = range.take_or_new(page);

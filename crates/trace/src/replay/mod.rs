@@ -196,8 +196,11 @@ impl Running<'_> {
     fn clean_up(&mut self) {
         for span in std::mem::take(&mut self.buffers).into_values() {
             // SAFETY: the case has ended, every call of it has completed, and the map is gone.
-            // A failure leaves the buffer to the back end, as the recorder left it to the driver.
-            _ = unsafe { self.backend.free(span.ptr) };
+            // Pinned memory is freed by its own call; any other failure leaves the buffer to the
+            // back end, as the recorder left it to the driver.
+            unsafe {
+                _ = self.backend.free(span.ptr).or_else(|_| self.backend.free_pinned(span.ptr));
+            }
         }
         for stream in std::mem::take(&mut self.streams).into_values() {
             // SAFETY: made by this case, which has ended.
