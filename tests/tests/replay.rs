@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pagewise::{DriverVersion, RangeReads, Result, SimBackend, SimConfig};
+use pagewise::{DiscardedContents, DriverVersion, RangeReads, Result, SimBackend, SimConfig};
 use pagewise_trace::format::Header;
 use pagewise_trace::report::{Count, TraceReport};
 use pagewise_trace::run::{Input, Options, Session, Target, run};
@@ -16,7 +16,8 @@ impl Target for Simulator {
         let config = SimConfig::h200()
             .devices(machine.gpus)
             .driver_version(DriverVersion(machine.cuda_driver_version))
-            .range_reads(RangeReads::Driver);
+            .range_reads(RangeReads::Driver)
+            .discarded_contents(DiscardedContents::Driver);
         let backend = Arc::new(SimBackend::new(config)?);
         let paced = Arc::clone(&backend);
         Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })

@@ -55,7 +55,7 @@ pub use pagewise_hal::{
     code_name,
 };
 #[cfg(feature = "sim")]
-pub use pagewise_sim::{GpuProfile, RangeReads, SimBackend, SimConfig};
+pub use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimBackend, SimConfig};
 
 /// A simulated machine with one H200: the one line that a test needs.
 ///

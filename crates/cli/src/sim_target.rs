@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pagewise_hal::{DriverVersion, Result};
-use pagewise_sim::{GpuProfile, RangeReads, SimBackend, SimConfig};
+use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimBackend, SimConfig};
 use pagewise_trace::format::Header;
 use pagewise_trace::run::{Session, Target};
 
@@ -27,7 +27,9 @@ impl SimTarget {
             None => SimConfig::h200(),
             Some(profile) => named(profile)?,
         };
-        Ok(Self { config: config.range_reads(reads) })
+        // Sums of bytes are compared, also those of discarded memory.
+        let config = config.range_reads(reads).discarded_contents(DiscardedContents::Driver);
+        Ok(Self { config })
     }
 }
 

@@ -158,8 +158,9 @@ impl Sim {
         for address in chunks {
             let first_page = address / PAGE_BYTES;
             let pages = first_page..first_page + CHUNK_BYTES / PAGE_BYTES;
-            self.attributes.remove_region(pages);
+            self.attributes.remove_region(pages.clone());
             self.pager.remove_range(first_page, CHUNK_BYTES / PAGE_BYTES);
+            self.contents.remove(&pages);
             self.arena.clear(address, CHUNK_BYTES);
         }
     }
@@ -190,6 +191,7 @@ impl Sim {
         };
         self.attributes.remove_region(first_page..first_page + pages);
         self.pager.remove_range(first_page, pages);
+        self.contents.remove(&(first_page..first_page + pages));
         self.arena.clear(first_page * PAGE_BYTES, pages * PAGE_BYTES);
     }
 

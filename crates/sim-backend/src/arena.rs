@@ -99,6 +99,26 @@ impl Arena {
         unsafe { self.map.as_mut_ptr().add(offset).write_bytes(value, length) }
     }
 
+    /// The bytes of a range.
+    pub(crate) fn read(&self, address: u64, bytes: u64) -> Box<[u8]> {
+        let (offset, length) = self.checked(address, bytes);
+        // SAFETY: as in `fill`; the copy is made before the lock is given up.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(offset), length) }.into()
+    }
+
+    /// Writes bytes.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
+        let (offset, length) = self.checked(address, bytes.len() as u64);
+        // SAFETY: as in `fill`; `bytes` was copied out of the mapping and does not overlap it.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.map.as_mut_ptr().add(offset),
+                length,
+            );
+        }
+    }
+
     /// Copies between ranges, which may overlap.
     pub(crate) fn copy(&self, destination: u64, source: u64, bytes: u64) {
         let (to, length) = self.checked(destination, bytes);

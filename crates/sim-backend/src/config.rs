@@ -16,6 +16,19 @@ pub enum RangeReads {
     Driver,
 }
 
+/// What discarded memory reads as until it is written. CUDA calls it indeterminate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum DiscardedContents {
+    /// What it held before.
+    #[default]
+    Kept,
+    /// What the hardware shows: whatever the reading processor's memory held when the page was
+    /// last there, zeros if it never was. Costs a copy of each page that is written after it
+    /// moved.
+    Driver,
+}
+
 /// The simulated machine.
 ///
 /// ```
@@ -36,6 +49,7 @@ pub struct SimConfig {
     pub(crate) host_numa_nodes: u32,
     pub(crate) driver_version: DriverVersion,
     pub(crate) range_reads: RangeReads,
+    pub(crate) discarded_contents: DiscardedContents,
 }
 
 impl SimConfig {
@@ -51,6 +65,7 @@ impl SimConfig {
             host_numa_nodes: 1,
             driver_version: DriverVersion::CUDA_13_0,
             range_reads: RangeReads::default(),
+            discarded_contents: DiscardedContents::default(),
         }
     }
 
@@ -86,6 +101,13 @@ impl SimConfig {
     #[must_use]
     pub fn range_reads(mut self, mode: RangeReads) -> Self {
         self.range_reads = mode;
+        self
+    }
+
+    /// What discarded memory reads as.
+    #[must_use]
+    pub fn discarded_contents(mut self, contents: DiscardedContents) -> Self {
+        self.discarded_contents = contents;
         self
     }
 

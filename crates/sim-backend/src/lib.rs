@@ -33,6 +33,7 @@ mod attributes;
 mod backend;
 mod chunks;
 mod config;
+mod contents;
 mod locate;
 mod movement;
 mod pager;
@@ -50,5 +51,5 @@ mod streams;
 mod touching;
 
 pub use backend::SimBackend;
-pub use config::{RangeReads, SimConfig};
+pub use config::{DiscardedContents, RangeReads, SimConfig};
 pub use profile::GpuProfile;

@@ -7,9 +7,12 @@ use std::ops::Range;
 
 use pagewise_hal::{FaultAccess, MemoryEvent, PAGE_BYTES, PageRun, Processor, Span};
 
-use crate::config::SimConfig;
+use crate::config::{DiscardedContents, SimConfig};
+use crate::contents::HoldingChange;
 pub(crate) use crate::paging::Discard;
-use crate::paging::{self, Access, EventSink, GpuMemory, Paging, PagingParams, Relations, Work};
+use crate::paging::{
+    self, Access, EventSink, GpuMemory, Holding, PageMask, Paging, PagingParams, Relations, Work,
+};
 
 /// An access program on managed memory.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +34,8 @@ pub(crate) struct Pager {
 #[derive(Debug, Default)]
 struct Listener {
     events: Vec<MemoryEvent>,
+    /// What memory held of pages changed; `None` if nobody wants to know.
+    holdings: Option<Vec<HoldingChange>>,
 }
 
 impl EventSink for Listener {
@@ -45,16 +50,24 @@ impl EventSink for Listener {
     fn fault_latency_ns(&self, _: Processor) -> u64 {
         0
     }
+
+    fn holding(&mut self, first_page: u64, pages: PageMask, processor: Processor, now: Holding) {
+        if let Some(holdings) = &mut self.holdings {
+            holdings.push(HoldingChange { first_page, pages, processor, now });
+        }
+    }
 }
 
 impl Pager {
     pub(crate) fn new(config: &SimConfig) -> Self {
         let gpu = GpuMemory { capacity_bytes: config.gpu.memory_bytes - config.gpu.context_bytes };
         let gpus = vec![gpu; config.devices as usize];
+        let wanted = config.discarded_contents == DiscardedContents::Driver;
+        let holdings = wanted.then(Vec::new);
         let relations = Relations::pcie_with_nvlink(config.devices as usize);
         Self {
             paging: Paging::new(PagingParams::default(), &gpus, relations),
-            listener: Listener::default(),
+            listener: Listener { holdings, ..Listener::default() },
             now_ns: 0,
         }
     }
@@ -115,6 +128,11 @@ impl Pager {
     /// Bytes of managed memory that are on a processor.
     pub(crate) fn bytes_on(&self, processor: Processor) -> u64 {
         self.paging.resident_pages(processor) * PAGE_BYTES
+    }
+
+    /// Hands over what changed in processors' memory since the last call.
+    pub(crate) fn drain_holdings(&mut self) -> impl Iterator<Item = HoldingChange> {
+        self.listener.holdings.iter_mut().flat_map(|holdings| holdings.drain(..))
     }
 
     /// Hands over the records since the last call.

@@ -15,6 +15,7 @@ use pagewise_hal::{
 use crate::arena::{Arena, Zone};
 use crate::attributes::Attributes;
 use crate::config::SimConfig;
+use crate::contents::Contents;
 use crate::locate::Machine;
 use crate::pager::Pager;
 use crate::pools::{Pool, Pools};
@@ -36,6 +37,7 @@ pub(crate) struct Sim {
     pub(crate) pools: Pools,
     pub(crate) streams: Streams,
     pub(crate) pager: Pager,
+    pub(crate) contents: Contents,
     pub(crate) clock_ns: u64,
     /// What the next call is to take, if somebody said so.
     pub(crate) pace_ns: Option<u64>,
@@ -55,6 +57,7 @@ impl Sim {
             pools: Pools::new(machine, config.driver_version, arena.zone(Zone::Pools)),
             streams: Streams::new(),
             pager: Pager::new(&config),
+            contents: Contents::default(),
             clock_ns: 0,
             pace_ns: None,
             device_bytes: vec![0; config.devices as usize],
@@ -103,8 +106,21 @@ impl Sim {
         Ok(span.pages_outward())
     }
 
+    /// Lets the arena hold what the pages hold after they moved.
+    pub(crate) fn settle_contents(&mut self) {
+        for change in self.pager.drain_holdings() {
+            self.contents.follow(&self.arena, &change);
+        }
+    }
+
+    /// A range is about to be written.
+    pub(crate) fn before_write(&mut self, span: Span) {
+        self.contents.before_write(&self.arena, span);
+    }
+
     /// Keeps what the paging engine reported.
     pub(crate) fn collect_events(&mut self) {
+        self.settle_contents();
         self.events.extend(self.pager.drain_events());
         let excess = self.events.len().saturating_sub(EVENTS_MAX);
         self.events.drain(..excess);

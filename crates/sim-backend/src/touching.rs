@@ -29,6 +29,7 @@ impl Sim {
         match access {
             HostAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
             HostAccess::Write(value) => {
+                self.before_write(span);
                 self.arena.write_strided(ptr.0, bytes, stride_bytes, value);
             }
         }
@@ -59,9 +60,13 @@ impl Sim {
         match access {
             DeviceAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
             DeviceAccess::Write(value) => {
+                self.before_write(span);
                 self.arena.write_strided(ptr.0, bytes, stride_bytes, value);
             }
-            DeviceAccess::AtomicAdd => self.arena.add_strided(ptr.0, bytes, stride_bytes),
+            DeviceAccess::AtomicAdd => {
+                self.before_write(span);
+                self.arena.add_strided(ptr.0, bytes, stride_bytes);
+            }
         }
         Ok(0)
     }
@@ -74,6 +79,7 @@ impl Sim {
         }
         self.check_within_one(span)?;
         self.walk_pages(device, span, FaultAccess::Write)?;
+        self.before_write(span);
         self.arena.fill(span.ptr.0, span.bytes, value);
         Ok(())
     }
@@ -95,6 +101,7 @@ impl Sim {
         self.check_within_one(from)?;
         self.walk_pages(device, from, FaultAccess::Read)?;
         self.walk_pages(device, to, FaultAccess::Write)?;
+        self.before_write(to);
         self.arena.copy(destination.0, source.0, bytes);
         Ok(())
     }
@@ -122,6 +129,7 @@ impl Sim {
         };
         if self.is_managed(allocation) {
             self.clock_ns = self.pager.walk(walk, self.clock_ns);
+            self.settle_contents();
             return Ok(());
         }
         if self.reaches(walk.by, allocation) {

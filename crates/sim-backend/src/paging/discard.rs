@@ -30,7 +30,7 @@ impl Context<'_> {
             self.unmap(block, id, pages);
         }
         for id in block.residents().iter() {
-            block.remove_resident(id, pages);
+            self.leave(block, id, pages);
         }
         block.remove_duplicated(pages);
     }
@@ -43,7 +43,7 @@ impl Context<'_> {
             let kept = left & block.resident(keeper);
             for id in holders.without(keeper).iter() {
                 self.unmap(block, id, kept);
-                block.remove_resident(id, kept);
+                self.leave(block, id, kept);
             }
             left = left.minus(kept);
         }

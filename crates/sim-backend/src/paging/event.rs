@@ -5,6 +5,8 @@
 
 use pagewise_hal::{MemoryEvent, Processor};
 
+use super::mask::PageMask;
+
 /// Receives what the engine does, in order.
 pub(crate) trait EventSink {
     /// One record.
@@ -16,6 +18,26 @@ pub(crate) trait EventSink {
 
     /// Nanoseconds from an access that faults to the start of the service.
     fn fault_latency_ns(&self, by: Processor) -> u64;
+
+    /// Pages of a block, the first of which is `first_page`, changed what a processor's memory
+    /// holds of them.
+    fn holding(&mut self, first_page: u64, pages: PageMask, processor: Processor, now: Holding);
+}
+
+/// What a processor's memory holds of pages from now on.
+///
+/// Memory that a processor once got for a page stays behind when the page leaves, with what it
+/// held: a page that becomes resident without being copied, after a discard, shows that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holding {
+    /// What the pages held when they left.
+    Left,
+    /// The pages' contents, copied.
+    Copied,
+    /// The pages' contents, which from now on are whatever this memory held; zeros if it is new.
+    Shown,
+    /// Nothing: the memory is gone.
+    Gone,
 }
 
 impl EventSink for Vec<MemoryEvent> {
@@ -30,6 +52,8 @@ impl EventSink for Vec<MemoryEvent> {
     fn fault_latency_ns(&self, _: Processor) -> u64 {
         0
     }
+
+    fn holding(&mut self, _: u64, _: PageMask, _: Processor, _: Holding) {}
 }
 
 /// What caused a step.

@@ -11,7 +11,7 @@ use pagewise_hal::CopyCause;
 
 use super::block::Block;
 use super::chunks::List;
-use super::event::{EventSink, Step, Work};
+use super::event::{EventSink, Holding, Step, Work};
 use super::mask::{PAGES, PageMask};
 use super::moves::Reason;
 use super::processor::ProcId;
@@ -100,6 +100,7 @@ impl Context<'_> {
     fn evict(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
         let leaving = pages & (block.resident(id) | block.discarded());
         self.move_pages(block, ProcId::HOST, leaving, &Reason::of(CopyCause::Eviction));
+        self.note_holding(block, id, pages & block.populated(id), Holding::Gone);
         block.depopulate(id, pages);
         // Accessed-by processors follow the pages, later on the driver, at once here.
         for by in self.policy.accessed_by.iter() {

@@ -47,6 +47,11 @@ impl PageMask {
         }
     }
 
+    /// Adds the pages of another set.
+    pub(crate) fn insert_mask(&mut self, pages: Self) {
+        *self = *self | pages;
+    }
+
     /// Whether a page is in the set.
     pub(crate) fn contains(&self, page: usize) -> bool {
         self.0[page / 64] >> (page % 64) & 1 != 0

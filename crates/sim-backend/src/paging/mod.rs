@@ -48,14 +48,14 @@ use advice::Advice;
 use block::Block;
 use chunks::Chunks;
 use context::Context;
-use mask::PageMask;
 use processor::ProcId;
 use range::{Policy, Ranges, VaRange};
 use thrash::{LapseWindow, Pin};
 
 pub(crate) use block::Protection;
 pub(crate) use discard::Discard;
-pub(crate) use event::{EventSink, Step, Work};
+pub(crate) use event::{EventSink, Holding, Step, Work};
+pub(crate) use mask::PageMask;
 pub(crate) use params::PagingParams;
 pub(crate) use processor::Relations;
 pub(crate) use service::Access;

@@ -8,6 +8,7 @@ use pagewise_hal::{CopyCause, MemoryEvent};
 
 use super::block::{Block, Protection};
 use super::context::{Context, hal};
+use super::event::Holding;
 use super::mask::PageMask;
 use super::processor::{ProcId, ProcSet};
 use super::thrash;
@@ -48,10 +49,11 @@ impl Context<'_> {
         }
         self.populate(block, destination, pages);
         self.copy_pages(block, destination, arriving, reason, false);
+        let copied = arriving & block.resident_anywhere().minus(block.discarded());
         for id in block.residents().without(destination).iter() {
-            block.remove_resident(id, pages);
+            self.leave(block, id, pages);
         }
-        block.add_resident(destination, pages);
+        self.arrive(block, destination, arriving, copied);
         block.remove_duplicated(pages);
         arriving
     }
@@ -70,7 +72,8 @@ impl Context<'_> {
         let arriving = pages.minus(block.resident(destination));
         let nowhere = arriving.minus(block.resident_anywhere()).minus(block.discarded());
         self.copy_pages(block, destination, arriving, reason, true);
-        block.add_resident(destination, arriving);
+        let copied = arriving & block.resident_anywhere().minus(block.discarded());
+        self.arrive(block, destination, arriving, copied);
         // Discarded pages count as copied (rules_paging 2, detail 1).
         block.add_duplicated(arriving.minus(nowhere));
     }
@@ -110,7 +113,7 @@ impl Context<'_> {
                 self.copy_runs(block, from, ProcId::HOST, run, reason, Leg::First);
                 self.populate(block, ProcId::HOST, run);
                 if keeps_source {
-                    block.add_resident(ProcId::HOST, run);
+                    self.arrive(block, ProcId::HOST, run, run);
                 }
                 self.copy_runs(block, ProcId::HOST, destination, run, reason, Leg::Last);
             } else {
@@ -173,6 +176,32 @@ impl Context<'_> {
             thrash::forget_marked(self, block, run);
         } else if !run.intersects(&reason.pinned) {
             thrash::note(self, block, run, to, thrash::Kind::Migration);
+        }
+    }
+
+    /// Makes pages resident, of which those in `copied` bring their contents along.
+    fn arrive(&mut self, block: &mut Block, id: ProcId, pages: PageMask, copied: PageMask) {
+        self.note_holding(block, id, pages & copied, Holding::Copied);
+        self.note_holding(block, id, pages.minus(copied), Holding::Shown);
+        block.add_resident(id, pages);
+    }
+
+    /// Ends the residency of pages. The memory behind them stays.
+    pub(super) fn leave(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        self.note_holding(block, id, pages & block.resident(id), Holding::Left);
+        block.remove_resident(id, pages);
+    }
+
+    /// Says what a processor's memory holds of pages from now on.
+    pub(super) fn note_holding(
+        &mut self,
+        block: &Block,
+        id: ProcId,
+        pages: PageMask,
+        now: Holding,
+    ) {
+        if !pages.is_empty() {
+            self.sink.holding(block.first_page(), pages, hal(id), now);
         }
     }
 

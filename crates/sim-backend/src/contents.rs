@@ -1,0 +1,150 @@
+//! What stays behind in memory that pages have left.
+//!
+//! A page's contents are in the arena. Memory that a processor once got for the page stays when
+//! the page moves on, with what it held then; a discarded page that becomes resident again without
+//! a copy shows *that*. Here is kept what each processor's memory holds where it differs from the
+//! arena. Nothing is copied until a page that left memory behind is written.
+//!
+//! Source: recording `discard`, whose sums follow from this, and a probe: a page written by the
+//! host, then by the GPU, then discarded, reads as the host wrote it on the host and as the GPU
+//! wrote it on the GPU. CUDA calls such contents indeterminate; programs must not rely on them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use pagewise_hal::{PAGE_BYTES, PAGES_PER_BLOCK, Processor, Span};
+
+use crate::arena::Arena;
+use crate::paging::{Holding, PageMask};
+
+/// One page of one processor's memory.
+type Saved = BTreeMap<(u64, Processor), Box<[u8]>>;
+
+/// A change of what a processor's memory holds.
+#[derive(Debug)]
+pub(crate) struct HoldingChange {
+    pub(crate) first_page: u64,
+    pub(crate) pages: PageMask,
+    pub(crate) processor: Processor,
+    pub(crate) now: Holding,
+}
+
+/// Memory that pages have left.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// By va_block slot and processor: pages whose memory there still holds what the arena does.
+    same: BTreeMap<(u64, Processor), PageMask>,
+    /// Pages whose memory holds something else.
+    saved: Saved,
+}
+
+impl Contents {
+    /// Follows what the engine reported, in its order.
+    pub(crate) fn follow(&mut self, arena: &Arena, change: &HoldingChange) {
+        let HoldingChange { first_page, pages, processor, now } = change;
+        let slot = first_page / PAGES_PER_BLOCK;
+        let within = shifted_up(*pages, (first_page % PAGES_PER_BLOCK) as usize);
+        match now {
+            Holding::Left => self.same.entry((slot, *processor)).or_default().insert_mask(within),
+            Holding::Copied | Holding::Gone => self.forget(slot, within, *processor),
+            Holding::Shown => {
+                within.pages().for_each(|page| self.show(arena, slot, page, *processor));
+                self.forget(slot, within, *processor);
+            }
+        }
+    }
+
+    /// Makes the arena hold what a processor's memory held of a page: zeros if it is new.
+    fn show(&mut self, arena: &Arena, slot: u64, page: usize, processor: Processor) {
+        let is_same = |mask: &PageMask| mask.contains(page);
+        if self.same.get(&(slot, processor)).is_some_and(is_same) {
+            return;
+        }
+        let number = slot * PAGES_PER_BLOCK + page as u64;
+        let address = number * PAGE_BYTES;
+        match self.saved.remove(&(number, processor)) {
+            Some(bytes) => {
+                self.save(arena, slot, PageMask::single(page));
+                arena.write(address, &bytes);
+            }
+            // The arena can only hold something if somebody else's memory does.
+            None if self.is_held(slot, page) => {
+                self.save(arena, slot, PageMask::single(page));
+                arena.fill(address, PAGE_BYTES, 0);
+            }
+            None => {}
+        }
+    }
+
+    fn is_held(&self, slot: u64, page: usize) -> bool {
+        self.in_slot(slot).any(|(_, mask)| mask.contains(page))
+    }
+
+    fn in_slot(&self, slot: u64) -> impl Iterator<Item = (Processor, &PageMask)> {
+        let first = (slot, Processor::HOST);
+        let after = (slot + 1, Processor::HOST);
+        self.same.range(first..after).map(|(&(_, processor), mask)| (processor, mask))
+    }
+
+    /// A range is about to be written: memory that still holds the same keeps its own copy.
+    pub(crate) fn before_write(&mut self, arena: &Arena, span: Span) {
+        let pages = span.pages_outward();
+        for slot in slots_of(&pages) {
+            let base = slot * PAGES_PER_BLOCK;
+            let start = pages.start.max(base) - base;
+            let end = pages.end.min(base + PAGES_PER_BLOCK) - base;
+            self.save(arena, slot, PageMask::range(start as usize..end as usize));
+        }
+    }
+
+    /// Copies the arena's pages for everybody whose memory holds the same.
+    fn save(&mut self, arena: &Arena, slot: u64, pages: PageMask) {
+        let first = (slot, Processor::HOST);
+        let after = (slot + 1, Processor::HOST);
+        for (&(_, processor), mask) in self.same.range_mut(first..after) {
+            for page in (*mask & pages).pages() {
+                let number = slot * PAGES_PER_BLOCK + page as u64;
+                let bytes = arena.read(number * PAGE_BYTES, PAGE_BYTES);
+                self.saved.insert((number, processor), bytes);
+            }
+            *mask = mask.minus(pages);
+        }
+    }
+
+    fn forget(&mut self, slot: u64, pages: PageMask, processor: Processor) {
+        if let Some(mask) = self.same.get_mut(&(slot, processor)) {
+            *mask = mask.minus(pages);
+        }
+        if !self.saved.is_empty() {
+            for page in pages.pages() {
+                self.saved.remove(&(slot * PAGES_PER_BLOCK + page as u64, processor));
+            }
+        }
+    }
+
+    /// The memory of a range is gone, with all that it held.
+    pub(crate) fn remove(&mut self, pages: &Range<u64>) {
+        cut_out(&mut self.same, slots_of(pages));
+        cut_out(&mut self.saved, pages.clone());
+    }
+}
+
+/// Removes the entries of a range of slots or pages.
+fn cut_out<V>(map: &mut BTreeMap<(u64, Processor), V>, range: Range<u64>) {
+    let mut after = map.split_off(&(range.start, Processor::HOST));
+    map.append(&mut after.split_off(&(range.end, Processor::HOST)));
+}
+
+fn slots_of(pages: &Range<u64>) -> Range<u64> {
+    pages.start / PAGES_PER_BLOCK..pages.end.div_ceil(PAGES_PER_BLOCK)
+}
+
+/// The same pages, counted from a place `by` pages earlier.
+fn shifted_up(pages: PageMask, by: usize) -> PageMask {
+    if by == 0 {
+        return pages;
+    }
+    let mut shifted = PageMask::EMPTY;
+    pages.runs().for_each(|run| shifted.insert_range(run.start + by..run.end + by));
+    shifted
+}
