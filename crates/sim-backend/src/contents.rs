@@ -76,14 +76,17 @@ impl Contents {
         }
     }
 
+    /// Whether anybody's memory holds anything of a page.
     fn is_held(&self, slot: u64, page: usize) -> bool {
-        self.in_slot(slot).any(|(_, mask)| mask.contains(page))
+        let number = slot * PAGES_PER_BLOCK + page as u64;
+        let saved = self.saved.range((number, Processor::HOST)..(number + 1, Processor::HOST));
+        saved.count() > 0 || self.in_slot(slot).any(|mask| mask.contains(page))
     }
 
-    fn in_slot(&self, slot: u64) -> impl Iterator<Item = (Processor, &PageMask)> {
+    fn in_slot(&self, slot: u64) -> impl Iterator<Item = &PageMask> {
         let first = (slot, Processor::HOST);
         let after = (slot + 1, Processor::HOST);
-        self.same.range(first..after).map(|(&(_, processor), mask)| (processor, mask))
+        self.same.range(first..after).map(|(_, mask)| mask)
     }
 
     /// A range is about to be written: memory that still holds the same keeps its own copy.
@@ -147,4 +150,101 @@ fn shifted_up(pages: PageMask, by: usize) -> PageMask {
     let mut shifted = PageMask::EMPTY;
     pages.runs().for_each(|run| shifted.insert_range(run.start + by..run.end + by));
     shifted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::Zone;
+
+    const GPU: Processor = Processor::device(0);
+
+    /// A page of the arena, and what its first byte is.
+    struct Page {
+        arena: Arena,
+        contents: Contents,
+        number: u64,
+    }
+
+    impl Page {
+        fn new() -> Self {
+            let arena = Arena::reserve().unwrap();
+            let number = arena.zone(Zone::Managed).0 / PAGE_BYTES + 3;
+            Self { arena, contents: Contents::default(), number }
+        }
+
+        fn follow(&mut self, processor: Processor, now: Holding) {
+            let first_page = self.number;
+            let pages = PageMask::single(0);
+            let change = HoldingChange { first_page, pages, processor, now };
+            self.contents.follow(&self.arena, &change);
+        }
+
+        fn write(&mut self, value: u8) {
+            let ptr = pagewise_hal::DevicePtr(self.number * PAGE_BYTES);
+            self.contents.before_write(&self.arena, Span::new(ptr, 1));
+            self.arena.fill(ptr.0, PAGE_BYTES, value);
+        }
+
+        fn value(&self) -> u8 {
+            self.arena.read(self.number * PAGE_BYTES, 1)[0]
+        }
+    }
+
+    /// The host writes 5, the GPU 9, then the page is discarded. As probed on an H200.
+    fn discarded() -> Page {
+        let mut page = Page::new();
+        page.follow(Processor::HOST, Holding::Shown);
+        page.write(5);
+        page.follow(Processor::HOST, Holding::Left);
+        page.follow(GPU, Holding::Copied);
+        page.write(9);
+        page.follow(GPU, Holding::Left);
+        page
+    }
+
+    #[test]
+    fn each_processor_finds_what_it_last_held() {
+        let mut page = discarded();
+        page.follow(Processor::HOST, Holding::Shown);
+        assert_eq!(page.value(), 5);
+        let mut page = discarded();
+        page.follow(GPU, Holding::Shown);
+        assert_eq!(page.value(), 9);
+    }
+
+    #[test]
+    fn showing_one_memory_does_not_lose_the_other() {
+        let mut page = discarded();
+        page.follow(Processor::HOST, Holding::Shown);
+        page.follow(Processor::HOST, Holding::Left);
+        page.follow(GPU, Holding::Shown);
+        assert_eq!(page.value(), 9);
+        page.follow(GPU, Holding::Left);
+        page.follow(Processor::HOST, Holding::Shown);
+        assert_eq!(page.value(), 5);
+    }
+
+    #[test]
+    fn new_memory_is_zero_even_if_a_write_passed_by() {
+        let mut page = discarded();
+        page.follow(Processor::device(1), Holding::Shown);
+        assert_eq!(page.value(), 0);
+        let mut page = discarded();
+        let ptr = pagewise_hal::DevicePtr(page.number * PAGE_BYTES);
+        page.contents.before_write(&page.arena, Span::new(ptr, 1));
+        page.follow(Processor::device(1), Holding::Shown);
+        assert_eq!(page.value(), 0, "recording discard, line 1349");
+    }
+
+    #[test]
+    fn memory_that_is_gone_holds_nothing() {
+        let mut page = discarded();
+        page.follow(GPU, Holding::Gone);
+        page.follow(GPU, Holding::Shown);
+        assert_eq!(page.value(), 0);
+        let mut page = discarded();
+        page.contents.remove(&(page.number..page.number + 512));
+        assert!(page.contents.same.is_empty() && page.contents.saved.is_empty());
+    }
 }
