@@ -14,6 +14,7 @@ claims![
     a_batch_records_the_id_of_the_host_as_it_was_passed,
     discard_is_absent_before_cuda_13,
     discard_takes_unaligned_ranges_and_leaves_the_last_prefetch,
+    discard_unmaps_the_pages_that_it_covers_whole_and_no_others,
 ];
 
 fn has_batches(backend: &dyn Backend) -> bool {
@@ -141,4 +142,32 @@ fn discard_takes_unaligned_ranges_and_leaves_the_last_prefetch(backend: &dyn Bac
     assert_eq!(code(discard(managed.at(100, 8192), 1, STREAM)), 1);
     assert_eq!(code(discard(managed.at(100, 8192), 0, StreamHandle::NULL)), 1);
     assert_eq!(last_prefetch(backend, managed.span), 0);
+}
+
+/// Rows: offset in pages and bytes, length, pages of eight that stay mapped on the host.
+fn discard_unmaps_the_pages_that_it_covers_whole_and_no_others(backend: &dyn Backend) {
+    let capabilities = backend.capabilities();
+    if !(capabilities.discard && capabilities.host_page_map) {
+        return;
+    }
+    for (offset, bytes, unmapped) in [
+        (0, PAGE, 0..1),
+        (100, 2 * PAGE, 1..2),
+        (PAGE, 100, 0..0),
+        (PAGE - 96, 200, 0..0),
+        (PAGE, PAGE + 1, 1..2),
+        (PAGE - 1, PAGE + 2, 1..2),
+    ] {
+        let managed = Managed::new(backend, 2 * MIB);
+        backend.prefetch(managed.span, Location::HOST, 0, STREAM).expect("the host");
+        // SAFETY: nothing uses the contents.
+        unsafe { backend.discard_batch(&[managed.at(offset, bytes)], 0, STREAM) }.expect("inside");
+        backend.stream_synchronize(STREAM).expect("a stream");
+        let mapped = |page| {
+            let runs = backend.host_page_map(managed.at(page * PAGE, PAGE)).expect("inside");
+            runs[0].mapped
+        };
+        let gone: Vec<u64> = (0..8).filter(|&page| !mapped(page)).collect();
+        assert_eq!(gone, unmapped.collect::<Vec<_>>(), "{offset}+{bytes}");
+    }
 }

@@ -49,7 +49,7 @@ impl PageMask {
 
     /// Adds the pages of another set.
     pub(crate) fn insert_mask(&mut self, pages: Self) {
-        *self = *self | pages;
+        *self |= pages;
     }
 
     /// Whether a page is in the set.
