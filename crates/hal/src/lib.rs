@@ -33,7 +33,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `serde` | `Serialize` and `Deserialize` on every data type |
-//! | `mock` | [`mock`](crate::mock): `MockBackend` and the parts of mockall needed to script it; exempt from semantic versioning |
+//! | `mock` | [`mock`]: `MockBackend` and the parts of mockall needed to script it; exempt from semantic versioning |
 #![deny(missing_docs)]
 
 mod address;

@@ -24,6 +24,7 @@ mod context;
 mod discard;
 mod event;
 mod evict;
+mod invariants;
 mod mapping;
 mod mask;
 mod migrate;
@@ -282,6 +283,11 @@ impl Paging {
     }
 
     fn put(&mut self, block: Box<Block>) {
+        if cfg!(debug_assertions)
+            && let Some(broken) = invariants::violation(&block, &self.relations)
+        {
+            panic!("the paging engine broke an invariant: {broken}");
+        }
         if let Some(range) = self.ranges.containing_mut(block.first_page()) {
             range.put(block);
         }

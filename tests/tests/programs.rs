@@ -1,0 +1,279 @@
+//! Random programs on the simulator, with the engine's invariants checked after every step.
+//!
+//! Programs mix every call that moves pages, over allocations of all shapes, right and wrong
+//! arguments alike. What must hold: contents are those of plain memory, except where discarded;
+//! two runs give the same records, answers and times; a failed call changes nothing that can be
+//! seen; nothing panics. `PROPTEST_CASES` asks for more than the usual number.
+
+use pagewise::{
+    Advice, AttachFlags, Backend, DeviceAccess, DeviceId, DeviceTouch, DiscardedContents,
+    HostAccess, HostTouch, Location, MemoryEvent, PAGE_BYTES, RangeAttribute, SimBackend,
+    SimConfig, Span, StreamHandle,
+};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+const STREAM: StreamHandle = StreamHandle::PER_THREAD;
+const DEVICES: u32 = 2;
+
+/// One call: which buffer, which part of it in thousandths, and what is done.
+#[derive(Debug, Clone)]
+struct Step {
+    buffer: usize,
+    start: u64,
+    length: u64,
+    action: Action,
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    Host(HostAccess, u64),
+    Device(i32, DeviceAccess, u64),
+    Advise(i32, i32),
+    Prefetch(i32),
+    PrefetchBatch(i32),
+    Discard,
+    DiscardPrefetch(i32),
+    Fill(u8),
+    Read,
+    /// Frees the buffer and allocates one of the same size.
+    Renew,
+    Sleep(u64),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let ordinal = -2..3i32;
+    let stride = prop_oneof![Just(1u64), Just(PAGE_BYTES), 1..200_000u64];
+    let host = prop_oneof![Just(HostAccess::Read), any::<u8>().prop_map(HostAccess::Write)];
+    let device = prop_oneof![
+        Just(DeviceAccess::Read),
+        any::<u8>().prop_map(DeviceAccess::Write),
+        Just(DeviceAccess::AtomicAdd),
+    ];
+    prop_oneof![
+        6 => (host, stride.clone()).prop_map(|(access, stride)| Action::Host(access, stride)),
+        8 => (0..3i32, device, stride).prop_map(|(d, access, stride)| Action::Device(d, access, stride)),
+        6 => (0..8i32, ordinal.clone()).prop_map(|(advice, to)| Action::Advise(advice, to)),
+        4 => ordinal.clone().prop_map(Action::Prefetch),
+        2 => ordinal.clone().prop_map(Action::PrefetchBatch),
+        2 => Just(Action::Discard),
+        2 => ordinal.prop_map(Action::DiscardPrefetch),
+        1 => any::<u8>().prop_map(Action::Fill),
+        2 => Just(Action::Read),
+        1 => Just(Action::Renew),
+        1 => (0..2_000_000u64).prop_map(Action::Sleep),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    (0..4usize, 0..1000u64, 0..1100u64, action()).prop_map(|(buffer, start, length, action)| Step {
+        buffer,
+        start,
+        length,
+        action,
+    })
+}
+
+/// One byte of plain memory; `None` after a discard, until it is written.
+type Byte = Option<u8>;
+
+struct Machine {
+    sim: SimBackend,
+    buffers: Vec<(Span, Vec<Byte>)>,
+    events: Vec<MemoryEvent>,
+    codes: Vec<i32>,
+}
+
+impl Machine {
+    fn new(contents: DiscardedContents) -> Self {
+        let config = SimConfig::h200().devices(DEVICES).discarded_contents(contents);
+        let sim = SimBackend::new(config).expect("address space");
+        let buffers = [100, 70_000, (2 << 20) + 5000, 5 << 20].map(|bytes| allocate(&sim, bytes));
+        Self { sim, buffers: buffers.into(), events: Vec::new(), codes: Vec::new() }
+    }
+
+    fn run(&mut self, step: &Step) {
+        let (whole, _) = self.buffers[step.buffer];
+        let start = whole.bytes * step.start / 1000;
+        let bytes = whole.bytes * step.length / 1000;
+        let span = Span::new(whole.ptr.offset(start), bytes);
+        let inside = start + bytes <= whole.bytes && bytes > 0;
+        let code = self.act(step, span, start as usize, inside);
+        self.codes.push(code);
+        self.events.extend(self.sim.take_events().expect("records"));
+    }
+
+    fn act(&mut self, step: &Step, span: Span, start: usize, inside: bool) -> i32 {
+        let sim = &self.sim;
+        let places = |stride: u64| (0..span.bytes).step_by(stride as usize);
+        let memory = &mut self.buffers[step.buffer].1;
+        match step.action {
+            Action::Host(access, stride_bytes) => {
+                // SAFETY: one thread uses the memory.
+                let sum = unsafe { sim.host_touch(HostTouch { span, stride_bytes, access }) };
+                let at = places(stride_bytes).map(|offset| start + offset as usize);
+                if let (true, HostAccess::Write(value)) = (sum.is_ok(), access) {
+                    at.for_each(|at| memory[at] = Some(value));
+                } else if let (true, Ok(sum)) = (inside, &sum) {
+                    check_sum(*sum, at.map(|at| memory[at]));
+                }
+                code(sum)
+            }
+            Action::Device(device, access, stride_bytes) => {
+                let device = DeviceId(device);
+                let touch =
+                    DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 };
+                // SAFETY: one thread uses the memory.
+                let sum = unsafe { sim.device_touch(touch, STREAM) };
+                let at = places(stride_bytes).map(|offset| start + offset as usize);
+                match (&sum, access) {
+                    (Ok(_), DeviceAccess::Write(value)) => {
+                        at.for_each(|at| memory[at] = Some(value));
+                    }
+                    (Ok(_), DeviceAccess::AtomicAdd) => at.for_each(|at| add_one(memory, at)),
+                    (Ok(sum), DeviceAccess::Read) if inside => {
+                        check_sum(*sum, at.map(|at| memory[at]));
+                    }
+                    _ => {}
+                }
+                code(sum)
+            }
+            Action::Advise(advice, to) => code(sim.advise_ordinal(span, Advice(advice), to)),
+            Action::Prefetch(to) => code(sim.prefetch_ordinal(span, to, STREAM)),
+            Action::PrefetchBatch(to) => {
+                code(sim.prefetch_batch(&[span], &[location(to)], &[0], 0, STREAM))
+            }
+            // SAFETY: the model forgets the contents too.
+            Action::Discard => {
+                let answer = unsafe { sim.discard_batch(&[span], 0, STREAM) };
+                forget(memory, span, start, answer.is_ok());
+                code(answer)
+            }
+            Action::DiscardPrefetch(to) => {
+                let to = [location(to)];
+                // SAFETY: as above.
+                let answer = unsafe { sim.discard_prefetch_batch(&[span], &to, &[0], 0, STREAM) };
+                forget(memory, span, start, answer.is_ok());
+                code(answer)
+            }
+            Action::Fill(value) => {
+                // SAFETY: one thread uses the memory.
+                let answer = unsafe { sim.memset(span, value, STREAM) };
+                if answer.is_ok() {
+                    memory[start..start + span.bytes as usize].fill(Some(value));
+                }
+                code(answer)
+            }
+            Action::Read => code(sim.range_attribute(span, RangeAttribute::READ_MOSTLY)),
+            Action::Renew => {
+                let (old, _) = self.buffers[step.buffer];
+                // SAFETY: nothing uses the memory.
+                let answer = unsafe { sim.free(old.ptr) };
+                let (span, mut memory) = allocate(sim, old.bytes);
+                // A new allocation's contents are indeterminate.
+                memory.fill(None);
+                self.buffers[step.buffer] = (span, memory);
+                code(answer)
+            }
+            Action::Sleep(ns) => {
+                sim.sleep_ns(ns);
+                0
+            }
+        }
+    }
+}
+
+fn allocate(sim: &SimBackend, bytes: u64) -> (Span, Vec<Byte>) {
+    let ptr = sim.alloc_managed(bytes, AttachFlags::GLOBAL).expect("managed memory");
+    (Span::new(ptr, bytes), vec![Some(0); bytes as usize])
+}
+
+fn location(ordinal: i32) -> Location {
+    match ordinal {
+        -1 => Location::HOST,
+        other => Location::device(DeviceId(other)),
+    }
+}
+
+fn code<T>(answer: pagewise::Result<T>) -> i32 {
+    answer.map_or_else(|error| error.code().expect("a driver's number"), |_| 0)
+}
+
+fn add_one(memory: &mut [Byte], at: usize) {
+    let word = at & !3;
+    let bytes: Option<Vec<u8>> = (word..word + 4).map(|i| memory.get(i).copied()?).collect();
+    let sum = bytes.map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]).wrapping_add(1));
+    for (index, byte) in memory.iter_mut().skip(word).take(4).enumerate() {
+        *byte = sum.map(|sum| sum.to_le_bytes()[index]);
+    }
+}
+
+/// Discard rounds inward; pages are counted from the address, not from the buffer.
+fn forget(memory: &mut [Byte], span: Span, start: usize, done: bool) {
+    if done {
+        let base = span.ptr.0 - start as u64;
+        let pages = span.pages_inward();
+        if !pages.is_empty() {
+            let offset = |page: u64| (page * PAGE_BYTES - base) as usize;
+            memory[offset(pages.start)..offset(pages.end)].fill(None);
+        }
+    }
+}
+
+fn check_sum(sum: u64, bytes: impl Iterator<Item = Byte>) {
+    let known: Option<u64> = bytes.map(|byte| byte.map(u64::from)).sum();
+    if let Some(known) = known {
+        assert_eq!(sum, known, "contents differ from plain memory");
+    }
+}
+
+/// Addresses differ between two machines by where their memory starts, which is aligned to 2 MiB.
+fn relative(machine: &Machine) -> Vec<(String, u64)> {
+    let one = |event: &MemoryEvent| {
+        let mut event = *event;
+        let address = match &mut event {
+            MemoryEvent::Copy { address, .. }
+            | MemoryEvent::CpuFault { address, .. }
+            | MemoryEvent::GpuFault { address, .. }
+            | MemoryEvent::RemoteMap { address, .. }
+            | MemoryEvent::Thrashing { address, .. }
+            | MemoryEvent::Throttling { address, .. } => std::mem::take(address),
+            _ => 0,
+        };
+        (format!("{event:?}"), address % (2 << 20))
+    };
+    machine.events.iter().map(one).collect()
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(3),
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(16),
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn contents_are_those_of_plain_memory(steps in prop::collection::vec(step(), 1..60)) {
+        for contents in [DiscardedContents::Kept, DiscardedContents::Driver] {
+            let mut machine = Machine::new(contents);
+            steps.iter().for_each(|step| machine.run(step));
+        }
+    }
+
+    #[test]
+    fn two_runs_give_the_same_records_answers_and_times(
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let run = || {
+            let mut machine = Machine::new(DiscardedContents::Kept);
+            steps.iter().for_each(|step| machine.run(step));
+            (relative(&machine), machine.codes.clone(), machine.sim.clock_ns())
+        };
+        prop_assert_eq!(run(), run());
+    }
+}
