@@ -143,8 +143,8 @@ impl Machine {
             Action::PrefetchBatch(to) => {
                 code(sim.prefetch_batch(&[span], &[location(to)], &[0], 0, STREAM))
             }
-            // SAFETY: the model forgets the contents too.
             Action::Discard => {
+                // SAFETY: the model forgets the contents too.
                 let answer = unsafe { sim.discard_batch(&[span], 0, STREAM) };
                 forget(memory, span, start, answer.is_ok());
                 code(answer)
