@@ -1,0 +1,47 @@
+//! Data types survive serialization, and read as their names say.
+#![cfg(feature = "serde")]
+
+use std::fmt::Debug;
+
+use pagewise_hal::{
+    Advice, AttachFlags, BatchSupport, Capabilities, CopyCause, DeviceAccess, DeviceId, DevicePtr,
+    DeviceTouch, DriverVersion, ErrorKind, Location, MemoryEvent, PageRun, Processor, Span,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: T) {
+    let text = serde_json::to_string(&value).expect("plain data");
+    assert_eq!(serde_json::from_str::<T>(&text).expect("what was written"), value, "{text}");
+}
+
+#[test]
+fn every_kind_of_data_survives() {
+    let span = Span::new(DevicePtr(0x7f00_0000), 4096);
+    survives(span);
+    survives(Location::host_numa(3));
+    survives(Advice(99));
+    survives(AttachFlags::from_bits_retain(0x15));
+    survives(DriverVersion::CUDA_12_2);
+    survives(ErrorKind::OutOfMemory);
+    survives(PageRun { pages: 3, mapped: true });
+    survives(DeviceTouch {
+        device: DeviceId(1),
+        span,
+        stride_bytes: 4096,
+        access: DeviceAccess::Write(7),
+        blocks: 132,
+        threads: 1024,
+    });
+    survives(MemoryEvent::Copy {
+        address: 4096,
+        bytes: 61_440,
+        from: Processor::HOST,
+        to: Processor::device(1),
+        cause: CopyCause::Prefetch,
+        duration_ns: 3000,
+    });
+    let capabilities = Capabilities::of_driver("sim", DriverVersion::CUDA_13_0);
+    assert_eq!(capabilities.prefetch_batch, BatchSupport::Native);
+    survives(capabilities);
+}
