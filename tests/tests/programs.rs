@@ -249,7 +249,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(3),
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(16),
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40),
         ..ProptestConfig::default()
     }
 }
