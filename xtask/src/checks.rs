@@ -86,6 +86,12 @@ pub(crate) fn dependencies() -> Outcome {
     Ok(())
 }
 
+/// The simulator's records are the same in a release build as in the builds that tests run in.
+pub(crate) fn determinism() -> Outcome {
+    let arguments = ["test", "--release", "--locked", "--package", "pagewise-tests"];
+    run(cargo(&arguments).args(["--test", "programs", "records_answers_and_times"]))
+}
+
 /// The main command replays the shipped recordings to its end: it may report divergences (that is
 /// what tests judge), but not fail to read or to run.
 pub(crate) fn main_command() -> Outcome {

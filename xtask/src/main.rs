@@ -50,5 +50,6 @@ fn ci() -> Outcome {
     checks::features()?;
     checks::documentation()?;
     checks::main_command()?;
+    checks::determinism()?;
     suite::run()
 }

@@ -11,8 +11,12 @@ use pagewise_hal::{
 };
 
 use crate::config::SimConfig;
+use crate::cost::Call;
 use crate::refusal::{Checked, Refusal};
 use crate::sim::Sim;
+
+/// A copy or fill by a device.
+const BULK: Call = Call::DeviceTouch { threads: 1, bulk: true };
 
 /// A simulated process with simulated GPUs.
 ///
@@ -77,15 +81,23 @@ impl SimBackend {
     }
 
     /// Carries out one call.
-    fn call<T>(&self, name: &'static str, act: impl FnOnce(&mut Sim) -> Checked<T>) -> Result<T> {
+    fn call<T>(
+        &self,
+        name: &'static str,
+        call: Call,
+        act: impl FnOnce(&mut Sim) -> Checked<T>,
+    ) -> Result<T> {
         let mut sim = self.lock();
         let start_ns = sim.clock_ns;
-        sim.pager.set_clock(start_ns);
+        sim.pager.begin(call, start_ns);
         let answer = act(&mut sim);
         sim.collect_events();
-        if let Some(duration_ns) = sim.pace_ns.take() {
-            sim.clock_ns = start_ns.saturating_add(duration_ns);
-        }
+        let now_ns = sim.clock_ns;
+        let modelled_ns = sim.pager.end(start_ns, now_ns, answer.is_err());
+        let paced_ns = sim.pace_ns.take().map(|ns| start_ns.saturating_add(ns));
+        sim.clock_ns = paced_ns.unwrap_or(modelled_ns);
+        let end_ns = sim.clock_ns;
+        sim.pager.remember(end_ns);
         answer.map_err(|refusal| error(name, refusal))
     }
 
@@ -93,10 +105,11 @@ impl SimBackend {
     fn call_on<T>(
         &self,
         name: &'static str,
+        call: Call,
         span: Span,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
-        self.call(name, act).map_err(|error| error.with_span(span))
+        self.call(name, call, act).map_err(|error| error.with_span(span))
     }
 }
 
@@ -130,43 +143,47 @@ impl Backend for SimBackend {
     }
 
     fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
-        self.call("device_attribute", |sim| sim.device_attribute(device, attribute))
+        self.call("device_attribute", Call::Other, |sim| sim.device_attribute(device, attribute))
     }
 
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
-        self.call("memory_info", |sim| sim.memory_info(device))
+        self.call("memory_info", Call::Other, |sim| sim.memory_info(device))
     }
 
     fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
-        self.call("alloc_managed", |sim| sim.alloc_managed(bytes, flags))
+        self.call("alloc_managed", Call::AllocManaged, |sim| sim.alloc_managed(bytes, flags))
     }
 
     fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr> {
-        self.call("alloc_device", |sim| sim.alloc_device(device, bytes))
+        self.call("alloc_device", Call::PlainMemory, |sim| sim.alloc_device(device, bytes))
     }
 
     fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
-        self.call("alloc_pinned", |sim| sim.alloc_pinned(bytes, flags))
+        self.call("alloc_pinned", Call::PlainMemory, |sim| sim.alloc_pinned(bytes, flags))
     }
 
     unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
-        self.call("free", |sim| sim.free(ptr))
+        self.call("free", Call::Free, |sim| sim.free(ptr))
     }
 
     unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
-        self.call("free_pinned", |sim| sim.free_pinned(ptr))
+        self.call("free_pinned", Call::PlainMemory, |sim| sim.free_pinned(ptr))
     }
 
     fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
-        self.call_on("advise_ordinal", span, |sim| sim.advise_ordinal(span, advice, ordinal))
+        self.call_on("advise_ordinal", Call::Advise, span, |sim| {
+            sim.advise_ordinal(span, advice, ordinal)
+        })
     }
 
     fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
-        self.call_on("advise", span, |sim| sim.advise(span, advice, location))
+        self.call_on("advise", Call::Advise, span, |sim| sim.advise(span, advice, location))
     }
 
     fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()> {
-        self.call_on("prefetch_ordinal", span, |sim| sim.prefetch_ordinal(span, ordinal, stream))
+        self.call_on("prefetch_ordinal", Call::Prefetch { ranges: 1, batch: false }, span, |sim| {
+            sim.prefetch_ordinal(span, ordinal, stream)
+        })
     }
 
     fn prefetch(
@@ -176,7 +193,9 @@ impl Backend for SimBackend {
         flags: u32,
         stream: StreamHandle,
     ) -> Result<()> {
-        self.call_on("prefetch", span, |sim| sim.prefetch(span, location, flags, stream))
+        self.call_on("prefetch", Call::Prefetch { ranges: 1, batch: false }, span, |sim| {
+            sim.prefetch(span, location, flags, stream)
+        })
     }
 
     fn prefetch_batch(
@@ -187,13 +206,14 @@ impl Backend for SimBackend {
         flags: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        self.call("prefetch_batch", |sim| {
+        let call = Call::Prefetch { ranges: spans.len() as u64, batch: true };
+        self.call("prefetch_batch", call, |sim| {
             sim.prefetch_batch(spans, locations, location_starts, flags, stream)
         })
     }
 
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
-        self.call("discard_batch", |sim| sim.discard_batch(spans, flags, stream))
+        self.call("discard_batch", Call::Discard, |sim| sim.discard_batch(spans, flags, stream))
     }
 
     unsafe fn discard_prefetch_batch(
@@ -204,29 +224,35 @@ impl Backend for SimBackend {
         flags: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        self.call("discard_prefetch_batch", |sim| {
+        self.call("discard_prefetch_batch", Call::DiscardPrefetch, |sim| {
             sim.discard_prefetch_batch(spans, locations, location_starts, flags, stream)
         })
     }
 
     fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {
-        self.call_on("range_attribute", span, |sim| sim.range_attribute(span, attribute))
+        self.call_on("range_attribute", Call::RangeAttribute, span, |sim| {
+            sim.range_attribute(span, attribute)
+        })
     }
 
     fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
-        self.call_on("range_accessed_by", span, |sim| sim.range_accessed_by(span, out))
+        self.call_on("range_accessed_by", Call::RangeAttribute, span, |sim| {
+            sim.range_accessed_by(span, out)
+        })
     }
 
     fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
-        self.call("pointer_attribute", |sim| sim.pointer_attribute(ptr, attribute))
+        self.call("pointer_attribute", Call::PointerAttribute, |sim| {
+            sim.pointer_attribute(ptr, attribute)
+        })
     }
 
     fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {
-        self.call("pool_create", |sim| sim.pools.create(props).map(pool))
+        self.call("pool_create", Call::Other, |sim| sim.pools.create(props).map(pool))
     }
 
     unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
-        self.call("pool_destroy", |sim| {
+        self.call("pool_destroy", Call::Other, |sim| {
             let released = sim.pools.destroy(pool.as_raw())?;
             sim.drop_chunks(released);
             Ok(())
@@ -234,11 +260,11 @@ impl Backend for SimBackend {
     }
 
     fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
-        self.call("pool_default", |sim| sim.pools.default(location, kind).map(pool))
+        self.call("pool_default", Call::Other, |sim| sim.pools.default(location, kind).map(pool))
     }
 
     fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
-        self.call("pool_current", |sim| sim.pools.current(location, kind).map(pool))
+        self.call("pool_current", Call::Other, |sim| sim.pools.current(location, kind).map(pool))
     }
 
     fn pool_set_current(
@@ -247,11 +273,15 @@ impl Backend for SimBackend {
         kind: AllocationType,
         pool: PoolHandle,
     ) -> Result<()> {
-        self.call("pool_set_current", |sim| sim.pools.set_current(location, kind, pool.as_raw()))
+        self.call("pool_set_current", Call::Other, |sim| {
+            sim.pools.set_current(location, kind, pool.as_raw())
+        })
     }
 
     fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
-        self.call("pool_attribute", |sim| sim.pools.attribute(pool.as_raw(), attribute))
+        self.call("pool_attribute", Call::Other, |sim| {
+            sim.pools.attribute(pool.as_raw(), attribute)
+        })
     }
 
     fn pool_set_attribute(
@@ -260,13 +290,13 @@ impl Backend for SimBackend {
         attribute: PoolAttribute,
         value: u64,
     ) -> Result<()> {
-        self.call("pool_set_attribute", |sim| {
+        self.call("pool_set_attribute", Call::Other, |sim| {
             sim.pools.set_attribute(pool.as_raw(), attribute, value)
         })
     }
 
     fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
-        self.call("pool_trim", |sim| {
+        self.call("pool_trim", Call::Other, |sim| {
             let released = sim.pools.trim(pool.as_raw(), min_bytes_to_keep)?;
             sim.drop_chunks(released);
             Ok(())
@@ -279,23 +309,25 @@ impl Backend for SimBackend {
         location: Location,
         access: AccessFlags,
     ) -> Result<()> {
-        self.call("pool_set_access", |sim| sim.pools.set_access(pool.as_raw(), location, access))
+        self.call("pool_set_access", Call::Other, |sim| {
+            sim.pools.set_access(pool.as_raw(), location, access)
+        })
     }
 
     fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {
-        self.call("pool_access", |sim| sim.pools.access(pool.as_raw(), location))
+        self.call("pool_access", Call::Other, |sim| sim.pools.access(pool.as_raw(), location))
     }
 
     fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr> {
-        self.call("pool_alloc", |sim| sim.pool_alloc(pool, bytes, stream))
+        self.call("pool_alloc", Call::Other, |sim| sim.pool_alloc(pool, bytes, stream))
     }
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
-        self.call("free_async", |sim| sim.free_async(ptr, stream))
+        self.call("free_async", Call::Other, |sim| sim.free_async(ptr, stream))
     }
 
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
-        let raw = self.call("stream_create", |sim| {
+        let raw = self.call("stream_create", Call::Other, |sim| {
             sim.check_device(device)?;
             sim.streams.create(device, flags)
         })?;
@@ -304,11 +336,11 @@ impl Backend for SimBackend {
     }
 
     unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
-        self.call("stream_destroy", |sim| sim.streams.destroy(stream))
+        self.call("stream_destroy", Call::Other, |sim| sim.streams.destroy(stream))
     }
 
     fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
-        self.call("stream_synchronize", |sim| {
+        self.call("stream_synchronize", Call::Wait, |sim| {
             sim.streams.check(stream)?;
             sim.release_pools();
             Ok(())
@@ -316,7 +348,7 @@ impl Backend for SimBackend {
     }
 
     fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
-        self.call("stream_wait_event", |sim| {
+        self.call("stream_wait_event", Call::Other, |sim| {
             sim.streams.check(stream)?;
             sim.streams.check_event(event)
         })
@@ -328,11 +360,13 @@ impl Backend for SimBackend {
         span: Span,
         flags: AttachFlags,
     ) -> Result<()> {
-        self.call_on("stream_attach", span, |sim| sim.stream_attach(stream, span, flags))
+        self.call_on("stream_attach", Call::Other, span, |sim| {
+            sim.stream_attach(stream, span, flags)
+        })
     }
 
     fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle> {
-        let raw = self.call("event_create", |sim| {
+        let raw = self.call("event_create", Call::Other, |sim| {
             sim.check_device(device)?;
             sim.streams.create_event(flags)
         })?;
@@ -341,19 +375,21 @@ impl Backend for SimBackend {
     }
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
-        self.call("event_destroy", |sim| sim.streams.destroy_event(event))
+        self.call("event_destroy", Call::Other, |sim| sim.streams.destroy_event(event))
     }
 
     fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
-        self.call("event_record", |sim| sim.streams.record(event, stream, sim.clock_ns))
+        self.call("event_record", Call::Other, |sim| {
+            sim.streams.record(event, stream, sim.clock_ns)
+        })
     }
 
     fn event_query(&self, event: EventHandle) -> Result<bool> {
-        self.call("event_query", |sim| sim.streams.check_event(event).map(|()| true))
+        self.call("event_query", Call::Other, |sim| sim.streams.check_event(event).map(|()| true))
     }
 
     fn event_synchronize(&self, event: EventHandle) -> Result<()> {
-        self.call("event_synchronize", |sim| {
+        self.call("event_synchronize", Call::Wait, |sim| {
             sim.streams.check_event(event)?;
             sim.release_pools();
             Ok(())
@@ -361,11 +397,11 @@ impl Backend for SimBackend {
     }
 
     fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
-        self.call("event_elapsed_ns", |sim| sim.streams.elapsed_ns(start, end))
+        self.call("event_elapsed_ns", Call::Other, |sim| sim.streams.elapsed_ns(start, end))
     }
 
     unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
-        self.call_on("memset", span, |sim| sim.memset(span, value, stream))
+        self.call_on("memset", BULK, span, |sim| sim.memset(span, value, stream))
     }
 
     unsafe fn memcpy(
@@ -375,17 +411,19 @@ impl Backend for SimBackend {
         bytes: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        self.call_on("memcpy", Span::new(destination, bytes), |sim| {
+        self.call_on("memcpy", BULK, Span::new(destination, bytes), |sim| {
             sim.memcpy(destination, source, bytes, stream)
         })
     }
 
     unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
-        self.call_on("host_touch", touch.span, |sim| sim.host_touch(touch))
+        self.call_on("host_touch", Call::HostTouch, touch.span, |sim| sim.host_touch(touch))
     }
 
     unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
-        self.call_on("device_touch", touch.span, |sim| sim.device_touch(touch, stream))
+        let threads = u64::from(touch.blocks).saturating_mul(u64::from(touch.threads));
+        let call = Call::DeviceTouch { threads, bulk: false };
+        self.call_on("device_touch", call, touch.span, |sim| sim.device_touch(touch, stream))
     }
 
     fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {
@@ -403,7 +441,8 @@ impl Backend for SimBackend {
 
     fn sleep_ns(&self, duration_ns: u64) {
         let mut sim = self.lock();
-        let duration_ns = sim.pace_ns.take().unwrap_or(duration_ns);
+        let modelled_ns = sim.pager.sleep(duration_ns);
+        let duration_ns = sim.pace_ns.take().unwrap_or(modelled_ns);
         sim.clock_ns = sim.clock_ns.saturating_add(duration_ns);
     }
 }

@@ -16,6 +16,7 @@
 //! | what exists | `space` (over `slots`, `slabs`), `pools` (over `chunks`), `streams`, `arena` |
 //! | what attribute reads report | `attributes` (over `runs`) |
 //! | where pages are and why they move | `paging` |
+//! | how long that takes | [`cost`] |
 //!
 //! # Determinism
 //!
@@ -34,6 +35,7 @@ mod backend;
 mod chunks;
 mod config;
 mod contents;
+pub mod cost;
 mod locate;
 mod movement;
 mod pager;
@@ -52,4 +54,5 @@ mod touching;
 
 pub use backend::SimBackend;
 pub use config::{DiscardedContents, RangeReads, SimConfig};
+pub use cost::CostParams;
 pub use profile::GpuProfile;

@@ -9,9 +9,11 @@ use pagewise_hal::{FaultAccess, MemoryEvent, PAGE_BYTES, PageRun, Processor, Spa
 
 use crate::config::{DiscardedContents, SimConfig};
 use crate::contents::HoldingChange;
+use crate::cost::{Call, Meter};
 pub(crate) use crate::paging::Discard;
 use crate::paging::{
-    self, Access, EventSink, GpuMemory, Holding, PageMask, Paging, PagingParams, Relations, Work,
+    self, Access, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, PagingParams,
+    Relations, Work,
 };
 
 /// An access program on managed memory.
@@ -23,6 +25,18 @@ pub(crate) struct Walk {
     pub(crate) access: FaultAccess,
 }
 
+impl Walk {
+    fn in_pages(self) -> paging::Walk {
+        let Self { by, span, stride_bytes, access } = self;
+        let access = match access {
+            FaultAccess::Write => Access::Write,
+            FaultAccess::Atomic => Access::Atomic,
+            _ => Access::Read,
+        };
+        paging::Walk { by, first_byte: span.ptr.0, bytes: span.bytes, stride_bytes, access }
+    }
+}
+
 /// Where pages are, and what moved them since the records were last taken.
 #[derive(Debug)]
 pub(crate) struct Pager {
@@ -31,8 +45,9 @@ pub(crate) struct Pager {
     now_ns: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listener {
+    meter: Meter,
     events: Vec<MemoryEvent>,
     /// What memory held of pages changed; `None` if nobody wants to know.
     holdings: Option<Vec<HoldingChange>>,
@@ -43,12 +58,12 @@ impl EventSink for Listener {
         self.events.push(event);
     }
 
-    fn work(&mut self, _: &Work) -> u64 {
-        0
+    fn work(&mut self, work: &Work) -> u64 {
+        self.meter.work(work)
     }
 
-    fn fault_latency_ns(&self, _: Processor) -> u64 {
-        0
+    fn fault_latency_ns(&mut self, by: Processor, access: u64) -> u64 {
+        self.meter.fault_latency_ns(by, access)
     }
 
     fn holding(&mut self, first_page: u64, pages: PageMask, processor: Processor, now: Holding) {
@@ -67,7 +82,7 @@ impl Pager {
         let relations = Relations::pcie_with_nvlink(config.devices as usize);
         Self {
             paging: Paging::new(PagingParams::default(), &gpus, relations),
-            listener: Listener { holdings, ..Listener::default() },
+            listener: Listener { meter: Meter::new(config.gpu.cost), events: Vec::new(), holdings },
             now_ns: 0,
         }
     }
@@ -75,10 +90,13 @@ impl Pager {
     /// Managed memory appeared.
     pub(crate) fn add_range(&mut self, first_page: u64, pages: u64) {
         self.paging.create_range(first_page, pages);
+        self.listener.meter.range_made();
     }
 
     /// It went, with where its pages were.
     pub(crate) fn remove_range(&mut self, first_page: u64, pages: u64) {
+        let held = self.paging.held_blocks(&(first_page..first_page + pages));
+        self.listener.meter.range_gone(&held);
         self.paging.destroy_range(first_page, pages);
     }
 
@@ -104,21 +122,40 @@ impl Pager {
 
     /// Runs an access program that begins at `now_ns`; returns when it ends.
     pub(crate) fn walk(&mut self, walk: Walk, now_ns: u64) -> u64 {
-        let Walk { by, span, stride_bytes, access } = walk;
-        let access = match access {
-            FaultAccess::Write => Access::Write,
-            FaultAccess::Atomic => Access::Atomic,
-            _ => Access::Read,
-        };
-        let (first_byte, bytes) = (span.ptr.0, span.bytes);
-        let walk = paging::Walk { by, first_byte, bytes, stride_bytes, access };
+        let walk = walk.in_pages();
         self.now_ns = now_ns;
-        self.paging.walk(walk, now_ns, &mut self.listener).now_ns
+        self.listener.meter.walks(&walk);
+        let end_ns = self.paging.walk(walk, now_ns, &mut self.listener).now_ns;
+        let covered = self.paging.covered(walk);
+        self.listener.meter.walked(&walk, covered);
+        end_ns
     }
 
-    /// Lets the engine know the time at which the next call begins.
-    pub(crate) fn set_clock(&mut self, now_ns: u64) {
+    /// An access program ran on memory that does not migrate.
+    pub(crate) fn walked_plain(&mut self, walk: Walk) {
+        let walk = walk.in_pages();
+        self.listener.meter.walked(&walk, Covered::of_plain(&walk));
+    }
+
+    /// A call begins.
+    pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
         self.now_ns = now_ns;
+        self.listener.meter.begin(call, now_ns);
+    }
+
+    /// It ends: see [`Meter::end`].
+    pub(crate) fn end(&mut self, start_ns: u64, now_ns: u64, refused: bool) -> u64 {
+        self.listener.meter.end(start_ns, now_ns, refused)
+    }
+
+    /// Remembers the call that ended then.
+    pub(crate) fn remember(&mut self, end_ns: u64) {
+        self.listener.meter.remember(end_ns);
+    }
+
+    /// How long a sleep really takes.
+    pub(crate) fn sleep(&mut self, duration_ns: u64) -> u64 {
+        self.listener.meter.sleep(duration_ns)
     }
 
     pub(crate) fn host_page_map(&self, pages: Range<u64>) -> Vec<PageRun> {

@@ -1,5 +1,7 @@
 //! Models of GPUs, as data.
 
+use crate::cost::CostParams;
+
 /// What distinguishes one model of GPU from another. Sizes in bytes.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -12,6 +14,9 @@ pub struct GpuProfile {
     pub context_bytes: u64,
     /// Compute capability, major and minor.
     pub compute_capability: (i32, i32),
+    /// How long calls take; an H200's if a profile does not say.
+    #[cfg_attr(feature = "serde", serde(default = "CostParams::h200"))]
+    pub cost: CostParams,
 }
 
 impl GpuProfile {
@@ -25,6 +30,7 @@ impl GpuProfile {
             memory_bytes: 150_109_880_320,
             context_bytes: 552_402_944,
             compute_capability: (9, 0),
+            cost: CostParams::h200(),
         }
     }
 

@@ -133,6 +133,7 @@ impl Sim {
             return Ok(());
         }
         if self.reaches(walk.by, allocation) {
+            self.pager.walked_plain(walk);
             return Ok(());
         }
         illegal_address("the processor cannot reach the memory")

@@ -8,6 +8,7 @@ use pagewise_hal::{CopyCause, MapCause};
 
 use super::block::{Block, Protection};
 use super::context::Context;
+use super::event::Advised;
 use super::mask::PageMask;
 use super::moves::Reason;
 use super::processor::ProcId;
@@ -31,6 +32,19 @@ impl Advice {
         matches!(self, Self::AccessedBy(_, true))
     }
 
+    /// What the advice is called in reports of work.
+    pub(super) fn advised(self) -> Advised {
+        match self {
+            Self::Preferred(Some(to)) if !to.is_host() => Advised::PreferredDevice,
+            Self::Preferred(_) => Advised::PreferredElsewhere,
+            Self::AccessedBy(_, false) => Advised::AccessedByEnd,
+            Self::AccessedBy(by, true) if by.is_host() => Advised::AccessedByHost,
+            Self::AccessedBy(_, true) => Advised::AccessedByDevice,
+            Self::ReadMostly(true) => Advised::ReadMostly,
+            Self::ReadMostly(false) => Advised::ReadMostlyEnd,
+        }
+    }
+
     /// The policy after the advice.
     pub(super) fn apply(self, policy: &Policy) -> Policy {
         let mut policy = *policy;
@@ -45,6 +59,22 @@ impl Advice {
 }
 
 impl Context<'_> {
+    /// Counts what an advice is about to look at in a block. Accessed-by does not look at
+    /// read-mostly blocks.
+    pub(super) fn count_advised(&mut self, block: &Block, advice: Advice) {
+        if self.policy.read_mostly && matches!(advice, Advice::AccessedBy(..)) {
+            return;
+        }
+        self.work.blocks = 1;
+        let valid = block.resident_anywhere().minus(block.discarded());
+        let on_host = block.resident(ProcId::HOST);
+        self.work.pages_held_host = (valid & on_host).count() as u64;
+        self.work.pages_held_device = valid.minus(on_host).count() as u64;
+        if advice == Advice::ReadMostly(false) {
+            self.work.pages_collapsed = block.duplicated().count() as u64;
+        }
+    }
+
     /// Does to a block what an advice that changed its range's policy does. The policy in sight is
     /// the new one, except at the end of read duplication.
     pub(super) fn advised(

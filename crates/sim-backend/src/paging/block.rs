@@ -31,7 +31,8 @@ impl Protection {
 struct Presence {
     id: ProcId,
     resident: StoredMask,
-    /// One mask per [`Protection`]; for the host the last two are equal, so only one is kept.
+    /// One mask per [`Protection`]. For the host the last two are equal, so only one is kept, and
+    /// the last says which pages it wrote since it maps them to write.
     mapped: [StoredMask; 3],
     /// Pages with memory behind them, resident or not: memory stays when pages leave.
     populated: StoredMask,
@@ -46,6 +47,33 @@ impl Presence {
 
     fn level(&self, protection: Protection) -> usize {
         if self.id.is_host() { (protection as usize).min(1) } else { protection as usize }
+    }
+}
+
+/// What devices' page tables of a block went through, in 16 bits. Decides nothing; takes time when
+/// the block goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DeviceTables(u16);
+
+impl DeviceTables {
+    const SMALL: u16 = 1 << 15;
+    /// Raised mappings that count.
+    const RAISED_MAX: u16 = 512;
+
+    fn raise(&mut self, whole: bool) {
+        let raised = self.raised().saturating_add(1).min(Self::RAISED_MAX);
+        let small = self.has_small() || !whole;
+        self.0 = raised | if small { Self::SMALL } else { 0 };
+    }
+
+    /// Times that a mapping was raised, at most 512.
+    pub(super) fn raised(self) -> u16 {
+        self.0 & !Self::SMALL
+    }
+
+    /// Whether parts of the block were ever mapped on their own.
+    pub(super) fn has_small(self) -> bool {
+        self.0 & Self::SMALL != 0
     }
 }
 
@@ -68,6 +96,8 @@ pub(crate) struct Block {
     pub(super) prefetch_history: Option<(ProcId, u32)>,
     /// Processor and time of the last event that thrashing detection saw.
     pub(super) last_event: Option<(ProcId, u64)>,
+    /// What devices' page tables went through.
+    pub(super) device_tables: DeviceTables,
     rare: Option<Box<Rare>>,
     /// Sorted by processor.
     presence: Vec<Presence>,
@@ -82,6 +112,7 @@ impl Block {
             len: len as u16,
             prefetch_history: None,
             last_event: None,
+            device_tables: DeviceTables::default(),
             rare: None,
             presence: Vec::new(),
         }
@@ -212,6 +243,45 @@ impl Block {
         self.of_mut(id).populated.remove(pages);
     }
 
+    /// The chunks of host memory that pages without any get: all of a full block that has none yet,
+    /// else 64 KiB where they fit in and are free, else single pages.
+    pub(super) fn host_chunks_for(&self, pages: PageMask) -> PageMask {
+        const BIG: usize = 16;
+        let taken = self.populated(ProcId::HOST);
+        if self.is_full_size() && taken.is_empty() {
+            return self.all();
+        }
+        let misaligned = (self.first_page % BIG as u64) as usize;
+        let mut given = PageMask::EMPTY;
+        for page in pages.pages() {
+            let aligned = (page + misaligned) / BIG * BIG;
+            let start = aligned.checked_sub(misaligned);
+            let big = start.map(|start| start..start + BIG).filter(|big| big.end <= self.len());
+            match big.map(PageMask::range) {
+                Some(big) if !big.intersects(&taken) => given.insert_mask(big),
+                _ => given.insert(page),
+            }
+        }
+        given
+    }
+
+    /// Notes that a processor's mapping of pages was raised.
+    pub(super) fn note_device_mapping(&mut self, id: ProcId, pages: PageMask) {
+        if !id.is_host() && !pages.is_empty() {
+            self.device_tables.raise(pages == self.all());
+        }
+    }
+
+    /// Pages that the host wrote since it maps them to write.
+    pub(super) fn host_written(&self) -> PageMask {
+        self.of(ProcId::HOST).map_or(PageMask::EMPTY, |host| host.mapped[2].get())
+    }
+
+    /// Notes pages that the host wrote.
+    pub(super) fn add_host_written(&mut self, pages: PageMask) {
+        self.of_mut(ProcId::HOST).mapped[2].insert(pages);
+    }
+
     /// Pages that entered read duplication.
     pub(crate) fn duplicated(&self) -> PageMask {
         self.rare.as_ref().map_or(PageMask::EMPTY, |rare| rare.duplicated.get())
@@ -283,6 +353,7 @@ impl Block {
         let mut upper = Self::new(self.first_page + at as u64, self.len() - at);
         self.len = at as u16;
         self.last_event = None;
+        upper.device_tables = self.device_tables;
         upper.presence = self.presence.iter_mut().map(|p| p.split_off(at)).collect();
         if let Some(rare) = &mut self.rare {
             rare.thrashing = None;

@@ -35,6 +35,7 @@ impl Context<'_> {
             step: self.work.step,
             processor: self.work.processor,
             block: self.work.block,
+            read_mostly: self.work.read_mostly,
             ..Work::default()
         };
         if self.work != idle || self.work.step == Step::Fault {
@@ -46,12 +47,13 @@ impl Context<'_> {
 
     /// Counts pages taken out of a processor's page table.
     pub(super) fn count_unmapped(&mut self, id: ProcId, pages: usize) {
-        let counter = if id.is_host() {
-            &mut self.work.pages_unmapped_host
+        let (counter, times) = if id.is_host() {
+            (&mut self.work.pages_unmapped_host, &mut self.work.unmaps_host)
         } else {
-            &mut self.work.pages_unmapped_device
+            (&mut self.work.pages_unmapped_device, &mut self.work.unmaps_device)
         };
         *counter += pages as u64;
+        *times += 1;
     }
 
     /// Counts pages entered in a processor's page table.

@@ -16,8 +16,9 @@ pub(crate) trait EventSink {
     /// that it took; for faults, the walking processor waits for them.
     fn work(&mut self, work: &Work) -> u64;
 
-    /// Nanoseconds from an access that faults to the start of the service.
-    fn fault_latency_ns(&self, by: Processor) -> u64;
+    /// Nanoseconds from an access that faults to the start of the service. `access` is its number
+    /// in the walk.
+    fn fault_latency_ns(&mut self, by: Processor, access: u64) -> u64;
 
     /// Pages of a block, the first of which is `first_page`, changed what a processor's memory
     /// holds of them.
@@ -49,7 +50,7 @@ impl EventSink for Vec<MemoryEvent> {
         0
     }
 
-    fn fault_latency_ns(&self, _: Processor) -> u64 {
+    fn fault_latency_ns(&mut self, _: Processor, _: u64) -> u64 {
         0
     }
 
@@ -67,7 +68,7 @@ pub(crate) enum Step {
     /// A discard.
     Discard,
     /// An advice.
-    Advice,
+    Advice(Advised),
     /// A pinned page was released.
     Unpin,
     /// Device memory was taken for pages that are about to arrive.
@@ -76,7 +77,26 @@ pub(crate) enum Step {
     Eviction,
 }
 
-/// What one step on one va_block did.
+/// What was advised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Advised {
+    /// A device is preferred.
+    PreferredDevice,
+    /// The host is, or nothing.
+    PreferredElsewhere,
+    /// A device keeps a mapping.
+    AccessedByDevice,
+    /// The host does.
+    AccessedByHost,
+    /// A processor no longer does.
+    AccessedByEnd,
+    /// Read duplication begins.
+    ReadMostly,
+    /// It ends.
+    ReadMostlyEnd,
+}
+
+/// What one step on one va_block did; for an advice also what it did to ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Work {
     /// What caused it.
@@ -98,8 +118,40 @@ pub(crate) struct Work {
     pub(crate) pages_populated_host: u64,
     /// Pages of device memory newly allocated.
     pub(crate) pages_populated_device: u64,
-    /// Pages filled with zeros.
-    pub(crate) pages_zeroed: u64,
+    /// Pages of host memory filled with zeros.
+    pub(crate) pages_zeroed_host: u64,
+    /// Runs of device memory filled with zeros.
+    pub(crate) zeroed_runs_device: u64,
+    /// Chunks of device memory newly allocated.
+    pub(crate) chunks_device: u64,
+    /// Times that pages were taken out of the host's page table.
+    pub(crate) unmaps_host: u64,
+    /// Times that pages were taken out of devices' page tables.
+    pub(crate) unmaps_device: u64,
+    /// Runs mapped in another processor's memory, with a record.
+    pub(crate) remote_maps: u64,
+    /// Pages that arrived without a copy.
+    pub(crate) pages_fresh: u64,
+    /// Whether the policy is read-mostly.
+    pub(crate) read_mostly: bool,
+    /// Blocks that were migrated or advised, also in vain.
+    pub(crate) blocks: u64,
+    /// Advice: pages resident on the host before.
+    pub(crate) pages_held_host: u64,
+    /// Advice: pages resident on devices before.
+    pub(crate) pages_held_device: u64,
+    /// Pages that the host may no longer write.
+    pub(crate) pages_revoked_host: u64,
+    /// Advice: pages whose duplicates go.
+    pub(crate) pages_collapsed: u64,
+    /// Advice: ranges whose policy changed.
+    pub(crate) ranges_advised: u64,
+    /// Advice: ranges cut in two.
+    pub(crate) ranges_split: u64,
+    /// Advice: blocks cut in two.
+    pub(crate) blocks_split: u64,
+    /// Those of them that a device mapped.
+    pub(crate) mapped_blocks_split: u64,
     /// Pages taken out of the host's page table.
     pub(crate) pages_unmapped_host: u64,
     /// Pages taken out of devices' page tables.

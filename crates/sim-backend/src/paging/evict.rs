@@ -40,6 +40,7 @@ impl Paging {
         let gpu = id.index() - 1;
         let keep = block.first_page()..block.first_page() + block.len() as u64;
         let mut given = PageMask::EMPTY;
+        let mut given_chunks = 0;
         for chunk in chunks_for(block, missing) {
             let len = chunk.len() as u16;
             while !self.chunks[gpu].has_room(len) {
@@ -48,6 +49,7 @@ impl Paging {
             }
             self.chunks[gpu].allocate(keep.start + chunk.start as u64, len);
             given.insert_range(chunk);
+            given_chunks += 1;
         }
         // New chunks are zeroed where nothing valid is resident (uvm_policy 1.5).
         let valid = block.resident_anywhere().minus(block.discarded());
@@ -56,7 +58,8 @@ impl Paging {
             Work { step: Step::Allocation, processor: Some(id.into()), ..Work::default() };
         work.block = block.first_page();
         work.pages_populated_device = given.count() as u64;
-        work.pages_zeroed = given.minus(valid).count() as u64;
+        work.zeroed_runs_device = given.minus(valid).runs().count() as u64;
+        work.chunks_device = given_chunks;
         sink.work(&work);
     }
 

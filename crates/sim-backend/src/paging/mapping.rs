@@ -38,6 +38,7 @@ impl Context<'_> {
         for at in self.relations.by_closeness(id, block.residents().and(reach)) {
             let here = left & block.resident(at);
             block.map(id, here, protection);
+            block.note_device_mapping(id, here);
             self.count_mapped(id, here.count());
             if let Some(cause) = cause.filter(|_| at != id) {
                 self.report_remote(block, id, at, here, cause);
@@ -55,6 +56,7 @@ impl Context<'_> {
         cause: MapCause,
     ) {
         for run in pages.runs() {
+            self.work.remote_maps += 1;
             self.emit(MemoryEvent::RemoteMap {
                 address: block.address(run.start),
                 bytes: run.len() as u64 * PAGE_BYTES,

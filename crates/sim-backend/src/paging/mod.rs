@@ -35,6 +35,7 @@ mod processor;
 mod range;
 mod residency;
 mod service;
+mod survey;
 #[cfg(test)]
 mod testing;
 mod thrash;
@@ -55,11 +56,12 @@ use thrash::{LapseWindow, Pin};
 
 pub(crate) use block::Protection;
 pub(crate) use discard::Discard;
-pub(crate) use event::{EventSink, Holding, Step, Work};
+pub(crate) use event::{Advised, EventSink, Holding, Step, Work};
 pub(crate) use mask::PageMask;
 pub(crate) use params::PagingParams;
 pub(crate) use processor::Relations;
 pub(crate) use service::Access;
+pub(crate) use survey::{Covered, HeldBlocks};
 pub(crate) use touch::Walk;
 
 /// The memory of one GPU that managed pages can use.
@@ -145,6 +147,7 @@ impl Paging {
         let mut context = self.context(&block, policy, (Step::Migration, Some(to)), now_ns, sink);
         context.migrate(&mut block, to, within);
         if maps {
+            context.work.blocks = 1;
             context.map_migrated(&mut block, to, within);
         }
         context.finish();
@@ -302,7 +305,9 @@ impl Paging {
         sink: &'a mut dyn EventSink,
     ) -> Context<'a> {
         let processor = processor.map(Processor::from);
-        let work = Work { step, processor, block: block.first_page(), ..Work::default() };
+        let block = block.first_page();
+        let work =
+            Work { step, processor, block, read_mostly: policy.read_mostly, ..Work::default() };
         Context {
             params: &self.params,
             relations: &self.relations,
@@ -362,8 +367,14 @@ impl Paging {
             return; // An advice for no bytes succeeds and splits nothing.
         }
         let differs = |policy: &Policy| advice.apply(policy) != *policy;
-        self.ranges.split_at(pages.start, differs);
-        self.ranges.split_at(pages.end, differs);
+        let cuts = [pages.start, pages.end].map(|at| self.ranges.split_at(at, differs));
+        let step = Step::Advice(advice.advised());
+        let mut work = Work { step, ..Work::default() };
+        for cut in cuts {
+            work.ranges_split += cut.ranges;
+            work.blocks_split += cut.blocks;
+            work.mapped_blocks_split += cut.mapped_blocks;
+        }
         let affected: Vec<_> = self.ranges.overlapping(&pages).map(VaRange::pages).collect();
         for range_pages in affected {
             let Some(range) = self.ranges.containing_mut(range_pages.start) else { continue };
@@ -372,16 +383,19 @@ impl Paging {
             if old == new && !advice.repeats() {
                 continue;
             }
+            work.ranges_advised += u64::from(old != new);
             range.policy = new;
             let seen = if advice == Advice::ReadMostly(false) { old } else { new };
             for page in range.blocks().map(Block::first_page).collect::<Vec<_>>() {
                 let Some(range) = self.ranges.containing_mut(page) else { continue };
                 let Some(mut block) = range.take(page) else { continue };
-                let mut context = self.context(&block, seen, (Step::Advice, None), now_ns, sink);
+                let mut context = self.context(&block, seen, (step, None), now_ns, sink);
+                context.count_advised(&block, advice);
                 context.advised(&mut block, advice, old.preferred);
                 context.finish();
                 self.put(block);
             }
         }
+        sink.work(&work);
     }
 }

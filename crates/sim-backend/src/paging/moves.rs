@@ -183,6 +183,7 @@ impl Context<'_> {
     fn arrive(&mut self, block: &mut Block, id: ProcId, pages: PageMask, copied: PageMask) {
         self.note_holding(block, id, pages & copied, Holding::Copied);
         self.note_holding(block, id, pages.minus(copied), Holding::Shown);
+        self.work.pages_fresh += pages.minus(copied).count() as u64;
         block.add_resident(id, pages);
     }
 
@@ -212,10 +213,13 @@ impl Context<'_> {
         if !id.is_host() || new.is_empty() {
             return;
         }
-        let elsewhere = block.resident_anywhere().minus(block.discarded());
-        self.work.pages_zeroed += new.minus(elsewhere).count() as u64;
-        self.work.pages_populated_host += new.count() as u64;
-        block.populate(id, new);
+        let given = block.host_chunks_for(new);
+        let valid = block.resident_anywhere().minus(block.resident(id)).minus(block.discarded());
+        if !given.minus(valid).is_empty() {
+            self.work.pages_zeroed_host += given.count() as u64;
+        }
+        self.work.pages_populated_host += given.count() as u64;
+        block.populate(id, given);
     }
 
     /// Takes pages out of a processor's page table.
@@ -244,6 +248,10 @@ impl Context<'_> {
             for run in (block.mapped(id, lost) & pages).runs() {
                 thrash::note(self, block, PageMask::range(run), id, thrash::Kind::Revocation);
             }
+        }
+        if id.is_host() && at_most == Protection::Read {
+            let writable = block.mapped(id, Protection::Write) & pages;
+            self.work.pages_revoked_host += writable.count() as u64;
         }
         block.lower(id, pages, Some(at_most));
     }

@@ -112,6 +112,15 @@ impl VaRange {
     }
 }
 
+/// What was cut in two.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cut {
+    pub(crate) ranges: u64,
+    pub(crate) blocks: u64,
+    /// Blocks that a device mapped.
+    pub(crate) mapped_blocks: u64,
+}
+
 /// All ranges of an address space, by first page.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges(BTreeMap<u64, VaRange>);
@@ -168,14 +177,21 @@ impl Ranges {
     /// Cuts the range that holds the page before and the page at `at` in two, if `differs` says
     /// that its policy will differ from what the pages on one side get. At the start of a range
     /// nothing is to be cut (rules_paging 2, detail 4).
-    pub(crate) fn split_at(&mut self, at: u64, differs: impl Fn(&Policy) -> bool) {
+    pub(crate) fn split_at(&mut self, at: u64, differs: impl Fn(&Policy) -> bool) -> Cut {
+        let mut cut = Cut::default();
         if let Some(range) = self.containing_mut(at)
             && range.first_page != at
             && differs(&range.policy)
         {
+            cut.ranges = 1;
+            if let Some(block) = range.block(at).filter(|block| block.first_page() < at) {
+                let mapped = block.mappers().iter().any(|id| !id.is_host());
+                (cut.blocks, cut.mapped_blocks) = (1, u64::from(mapped));
+            }
             let upper = range.split_off(at);
             self.0.insert(at, upper);
         }
+        cut
     }
 }
 

@@ -72,6 +72,9 @@ impl Paging {
             let page = at / PAGE_BYTES;
             let next = match self.next_fault(by, page, needs) {
                 Some(fault) if fault == page => {
+                    let access = (at - walk.first_byte) / stride;
+                    let latency_ns = sink.fault_latency_ns(by.into(), access);
+                    touched.now_ns += latency_ns;
                     self.fault(by, page, walk.access, &mut touched, sink);
                     page + 1
                 }
@@ -107,7 +110,6 @@ impl Paging {
         sink: &mut dyn EventSink,
     ) {
         touched.faults += 1;
-        touched.now_ns += sink.fault_latency_ns(by.into());
         self.advance(touched.now_ns, sink);
         let Some(range) = self.ranges.containing_mut(page) else { return };
         let mut block = range.take_or_new(page);

@@ -1,0 +1,87 @@
+//! Calls that allocate, ask and move.
+
+use super::Call;
+use super::params::{AllocationCosts, CostParams, DiscardCosts, PrefetchCosts, QueryCosts};
+use super::state::Warmth;
+use super::tally::Tally;
+
+/// The first 2 MiB copied to the host cost more than the rest.
+const FIRST_BYTES: u64 = pagewise_hal::BLOCK_BYTES;
+
+pub(super) fn alloc(costs: &AllocationCosts, tally: &Tally, warmth: Warmth) -> f64 {
+    if tally.ranges_made == 0 {
+        costs.alloc_packed + warmth.ns(&costs.alloc_packed_warmth)
+    } else {
+        costs.alloc + warmth.ns(&costs.alloc_warmth)
+    }
+}
+
+pub(super) fn free(costs: &AllocationCosts, tally: &Tally, warmth: Warmth) -> f64 {
+    let freed = &tally.freed;
+    costs.free
+        + warmth.ns(&costs.free_warmth)
+        + costs.free_device_block * freed.on_device as f64
+        + costs.free_host_mapped_block * freed.mapped_by_host as f64
+        + costs.free_device_mapped_block * freed.mapped_by_device as f64
+        + costs.free_small_tables * freed.with_small_tables as f64
+        + costs.free_device_mapping * freed.device_mappings as f64
+}
+
+/// `continues`: the call before was a read, too.
+pub(super) fn range_attribute(costs: &QueryCosts, warmth: Warmth, continues: bool) -> f64 {
+    costs.range_attribute + if continues { 0.0 } else { warmth.ns(&costs.warmth) }
+}
+
+pub(super) fn prefetch(costs: &PrefetchCosts, tally: &Tally, warmth: Warmth, ranges: u64) -> f64 {
+    let once = |happened: bool, ns: f64| if happened { ns } else { 0.0 };
+    costs.call
+        + warmth.ns(&costs.warmth)
+        + costs.further_range * ranges.saturating_sub(1) as f64
+        + once(tally.acts, costs.acts)
+        + once(tally.bytes_to_device > 0, costs.copies_to_device)
+        + costs.block * tally.blocks as f64
+        + costs.device_block * tally.device_blocks as f64
+        + costs.map_host_page * tally.pages_mapped_host as f64
+        + costs.zero_host_page * tally.pages_zeroed_host as f64
+        + costs.device_chunk * tally.chunks_device as f64
+        + costs.zero_device_run * tally.zeroed_runs_device as f64
+        + costs.unmap_device * tally.unmaps_device as f64
+        + costs.copy_run * tally.copies as f64
+        + costs.to_device_byte * tally.bytes_to_device as f64
+        + costs.to_host_byte * tally.bytes_to_host as f64
+        + costs.to_host_first_byte * tally.bytes_to_host.min(FIRST_BYTES) as f64
+}
+
+pub(super) fn discard(costs: &DiscardCosts, tally: &Tally, warmth: Warmth) -> f64 {
+    costs.call
+        + warmth.ns(&costs.warmth)
+        + if tally.acts && warmth.is_cold() { costs.acts_cold } else { 0.0 }
+        + costs.unmap_host_page * tally.pages_unmapped_host as f64
+        + costs.unmap_host * tally.unmaps_host as f64
+        + costs.unmap_device * tally.unmaps_device as f64
+}
+
+pub(super) fn discard_prefetch(costs: &DiscardCosts, tally: &Tally, warmth: Warmth) -> f64 {
+    costs.call
+        + warmth.ns(&costs.warmth)
+        + if warmth.is_cold() { costs.prefetch_cold } else { 0.0 }
+        + costs.prefetch_unmap_host * tally.unmaps_host as f64
+        + costs.prefetch_zero_host_page * tally.pages_zeroed_host as f64
+        + costs.prefetch_device_chunk * tally.chunks_device as f64
+        + costs.prefetch_device_block * tally.device_blocks as f64
+}
+
+/// A call that was refused, whatever it found.
+pub(super) fn refused(params: &CostParams, call: Call) -> f64 {
+    let fixed = &params.fixed;
+    match call {
+        Call::AllocManaged | Call::PlainMemory | Call::Free => fixed.refused_allocation,
+        Call::Advise => fixed.refused_advice,
+        Call::Prefetch { batch: false, .. } => fixed.refused_prefetch,
+        Call::Prefetch { .. } | Call::Discard | Call::DiscardPrefetch => fixed.refused_batch,
+        Call::RangeAttribute => fixed.refused_range_attribute,
+        Call::PointerAttribute => fixed.refused_pointer_attribute,
+        Call::HostTouch | Call::DeviceTouch { .. } | Call::Other => fixed.refused,
+        Call::Wait => 0.0,
+    }
+}

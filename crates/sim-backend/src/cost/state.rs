@@ -1,0 +1,191 @@
+//! What is remembered between calls: when the last call of each class was, and sleeps.
+
+use super::params::WarmthCosts;
+
+/// Calls that keep each other warm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Alloc,
+    AllocPacked,
+    Free,
+    Query,
+    Advice,
+    Prefetch,
+    Discard,
+    HostTouch,
+    DeviceTouch,
+    Other,
+}
+
+const CLASSES: usize = Class::Other as usize + 1;
+
+/// A pause after which calls no longer follow each other.
+const ROW_NS: u64 = 30_000_000;
+
+/// What a call finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Warmth {
+    /// The call before was a sleep.
+    AfterSleep {
+        /// Calls of other classes since the last one of this class.
+        others: u64,
+        /// Whether the sleep was longer than 1 ms.
+        long: bool,
+    },
+    /// Nothing of this class was called yet, or nothing since a sleep.
+    Cold {
+        /// Nothing was called yet.
+        first: bool,
+    },
+    /// Anything else.
+    Warm {
+        /// Since the last call of the class.
+        pause_ns: u64,
+        /// How many calls of the class were made in a row before this one.
+        row: u64,
+    },
+}
+
+impl Warmth {
+    /// Whether the machine idled or has not done the like yet.
+    pub(super) fn is_cold(self) -> bool {
+        !matches!(self, Self::Warm { .. })
+    }
+
+    pub(super) fn is_after_sleep(self) -> bool {
+        matches!(self, Self::AfterSleep { .. })
+    }
+
+    /// Whether there was a sleep since the last call of the class.
+    pub(super) fn has_slept(self) -> bool {
+        matches!(self, Self::AfterSleep { .. } | Self::Cold { first: false })
+    }
+
+    /// Its share of a call's time.
+    pub(super) fn ns(self, costs: &WarmthCosts) -> f64 {
+        match self {
+            Self::AfterSleep { others, long } => {
+                let long = if long { costs.after_long_sleep } else { 0.0 };
+                costs.after_sleep[others.min(2) as usize] + long
+            }
+            Self::Cold { .. } => costs.cold,
+            Self::Warm { pause_ns, row } => {
+                let share = |of_ns: f64| (pause_ns as f64 / of_ns).min(1.0);
+                costs.paused * share(200e3) / row.max(1) as f64
+                    + costs.forgotten * share(100e6).sqrt()
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    end_ns: u64,
+    /// The number of the call among all but sleeps.
+    number: u64,
+    /// Sleeps before it.
+    sleeps: u64,
+    row: u64,
+}
+
+/// What is remembered.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    last: [Option<Last>; CLASSES],
+    calls: u64,
+    sleeps: u64,
+    /// Whether the sleep was long, if the call before was one.
+    slept: Option<bool>,
+    before: Option<Class>,
+}
+
+impl State {
+    /// What a call that begins now finds.
+    pub(super) fn warmth(&self, class: Class, now_ns: u64) -> Warmth {
+        let last = self.last[class as usize];
+        match (self.slept, last) {
+            (Some(long), last) => {
+                let others = last.map_or(u64::MAX, |last| self.calls - last.number - 1);
+                Warmth::AfterSleep { others, long }
+            }
+            (None, None) => Warmth::Cold { first: true },
+            (None, Some(last)) if last.sleeps < self.sleeps => Warmth::Cold { first: false },
+            (None, Some(last)) => {
+                let pause_ns = now_ns.saturating_sub(last.end_ns);
+                Warmth::Warm { pause_ns, row: if pause_ns > ROW_NS { 1 } else { last.row } }
+            }
+        }
+    }
+
+    /// Whether the call before was of this class.
+    pub(super) fn continues(&self, class: Class) -> bool {
+        self.before == Some(class)
+    }
+
+    /// A call that found `warmth` has ended.
+    pub(super) fn done(&mut self, class: Class, warmth: Warmth, now_ns: u64) {
+        let row = match warmth {
+            Warmth::Warm { pause_ns, row } if pause_ns <= ROW_NS => row + 1,
+            _ => 1,
+        };
+        // The reads of one query count as one call.
+        let continued = class == Class::Query && self.continues(class);
+        let number = if continued { self.calls - 1 } else { self.calls };
+        let sleeps = self.sleeps;
+        self.last[class as usize] = Some(Last { end_ns: now_ns, number, sleeps, row });
+        self.calls = number + 1;
+        self.slept = None;
+        self.before = Some(class);
+    }
+
+    /// A sleep has ended.
+    pub(super) fn slept(&mut self, duration_ns: u64) {
+        self.slept = Some(duration_ns > 1_000_000);
+        self.sleeps += 1;
+        self.before = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(calls: &[Class]) -> State {
+        let mut state = State::default();
+        for &class in calls {
+            let warmth = state.warmth(class, 0);
+            state.done(class, warmth, 0);
+        }
+        state
+    }
+
+    #[test]
+    fn the_first_call_is_cold_and_the_next_of_its_class_warm() {
+        let state = after(&[Class::Free]);
+        assert_eq!(state.warmth(Class::Advice, 5), Warmth::Cold { first: true });
+        assert_eq!(state.warmth(Class::Free, 5), Warmth::Warm { pause_ns: 5, row: 1 });
+    }
+
+    #[test]
+    fn after_a_sleep_it_counts_how_many_other_calls_came_since() {
+        let mut state = after(&[Class::Free, Class::Advice]);
+        state.slept(2_000_000);
+        let others = |state: &State, class| match state.warmth(class, 0) {
+            Warmth::AfterSleep { others, long: true } => others,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(others(&state, Class::Advice), 0);
+        assert_eq!(others(&state, Class::Free), 1);
+        let warmth = state.warmth(Class::Advice, 0);
+        state.done(Class::Advice, warmth, 0);
+        assert_eq!(state.warmth(Class::Free, 0), Warmth::Cold { first: false });
+    }
+
+    #[test]
+    fn reads_that_follow_one_another_count_as_one_call() {
+        let mut state = after(&[Class::Free, Class::Query, Class::Query, Class::Query]);
+        state.slept(1);
+        let warmth = state.warmth(Class::Free, 0);
+        assert_eq!(warmth, Warmth::AfterSleep { others: 1, long: false });
+    }
+}

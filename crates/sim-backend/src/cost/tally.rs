@@ -1,0 +1,59 @@
+//! What is counted within one call, faults excepted.
+
+use pagewise_hal::Processor;
+
+use crate::paging::{HeldBlocks, Step, Work};
+
+/// Counts of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Tally {
+    /// Ranges that appeared.
+    pub(super) ranges_made: u64,
+    /// What ranges that went had held.
+    pub(super) freed: HeldBlocks,
+    /// Whether anything moved, was mapped, unmapped or advised.
+    pub(super) acts: bool,
+    /// Whether advice reached memory.
+    pub(super) advised: bool,
+    /// Time of advice, by block.
+    pub(super) advice_ns: f64,
+    /// Time of accesses, without their faults.
+    pub(super) walk_ns: f64,
+    /// Blocks gone through.
+    pub(super) blocks: u64,
+    /// Blocks in which a device maps pages that moved to it.
+    pub(super) device_blocks: u64,
+    pub(super) copies: u64,
+    pub(super) bytes_to_device: u64,
+    pub(super) bytes_to_host: u64,
+    pub(super) pages_mapped_host: u64,
+    pub(super) pages_zeroed_host: u64,
+    pub(super) pages_unmapped_host: u64,
+    pub(super) unmaps_host: u64,
+    pub(super) unmaps_device: u64,
+    pub(super) chunks_device: u64,
+    pub(super) zeroed_runs_device: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, work: &Work) {
+        const PAGE: u64 = pagewise_hal::PAGE_BYTES;
+        let mapped = work.pages_mapped_host + work.pages_mapped_device > 0;
+        let unmapped = work.unmaps_host + work.unmaps_device > 0;
+        self.acts |= mapped || work.copies > 0 || (work.step == Step::Discard && unmapped);
+        let to_device = work.processor.is_some_and(|to| to != Processor::HOST);
+        let maps_device = work.step == Step::Migration && work.pages_mapped_device > 0;
+        self.device_blocks += u64::from(to_device && maps_device);
+        self.blocks += work.blocks;
+        self.copies += work.copies;
+        self.bytes_to_device += (work.pages_to_device + work.pages_between_devices) * PAGE;
+        self.bytes_to_host += work.pages_to_host * PAGE;
+        self.pages_mapped_host += work.pages_mapped_host;
+        self.pages_zeroed_host += work.pages_zeroed_host;
+        self.pages_unmapped_host += work.pages_unmapped_host;
+        self.unmaps_host += work.unmaps_host;
+        self.unmaps_device += work.unmaps_device;
+        self.chunks_device += work.chunks_device;
+        self.zeroed_runs_device += work.zeroed_runs_device;
+    }
+}

@@ -1,0 +1,139 @@
+//! Claims about the model.
+
+use pagewise_hal::{Advice, AttachFlags, Backend, HostAccess, HostTouch, Location, StreamHandle};
+use pagewise_hal::{Processor, RangeAttribute, Span};
+
+use super::*;
+use crate::{SimBackend, SimConfig};
+
+const MIB: u64 = 1 << 20;
+
+fn machine() -> SimBackend {
+    SimBackend::new(SimConfig::h200()).expect("a machine")
+}
+
+fn alloc(sim: &SimBackend, bytes: u64) -> Span {
+    Span::new(sim.alloc_managed(bytes, AttachFlags::GLOBAL).expect("room"), bytes)
+}
+
+fn prefetch(sim: &SimBackend, span: Span, to: Location) {
+    sim.prefetch(span, to, 0, StreamHandle::NULL).expect("prefetched");
+}
+
+fn write(sim: &SimBackend, span: Span) {
+    let touch = HostTouch { span, stride_bytes: 4096, access: HostAccess::Write(1) };
+    // SAFETY: nobody else has the memory.
+    unsafe { sim.host_touch(touch) }.expect("written");
+}
+
+/// What a call takes.
+fn took(sim: &SimBackend, call: impl FnOnce(&SimBackend)) -> u64 {
+    let before = sim.clock_ns();
+    call(sim);
+    sim.clock_ns() - before
+}
+
+/// Whether a prediction is within a quarter of the recorded median.
+fn is_near(predicted_ns: u64, recorded_ns: u64) -> bool {
+    predicted_ns * 4 >= recorded_ns * 3 && predicted_ns * 4 <= recorded_ns * 5
+}
+
+#[test]
+fn every_call_takes_time_and_so_does_its_refusal() {
+    let sim = machine();
+    let span = alloc(&sim, 2 * MIB);
+    let nowhere = Span::new(span.ptr.offset(1 << 30), 4096);
+    for range in [span, nowhere] {
+        assert!(took(&sim, |sim| _ = sim.range_attribute(range, RangeAttribute::READ_MOSTLY)) > 0);
+        let advise = |sim: &SimBackend| {
+            _ = sim.advise(range, Advice::SET_READ_MOSTLY, Location::HOST);
+        };
+        assert!(took(&sim, advise) > 0);
+        let prefetch = |sim: &SimBackend| {
+            _ = sim.prefetch(range, Location::HOST, 0, StreamHandle::NULL);
+        };
+        assert!(took(&sim, prefetch) > 0);
+        // SAFETY: freed once, and not used again.
+        assert!(took(&sim, |sim| _ = unsafe { sim.free(range.ptr) }) > 0);
+    }
+    assert!(took(&sim, |sim| sim.sleep_ns(1_000_000)) >= 1_000_000);
+}
+
+#[test]
+fn a_call_that_moves_more_takes_longer() {
+    let times = [1, 2, 8, 64].map(|mib| {
+        let sim = machine();
+        let span = alloc(&sim, 64 * MIB);
+        write(&sim, span);
+        took(&sim, |sim| {
+            prefetch(
+                sim,
+                Span::new(span.ptr, mib * MIB),
+                Location::device(pagewise_hal::DeviceId(0)),
+            )
+        })
+    });
+    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+}
+
+#[test]
+fn a_paced_call_takes_its_pace_whatever_it_does() {
+    let sim = machine();
+    let span = alloc(&sim, 64 * MIB);
+    sim.pace_next_op(77);
+    assert_eq!(took(&sim, |sim| write(sim, span)), 77);
+    sim.pace_next_op(5);
+    assert_eq!(took(&sim, |sim| sim.sleep_ns(1_000_000)), 5);
+    assert!(took(&sim, |sim| write(sim, span)) > 0, "the pace is for one call");
+}
+
+#[test]
+fn the_same_calls_take_the_same_time() {
+    let run = || {
+        let sim = machine();
+        let span = alloc(&sim, 8 * MIB);
+        write(&sim, span);
+        sim.sleep_ns(2_000_000);
+        prefetch(&sim, span, Location::HOST);
+        sim.clock_ns()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn an_h200_takes_what_was_recorded() {
+    // Recordings `timing`, case `touch_cold_host`, op 2, and `prefetch_sizes`, op 1.
+    let sim = machine();
+    let mut span = Span::new(pagewise_hal::DevicePtr(0), 0);
+    assert!(is_near(took(&sim, |sim| span = alloc(sim, 2 * MIB)), 45_086));
+    let page = Span::new(span.ptr, 4096);
+    assert!(is_near(took(&sim, |sim| write(sim, page)), 255_794));
+    // Recordings `migrate`, `advise`, `small`, `discard`: sleeps of 1 ms.
+    assert!(is_near(took(&sim, |sim| sim.sleep_ns(1_000_000)), 1_066_423));
+}
+
+#[test]
+fn a_fault_takes_its_time_while_the_program_runs() {
+    let mut meter = Meter::new(CostParams::h200());
+    let device = Processor::device(0);
+    meter.begin(Call::DeviceTouch { threads: 1, bulk: false }, 0);
+    assert!(meter.fault_latency_ns(device, 0) > 0);
+    let work = Work { processor: Some(device), pages_to_device: 1, copies: 1, ..Work::default() };
+    assert!(meter.work(&work) > 0);
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn a_profile_without_figures_takes_those_of_an_h200() {
+    use crate::GpuProfile;
+    let text = r#"name = "other"
+memory_bytes = 1073741824
+context_bytes = 0
+compute_capability = [9, 0]
+"#;
+    let profile: GpuProfile = toml::from_str(text).expect("a profile");
+    assert_eq!(profile.cost, CostParams::h200());
+    let again: GpuProfile =
+        toml::from_str(&toml::to_string(&profile).expect("text")).expect("a profile");
+    assert_eq!(again, profile);
+}

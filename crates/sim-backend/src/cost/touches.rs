@@ -1,0 +1,183 @@
+//! Access programs: accesses, faults, and the time until a fault is looked at.
+
+use super::params::{DeviceTouchCosts, HostTouchCosts};
+use super::state::Warmth;
+use super::tally::Tally;
+use crate::paging::{Access, Covered, Walk, Work};
+
+const PAGE: u64 = pagewise_hal::PAGE_BYTES;
+/// Pages that the host's translation caches reach, roughly: two levels.
+const NEAR_PAGES: [u64; 2] = [1024, 8192];
+/// A device's caches move sectors of this many bytes.
+const SECTOR_BYTES: u64 = 32;
+/// Faults after which a warm driver is rarely found asleep.
+const WAKES: u64 = 8;
+
+/// The faults of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Faults {
+    pub(super) count: u64,
+    /// Those that were looked at so far, of a device.
+    seen: u64,
+    /// First page of the block of the last one.
+    block: Option<u64>,
+    /// Whether one copied or found pages that were nowhere.
+    moved: bool,
+    /// The number of the last access that faulted.
+    pub(super) last_access: Option<u64>,
+    /// What an access between faults counts for.
+    pub(super) gap_ns: f64,
+    /// Chunks of device memory given since the last one.
+    pub(super) chunks: u64,
+}
+
+impl Faults {
+    /// Notes a fault; says whether it is the first in its block.
+    fn note(&mut self, work: &Work) -> bool {
+        self.count += 1;
+        let first = self.block != Some(work.block);
+        self.block = Some(work.block);
+        first
+    }
+}
+
+pub(super) fn host(costs: &HostTouchCosts, tally: &Tally, faults: &Faults, warmth: Warmth) -> f64 {
+    let woken = if faults.moved && warmth.is_cold() { costs.faults_cold } else { 0.0 };
+    costs.call + warmth.ns(&costs.warmth) + woken + tally.walk_ns
+}
+
+pub(super) fn host_walk(
+    costs: &HostTouchCosts,
+    walk: &Walk,
+    covered: Covered,
+    warmth: Warmth,
+) -> f64 {
+    let woken = if warmth.is_after_sleep() { costs.access_after_sleep } else { 0.0 };
+    let beyond = |near: u64| covered.pages.saturating_sub(near) as f64;
+    (costs.access + woken) * walk.accesses() as f64
+        + costs.far_page * beyond(NEAR_PAGES[0])
+        + costs.very_far_page * beyond(NEAR_PAGES[1])
+        + costs.first_write * covered.first_written as f64
+}
+
+pub(super) fn host_fault(costs: &HostTouchCosts, faults: &mut Faults, work: &Work) -> f64 {
+    let block = if faults.note(work) { costs.faulted_block } else { 0.0 };
+    let kind = if work.copies > 0 {
+        costs.fault_copy
+    } else if work.pages_fresh > 0 {
+        costs.fault_fresh
+    } else {
+        costs.fault_map
+    };
+    faults.moved |= work.copies > 0 || work.pages_fresh > 0;
+    block
+        + kind
+        + costs.map_page * work.pages_mapped_host as f64
+        + costs.zero_page * work.pages_zeroed_host as f64
+        + costs.copy_byte * (work.pages_to_host * PAGE) as f64
+        + costs.unmap_device * work.unmaps_device as f64
+}
+
+pub(super) fn device(
+    costs: &DeviceTouchCosts,
+    tally: &Tally,
+    faults: &Faults,
+    warmth: Warmth,
+) -> f64 {
+    let woken = if faults.count == 0 { warmth.ns(&costs.warmth) } else { 0.0 };
+    costs.call + woken + tally.walk_ns
+}
+
+pub(super) fn device_walk(
+    costs: &DeviceTouchCosts,
+    walk: &Walk,
+    covered: Covered,
+    threads: u64,
+    bulk: bool,
+) -> f64 {
+    let accesses = walk.accesses();
+    let remote = covered.remote_pages as f64 / covered.pages.max(1) as f64;
+    let reads = walk.access == Access::Read;
+    if threads > 1 || bulk {
+        let bytes =
+            if bulk { walk.bytes } else { accesses.saturating_mul(SECTOR_BYTES).min(walk.bytes) }
+                as f64;
+        let each = if bulk { 0.0 } else { accesses as f64 / threads.max(1) as f64 };
+        let access = if reads { costs.parallel_read } else { costs.parallel_write };
+        let (here, there) = (bytes * (1.0 - remote), bytes * remote);
+        return costs.parallel_byte * here + costs.parallel_remote_byte * there + access * each;
+    }
+    let accesses = accesses as f64;
+    match walk.access {
+        Access::Read => {
+            costs.read * accesses * (1.0 - remote) + costs.read_remote * accesses * remote
+        }
+        Access::Write => costs.write * accesses,
+        Access::Atomic => costs.atomic * accesses,
+    }
+}
+
+/// The time until the driver looks at the fault of the access with this number.
+pub(super) fn device_latency(
+    costs: &DeviceTouchCosts,
+    faults: &mut Faults,
+    access: u64,
+    warmth: Warmth,
+    parallel: bool,
+) -> f64 {
+    let before = faults.last_access.replace(access);
+    let nth = faults.seen;
+    faults.seen += 1;
+    match warmth {
+        _ if parallel && nth == 0 => costs.parallel_first_fault,
+        _ if parallel => 0.0,
+        Warmth::AfterSleep { others, .. } if nth == 0 => {
+            costs.first_fault_after_sleep[usize::from(others > 0)]
+        }
+        Warmth::Cold { .. } if nth == 0 => costs.first_fault_cold,
+        Warmth::Warm { .. } if nth == 0 => costs.first_fault_warm,
+        _ => {
+            let between = access.saturating_sub(before.unwrap_or(access) + 1) as f64;
+            let asleep = (between * faults.gap_ns / costs.fault_gap).min(1.0);
+            let wake = match (warmth.is_cold(), nth <= WAKES) {
+                (true, true) => costs.wake_cold,
+                (true, false) => 0.0,
+                (false, true) => costs.wake_warm,
+                (false, false) => costs.wake_warm_later,
+            };
+            asleep * wake
+        }
+    }
+}
+
+pub(super) fn device_fault(
+    costs: &DeviceTouchCosts,
+    faults: &mut Faults,
+    work: &Work,
+    parallel: bool,
+) -> f64 {
+    let first = faults.note(work);
+    let chunks = std::mem::take(&mut faults.chunks);
+    let copied = work.pages_to_device + work.pages_between_devices;
+    if parallel {
+        let block = if first { costs.parallel_block } else { 0.0 };
+        let copied = (copied * PAGE) as f64 / pagewise_hal::BLOCK_BYTES as f64;
+        return block + costs.parallel_copy_2mib * copied;
+    }
+    let kind = if copied > 0 {
+        costs.fault_copy
+    } else if work.remote_maps > 0 {
+        0.0 // The time of the mapping is below.
+    } else if work.pages_fresh > 0 {
+        costs.fault_fresh
+    } else if work.read_mostly {
+        0.0
+    } else {
+        costs.fault_map
+    };
+    kind + if work.read_mostly { costs.fault_read_mostly } else { 0.0 }
+        + costs.remote_map * work.remote_maps as f64
+        + costs.zero_host_page * work.pages_zeroed_host as f64
+        + costs.device_chunk * chunks as f64
+        + costs.unmap_host_page * work.pages_unmapped_host as f64
+}

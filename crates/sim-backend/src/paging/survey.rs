@@ -1,0 +1,174 @@
+//! What there is, for those who say how long things take. Changes nothing but the note of which
+//! pages the host wrote.
+
+use std::ops::Range;
+
+use pagewise_hal::PAGE_BYTES;
+
+use super::Paging;
+use super::block::{Block, Protection};
+use super::mask::PageMask;
+use super::processor::ProcId;
+use super::service::Access;
+use super::touch::Walk;
+
+/// What a walk went over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Covered {
+    /// Pages with an access.
+    pub(crate) pages: u64,
+    /// Those that the walking device reaches in other memory than its own.
+    pub(crate) remote_pages: u64,
+    /// Those that the host writes for the first time since it maps them.
+    pub(crate) first_written: u64,
+}
+
+impl Covered {
+    /// For a walk over memory that does not migrate.
+    pub(crate) fn of_plain(walk: &Walk) -> Self {
+        let pages = walk.accesses().min(walk.bytes.div_ceil(PAGE_BYTES));
+        Self { pages, ..Self::default() }
+    }
+}
+
+/// Blocks of a range that goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct HeldBlocks {
+    /// With memory on a device.
+    pub(crate) on_device: u64,
+    /// Mapped by the host.
+    pub(crate) mapped_by_host: u64,
+    /// Mapped by a device.
+    pub(crate) mapped_by_device: u64,
+    /// That a device ever mapped piecemeal.
+    pub(crate) with_small_tables: u64,
+    /// Times that a device's mapping was raised, at most 512 a block.
+    pub(crate) device_mappings: u64,
+}
+
+impl HeldBlocks {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.on_device += other.on_device;
+        self.mapped_by_host += other.mapped_by_host;
+        self.mapped_by_device += other.mapped_by_device;
+        self.with_small_tables += other.with_small_tables;
+        self.device_mappings += other.device_mappings;
+    }
+
+    fn note(&mut self, block: &Block, devices: u8) {
+        let devices = || (1..=devices).map(ProcId);
+        let maps = |id| !block.mapped(id, Protection::Read).is_empty();
+        self.on_device += u64::from(devices().any(|id| !block.populated(id).is_empty()));
+        self.mapped_by_host += u64::from(maps(ProcId::HOST));
+        self.mapped_by_device += u64::from(devices().any(maps));
+        self.with_small_tables += u64::from(block.device_tables.has_small());
+        self.device_mappings += u64::from(block.device_tables.raised());
+    }
+}
+
+impl Walk {
+    /// How many accesses it makes.
+    pub(crate) fn accesses(&self) -> u64 {
+        self.bytes.div_ceil(self.stride_bytes.max(1))
+    }
+
+    /// The pages of a piece of one block with an access, by their place in the block.
+    fn pages_within(&self, piece: &Range<u64>, first_page: u64) -> PageMask {
+        let stride = self.stride_bytes.max(1);
+        let place = |page: u64| (page - first_page) as usize;
+        if stride <= PAGE_BYTES {
+            return PageMask::range(place(piece.start)..place(piece.end));
+        }
+        let mut mask = PageMask::EMPTY;
+        let before = (piece.start * PAGE_BYTES).saturating_sub(self.first_byte).div_ceil(stride);
+        for access in before..self.accesses() {
+            let page = (self.first_byte + access * stride) / PAGE_BYTES;
+            if page >= piece.end {
+                break;
+            }
+            mask.insert(place(page));
+        }
+        mask
+    }
+}
+
+impl Paging {
+    /// What a walk that has just ended went over. Notes what the host wrote.
+    pub(crate) fn covered(&mut self, walk: Walk) -> Covered {
+        let mut covered = Covered::default();
+        let Some(last) = walk.accesses().checked_sub(1) else { return covered };
+        let last_byte = walk.first_byte + last * walk.stride_bytes.max(1);
+        let pages = walk.first_byte / PAGE_BYTES..last_byte / PAGE_BYTES + 1;
+        let by = ProcId::from(walk.by);
+        let writes = by.is_host() && walk.access != Access::Read;
+        for piece in self.ranges.pieces(&pages) {
+            let Some(range) = self.ranges.containing_mut(piece.start) else { continue };
+            let Some(mut block) = range.take(piece.start) else { continue };
+            let touched = walk.pages_within(&piece, block.first_page());
+            covered.pages += touched.count() as u64;
+            if !by.is_host() {
+                let elsewhere = block.resident_anywhere().minus(block.resident(by));
+                covered.remote_pages += (touched & elsewhere).count() as u64;
+            }
+            if writes {
+                covered.first_written += touched.minus(block.host_written()).count() as u64;
+                block.add_host_written(touched);
+            }
+            range.put(block);
+        }
+        covered
+    }
+
+    /// What the blocks of these pages have.
+    pub(crate) fn held_blocks(&self, pages: &Range<u64>) -> HeldBlocks {
+        let mut held = HeldBlocks::default();
+        for block in self.ranges.overlapping(pages).flat_map(|range| range.blocks()) {
+            held.note(block, self.chunks.len() as u8);
+        }
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{GpuMemory, PagingParams, Relations};
+    use super::*;
+    use pagewise_hal::{MemoryEvent, Processor};
+
+    fn host_write(first_byte: u64, bytes: u64, stride_bytes: u64) -> Walk {
+        Walk { by: Processor::HOST, first_byte, bytes, stride_bytes, access: Access::Write }
+    }
+
+    #[test]
+    fn a_page_is_written_first_once_until_the_host_loses_it() {
+        let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
+        let mut paging =
+            Paging::new(PagingParams::default(), &gpus, Relations::pcie_with_nvlink(1));
+        paging.create_range(512, 1024);
+        let mut events: Vec<MemoryEvent> = Vec::new();
+        let walk = host_write(512 * PAGE_BYTES, 16 * PAGE_BYTES, 2 * PAGE_BYTES);
+        let again = |paging: &mut Paging, events: &mut Vec<MemoryEvent>| {
+            paging.walk(walk, 0, events);
+            paging.covered(walk)
+        };
+        let first = again(&mut paging, &mut events);
+        assert_eq!((first.pages, first.first_written), (8, 8));
+        assert_eq!(again(&mut paging, &mut events).first_written, 0);
+        paging.migrate(512..513, Processor::device(0), 0, &mut events);
+        assert_eq!(again(&mut paging, &mut events).first_written, 1);
+    }
+
+    #[test]
+    fn a_range_that_goes_had_what_its_blocks_had() {
+        let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
+        let mut paging =
+            Paging::new(PagingParams::default(), &gpus, Relations::pcie_with_nvlink(1));
+        paging.create_range(512, 1536);
+        let mut events: Vec<MemoryEvent> = Vec::new();
+        paging.migrate(512..1024, Processor::device(0), 0, &mut events);
+        paging.migrate(1024..1025, Processor::HOST, 0, &mut events);
+        let held = paging.held_blocks(&(512..2048));
+        assert_eq!((held.on_device, held.mapped_by_device, held.mapped_by_host), (1, 1, 1));
+        assert_eq!((held.with_small_tables, held.device_mappings), (0, 1));
+    }
+}
