@@ -5,6 +5,8 @@
 //! of memory apart: managed allocations must be adjacent to managed ones only, as on the driver.
 //! This module knows no policy: who gets which address is `slots`' and `slabs`' business.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use pagewise_hal::BLOCK_BYTES;
 
@@ -17,6 +19,15 @@ pub(crate) enum Zone {
     Pinned,
 }
 
+/// How many reservations the process holds.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A reservation of address space, 2 MiB aligned.
 #[derive(Debug)]
 pub(crate) struct Arena {
@@ -26,8 +37,11 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Wanted address space: room for 16 TiB of managed memory.
+    /// Wanted address space of a lone machine: room for 16 TiB of managed memory.
     const BYTES_WANTED: u64 = 32 << 40;
+    /// Each machine that lives already halves that, this many times at most: a process has 128 TiB,
+    /// and a test runner may hold a machine for each of many threads.
+    const HALVINGS_MAX: usize = 6;
     /// How much of managed memory, from its start, may be backed by huge pages. Bounds what a
     /// sparse program wastes.
     #[cfg(target_os = "linux")]
@@ -37,7 +51,8 @@ impl Arena {
 
     /// Reserves address space: as much as wanted, or as the process's limits allow.
     pub(crate) fn reserve() -> std::io::Result<Self> {
-        let mut bytes = Self::BYTES_WANTED;
+        let live = LIVE.load(Ordering::Relaxed);
+        let mut bytes = Self::BYTES_WANTED >> live.min(Self::HALVINGS_MAX);
         loop {
             match Self::try_reserve(bytes) {
                 Ok(arena) => return Ok(arena),
@@ -51,6 +66,7 @@ impl Arena {
         let with_slack = usize::try_from(bytes + BLOCK_BYTES).map_err(std::io::Error::other)?;
         let map: MmapRaw = MmapOptions::new().len(with_slack).no_reserve_swap().map_anon()?.into();
         let base = (map.as_ptr() as u64).next_multiple_of(BLOCK_BYTES);
+        LIVE.fetch_add(1, Ordering::Relaxed);
         let arena = Self { map, base, bytes };
         arena.prefer_huge_pages();
         Ok(arena)
@@ -200,6 +216,13 @@ mod tests {
         arena.fill(base, 4, 0xff);
         arena.add_strided(base + 2, 1, 4);
         assert_eq!(arena.sum_strided(base, 4, 1), 0);
+    }
+
+    #[test]
+    fn a_process_has_room_for_a_hundred_machines_at_once() {
+        let arenas: Vec<_> = (0..100).map(|_| Arena::reserve().unwrap()).collect();
+        let least = arenas.iter().map(|arena| arena.bytes).min();
+        assert!(least >= Some(256 << 30), "{least:?}");
     }
 
     #[test]

@@ -17,8 +17,9 @@ use crate::refusal::{
 };
 use crate::slots::Slots;
 
-/// Address space that a pool gets with its first allocation: more than a device has memory.
-const REGION_BYTES: u64 = 256 << 30;
+/// Pools that can hold memory at once. Each gets this part of the address space with its first
+/// allocation: for a lone machine 256 GiB, more than a device has memory.
+const REGIONS: u64 = 32;
 
 /// A default pool's key: type, and kind and id of the location.
 type Key = (AllocationType, LocationKind, i32);
@@ -116,6 +117,7 @@ pub(crate) struct Pools {
     defaults: BTreeMap<Key, u64>,
     currents: BTreeMap<Key, u64>,
     regions: Slots,
+    region_bytes: u64,
     next: u64,
 }
 
@@ -128,6 +130,7 @@ impl Pools {
             defaults: BTreeMap::new(),
             currents: BTreeMap::new(),
             regions: Slots::new(zone),
+            region_bytes: zone.1 / REGIONS / CHUNK_BYTES * CHUNK_BYTES,
             next: 0x100,
         }
     }
@@ -364,9 +367,10 @@ impl Pools {
     pub(crate) fn alloc(&mut self, handle: u64, bytes: u64, room: u64) -> Checked<Grown> {
         self.get(handle)?;
         let region = self.region(handle)?;
+        let region_bytes = self.region_bytes;
         let pool = self.get_mut(handle)?;
         let held = pool.reserved();
-        let limit = pool.limit().min(held.saturating_add(room)).min(REGION_BYTES);
+        let limit = pool.limit().min(held.saturating_add(room)).min(region_bytes);
         let taken = pool.chunks.take(bytes, limit);
         let Ok((offset, new)) = taken else {
             self.drop_region_if_unused(handle);
@@ -432,7 +436,7 @@ impl Pools {
         if let Some(region) = pool.region {
             return Ok(region);
         }
-        let Some(region) = self.regions.take(REGION_BYTES) else {
+        let Some(region) = self.regions.take(self.region_bytes) else {
             return out_of_memory("no address space is left for another pool");
         };
         pool.region = Some(region);
@@ -444,7 +448,7 @@ impl Pools {
             && pool.chunks.is_unused()
             && let Some(region) = pool.region.take()
         {
-            self.regions.give(region, REGION_BYTES);
+            self.regions.give(region, self.region_bytes);
             if pool.destroyed {
                 self.pools.remove(&handle);
             }
