@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pagewise::{
     Advice, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, HostAccess, HostTouch,
-    Location, RangeAttribute, SimBackend, SimConfig, Span, StreamHandle,
+    Location, RangeAttribute, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
 
 const MIB: u64 = 1 << 20;
@@ -70,11 +70,33 @@ fn pages(criterion: &mut Criterion) {
             sim.take_events().expect("records")
         });
     });
+    group.finish();
+}
+
+/// Operations on all of a large range at once. Each iteration leaves the range as it was.
+fn whole_ranges(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("whole range");
+    let bytes = 16 << 30;
+    group.throughput(Throughput::Elements(2 * bytes / PAGE));
+    let (sim, span) = machine(bytes);
+    let stream = sim.stream_create(DeviceId(0), StreamFlags::NON_BLOCKING).expect("stream");
     group.bench_function("prefetch there and back", |bench| {
         bench.iter(|| {
             sim.prefetch_to(span, GPU).expect("managed");
             sim.prefetch_to(span, Location::HOST).expect("managed");
-            sim.take_events().expect("records")
+        });
+    });
+    group.bench_function("advise read-mostly and back", |bench| {
+        bench.iter(|| {
+            sim.advise(span, Advice::SET_READ_MOSTLY, GPU).expect("managed");
+            sim.advise(span, Advice::UNSET_READ_MOSTLY, GPU).expect("managed");
+        });
+    });
+    group.bench_function("discard and prefetch", |bench| {
+        bench.iter(|| {
+            // SAFETY: nobody reads what is discarded.
+            unsafe { sim.discard_batch(&[span], 0, stream) }.expect("managed");
+            sim.prefetch_to(span, GPU).expect("managed");
         });
     });
     group.finish();
@@ -86,5 +108,5 @@ fn machines(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, calls, pages, machines);
+criterion_group!(benches, calls, pages, whole_ranges, machines);
 criterion_main!(benches);

@@ -129,6 +129,35 @@ pub enum MemoryEvent {
     },
 }
 
+impl MemoryEvent {
+    /// The first byte that the record is about.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
+        match self {
+            Self::Copy { address, .. }
+            | Self::CpuFault { address, .. }
+            | Self::GpuFault { address, .. }
+            | Self::RemoteMap { address, .. }
+            | Self::Thrashing { address, .. }
+            | Self::Throttling { address, .. } => *address,
+        }
+    }
+
+    /// The same record about another place.
+    #[must_use]
+    pub const fn with_address(mut self, to: u64) -> Self {
+        match &mut self {
+            Self::Copy { address, .. }
+            | Self::CpuFault { address, .. }
+            | Self::GpuFault { address, .. }
+            | Self::RemoteMap { address, .. }
+            | Self::Thrashing { address, .. }
+            | Self::Throttling { address, .. } => *address = to,
+        }
+        self
+    }
+}
+
 /// A run of pages with the same state in the host's page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -11,6 +11,7 @@ use crate::pools::{Grown, Pool};
 use crate::refusal::{Checked, bad_device, invalid, out_of_memory, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind, ManagedRange};
+use crate::touching::processor_of;
 
 impl Sim {
     /// `cuMemAllocManaged`
@@ -45,6 +46,7 @@ impl Sim {
             return out_of_memory("no address space is left");
         };
         self.device_bytes[device.0 as usize] += bytes;
+        self.make_way();
         Ok(DevicePtr(allocation.start))
     }
 
@@ -84,6 +86,7 @@ impl Sim {
             Kind::Device(device) => {
                 self.device_bytes[device.0 as usize] -= allocation.bytes;
                 self.remove_plain(&allocation);
+                self.make_way();
             }
         }
         Ok(())
@@ -142,6 +145,8 @@ impl Sim {
         let grown = self.pools.alloc(pool.as_raw(), bytes, room)?;
         if self.pools.get(pool.as_raw())?.is_managed() {
             self.add_managed_chunks(&grown, pool);
+        } else if !grown.chunks.is_empty() {
+            self.make_way();
         }
         self.space.enter(grown.address, bytes, Kind::Pool(pool));
         Ok(DevicePtr(grown.address))
@@ -155,6 +160,9 @@ impl Sim {
 
     /// Takes chunks that a pool no longer holds out of everything.
     pub(crate) fn drop_chunks(&mut self, chunks: Vec<u64>) {
+        if chunks.is_empty() {
+            return;
+        }
         for address in chunks {
             let first_page = address / PAGE_BYTES;
             let pages = first_page..first_page + CHUNK_BYTES / PAGE_BYTES;
@@ -163,6 +171,7 @@ impl Sim {
             self.contents.remove(&pages);
             self.arena.clear(address, CHUNK_BYTES);
         }
+        self.make_way();
     }
 
     fn allocation_starting(&self, ptr: DevicePtr) -> Checked<Allocation> {
@@ -230,12 +239,24 @@ impl Sim {
     /// What a device has left for memory that does not migrate: managed pages make way for it.
     fn plain_room(&self, device: DeviceId) -> u64 {
         let gpu = &self.config.gpu;
-        let plain = self.device_bytes[device.0 as usize] + self.pinned_pool_bytes(device);
-        gpu.memory_bytes.saturating_sub(gpu.context_bytes + plain)
+        gpu.memory_bytes.saturating_sub(gpu.context_bytes + self.plain_bytes(device))
+    }
+
+    /// Bytes of a device's memory that do not migrate.
+    pub(crate) fn plain_bytes(&self, device: DeviceId) -> u64 {
+        self.device_bytes[device.0 as usize] + self.pinned_pool_bytes(device)
+    }
+
+    /// Lets managed pages leave devices whose memory other allocations have taken: those always
+    /// win (uvm_policy 7).
+    fn make_way(&mut self) {
+        for device in (0..self.config.devices).map(|ordinal| DeviceId(ordinal.cast_signed())) {
+            self.pager.claim(processor_of(device), self.plain_bytes(device));
+        }
     }
 
     fn pinned_pool_bytes(&self, device: DeviceId) -> u64 {
-        let home = Processor::device(device.0.cast_unsigned());
+        let home = processor_of(device);
         let pools = self.pools.iter();
         let pinned = pools.filter(|pool| !pool.is_managed() && pool.home() == Some(home));
         pinned.map(Pool::reserved).sum()

@@ -5,15 +5,15 @@
 
 use std::ops::Range;
 
-use pagewise_hal::{FaultAccess, MemoryEvent, PAGE_BYTES, PageRun, Processor, Span};
+use pagewise_hal::{FaultAccess, MemoryEvent, PageRun, Processor, Span};
 
 use crate::config::{DiscardedContents, SimConfig};
 use crate::contents::HoldingChange;
 use crate::cost::{Call, Meter};
 pub(crate) use crate::paging::Discard;
 use crate::paging::{
-    self, Access, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, PagingParams,
-    Relations, Work,
+    self, Access, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging,
+    PagingParams, Relations, Work,
 };
 
 /// An access program on managed memory.
@@ -162,9 +162,15 @@ impl Pager {
         self.paging.host_mapped(pages)
     }
 
-    /// Bytes of managed memory that are on a processor.
-    pub(crate) fn bytes_on(&self, processor: Processor) -> u64 {
-        self.paging.resident_pages(processor) * PAGE_BYTES
+    /// Bytes of a device's memory that stand behind managed memory, whether its pages are there
+    /// now or were once.
+    pub(crate) fn bytes_behind(&self, device: Processor) -> u64 {
+        self.paging.device_chunks_in_use(device) * CHUNK_BYTES
+    }
+
+    /// Leaves this much of a device to memory that does not migrate; managed pages make way.
+    pub(crate) fn claim(&mut self, device: Processor, bytes: u64) {
+        self.paging.claim(device, bytes, self.now_ns, &mut self.listener);
     }
 
     /// Hands over what changed in processors' memory since the last call.

@@ -165,16 +165,9 @@ impl Sim {
     pub(crate) fn memory_info(&self, device: DeviceId) -> Checked<MemoryInfo> {
         self.check_device(device)?;
         let total_bytes = self.config.gpu.memory_bytes;
-        let plain = self.device_bytes[device.0 as usize];
         let home = Processor::device(device.0.cast_unsigned());
-        let pinned_pools: u64 = self
-            .pools
-            .iter()
-            .filter(|pool| !pool.is_managed() && pool.home() == Some(home))
-            .map(Pool::reserved)
-            .sum();
-        let context = self.config.gpu.context_bytes;
-        let used = context + plain + pinned_pools + self.pager.bytes_on(home);
+        let managed = self.pager.bytes_behind(home);
+        let used = self.config.gpu.context_bytes + self.plain_bytes(device) + managed;
         Ok(MemoryInfo { free_bytes: total_bytes.saturating_sub(used), total_bytes })
     }
 }

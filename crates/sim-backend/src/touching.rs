@@ -163,6 +163,6 @@ impl Sim {
     }
 }
 
-fn processor_of(device: DeviceId) -> Processor {
+pub(crate) fn processor_of(device: DeviceId) -> Processor {
     Processor::device(device.0.cast_unsigned())
 }

@@ -5,11 +5,14 @@
 //! of a block changes nothing here. Sizes in pages of 4 KiB. Decides only which chunk goes first;
 //! `evict` empties it. Source: uvm_policy 1.3, 1.4, 7.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Pages in a root chunk.
 const ROOT: u16 = 512;
+
+/// Bytes in a root chunk.
+pub(crate) const CHUNK_BYTES: u64 = ROOT as u64 * pagewise_hal::PAGE_BYTES;
 
 /// What a root chunk holds, in the order in which chunks are given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,10 +25,20 @@ pub(super) enum List {
     Used,
 }
 
+/// A root chunk of one GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RootId(u32);
+
+impl RootId {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Root {
     list: List,
-    /// Place in the list: larger is later.
+    /// When it came to the list: larger is later. 0 if nothing is in the chunk.
     stamp: u64,
     used: u16,
     /// First pages of the pieces.
@@ -35,96 +48,231 @@ struct Root {
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     len: u16,
-    root: u32,
+    root: RootId,
+}
+
+/// Which chunk a full block has: a table for each GiB of the address space in which there is one,
+/// so that going over a range stays within few cache lines.
+#[derive(Debug, Clone, Default)]
+struct WholeBlocks(BTreeMap<u64, Table>);
+
+#[derive(Debug, Clone)]
+struct Table {
+    blocks: usize,
+    roots: Box<[Option<RootId>]>,
+}
+
+impl WholeBlocks {
+    /// Blocks that a table has room for.
+    const SLOTS: u64 = 512;
+
+    fn place(first_page: u64) -> (u64, usize) {
+        let slot = first_page / u64::from(ROOT);
+        (slot / Self::SLOTS, (slot % Self::SLOTS) as usize)
+    }
+
+    fn get(&self, first_page: u64) -> Option<RootId> {
+        let (table, index) = Self::place(first_page);
+        self.0.get(&table)?.roots[index]
+    }
+
+    fn insert(&mut self, first_page: u64, id: RootId) {
+        let (table, index) = Self::place(first_page);
+        let roots = || vec![None; Self::SLOTS as usize].into_boxed_slice();
+        let table = self.0.entry(table).or_insert_with(|| Table { blocks: 0, roots: roots() });
+        table.blocks += usize::from(table.roots[index].replace(id).is_none());
+    }
+
+    fn remove(&mut self, first_page: u64) {
+        let (key, index) = Self::place(first_page);
+        if let Some(table) = self.0.get_mut(&key) {
+            table.blocks -= usize::from(table.roots[index].take().is_some());
+            if table.blocks == 0 {
+                self.0.remove(&key);
+            }
+        }
+    }
+}
+
+/// Where the chunk of a full block stands among all chunks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing {
+    chunk: Option<(List, u64)>,
+    in_use: u64,
+}
+
+/// What a step did to the chunk of a full block, and to no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Effect {
+    taken: bool,
+    /// It went to the end of this list.
+    placed: Option<List>,
+}
+
+impl Standing {
+    /// What happened since; `None` if other chunks were given up.
+    pub(super) fn effect(&self, now: &Self) -> Option<Effect> {
+        let taken = self.chunk.is_none() && now.chunk.is_some();
+        if now.in_use != self.in_use + u64::from(taken) {
+            return None;
+        }
+        let placed = now.chunk.filter(|_| now.chunk != self.chunk).map(|(list, _)| list);
+        Some(Effect { taken, placed })
+    }
 }
 
 /// The root chunks of one GPU.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chunks {
     capacity: u32,
+    /// Of the capacity, what memory that does not migrate has taken.
+    claimed: u32,
     next_stamp: u64,
-    next_root: u32,
-    roots: BTreeMap<u32, Root>,
+    roots: Vec<Root>,
+    /// Roots with nothing in them.
+    spare: Vec<RootId>,
     pieces: BTreeMap<u64, Piece>,
-    /// Chunks in the order in which they would be given up.
-    order: BTreeMap<(List, u64), u32>,
+    /// The chunks of full blocks.
+    whole: WholeBlocks,
+    /// The lists, longest there first. An entry whose stamp is not its chunk's is out of date: it
+    /// is passed over, so that moving a chunk costs the same however many there are.
+    lists: [VecDeque<(u64, RootId)>; 3],
     /// Chunks with room for more pieces.
-    open: BTreeSet<u32>,
+    open: BTreeSet<RootId>,
 }
 
 impl Chunks {
     pub(super) fn new(capacity_bytes: u64) -> Self {
-        let roots = capacity_bytes / (u64::from(ROOT) * pagewise_hal::PAGE_BYTES);
+        let roots = capacity_bytes / CHUNK_BYTES;
         Self { capacity: u32::try_from(roots).unwrap_or(u32::MAX), ..Self::default() }
+    }
+
+    /// Leaves this much of the capacity to memory that does not migrate.
+    pub(super) fn claim(&mut self, bytes: u64) {
+        let roots = bytes.div_ceil(CHUNK_BYTES);
+        self.claimed = u32::try_from(roots).unwrap_or(u32::MAX);
+    }
+
+    fn limit(&self) -> u64 {
+        u64::from(self.capacity.saturating_sub(self.claimed))
+    }
+
+    /// Whether more is in use than there is.
+    pub(super) fn is_over(&self) -> bool {
+        self.in_use() > self.limit()
     }
 
     /// Whether a piece of this length fits without giving up a chunk.
     pub(super) fn has_room(&self, len: u16) -> bool {
-        (self.roots.len() as u64) < u64::from(self.capacity) || self.open_for(len).is_some()
+        self.in_use() < self.limit() || self.open_for(len).is_some()
     }
 
-    fn open_for(&self, len: u16) -> Option<u32> {
-        let fits = |id: &&u32| self.roots.get(id).is_some_and(|root| root.used + len <= ROOT);
-        self.open.iter().find(fits).copied()
+    fn open_for(&self, len: u16) -> Option<RootId> {
+        self.open.iter().find(|id| self.root(**id).used + len <= ROOT).copied()
+    }
+
+    fn root(&self, id: RootId) -> &Root {
+        &self.roots[id.index()]
+    }
+
+    fn root_mut(&mut self, id: RootId) -> &mut Root {
+        &mut self.roots[id.index()]
     }
 
     /// Takes memory for the piece that begins with this page. More than the capacity is given if
     /// the caller found nothing to give up.
     pub(super) fn allocate(&mut self, first_page: u64, len: u16) {
         let id = self.open_for(len).unwrap_or_else(|| self.add_root());
-        if let Some(root) = self.roots.get_mut(&id) {
-            root.used += len;
-            root.pieces.insert(first_page);
-            if root.used == ROOT {
-                self.open.remove(&id);
-            }
+        let root = self.root_mut(id);
+        root.used += len;
+        root.pieces.insert(first_page);
+        if root.used == ROOT {
+            self.open.remove(&id);
+        }
+        if len == ROOT {
+            self.whole.insert(first_page, id);
         }
         self.pieces.insert(first_page, Piece { len, root: id });
         self.place(id, List::Used);
     }
 
-    fn add_root(&mut self) -> u32 {
-        let id = self.next_root;
-        self.next_root += 1;
-        let (list, stamp) = (List::Used, self.next_stamp);
-        self.next_stamp += 1;
-        self.roots.insert(id, Root { list, stamp, used: 0, pieces: BTreeSet::new() });
-        self.order.insert((list, stamp), id);
+    fn add_root(&mut self) -> RootId {
+        let id = self.spare.pop().unwrap_or_else(|| {
+            let id = RootId(self.roots.len() as u32);
+            self.roots.push(Root { list: List::Used, stamp: 0, used: 0, pieces: BTreeSet::new() });
+            id
+        });
         self.open.insert(id);
         id
     }
 
     /// Puts a chunk at the end of a list.
-    fn place(&mut self, id: u32, list: List) {
-        if let Some(root) = self.roots.get_mut(&id) {
-            self.order.remove(&(root.list, root.stamp));
-            (root.list, root.stamp) = (list, self.next_stamp);
-            self.next_stamp += 1;
-            self.order.insert((root.list, root.stamp), id);
+    fn place(&mut self, id: RootId, list: List) {
+        self.next_stamp += 1;
+        let stamp = self.next_stamp;
+        let root = self.root_mut(id);
+        (root.list, root.stamp) = (list, stamp);
+        self.lists[list as usize].push_back((stamp, id));
+        if self.lists[list as usize].len() > 2 * self.roots.len() + 64 {
+            self.drop_outdated(list);
         }
     }
 
-    /// Says what a full block's chunk holds now. The chunk goes to the end of the list if that is
-    /// another one than before, or if the block was serviced (uvm_policy 2.5 step 5).
+    fn drop_outdated(&mut self, list: List) {
+        let mut entries = std::mem::take(&mut self.lists[list as usize]);
+        entries.retain(|(stamp, id)| self.root(*id).stamp == *stamp);
+        self.lists[list as usize] = entries;
+    }
+
+    /// Says what the chunk of a full block holds now. The chunk goes to the end of the list if
+    /// that is another one than before, or if the block was serviced (uvm_policy 2.5 step 5).
     pub(super) fn note(&mut self, first_page: u64, list: List, serviced: bool) {
-        if let Some(piece) = self.pieces.get(&first_page).filter(|piece| piece.len == ROOT) {
-            let id = piece.root;
-            if serviced || self.roots.get(&id).is_some_and(|root| root.list != list) {
-                self.place(id, list);
-            }
+        if let Some(id) = self.whole.get(first_page)
+            && (serviced || self.root(id).list != list)
+        {
+            self.place(id, list);
+        }
+    }
+
+    /// Where the chunk of a full block stands.
+    pub(super) fn standing(&self, first_page: u64) -> Standing {
+        let chunk = self.whole.get(first_page).map(|id| (self.root(id).list, self.root(id).stamp));
+        Standing { chunk, in_use: self.in_use() }
+    }
+
+    /// Whether there is room for what happened to another chunk.
+    pub(super) fn can(&self, effect: Effect) -> bool {
+        !effect.taken || self.in_use() < self.limit()
+    }
+
+    /// Does to the chunk of a full block what happened to another one.
+    pub(super) fn repeat(&mut self, first_page: u64, effect: Effect) {
+        if effect.taken {
+            self.allocate(first_page, ROOT);
+        }
+        if let (Some(list), Some(id)) = (effect.placed, self.whole.get(first_page)) {
+            self.place(id, list);
         }
     }
 
     /// The pages of the pieces in the chunk to give up next, leaving out chunks with a piece in
     /// `keep`. The pieces stay until they are [freed](Self::free).
-    pub(super) fn next_to_give_up(&self, keep: &Range<u64>) -> Option<Vec<Range<u64>>> {
+    pub(super) fn next_to_give_up(&mut self, keep: &Range<u64>) -> Option<Vec<Range<u64>>> {
         // A piece may begin below: a chunk of a block that was split since.
         let below = self.pieces.range(..keep.start).next_back();
         let below = below.filter(|(first, piece)| **first + u64::from(piece.len) > keep.start);
         let within = self.pieces.range(keep.clone());
-        let kept: BTreeSet<u32> = below.into_iter().chain(within).map(|(_, p)| p.root).collect();
-        let id = self.order.values().find(|id| !kept.contains(id))?;
-        let pieces = self.roots.get(id)?.pieces.iter();
+        let kept: BTreeSet<RootId> = below.into_iter().chain(within).map(|(_, p)| p.root).collect();
+        for list in &mut self.lists {
+            let outdated = |entry: &(u64, RootId)| self.roots[entry.1.index()].stamp != entry.0;
+            while list.front().is_some_and(outdated) {
+                list.pop_front();
+            }
+        }
+        let current = |entry: &&(u64, RootId)| self.root(entry.1).stamp == entry.0;
+        let in_order = self.lists.iter().flatten().filter(current);
+        let (_, id) = in_order.into_iter().find(|(_, id)| !kept.contains(id))?;
+        let pieces = self.root(*id).pieces.iter();
         Some(pieces.map(|first| *first..first + u64::from(self.pieces[first].len)).collect())
     }
 
@@ -133,13 +281,14 @@ impl Chunks {
         let firsts: Vec<u64> = self.pieces.range(pages.clone()).map(|(first, _)| *first).collect();
         for first in firsts {
             let Some(piece) = self.pieces.remove(&first) else { continue };
-            let Some(root) = self.roots.get_mut(&piece.root) else { continue };
+            self.whole.remove(first);
+            let root = self.root_mut(piece.root);
             root.pieces.remove(&first);
             root.used -= piece.len;
             if root.pieces.is_empty() {
-                self.order.remove(&(root.list, root.stamp));
-                self.roots.remove(&piece.root);
+                root.stamp = 0;
                 self.open.remove(&piece.root);
+                self.spare.push(piece.root);
             } else {
                 self.open.insert(piece.root);
             }
@@ -148,7 +297,7 @@ impl Chunks {
 
     /// Root chunks in use.
     pub(super) fn in_use(&self) -> u64 {
-        self.roots.len() as u64
+        (self.roots.len() - self.spare.len()) as u64
     }
 }
 
@@ -158,23 +307,21 @@ mod tests {
 
     const NONE: Range<u64> = 0..0;
 
-    fn first_of(chunks: &Chunks) -> u64 {
+    fn first_of(chunks: &mut Chunks) -> u64 {
         chunks.next_to_give_up(&NONE).expect("something in use")[0].start
     }
 
     #[test]
     fn unused_goes_before_discarded_before_least_recently_serviced() {
         let mut chunks = Chunks::new(8 << 20);
-        for block in 0..4 {
-            chunks.allocate(block * 512, 512);
-        }
+        (0..4).for_each(|block| chunks.allocate(block * 512, 512));
         assert!(!chunks.has_room(512));
         chunks.note(0, List::Used, true);
-        assert_eq!(first_of(&chunks), 512);
+        assert_eq!(first_of(&mut chunks), 512);
         chunks.note(1536, List::Discarded, false);
-        assert_eq!(first_of(&chunks), 1536);
+        assert_eq!(first_of(&mut chunks), 1536);
         chunks.note(1024, List::Unused, false);
-        assert_eq!(first_of(&chunks), 1024);
+        assert_eq!(first_of(&mut chunks), 1024);
         chunks.free(&(1024..1536));
         assert!(chunks.has_room(512));
     }
@@ -192,5 +339,29 @@ mod tests {
         assert_eq!((chunks.in_use(), chunks.has_room(511)), (1, true));
         chunks.free(&(600..601));
         assert_eq!(chunks.in_use(), 0);
+    }
+
+    #[test]
+    fn lists_stay_short_however_often_chunks_move() {
+        let mut chunks = Chunks::new(8 << 20);
+        (0..4).for_each(|block| chunks.allocate(block * 512, 512));
+        for round in 0..10_000 {
+            chunks.note(round % 3 * 512, List::Used, true);
+        }
+        assert!(chunks.lists.iter().all(|list| list.len() <= 2 * 4 + 65));
+        assert_eq!(first_of(&mut chunks), 1536);
+    }
+
+    #[test]
+    fn memory_that_does_not_migrate_leaves_less_room() {
+        let mut chunks = Chunks::new(8 << 20);
+        chunks.allocate(0, 512);
+        chunks.allocate(512, 512);
+        chunks.claim((4 << 20) + 1);
+        assert!(chunks.is_over() && !chunks.has_room(512));
+        chunks.claim(4 << 20);
+        assert!(!chunks.is_over() && !chunks.has_room(512));
+        chunks.claim(0);
+        assert!(chunks.has_room(512));
     }
 }

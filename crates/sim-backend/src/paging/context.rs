@@ -9,6 +9,7 @@ use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
 use super::range::Policy;
 use super::thrash::{LapseWindow, Pin};
+use super::totals::Totals;
 
 /// The surroundings of one step on one va_block.
 pub(super) struct Context<'a> {
@@ -21,6 +22,7 @@ pub(super) struct Context<'a> {
     pub(super) sink: &'a mut dyn EventSink,
     pub(super) pins: &'a mut VecDeque<Pin>,
     pub(super) lapse: &'a mut LapseWindow,
+    pub(super) totals: &'a mut Totals,
 }
 
 impl Context<'_> {

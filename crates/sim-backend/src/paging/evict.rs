@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use pagewise_hal::CopyCause;
+use pagewise_hal::{CopyCause, Processor};
 
 use super::block::Block;
 use super::chunks::List;
@@ -32,6 +32,9 @@ impl Paging {
     ) {
         if id.is_host() {
             return; // The host's memory is provided by the move itself.
+        }
+        if block.is_populated(id) {
+            return;
         }
         let missing = pages.minus(block.populated(id));
         if missing.is_empty() {
@@ -63,6 +66,24 @@ impl Paging {
         sink.work(&work);
     }
 
+    /// Leaves this much of a GPU's memory to allocations that do not migrate. Managed pages leave
+    /// as long as there is less than that.
+    pub(crate) fn claim(
+        &mut self,
+        gpu: Processor,
+        bytes: u64,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) {
+        let id = ProcId::from(gpu);
+        let Some(index) = id.index().checked_sub(1) else { return };
+        self.chunks[index].claim(bytes);
+        while self.chunks[index].is_over() {
+            let Some(victims) = self.chunks[index].next_to_give_up(&(0..0)) else { break };
+            self.evict(id, &victims, now_ns, sink);
+        }
+    }
+
     /// Empties a chunk: what is in it goes to the host.
     fn evict(&mut self, id: ProcId, pieces: &[Range<u64>], now_ns: u64, sink: &mut dyn EventSink) {
         for piece in pieces {
@@ -83,12 +104,12 @@ impl Paging {
         }
         for (gpu, chunks) in self.chunks.iter_mut().enumerate() {
             let id = ProcId(gpu as u8 + 1);
-            if block.populated(id).is_empty() {
+            if !block.has_memory(id) {
                 continue;
             }
-            let list = if block.resident(id).is_empty() {
+            let list = if !block.holds_any(id) {
                 List::Unused
-            } else if block.discarded() == block.all() {
+            } else if block.is_discarded() {
                 List::Discarded
             } else {
                 List::Used
@@ -188,6 +209,22 @@ mod tests {
         paging.migrate(512..1024, GPU0, 0, &mut events);
         assert_eq!(events, []);
         assert_eq!(paging.resident_on(0), [Processor::HOST]);
+    }
+
+    #[test]
+    fn other_allocations_push_managed_pages_out() {
+        let mut paging = paging(4);
+        let mut events = Vec::new();
+        paging.migrate(0..3 * 512, GPU0, 0, &mut events);
+        events.clear();
+        paging.claim(GPU0, 2 << 21, 0, &mut events);
+        assert_eq!(evicted(&events), [0]);
+        assert_eq!((paging.device_chunks_in_use(GPU0), paging.resident_pages(GPU0)), (2, 1024));
+        paging.migrate(0..512, GPU0, 0, &mut events);
+        assert_eq!(evicted(&events), [0, 512], "there is still no more room than before");
+        paging.claim(GPU0, 0, 0, &mut events);
+        paging.migrate(512..1024, GPU0, 0, &mut events);
+        assert_eq!(paging.resident_pages(GPU0), 3 * 512);
     }
 
     #[test]

@@ -57,7 +57,8 @@ mod tests {
 
     fn block() -> (Block, Relations) {
         let mut block = Block::new(512, 512);
-        block.populate(ProcId::HOST, block.all());
+        let all = block.all();
+        block.populate(ProcId::HOST, all);
         block.add_resident(ProcId::HOST, PageMask::range(0..10));
         block.map(ProcId::HOST, PageMask::range(0..10), Protection::Atomic);
         (block, Relations::pcie_with_nvlink(1))

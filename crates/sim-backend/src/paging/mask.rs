@@ -42,9 +42,19 @@ impl PageMask {
     /// Adds the pages of a range.
     pub(crate) fn insert_range(&mut self, pages: Range<usize>) {
         debug_assert!(pages.end <= PAGES);
-        for (index, word) in self.0.iter_mut().enumerate() {
-            *word |= word_of_range(index, &pages);
+        if pages.is_empty() {
+            return;
         }
+        let (first, last) = (pages.start / 64, (pages.end - 1) / 64);
+        let from = u64::MAX << (pages.start % 64);
+        let to = u64::MAX >> (63 - (pages.end - 1) % 64);
+        if first == last {
+            self.0[first] |= from & to;
+            return;
+        }
+        self.0[first] |= from;
+        self.0[first + 1..last].fill(u64::MAX);
+        self.0[last] |= to;
     }
 
     /// Adds the pages of another set.
@@ -59,7 +69,8 @@ impl PageMask {
 
     /// Whether the set has no page.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0 == [0; WORDS]
+        // Folded rather than compared: the comparison of arrays is a call of memcmp.
+        self.0.iter().fold(0, |any, word| any | word) == 0
     }
 
     /// How many pages are in the set.
@@ -69,13 +80,12 @@ impl PageMask {
 
     /// How many pages of a range are in the set.
     pub(crate) fn count_in(&self, pages: Range<usize>) -> usize {
-        let masked = |(index, word): (usize, &u64)| word & word_of_range(index, &pages);
-        self.0.iter().enumerate().map(masked).map(|word| word.count_ones() as usize).sum()
+        (*self & Self::range(pages)).count()
     }
 
     /// Whether the sets share a page.
     pub(crate) fn intersects(&self, other: &Self) -> bool {
-        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+        !(*self & *other).is_empty()
     }
 
     /// The pages that are not in `other`.
@@ -133,16 +143,6 @@ impl PageMask {
         }
         out
     }
-}
-
-/// The bits of word `index` that a range of pages covers.
-fn word_of_range(index: usize, pages: &Range<usize>) -> u64 {
-    let first = pages.start.clamp(index * 64, index * 64 + 64) - index * 64;
-    let end = pages.end.clamp(index * 64, index * 64 + 64) - index * 64;
-    if first >= end {
-        return 0;
-    }
-    (u64::MAX >> (64 - (end - first))) << first
 }
 
 impl BitAnd for PageMask {
@@ -233,10 +233,12 @@ impl StoredMask {
 
     /// Stores a set.
     pub(crate) fn set(&mut self, mask: PageMask) {
-        let mut runs = mask.runs();
-        let run = runs.next().unwrap_or(0..0);
-        if runs.next().is_none() {
-            *self = Self::Run(run.start as u16, run.end as u16);
+        let start = mask.next_set(0);
+        let end = mask.next_clear(start);
+        if start == end {
+            *self = Self::default();
+        } else if mask.next_set(end) == PAGES {
+            *self = Self::Run(start as u16, end as u16);
         } else if let Self::Mixed(place) = self {
             **place = mask;
         } else {

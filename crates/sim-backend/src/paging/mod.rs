@@ -25,6 +25,8 @@ mod discard;
 mod event;
 mod evict;
 mod invariants;
+#[cfg(test)]
+mod laws;
 mod mapping;
 mod mask;
 mod migrate;
@@ -33,12 +35,15 @@ mod params;
 mod prefetcher;
 mod processor;
 mod range;
+mod repeat;
 mod residency;
 mod service;
+mod state;
 mod survey;
 #[cfg(test)]
 mod testing;
 mod thrash;
+mod totals;
 mod touch;
 
 use std::collections::VecDeque;
@@ -53,8 +58,10 @@ use context::Context;
 use processor::ProcId;
 use range::{Policy, Ranges, VaRange};
 use thrash::{LapseWindow, Pin};
+use totals::Totals;
 
 pub(crate) use block::Protection;
+pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use discard::Discard;
 pub(crate) use event::{Advised, EventSink, Holding, Step, Work};
 pub(crate) use mask::PageMask;
@@ -82,6 +89,10 @@ pub(crate) struct Paging {
     pins: VecDeque<Pin>,
     /// Memory of each GPU.
     chunks: Vec<Chunks>,
+    totals: Totals,
+    /// Whether like blocks get the outcome of the first of them; off to see that it is the same.
+    #[cfg(test)]
+    repeats: bool,
 }
 
 impl Paging {
@@ -91,7 +102,18 @@ impl Paging {
         let lapse = LapseWindow::new(&params.thrashing);
         let chunks = gpus.iter().map(|gpu| Chunks::new(gpu.capacity_bytes)).collect();
         let (ranges, pins) = (Ranges::default(), VecDeque::new());
-        Self { params, relations, ranges, lapse, pins, chunks }
+        let totals = Totals::new(relations.count());
+        Self {
+            params,
+            relations,
+            ranges,
+            lapse,
+            pins,
+            chunks,
+            totals,
+            #[cfg(test)]
+            repeats: true,
+        }
     }
 
     /// Adds a range: one managed allocation, or one slab of small ones. It may not overlap
@@ -104,7 +126,9 @@ impl Paging {
     /// Removes what [`create_range`](Self::create_range) added, with all that became of it.
     pub(crate) fn destroy_range(&mut self, first_page: u64, pages: u64) {
         let pages = first_page..first_page + pages;
-        self.ranges.remove(&pages);
+        for range in self.ranges.remove(&pages) {
+            range.blocks().for_each(|block| self.totals.gone(block));
+        }
         self.chunks.iter_mut().for_each(|chunks| chunks.free(&pages));
     }
 
@@ -125,9 +149,9 @@ impl Paging {
         let passes = if maps && pieces.len() > 1 { 2 } else { 1 };
         for pass in 1..=passes {
             let maps_now = maps && pass == passes;
-            for piece in &pieces {
-                self.migrate_piece(piece, to, maps_now, now_ns, sink);
-            }
+            self.on_each(&pieces, sink, |paging, piece, sink| {
+                paging.migrate_piece(piece, to, maps_now, now_ns, sink);
+            });
         }
     }
 
@@ -166,12 +190,13 @@ impl Paging {
         sink: &mut dyn EventSink,
     ) {
         self.advance(now_ns, sink);
-        for piece in self.ranges.pieces(&pages) {
+        let pieces = self.ranges.pieces(&pages);
+        self.on_each(&pieces, sink, |paging, piece, sink| {
             let step = (Step::Discard, None);
-            self.on_piece(&piece, step, now_ns, sink, |context, block, within| {
+            paging.on_piece(piece, step, now_ns, sink, |context, block, within| {
                 context.discard(block, within, manner);
             });
-        }
+        });
     }
 
     /// Sets or withdraws the preferred location of pages.
@@ -256,13 +281,12 @@ impl Paging {
     }
 
     /// Pages of all ranges that are resident on a processor.
+    #[allow(dead_code, reason = "for tests and tools")]
     pub(crate) fn resident_pages(&self, on: Processor) -> u64 {
-        let blocks = self.ranges.overlapping(&(0..u64::MAX)).flat_map(VaRange::blocks);
-        blocks.map(|block| block.resident(on.into()).count() as u64).sum()
+        self.totals.on(on.into())
     }
 
     /// Root chunks of 2 MiB that hold managed memory on a GPU, resident or not.
-    #[allow(dead_code, reason = "for tests and tools")]
     pub(crate) fn device_chunks_in_use(&self, gpu: Processor) -> u64 {
         let gpu = gpu.device_ordinal().and_then(|ordinal| self.chunks.get(ordinal as usize));
         gpu.map_or(0, Chunks::in_use)
@@ -285,7 +309,7 @@ impl Paging {
         self.ranges.containing(page)?.block(page)
     }
 
-    fn put(&mut self, block: Box<Block>) {
+    fn put(&mut self, block: Block) {
         if cfg!(debug_assertions)
             && let Some(broken) = invariants::violation(&block, &self.relations)
         {
@@ -317,6 +341,7 @@ impl Paging {
             sink,
             pins: &mut self.pins,
             lapse: &mut self.lapse,
+            totals: &mut self.totals,
         }
     }
 
@@ -353,7 +378,7 @@ impl Paging {
 
     /// Takes the block of a piece out of its range, made if it does not exist, with the range's
     /// policy and the piece's pages.
-    fn take_piece(&mut self, piece: &Range<u64>) -> Option<(Box<Block>, Policy, PageMask)> {
+    fn take_piece(&mut self, piece: &Range<u64>) -> Option<(Block, Policy, PageMask)> {
         let range = self.ranges.containing_mut(piece.start)?;
         let block = range.take_or_new(piece.start);
         let start = (piece.start - block.first_page()) as usize;
@@ -386,15 +411,15 @@ impl Paging {
             work.ranges_advised += u64::from(old != new);
             range.policy = new;
             let seen = if advice == Advice::ReadMostly(false) { old } else { new };
-            for page in range.blocks().map(Block::first_page).collect::<Vec<_>>() {
-                let Some(range) = self.ranges.containing_mut(page) else { continue };
-                let Some(mut block) = range.take(page) else { continue };
-                let mut context = self.context(&block, seen, (step, None), now_ns, sink);
+            let blocks: Vec<_> = range.blocks().map(Block::pages).collect();
+            self.on_each(&blocks, sink, |paging, pages, sink| {
+                let Some((mut block, _, _)) = paging.take_piece(pages) else { return };
+                let mut context = paging.context(&block, seen, (step, None), now_ns, sink);
                 context.count_advised(&block, advice);
                 context.advised(&mut block, advice, old.preferred);
                 context.finish();
-                self.put(block);
-            }
+                paging.put(block);
+            });
         }
         sink.work(&work);
     }

@@ -184,12 +184,15 @@ impl Context<'_> {
         self.note_holding(block, id, pages & copied, Holding::Copied);
         self.note_holding(block, id, pages.minus(copied), Holding::Shown);
         self.work.pages_fresh += pages.minus(copied).count() as u64;
+        self.totals.came(id, pages.minus(block.resident(id)).count());
         block.add_resident(id, pages);
     }
 
     /// Ends the residency of pages. The memory behind them stays.
     pub(super) fn leave(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
-        self.note_holding(block, id, pages & block.resident(id), Holding::Left);
+        let leaving = pages & block.resident(id);
+        self.totals.left(id, leaving.count());
+        self.note_holding(block, id, leaving, Holding::Left);
         block.remove_resident(id, pages);
     }
 

@@ -88,12 +88,7 @@ pub(super) fn pages_to_prefetch(
     if !params.prefetch_enable {
         return PageMask::EMPTY;
     }
-    let before = match block.prefetch_history {
-        Some((last, count)) if last == destination => count,
-        _ => 0,
-    };
-    let count = before.saturating_add(faulted.count() as u32);
-    block.prefetch_history = Some((destination, count));
+    let count = block.count_faults(destination, faulted.count() as u32);
     if count < params.prefetch_min_faults {
         return PageMask::EMPTY;
     }

@@ -33,7 +33,7 @@ pub(crate) struct VaRange {
     end_page: u64,
     pub(crate) policy: Policy,
     /// One entry per 2 MiB slot, from the one that holds the first page on.
-    blocks: Vec<Option<Box<Block>>>,
+    blocks: Vec<Option<Block>>,
 }
 
 impl VaRange {
@@ -60,33 +60,37 @@ impl VaRange {
 
     /// The block that holds a page, if it exists.
     pub(crate) fn block(&self, page: u64) -> Option<&Block> {
-        self.blocks[self.index(page)].as_deref()
+        self.blocks[self.index(page)].as_ref()
     }
 
     /// The blocks that exist, ascending.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
-        self.blocks.iter().filter_map(Option::as_deref)
+        self.blocks.iter().filter_map(Option::as_ref)
+    }
+
+    /// The place of the block that holds a page.
+    pub(super) fn slot_mut(&mut self, page: u64) -> &mut Option<Block> {
+        let index = self.index(page);
+        &mut self.blocks[index]
     }
 
     /// Takes the block that holds a page out of the range, made if it does not exist, so that the
     /// other blocks can be changed meanwhile. Give it back with [`put`](Self::put).
-    pub(crate) fn take_or_new(&mut self, page: u64) -> Box<Block> {
+    pub(crate) fn take_or_new(&mut self, page: u64) -> Block {
         let pages = self.block_pages(page);
         let index = self.index(page);
         let block = self.blocks[index].take();
-        block.unwrap_or_else(|| {
-            Box::new(Block::new(pages.start, (pages.end - pages.start) as usize))
-        })
+        block.unwrap_or_else(|| Block::new(pages.start, (pages.end - pages.start) as usize))
     }
 
     /// Takes the block that holds a page out of the range, if it exists.
-    pub(crate) fn take(&mut self, page: u64) -> Option<Box<Block>> {
+    pub(crate) fn take(&mut self, page: u64) -> Option<Block> {
         let index = self.index(page);
         self.blocks[index].take()
     }
 
     /// Gives a block back.
-    pub(crate) fn put(&mut self, block: Box<Block>) {
+    pub(crate) fn put(&mut self, block: Block) {
         let index = self.index(block.first_page());
         self.blocks[index] = Some(block);
     }
@@ -105,7 +109,7 @@ impl VaRange {
             upper.blocks[0] = cut;
         } else if let Some(mut lower) = cut {
             let page = (at - lower.first_page()) as usize;
-            upper.blocks[0] = Some(Box::new(lower.split_off(page)));
+            upper.blocks[0] = Some(lower.split_off(page));
             self.blocks[first_moved] = Some(lower);
         }
         upper

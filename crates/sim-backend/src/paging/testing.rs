@@ -10,6 +10,7 @@ use super::params::PagingParams;
 use super::processor::Relations;
 use super::range::Policy;
 use super::thrash::LapseWindow;
+use super::totals::Totals;
 
 /// Runs a test in a context with this policy on a PCIe host with two NVLink peers.
 pub(super) fn with_context<R>(policy: Policy, test: impl FnOnce(&mut Context<'_>) -> R) -> R {
@@ -24,5 +25,6 @@ pub(super) fn with_context<R>(policy: Policy, test: impl FnOnce(&mut Context<'_>
         sink: &mut Vec::<MemoryEvent>::new(),
         pins: &mut VecDeque::new(),
         lapse: &mut lapse,
+        totals: &mut Totals::new(3),
     })
 }

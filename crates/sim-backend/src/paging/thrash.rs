@@ -137,7 +137,7 @@ pub(super) fn note(
     }
     let now_ns = stamp(params, context.now_ns);
     let lapse_ns = context.lapse.lapse_ns;
-    let last = block.last_event.replace((id, now_ns));
+    let last = block.note_event(id, now_ns);
     if block.thrashing().is_none() {
         let meets =
             last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns);

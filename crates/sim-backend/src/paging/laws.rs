@@ -1,0 +1,156 @@
+//! Laws of the engine under random programs, evictions included: one GPU has far less memory than
+//! there is to move. The invariants of blocks are checked after every step besides.
+
+use pagewise_hal::{MemoryEvent, Processor};
+use proptest::prelude::*;
+
+use super::{Access, Discard, GpuMemory, Paging, PagingParams, Relations, Walk};
+
+const BLOCKS: u64 = 8;
+const PAGES: u64 = BLOCKS * 512;
+const GPUS: [u64; 2] = [3, 64];
+
+/// One call on a part of the range, given in blocks if `whole`, else in pages.
+#[derive(Debug, Clone)]
+struct Step {
+    start: u64,
+    length: u64,
+    whole: bool,
+    act: Act,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Migrate(Processor),
+    Preferred(Option<Processor>),
+    AccessedBy(Processor, bool),
+    ReadMostly(bool),
+    Discard(Discard),
+    Walk(Processor, Access, u64),
+    /// Chunks of the small GPU that other memory takes.
+    Claim(u64),
+}
+
+fn processor() -> impl Strategy<Value = Processor> {
+    prop_oneof![Just(Processor::HOST), (0..2u32).prop_map(Processor::device)]
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let access = prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Atomic)];
+    prop_oneof![
+        4 => processor().prop_map(Act::Migrate),
+        1 => proptest::option::of(processor()).prop_map(Act::Preferred),
+        1 => (processor(), any::<bool>()).prop_map(|(by, on)| Act::AccessedBy(by, on)),
+        1 => any::<bool>().prop_map(Act::ReadMostly),
+        1 => prop_oneof![Just(Discard::Eager), Just(Discard::Lazy)].prop_map(Act::Discard),
+        4 => (processor(), access, 1..40u64).prop_map(|(by, access, stride)| {
+            Act::Walk(by, access, stride)
+        }),
+        1 => (0..3u64).prop_map(Act::Claim),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let part = (0..PAGES, 1..PAGES, proptest::bool::weighted(0.7));
+    (part, act()).prop_map(|((start, length, whole), act)| Step { start, length, whole, act })
+}
+
+struct Machine {
+    paging: Paging,
+    events: Vec<MemoryEvent>,
+    now_ns: u64,
+}
+
+impl Machine {
+    fn new(repeats: bool) -> Self {
+        let gpus = GPUS.map(|chunks| GpuMemory { capacity_bytes: chunks << 21 });
+        let relations = Relations::pcie_with_nvlink(GPUS.len());
+        let mut paging = Paging::new(PagingParams::default(), &gpus, relations);
+        paging.repeats = repeats;
+        paging.create_range(0, PAGES);
+        Self { paging, events: Vec::new(), now_ns: 0 }
+    }
+
+    fn run(&mut self, step: &Step) {
+        self.now_ns += 100_000;
+        let (now_ns, sink, paging) = (self.now_ns, &mut self.events, &mut self.paging);
+        let to = if step.whole { 512 } else { 1 };
+        let start = step.start / to * to;
+        let end = (step.start + step.length).next_multiple_of(to).min(PAGES);
+        let pages = start..end;
+        match step.act {
+            Act::Migrate(to) => paging.migrate(pages, to, now_ns, sink),
+            Act::Preferred(to) => paging.set_preferred(pages, to, now_ns, sink),
+            Act::AccessedBy(by, on) => paging.set_accessed_by(pages, by, on, now_ns, sink),
+            Act::ReadMostly(on) => paging.set_read_mostly(pages, on, now_ns, sink),
+            Act::Discard(manner) => paging.discard(pages, manner, now_ns, sink),
+            Act::Walk(by, access, stride) => {
+                let (first_byte, bytes) = (pages.start * 4096, (pages.end - pages.start) * 4096);
+                let walk = Walk { by, first_byte, bytes, stride_bytes: stride * 4096, access };
+                paging.walk(walk, now_ns, sink);
+            }
+            Act::Claim(chunks) => paging.claim(Processor::device(0), chunks << 21, now_ns, sink),
+        }
+    }
+
+    /// What one can ask about every page.
+    fn state(&self) -> Vec<(Vec<Processor>, [Option<super::Protection>; 3])> {
+        let everybody = [Processor::HOST, Processor::device(0), Processor::device(1)];
+        let page = |page| {
+            let mapped = everybody.map(|by| self.paging.mapping(page, by));
+            (self.paging.resident_on(page), mapped)
+        };
+        (0..PAGES).map(page).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(48),
+        rng_seed: proptest::test_runner::RngSeed::Fixed(11),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn blocks_that_get_the_outcome_of_others_end_as_if_worked_out(
+        steps in proptest::collection::vec(step(), 1..40),
+    ) {
+        let mut machines = [Machine::new(true), Machine::new(false)];
+        for step in &steps {
+            machines.iter_mut().for_each(|machine| machine.run(step));
+            let [repeating, working] = &machines;
+            prop_assert_eq!(&repeating.events, &working.events);
+            prop_assert_eq!(repeating.state(), working.state());
+        }
+    }
+
+    #[test]
+    fn totals_and_memory_agree_with_what_is_where(
+        steps in proptest::collection::vec(step(), 1..40),
+    ) {
+        let mut machine = Machine::new(true);
+        let mut claimed = 0;
+        for step in &steps {
+            machine.run(step);
+            if let Act::Claim(chunks) = step.act {
+                claimed = chunks;
+            }
+            let state = machine.state();
+            for (index, limit) in GPUS.into_iter().enumerate() {
+                let gpu = Processor::device(index as u32);
+                let resident = state.iter().filter(|(holders, _)| holders.contains(&gpu)).count();
+                prop_assert_eq!(machine.paging.resident_pages(gpu), resident as u64);
+                let chunks = machine.paging.device_chunks_in_use(gpu);
+                prop_assert!(resident as u64 <= chunks * 512, "more resident than there is memory");
+                let limit = if index == 0 { limit - claimed } else { limit };
+                prop_assert!(chunks <= limit, "{} chunks of {} in use", chunks, limit);
+            }
+        }
+        machine.paging.destroy_range(0, PAGES);
+        for gpu in [Processor::device(0), Processor::device(1)] {
+            prop_assert_eq!(machine.paging.resident_pages(gpu), 0);
+            prop_assert_eq!(machine.paging.device_chunks_in_use(gpu), 0);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! What a va_block's pages are like: who holds which page, who maps it, and the rare flags.
+//!
+//! Pages are numbered from the block's first page. Invariants: a page mapped with more permission
+//! is also mapped with less; the host's write and atomic mappings are equal; a page that is mapped
+//! is resident somewhere; a page resident on two processors is duplicated (uvm_policy 0, 2.6).
+//! Decides nothing, and does not know where the block is or how long.
+
+use super::block::Protection;
+use super::mask::{PageMask, StoredMask};
+use super::processor::{ProcId, ProcSet};
+use super::thrash::Thrashing;
+
+/// What one processor has of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Presence {
+    id: ProcId,
+    resident: StoredMask,
+    /// One mask per [`Protection`]. For the host the last two are equal, so only one is kept, and
+    /// the last says which pages it wrote since it maps them to write.
+    mapped: [StoredMask; 3],
+    /// Pages with memory behind them, resident or not: memory stays when pages leave.
+    populated: StoredMask,
+}
+
+impl Presence {
+    fn new(id: ProcId) -> Self {
+        let mapped = Default::default();
+        let (resident, populated) = Default::default();
+        Self { id, resident, mapped, populated }
+    }
+
+    fn level(&self, protection: Protection) -> usize {
+        if self.id.is_host() { (protection as usize).min(1) } else { protection as usize }
+    }
+}
+
+/// What devices' page tables of a block went through, in 16 bits. Decides nothing; takes time when
+/// the block goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct DeviceTables(u16);
+
+impl DeviceTables {
+    const SMALL: u16 = 1 << 15;
+    /// Raised mappings that count.
+    const RAISED_MAX: u16 = 512;
+
+    pub(super) fn raise(&mut self, whole: bool) {
+        let raised = self.raised().saturating_add(1).min(Self::RAISED_MAX);
+        let small = self.has_small() || !whole;
+        self.0 = raised | if small { Self::SMALL } else { 0 };
+    }
+
+    /// Times that a mapping was raised, at most 512.
+    pub(super) fn raised(self) -> u16 {
+        self.0 & !Self::SMALL
+    }
+
+    /// Whether parts of the block were ever mapped on their own.
+    pub(super) fn has_small(self) -> bool {
+        self.0 & Self::SMALL != 0
+    }
+}
+
+/// Flags that most blocks never need.
+#[derive(Debug, Clone, Default)]
+struct Rare {
+    duplicated: StoredMask,
+    discarded: StoredMask,
+    thrashing: Option<Thrashing>,
+}
+
+/// The state of the pages of one va_block.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    last_event_ns: u64,
+    rare: Option<Box<Rare>>,
+    /// Sorted by processor.
+    presence: Box<[Presence]>,
+    history_faults: u32,
+    history_of: ProcId,
+    last_event_by: Option<ProcId>,
+    /// What devices' page tables went through.
+    pub(super) device_tables: DeviceTables,
+}
+
+impl State {
+    /// No resident page.
+    pub(super) fn new() -> Self {
+        Self {
+            last_event_ns: 0,
+            rare: None,
+            presence: Box::default(),
+            history_faults: 0,
+            history_of: ProcId::HOST,
+            last_event_by: None,
+            device_tables: DeviceTables::default(),
+        }
+    }
+
+    /// Counts faults that moved pages to a processor; returns how many there were in a row
+    /// (uvm_policy 3.1).
+    pub(super) fn count_faults(&mut self, to: ProcId, faults: u32) -> u32 {
+        let before = if self.history_of == to { self.history_faults } else { 0 };
+        self.history_of = to;
+        self.history_faults = before.saturating_add(faults);
+        self.history_faults
+    }
+
+    /// Notes an event of thrashing detection; returns the processor and the time of the last one.
+    pub(super) fn note_event(&mut self, id: ProcId, now_ns: u64) -> Option<(ProcId, u64)> {
+        let last_ns = std::mem::replace(&mut self.last_event_ns, now_ns);
+        self.last_event_by.replace(id).map(|by| (by, last_ns))
+    }
+
+    /// Whether another block's pages are in the same state. Never for blocks with pages that
+    /// thrashing detection watches.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let rare_like = match (&self.rare, &other.rare) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                one.thrashing.is_none()
+                    && other.thrashing.is_none()
+                    && one.duplicated == other.duplicated
+                    && one.discarded == other.discarded
+            }
+            _ => false,
+        };
+        rare_like
+            && (self.last_event_ns, self.last_event_by)
+                == (other.last_event_ns, other.last_event_by)
+            && (self.history_faults, self.history_of) == (other.history_faults, other.history_of)
+            && self.device_tables == other.device_tables
+            && self.presence == other.presence
+    }
+
+    fn of(&self, id: ProcId) -> Option<&Presence> {
+        self.presence.iter().find(|presence| presence.id == id)
+    }
+
+    fn of_mut(&mut self, id: ProcId) -> &mut Presence {
+        let at = self.presence.partition_point(|presence| presence.id < id);
+        if self.presence.get(at).is_none_or(|presence| presence.id != id) {
+            let mut presence = std::mem::take(&mut self.presence).into_vec();
+            presence.reserve_exact(1);
+            presence.insert(at, Presence::new(id));
+            self.presence = presence.into_boxed_slice();
+        }
+        &mut self.presence[at]
+    }
+
+    /// Pages resident on a processor.
+    pub(crate) fn resident(&self, id: ProcId) -> PageMask {
+        self.of(id).map_or(PageMask::EMPTY, |presence| presence.resident.get())
+    }
+
+    /// Pages resident anywhere.
+    pub(crate) fn resident_anywhere(&self) -> PageMask {
+        self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.resident.get())
+    }
+
+    /// Who holds a page.
+    pub(crate) fn residents_of(&self, page: usize) -> ProcSet {
+        self.procs_where(|presence| presence.resident.contains(page))
+    }
+
+    /// Who holds any page.
+    pub(crate) fn residents(&self) -> ProcSet {
+        self.procs_where(|presence| !presence.resident.is_empty())
+    }
+
+    /// Who maps any page.
+    pub(crate) fn mappers(&self) -> ProcSet {
+        self.procs_where(|presence| !presence.mapped[0].is_empty())
+    }
+
+    fn procs_where(&self, test: impl Fn(&Presence) -> bool) -> ProcSet {
+        let found = self.presence.iter().filter(|presence| test(presence));
+        found.fold(ProcSet::EMPTY, |set, presence| set.with(presence.id))
+    }
+
+    /// Makes pages resident on a processor.
+    pub(crate) fn add_resident(&mut self, id: ProcId, pages: PageMask) {
+        if !pages.is_empty() {
+            self.of_mut(id).resident.insert(pages);
+        }
+    }
+
+    /// Ends the residency of pages on a processor.
+    pub(crate) fn remove_resident(&mut self, id: ProcId, pages: PageMask) {
+        if let Some(presence) = self.presence.iter_mut().find(|presence| presence.id == id) {
+            presence.resident.remove(pages);
+        }
+    }
+
+    /// Pages that a processor maps with at least this permission.
+    pub(crate) fn mapped(&self, id: ProcId, at_least: Protection) -> PageMask {
+        self.of(id).map_or(PageMask::EMPTY, |p| p.mapped[p.level(at_least)].get())
+    }
+
+    /// Pages that any processor maps.
+    pub(crate) fn mapped_anywhere(&self) -> PageMask {
+        self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.mapped[0].get())
+    }
+
+    /// Raises a processor's mapping of pages to at least this permission.
+    pub(crate) fn map(&mut self, id: ProcId, pages: PageMask, protection: Protection) {
+        if pages.is_empty() {
+            return;
+        }
+        let presence = self.of_mut(id);
+        let level = presence.level(protection);
+        presence.mapped[..=level].iter_mut().for_each(|mask| mask.insert(pages));
+    }
+
+    /// Lowers a processor's mapping of pages to at most this permission; `None` unmaps.
+    pub(crate) fn lower(&mut self, id: ProcId, pages: PageMask, at_most: Option<Protection>) {
+        if let Some(presence) = self.presence.iter_mut().find(|presence| presence.id == id) {
+            let keep = at_most.map_or(0, |protection| presence.level(protection) + 1);
+            presence.mapped[keep..].iter_mut().for_each(|mask| mask.remove(pages));
+        }
+    }
+
+    /// Pages that have memory on a processor, resident or not.
+    pub(crate) fn populated(&self, id: ProcId) -> PageMask {
+        self.of(id).map_or(PageMask::EMPTY, |presence| presence.populated.get())
+    }
+
+    /// Whether a processor holds any page.
+    pub(super) fn holds_any(&self, id: ProcId) -> bool {
+        self.of(id).is_some_and(|presence| !presence.resident.is_empty())
+    }
+
+    /// Whether any page has memory on a processor.
+    pub(super) fn has_memory(&self, id: ProcId) -> bool {
+        self.of(id).is_some_and(|presence| !presence.populated.is_empty())
+    }
+
+    /// Notes that pages have memory on a processor.
+    pub(crate) fn populate(&mut self, id: ProcId, pages: PageMask) {
+        self.of_mut(id).populated.insert(pages);
+    }
+
+    /// Notes that pages no longer have memory on a processor.
+    pub(crate) fn depopulate(&mut self, id: ProcId, pages: PageMask) {
+        self.of_mut(id).populated.remove(pages);
+    }
+
+    /// Pages that the host wrote since it maps them to write.
+    pub(super) fn host_written(&self) -> PageMask {
+        self.of(ProcId::HOST).map_or(PageMask::EMPTY, |host| host.mapped[2].get())
+    }
+
+    /// Notes pages that the host wrote.
+    pub(super) fn add_host_written(&mut self, pages: PageMask) {
+        self.of_mut(ProcId::HOST).mapped[2].insert(pages);
+    }
+
+    /// Pages that entered read duplication.
+    pub(crate) fn duplicated(&self) -> PageMask {
+        self.rare.as_ref().map_or(PageMask::EMPTY, |rare| rare.duplicated.get())
+    }
+
+    /// Marks pages as duplicated.
+    pub(crate) fn add_duplicated(&mut self, pages: PageMask) {
+        if !pages.is_empty() {
+            self.rare().duplicated.insert(pages);
+        }
+    }
+
+    /// Marks pages as not duplicated.
+    pub(crate) fn remove_duplicated(&mut self, pages: PageMask) {
+        if let Some(rare) = &mut self.rare {
+            rare.duplicated.remove(pages);
+        }
+    }
+
+    /// Pages whose contents were discarded.
+    pub(crate) fn discarded(&self) -> PageMask {
+        self.rare.as_ref().map_or(PageMask::EMPTY, |rare| rare.discarded.get())
+    }
+
+    /// Marks pages as discarded.
+    pub(crate) fn add_discarded(&mut self, pages: PageMask) {
+        if !pages.is_empty() {
+            self.rare().discarded.insert(pages);
+        }
+    }
+
+    /// Marks pages as not discarded.
+    pub(crate) fn remove_discarded(&mut self, pages: PageMask) {
+        if let Some(rare) = &mut self.rare {
+            rare.discarded.remove(pages);
+        }
+    }
+
+    /// What thrashing detection knows about single pages, if anything.
+    pub(crate) fn thrashing(&self) -> Option<&Thrashing> {
+        self.rare.as_ref()?.thrashing.as_ref()
+    }
+
+    /// Like [`thrashing`](Self::thrashing), to change it.
+    pub(crate) fn thrashing_mut(&mut self) -> Option<&mut Thrashing> {
+        self.rare.as_mut()?.thrashing.as_mut()
+    }
+
+    /// Starts or drops what thrashing detection knows about single pages.
+    pub(crate) fn set_thrashing(&mut self, thrashing: Option<Thrashing>) {
+        if thrashing.is_some() || self.rare.is_some() {
+            self.rare().thrashing = thrashing;
+        }
+    }
+
+    /// Pages found to thrash.
+    pub(crate) fn thrashing_pages(&self) -> PageMask {
+        self.thrashing().map_or(PageMask::EMPTY, Thrashing::marked)
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Whether a processor has memory for exactly these pages.
+    pub(super) fn populates(&self, id: ProcId, pages: &StoredMask) -> bool {
+        self.of(id).is_some_and(|presence| presence.populated == *pages)
+    }
+
+    /// Whether exactly these pages are discarded.
+    pub(super) fn discards(&self, pages: &StoredMask) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.discarded == *pages)
+    }
+
+    /// Cuts the state at a page: keeps what is below it, returns the rest. What thrashing
+    /// detection knew is dropped on both sides (rules_paging 2, detail 4).
+    pub(super) fn split_off(&mut self, at: usize) -> Self {
+        let mut upper = Self::new();
+        self.last_event_by = None;
+        upper.device_tables = self.device_tables;
+        upper.presence = self.presence.iter_mut().map(|p| p.split_off(at)).collect();
+        if let Some(rare) = &mut self.rare {
+            rare.thrashing = None;
+            let upper_rare = upper.rare();
+            upper_rare.duplicated = rare.duplicated.split_off(at);
+            upper_rare.discarded = rare.discarded.split_off(at);
+        }
+        upper
+    }
+}
+
+impl Presence {
+    fn split_off(&mut self, at: usize) -> Self {
+        Self {
+            id: self.id,
+            resident: self.resident.split_off(at),
+            mapped: self.mapped.each_mut().map(|mask| mask.split_off(at)),
+            populated: self.populated.split_off(at),
+        }
+    }
+}
+
+/// Bytes of a state with this many processors, one run of pages each.
+#[cfg(test)]
+pub(super) fn bytes_of_state(processors: usize) -> usize {
+    size_of::<State>() + processors * size_of::<Presence>()
+}

@@ -1,0 +1,48 @@
+//! How many pages are resident on each processor, kept up as they come and go, so that asking costs
+//! the same however much memory there is.
+
+use super::block::Block;
+use super::processor::ProcId;
+
+/// Pages resident on each processor, all ranges together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Totals(Vec<u64>);
+
+impl Totals {
+    /// None yet, on this many processors.
+    pub(super) fn new(processors: usize) -> Self {
+        Self(vec![0; processors])
+    }
+
+    /// Pages on a processor.
+    pub(super) fn on(&self, id: ProcId) -> u64 {
+        self.0.get(id.index()).copied().unwrap_or(0)
+    }
+
+    pub(super) fn came(&mut self, id: ProcId, pages: usize) {
+        self.0[id.index()] += pages as u64;
+    }
+
+    pub(super) fn left(&mut self, id: ProcId, pages: usize) {
+        self.0[id.index()] -= pages as u64;
+    }
+
+    /// A block goes, with its pages.
+    pub(super) fn gone(&mut self, block: &Block) {
+        for id in block.residents().iter() {
+            self.left(id, block.resident(id).count());
+        }
+    }
+
+    /// What changed since; only for [`add`](Self::add).
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self(self.0.iter().zip(&before.0).map(|(now, then)| now.wrapping_sub(*then)).collect())
+    }
+
+    /// The same change once more.
+    pub(super) fn add(&mut self, change: &Self) {
+        for (total, change) in self.0.iter_mut().zip(&change.0) {
+            *total = total.wrapping_add(*change);
+        }
+    }
+}
