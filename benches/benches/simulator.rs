@@ -4,16 +4,22 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pagewise::{
-    Advice, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, HostAccess, HostTouch,
-    Location, RangeAttribute, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
+    Advice, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, EventCapture, HostAccess,
+    HostTouch, Location, RangeAttribute, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 const GPU: Location = Location::device(DeviceId(0));
 
 fn machine(bytes: u64) -> (SimBackend, Span) {
-    let sim = SimBackend::new(SimConfig::h200()).expect("address space");
+    machine_of(SimConfig::h200(), bytes)
+}
+
+fn machine_of(config: SimConfig, bytes: u64) -> (SimBackend, Span) {
+    let sim = SimBackend::new(config).expect("address space");
     let span = sim.alloc(bytes).expect("managed memory");
     (sim, span)
 }
@@ -73,6 +79,33 @@ fn pages(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Pages that fault in random order on a device with less memory than they need.
+fn oversubscribed(criterion: &mut Criterion) {
+    const TOUCHES: u64 = 1 << 16;
+    let mut group = criterion.benchmark_group("random faults at 1.5x oversubscription");
+    let bytes = 3 << 30;
+    for (name, events) in
+        [("counters", EventCapture::Off), ("records", EventCapture::Ring { capacity: 1 << 16 })]
+    {
+        let (sim, span) = machine_of(SimConfig::h200().events(events), bytes);
+        let free = sim.memory_info(DeviceId(0)).expect("a device").free_bytes;
+        sim.alloc_device(DeviceId(0), free - (2 << 30)).expect("there is that much");
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let before = sim.counters();
+        let mut touch = || {
+            let page = random.random_range(0..bytes / PAGE);
+            device(&sim, Span::new(span.ptr.offset(page * PAGE), 1), DeviceAccess::Read);
+        };
+        // Fills the device, so that from here on what arrives pushes something out.
+        (0..4 * TOUCHES).for_each(|_| touch());
+        let faults = sim.counters().gpu_faults - before.gpu_faults;
+        group.throughput(Throughput::Elements(TOUCHES));
+        group.bench_function(name, |bench| bench.iter(|| (0..TOUCHES).for_each(|_| touch())));
+        eprintln!("{faults} of {} touches faulted before", 4 * TOUCHES);
+    }
+    group.finish();
+}
+
 /// Operations on all of a large range at once. Each iteration leaves the range as it was.
 fn whole_ranges(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("whole range");
@@ -108,5 +141,5 @@ fn machines(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, calls, pages, whole_ranges, machines);
+criterion_group!(benches, calls, pages, whole_ranges, oversubscribed, machines);
 criterion_main!(benches);

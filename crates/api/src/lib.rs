@@ -47,15 +47,17 @@ pub use choose::{BackendKind, Builder, open};
 pub use pagewise_hal::mock;
 pub use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
-    BatchSupport, Capabilities, Code, CopyCause, DeviceAccess, DeviceAttribute, DeviceId,
-    DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle, FaultAccess,
-    HandleTypes, HostAccess, HostAllocFlags, HostTouch, Location, LocationKind, MapCause,
-    MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute, PoolAttribute,
-    PoolHandle, PoolProps, Processor, RangeAttribute, Result, Span, StreamFlags, StreamHandle,
-    code_name,
+    BatchSupport, Capabilities, Code, Copies, CopyCause, Counters, DeviceAccess, DeviceAttribute,
+    DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle,
+    FaultAccess, HandleTypes, HostAccess, HostAllocFlags, HostTouch, Location, LocationKind,
+    MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute,
+    PoolAttribute, PoolHandle, PoolProps, Processor, RangeAttribute, Result, Span, StreamFlags,
+    StreamHandle, code_name,
 };
 #[cfg(feature = "sim")]
-pub use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimBackend, SimConfig};
+pub use pagewise_sim::{
+    DiscardedContents, EventCapture, GpuProfile, RangeReads, SimBackend, SimConfig,
+};
 
 /// A simulated machine with one H200: the one line that a test needs.
 ///

@@ -42,6 +42,7 @@ mod attribute;
 mod backend;
 mod capability;
 mod code;
+mod counters;
 mod error;
 mod event;
 mod ext;
@@ -59,6 +60,7 @@ pub use attribute::{DeviceAttribute, PointerAttribute, PoolAttribute, RangeAttri
 pub use backend::Backend;
 pub use capability::{BatchSupport, Capabilities};
 pub use code::{Code, code_name};
+pub use counters::{Copies, Counters};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{CopyCause, FaultAccess, MapCause, MemoryEvent, PageRun};
 pub use ext::BackendExt;

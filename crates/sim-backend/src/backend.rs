@@ -4,14 +4,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities,
-    DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags,
-    EventHandle, HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun,
+    Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind,
+    EventFlags, EventHandle, HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun,
     PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
     StreamFlags, StreamHandle,
 };
 
-use crate::config::SimConfig;
+use crate::config::{EventCapture, SimConfig};
 use crate::cost::Call;
+use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal};
 use crate::sim::Sim;
 
@@ -37,6 +38,7 @@ const BULK: Call = Call::DeviceTouch { threads: 1, bulk: true };
 pub struct SimBackend {
     config: SimConfig,
     sim: Mutex<Sim>,
+    deliveries: Deliveries,
 }
 
 impl SimBackend {
@@ -59,7 +61,7 @@ impl SimBackend {
             Error::new(OPERATION, ErrorKind::OutOfMemory)
                 .with_detail(format!("no address space could be reserved: {error}"))
         })?;
-        Ok(Self { config, sim: Mutex::new(sim) })
+        Ok(Self { config, sim: Mutex::new(sim), deliveries: Deliveries::default() })
     }
 
     /// The machine that is simulated.
@@ -72,6 +74,54 @@ impl SimBackend {
     /// recordings whose results depend on when things happened.
     pub fn pace_next_op(&self, duration_ns: u64) {
         self.lock().pace_ns = Some(duration_ns);
+    }
+
+    /// What moved and faulted since the machine was made. Always counted, whatever becomes of the
+    /// records.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.lock().pager.records().counters()
+    }
+
+    /// Records that the ring had no room for since `take_events` was last called.
+    #[must_use]
+    pub fn events_lost(&self) -> u64 {
+        self.lock().pager.records().lost()
+    }
+
+    /// Hands each call's records to a listener when the call is done, calls in order. A listener
+    /// may call the simulator; what that moves it gets afterwards. If several threads call, one of
+    /// them hands over the records of all.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use pagewise_hal::{Backend, BackendExt, Location, DeviceId};
+    /// use pagewise_sim::{EventCapture, SimBackend, SimConfig};
+    ///
+    /// let sim = SimBackend::new(SimConfig::h200().events(EventCapture::Off))?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// sim.set_listener(move |events| events.iter().for_each(|e| sender.send(*e).unwrap()));
+    /// let span = sim.alloc(4 << 20)?;
+    /// sim.prefetch_to(span, Location::HOST)?;
+    /// sim.prefetch_to(span, Location::device(DeviceId(0)))?;
+    /// assert_eq!(receiver.try_iter().count(), 2);
+    /// assert_eq!(sim.counters().to_device.bytes, 4 << 20);
+    /// # Ok::<(), pagewise_hal::Error>(())
+    /// ```
+    pub fn set_listener(&self, listener: impl FnMut(&[MemoryEvent]) + Send + 'static) {
+        self.change_listener(Some(Box::new(listener)));
+    }
+
+    /// Ends what [`set_listener`](Self::set_listener) began.
+    pub fn remove_listener(&self) {
+        self.change_listener(None);
+    }
+
+    fn change_listener(&self, listener: Option<Listener>) {
+        let mut sim = self.lock();
+        sim.listened = listener.is_some();
+        sim.pager.records().listen(listener.is_some());
+        self.deliveries.set(listener);
     }
 
     /// A panic while the lock was held is a bug that was reported there and then; the state is
@@ -91,13 +141,18 @@ impl SimBackend {
         let start_ns = sim.clock_ns;
         sim.pager.begin(call, start_ns);
         let answer = act(&mut sim);
-        sim.collect_events();
+        sim.settle_contents();
         let now_ns = sim.clock_ns;
         let modelled_ns = sim.pager.end(start_ns, now_ns, answer.is_err());
         let paced_ns = sim.pace_ns.take().map(|ns| start_ns.saturating_add(ns));
         sim.clock_ns = paced_ns.unwrap_or(modelled_ns);
         let end_ns = sim.clock_ns;
         sim.pager.remember(end_ns);
+        if sim.listened {
+            self.deliveries.put(sim.pager.records().take_fresh());
+            drop(sim);
+            self.deliveries.deliver();
+        }
         answer.map_err(|refusal| error(name, refusal))
     }
 
@@ -128,7 +183,7 @@ impl Backend for SimBackend {
         if version < DriverVersion::CUDA_13_0 {
             capabilities.prefetch_batch = BatchSupport::Loop;
         }
-        capabilities.events = true;
+        capabilities.events = self.config.events != EventCapture::Off;
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
         capabilities
@@ -432,7 +487,11 @@ impl Backend for SimBackend {
     }
 
     fn take_events(&self) -> Result<Vec<MemoryEvent>> {
-        Ok(std::mem::take(&mut self.lock().events).into())
+        if self.config.events == EventCapture::Off {
+            return Err(Error::new("take_events", ErrorKind::Unsupported)
+                .with_detail("the simulator keeps no events: see SimConfig::events"));
+        }
+        Ok(self.lock().pager.records().take())
     }
 
     fn clock_ns(&self) -> u64 {

@@ -29,6 +29,26 @@ pub enum DiscardedContents {
     Driver,
 }
 
+/// What becomes of records of what moved. They are always counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum EventCapture {
+    /// None is kept: `take_events` is `Unsupported`.
+    Off,
+    /// The last ones are kept until `take_events` takes them.
+    Ring {
+        /// How many, of 64 bytes each. Room is taken as they come.
+        capacity: usize,
+    },
+}
+
+impl Default for EventCapture {
+    /// A ring of 4,194,304 records.
+    fn default() -> Self {
+        Self::Ring { capacity: 1 << 22 }
+    }
+}
+
 /// The simulated machine.
 ///
 /// ```
@@ -50,6 +70,7 @@ pub struct SimConfig {
     pub(crate) driver_version: DriverVersion,
     pub(crate) range_reads: RangeReads,
     pub(crate) discarded_contents: DiscardedContents,
+    pub(crate) events: EventCapture,
 }
 
 impl SimConfig {
@@ -66,6 +87,7 @@ impl SimConfig {
             driver_version: DriverVersion::CUDA_13_0,
             range_reads: RangeReads::default(),
             discarded_contents: DiscardedContents::default(),
+            events: EventCapture::default(),
         }
     }
 
@@ -108,6 +130,13 @@ impl SimConfig {
     #[must_use]
     pub fn discarded_contents(mut self, contents: DiscardedContents) -> Self {
         self.discarded_contents = contents;
+        self
+    }
+
+    /// What becomes of records of what moved.
+    #[must_use]
+    pub fn events(mut self, capture: EventCapture) -> Self {
+        self.events = capture;
         self
     }
 

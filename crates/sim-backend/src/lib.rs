@@ -43,6 +43,7 @@ mod paging;
 mod pools;
 mod profile;
 mod queries;
+mod records;
 mod refusal;
 mod runs;
 mod sim;
@@ -53,6 +54,6 @@ mod streams;
 mod touching;
 
 pub use backend::SimBackend;
-pub use config::{DiscardedContents, RangeReads, SimConfig};
+pub use config::{DiscardedContents, EventCapture, RangeReads, SimConfig};
 pub use cost::CostParams;
 pub use profile::GpuProfile;

@@ -15,6 +15,7 @@ use crate::paging::{
     self, Access, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging,
     PagingParams, Relations, Work,
 };
+use crate::records::Records;
 
 /// An access program on managed memory.
 #[derive(Debug, Clone, Copy)]
@@ -48,14 +49,14 @@ pub(crate) struct Pager {
 #[derive(Debug)]
 struct Listener {
     meter: Meter,
-    events: Vec<MemoryEvent>,
+    records: Records,
     /// What memory held of pages changed; `None` if nobody wants to know.
     holdings: Option<Vec<HoldingChange>>,
 }
 
 impl EventSink for Listener {
     fn event(&mut self, event: MemoryEvent) {
-        self.events.push(event);
+        self.records.push(event);
     }
 
     fn work(&mut self, work: &Work) -> u64 {
@@ -82,7 +83,11 @@ impl Pager {
         let relations = Relations::pcie_with_nvlink(config.devices as usize);
         Self {
             paging: Paging::new(PagingParams::default(), &gpus, relations),
-            listener: Listener { meter: Meter::new(config.gpu.cost), events: Vec::new(), holdings },
+            listener: Listener {
+                meter: Meter::new(config.gpu.cost),
+                records: Records::new(config.events),
+                holdings,
+            },
             now_ns: 0,
         }
     }
@@ -178,8 +183,8 @@ impl Pager {
         self.listener.holdings.iter_mut().flat_map(|holdings| holdings.drain(..))
     }
 
-    /// Hands over the records since the last call.
-    pub(crate) fn drain_events(&mut self) -> std::vec::Drain<'_, MemoryEvent> {
-        self.listener.events.drain(..)
+    /// What was recorded.
+    pub(crate) fn records(&mut self) -> &mut Records {
+        &mut self.listener.records
     }
 }

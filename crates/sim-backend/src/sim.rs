@@ -4,12 +4,10 @@
 //! [`Sim`]. Each method is one call of the driver: it checks in the driver's order, then acts; a
 //! refusal leaves everything as it was.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use pagewise_hal::{
-    AttachFlags, DeviceId, DriverVersion, MemoryEvent, MemoryInfo, PoolHandle, Processor, Span,
-    StreamHandle,
+    AttachFlags, DeviceId, DriverVersion, MemoryInfo, PoolHandle, Processor, Span, StreamHandle,
 };
 
 use crate::arena::{Arena, Zone};
@@ -22,9 +20,6 @@ use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, bad_device, invalid};
 use crate::space::{Allocation, Kind, Space};
 use crate::streams::Streams;
-
-/// Records kept for a listener; older ones are dropped beyond that.
-const EVENTS_MAX: usize = 1 << 22;
 
 /// The simulated process.
 #[derive(Debug)]
@@ -41,9 +36,10 @@ pub(crate) struct Sim {
     pub(crate) clock_ns: u64,
     /// What the next call is to take, if somebody said so.
     pub(crate) pace_ns: Option<u64>,
+    /// Whether somebody wants each call's records.
+    pub(crate) listened: bool,
     /// Bytes of `cuMemAlloc` by device.
     pub(crate) device_bytes: Vec<u64>,
-    pub(crate) events: VecDeque<MemoryEvent>,
 }
 
 impl Sim {
@@ -60,8 +56,8 @@ impl Sim {
             contents: Contents::default(),
             clock_ns: 0,
             pace_ns: None,
+            listened: false,
             device_bytes: vec![0; config.devices as usize],
-            events: VecDeque::new(),
             arena,
             config,
         })
@@ -116,14 +112,6 @@ impl Sim {
     /// A range is about to be written.
     pub(crate) fn before_write(&mut self, span: Span) {
         self.contents.before_write(&self.arena, span);
-    }
-
-    /// Keeps what the paging engine reported.
-    pub(crate) fn collect_events(&mut self) {
-        self.settle_contents();
-        self.events.extend(self.pager.drain_events());
-        let excess = self.events.len().saturating_sub(EVENTS_MAX);
-        self.events.drain(..excess);
     }
 
     pub(crate) fn check_device(&self, device: DeviceId) -> Checked<()> {

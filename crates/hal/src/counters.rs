@@ -1,0 +1,154 @@
+//! What records come to: how many of each kind, and how many bytes.
+
+use crate::event::{CopyCause, MemoryEvent};
+
+/// Copies of pages: how many runs, and their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Copies {
+    /// Runs of adjacent pages, one record each.
+    pub runs: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Copies {
+    fn add(&mut self, bytes: u64) {
+        self.runs += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Sums over [`MemoryEvent`]s.
+///
+/// ```
+/// use pagewise_hal::{Counters, FaultAccess, MemoryEvent};
+///
+/// let mut counters = Counters::default();
+/// counters.count(&MemoryEvent::CpuFault { address: 4096, access: FaultAccess::Read });
+/// assert_eq!(counters.cpu_faults, 1);
+/// assert_eq!(counters.migrated_bytes(), 0);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Counters {
+    /// Faults of the host.
+    pub cpu_faults: u64,
+    /// Records of faults of devices. A record of many threads stands for several faults.
+    pub gpu_faults: u64,
+    /// Copies from the host to a device.
+    pub to_device: Copies,
+    /// Copies from a device to the host.
+    pub to_host: Copies,
+    /// Copies between devices.
+    pub between_devices: Copies,
+    /// Of all copies, those that an explicit prefetch or an advice asked for.
+    pub by_user: Copies,
+    /// Of all copies, the faulted pages themselves.
+    pub by_fault: Copies,
+    /// Of all copies, what the prefetcher added to faults.
+    pub by_prefetcher: Copies,
+    /// Of all copies, those that made room on a device.
+    pub by_eviction: Copies,
+    /// Of all copies, those that access counters asked for.
+    pub by_access_counters: Copies,
+    /// Runs of pages that a processor mapped in another's memory.
+    pub remote_maps: u64,
+    /// Pages found to thrash.
+    pub thrashing_pages: u64,
+    /// Times that a processor was held off a thrashing page.
+    pub throttles: u64,
+    /// For how long, all together, in nanoseconds.
+    pub throttled_ns: u64,
+}
+
+impl Counters {
+    /// Adds one record.
+    pub fn count(&mut self, event: &MemoryEvent) {
+        match *event {
+            MemoryEvent::Copy { bytes, from, to, cause, .. } => {
+                let way = match (from.device_ordinal(), to.device_ordinal()) {
+                    (None, _) => &mut self.to_device,
+                    (_, None) => &mut self.to_host,
+                    _ => &mut self.between_devices,
+                };
+                way.add(bytes);
+                self.by_cause(cause).add(bytes);
+            }
+            MemoryEvent::CpuFault { .. } => self.cpu_faults += 1,
+            MemoryEvent::GpuFault { .. } => self.gpu_faults += 1,
+            MemoryEvent::RemoteMap { .. } => self.remote_maps += 1,
+            MemoryEvent::Thrashing { .. } => self.thrashing_pages += 1,
+            MemoryEvent::Throttling { duration_ns, .. } => {
+                self.throttles += 1;
+                self.throttled_ns += duration_ns;
+            }
+        }
+    }
+
+    fn by_cause(&mut self, cause: CopyCause) -> &mut Copies {
+        match cause {
+            CopyCause::User => &mut self.by_user,
+            CopyCause::Coherence => &mut self.by_fault,
+            CopyCause::Prefetch => &mut self.by_prefetcher,
+            CopyCause::Eviction => &mut self.by_eviction,
+            CopyCause::AccessCounters => &mut self.by_access_counters,
+        }
+    }
+
+    /// Bytes copied, all ways together.
+    #[must_use]
+    pub fn migrated_bytes(&self) -> u64 {
+        self.to_device.bytes + self.to_host.bytes + self.between_devices.bytes
+    }
+
+    /// Faults of all processors.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.cpu_faults + self.gpu_faults
+    }
+}
+
+impl<'a> FromIterator<&'a MemoryEvent> for Counters {
+    fn from_iter<I: IntoIterator<Item = &'a MemoryEvent>>(events: I) -> Self {
+        events.into_iter().fold(Self::default(), |mut counters, event| {
+            counters.count(event);
+            counters
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Processor;
+
+    #[test]
+    fn each_copy_counts_once_by_its_way_and_once_by_its_cause() {
+        let gpu = Processor::device(0);
+        let copy = |bytes, from, to, cause| MemoryEvent::Copy {
+            address: 0,
+            bytes,
+            from,
+            to,
+            cause,
+            duration_ns: 0,
+        };
+        let counters: Counters = [
+            copy(4096, Processor::HOST, gpu, CopyCause::Coherence),
+            copy(61_440, Processor::HOST, gpu, CopyCause::Prefetch),
+            copy(8192, gpu, Processor::HOST, CopyCause::Eviction),
+            copy(1 << 21, gpu, Processor::device(1), CopyCause::User),
+        ]
+        .iter()
+        .collect();
+        assert_eq!(counters.to_device, Copies { runs: 2, bytes: 65_536 });
+        assert_eq!(counters.to_host, Copies { runs: 1, bytes: 8192 });
+        assert_eq!(counters.between_devices, counters.by_user);
+        assert_eq!(counters.by_fault.bytes + counters.by_prefetcher.bytes, 65_536);
+        assert_eq!(counters.by_eviction, counters.to_host);
+        assert_eq!(counters.migrated_bytes(), 65_536 + 8192 + (1 << 21));
+    }
+}

@@ -1,0 +1,136 @@
+//! What becomes of the engine's records: they are counted, kept in a ring, handed to a listener.
+//!
+//! Counting is always on. The ring and the listener cost nothing where nobody asked for them.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use pagewise_hal::{Counters, MemoryEvent};
+
+use crate::config::EventCapture;
+
+/// The records of one machine.
+#[derive(Debug)]
+pub(crate) struct Records {
+    counters: Counters,
+    capacity: usize,
+    ring: VecDeque<MemoryEvent>,
+    lost: u64,
+    /// The current call's, for a listener; `None` if there is none.
+    fresh: Option<Vec<MemoryEvent>>,
+}
+
+impl Records {
+    pub(crate) fn new(capture: EventCapture) -> Self {
+        let capacity = match capture {
+            EventCapture::Off => 0,
+            EventCapture::Ring { capacity } => capacity,
+        };
+        let (ring, counters) = (VecDeque::new(), Counters::default());
+        Self { counters, capacity, ring, lost: 0, fresh: None }
+    }
+
+    pub(crate) fn push(&mut self, event: MemoryEvent) {
+        self.counters.count(&event);
+        if let Some(fresh) = &mut self.fresh {
+            fresh.push(event);
+        }
+        if self.capacity == 0 {
+            return;
+        }
+        if self.ring.len() == self.capacity {
+            self.ring.pop_front();
+            self.lost += 1;
+        }
+        self.ring.push_back(event);
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Records that the ring had no room for, since the last [`take`](Self::take).
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The ring's records, which leave it.
+    pub(crate) fn take(&mut self) -> Vec<MemoryEvent> {
+        self.lost = 0;
+        std::mem::take(&mut self.ring).into()
+    }
+
+    /// Whether somebody wants each call's records.
+    pub(crate) fn listen(&mut self, on: bool) {
+        self.fresh = on.then(Vec::new);
+    }
+
+    /// The records since the last call of this.
+    pub(crate) fn take_fresh(&mut self) -> Vec<MemoryEvent> {
+        self.fresh.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+/// What a user wants done with records.
+pub(crate) type Listener = Box<dyn FnMut(&[MemoryEvent]) + Send>;
+
+/// Hands records to a listener in the order of the calls, one batch at a time, with no lock held:
+/// a listener may itself call the machine, whose records it then gets afterwards.
+#[derive(Default)]
+pub(crate) struct Deliveries(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Vec<MemoryEvent>>,
+    /// `None` if there is none, or if it is at work.
+    listener: Option<Listener>,
+    /// Counts listeners, so that one that was replaced while at work does not come back.
+    generation: u64,
+}
+
+impl Deliveries {
+    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the listener. What waited for the last one is dropped.
+    pub(crate) fn set(&self, listener: Option<Listener>) {
+        let mut queue = self.queue();
+        queue.generation += 1;
+        queue.waiting.clear();
+        queue.listener = listener;
+    }
+
+    /// Puts a call's records in line. Call it in the order of the calls.
+    pub(crate) fn put(&self, events: Vec<MemoryEvent>) {
+        if !events.is_empty() {
+            self.queue().waiting.push_back(events);
+        }
+    }
+
+    /// Hands over what waits, unless somebody is at it.
+    pub(crate) fn deliver(&self) {
+        loop {
+            let mut queue = self.queue();
+            if queue.waiting.is_empty() {
+                return;
+            }
+            let Some(mut listener) = queue.listener.take() else { return };
+            let generation = queue.generation;
+            let events = queue.waiting.pop_front().unwrap_or_default();
+            drop(queue);
+            listener(&events);
+            let mut queue = self.queue();
+            if queue.generation == generation {
+                queue.listener = Some(listener);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Deliveries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deliveries").finish_non_exhaustive()
+    }
+}
