@@ -61,15 +61,23 @@ fn named(profile: &str) -> std::result::Result<SimConfig, String> {
     from_file(path).map_err(|reason| format!("--profile {profile}: {reason}"))
 }
 
+/// A profile, or a whole machine (`SimConfig`): that has its profile under `gpu`. JSON by the
+/// file's extension or its first character, else TOML.
 fn from_file(path: &Path) -> std::result::Result<SimConfig, String> {
     let bytes = path.metadata().map_err(|error| error.to_string())?.len();
     if bytes > MAX_PROFILE_BYTES {
         return Err(format!("{bytes} bytes are too many for a profile"));
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    if text.trim_start().starts_with('{') {
-        serde_json::from_str(&text).map_err(|error| error.to_string())
+    let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let table: toml::Table = if is_json || text.trim_start().starts_with('{') {
+        serde_json::from_str(&text).map_err(|error| error.to_string())?
     } else {
-        toml::from_str(&text).map_err(|error| error.to_string())
+        text.parse().map_err(|error: toml::de::Error| error.to_string())?
+    };
+    if table.contains_key("gpu") {
+        return table.try_into().map_err(|error| error.to_string());
     }
+    let text = table.to_string();
+    GpuProfile::from_toml(&text).map(SimConfig::new).map_err(|error| error.to_string())
 }

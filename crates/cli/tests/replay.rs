@@ -183,12 +183,16 @@ fn usage_errors_are_status_2_and_say_what_is_wrong() {
     let files = Files::new();
     let file = files.add("a.jsonl", trace(AGREEING));
     let bad_profile = files.add("profile.toml", "moon = 1\n");
+    let bad_key = files.add("key.toml", "base = 'h200'\n[cost.prefetch]\nmoon = 1\n");
+    let bad_value = files.add("value.json", r#"{"base": "h200", "memory_bytes": 0}"#);
     for (arguments, part) in [
         (vec!["replay"], "TRACE"),
         (vec!["replay", "--backend", "rocm", &file], "rocm"),
         (vec!["replay", "--backend", "cuda", &file], "no CUDA back end"),
         (vec!["replay", "--profile", "abacus", &file], "abacus"),
         (vec!["replay", "--profile", &bad_profile, &file], "profile.toml"),
+        (vec!["replay", "--profile", &bad_key, &file], "moon"),
+        (vec!["replay", "--profile", &bad_value, &file], "memory_bytes is 0"),
         (vec!["replay", "--max-time-error", "soon", &file], "soon"),
         (vec!["replay", "--frobnicate", &file], "--frobnicate"),
         (vec!["frobnicate"], "frobnicate"),
@@ -208,6 +212,14 @@ fn a_profile_is_a_name_or_a_file() {
     let file = files.add("a.jsonl", trace(AGREEING));
     assert_eq!(status(&pagewise(&["replay", "--profile", "H200", &file])), 0);
     assert_eq!(status(&pagewise(&["replay", "--profile", &profile, &file])), 0);
+    for (name, text) in [
+        ("part.toml", "base = 'h200'\n[cost.prefetch]\ncall = 2000.0\n"),
+        ("part.json", r#"{"base": "h200", "cost": {"prefetch": {"call": 2000}}}"#),
+        ("whole.toml", &pagewise_sim::GpuProfile::h200().to_toml().expect("a document")),
+    ] {
+        let profile = files.add(name, text);
+        assert_eq!(status(&pagewise(&["replay", "--profile", &profile, &file])), 0, "{name}");
+    }
 }
 
 // ---- invalid input ----------------------------------------------------------------------------

@@ -45,17 +45,20 @@ impl SimBackend {
     /// Makes a machine.
     ///
     /// # Errors
-    /// `InvalidValue` for more than [`SimConfig::DEVICES_MAX`] devices or a driver before 12.0;
-    /// `OutOfMemory` if the process may not reserve 1 GiB of address space.
+    /// `InvalidValue` for more than [`SimConfig::DEVICES_MAX`] devices, a driver before 12.0, or a
+    /// profile that fails [`GpuProfile::check`](crate::GpuProfile::check); `OutOfMemory` if the process may not reserve 1 GiB of address space.
     pub fn new(config: SimConfig) -> Result<Self> {
         const OPERATION: &str = "open simulator";
-        let refuse =
-            |detail| Err(Error::new(OPERATION, ErrorKind::InvalidValue).with_detail(detail));
+        let invalid = || Error::new(OPERATION, ErrorKind::InvalidValue);
         if config.devices > SimConfig::DEVICES_MAX {
-            return refuse("a simulated machine has at most 32 devices");
+            return Err(invalid().with_detail("a simulated machine has at most 32 devices"));
+        }
+        if let Err(error) = config.gpu.check() {
+            let detail = format!("profile {}: {error}", config.gpu.name);
+            return Err(invalid().with_detail(detail));
         }
         if config.driver_version < DriverVersion::CUDA_12_0 {
-            return refuse("the simulated driver is of CUDA 12.0 or later");
+            return Err(invalid().with_detail("the simulated driver is of CUDA 12.0 or later"));
         }
         let sim = Sim::new(config.clone()).map_err(|error| {
             Error::new(OPERATION, ErrorKind::OutOfMemory)

@@ -1,12 +1,12 @@
 //! What is simulated: how many of which GPU, under which driver.
 
 use pagewise_hal::DriverVersion;
+use serde::{Deserialize, Serialize};
 
 use crate::profile::GpuProfile;
 
 /// What range-attribute reads answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum RangeReads {
     /// As CUDA documents them: a value counts only if every page of the range has it.
     #[default]
@@ -17,8 +17,7 @@ pub enum RangeReads {
 }
 
 /// What discarded memory reads as until it is written. CUDA calls it indeterminate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum DiscardedContents {
     /// What it held before.
     #[default]
@@ -61,8 +60,8 @@ impl Default for EventCapture {
 ///     .range_reads(RangeReads::Driver);
 /// assert_eq!(config.device_count(), 2);
 /// ```
-#[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SimConfig {
     pub(crate) gpu: GpuProfile,
     pub(crate) devices: u32,
@@ -77,28 +76,35 @@ impl SimConfig {
     /// Most devices that one simulated machine can have.
     pub const DEVICES_MAX: u32 = 32;
 
-    /// One H200 under driver 580 (CUDA 13.0), one host NUMA node.
+    /// A machine with one such GPU under the driver that its profile names, and one host NUMA
+    /// node.
     #[must_use]
-    pub fn h200() -> Self {
+    pub fn new(gpu: GpuProfile) -> Self {
         Self {
-            gpu: GpuProfile::h200(),
+            driver_version: gpu.driver_version,
+            gpu,
             devices: 1,
             host_numa_nodes: 1,
-            driver_version: DriverVersion::CUDA_13_0,
             range_reads: RangeReads::default(),
             discarded_contents: DiscardedContents::default(),
             events: EventCapture::default(),
         }
     }
 
+    /// One H200 under driver 580 (CUDA 13.0), one host NUMA node.
+    #[must_use]
+    pub fn h200() -> Self {
+        Self::new(GpuProfile::h200())
+    }
+
     /// The machine with one GPU of the named profile, or `None` if no profile has that name.
     #[must_use]
     pub fn profile(name: &str) -> Option<Self> {
-        GpuProfile::named(name).map(|gpu| Self { gpu, ..Self::h200() })
+        GpuProfile::named(name).map(Self::new)
     }
 
-    /// How many of the GPU, linked by NVLink, each a peer of the others. At most
-    /// [`SimConfig::DEVICES_MAX`]; 0 is a machine with a driver and no device.
+    /// How many of the GPU; all devices of a machine are of one profile, connected as it says. At
+    /// most [`SimConfig::DEVICES_MAX`]; 0 is a machine with a driver and no device.
     #[must_use]
     pub fn devices(mut self, count: u32) -> Self {
         self.devices = count;
@@ -138,6 +144,12 @@ impl SimConfig {
     pub fn events(mut self, capture: EventCapture) -> Self {
         self.events = capture;
         self
+    }
+
+    /// The GPU that all devices are.
+    #[must_use]
+    pub fn gpu(&self) -> &GpuProfile {
+        &self.gpu
     }
 
     /// How many devices there are.

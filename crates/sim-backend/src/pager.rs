@@ -12,8 +12,8 @@ use crate::contents::HoldingChange;
 use crate::cost::{Call, Meter};
 pub(crate) use crate::paging::Discard;
 use crate::paging::{
-    self, Access, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging,
-    PagingParams, Relations, Work,
+    self, Access, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, Relations,
+    Work,
 };
 use crate::records::Records;
 
@@ -76,13 +76,14 @@ impl EventSink for Listener {
 
 impl Pager {
     pub(crate) fn new(config: &SimConfig) -> Self {
-        let gpu = GpuMemory { capacity_bytes: config.gpu.memory_bytes - config.gpu.context_bytes };
+        let gpu = GpuMemory { capacity_bytes: config.gpu.usable_bytes() };
         let gpus = vec![gpu; config.devices as usize];
         let wanted = config.discarded_contents == DiscardedContents::Driver;
         let holdings = wanted.then(Vec::new);
-        let relations = Relations::pcie_with_nvlink(config.devices as usize);
+        let relations =
+            Relations::new(config.gpu.host_link, config.gpu.peer_link, config.devices as usize);
         Self {
-            paging: Paging::new(PagingParams::default(), &gpus, relations),
+            paging: Paging::new(config.gpu.paging.clone(), &gpus, relations),
             listener: Listener {
                 meter: Meter::new(config.gpu.cost),
                 records: Records::new(config.events),

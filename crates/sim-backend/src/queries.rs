@@ -16,7 +16,7 @@ use crate::space::{Allocation, Kind};
 const NO_PLACE: Place = Place { kind: LocationKind::INVALID, id: Location::ORDINAL_INVALID };
 
 impl Sim {
-    /// `cuDeviceGetAttribute`: what an H200 in an x86-64 host answers.
+    /// `cuDeviceGetAttribute`: what the profile says.
     pub(crate) fn device_attribute(
         &self,
         device: DeviceId,
@@ -25,29 +25,10 @@ impl Sim {
         if !self.machine.has_device(device) {
             return bad_device("the device does not exist");
         }
-        let (major, minor) = self.config.gpu.compute_capability;
-        Ok(match attribute {
-            DeviceAttribute::INTEGRATED
-            | DeviceAttribute::PAGEABLE_MEMORY_ACCESS
-            | DeviceAttribute::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
-            | DeviceAttribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => 0,
-            DeviceAttribute::UNIFIED_ADDRESSING
-            | DeviceAttribute::MANAGED_MEMORY
-            | DeviceAttribute::CONCURRENT_MANAGED_ACCESS
-            | DeviceAttribute::MEMORY_POOLS_SUPPORTED => 1,
-            // File descriptors and the fabric.
-            DeviceAttribute::MEMPOOL_SUPPORTED_HANDLE_TYPES => 9,
-            DeviceAttribute::COMPUTE_CAPABILITY_MAJOR => major,
-            DeviceAttribute::COMPUTE_CAPABILITY_MINOR => minor,
-            DeviceAttribute::HOST_NUMA_ID if self.has(DriverVersion::CUDA_12_2) => 0,
-            DeviceAttribute::HOST_NUMA_MEMORY_POOLS_SUPPORTED
-                if self.has(DriverVersion::CUDA_12_9) =>
-            {
-                1
-            }
-            DeviceAttribute::HOST_MEMORY_POOLS_SUPPORTED if self.has(DriverVersion::CUDA_13_0) => 1,
-            _ => return invalid("this driver does not know the device attribute"),
-        })
+        match self.config.gpu.attribute(attribute, self.config.driver_version) {
+            Some(value) => Ok(value),
+            None => invalid("this driver does not know the device attribute"),
+        }
     }
 
     /// `cuMemRangeGetAttribute`, the list excepted.

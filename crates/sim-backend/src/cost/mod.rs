@@ -8,14 +8,13 @@
 //!
 //! | module | concept |
 //! | --- | --- |
-//! | `params`, `h200` | the figures |
+//! | `params` | the figures: parts of a GPU's profile |
 //! | `state` | what is remembered between calls |
 //! | `tally` | what is counted within one |
 //! | `calls`, `advice`, `touches` | classes of calls |
 
 mod advice;
 mod calls;
-mod h200;
 mod params;
 mod state;
 mod tally;
@@ -25,6 +24,7 @@ mod touches;
 
 use pagewise_hal::Processor;
 
+use crate::GpuProfile;
 use crate::paging::{Covered, HeldBlocks, Step, Walk, Work};
 
 pub use params::{
@@ -39,8 +39,8 @@ use touches::Faults;
 impl CostParams {
     /// NVIDIA H200 SXM under driver 580, on a PCIe host.
     #[must_use]
-    pub const fn h200() -> Self {
-        h200::H200
+    pub fn h200() -> Self {
+        GpuProfile::h200().cost
     }
 }
 

@@ -1,4 +1,4 @@
-//! The figures of the cost model, as data: part of a GPU's profile.
+//! The figures of the cost model, as data: part of a GPU's profile, with the sources of each.
 //!
 //! All are nanoseconds, per call unless a name says per what. The H200's were fitted to the median
 //! durations in recordings `timing`, `migrate`, `advise`, `small` and `discard` (driver 580, a PCIe
@@ -6,12 +6,14 @@
 //! least 0, one set for all recordings. A figure fitted on half of the cases predicts the other
 //! half about as well, so figures are not of single cases.
 
+use serde::{Deserialize, Serialize};
+
 /// What state costs a call: how long ago the like of it was made, and whether the machine idled.
 ///
 /// A call after a sleep finds caches and clocks cold; the more other calls came since the last one
 /// of its class, the colder.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct WarmthCosts {
     /// Right after a sleep, with no, one, or more other calls since the last of the class.
     pub after_sleep: [f64; 3],
@@ -27,8 +29,8 @@ pub struct WarmthCosts {
 }
 
 /// `cuMemAllocManaged` and `cuMemFree`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AllocationCosts {
     /// An allocation that gets a range of its own.
     pub alloc: f64,
@@ -55,8 +57,8 @@ pub struct AllocationCosts {
 }
 
 /// `cuMemRangeGetAttribute` and `cuPointerGetAttribute`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct QueryCosts {
     /// One attribute of a range.
     pub range_attribute: f64,
@@ -67,8 +69,8 @@ pub struct QueryCosts {
 }
 
 /// `cuMemAdvise`
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AdviceCosts {
     /// A call.
     pub call: f64,
@@ -117,8 +119,8 @@ pub struct AdviceCosts {
 }
 
 /// `cuMemPrefetchAsync`, alone and in batches, with the wait for it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PrefetchCosts {
     /// A call.
     pub call: f64,
@@ -155,8 +157,8 @@ pub struct PrefetchCosts {
 }
 
 /// `cuMemDiscardBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync`, with the wait for them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DiscardCosts {
     /// A call.
     pub call: f64,
@@ -183,8 +185,8 @@ pub struct DiscardCosts {
 }
 
 /// Access programs of the host.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostTouchCosts {
     /// A program.
     pub call: f64,
@@ -221,8 +223,8 @@ pub struct HostTouchCosts {
 }
 
 /// Access programs of a device, with launch and wait.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DeviceTouchCosts {
     /// A launch and the wait for it.
     pub call: f64,
@@ -289,8 +291,8 @@ pub struct DeviceTouchCosts {
 }
 
 /// Calls that the model does not look into.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FixedCosts {
     /// `cuMemAlloc` and its free, and `cuMemHostAlloc` and its free.
     pub plain_memory: f64,
@@ -321,8 +323,8 @@ pub struct FixedCosts {
 /// A call's time is a base, a share for the state that earlier calls left (see [`WarmthCosts`]),
 /// and shares for what it did: blocks, pages, runs, faults. The figures are those of one machine
 /// and count what the recorder's operations count: an asynchronous call includes the wait for it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CostParams {
     /// Allocations and frees.
     pub allocation: AllocationCosts,

@@ -121,19 +121,3 @@ fn a_fault_takes_its_time_while_the_program_runs() {
     let work = Work { processor: Some(device), pages_to_device: 1, copies: 1, ..Work::default() };
     assert!(meter.work(&work) > 0);
 }
-
-#[cfg(feature = "serde")]
-#[test]
-fn a_profile_without_figures_takes_those_of_an_h200() {
-    use crate::GpuProfile;
-    let text = r#"name = "other"
-memory_bytes = 1073741824
-context_bytes = 0
-compute_capability = [9, 0]
-"#;
-    let profile: GpuProfile = toml::from_str(text).expect("a profile");
-    assert_eq!(profile.cost, CostParams::h200());
-    let again: GpuProfile =
-        toml::from_str(&toml::to_string(&profile).expect("text")).expect("a profile");
-    assert_eq!(again, profile);
-}

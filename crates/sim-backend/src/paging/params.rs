@@ -3,57 +3,50 @@
 //! Times in nanoseconds. The defaults are those of driver 580 on an H200. Sources: uvm_policy 2.1,
 //! 3, 4; rules_paging 2 for what 580 does differently from the published 595.
 
+use serde::{Deserialize, Serialize};
+
+use crate::GpuProfile;
+
 /// What can be tuned or differs between driver versions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-pub(crate) struct PagingParams {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PagingParams {
     /// Whether faults prefetch (`uvm_perf_prefetch_enable`).
-    pub(crate) prefetch_enable: bool,
+    pub prefetch_enable: bool,
     /// A tree node is prefetched if more than this percentage of it is there
     /// (`uvm_perf_prefetch_threshold`).
-    pub(crate) prefetch_threshold_percent: u32,
+    pub prefetch_threshold_percent: u32,
     /// Faults on a block towards one processor before any prefetch
     /// (`uvm_perf_prefetch_min_faults`).
-    pub(crate) prefetch_min_faults: u32,
+    pub prefetch_min_faults: u32,
     /// The tree loses the low pages of a block that does not start on a 64 KiB boundary, as the
     /// driver's does (rules_paging 2 rule 6). Off: a node reaches back to page 0.
-    pub(crate) prefetch_unaligned_quirk: bool,
+    pub prefetch_unaligned_quirk: bool,
     /// The tree runs only without a preferred location or towards it (driver 595; rules_paging 2
     /// rule 1 for 580, which has no such gate).
-    pub(crate) prefetch_gated_by_preferred: bool,
+    pub prefetch_gated_by_preferred: bool,
     /// A kernel's weak atomic asks only for write permission (rules_paging 2 rule 5).
-    pub(crate) weak_atomics_need_write_only: bool,
+    pub weak_atomics_need_write_only: bool,
     /// An explicit migration to the host maps the pages there (rules_paging 2 rule 9).
-    pub(crate) migration_maps_host: bool,
+    pub migration_maps_host: bool,
     /// Thrashing detection and what it does.
-    pub(crate) thrashing: ThrashingParams,
+    pub thrashing: ThrashingParams,
     /// Batches with throttled pages that one fault service goes through before it waits
     /// (`uvm_perf_fault_max_throttle_per_service`).
-    pub(crate) throttled_batches_per_service: u32,
+    pub throttled_batches_per_service: u32,
 }
 
+/// Those of driver 580 on an H200.
 impl Default for PagingParams {
     fn default() -> Self {
-        Self {
-            prefetch_enable: true,
-            prefetch_threshold_percent: 51,
-            prefetch_min_faults: 1,
-            prefetch_unaligned_quirk: true,
-            prefetch_gated_by_preferred: false,
-            weak_atomics_need_write_only: true,
-            migration_maps_host: true,
-            thrashing: ThrashingParams::default(),
-            throttled_batches_per_service: 5,
-        }
+        GpuProfile::h200().paging
     }
 }
 
 /// How the window in which events count as thrashing changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[allow(dead_code, reason = "chosen by whoever writes the parameters")]
-pub(crate) enum LapseVote {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LapseVote {
     /// Not at all: driver 580 (rules_paging 2 rule 7).
     #[default]
     Constant,
@@ -64,57 +57,42 @@ pub(crate) enum LapseVote {
 }
 
 /// Parameters of thrashing detection (`uvm_perf_thrashing_*`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-pub(crate) struct ThrashingParams {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThrashingParams {
     /// Whether thrashing is detected.
-    pub(crate) enable: bool,
+    pub enable: bool,
     /// Events close to each other that make a page thrash.
-    pub(crate) threshold: u8,
+    pub threshold: u8,
     /// Throttles after which a page is pinned.
-    pub(crate) pin_threshold: u8,
+    pub pin_threshold: u8,
     /// Events at most this far apart count.
-    pub(crate) lapse_ns: u64,
+    pub lapse_ns: u64,
     /// How long a processor is throttled.
-    pub(crate) nap_ns: u64,
+    pub nap_ns: u64,
     /// Without thrashing for this long a block starts afresh.
-    pub(crate) epoch_ns: u64,
+    pub epoch_ns: u64,
     /// How long a page stays pinned; 0 is for ever.
-    pub(crate) pin_ns: u64,
+    pub pin_ns: u64,
     /// Fresh starts per block.
-    pub(crate) max_resets: u8,
+    pub max_resets: u8,
     /// How the window changes.
-    pub(crate) lapse_vote: LapseVote,
+    pub lapse_vote: LapseVote,
     /// Votes that change the window.
-    pub(crate) vote_threshold: u8,
+    pub vote_threshold: u8,
     /// Smallest window that votes can reach.
-    pub(crate) lapse_min_ns: u64,
+    pub lapse_min_ns: u64,
     /// Largest window that votes can reach.
-    pub(crate) lapse_max_ns: u64,
+    pub lapse_max_ns: u64,
     /// Time stamps are multiples of this.
-    pub(crate) stamp_ns: u64,
+    pub stamp_ns: u64,
     /// A pinned page is released this long before its time.
-    pub(crate) unpin_slack_ns: u64,
+    pub unpin_slack_ns: u64,
 }
 
+/// Those of driver 580 on an H200.
 impl Default for ThrashingParams {
     fn default() -> Self {
-        Self {
-            enable: true,
-            threshold: 3,
-            pin_threshold: 10,
-            lapse_ns: 500_000,
-            nap_ns: 500_000,
-            epoch_ns: 1_000_000_000,
-            pin_ns: 150_000_000,
-            max_resets: 4,
-            lapse_vote: LapseVote::Constant,
-            vote_threshold: 32,
-            lapse_min_ns: 5_000,
-            lapse_max_ns: 500_000_000,
-            stamp_ns: 64,
-            unpin_slack_ns: 20_000,
-        }
+        PagingParams::default().thrashing
     }
 }

@@ -6,6 +6,8 @@
 
 use pagewise_hal::Processor;
 
+use crate::profile::{HostLink, PeerLink};
+
 /// A processor: 0 the host, n + 1 GPU n.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ProcId(pub(crate) u8);
@@ -85,6 +87,11 @@ impl ProcSet {
         self
     }
 
+    /// What either set has.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// What both sets have.
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -125,22 +132,37 @@ pub(crate) struct Relations {
 }
 
 impl Relations {
-    /// A PCIe host with `gpus` GPUs that are NVLink peers of each other from the first call on
-    /// (rules_paging 2 rule 10). The host cannot access GPU memory.
-    pub(crate) fn pcie_with_nvlink(gpus: usize) -> Self {
+    /// A host with `gpus` GPUs that are linked so (uvm_policy 0). NVLink peers are peers from the
+    /// first call on (rules_paging 2 rule 10).
+    pub(crate) fn new(host_link: HostLink, peer_link: PeerLink, gpus: usize) -> Self {
         let host = ProcSet::single(ProcId::HOST);
-        let all = ProcSet::first(gpus + 1);
-        let peers = all.without(ProcId::HOST);
-        let ids = || (0..=gpus).map(|n| ProcId(n as u8));
-        let table = |of_gpu: ProcSet, of_host: ProcSet| {
-            ids().map(|id| if id.is_host() { of_host } else { of_gpu }).collect()
+        let all_gpus = ProcSet::first(gpus + 1).without(ProcId::HOST);
+        let peers_of = |gpu: ProcId| match peer_link {
+            PeerLink::Nvlink { .. } => all_gpus,
+            PeerLink::None => ProcSet::single(gpu),
+        };
+        // What a property that crosses the host link adds, if it does.
+        let host_if = |crosses: bool| if crosses { host } else { ProcSet::EMPTY };
+        let gpus_if = |crosses: bool| if crosses { all_gpus } else { ProcSet::EMPTY };
+        let coherent = host_link.is_coherent();
+        let atomics = host_link.has_native_atomics();
+        let table = |of_host: ProcSet, also: ProcSet| {
+            let of_gpu = (1..=gpus).map(|n| peers_of(ProcId(n as u8)).or(also));
+            std::iter::once(of_host).chain(of_gpu).collect()
         };
         Self {
-            access: table(all, host),
-            native_atomics: table(peers, host),
-            copies_from: table(all, all),
-            fast_link: table(peers, host),
+            access: table(host.or(gpus_if(coherent)), host),
+            native_atomics: table(host.or(gpus_if(atomics)), host_if(atomics)),
+            copies_from: table(host.or(all_gpus), host),
+            fast_link: table(host.or(gpus_if(coherent)), host_if(coherent)),
         }
+    }
+
+    /// A PCIe host with `gpus` GPUs that are NVLink peers of each other, as the H200's.
+    #[cfg(test)]
+    pub(crate) fn pcie_with_nvlink(gpus: usize) -> Self {
+        let host_link = HostLink::Pcie { generation: 5, lanes: 16 };
+        Self::new(host_link, PeerLink::Nvlink { generation: 4 }, gpus)
     }
 
     /// How many processors there are.
@@ -218,6 +240,28 @@ mod tests {
         assert_eq!(relations.by_closeness(GPU1, set), [GPU1, GPU0, ProcId::HOST]);
         assert_eq!(relations.by_closeness(ProcId::HOST, set), [ProcId::HOST, GPU0, GPU1]);
         assert_eq!(relations.closest(GPU0, ProcSet::EMPTY), None);
+    }
+
+    #[test]
+    fn a_coherent_link_reaches_both_ways_and_carries_atomics() {
+        let c2c = HostLink::NvlinkC2c { native_atomics: true };
+        let relations = Relations::new(c2c, PeerLink::None, 2);
+        assert!(
+            relations.can_access(ProcId::HOST, GPU1) && relations.can_access(GPU1, ProcId::HOST)
+        );
+        assert!(relations.native_atomics_on(ProcId::HOST).contains(GPU0));
+        assert!(relations.native_atomics_on(GPU0).contains(ProcId::HOST));
+        assert_eq!(relations.closest(GPU1, ProcSet::first(2)), Some(ProcId::HOST));
+    }
+
+    #[test]
+    fn without_a_peer_link_gpus_reach_each_other_through_the_host_only() {
+        let pcie = HostLink::Pcie { generation: 4, lanes: 8 };
+        let relations = Relations::new(pcie, PeerLink::None, 2);
+        assert!(!relations.can_access(GPU0, GPU1));
+        assert!(!relations.copies_from(GPU0).contains(GPU1));
+        assert!(relations.copies_from(GPU0).contains(ProcId::HOST));
+        assert!(!relations.native_atomics_on(GPU0).contains(GPU1));
     }
 
     #[test]

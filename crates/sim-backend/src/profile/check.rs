@@ -1,0 +1,109 @@
+//! What values make sense.
+
+use std::fmt::Display;
+
+use pagewise_hal::{BLOCK_BYTES, DriverVersion};
+use toml::Value;
+
+use super::{GpuProfile, ProfileError};
+use crate::paging::PagingParams;
+
+type Checked = Result<(), ProfileError>;
+
+pub(super) fn check(profile: &GpuProfile) -> Checked {
+    identity(profile)?;
+    memory(profile)?;
+    paging(&profile.paging)?;
+    costs(profile)?;
+    match profile.sources.malformed() {
+        None => Ok(()),
+        Some(field) => {
+            let field = format!("sources.\"{field}\"");
+            refuse(&field, "no source", "begin with calibrated:, published:, given: or guess:")
+        }
+    }
+}
+
+fn refuse(field: &str, value: impl Display, remedy: &str) -> Checked {
+    Err(ProfileError::Value {
+        field: field.to_owned(),
+        value: value.to_string(),
+        remedy: remedy.to_owned(),
+    })
+}
+
+fn within(field: &str, value: u64, least: u64, most: u64) -> Checked {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    refuse(field, value, &format!("give {least} to {most}"))
+}
+
+fn identity(profile: &GpuProfile) -> Checked {
+    if profile.name.is_empty() {
+        return refuse("name", "empty", "give the profile a name");
+    }
+    let (major, minor) = profile.compute_capability;
+    if major < 1 || minor < 0 {
+        let value = format!("{major}.{minor}");
+        return refuse("compute_capability", value, "give [major, minor], such as [9, 0]");
+    }
+    let version = profile.driver_version;
+    if version < DriverVersion::CUDA_12_0 {
+        let remedy = "give CUDA 12.0 (12000) or later: 1000 × major + 10 × minor";
+        return refuse("driver_version", version.0, remedy);
+    }
+    Ok(())
+}
+
+fn memory(profile: &GpuProfile) -> Checked {
+    let GpuProfile { memory_bytes, context_bytes, .. } = *profile;
+    // What TOML can express, and sums of which fit.
+    const MOST: u64 = 1 << 62;
+    within("memory_bytes", memory_bytes, 2 * BLOCK_BYTES, MOST)?;
+    if context_bytes > memory_bytes - BLOCK_BYTES {
+        let remedy = "give less: at least 2 MiB of memory_bytes are for allocations";
+        return refuse("context_bytes", context_bytes, remedy);
+    }
+    Ok(())
+}
+
+/// The bounds are those of the driver's module parameters (uvm_policy 3, 4).
+fn paging(params: &PagingParams) -> Checked {
+    let threshold = u64::from(params.prefetch_threshold_percent);
+    within("paging.prefetch_threshold_percent", threshold, 0, 100)?;
+    within("paging.prefetch_min_faults", params.prefetch_min_faults.into(), 1, 20)?;
+    let thrashing = &params.thrashing;
+    within("paging.thrashing.threshold", thrashing.threshold.into(), 1, 7)?;
+    within("paging.thrashing.pin_threshold", thrashing.pin_threshold.into(), 1, 255)?;
+    within("paging.thrashing.stamp_ns", thrashing.stamp_ns, 1, u64::MAX)?;
+    let (least, most) = (thrashing.lapse_min_ns, thrashing.lapse_max_ns);
+    if least > most {
+        let remedy = "give at most paging.thrashing.lapse_max_ns";
+        return refuse("paging.thrashing.lapse_min_ns", least, remedy);
+    }
+    Ok(())
+}
+
+fn costs(profile: &GpuProfile) -> Checked {
+    let figures = Value::try_from(profile.cost)
+        .map_err(|error| ProfileError::Document(format!("cost: {error}")))?;
+    figures_of("cost", &figures)?;
+    let gap = profile.cost.device_touch.fault_gap;
+    if gap <= 0.0 {
+        return refuse("cost.device_touch.fault_gap", gap, "give more than 0 ns");
+    }
+    Ok(())
+}
+
+/// Every figure of a table is a number of nanoseconds.
+fn figures_of(name: &str, value: &Value) -> Checked {
+    match value {
+        Value::Table(table) => {
+            table.iter().try_for_each(|(key, inner)| figures_of(&format!("{name}.{key}"), inner))
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| figures_of(name, item)),
+        Value::Float(figure) if figure.is_finite() && *figure >= 0.0 => Ok(()),
+        other => refuse(name, other, "give nanoseconds, 0 or more"),
+    }
+}

@@ -1,0 +1,156 @@
+//! Reading and writing documents.
+
+use serde::Deserialize;
+use thiserror::Error;
+use toml::{Table, Value};
+
+use super::{Evidence, GpuProfile, check, shipped};
+
+/// Why a profile cannot be used. The text says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The text is not a document, a key is unknown or missing, or a value has the wrong type.
+    #[error("{0}")]
+    Document(String),
+    /// The document builds on a profile that does not exist.
+    #[error("base = \"{base}\": no such profile; there are: {known}")]
+    UnknownBase {
+        /// What was asked for.
+        base: String,
+        /// Those that exist.
+        known: String,
+    },
+    /// A value makes no sense.
+    #[error("{field} is {value}: {remedy}")]
+    Value {
+        /// The field, with dots.
+        field: String,
+        /// What it holds.
+        value: String,
+        /// What to put instead.
+        remedy: String,
+    },
+}
+
+impl GpuProfile {
+    /// Reads a TOML document. One that begins with `base = "h200"` (or another shipped profile)
+    /// gives only what differs from it; figures that it leaves out are guesses then, as nobody
+    /// measured them on this model.
+    ///
+    /// # Errors
+    /// [`ProfileError`]: not TOML, an unknown or missing key, a base that does not exist, a value
+    /// that makes no sense.
+    pub fn from_toml(text: &str) -> Result<Self, ProfileError> {
+        let table: Table = text.parse().map_err(document)?;
+        let profile = Self::deserialize(Value::Table(resolved(table)?)).map_err(document)?;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// The whole document, with sources.
+    ///
+    /// # Errors
+    /// [`ProfileError::Document`] if a size does not fit in TOML's integers.
+    pub fn to_toml(&self) -> Result<String, ProfileError> {
+        toml::to_string(self).map_err(|error| ProfileError::Document(error.to_string()))
+    }
+
+    /// Whether every value makes sense: the first that does not.
+    ///
+    /// # Errors
+    /// [`ProfileError::Value`].
+    pub fn check(&self) -> Result<(), ProfileError> {
+        check::check(self)
+    }
+}
+
+fn document(error: toml::de::Error) -> ProfileError {
+    let text = error.to_string();
+    let text = text.trim_end();
+    if text.contains("missing field") {
+        let hint = "give it, or give only what differs and begin with base = \"h200\"";
+        return ProfileError::Document(format!("{text}: {hint}"));
+    }
+    ProfileError::Document(text.to_owned())
+}
+
+/// The document with everything that its base has and it has not.
+fn resolved(mut table: Table) -> Result<Table, ProfileError> {
+    let base = match table.remove("base") {
+        None => return Ok(table),
+        Some(Value::String(base)) => base,
+        Some(other) => {
+            let problem = format!("base is {other}: give the name of a profile, in quotes");
+            return Err(ProfileError::Document(problem));
+        }
+    };
+    let Some(text) = shipped::text(&base) else {
+        return Err(ProfileError::UnknownBase { base, known: shipped::names() });
+    };
+    let mut merged = resolved(text.parse().map_err(document)?)?;
+    let sources = merge_sources(&base, merged.remove("sources"), table.remove("sources"), &table);
+    overlay(&mut merged, table);
+    merged.insert("sources".to_owned(), sources);
+    Ok(merged)
+}
+
+/// Tables are merged, everything else is replaced. A table that says its `kind` is of a kind with
+/// other keys, and replaces.
+fn overlay(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) if !above.contains_key("kind") => {
+                overlay(below, above);
+            }
+            (_, value) => _ = base.insert(key, value),
+        }
+    }
+}
+
+/// The document's own sources; those of the base, which are now guesses; and for each field that
+/// the document gives without a source, that it does.
+fn merge_sources(base: &str, below: Option<Value>, above: Option<Value>, given: &Table) -> Value {
+    let (above, unreadable) = match above {
+        None => (Table::new(), None),
+        Some(Value::Table(table)) => (table, None),
+        Some(other) => (Table::new(), Some(other)),
+    };
+    if let Some(other) = unreadable {
+        return other; // Reading the document says what is wrong with it.
+    }
+    let covers = |outer: &str, field: &str| {
+        field.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let mut sources = Table::new();
+    for (field, value) in below.and_then(|below| below.as_table().cloned()).unwrap_or_default() {
+        if !above.keys().any(|own| covers(own, &field)) {
+            let text = value.as_str().unwrap_or_default();
+            let text = text.strip_prefix("guess: ").unwrap_or(text);
+            let text = format!("{}: as on the {base} ({text})", Evidence::Guess);
+            sources.insert(field, Value::String(text));
+        }
+    }
+    for field in leaves(given) {
+        if !above.keys().any(|own| covers(own, &field)) {
+            let text = format!("{}: by this document", Evidence::Given);
+            sources.insert(field, Value::String(text));
+        }
+    }
+    sources.extend(above);
+    Value::Table(sources)
+}
+
+/// The names of all fields that are no tables, with dots.
+pub(super) fn leaves(table: &Table) -> Vec<String> {
+    let mut names = Vec::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => {
+                names.extend(leaves(inner).into_iter().map(|name| format!("{key}.{name}")));
+            }
+            _ => names.push(key.clone()),
+        }
+    }
+    names
+}

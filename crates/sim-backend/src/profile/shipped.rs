@@ -1,0 +1,37 @@
+//! The documents that ship with the crate.
+
+use std::sync::LazyLock;
+
+use super::GpuProfile;
+
+/// Name and text of each document, in the order in which they are listed.
+const DOCUMENTS: &[(&str, &str)] = &[("h200", include_str!("../../profiles/h200.toml"))];
+
+static PROFILES: LazyLock<Vec<GpuProfile>> = LazyLock::new(|| {
+    let read = |(name, text): &(&str, &str)| match GpuProfile::from_toml(text) {
+        Ok(profile) => profile,
+        // A test reads every document, so this is never seen outside of this crate's own tests.
+        Err(error) => panic!("the shipped profile {name}: {error}"),
+    };
+    DOCUMENTS.iter().map(read).collect()
+});
+
+pub(super) fn all() -> &'static [GpuProfile] {
+    &PROFILES
+}
+
+/// The first.
+pub(super) fn h200() -> &'static GpuProfile {
+    &PROFILES[0]
+}
+
+/// The text of a document, by name, upper or lower case.
+pub(super) fn text(name: &str) -> Option<&'static str> {
+    let found = DOCUMENTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, text)| *text)
+}
+
+/// The names, for messages.
+pub(super) fn names() -> String {
+    DOCUMENTS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}

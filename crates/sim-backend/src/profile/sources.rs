@@ -1,0 +1,100 @@
+//! Where figures come from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How good a figure is, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    /// Fitted to, or read from, recordings of the model.
+    Calibrated,
+    /// Somebody published it for the model, or it follows from what they published.
+    Published,
+    /// Whoever wrote the document says so.
+    Given,
+    /// Nobody measured it on the model.
+    Guess,
+}
+
+impl Evidence {
+    const ALL: [Self; 4] = [Self::Calibrated, Self::Published, Self::Given, Self::Guess];
+
+    /// The word that a source begins with.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Calibrated => "calibrated",
+            Self::Published => "published",
+            Self::Given => "given",
+            Self::Guess => "guess",
+        }
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Where a figure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source<'a> {
+    /// How good it is.
+    pub evidence: Evidence,
+    /// Which measurement, document or reason.
+    pub text: &'a str,
+}
+
+impl<'a> Source<'a> {
+    /// Reads `calibrated: …`, `published: …`, `given: …` or `guess: …`.
+    fn parse(text: &'a str) -> Option<Self> {
+        let (word, rest) = text.split_once(':')?;
+        let evidence = Evidence::ALL.into_iter().find(|evidence| evidence.name() == word)?;
+        let text = rest.trim();
+        (!text.is_empty()).then_some(Self { evidence, text })
+    }
+}
+
+/// Sources by field, or by the table that a field is in, with dots: `cost.prefetch`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Sources(BTreeMap<String, String>);
+
+impl Sources {
+    /// The source of a field: its own, or that of the innermost table around it that has one.
+    #[must_use]
+    pub fn of(&self, field: &str) -> Option<Source<'_>> {
+        let mut path = field;
+        loop {
+            if let Some(text) = self.0.get(path) {
+                return Source::parse(text);
+            }
+            path = path.rsplit_once('.')?.0;
+        }
+    }
+
+    /// All, by field.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Source<'_>)> {
+        self.0.iter().filter_map(|(field, text)| Some((field.as_str(), Source::parse(text)?)))
+    }
+
+    /// Says where a field, or all fields of a table, come from.
+    pub fn set(&mut self, field: impl Into<String>, evidence: Evidence, text: &str) {
+        let field = field.into();
+        let inner = format!("{field}.");
+        self.0.retain(|other, _| !other.starts_with(&inner));
+        self.0.insert(field, format!("{evidence}: {text}"));
+    }
+
+    /// The first entry that does not begin with how good the figure is.
+    pub(super) fn malformed(&self) -> Option<&str> {
+        let bad = |(field, text): (&'_ String, &'_ String)| {
+            Source::parse(text).is_none().then(|| field.clone())
+        };
+        let field = self.0.iter().find_map(bad)?;
+        self.0.get_key_value(&field).map(|(field, _)| field.as_str())
+    }
+}

@@ -1,0 +1,134 @@
+//! Claims about documents.
+
+use super::*;
+
+fn error(text: &str) -> String {
+    GpuProfile::from_toml(text).expect_err("refused").to_string()
+}
+
+#[test]
+fn a_document_survives_being_written_and_read() {
+    for profile in GpuProfile::all() {
+        let text = profile.to_toml().expect("a document");
+        assert_eq!(GpuProfile::from_toml(&text).expect("the same"), profile, "{}", profile.name);
+    }
+}
+
+#[test]
+fn every_figure_of_a_shipped_profile_has_a_source() {
+    for profile in GpuProfile::all() {
+        let table = toml::Table::try_from(&profile).expect("a document");
+        let fields = document::leaves(&table);
+        for field in fields.iter().filter(|field| !field.starts_with("sources.")) {
+            assert!(profile.sources.of(field).is_some(), "{}: {field}", profile.name);
+        }
+        for (named, _) in profile.sources.iter() {
+            let inside = format!("{named}.");
+            let exists = fields.iter().any(|field| field == named || field.starts_with(&inside));
+            assert!(exists, "{}: a source for {named}, which is no field", profile.name);
+        }
+    }
+}
+
+#[test]
+fn a_document_may_give_only_what_differs() {
+    let text = r#"
+base = "H200"
+name = "slow"
+[cost.prefetch]
+to_device_byte = 1
+warmth = { cold = 5.0 }
+"#;
+    let slow = GpuProfile::from_toml(text).expect("a profile");
+    let mut expected = GpuProfile::h200();
+    expected.cost.prefetch.to_device_byte = 1.0;
+    expected.cost.prefetch.warmth.cold = 5.0;
+    assert_eq!(slow.cost, expected.cost);
+    assert_eq!(slow.paging, expected.paging);
+}
+
+#[test]
+fn what_a_document_takes_from_its_base_is_a_guess() {
+    let text = "base = 'h200'\nmemory_bytes = 1_000_000_000\n[cost.prefetch]\ncall = 1.0\n\
+                [sources]\n'cost.query' = 'published: somewhere'";
+    let profile = GpuProfile::from_toml(text).expect("a profile");
+    let evidence = |field| profile.sources.of(field).map(|source| source.evidence);
+    assert_eq!(evidence("memory_bytes"), Some(Evidence::Given));
+    assert_eq!(evidence("cost.prefetch.call"), Some(Evidence::Given));
+    assert_eq!(evidence("cost.prefetch.block"), Some(Evidence::Guess));
+    assert_eq!(evidence("cost.query.warmth.cold"), Some(Evidence::Published));
+    assert_eq!(evidence("no.such.field"), None);
+    let h200 = GpuProfile::h200();
+    let source = h200.sources.of("cost.prefetch.block").expect("a source");
+    assert_eq!(source.evidence, Evidence::Calibrated);
+}
+
+#[test]
+fn a_link_of_another_kind_replaces_the_whole_link() {
+    let text = "base = 'h200'\n[host_link]\nkind = 'nvlink_c2c'\nnative_atomics = true";
+    let profile = GpuProfile::from_toml(text).expect("a profile");
+    assert!(profile.host_link.is_coherent() && profile.host_link.has_native_atomics());
+}
+
+#[test]
+fn unknown_keys_are_refused_by_name_wherever_they_are() {
+    for text in [
+        "base = 'h200'\nmoon = 1",
+        "base = 'h200'\n[cost]\nmoon = 1",
+        "base = 'h200'\n[cost.prefetch]\nmoon = 1",
+        "base = 'h200'\n[cost.prefetch.warmth]\nmoon = 1",
+        "base = 'h200'\n[paging]\nmoon = 1",
+        "base = 'h200'\n[paging.thrashing]\nmoon = 1",
+        "base = 'h200'\n[host_link]\nmoon = 1",
+        "base = 'h200'\n[attributes]\nmoon = 1",
+    ] {
+        assert!(error(text).contains("moon"), "{text}: {}", error(text));
+    }
+}
+
+#[test]
+fn a_document_without_a_base_is_complete_or_says_how_it_need_not_be() {
+    let message = error("name = 'x'");
+    assert!(message.contains("missing field") && message.contains("base = \"h200\""), "{message}");
+}
+
+#[test]
+fn a_base_that_does_not_exist_is_refused_with_those_that_do() {
+    let message = error("base = 'abacus'");
+    assert!(message.contains("abacus") && message.contains("h200"), "{message}");
+    assert!(error("base = 7").contains("name of a profile"));
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused_with_what_to_do() {
+    for (text, field) in [
+        ("memory_bytes = 0", "memory_bytes"),
+        ("memory_bytes = 1_000_000_000\ncontext_bytes = 1_000_000_000", "context_bytes"),
+        ("name = ''", "name"),
+        ("compute_capability = [0, 0]", "compute_capability"),
+        ("driver_version = 11_080", "driver_version"),
+        ("[cost.query]\nrange_attribute = nan", "cost.query.range_attribute"),
+        ("[cost.query]\nrange_attribute = -1.0", "cost.query.range_attribute"),
+        ("[cost.query.warmth]\nafter_sleep = [1.0, inf, 1.0]", "cost.query.warmth.after_sleep"),
+        ("[cost.device_touch]\nfault_gap = 0.0", "cost.device_touch.fault_gap"),
+        ("[paging]\nprefetch_threshold_percent = 101", "paging.prefetch_threshold_percent"),
+        ("[paging]\nprefetch_min_faults = 0", "paging.prefetch_min_faults"),
+        ("[paging.thrashing]\nthreshold = 0", "paging.thrashing.threshold"),
+        ("[paging.thrashing]\nstamp_ns = 0", "paging.thrashing.stamp_ns"),
+        ("[paging.thrashing]\nlapse_min_ns = 600_000_000", "paging.thrashing.lapse_min_ns"),
+        ("[sources]\ncost = 'I think'", "sources.\"cost\""),
+    ] {
+        let message = error(&format!("base = 'h200'\n{text}"));
+        assert!(message.starts_with(&format!("{field} is ")), "{text}: {message}");
+        assert!(message.contains("give") || message.contains("begin"), "{message}");
+    }
+}
+
+#[test]
+fn a_profile_changed_in_code_is_checked_when_the_machine_is_made() {
+    let mut gpu = GpuProfile::h200();
+    gpu.memory_bytes = 0;
+    let error = crate::SimBackend::new(crate::SimConfig::new(gpu)).expect_err("refused");
+    assert_eq!(error.kind(), pagewise_hal::ErrorKind::InvalidValue);
+    assert!(error.to_string().contains("memory_bytes"), "{error}");
+}
