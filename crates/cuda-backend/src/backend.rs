@@ -708,8 +708,7 @@ impl Backend for CudaBackend {
             return invalid(OPERATION, "the range is not within one live allocation")
                 .map_err(|error| error.with_span(span));
         }
-        let pages = span.pages_outward();
-        source.host_page_map(pages.start, pages.end - pages.start).map_err(|error| {
+        source.host_page_map(span).map_err(|error| {
             Error::new(OPERATION, ErrorKind::NotPermitted)
                 .with_span(span)
                 .with_detail(format!("the page table of the process cannot be read: {error}"))

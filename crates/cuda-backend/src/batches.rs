@@ -205,8 +205,8 @@ impl CudaBackend {
         let context = self.context_of(operation, stream)?;
         let (ptr, bytes, on) = (span.ptr.0, span.bytes as usize, handle(stream.as_raw()));
         match self.driver.table.mem_prefetch {
-            // SAFETY: plain numbers, which the driver checks, and a live stream.
             Some(call) => {
+                // SAFETY: plain numbers, which the driver checks, and a live stream.
                 context.call(operation, || unsafe { call(ptr, bytes, location.into(), 0, on) })
             }
             None => {

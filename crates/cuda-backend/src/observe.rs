@@ -3,8 +3,9 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
-use pagewise_hal::{MemoryEvent, PAGE_BYTES, PageRun, Result};
+use pagewise_hal::{MemoryEvent, PAGE_BYTES, PageRun, Result, Span};
 
 /// A source of unified-memory records, such as the profiling library.
 pub trait Observer: Debug + Send + Sync + 'static {
@@ -17,12 +18,12 @@ pub trait Observer: Debug + Send + Sync + 'static {
 
 /// A source of the host's page table.
 pub trait HostPages: Debug + Send + Sync + 'static {
-    /// Which of the pages from number `first_page` (address divided by 4096) on, `pages` of them,
-    /// the host has mapped, as runs; adjacent runs differ.
+    /// Which of the pages that a range touches the host has mapped, as runs; adjacent runs differ.
+    /// The range lies within one live allocation.
     ///
     /// # Errors
     /// If the page table cannot be read.
-    fn host_page_map(&self, first_page: u64, pages: u64) -> io::Result<Vec<PageRun>>;
+    fn host_page_map(&self, span: Span) -> io::Result<Vec<PageRun>>;
 }
 
 /// Linux's page map of this process.
@@ -45,7 +46,9 @@ impl ProcessPageMap {
 }
 
 impl HostPages for ProcessPageMap {
-    fn host_page_map(&self, first_page: u64, pages: u64) -> io::Result<Vec<PageRun>> {
+    fn host_page_map(&self, span: Span) -> io::Result<Vec<PageRun>> {
+        let Range { start: first_page, end } = span.pages_outward();
+        let pages = end - first_page;
         let mut runs: Vec<PageRun> = Vec::new();
         let mut buffer = [0; PAGE_BYTES as usize];
         let per_read = (buffer.len() / Self::ENTRY_BYTES) as u64;
@@ -81,6 +84,7 @@ fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
 mod tests {
     use super::*;
+    use pagewise_hal::DevicePtr;
 
     #[test]
     fn the_page_map_shows_the_pages_that_were_touched() {
@@ -93,7 +97,8 @@ mod tests {
         for page in [3, 4, 690] {
             memory[start + page * PAGE_BYTES as usize + 5] = 1;
         }
-        let runs = map.host_page_map(first, PAGES as u64).expect("own pages");
+        let span = Span::new(DevicePtr(first * PAGE_BYTES + 1), PAGES as u64 * PAGE_BYTES - 1);
+        let runs = map.host_page_map(span).expect("own pages");
         assert_eq!(runs.iter().map(|run| run.pages).sum::<u64>(), PAGES as u64);
         assert!(runs.windows(2).all(|pair| pair[0].mapped != pair[1].mapped));
         let mut at = 0;

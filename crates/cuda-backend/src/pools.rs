@@ -59,10 +59,9 @@ impl CudaBackend {
         let mut pool = std::ptr::null_mut();
         if let Some(find) = by_location {
             let mut raw = MemLocation::from(location);
+            let context = &self.home.context;
             // SAFETY: both places are live.
-            self.home
-                .context
-                .call(operation, || unsafe { find(&raw mut pool, &raw mut raw, kind.0) })?;
+            context.call(operation, || unsafe { find(&raw mut pool, &raw mut raw, kind.0) })?;
         } else {
             let device = self.pool_device(operation, location, kind)?;
             // SAFETY: the result goes to a live place.
