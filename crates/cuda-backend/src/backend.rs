@@ -138,6 +138,20 @@ impl CudaBackend {
         table.mem_advise.is_some() && table.mem_prefetch.is_some()
     }
 
+    /// Whether contents can be discarded: by both calls, or by none.
+    pub(crate) fn has_discard(&self) -> bool {
+        let table = &self.driver.table;
+        table.mem_discard_batch.is_some() && table.mem_discard_prefetch_batch.is_some()
+    }
+
+    /// Whether default and current pools can be asked for by location.
+    pub(crate) fn has_location_pools(&self) -> bool {
+        let table = &self.driver.table;
+        table.mem_get_default_mem_pool.is_some()
+            && table.mem_get_mem_pool.is_some()
+            && table.mem_set_mem_pool.is_some()
+    }
+
     fn no_locations(&self, operation: &'static str, location: Location) -> Error {
         use pagewise_hal::LocationKind as Kind;
         let numa = matches!(location.kind, Kind::HOST_NUMA | Kind::HOST_NUMA_CURRENT);
@@ -207,11 +221,8 @@ impl Backend for CudaBackend {
             Some(_) => BatchSupport::Native,
             None => BatchSupport::Loop,
         };
-        found.discard =
-            table.mem_discard_batch.is_some() && table.mem_discard_prefetch_batch.is_some();
-        found.location_pools = table.mem_get_default_mem_pool.is_some()
-            && table.mem_get_mem_pool.is_some()
-            && table.mem_set_mem_pool.is_some();
+        found.discard = self.has_discard();
+        found.location_pools = self.has_location_pools();
         let concurrent = DeviceAttribute::CONCURRENT_MANAGED_ACCESS;
         found.concurrent_managed_access = (0..self.driver.devices)
             .all(|id| self.device_attribute(DeviceId(id.cast_signed()), concurrent) == Ok(1));

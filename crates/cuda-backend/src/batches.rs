@@ -115,7 +115,8 @@ impl CudaBackend {
     /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
     pub(crate) unsafe fn discard_prefetch_batch_of(&self, moves: Moves<'_>) -> Result<()> {
         const OPERATION: &str = "discard_prefetch_batch";
-        let Some(call) = self.driver.table.mem_discard_prefetch_batch else {
+        let call = self.driver.table.mem_discard_prefetch_batch;
+        let Some(call) = call.filter(|_| self.has_discard()) else {
             return Err(self.too_old_to_discard(OPERATION));
         };
         moves.check(OPERATION)?;
@@ -131,7 +132,8 @@ impl CudaBackend {
         stream: StreamHandle,
     ) -> Result<()> {
         const OPERATION: &str = "discard_batch";
-        let Some(call) = self.driver.table.mem_discard_batch else {
+        let call = self.driver.table.mem_discard_batch;
+        let Some(call) = call.filter(|_| self.has_discard()) else {
             return Err(self.too_old_to_discard(OPERATION));
         };
         check_spans(OPERATION, spans, flags, stream)?;

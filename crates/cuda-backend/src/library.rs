@@ -11,7 +11,7 @@ use libloading::Library;
 use pagewise_hal::{Code, DriverVersion};
 
 use crate::load_error::LoadError;
-use crate::table::{Row, Table};
+use crate::table::{ROWS, Row, Table};
 
 /// The system's driver. Not plain `libcuda.so`: that name may be the toolkit's stub.
 #[cfg(not(windows))]
@@ -82,13 +82,23 @@ impl DriverLibrary {
         })
     }
 
-    /// The function of a row, if the driver has it and the ceiling allows it. "Not found" is a
-    /// success with a null pointer, and asking for more than the driver's own version an error:
-    /// both mean no.
+    /// The function of a row, if the driver has it and the ceiling allows it.
+    ///
+    /// A driver without the newer form of a function answers with the older one, which has
+    /// another signature: that is no.
     pub(crate) fn find(&self, row: Row) -> Option<NonNull<c_void>> {
         if row.since > self.effective {
             return None;
         }
+        let found = self.look_up(row)?;
+        let older = |other: &&Row| other.name == row.name && other.since < row.since;
+        let is_older = ROWS.iter().filter(older).any(|&row| self.look_up(row) == Some(found));
+        (!is_older).then_some(found)
+    }
+
+    /// What the driver answers. "Not found" is a success with a null pointer, and asking for more
+    /// than the driver's own version an error: both mean no.
+    fn look_up(&self, row: Row) -> Option<NonNull<c_void>> {
         let (mut function, mut status) = (std::ptr::null_mut(), 0);
         let (name, version) = (row.name.as_ptr(), row.since.0);
         // SAFETY: the name is NUL-terminated, and both results go to live places.
