@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libloading::Library;
-use pagewise::{Error, MemoryEvent, PageRun, Result, Span};
-use pagewise_cuda::{CudaBackend, CudaBuilder, HostPages, Observer};
+use pagewise::{Error, HostAccess, HostTouch, MemoryEvent, PageRun, Result, Span};
+use pagewise_cuda::{CudaBackend, CudaBuilder, Host, Observer};
 use tempfile::TempPath;
 
 // The library is built because this crate depends on it.
@@ -25,8 +25,11 @@ pub struct SimulatedDriver {
     path: TempPath,
     reset: unsafe extern "C" fn(*const c_char) -> c_int,
     host_pages: unsafe extern "C" fn(u64, usize, *mut u8) -> c_int,
+    host_touch: unsafe extern "C" fn(u64, usize, u64, c_int, *mut u64) -> c_int,
     take_events: unsafe extern "C" fn(UseText, *mut c_void) -> c_int,
     pace: unsafe extern "C" fn(u64),
+    clock_ns: unsafe extern "C" fn() -> u64,
+    sleep_ns: unsafe extern "C" fn(u64),
     retained: unsafe extern "C" fn() -> u64,
     retain: unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int,
     release: unsafe extern "C" fn(c_int) -> c_int,
@@ -69,8 +72,11 @@ impl SimulatedDriver {
             Self {
                 reset: *library.get(b"pagewise_driver_reset\0").expect("exported"),
                 host_pages: *library.get(b"pagewise_driver_host_pages\0").expect("exported"),
+                host_touch: *library.get(b"pagewise_driver_host_touch\0").expect("exported"),
                 take_events: *library.get(b"pagewise_driver_take_events\0").expect("exported"),
                 pace: *library.get(b"pagewise_driver_pace\0").expect("exported"),
+                clock_ns: *library.get(b"pagewise_driver_clock_ns\0").expect("exported"),
+                sleep_ns: *library.get(b"pagewise_driver_sleep_ns\0").expect("exported"),
                 retained: *library.get(b"pagewise_driver_retained\0").expect("exported"),
                 retain: *library.get(b"cuDevicePrimaryCtxRetain\0").expect("exported"),
                 release: *library.get(b"cuDevicePrimaryCtxRelease_v2\0").expect("exported"),
@@ -96,10 +102,7 @@ impl SimulatedDriver {
     /// A CUDA back end over this library, observed.
     pub fn builder(self: &Arc<Self>) -> CudaBuilder {
         let watch = Watch(Arc::clone(self));
-        CudaBackend::builder()
-            .library(self.path.as_os_str())
-            .observer(watch.clone())
-            .host_pages(watch)
+        CudaBackend::builder().library(self.path.as_os_str()).observer(watch.clone()).host(watch)
     }
 
     /// The same over a new machine.
@@ -186,8 +189,25 @@ impl Observer for Watch {
     }
 }
 
-impl HostPages for Watch {
-    fn host_page_map(&self, span: Span) -> io::Result<Vec<PageRun>> {
+impl Host for Watch {
+    unsafe fn touch(&self, touch: HostTouch) -> Result<u64> {
+        let HostTouch { span, stride_bytes, access } = touch;
+        let value = match access {
+            HostAccess::Read => -1,
+            HostAccess::Write(value) => c_int::from(value),
+        };
+        let (mut sum, bytes) = (0, span.bytes as usize);
+        // SAFETY: the sum goes to a live place; the caller vouches for the range.
+        let code =
+            unsafe { (self.0.host_touch)(span.ptr.0, bytes, stride_bytes, value, &raw mut sum) };
+        if code == 0 { Ok(sum) } else { Err(Error::from_code("host_touch", code)) }
+    }
+
+    fn shows_pages(&self) -> bool {
+        true
+    }
+
+    fn page_map(&self, span: Span) -> io::Result<Vec<PageRun>> {
         let range = span.pages_outward();
         let mut pages = vec![0_u8; (range.end - range.start) as usize];
         // SAFETY: there is one byte for each page that the range touches.
@@ -198,5 +218,15 @@ impl HostPages for Watch {
         }
         let runs = pages.chunk_by(|a, b| a == b);
         Ok(runs.map(|run| PageRun { pages: run.len() as u64, mapped: run[0] != 0 }).collect())
+    }
+
+    fn clock_ns(&self) -> u64 {
+        // SAFETY: takes nothing.
+        unsafe { (self.0.clock_ns)() }
+    }
+
+    fn sleep_ns(&self, duration_ns: u64) {
+        // SAFETY: takes a number.
+        unsafe { (self.0.sleep_ns)(duration_ns) };
     }
 }

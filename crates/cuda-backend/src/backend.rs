@@ -5,7 +5,6 @@
 //! use does not have, and those that keep wrong values from becoming undefined behaviour.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities, Code,
@@ -22,8 +21,9 @@ use crate::cells::Cells;
 use crate::context::Context;
 use crate::device::Device;
 use crate::driver::Driver;
+use crate::host::Host;
 use crate::numa::NumaNodes;
-use crate::observe::{HostPages, Observer};
+use crate::observe::Observer;
 
 /// The CUDA driver of this machine.
 ///
@@ -39,9 +39,8 @@ pub struct CudaBackend {
     pub(crate) cells: Cells,
     pub(crate) numa: NumaNodes,
     pub(crate) observer: Option<Box<dyn Observer>>,
-    pub(crate) host_pages: Option<Box<dyn HostPages>>,
+    pub(crate) host: Box<dyn Host>,
     pub(crate) foreign_contexts: bool,
-    pub(crate) started: Instant,
     pub(crate) driver: Arc<Driver>,
 }
 
@@ -227,7 +226,7 @@ impl Backend for CudaBackend {
         found.concurrent_managed_access = (0..self.driver.devices)
             .all(|id| self.device_attribute(DeviceId(id.cast_signed()), concurrent) == Ok(1));
         found.events = self.observer.is_some();
-        found.host_page_map = self.host_pages.is_some();
+        found.host_page_map = self.host.shows_pages();
         found
     }
 
@@ -710,16 +709,16 @@ impl Backend for CudaBackend {
 
     fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {
         const OPERATION: &str = "host_page_map";
-        let Some(source) = &self.host_pages else {
+        if !self.host.shows_pages() {
             return Err(Error::new(OPERATION, ErrorKind::Unsupported)
                 .with_detail("this system does not show the page table of a process"));
-        };
+        }
         let allocation = self.allocation_at(span.ptr).ok();
         if allocation.is_none_or(|allocation| !allocation.contains(span)) {
             return invalid(OPERATION, "the range is not within one live allocation")
                 .map_err(|error| error.with_span(span));
         }
-        source.host_page_map(span).map_err(|error| {
+        self.host.page_map(span).map_err(|error| {
             Error::new(OPERATION, ErrorKind::NotPermitted)
                 .with_span(span)
                 .with_detail(format!("the page table of the process cannot be read: {error}"))
@@ -735,11 +734,11 @@ impl Backend for CudaBackend {
     }
 
     fn clock_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.host.clock_ns()
     }
 
     fn sleep_ns(&self, duration_ns: u64) {
-        std::thread::sleep(Duration::from_nanos(duration_ns));
+        self.host.sleep_ns(duration_ns);
     }
 }
 

@@ -3,7 +3,6 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use pagewise_hal::{DeviceId, DriverVersion, Result};
 
@@ -12,9 +11,10 @@ use crate::cells::Cells;
 use crate::context::Context;
 use crate::device::Device;
 use crate::driver::Driver;
+use crate::host::{Host, Process};
 use crate::library::{DriverLibrary, SYSTEM_LIBRARY};
 use crate::numa::NumaNodes;
-use crate::observe::{HostPages, Observer, ProcessPageMap};
+use crate::observe::Observer;
 
 /// How the driver is opened.
 ///
@@ -35,7 +35,7 @@ pub struct CudaBuilder {
     max_version: Option<DriverVersion>,
     foreign_contexts: bool,
     observer: Option<Box<dyn Observer>>,
-    host_pages: Option<Box<dyn HostPages>>,
+    host: Option<Box<dyn Host>>,
 }
 
 impl CudaBuilder {
@@ -73,10 +73,11 @@ impl CudaBuilder {
         self
     }
 
-    /// Where [`host_page_map`](pagewise_hal::Backend::host_page_map) gets its answers; without it
-    /// the page map of the process, on Linux.
-    pub fn host_pages(mut self, source: impl HostPages) -> Self {
-        self.host_pages = Some(Box::new(source));
+    /// How the host touches memory, reads its page table and tells the time; without it by volatile
+    /// accesses, by Linux's page map of this process, and by the monotonic clock. For machines that
+    /// are not real.
+    pub fn host(mut self, host: impl Host) -> Self {
+        self.host = Some(Box::new(host));
         self
     }
 
@@ -90,16 +91,14 @@ impl CudaBuilder {
         let driver = Arc::new(Driver::start(library)?);
         let foreign = self.foreign_contexts;
         let context = Context::retain(Arc::clone(&driver), DeviceId(0), foreign)?;
-        let page_map = || ProcessPageMap::open().map(|map| Box::new(map) as Box<dyn HostPages>);
         Ok(CudaBackend {
             home: Device::new(context),
             others: (1..driver.devices).map(|_| OnceLock::new()).collect(),
             cells: Cells::default(),
             numa: NumaNodes::of_this_machine(),
             observer: self.observer,
-            host_pages: self.host_pages.or_else(page_map),
+            host: self.host.unwrap_or_else(|| Box::new(Process::new())),
             foreign_contexts: foreign,
-            started: Instant::now(),
             driver,
         })
     }

@@ -26,7 +26,8 @@
 //! # Observation
 //!
 //! The driver does not report what moves. [`CudaBuilder::observer`] takes a source of records,
-//! [`CudaBuilder::host_pages`] one of the host's page table, in place of Linux's page map.
+//! [`CudaBuilder::host`] another host than this process: its accesses to memory, its page
+//! table and its clock.
 #![deny(missing_docs)]
 
 mod abi;
@@ -38,6 +39,7 @@ mod cells;
 mod context;
 mod device;
 mod driver;
+mod host;
 mod kernels;
 mod library;
 mod load_error;
@@ -50,6 +52,7 @@ mod touching;
 
 pub use backend::CudaBackend;
 pub use builder::CudaBuilder;
+pub use host::Host;
 pub use load_error::LoadError;
-pub use observe::{HostPages, Observer};
+pub use observe::Observer;
 pub use probe::{EntryPoint, Probe, probe, probe_library};

@@ -1,8 +1,8 @@
 //! Access programs: on the host by volatile accesses, on a device by a kernel.
 
 use pagewise_hal::{
-    AccessFlags, Code, DeviceAccess, DeviceId, DeviceTouch, Error, HostAccess, HostTouch, Location,
-    PoolHandle, Result, Span, StreamHandle,
+    AccessFlags, Code, DeviceAccess, DeviceId, DeviceTouch, Error, HostTouch, Location, PoolHandle,
+    Result, Span, StreamHandle,
 };
 
 use crate::abi::handle;
@@ -24,7 +24,7 @@ impl CudaBackend {
     /// As [`Backend::host_touch`](pagewise_hal::Backend::host_touch).
     pub(crate) unsafe fn host_touch_of(&self, touch: HostTouch) -> Result<u64> {
         const OPERATION: &str = "host_touch";
-        let HostTouch { span, stride_bytes, access } = touch;
+        let HostTouch { span, stride_bytes, .. } = touch;
         if stride_bytes == 0 {
             return refuse(OPERATION, Code::INVALID_VALUE, "the stride must be at least 1 byte");
         }
@@ -37,7 +37,7 @@ impl CudaBackend {
         }
         // SAFETY: the range lies in one live allocation that the host reaches, whose address on
         // the host is the same; the caller vouches that nobody else uses it.
-        Ok(unsafe { touch_from_host(span, stride_bytes, access) })
+        unsafe { self.host.touch(touch) }
     }
 
     /// # Safety
@@ -112,51 +112,5 @@ impl CudaBackend {
             return access == Ok(AccessFlags::READ_WRITE);
         }
         allocation.is_host || allocation.device == device.0
-    }
-}
-
-/// Ascending, one access after another: volatile, so that each is made.
-///
-/// # Safety
-/// The range must be live memory that the host may read and write and nobody else uses.
-unsafe fn touch_from_host(span: Span, stride_bytes: u64, access: HostAccess) -> u64 {
-    let first = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
-    let offsets = (0..places(span, stride_bytes)).map(|place| (place * stride_bytes) as usize);
-    let mut sum = 0;
-    match access {
-        HostAccess::Read => {
-            for offset in offsets {
-                // SAFETY: `offset` is below the range's length; the caller vouches for the rest.
-                sum += u64::from(unsafe { first.add(offset).read_volatile() });
-            }
-        }
-        HostAccess::Write(value) => {
-            for offset in offsets {
-                // SAFETY: as above.
-                unsafe { first.add(offset).write_volatile(value) };
-            }
-        }
-    }
-    sum
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pagewise_hal::DevicePtr;
-
-    #[test]
-    fn a_host_program_touches_every_stride_below_the_end_and_nothing_else() {
-        let mut memory = [1_u8; 100];
-        let address = memory.as_mut_ptr().expose_provenance() as u64;
-        let span = Span::new(DevicePtr(address), 90);
-        // SAFETY: the range is the array, which nobody else uses.
-        unsafe {
-            assert_eq!(touch_from_host(span, 30, HostAccess::Write(7)), 0);
-            assert_eq!(touch_from_host(span, 1, HostAccess::Read), 87 + 3 * 7);
-            assert_eq!(touch_from_host(span, u64::MAX, HostAccess::Read), 7);
-        }
-        assert_eq!(memory[90], 1);
-        assert_eq!([0, 30, 60].map(|at| memory[at]), [7; 3]);
     }
 }

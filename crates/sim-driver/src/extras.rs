@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use pagewise::Backend;
+use pagewise::{Backend, HostAccess, HostTouch};
 
 use crate::entry::span;
-use crate::machine::{UNKNOWN, answer, any_time, has_place, replace};
+use crate::machine::{UNKNOWN, answer, any_time, has_place, replace, store};
 
 /// Replaces the simulated machine by a new one with these [options](crate::Options); null gives
 /// the machine up until the next call. Whatever came from the old one is invalid from now on.
@@ -58,6 +58,31 @@ pub unsafe extern "C" fn pagewise_driver_host_pages(
     })
 }
 
+/// Carries out a host access program: the byte at every `stride_bytes` is read and added to `sum`,
+/// or set to `value` if that is not negative. Programs on a GPU machine simply access the memory; a
+/// simulated driver takes part in no access, so whoever wants it to move pages says so here.
+/// Returns a `CUresult`.
+///
+/// # Safety
+/// `sum` must be valid for writing. Nobody else may use the range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_driver_host_touch(
+    ptr: u64,
+    bytes: usize,
+    stride_bytes: u64,
+    value: c_int,
+    sum: *mut u64,
+) -> c_int {
+    any_time(|machine| {
+        let access = u8::try_from(value).map_or(HostAccess::Read, HostAccess::Write);
+        let touch = HostTouch { span: span(ptr, bytes), stride_bytes, access };
+        // SAFETY: the caller's duty is the same.
+        let read = answer(unsafe { machine.sim.host_touch(touch) })?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(sum, read) }
+    })
+}
+
 /// The unified-memory records since the last call, as JSON, for `use_text` to copy: it gets
 /// `context`, the text and its length in bytes. Returns a `CUresult`.
 ///
@@ -95,4 +120,24 @@ pub extern "C" fn pagewise_driver_retained() -> u64 {
         Ok(())
     });
     count
+}
+
+/// The simulator's clock in nanoseconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagewise_driver_clock_ns() -> u64 {
+    let mut now = 0;
+    any_time(|machine| {
+        now = machine.sim.clock_ns();
+        Ok(())
+    });
+    now
+}
+
+/// Lets virtual time pass.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagewise_driver_sleep_ns(duration_ns: u64) {
+    any_time(|machine| {
+        machine.sim.sleep_ns(duration_ns);
+        Ok(())
+    });
 }
