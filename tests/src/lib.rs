@@ -7,6 +7,8 @@
 
 mod advice;
 mod batches;
+#[cfg(target_os = "linux")]
+pub mod driver;
 mod memory;
 mod movement;
 

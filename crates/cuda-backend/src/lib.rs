@@ -1,20 +1,58 @@
-//! The CUDA driver, found at run time.
+//! The CUDA driver as a back end, found at run time.
 //!
-//! [`probe`] opens `libcuda.so.1`, asks for its version and which of the versioned entry points of
-//! managed memory it has, and counts devices. Nothing is linked and nothing panics: a missing
-//! library, an old one, and one without a device are different [errors](pagewise_hal::Error), each
-//! saying what to do.
-//!
-//! A [`Backend`](pagewise_hal::Backend) over the driver is not part of this version.
+//! [`CudaBackend`] implements [`pagewise_hal::Backend`] over `libcuda.so.1`. Nothing is linked and
+//! nothing panics: a missing library, the toolkit's stub, an old driver, an incomplete one and one
+//! without a device are different [errors](LoadError), each saying what to do.
 //!
 //! # Versions
 //!
-//! A signature belongs to a version, not to a name: the driver hands out different functions for
-//! one name depending on the version asked for. So every entry point is asked for at the version
-//! that introduced the signature meant, never at the driver's own.
+//! CUDA 12 and 13 are told apart at run time. A signature belongs to a version, not to a name: the
+//! driver hands out different functions for one name depending on the version asked for. So every
+//! entry point is asked for at the version that introduced the signature meant, never at the
+//! driver's own. [`CudaBuilder::max_version`] lets a new driver act as an old one.
+//!
+//! | version in use | advice and prefetch | batches | discard | pools |
+//! | --- | --- | --- | --- | --- |
+//! | 12.0, 12.1 | by device ordinal | loop | – | of devices |
+//! | 12.2 to 12.9 | also by location, host NUMA nodes included | loop | – | also of NUMA nodes |
+//! | 13.0 and later | the same | the driver's | yes | also managed, and by location |
+//!
+//! # Contexts and threads
+//!
+//! The primary context of device 0 is retained when the back end is opened, those of other devices
+//! when they are first used; all are released when it is dropped. Each thread remembers which
+//! context this crate made current last; see [`CudaBuilder::foreign_contexts`].
+//!
+//! # Observation
+//!
+//! The driver does not report what moves. [`CudaBuilder::observer`] takes a source of records,
+//! [`CudaBuilder::host`] another host than this process: its accesses to memory, its page
+//! table and its clock.
 #![deny(missing_docs)]
 
+mod abi;
+mod allocation;
+mod backend;
+mod batches;
+mod builder;
+mod cells;
+mod context;
+mod device;
+mod driver;
+mod host;
+mod kernels;
 mod library;
+mod load_error;
+mod numa;
+mod observe;
+mod pools;
 mod probe;
+mod table;
+mod touching;
 
+pub use backend::CudaBackend;
+pub use builder::CudaBuilder;
+pub use host::Host;
+pub use load_error::LoadError;
+pub use observe::Observer;
 pub use probe::{EntryPoint, Probe, probe, probe_library};

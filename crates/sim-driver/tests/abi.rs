@@ -4,10 +4,22 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};
 
 use pagewise_driver::{
-    MemLocation, cuDeviceGet, cuDeviceGetCount, cuDriverGetVersion, cuGetErrorName,
+    MemLocation, cuCtxGetCurrent, cuCtxSetCurrent, cuDeviceGet, cuDeviceGetCount,
+    cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuDriverGetVersion, cuGetErrorName,
     cuGetProcAddress_v2, cuInit, cuMemAdvise, cuMemAdvise_v2, cuMemAllocManaged, cuMemFree_v2,
-    cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemRangeGetAttribute,
+    cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemRangeGetAttribute, cuModuleGetFunction,
+    cuModuleLoadData,
 };
+
+/// Starts the driver and makes device 0's context current on this thread.
+fn start() -> *mut c_void {
+    assert_eq!(cuInit(0), 0);
+    let mut context = null_mut();
+    // SAFETY: the result goes to a live place.
+    assert_eq!(unsafe { cuDevicePrimaryCtxRetain(&raw mut context, 0) }, 0);
+    assert_eq!(cuCtxSetCurrent(context), 0);
+    context
+}
 
 fn managed(bytes: usize) -> u64 {
     let mut ptr = 0;
@@ -18,7 +30,7 @@ fn managed(bytes: usize) -> u64 {
 
 #[test]
 fn a_program_allocates_advises_prefetches_asks_and_frees() {
-    assert_eq!(cuInit(0), 0);
+    start();
     let (mut version, mut count, mut device) = (0, 0, -1);
     // SAFETY: the results go to live places.
     unsafe {
@@ -51,6 +63,7 @@ fn a_program_allocates_advises_prefetches_asks_and_frees() {
 
 #[test]
 fn null_results_and_wrong_arguments_are_invalid_values() {
+    start();
     // SAFETY: null is what is tested.
     unsafe {
         assert_eq!(cuMemAllocManaged(null_mut(), 4096, 1), 1);
@@ -61,6 +74,42 @@ fn null_results_and_wrong_arguments_are_invalid_values() {
     }
     assert_eq!(cuInit(1), 1);
     assert_eq!(cuMemAdvise(0, 4096, 1, 0), 1);
+}
+
+#[test]
+fn memory_needs_a_context_and_a_context_is_one_threads_alone() {
+    let context = start();
+    let elsewhere = context.addr();
+    std::thread::spawn(move || {
+        let (mut ptr, mut current) = (0, null_mut());
+        // SAFETY: the results go to live places.
+        unsafe {
+            assert_eq!(cuMemAllocManaged(&raw mut ptr, 4096, 1), 201);
+            assert_eq!(cuCtxGetCurrent(&raw mut current), 0);
+            assert!(current.is_null());
+        }
+        assert_eq!(cuCtxSetCurrent(elsewhere as *mut c_void), 0);
+        let ptr = managed(4096);
+        // SAFETY: nobody uses the memory.
+        assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
+    })
+    .join()
+    .expect("no assertion fails");
+    assert_eq!(cuCtxSetCurrent(0x123 as *mut c_void), 201, "no context");
+    assert_eq!(cuDevicePrimaryCtxRelease_v2(7), 101);
+}
+
+#[test]
+fn a_module_has_the_touch_kernels_and_no_other() {
+    start();
+    let (mut module, mut function) = (null_mut(), null_mut());
+    // SAFETY: the results go to live places, the names are NUL-terminated.
+    unsafe {
+        assert_eq!(cuModuleLoadData(&raw mut module, c"".as_ptr().cast()), 0);
+        let read = c"pagewise_read_fenced".as_ptr();
+        assert_eq!(cuModuleGetFunction(&raw mut function, module, read), 0);
+        assert_eq!(cuModuleGetFunction(&raw mut function, module, c"saxpy".as_ptr()), 500);
+    }
 }
 
 #[test]

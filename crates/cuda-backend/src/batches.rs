@@ -1,0 +1,282 @@
+//! The batch calls: the driver's own, or a loop with the same checks.
+//!
+//! All checks of the arrays are made here, for both: every one of them fails with the same number
+//! on the driver, so doing them first changes no answer, and names what is wrong.
+
+use std::borrow::Cow;
+
+use pagewise_hal::{Code, Error, ErrorKind, Location, LocationKind, Result, Span, StreamHandle};
+
+use crate::abi::{MemLocation, handle};
+use crate::backend::CudaBackend;
+
+/// The arguments of a batch that moves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moves<'a> {
+    pub(crate) spans: &'a [Span],
+    pub(crate) locations: &'a [Location],
+    pub(crate) location_starts: &'a [usize],
+    pub(crate) flags: u64,
+    pub(crate) stream: StreamHandle,
+}
+
+fn refuse<T>(operation: &'static str, why: impl Into<Cow<'static, str>>) -> Result<T> {
+    Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
+}
+
+/// What every batch call refuses.
+fn check_spans(
+    operation: &'static str,
+    spans: &[Span],
+    flags: u64,
+    stream: StreamHandle,
+) -> Result<()> {
+    if stream.is_legacy() {
+        return refuse(operation, "batch calls do not take the legacy default stream");
+    }
+    if flags != 0 {
+        return refuse(operation, "flags must be 0");
+    }
+    if spans.is_empty() {
+        return refuse(operation, "give at least one range");
+    }
+    Ok(())
+}
+
+impl Moves<'_> {
+    /// What every batch call that moves refuses, ranges and locations excepted.
+    fn check(&self, operation: &'static str) -> Result<()> {
+        check_spans(operation, self.spans, self.flags, self.stream)?;
+        let starts = self.location_starts;
+        if starts.is_empty() || self.locations.len() != starts.len() {
+            return refuse(operation, "give one start for each location, and at least one");
+        }
+        let ascending = starts.is_sorted_by(|a, b| a < b);
+        if starts[0] != 0 || !ascending || starts[starts.len() - 1] >= self.spans.len() {
+            let why = "starts begin at 0, ascend, and stay below the number of ranges";
+            return refuse(operation, why);
+        }
+        Ok(())
+    }
+
+    /// The location of a range. The starts were checked.
+    fn location_of(&self, range: usize) -> Location {
+        let after = self.location_starts.partition_point(|&start| start <= range);
+        self.locations[after - 1]
+    }
+}
+
+/// Hands ranges over as the driver takes them: addresses and lengths apart. One range, the common
+/// case, costs no allocation.
+fn with_columns<T>(spans: &[Span], call: impl FnOnce(&mut [u64], &mut [usize]) -> T) -> T {
+    if let [Span { ptr, bytes }] = *spans {
+        return call(&mut [ptr.0], &mut [bytes as usize]);
+    }
+    let mut ptrs: Vec<u64> = spans.iter().map(|span| span.ptr.0).collect();
+    let mut sizes: Vec<usize> = spans.iter().map(|span| span.bytes as usize).collect();
+    call(&mut ptrs, &mut sizes)
+}
+
+/// The same for locations and their starts.
+fn with_locations<T>(
+    moves: &Moves<'_>,
+    call: impl FnOnce(&mut [MemLocation], &mut [usize]) -> T,
+) -> T {
+    if let ([location], [start]) = (moves.locations, moves.location_starts) {
+        return call(&mut [(*location).into()], &mut [*start]);
+    }
+    let mut locations: Vec<MemLocation> = moves.locations.iter().map(|&at| at.into()).collect();
+    call(&mut locations, &mut moves.location_starts.to_vec())
+}
+
+/// `cuMemPrefetchBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync` have one signature.
+type MoveBatch = unsafe extern "C" fn(
+    *mut u64,
+    *mut usize,
+    usize,
+    *mut MemLocation,
+    *mut usize,
+    usize,
+    u64,
+    *mut std::ffi::c_void,
+) -> i32;
+
+impl CudaBackend {
+    pub(crate) fn prefetch_batch_of(&self, moves: Moves<'_>) -> Result<()> {
+        const OPERATION: &str = "prefetch_batch";
+        moves.check(OPERATION)?;
+        match self.driver.table.mem_prefetch_batch {
+            Some(call) => self.native(OPERATION, call, &moves),
+            None => self.looped(OPERATION, &moves),
+        }
+    }
+
+    /// # Safety
+    /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
+    pub(crate) unsafe fn discard_prefetch_batch_of(&self, moves: Moves<'_>) -> Result<()> {
+        const OPERATION: &str = "discard_prefetch_batch";
+        let call = self.driver.table.mem_discard_prefetch_batch;
+        let Some(call) = call.filter(|_| self.has_discard()) else {
+            return Err(self.too_old_to_discard(OPERATION));
+        };
+        moves.check(OPERATION)?;
+        self.native(OPERATION, call, &moves)
+    }
+
+    /// # Safety
+    /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
+    pub(crate) unsafe fn discard_batch_of(
+        &self,
+        spans: &[Span],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        const OPERATION: &str = "discard_batch";
+        let call = self.driver.table.mem_discard_batch;
+        let Some(call) = call.filter(|_| self.has_discard()) else {
+            return Err(self.too_old_to_discard(OPERATION));
+        };
+        check_spans(OPERATION, spans, flags, stream)?;
+        let context = self.context_of(OPERATION, stream)?;
+        with_columns(spans, |ptrs, sizes| {
+            // SAFETY: both arrays have `count` items and are only read; the driver checks the
+            // ranges. What discarding means is the caller's duty.
+            context.call(OPERATION, || unsafe {
+                let (count, stream) = (ptrs.len(), handle(stream.as_raw()));
+                call(ptrs.as_mut_ptr(), sizes.as_mut_ptr(), count, flags, stream)
+            })
+        })
+        .map_err(|error| self.blame(error, spans))
+    }
+
+    fn native(&self, operation: &'static str, call: MoveBatch, moves: &Moves<'_>) -> Result<()> {
+        let context = self.context_of(operation, moves.stream)?;
+        with_columns(moves.spans, |ptrs, sizes| {
+            with_locations(moves, |locations, starts| {
+                // SAFETY: the arrays have the lengths given, are only read, and the starts were
+                // checked; the driver checks ranges and locations.
+                context.call(operation, || unsafe {
+                    call(
+                        ptrs.as_mut_ptr(),
+                        sizes.as_mut_ptr(),
+                        ptrs.len(),
+                        locations.as_mut_ptr(),
+                        starts.as_mut_ptr(),
+                        locations.len(),
+                        moves.flags,
+                        handle(moves.stream.as_raw()),
+                    )
+                })
+            })
+        })
+        .map_err(|error| self.blame(error, moves.spans))
+    }
+
+    /// One call for each range, after every range and location was checked.
+    fn looped(&self, operation: &'static str, moves: &Moves<'_>) -> Result<()> {
+        for (item, &span) in moves.spans.iter().enumerate() {
+            if let Some(why) = self.not_managed(span) {
+                let error = refuse(operation, why).map_err(|error| error.with_item(item));
+                return error.map_err(|error| error.with_span(span));
+            }
+        }
+        for &location in moves.locations {
+            self.check_loop_location(operation, location)?;
+        }
+        for (item, &span) in moves.spans.iter().enumerate() {
+            self.prefetch_one(operation, span, moves.location_of(item), moves.stream).map_err(
+                |error| {
+                    error.with_item(item).with_span(span).with_detail(format!(
+                        "by a loop, because the driver is of CUDA {}: the {item} ranges before \
+                         this one were submitted, the others were not",
+                        self.driver.library.effective
+                    ))
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn prefetch_one(
+        &self,
+        operation: &'static str,
+        span: Span,
+        location: Location,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let context = self.context_of(operation, stream)?;
+        let (ptr, bytes, on) = (span.ptr.0, span.bytes as usize, handle(stream.as_raw()));
+        match self.driver.table.mem_prefetch {
+            Some(call) => {
+                // SAFETY: plain numbers, which the driver checks, and a live stream.
+                context.call(operation, || unsafe { call(ptr, bytes, location.into(), 0, on) })
+            }
+            None => {
+                let ordinal = match location.kind {
+                    LocationKind::DEVICE => location.id,
+                    _ => Location::ORDINAL_HOST,
+                };
+                let call = self.driver.table.mem_prefetch_ordinal;
+                // SAFETY: as above.
+                context.call(operation, || unsafe { call(ptr, bytes, ordinal, on) })
+            }
+        }
+    }
+
+    /// The checks that the driver's batch call makes of a location. An unknown device is an
+    /// invalid value here, not an invalid device.
+    fn check_loop_location(&self, operation: &'static str, location: Location) -> Result<()> {
+        let numa =
+            matches!(location.kind, LocationKind::HOST_NUMA | LocationKind::HOST_NUMA_CURRENT);
+        if numa && !self.has_locations() {
+            return Err(self.too_old(
+                operation,
+                "12.2",
+                "an ordinal cannot name a host NUMA node: use HOST",
+            ));
+        }
+        let known = match location.kind {
+            LocationKind::DEVICE => {
+                u32::try_from(location.id).is_ok_and(|ordinal| ordinal < self.driver.devices)
+            }
+            LocationKind::HOST_NUMA => self.numa.contains(location.id),
+            LocationKind::HOST | LocationKind::HOST_NUMA_CURRENT => true,
+            _ => false,
+        };
+        if known {
+            return Ok(());
+        }
+        refuse(operation, "a location names no device, NUMA node or known type")
+    }
+
+    fn too_old_to_discard(&self, operation: &'static str) -> Error {
+        self.too_old(operation, "13.0", "prefetch the range, or leave its contents as they are")
+    }
+
+    /// The entry point does not exist in the version in use.
+    #[cold]
+    pub(crate) fn too_old(
+        &self,
+        operation: &'static str,
+        since: &str,
+        instead: &'static str,
+    ) -> Error {
+        let used = self.driver.library.effective;
+        Error::new(operation, ErrorKind::Unsupported).with_detail(format!(
+            "needs a driver of CUDA {since} or later, and CUDA {used} is in use: {instead}"
+        ))
+    }
+
+    /// Says which range of a refused batch is wrong, where one is.
+    #[cold]
+    fn blame(&self, error: Error, spans: &[Span]) -> Error {
+        if error.kind() != ErrorKind::InvalidValue {
+            return error;
+        }
+        let bad = |(item, &span)| Some((item, span, self.not_managed(span)?));
+        match spans.iter().enumerate().find_map(bad) {
+            Some((item, span, why)) => error.with_item(item).with_span(span).with_detail(why),
+            None => error.with_detail("a location names no device, NUMA node or known type"),
+        }
+    }
+}

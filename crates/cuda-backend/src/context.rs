@@ -1,0 +1,136 @@
+//! Primary contexts: retained once per device, current on whichever thread calls.
+//!
+//! The driver keeps one current context per thread. Asking it on every call would cost more than
+//! many calls do, so each thread remembers which context this crate made current last. The memory
+//! is wrong when somebody else on the thread changes the context; then either the driver says so
+//! (a call without a context fails, and is repeated once with it) or the caller has announced it
+//! with [`CudaBuilder::foreign_contexts`](crate::CudaBuilder::foreign_contexts).
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pagewise_hal::{Code, DeviceId, Error, Result};
+
+use crate::abi::{Handle, handle};
+use crate::driver::Driver;
+use crate::table::Table;
+
+thread_local! {
+    /// [`Context::id`] of the context that this thread was given last; 0 for none.
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What calls return without a usable current context: no context, or a destroyed one.
+const CONTEXT_LOST: [i32; 2] = [201, 709];
+
+/// A retained primary context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    driver: Arc<Driver>,
+    device: i32,
+    /// Unique in the process: the address of a context may come back, this does not.
+    id: u64,
+    raw: usize,
+    /// Whether others change contexts on our threads.
+    foreign_contexts: bool,
+}
+
+impl Context {
+    /// Retains a device's primary context.
+    pub(crate) fn retain(
+        driver: Arc<Driver>,
+        device: DeviceId,
+        foreign_contexts: bool,
+    ) -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut ordinal = 0;
+        // SAFETY: the result goes to a live place.
+        driver.check("cuDeviceGet", unsafe {
+            (driver.table.device_get)(&raw mut ordinal, device.0)
+        })?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: as above.
+        driver.check("cuDevicePrimaryCtxRetain", unsafe {
+            (driver.table.primary_ctx_retain)(&raw mut raw, ordinal)
+        })?;
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { driver, device: ordinal, id, raw: raw as usize, foreign_contexts })
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.driver.table
+    }
+
+    pub(crate) fn as_raw(&self) -> Handle {
+        handle(self.raw as u64)
+    }
+
+    /// Makes a call with this context current and turns its number into an error. The call is
+    /// repeated once if it found no usable context: then it did nothing.
+    #[inline]
+    pub(crate) fn call(&self, operation: &'static str, call: impl FnMut() -> i32) -> Result<()> {
+        match self.number(operation, call)? {
+            Code::SUCCESS => Ok(()),
+            code => Err(self.driver.error(operation, code)),
+        }
+    }
+
+    /// The same, with the number as the answer.
+    #[inline]
+    pub(crate) fn number(
+        &self,
+        operation: &'static str,
+        mut call: impl FnMut() -> i32,
+    ) -> Result<i32> {
+        if self.foreign_contexts || CURRENT.get() != self.id {
+            self.enter(operation)?;
+        }
+        match call() {
+            code if CONTEXT_LOST.contains(&code) => {
+                self.set(operation)?;
+                Ok(call())
+            }
+            code => Ok(code),
+        }
+    }
+
+    /// Makes the context current unless it is.
+    #[cold]
+    fn enter(&self, operation: &'static str) -> Result<()> {
+        let mut current = std::ptr::null_mut();
+        // SAFETY: the result goes to a live place.
+        let code = unsafe { (self.driver.table.ctx_get_current)(&raw mut current) };
+        if code == Code::SUCCESS && current as usize == self.raw {
+            CURRENT.set(self.id);
+            return Ok(());
+        }
+        self.set(operation)
+    }
+
+    fn set(&self, operation: &'static str) -> Result<()> {
+        // SAFETY: the context was retained by `self` and is released when `self` is dropped.
+        let code = unsafe { (self.driver.table.ctx_set_current)(self.as_raw()) };
+        if code != Code::SUCCESS {
+            return Err(self.cannot_enter(operation, code));
+        }
+        CURRENT.set(self.id);
+        Ok(())
+    }
+
+    #[cold]
+    fn cannot_enter(&self, operation: &'static str, code: i32) -> Error {
+        Error::from_code(operation, code).with_detail(format!(
+            "the context of device {} could not be made current: was the device reset?",
+            self.device
+        ))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained in `retain`, released once. A failure (the driver is shutting down)
+        // leaves nothing to do.
+        unsafe { (self.driver.table.primary_ctx_release)(self.device) };
+    }
+}

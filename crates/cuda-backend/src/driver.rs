@@ -1,0 +1,51 @@
+//! A started driver: its table, its versions, and its numbers as errors.
+
+use pagewise_hal::{Code, DriverVersion, Error, Result};
+
+use crate::library::DriverLibrary;
+use crate::load_error::LoadError;
+use crate::table::Table;
+
+/// A started driver with at least one device.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    pub(crate) table: Table,
+    pub(crate) library: DriverLibrary,
+    pub(crate) devices: u32,
+}
+
+impl Driver {
+    pub(crate) fn start(library: DriverLibrary) -> Result<Self, LoadError> {
+        let table = library.table()?;
+        let devices = library.start(&table)?;
+        Ok(Self { table, library, devices })
+    }
+
+    /// Whether the version in use is at least this one.
+    pub(crate) fn has(&self, since: DriverVersion) -> bool {
+        self.library.effective >= since
+    }
+
+    pub(crate) fn check(&self, operation: &'static str, code: i32) -> Result<()> {
+        match code {
+            Code::SUCCESS => Ok(()),
+            code => Err(self.error(operation, code)),
+        }
+    }
+
+    /// The error of a number, with what to do where the number alone does not say it.
+    #[cold]
+    pub(crate) fn error(&self, operation: &'static str, code: i32) -> Error {
+        let error = Error::from_code(operation, code);
+        match code {
+            700 | 702 | 710 | 714..=719 => error.with_detail(
+                "work on the device failed, this call's or earlier; its context is unusable from \
+                 now on: end the process",
+            ),
+            46 | 214 | 220 => error.with_detail("the device is unusable: see the system's log"),
+            201 | 709 => error.with_detail("somebody destroyed the device's primary context"),
+            900..=908 => error.with_detail("a stream of this process is being captured"),
+            _ => error,
+        }
+    }
+}

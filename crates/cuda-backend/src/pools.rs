@@ -1,0 +1,170 @@
+//! Pools: the calls that need more than their arguments passed on.
+
+use pagewise_hal::{
+    AllocationType, Code, DeviceId, DriverVersion, Error, Location, LocationKind, PoolAttribute,
+    PoolHandle, PoolProps, Result,
+};
+
+use crate::abi::{Handle, MemLocation, RawPoolProps, handle};
+use crate::backend::CudaBackend;
+
+/// `cuMemGetDefaultMemPool` and `cuMemGetMemPool`.
+type ByLocation = unsafe extern "C" fn(*mut Handle, *mut MemLocation, i32) -> i32;
+/// Their forms of CUDA 11.2, which know pools of pinned memory on devices only.
+type ByDevice = unsafe extern "C" fn(*mut Handle, i32) -> i32;
+
+fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
+    Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
+}
+
+impl CudaBackend {
+    pub(crate) fn pool_create_of(&self, props: PoolProps) -> Result<PoolHandle> {
+        const OPERATION: &str = "pool_create";
+        self.check_props(OPERATION, props)?;
+        let raw = RawPoolProps::from(props);
+        let mut pool = std::ptr::null_mut();
+        let create = self.driver.table.mem_pool_create;
+        // SAFETY: both places are live, and unused bytes of the properties are zero.
+        self.home.context.call(OPERATION, || unsafe { create(&raw mut pool, &raw const raw) })?;
+        Ok(made(pool))
+    }
+
+    /// What drivers of the version in use refuse, where the installed one may be newer.
+    fn check_props(&self, operation: &'static str, props: PoolProps) -> Result<()> {
+        let has = |since| self.driver.has(since);
+        let kind = props.location.kind;
+        if props.max_bytes != 0 && !has(DriverVersion::CUDA_12_2) {
+            return invalid(operation, "a size limit needs a driver of CUDA 12.2 or later");
+        }
+        if kind == LocationKind::HOST_NUMA && !has(DriverVersion::CUDA_12_2) {
+            return invalid(operation, "NUMA nodes need a driver of CUDA 12.2 or later");
+        }
+        let on_host = kind == LocationKind::HOST;
+        let managed = props.allocation_type == AllocationType::MANAGED;
+        if (managed || on_host) && !has(DriverVersion::CUDA_13_0) {
+            let why = "managed pools and pools on the host need a driver of CUDA 13.0 or later";
+            return invalid(operation, why);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pool_found(
+        &self,
+        operation: &'static str,
+        location: Location,
+        kind: AllocationType,
+        by_location: Option<ByLocation>,
+        by_device: ByDevice,
+    ) -> Result<PoolHandle> {
+        let mut pool = std::ptr::null_mut();
+        if let Some(find) = by_location.filter(|_| self.has_location_pools()) {
+            let mut raw = MemLocation::from(location);
+            let context = &self.home.context;
+            // SAFETY: both places are live.
+            context.call(operation, || unsafe { find(&raw mut pool, &raw mut raw, kind.0) })?;
+        } else {
+            let device = self.pool_device(operation, location, kind)?;
+            // SAFETY: the result goes to a live place.
+            self.home.context.call(operation, || unsafe { by_device(&raw mut pool, device) })?;
+        }
+        Ok(made(pool))
+    }
+
+    pub(crate) fn pool_set_current_of(
+        &self,
+        location: Location,
+        kind: AllocationType,
+        pool: PoolHandle,
+    ) -> Result<()> {
+        const OPERATION: &str = "pool_set_current";
+        let (table, context) = (&self.driver.table, &self.home.context);
+        let raw_pool = handle(pool.as_raw());
+        if let Some(set) = table.mem_set_mem_pool.filter(|_| self.has_location_pools()) {
+            let mut raw = MemLocation::from(location);
+            // SAFETY: the location is live, the pool by the promise of its handle.
+            return context.call(OPERATION, || unsafe { set(&raw mut raw, kind.0, raw_pool) });
+        }
+        let device = self.pool_device(OPERATION, location, kind)?;
+        // SAFETY: as above.
+        context.call(OPERATION, || unsafe { (table.device_set_mem_pool)(device, raw_pool) })
+    }
+
+    /// The device whose pool of pinned memory is meant; all that there is before CUDA 13.0.
+    fn pool_device(
+        &self,
+        operation: &'static str,
+        location: Location,
+        kind: AllocationType,
+    ) -> Result<i32> {
+        if (location.kind, kind) != (LocationKind::DEVICE, AllocationType::PINNED) {
+            let instead = "before it, only devices have default pools, of pinned memory";
+            return Err(self.too_old(operation, "13.0", instead));
+        }
+        if self.check_device(operation, DeviceId(location.id)).is_err() {
+            return invalid(operation, "the device does not exist");
+        }
+        Ok(location.id)
+    }
+
+    pub(crate) fn pool_attribute_of(
+        &self,
+        pool: PoolHandle,
+        attribute: PoolAttribute,
+    ) -> Result<u64> {
+        const OPERATION: &str = "pool_attribute";
+        self.check_pool_attribute(OPERATION, attribute)?;
+        // Larger than any attribute; those of 4 bytes fill the lower half of the first word.
+        let mut value = [0_u64; 4];
+        let get = self.driver.table.mem_pool_get_attribute;
+        // SAFETY: known attributes are of 4 or 8 bytes, and the place has 32.
+        self.home.context.call(OPERATION, || unsafe {
+            get(handle(pool.as_raw()), attribute.0, value.as_mut_ptr().cast())
+        })?;
+        let signed = [
+            PoolAttribute::ALLOCATION_TYPE,
+            PoolAttribute::LOCATION_ID,
+            PoolAttribute::LOCATION_TYPE,
+        ];
+        Ok(match value[0] {
+            number if signed.contains(&attribute) => number as u32 as i32 as u64,
+            number => number,
+        })
+    }
+
+    pub(crate) fn pool_set_attribute_of(
+        &self,
+        pool: PoolHandle,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Result<()> {
+        const OPERATION: &str = "pool_set_attribute";
+        self.check_pool_attribute(OPERATION, attribute)?;
+        let mut value = [value, 0, 0, 0];
+        let set = self.driver.table.mem_pool_set_attribute;
+        // SAFETY: as above; the driver reads 4 or 8 bytes.
+        self.home.context.call(OPERATION, || unsafe {
+            set(handle(pool.as_raw()), attribute.0, value.as_mut_ptr().cast())
+        })
+    }
+
+    /// Attributes whose size this crate knows, in the version in use.
+    fn check_pool_attribute(
+        &self,
+        operation: &'static str,
+        attribute: PoolAttribute,
+    ) -> Result<()> {
+        /// `CU_MEMPOOL_ATTR_LOCALITY_DOMAIN_ID`, the last one of CUDA 13.5.
+        const LAST: i32 = 15;
+        let last = if self.driver.has(DriverVersion::CUDA_13_2) { LAST } else { 8 };
+        if (1..=last).contains(&attribute.0) {
+            return Ok(());
+        }
+        invalid(operation, "this driver does not know the pool attribute")
+    }
+}
+
+/// A pool that the driver has just named.
+fn made(pool: Handle) -> PoolHandle {
+    // SAFETY: the driver returned it as a live pool.
+    unsafe { PoolHandle::from_raw(pool.addr() as u64) }
+}

@@ -1,0 +1,116 @@
+//! Access programs: on the host by volatile accesses, on a device by a kernel.
+
+use pagewise_hal::{
+    AccessFlags, Code, DeviceAccess, DeviceId, DeviceTouch, Error, HostTouch, Location, PoolHandle,
+    Result, Span, StreamHandle,
+};
+
+use crate::abi::handle;
+use crate::allocation::Allocation;
+use crate::backend::CudaBackend;
+use crate::kernels::Launch;
+
+fn refuse<T>(operation: &'static str, code: i32, why: &'static str) -> Result<T> {
+    Err(Error::from_code(operation, code).with_detail(why))
+}
+
+/// How many places a program touches.
+const fn places(span: Span, stride_bytes: u64) -> u64 {
+    span.bytes.div_ceil(stride_bytes)
+}
+
+impl CudaBackend {
+    /// # Safety
+    /// As [`Backend::host_touch`](pagewise_hal::Backend::host_touch).
+    pub(crate) unsafe fn host_touch_of(&self, touch: HostTouch) -> Result<u64> {
+        const OPERATION: &str = "host_touch";
+        let HostTouch { span, stride_bytes, .. } = touch;
+        if stride_bytes == 0 {
+            return refuse(OPERATION, Code::INVALID_VALUE, "the stride must be at least 1 byte");
+        }
+        if span.bytes == 0 {
+            return Ok(0);
+        }
+        let allocation = self.touchable(OPERATION, span)?;
+        if !allocation.is_managed && !allocation.is_host {
+            return refuse(OPERATION, Code::ILLEGAL_ADDRESS, "the host cannot reach the memory");
+        }
+        // SAFETY: the range lies in one live allocation that the host reaches, whose address on
+        // the host is the same; the caller vouches that nobody else uses it.
+        unsafe { self.host.touch(touch) }
+    }
+
+    /// # Safety
+    /// As [`Backend::device_touch`](pagewise_hal::Backend::device_touch).
+    pub(crate) unsafe fn device_touch_of(
+        &self,
+        touch: DeviceTouch,
+        stream: StreamHandle,
+    ) -> Result<u64> {
+        const OPERATION: &str = "device_touch";
+        let DeviceTouch { device: id, span, stride_bytes, access, blocks, threads } = touch;
+        let device = self.device(OPERATION, id)?;
+        if stride_bytes == 0 || blocks == 0 || threads == 0 {
+            let why = "stride, blocks and threads must be at least 1";
+            return refuse(OPERATION, Code::INVALID_VALUE, why);
+        }
+        if span.bytes == 0 {
+            return Ok(0);
+        }
+        let allocation = self.touchable(OPERATION, span)?;
+        if !self.reaches(id, &allocation) {
+            let why = "the device cannot reach the memory";
+            return refuse(OPERATION, Code::ILLEGAL_ADDRESS, why);
+        }
+        let kernels = device.kernels()?;
+        let context = &device.context;
+        let cell = self.cells.take(context)?;
+        cell.set(0);
+        let launch = Launch {
+            access,
+            fenced: touch.is_serial(),
+            blocks,
+            threads,
+            address: span.ptr.0,
+            places: places(span, stride_bytes),
+            stride_bytes,
+            result: cell.address(),
+        };
+        // SAFETY: the range lies in one live allocation that the device reaches, the cell is
+        // mapped there and belongs to this call; the caller vouches that nobody else uses the
+        // range.
+        unsafe { kernels.launch(context, handle(stream.as_raw()), launch) }?;
+        let wait = self.driver.table.stream_synchronize;
+        // SAFETY: the handle is live by the promise of its type.
+        context.call(OPERATION, || unsafe { wait(handle(stream.as_raw())) })?;
+        let sum = cell.get();
+        self.cells.put(cell);
+        Ok(if access == DeviceAccess::Read { sum } else { 0 })
+    }
+
+    /// The allocation that holds the whole range.
+    fn touchable(&self, operation: &'static str, span: Span) -> Result<Allocation> {
+        let allocation = self.allocation_at(span.ptr).ok();
+        match allocation.filter(|allocation| allocation.contains(span)) {
+            Some(allocation) => Ok(allocation),
+            None => {
+                let why = "the range is not within one live allocation";
+                refuse(operation, Code::ILLEGAL_ADDRESS, why)
+            }
+        }
+    }
+
+    /// Whether a device can access memory. Where it cannot, a kernel would end its context.
+    fn reaches(&self, device: DeviceId, allocation: &Allocation) -> bool {
+        if allocation.is_managed {
+            return true;
+        }
+        if allocation.pool != 0 {
+            // SAFETY: the driver has just named the pool of a live allocation.
+            let pool = unsafe { PoolHandle::from_raw(allocation.pool) };
+            let access = self.pool_access_of(pool, Location::device(device));
+            return access == Ok(AccessFlags::READ_WRITE);
+        }
+        allocation.is_host || allocation.device == device.0
+    }
+}

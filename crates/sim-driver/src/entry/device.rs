@@ -1,0 +1,218 @@
+//! Start-up, devices, contexts, names of errors.
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use pagewise::{Backend, Code, DeviceAttribute, DeviceId, code_name};
+
+use crate::machine::{
+    Machine, UNKNOWN, answer, any_time, has_place, in_context, started, store, stream,
+};
+
+/// `cuInit`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuInit(flags: c_uint) -> c_int {
+    any_time(|machine| match (flags, machine.start()) {
+        (0, Code::SUCCESS) => Ok(()),
+        (0, code) => Err(code),
+        _ => Err(Code::INVALID_VALUE),
+    })
+}
+
+/// `cuDriverGetVersion`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
+    // SAFETY: the caller vouches for the place.
+    any_time(|machine| unsafe { store(version, machine.options.version.0) })
+}
+
+/// `cuDeviceGetCount`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
+    started(|machine| {
+        let devices = answer(machine.sim.device_count())?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(count, devices.cast_signed()) }
+    })
+}
+
+fn check(machine: &Machine, device: c_int) -> Result<(), c_int> {
+    // Any attribute tells whether the device exists.
+    let attribute = DeviceAttribute::UNIFIED_ADDRESSING;
+    answer(machine.sim.device_attribute(DeviceId(device), attribute)).map(|_| ())
+}
+
+/// `cuDeviceGet`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
+    started(|machine| {
+        check(machine, ordinal)?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(device, ordinal) }
+    })
+}
+
+/// `cuDeviceGetName`
+///
+/// # Safety
+/// `name` must be null or valid for writing `bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, bytes: c_int, device: c_int) -> c_int {
+    started(|machine| {
+        check(machine, device)?;
+        has_place(name)?;
+        let text = "Simulated NVIDIA H200\0";
+        let room = usize::try_from(bytes).ok().filter(|room| text.len() <= *room);
+        room.ok_or(Code::INVALID_VALUE)?;
+        // SAFETY: not null, long enough, and the caller vouches for the rest.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len()) };
+        Ok(())
+    })
+}
+
+/// `cuDeviceTotalMem`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_int {
+    started(|machine| {
+        let info = answer(machine.sim.memory_info(DeviceId(device)))?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(bytes, info.total_bytes as usize) }
+    })
+}
+
+/// `cuDeviceGetAttribute`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetAttribute(
+    value: *mut c_int,
+    attribute: c_int,
+    device: c_int,
+) -> c_int {
+    started(|machine| {
+        let attribute = DeviceAttribute(attribute);
+        let answered = answer(machine.sim.device_attribute(DeviceId(device), attribute))?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(value, answered) }
+    })
+}
+
+/// `cuDevicePrimaryCtxRetain`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
+    context: *mut *mut c_void,
+    device: c_int,
+) -> c_int {
+    started(|machine| {
+        has_place(context)?;
+        let handle = machine.retain(device)?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(context, std::ptr::without_provenance_mut(handle)) }
+    })
+}
+
+/// `cuDevicePrimaryCtxRelease`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
+    started(|machine| machine.release(device))
+}
+
+/// `cuCtxSetCurrent`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
+    started(|machine| machine.set_current(context.addr()))
+}
+
+/// `cuCtxGetCurrent`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> c_int {
+    let current = std::ptr::without_provenance_mut(Machine::current());
+    // SAFETY: the caller vouches for the place.
+    started(|_| unsafe { store(context, current) })
+}
+
+/// `cuCtxGetDevice`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetDevice(out: *mut c_int) -> c_int {
+    // SAFETY: the caller vouches for the place.
+    in_context(|_, device| unsafe { store(out, device.0) })
+}
+
+/// `cuCtxSynchronize`: calls are complete when they return.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSynchronize() -> c_int {
+    in_context(|_, _| Ok(()))
+}
+
+/// `cuStreamGetCtx`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetCtx(on: *mut c_void, context: *mut *mut c_void) -> c_int {
+    started(|machine| {
+        let handle = machine.context_of_stream(stream(on))?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(context, std::ptr::without_provenance_mut(handle)) }
+    })
+}
+
+/// Stores a `CUresult`'s name. C keeps the pointer, so every name is made once, with its NUL.
+///
+/// # Safety
+/// `text` must be null or valid for writing.
+unsafe fn name_of(code: c_int, text: *mut *const c_char) -> c_int {
+    static NAMES: OnceLock<Vec<Option<CString>>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        let terminated = |code| CString::new(code_name(code)?).ok();
+        (0..=UNKNOWN).map(terminated).collect()
+    });
+    let found = usize::try_from(code).ok().and_then(|index| names.get(index)?.as_ref());
+    match found {
+        // SAFETY: the caller vouches for the place.
+        Some(name) => unsafe { store(text, name.as_ptr()) }.err().unwrap_or(Code::SUCCESS),
+        None => Code::INVALID_VALUE,
+    }
+}
+
+/// `cuGetErrorName`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorName(code: c_int, name: *mut *const c_char) -> c_int {
+    // SAFETY: the caller vouches for the place.
+    unsafe { name_of(code, name) }
+}
+
+/// `cuGetErrorString`: the name, which says as much.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorString(code: c_int, text: *mut *const c_char) -> c_int {
+    // SAFETY: the caller vouches for the place.
+    unsafe { name_of(code, text) }
+}

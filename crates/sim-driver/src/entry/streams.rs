@@ -1,0 +1,142 @@
+//! Streams and events.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use pagewise::{AttachFlags, Backend, EventFlags, EventHandle, StreamFlags};
+
+use crate::entry::span;
+use crate::machine::{answer, has_place, in_context, started, store, stream};
+
+/// An event of the caller: the simulator looks it up and refuses what it did not make.
+fn event(raw: *mut c_void) -> EventHandle {
+    // SAFETY: the simulator dereferences no handle.
+    unsafe { EventHandle::from_raw(raw.addr() as u64) }
+}
+
+/// `cuStreamCreate`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreate(out: *mut *mut c_void, flags: c_uint) -> c_int {
+    in_context(|machine, device| {
+        has_place(out)?;
+        let flags = StreamFlags::from_bits_retain(flags);
+        let made = answer(machine.sim.stream_create(device, flags))?;
+        machine.add_stream(made, device);
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
+    })
+}
+
+/// `cuStreamDestroy`
+///
+/// # Safety
+/// The handle may not be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
+    in_context(|machine, _| {
+        // SAFETY: the caller's duty is the same.
+        answer(unsafe { machine.sim.stream_destroy(stream(on)) })?;
+        machine.remove_stream(stream(on));
+        Ok(())
+    })
+}
+
+/// `cuStreamSynchronize`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
+    in_context(|machine, _| answer(machine.sim.stream_synchronize(stream(on))))
+}
+
+/// `cuStreamQuery`: calls are complete when they return.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
+    cuStreamSynchronize(on)
+}
+
+/// `cuStreamWaitEvent`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamWaitEvent(on: *mut c_void, for_: *mut c_void, flags: c_uint) -> c_int {
+    _ = flags;
+    in_context(|machine, _| answer(machine.sim.stream_wait_event(stream(on), event(for_))))
+}
+
+/// `cuStreamAttachMemAsync`
+///
+/// # Safety
+/// Access from elsewhere is undefined from then on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamAttachMemAsync(
+    on: *mut c_void,
+    ptr: u64,
+    bytes: usize,
+    flags: c_uint,
+) -> c_int {
+    let flags = AttachFlags::from_bits_retain(flags);
+    in_context(|machine, _| {
+        // SAFETY: the caller's duty is the same.
+        answer(unsafe { machine.sim.stream_attach(stream(on), span(ptr, bytes), flags) })
+    })
+}
+
+/// `cuEventCreate`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(out: *mut *mut c_void, flags: c_uint) -> c_int {
+    in_context(|machine, device| {
+        has_place(out)?;
+        let flags = EventFlags::from_bits_retain(flags);
+        let made = answer(machine.sim.event_create(device, flags))?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
+    })
+}
+
+/// `cuEventDestroy`
+///
+/// # Safety
+/// The handle may not be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
+    // SAFETY: the caller's duty is the same.
+    started(|machine| answer(unsafe { machine.sim.event_destroy(event(handle)) }))
+}
+
+/// `cuEventRecord`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecord(handle: *mut c_void, on: *mut c_void) -> c_int {
+    in_context(|machine, _| answer(machine.sim.event_record(event(handle), stream(on))))
+}
+
+/// `cuEventQuery`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
+    started(|machine| answer(machine.sim.event_query(event(handle))).map(|_| ()))
+}
+
+/// `cuEventSynchronize`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventSynchronize(handle: *mut c_void) -> c_int {
+    started(|machine| answer(machine.sim.event_synchronize(event(handle))))
+}
+
+/// `cuEventElapsedTime`, the form of CUDA 2.0
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime(
+    milliseconds: *mut f32,
+    start: *mut c_void,
+    end: *mut c_void,
+) -> c_int {
+    started(|machine| {
+        has_place(milliseconds)?;
+        let ns = answer(machine.sim.event_elapsed_ns(event(start), event(end)))?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { store(milliseconds, (ns as f64 / 1e6) as f32) }
+    })
+}

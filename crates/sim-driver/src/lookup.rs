@@ -1,0 +1,135 @@
+//! `cuGetProcAddress_v2`: which function a name and a version stand for.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use pagewise::Code;
+
+use crate::entry::*;
+use crate::machine::any_time;
+
+/// `cuGetProcAddress_v2`: the newest form of a function that is not newer than `version`.
+///
+/// # Safety
+/// `name` must be NUL-terminated or null; `function` and `status` null or valid for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetProcAddress_v2(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    _flags: u64,
+    status: *mut c_int,
+) -> c_int {
+    if name.is_null() || function.is_null() {
+        return Code::INVALID_VALUE;
+    }
+    // SAFETY: not null, and NUL-terminated by the caller's word.
+    let name = unsafe { CStr::from_ptr(name) };
+    any_time(|machine| {
+        let own = machine.options.version.0;
+        if version > own {
+            return Err(Code::INVALID_VALUE);
+        }
+        let text = name.to_str().unwrap_or_default();
+        let here = |&&(known, since, _): &&Form| {
+            known == name && since <= own && !machine.options.hides(text, since)
+        };
+        let forms = FORMS.iter().filter(here);
+        let fitting = forms.clone().filter(|(_, since, _)| *since <= version);
+        let best = fitting.max_by_key(|(_, since, _)| *since);
+        let found = best.map_or(std::ptr::null_mut(), |(_, _, address)| address() as *mut c_void);
+        // Not found and too old a version are both a success with a null pointer; this tells.
+        let (not_found, too_old) = (1, 2);
+        let outcome = match (best, forms.count()) {
+            (Some(_), _) => 0,
+            (None, 0) => not_found,
+            (None, _) => too_old,
+        };
+        // SAFETY: `function` is not null; the caller vouches for both.
+        unsafe {
+            function.write(found);
+            if !status.is_null() {
+                status.write(outcome);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Name, version that introduced the form, address.
+type Form = (&'static CStr, c_int, fn() -> *const ());
+
+macro_rules! forms {
+    ($($name:literal @ $since:literal $function:ident;)*) => {
+        /// Every form of every function.
+        const FORMS: &[Form] = &[$(($name, $since, || $function as *const ())),*];
+    };
+}
+
+forms! {
+    c"cuInit" @ 2000 cuInit;
+    c"cuDriverGetVersion" @ 2020 cuDriverGetVersion;
+    c"cuGetProcAddress" @ 12000 cuGetProcAddress_v2;
+    c"cuGetErrorName" @ 6000 cuGetErrorName;
+    c"cuGetErrorString" @ 6000 cuGetErrorString;
+    c"cuDeviceGetCount" @ 2000 cuDeviceGetCount;
+    c"cuDeviceGet" @ 2000 cuDeviceGet;
+    c"cuDeviceGetName" @ 2000 cuDeviceGetName;
+    c"cuDeviceTotalMem" @ 3020 cuDeviceTotalMem_v2;
+    c"cuDeviceGetAttribute" @ 2000 cuDeviceGetAttribute;
+    c"cuDevicePrimaryCtxRetain" @ 7000 cuDevicePrimaryCtxRetain;
+    c"cuDevicePrimaryCtxRelease" @ 11000 cuDevicePrimaryCtxRelease_v2;
+    c"cuCtxSetCurrent" @ 4000 cuCtxSetCurrent;
+    c"cuCtxGetCurrent" @ 4000 cuCtxGetCurrent;
+    c"cuCtxGetDevice" @ 2000 cuCtxGetDevice;
+    c"cuCtxSynchronize" @ 2000 cuCtxSynchronize;
+    c"cuMemGetInfo" @ 3020 cuMemGetInfo_v2;
+    c"cuMemAllocManaged" @ 6000 cuMemAllocManaged;
+    c"cuMemAlloc" @ 3020 cuMemAlloc_v2;
+    c"cuMemFree" @ 3020 cuMemFree_v2;
+    c"cuMemHostAlloc" @ 2020 cuMemHostAlloc;
+    c"cuMemFreeHost" @ 2000 cuMemFreeHost;
+    c"cuMemRangeGetAttribute" @ 8000 cuMemRangeGetAttribute;
+    c"cuPointerGetAttribute" @ 4000 cuPointerGetAttribute;
+    c"cuPointerGetAttributes" @ 7000 cuPointerGetAttributes;
+    c"cuMemAdvise" @ 8000 cuMemAdvise;
+    c"cuMemAdvise" @ 12020 cuMemAdvise_v2;
+    c"cuMemPrefetchAsync" @ 8000 cuMemPrefetchAsync;
+    c"cuMemPrefetchAsync" @ 12020 cuMemPrefetchAsync_v2;
+    c"cuMemPrefetchBatchAsync" @ 13000 cuMemPrefetchBatchAsync;
+    c"cuMemDiscardBatchAsync" @ 13000 cuMemDiscardBatchAsync;
+    c"cuMemDiscardAndPrefetchBatchAsync" @ 13000 cuMemDiscardAndPrefetchBatchAsync;
+    c"cuMemPoolCreate" @ 11020 cuMemPoolCreate;
+    c"cuMemPoolDestroy" @ 11020 cuMemPoolDestroy;
+    c"cuMemPoolGetAttribute" @ 11020 cuMemPoolGetAttribute;
+    c"cuMemPoolSetAttribute" @ 11020 cuMemPoolSetAttribute;
+    c"cuMemPoolTrimTo" @ 11020 cuMemPoolTrimTo;
+    c"cuMemPoolSetAccess" @ 11020 cuMemPoolSetAccess;
+    c"cuMemPoolGetAccess" @ 11020 cuMemPoolGetAccess;
+    c"cuDeviceGetDefaultMemPool" @ 11020 cuDeviceGetDefaultMemPool;
+    c"cuDeviceGetMemPool" @ 11020 cuDeviceGetMemPool;
+    c"cuDeviceSetMemPool" @ 11020 cuDeviceSetMemPool;
+    c"cuMemGetDefaultMemPool" @ 13000 cuMemGetDefaultMemPool;
+    c"cuMemGetMemPool" @ 13000 cuMemGetMemPool;
+    c"cuMemSetMemPool" @ 13000 cuMemSetMemPool;
+    c"cuMemAllocFromPoolAsync" @ 11020 cuMemAllocFromPoolAsync;
+    c"cuMemFreeAsync" @ 11020 cuMemFreeAsync;
+    c"cuStreamCreate" @ 2000 cuStreamCreate;
+    c"cuStreamDestroy" @ 4000 cuStreamDestroy_v2;
+    c"cuStreamSynchronize" @ 2000 cuStreamSynchronize;
+    c"cuStreamQuery" @ 2000 cuStreamQuery;
+    c"cuStreamWaitEvent" @ 3020 cuStreamWaitEvent;
+    c"cuStreamAttachMemAsync" @ 6000 cuStreamAttachMemAsync;
+    c"cuStreamGetCtx" @ 9020 cuStreamGetCtx;
+    c"cuEventCreate" @ 2000 cuEventCreate;
+    c"cuEventDestroy" @ 4000 cuEventDestroy_v2;
+    c"cuEventRecord" @ 2000 cuEventRecord;
+    c"cuEventQuery" @ 2000 cuEventQuery;
+    c"cuEventSynchronize" @ 2000 cuEventSynchronize;
+    c"cuEventElapsedTime" @ 2000 cuEventElapsedTime;
+    c"cuMemsetD8Async" @ 3020 cuMemsetD8Async;
+    c"cuMemcpyAsync" @ 4000 cuMemcpyAsync;
+    c"cuModuleLoadData" @ 2000 cuModuleLoadData;
+    c"cuModuleUnload" @ 2000 cuModuleUnload;
+    c"cuModuleGetFunction" @ 2000 cuModuleGetFunction;
+    c"cuLaunchKernel" @ 4000 cuLaunchKernel;
+}

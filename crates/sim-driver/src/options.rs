@@ -1,0 +1,135 @@
+//! What driver is simulated, as text: `version=12.2 devices=2 hide=cuMemDiscardBatchAsync`.
+
+use std::str::FromStr;
+
+use pagewise::{DiscardedContents, DriverVersion, RangeReads, SimConfig};
+
+/// A form of an entry point that the driver pretends not to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hidden {
+    name: String,
+    /// Only the form of this version, or all.
+    since: Option<i32>,
+}
+
+/// What driver is simulated.
+///
+/// | key | value | default |
+/// | --- | --- | --- |
+/// | `version` | what `cuDriverGetVersion` reports, such as `12.2` | 13.0 |
+/// | `devices` | how many H200; 0 lets `cuInit` fail as a driver without device does | 1 |
+/// | `init` | what `cuInit` returns | 0 |
+/// | `hide` | an entry point that is missing: its base name, or `name@12020` for one form of it | – |
+/// | `reads` | `pages` or `driver`: what range-attribute reads answer | `pages` |
+/// | `discarded` | `kept` or `driver`: what discarded memory reads as | `kept` |
+///
+/// Pairs are separated by spaces or commas; `hide` may be repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    pub(crate) version: DriverVersion,
+    pub(crate) devices: u32,
+    pub(crate) init: i32,
+    hidden: Vec<Hidden>,
+    reads: RangeReads,
+    discarded: DiscardedContents,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            version: DriverVersion::CUDA_13_0,
+            devices: 1,
+            init: 0,
+            hidden: Vec::new(),
+            reads: RangeReads::default(),
+            discarded: DiscardedContents::default(),
+        }
+    }
+}
+
+impl Options {
+    /// The environment variable that holds the options.
+    pub const VARIABLE: &'static str = "PAGEWISE_DRIVER";
+
+    /// The machine behind the entry points. A driver too old to be simulated answers as 12.0: all
+    /// that matters of it is the version that it reports.
+    pub(crate) fn machine(&self) -> SimConfig {
+        SimConfig::h200()
+            .devices(self.devices)
+            .driver_version(self.version.max(DriverVersion::CUDA_12_0))
+            .range_reads(self.reads)
+            .discarded_contents(self.discarded)
+    }
+
+    pub(crate) fn hides(&self, name: &str, since: i32) -> bool {
+        let same = |hidden: &Hidden| hidden.since.is_none_or(|only| only == since);
+        self.hidden.iter().any(|hidden| hidden.name == name && same(hidden))
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        match (key, value) {
+            ("version", text) => self.version = version(text)?,
+            ("devices", text) => self.devices = text.parse().ok()?,
+            ("init", text) => self.init = text.parse().ok()?,
+            ("hide", text) => {
+                let (name, since) = match text.split_once('@') {
+                    Some((name, since)) => (name, Some(since.parse().ok()?)),
+                    None => (text, None),
+                };
+                self.hidden.push(Hidden { name: name.to_owned(), since });
+            }
+            ("reads", "pages") => self.reads = RangeReads::Pages,
+            ("reads", "driver") => self.reads = RangeReads::Driver,
+            ("discarded", "kept") => self.discarded = DiscardedContents::Kept,
+            ("discarded", "driver") => self.discarded = DiscardedContents::Driver,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// `12.2`, or `12020` as the driver writes it.
+fn version(text: &str) -> Option<DriverVersion> {
+    match text.split_once('.') {
+        Some((major, minor)) => Some(DriverVersion::new(major.parse().ok()?, minor.parse().ok()?)),
+        None => text.parse().ok().map(DriverVersion),
+    }
+}
+
+impl FromStr for Options {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut options = Self::default();
+        let pairs = text.split([' ', ',', '\n']).filter(|pair| !pair.is_empty());
+        for pair in pairs {
+            let set = pair.split_once('=').and_then(|(key, value)| options.set(key, value));
+            set.ok_or_else(|| {
+                format!(
+                    "{pair:?} is no option of the simulated driver: they are version, devices, \
+                     init, hide, reads and discarded, as key=value"
+                )
+            })?;
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_nonsense_is_named() {
+        let options: Options =
+            "version=12.2, devices=2 hide=cuMemFree hide=cuMemAdvise@12020".parse().unwrap();
+        assert_eq!((options.version, options.devices), (DriverVersion::CUDA_12_2, 2));
+        assert!(options.hides("cuMemFree", 3020) && options.hides("cuMemAdvise", 12020));
+        assert!(!options.hides("cuMemAdvise", 8000));
+        assert_eq!("".parse(), Ok(Options::default()));
+        for wrong in ["version", "devices=two", "colour=red", "version=1.x"] {
+            let error = wrong.parse::<Options>().unwrap_err();
+            assert!(error.contains(wrong), "{error}");
+        }
+    }
+}

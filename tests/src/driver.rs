@@ -1,0 +1,232 @@
+//! The simulated driver library, loaded as a program loads `libcuda.so.1`.
+//!
+//! So the CUDA back end runs without a GPU: its table, its conversions, its contexts and its
+//! kernels' launches, over the C ABI. Each [`SimulatedDriver`] is a copy of the library's file,
+//! because a process loads a file once, and one library holds one machine.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use libloading::Library;
+use pagewise::{Error, HostAccess, HostTouch, MemoryEvent, PageRun, Result, Span};
+use pagewise_cuda::{CudaBackend, CudaBuilder, Host, Observer};
+use tempfile::TempPath;
+
+// The library is built because this crate depends on it.
+use pagewise_driver as _;
+
+type UseText = unsafe extern "C" fn(*mut c_void, *const u8, usize);
+
+/// A simulated driver library of its own.
+pub struct SimulatedDriver {
+    path: TempPath,
+    reset: unsafe extern "C" fn(*const c_char) -> c_int,
+    host_pages: unsafe extern "C" fn(u64, usize, *mut u8) -> c_int,
+    host_touch: unsafe extern "C" fn(u64, usize, u64, c_int, *mut u64) -> c_int,
+    take_events: unsafe extern "C" fn(UseText, *mut c_void) -> c_int,
+    pace: unsafe extern "C" fn(u64),
+    clock_ns: unsafe extern "C" fn() -> u64,
+    sleep_ns: unsafe extern "C" fn(u64),
+    retained: unsafe extern "C" fn() -> u64,
+    retain: unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int,
+    release: unsafe extern "C" fn(c_int) -> c_int,
+    set_current: unsafe extern "C" fn(*mut c_void) -> c_int,
+    /// Keeps the functions valid.
+    _library: Library,
+}
+
+impl fmt::Debug for SimulatedDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimulatedDriver({})", self.path.display())
+    }
+}
+
+/// Where cargo put the library: beside the tests.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its path");
+    let name = "libpagewise_driver.so";
+    let folders = test.ancestors().skip(1).take(3);
+    let found = folders
+        .flat_map(|folder| [folder.join(name), folder.join("deps").join(name)])
+        .find(|path| path.exists());
+    found.expect("cargo builds the simulated driver beside the tests")
+}
+
+impl SimulatedDriver {
+    /// Loads a copy.
+    ///
+    /// # Panics
+    /// If the library was not built or cannot be loaded.
+    #[must_use]
+    pub fn load() -> Arc<Self> {
+        let path = tempfile::Builder::new().prefix("libcuda").suffix(".so.1").tempfile();
+        let path = path.expect("a temporary file").into_temp_path();
+        std::fs::copy(built(), &path).expect("room for a copy");
+        // SAFETY: the library's initialisers have no preconditions.
+        let library = unsafe { Library::new(path.as_os_str()) }.expect("a library that loads");
+        // SAFETY: the types are those of `pagewise_driver`'s functions.
+        let driver = unsafe {
+            Self {
+                reset: *library.get(b"pagewise_driver_reset\0").expect("exported"),
+                host_pages: *library.get(b"pagewise_driver_host_pages\0").expect("exported"),
+                host_touch: *library.get(b"pagewise_driver_host_touch\0").expect("exported"),
+                take_events: *library.get(b"pagewise_driver_take_events\0").expect("exported"),
+                pace: *library.get(b"pagewise_driver_pace\0").expect("exported"),
+                clock_ns: *library.get(b"pagewise_driver_clock_ns\0").expect("exported"),
+                sleep_ns: *library.get(b"pagewise_driver_sleep_ns\0").expect("exported"),
+                retained: *library.get(b"pagewise_driver_retained\0").expect("exported"),
+                retain: *library.get(b"cuDevicePrimaryCtxRetain\0").expect("exported"),
+                release: *library.get(b"cuDevicePrimaryCtxRelease_v2\0").expect("exported"),
+                set_current: *library.get(b"cuCtxSetCurrent\0").expect("exported"),
+                path,
+                _library: library,
+            }
+        };
+        Arc::new(driver)
+    }
+
+    /// Starts over with a machine as [`pagewise_driver::Options`] describe it. No back end over
+    /// the old one may be used any more.
+    ///
+    /// # Panics
+    /// If the text is no list of options.
+    pub fn reset(&self, options: &str) {
+        let text = CString::new(options).expect("no NUL");
+        // SAFETY: NUL-terminated; tests have dropped what used the old machine.
+        assert_eq!(unsafe { (self.reset)(text.as_ptr()) }, 0, "{options}");
+    }
+
+    /// A CUDA back end over this library, observed.
+    pub fn builder(self: &Arc<Self>) -> CudaBuilder {
+        let watch = Watch(Arc::clone(self));
+        CudaBackend::builder().library(self.path.as_os_str()).observer(watch.clone()).host(watch)
+    }
+
+    /// The same over a new machine.
+    ///
+    /// # Panics
+    /// If it cannot be opened.
+    #[must_use]
+    pub fn fresh(self: &Arc<Self>, options: &str) -> CudaBackend {
+        self.reset(options);
+        self.builder().open().expect("a simulated driver opens")
+    }
+
+    /// The library's file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How often primary contexts are retained, over all devices.
+    #[must_use]
+    pub fn retained(&self) -> u64 {
+        // SAFETY: takes nothing.
+        unsafe { (self.retained)() }
+    }
+
+    /// Makes a device's primary context current on this thread, as other code may.
+    ///
+    /// # Panics
+    /// If the device has none.
+    pub fn make_current(&self, device: i32) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the result goes to a live place; the back end keeps the context retained.
+        unsafe {
+            assert_eq!((self.retain)(&raw mut context, device), 0);
+            assert_eq!((self.set_current)(context), 0);
+            assert_eq!((self.release)(device), 0);
+        }
+    }
+
+    /// Leaves this thread without a context, as other code may.
+    ///
+    /// # Panics
+    /// If the driver refuses.
+    pub fn make_none_current(&self) {
+        // SAFETY: null is no context.
+        assert_eq!(unsafe { (self.set_current)(std::ptr::null_mut()) }, 0);
+    }
+
+    /// Lets the next call take this long.
+    pub fn pace(&self, duration_ns: u64) {
+        // SAFETY: takes a number.
+        unsafe { (self.pace)(duration_ns) };
+    }
+}
+
+impl Drop for SimulatedDriver {
+    fn drop(&mut self) {
+        // The library stays loaded; its machine need not keep address space from others.
+        // SAFETY: back ends hold a reference to this driver, so none is left.
+        unsafe { (self.reset)(std::ptr::null()) };
+    }
+}
+
+/// What the simulated driver shows of itself.
+#[derive(Debug, Clone)]
+struct Watch(Arc<SimulatedDriver>);
+
+impl Observer for Watch {
+    fn take_events(&self) -> Result<Vec<MemoryEvent>> {
+        unsafe extern "C" fn copy(context: *mut c_void, text: *const u8, bytes: usize) {
+            // SAFETY: `take_events` passes the vector below and a text of that length.
+            unsafe {
+                let text = std::slice::from_raw_parts(text, bytes);
+                (*context.cast::<Vec<u8>>()).extend_from_slice(text);
+            }
+        }
+        let mut text = Vec::new();
+        // SAFETY: `copy` takes the vector, which outlives the call.
+        let code = unsafe { (self.0.take_events)(copy, (&raw mut text).cast()) };
+        if code != 0 {
+            return Err(Error::from_code("take_events", code));
+        }
+        Ok(serde_json::from_slice(&text).expect("records as text"))
+    }
+}
+
+impl Host for Watch {
+    unsafe fn touch(&self, touch: HostTouch) -> Result<u64> {
+        let HostTouch { span, stride_bytes, access } = touch;
+        let value = match access {
+            HostAccess::Read => -1,
+            HostAccess::Write(value) => c_int::from(value),
+        };
+        let (mut sum, bytes) = (0, span.bytes as usize);
+        // SAFETY: the sum goes to a live place; the caller vouches for the range.
+        let code =
+            unsafe { (self.0.host_touch)(span.ptr.0, bytes, stride_bytes, value, &raw mut sum) };
+        if code == 0 { Ok(sum) } else { Err(Error::from_code("host_touch", code)) }
+    }
+
+    fn shows_pages(&self) -> bool {
+        true
+    }
+
+    fn page_map(&self, span: Span) -> io::Result<Vec<PageRun>> {
+        let range = span.pages_outward();
+        let mut pages = vec![0_u8; (range.end - range.start) as usize];
+        // SAFETY: there is one byte for each page that the range touches.
+        let code =
+            unsafe { (self.0.host_pages)(span.ptr.0, span.bytes as usize, pages.as_mut_ptr()) };
+        if code != 0 {
+            return Err(io::Error::other(format!("CUresult {code}")));
+        }
+        let runs = pages.chunk_by(|a, b| a == b);
+        Ok(runs.map(|run| PageRun { pages: run.len() as u64, mapped: run[0] != 0 }).collect())
+    }
+
+    fn clock_ns(&self) -> u64 {
+        // SAFETY: takes nothing.
+        unsafe { (self.0.clock_ns)() }
+    }
+
+    fn sleep_ns(&self, duration_ns: u64) {
+        // SAFETY: takes a number.
+        unsafe { (self.0.sleep_ns)(duration_ns) };
+    }
+}

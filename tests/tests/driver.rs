@@ -1,0 +1,284 @@
+//! The CUDA back end without a GPU: over the simulated driver, by the driver's C ABI.
+#![cfg(target_os = "linux")]
+
+use pagewise::{
+    Advice, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities, DeviceAccess, DeviceId,
+    DeviceTouch, DriverVersion, ErrorKind, Location, PointerAttribute, RangeAttribute, SimBackend,
+    SimConfig, Span, StreamFlags, StreamHandle,
+};
+use pagewise_tests::CLAIMS;
+use pagewise_tests::driver::SimulatedDriver;
+
+const VERSIONS: [i32; 6] = [12000, 12020, 12080, 12090, 13000, 13020];
+
+/// Checks every claim, each over a new machine; the name of a failing one is in the output.
+fn check_claims(options: &str, ceiling: Option<DriverVersion>) {
+    let driver = SimulatedDriver::load();
+    for (name, claim) in CLAIMS.iter().copied().flatten() {
+        println!("{options}, ceiling {ceiling:?}: {name}");
+        driver.reset(options);
+        let builder = match ceiling {
+            Some(ceiling) => driver.builder().max_version(ceiling),
+            None => driver.builder(),
+        };
+        let backend = builder.open().expect("a simulated driver opens");
+        claim(&backend);
+    }
+}
+
+#[test]
+fn claims_hold_over_a_driver_of_every_version() {
+    for version in VERSIONS {
+        check_claims(&format!("version={version}"), None);
+    }
+}
+
+#[test]
+fn claims_hold_over_a_new_driver_that_acts_as_every_older_one() {
+    for version in VERSIONS {
+        check_claims("version=13020", Some(DriverVersion(version)));
+    }
+}
+
+#[test]
+fn claims_hold_with_several_devices() {
+    check_claims("devices=4", None);
+}
+
+fn all_but_the_name(capabilities: Capabilities) -> Capabilities {
+    let mut capabilities = capabilities;
+    capabilities.backend = String::new();
+    capabilities.deterministic = false;
+    capabilities
+}
+
+#[test]
+fn a_ceiling_gives_the_capabilities_of_a_driver_of_that_version() {
+    let driver = SimulatedDriver::load();
+    for version in VERSIONS.map(DriverVersion) {
+        let native = driver.fresh(&format!("version={}", version.0)).capabilities();
+        driver.reset("version=13020");
+        let capped = driver.builder().max_version(version).open().expect("opens");
+        assert_eq!(capped.capabilities(), native);
+        assert_eq!(capped.driver_version(), Ok(DriverVersion::CUDA_13_2));
+        let sim = SimBackend::new(SimConfig::h200().driver_version(version)).expect("room");
+        assert_eq!(all_but_the_name(native), all_but_the_name(sim.capabilities()));
+    }
+}
+
+#[test]
+fn each_missing_entry_point_takes_away_what_needs_it_and_nothing_else() {
+    type Change = fn(&mut Capabilities);
+    let cases: [(&str, Change); 8] = [
+        ("cuMemAdvise@12020", |found| found.locations = false),
+        ("cuMemPrefetchAsync@12020", |found| found.locations = false),
+        ("cuMemPrefetchBatchAsync", |found| found.prefetch_batch = BatchSupport::Loop),
+        ("cuMemDiscardBatchAsync", |found| found.discard = false),
+        ("cuMemDiscardAndPrefetchBatchAsync", |found| found.discard = false),
+        ("cuMemGetDefaultMemPool", |found| found.location_pools = false),
+        ("cuMemGetMemPool", |found| found.location_pools = false),
+        ("cuMemSetMemPool", |found| found.location_pools = false),
+    ];
+    let driver = SimulatedDriver::load();
+    let all = driver.fresh("").capabilities();
+    for (hidden, change) in cases {
+        let mut expected = all.clone();
+        change(&mut expected);
+        let options = format!("hide={hidden}");
+        assert_eq!(driver.fresh(&options).capabilities(), expected, "{hidden}");
+        // No driver has the calls of 13.0 without those of 12.2: claims need not foresee it.
+        if expected.locations {
+            check_claims(&options, None);
+        }
+    }
+}
+
+/// Opening the driver fails: kind, number, and words that say what to do.
+#[track_caller]
+fn assert_refused(
+    driver: &std::sync::Arc<SimulatedDriver>,
+    options: &str,
+    code: Option<i32>,
+    words: &str,
+) {
+    driver.reset(options);
+    let error = driver.builder().open().expect_err(options);
+    assert_eq!((error.kind(), error.code()), (ErrorKind::LibraryMissing, code), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
+fn each_unusable_driver_is_refused_with_what_to_do() {
+    let driver = SimulatedDriver::load();
+    assert_refused(&driver, "version=11.8", None, "11.8; 12.0 or later is needed: update");
+    assert_refused(&driver, "init=34", Some(34), "toolkit's stub");
+    assert_refused(&driver, "devices=0", Some(100), "sees no GPU");
+    assert_refused(
+        &driver,
+        "hide=cuMemFree hide=cuStreamCreate",
+        None,
+        "cuMemFree, cuStreamCreate",
+    );
+    driver.reset("init=803");
+    let error = driver.builder().open().expect_err("a mismatch");
+    assert_eq!(error.code(), Some(803));
+    assert!(error.to_string().contains("reboot"), "{error}");
+    driver.reset("");
+    let error = driver.builder().max_version(DriverVersion(11080)).open().expect_err("too low");
+    assert_eq!(error.kind(), ErrorKind::InvalidValue);
+}
+
+#[test]
+fn every_required_entry_point_is_missed_by_name() {
+    let driver = SimulatedDriver::load();
+    driver.reset("");
+    let probe = pagewise_cuda::probe_library(driver.path()).expect("a driver");
+    assert_eq!(probe.devices, Ok(1));
+    let required = probe.entry_points.iter().filter(|entry| entry.required);
+    let names: Vec<&str> = required.map(|entry| entry.name).collect();
+    assert!(names.len() >= 50, "{names:?}");
+    for name in names {
+        driver.reset(&format!("hide={name}"));
+        let error = driver.builder().open().expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::LibraryMissing, "{name}: {error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn every_thread_has_the_context_that_its_calls_need() {
+    let driver = SimulatedDriver::load();
+    let backend = driver.fresh("devices=3");
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let backend = &backend;
+            scope.spawn(move || {
+                for step in 0..30 {
+                    let device = DeviceId((thread + step) % 3);
+                    let ptr = backend.alloc_device(device, 4096).expect("device memory");
+                    let ordinal = PointerAttribute::DEVICE_ORDINAL;
+                    let owner = backend.pointer_attribute(ptr, ordinal);
+                    assert_eq!(owner, Ok(device.0 as u64));
+                    let managed = backend.alloc_managed(4096, AttachFlags::GLOBAL).expect("memory");
+                    // SAFETY: nobody uses the memory.
+                    unsafe {
+                        backend.free(ptr).expect("live");
+                        backend.free(managed).expect("live");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn work_on_a_stream_runs_in_the_streams_context() {
+    let driver = SimulatedDriver::load();
+    let backend = driver.fresh("devices=3");
+    let span = backend.alloc(4 << 20).expect("memory");
+    for device in [2, 0, 1].map(DeviceId) {
+        let stream = backend.stream_create(device, StreamFlags::NON_BLOCKING).expect("a stream");
+        let access = DeviceAccess::AtomicAdd;
+        let (stride_bytes, blocks, threads) = (4, 16, 64);
+        let touch = DeviceTouch { device, span, stride_bytes, access, blocks, threads };
+        let elsewhere = DeviceTouch { device: DeviceId((device.0 + 1) % 3), ..touch };
+        // SAFETY: nobody else uses the memory.
+        unsafe {
+            backend.memset(span, 3, stream).expect("inside");
+            assert_eq!(backend.device_touch(touch, stream), Ok(0));
+            let read = DeviceTouch { access: DeviceAccess::Read, stride_bytes: 1, ..touch };
+            let words = span.bytes / 4;
+            assert_eq!(backend.device_touch(read, stream), Ok(words * (4 * 3 + 1)));
+            let error = backend.device_touch(elsewhere, stream).expect_err("another's stream");
+            assert_eq!(error.kind(), ErrorKind::InvalidHandle);
+            backend.stream_destroy(stream).expect("live");
+        }
+    }
+    // SAFETY: nobody uses the memory.
+    unsafe { backend.free(span.ptr) }.expect("live");
+}
+
+#[test]
+fn contexts_are_released_and_a_later_back_end_finds_its_own() {
+    let driver = SimulatedDriver::load();
+    driver.reset("devices=2");
+    for _ in 0..3 {
+        let backend = driver.builder().open().expect("opens");
+        backend.prepare_device(DeviceId(1)).expect("a device");
+        let ptr = backend.alloc_device(DeviceId(1), 4096).expect("memory");
+        // SAFETY: nobody uses the memory.
+        unsafe { backend.free(ptr) }.expect("live");
+        assert_eq!(driver.retained(), 2);
+        drop(backend);
+        assert_eq!(driver.retained(), 0);
+    }
+}
+
+#[test]
+fn somebody_elses_context_is_noticed_where_it_was_announced() {
+    let driver = SimulatedDriver::load();
+    driver.reset("devices=2");
+    let backend = driver.builder().foreign_contexts(true).open().expect("opens");
+    backend.prepare_device(DeviceId(1)).expect("a device");
+    let total = |device| backend.alloc_device(DeviceId(device), 512).expect("memory");
+    let first = total(0);
+    driver.make_current(1);
+    let second = total(0);
+    for ptr in [first, second] {
+        let owner = backend.pointer_attribute(ptr, PointerAttribute::DEVICE_ORDINAL);
+        assert_eq!(owner, Ok(0));
+        // SAFETY: nobody uses the memory.
+        unsafe { backend.free(ptr) }.expect("live");
+    }
+}
+
+#[test]
+fn a_thread_whose_context_was_taken_away_gets_it_back() {
+    let driver = SimulatedDriver::load();
+    let backend = driver.fresh("");
+    let span = backend.alloc(4096).expect("memory");
+    driver.make_none_current();
+    // SAFETY: nobody uses the memory.
+    unsafe { backend.free(span.ptr) }.expect("the context is made current again");
+}
+
+#[test]
+fn before_12_2_a_numa_location_is_refused_with_the_reason_and_nothing_is_done() {
+    let driver = SimulatedDriver::load();
+    let backend = driver.fresh("version=12.0");
+    let span = backend.alloc(4 << 20).expect("memory");
+    let numa = Location::host_numa(0);
+    let stream = StreamHandle::PER_THREAD;
+    let answers = [
+        backend.advise(span, Advice::SET_PREFERRED_LOCATION, numa),
+        backend.prefetch(span, numa, 0, stream),
+        backend.prefetch_batch(&[span, span], &[Location::HOST, numa], &[0, 1], 0, stream),
+    ];
+    for answer in answers {
+        let error = answer.expect_err("no entry point");
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Unsupported, None));
+        assert!(error.to_string().contains("host NUMA node"), "{error}");
+    }
+    let last = backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION);
+    assert_eq!(last, Ok(Location::ORDINAL_INVALID));
+    // SAFETY: nobody uses the memory.
+    unsafe { backend.free(span.ptr) }.expect("live");
+}
+
+#[test]
+fn a_refused_batch_names_the_item_on_every_version() {
+    let driver = SimulatedDriver::load();
+    for version in VERSIONS {
+        let backend = driver.fresh(&format!("version={version}"));
+        let span = backend.alloc(4 << 20).expect("memory");
+        let past = Span::new(span.ptr, span.bytes + 1);
+        let stream = StreamHandle::PER_THREAD;
+        let spans = [span, past];
+        let answer = backend.prefetch_batch(&spans, &[Location::HOST], &[0], 0, stream);
+        let error = answer.expect_err("a bad range");
+        assert_eq!((error.code(), error.item(), error.span()), (Some(1), Some(1), Some(past)));
+        assert!(error.to_string().contains("passes the end"), "{error}");
+        // SAFETY: nobody uses the memory.
+        unsafe { backend.free(span.ptr) }.expect("live");
+    }
+}
