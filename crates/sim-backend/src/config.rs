@@ -29,8 +29,7 @@ pub enum DiscardedContents {
 }
 
 /// What becomes of records of what moved. They are always counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventCapture {
     /// None is kept: `take_events` is `Unsupported`.
     Off,
