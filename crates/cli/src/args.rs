@@ -24,6 +24,13 @@ pub(crate) enum Command {
     /// Replay traces, each case on a fresh back end, and compare with what was recorded
     #[command(after_help = EXIT_STATUS)]
     Replay(Replay),
+    /// List the GPUs that can be simulated, or print one as a document with the sources of its
+    /// figures
+    Profiles {
+        /// A profile's name, or a file that holds one
+        #[arg(value_name = "NAME|FILE")]
+        profile: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 
 mod args;
 mod inputs;
+mod profiles;
 mod progress;
 mod shipped;
 mod sim_target;
@@ -26,6 +27,7 @@ const INVALID_INPUT: u8 = 3;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Some(Command::Replay(replay)) => replay_traces(&replay),
+        Some(Command::Profiles { profile }) => show_profiles(profile.as_deref()),
         None => replay_shipped(),
     }
 }
@@ -42,6 +44,17 @@ fn replay_traces(args: &Replay) -> ExitCode {
     let report = replay(inputs::inputs(&args.traces), &target, options);
     let output = if args.json { json(&report) } else { table::full(&report) };
     finish(&report, &output)
+}
+
+fn show_profiles(profile: Option<&str>) -> ExitCode {
+    let text = match profile {
+        None => profiles::list(),
+        Some(profile) => match profiles::document(profile) {
+            Ok(text) => text,
+            Err(message) => usage(&message),
+        },
+    };
+    if print(&text) { ExitCode::SUCCESS } else { ExitCode::from(INVALID_INPUT) }
 }
 
 /// `pagewise` alone: the recordings that ship with the project, on the simulator.
@@ -69,8 +82,7 @@ fn json(report: &Report) -> String {
 
 /// Prints, and turns the result into the exit status.
 fn finish(report: &Report, output: &str) -> ExitCode {
-    let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush());
+    let written = print(output);
     let errors: Vec<&str> =
         report.traces.iter().filter_map(|trace| trace.error.as_deref()).collect();
     let mut stderr = io::stderr().lock();
@@ -78,19 +90,23 @@ fn finish(report: &Report, output: &str) -> ExitCode {
         // Nobody is left to tell if this fails.
         _ = writeln!(stderr, "{error}");
     }
-    match written {
-        // The reader has seen enough, as `head` does: the status still says what was found.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error) => {
-            _ = writeln!(stderr, "pagewise: cannot write the result: {error}");
-            return ExitCode::from(INVALID_INPUT);
-        }
-        Ok(()) => {}
-    }
-    match (errors.is_empty(), report.ok) {
+    match (errors.is_empty() && written, report.ok) {
         (false, _) => ExitCode::from(INVALID_INPUT),
         (true, false) => ExitCode::from(DIVERGES),
         (true, true) => ExitCode::SUCCESS,
+    }
+}
+
+/// Prints to stdout; whether that was possible. A reader that has seen enough, as `head` has, is no
+/// failure: the status still says what was found.
+fn print(output: &str) -> bool {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            _ = writeln!(io::stderr(), "pagewise: cannot write the result: {error}");
+            false
+        }
+        _ => true,
     }
 }
 

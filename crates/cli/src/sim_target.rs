@@ -25,7 +25,7 @@ impl SimTarget {
     ) -> std::result::Result<Self, String> {
         let config = match profile {
             None => SimConfig::h200(),
-            Some(profile) => named(profile)?,
+            Some(profile) => named("--profile", profile)?,
         };
         // Sums of bytes are compared, also those of discarded memory.
         let config = config.range_reads(reads).discarded_contents(DiscardedContents::Driver);
@@ -48,7 +48,8 @@ impl Target for SimTarget {
     }
 }
 
-fn named(profile: &str) -> std::result::Result<SimConfig, String> {
+/// The machine that a profile's name or a file says. `asked`: by which argument, for messages.
+pub(crate) fn named(asked: &str, profile: &str) -> std::result::Result<SimConfig, String> {
     if let Some(config) = SimConfig::profile(profile) {
         return Ok(config);
     }
@@ -56,9 +57,9 @@ fn named(profile: &str) -> std::result::Result<SimConfig, String> {
     if !path.is_file() {
         let names: Vec<_> = GpuProfile::all().into_iter().map(|profile| profile.name).collect();
         let names = names.join(", ");
-        return Err(format!("--profile {profile}: neither a file nor one of: {names}"));
+        return Err(format!("{asked} {profile}: neither a file nor one of: {names}"));
     }
-    from_file(path).map_err(|reason| format!("--profile {profile}: {reason}"))
+    from_file(path).map_err(|reason| format!("{asked} {profile}: {reason}"))
 }
 
 /// A profile, or a whole machine (`SimConfig`): that has its profile under `gpu`. JSON by the

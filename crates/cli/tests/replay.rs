@@ -222,6 +222,24 @@ fn a_profile_is_a_name_or_a_file() {
     }
 }
 
+#[test]
+fn profiles_are_listed_and_printed_as_documents_that_can_be_used() {
+    let output = pagewise(&["profiles"]);
+    let list = String::from_utf8(output.stdout.clone()).expect("text");
+    assert_eq!(status(&output), 0);
+    for profile in pagewise_sim::GpuProfile::all() {
+        assert!(list.lines().any(|line| line.starts_with(&format!("{} ", profile.name))), "{list}");
+        let printed = pagewise(&["profiles", &profile.name]);
+        assert_eq!(status(&printed), 0);
+        let text = String::from_utf8(printed.stdout).expect("text");
+        let read = pagewise_sim::GpuProfile::from_toml(&text).expect("a document");
+        assert_eq!(read, profile);
+    }
+    let output = pagewise(&["profiles", "abacus"]);
+    assert_eq!(status(&output), 2);
+    assert!(stderr(&output).contains("gtx1080ti"), "{}", stderr(&output));
+}
+
 // ---- invalid input ----------------------------------------------------------------------------
 
 fn assert_invalid(bytes: impl AsRef<[u8]>, line: Option<u64>, reason: &str) {

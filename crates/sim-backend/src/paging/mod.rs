@@ -65,7 +65,7 @@ pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use discard::Discard;
 pub(crate) use event::{Advised, EventSink, Holding, Step, Work};
 pub(crate) use mask::PageMask;
-pub use params::{LapseVote, PagingParams, ThrashingParams};
+pub use params::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub(crate) use processor::Relations;
 pub(crate) use service::Access;
 pub(crate) use survey::{Covered, HeldBlocks};

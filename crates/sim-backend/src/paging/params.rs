@@ -29,6 +29,8 @@ pub struct PagingParams {
     pub weak_atomics_need_write_only: bool,
     /// An explicit migration to the host maps the pages there (rules_paging 2 rule 9).
     pub migration_maps_host: bool,
+    /// Migration of memory that devices access remotely.
+    pub access_counters: AccessCounterParams,
     /// Thrashing detection and what it does.
     pub thrashing: ThrashingParams,
     /// Batches with throttled pages that one fault service goes through before it waits
@@ -41,6 +43,17 @@ impl Default for PagingParams {
     fn default() -> Self {
         GpuProfile::h200().paging
     }
+}
+
+/// Parameters of migration by access counters (`uvm_perf_access_counter_*`). Not checked against
+/// hardware: no recording is of a machine that has it on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessCounterParams {
+    /// Whether remote accesses are counted and move pages.
+    pub enable: bool,
+    /// Accesses to one 2 MiB of another processor's memory after which the driver is told.
+    pub threshold: u32,
 }
 
 /// How the window in which events count as thrashing changes.

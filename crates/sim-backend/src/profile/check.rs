@@ -73,6 +73,8 @@ fn paging(params: &PagingParams) -> Checked {
     let threshold = u64::from(params.prefetch_threshold_percent);
     within("paging.prefetch_threshold_percent", threshold, 0, 100)?;
     within("paging.prefetch_min_faults", params.prefetch_min_faults.into(), 1, 20)?;
+    let counters = u64::from(params.access_counters.threshold);
+    within("paging.access_counters.threshold", counters, 1, 65_535)?;
     let thrashing = &params.thrashing;
     within("paging.thrashing.threshold", thrashing.threshold.into(), 1, 7)?;
     within("paging.thrashing.pin_threshold", thrashing.pin_threshold.into(), 1, 255)?;

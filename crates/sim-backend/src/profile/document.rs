@@ -1,5 +1,7 @@
 //! Reading and writing documents.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use thiserror::Error;
 use toml::{Table, Value};
@@ -54,6 +56,22 @@ impl GpuProfile {
     /// [`ProfileError::Document`] if a size does not fit in TOML's integers.
     pub fn to_toml(&self) -> Result<String, ProfileError> {
         toml::to_string(self).map_err(|error| ProfileError::Document(error.to_string()))
+    }
+
+    /// How many figures are how well founded, best first.
+    #[must_use]
+    pub fn evidence(&self) -> Vec<(Evidence, usize)> {
+        let table = Table::try_from(self).unwrap_or_default();
+        let fields = leaves(&table);
+        let is_figure = |field: &&String| {
+            !matches!(field.as_str(), "name" | "description") && !field.starts_with("sources.")
+        };
+        let of = |field: &String| self.sources.of(field).map(|source| source.evidence);
+        let mut counts = BTreeMap::new();
+        for evidence in fields.iter().filter(is_figure).filter_map(of) {
+            *counts.entry(evidence).or_insert(0) += 1;
+        }
+        counts.into_iter().collect()
     }
 
     /// Whether every value makes sense: the first that does not.

@@ -97,4 +97,6 @@ impl GpuProfile {
 }
 
 #[cfg(test)]
+mod microtraces;
+#[cfg(test)]
 mod tests;

@@ -5,7 +5,16 @@ use std::sync::LazyLock;
 use super::GpuProfile;
 
 /// Name and text of each document, in the order in which they are listed.
-const DOCUMENTS: &[(&str, &str)] = &[("h200", include_str!("../../profiles/h200.toml"))];
+const DOCUMENTS: &[(&str, &str)] = &[
+    ("h200", include_str!("../../profiles/h200.toml")),
+    ("a100", include_str!("../../profiles/a100.toml")),
+    ("l4", include_str!("../../profiles/l4.toml")),
+    ("rtx4060ti-16gb", include_str!("../../profiles/rtx4060ti-16gb.toml")),
+    ("v100", include_str!("../../profiles/v100.toml")),
+    ("gtx1080ti", include_str!("../../profiles/gtx1080ti.toml")),
+    ("gh200", include_str!("../../profiles/gh200.toml")),
+    ("wsl", include_str!("../../profiles/wsl.toml")),
+];
 
 static PROFILES: LazyLock<Vec<GpuProfile>> = LazyLock::new(|| {
     let read = |(name, text): &(&str, &str)| match GpuProfile::from_toml(text) {
