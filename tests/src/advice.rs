@@ -11,13 +11,18 @@ claims![
     advice_that_ignores_the_location_accepts_any_ordinal,
     an_unknown_device_is_an_invalid_value_in_the_location_form,
     the_type_of_a_location_is_checked_even_if_its_id_is_not,
-    a_numa_location_never_reaches_the_memory,
     a_range_must_end_in_the_allocation_that_it_starts_in,
     advice_is_reported_for_every_page_that_the_range_touches,
+    the_location_form_is_absent_before_cuda_12_2,
+];
+
+// Claims that advise a device.
+claims![
+    ABOUT_DEVICES:
+    a_numa_location_never_reaches_the_memory,
     accessed_by_lists_devices_then_the_host_then_nothing,
     unset_advice_leaves_nothing_to_report,
     a_failed_call_changes_nothing,
-    the_location_form_is_absent_before_cuda_12_2,
 ];
 
 fn all_codes(backend: &dyn Backend, span: Span, ordinal: i32) -> [i32; 6] {

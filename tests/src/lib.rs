@@ -22,12 +22,19 @@ pub type Claim = (&'static str, fn(&dyn Backend));
 
 /// Every claim.
 pub const CLAIMS: &[&[Claim]] =
-    &[advice::CLAIMS, batches::CLAIMS, memory::CLAIMS, movement::CLAIMS];
+    &[advice::CLAIMS, advice::ABOUT_DEVICES, batches::CLAIMS, memory::CLAIMS, movement::CLAIMS];
+
+/// Those that also hold without [`Capabilities::concurrent_managed_access`]: the others are about
+/// calls that such a device refuses.
+pub const CLAIMS_WITHOUT_CONCURRENT_ACCESS: &[&[Claim]] = &[advice::CLAIMS, memory::CLAIMS];
 
 /// Lists functions as claims.
 macro_rules! claims {
+    ($list:ident: $($name:ident),* $(,)?) => {
+        pub(crate) const $list: &[crate::Claim] = &[$((stringify!($name), $name)),*];
+    };
     ($($name:ident),* $(,)?) => {
-        pub(crate) const CLAIMS: &[crate::Claim] = &[$((stringify!($name), $name)),*];
+        crate::claims![CLAIMS: $($name),*];
     };
 }
 pub(crate) use claims;

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use pagewise::{Backend, DriverVersion, RangeReads, SimBackend, SimConfig};
-use pagewise_tests::CLAIMS;
+use pagewise::{Backend, DriverVersion, GpuProfile, RangeReads, SimBackend, SimConfig};
+use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim};
 
 /// Checks every claim on a fresh back end each; the name of a failing one is in the message.
 fn check(make: impl Fn() -> Box<dyn Backend>) {
-    for (name, claim) in CLAIMS.iter().copied().flatten() {
+    check_these(CLAIMS, make);
+}
+
+fn check_these(claims: &[&[Claim]], make: impl Fn() -> Box<dyn Backend>) {
+    for (name, claim) in claims.iter().copied().flatten() {
         let backend = make();
         println!("{name}");
         claim(&*backend);
@@ -43,4 +47,18 @@ fn claims_hold_for_every_driver_version() {
 #[test]
 fn claims_hold_with_several_devices() {
     check(|| Box::new(sim(SimConfig::h200().devices(4))));
+}
+
+#[test]
+fn claims_hold_on_every_profile() {
+    for profile in GpuProfile::all() {
+        println!("profile {}", profile.name);
+        let make = || sim(SimConfig::new(profile.clone()));
+        let claims = if make().capabilities().concurrent_managed_access {
+            CLAIMS
+        } else {
+            CLAIMS_WITHOUT_CONCURRENT_ACCESS
+        };
+        check_these(claims, || Box::new(make()));
+    }
 }

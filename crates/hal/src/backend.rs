@@ -429,8 +429,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Runs a host access program and returns the sum of the bytes that it read, 0 if it wrote.
     ///
     /// # Errors
-    /// `IllegalAddress` if the range is not within one allocation that the host can reach;
-    /// `InvalidValue` if the stride is 0.
+    /// `IllegalAddress` if the range is not within one allocation that the host can reach; without
+    /// [`Capabilities::concurrent_managed_access`] also while a device works that nobody waited for
+    /// (a real process ends there); `InvalidValue` if the stride is 0.
     ///
     /// # Safety
     /// Nobody else may use the range meanwhile.

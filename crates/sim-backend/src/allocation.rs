@@ -16,6 +16,9 @@ use crate::touching::processor_of;
 impl Sim {
     /// `cuMemAllocManaged`
     pub(crate) fn alloc_managed(&mut self, bytes: u64, flags: AttachFlags) -> Checked<DevicePtr> {
+        if !self.config.gpu.attributes.managed_memory {
+            return unsupported("the device has no managed memory");
+        }
         if bytes == 0 {
             return invalid("ask for at least 1 byte");
         }
@@ -26,7 +29,17 @@ impl Sim {
             return out_of_memory("no address space is left");
         };
         if let Some(range) = appeared {
+            if !self.has_room_at_home(range) {
+                self.space.remove(&allocation);
+                return out_of_memory(
+                    "without concurrent managed access managed memory cannot exceed the device's",
+                );
+            }
             self.add_managed(range);
+            self.settle_at_home(range);
+        }
+        if flags == AttachFlags::HOST {
+            self.attach(allocation.start, flags, StreamHandle::NULL);
         }
         Ok(DevicePtr(allocation.start))
     }
@@ -138,6 +151,9 @@ impl Sim {
     ) -> Checked<DevicePtr> {
         let home = self.pools.get(pool.as_raw())?.home();
         self.streams.check(stream)?;
+        if self.pools.get(pool.as_raw())?.is_managed() {
+            self.check_concurrent()?;
+        }
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
@@ -194,6 +210,7 @@ impl Sim {
     /// Bookkeeping of a freed managed allocation: what it touched is reset; if its range went too,
     /// so do its pages and contents.
     fn remove_managed(&mut self, allocation: &Allocation, gone: Option<ManagedRange>) {
+        self.leave_home(allocation, gone);
         let Some(ManagedRange { first_page, pages }) = gone else {
             self.attributes.forget(allocation.span().pages_outward());
             return;
@@ -236,15 +253,24 @@ impl Sim {
         }
     }
 
-    /// What a device has left for memory that does not migrate: managed pages make way for it.
+    /// What a device has left for memory that does not migrate: managed pages make way for it,
+    /// unless they have to be there.
     fn plain_room(&self, device: DeviceId) -> u64 {
-        let gpu = &self.config.gpu;
-        gpu.memory_bytes.saturating_sub(gpu.context_bytes + self.plain_bytes(device))
+        let at_home = self.exclusive.as_ref().map_or(0, |e| e.bytes_on(processor_of(device)));
+        self.config.gpu.usable_bytes().saturating_sub(self.plain_bytes(device) + at_home)
     }
 
     /// Bytes of a device's memory that do not migrate.
     pub(crate) fn plain_bytes(&self, device: DeviceId) -> u64 {
         self.device_bytes[device.0 as usize] + self.pinned_pool_bytes(device)
+    }
+
+    /// Whether a managed range fits on the device that it has to live on, if it has to.
+    fn has_room_at_home(&self, range: ManagedRange) -> bool {
+        let home = self.exclusive.as_ref().and_then(|exclusive| exclusive.home().device_ordinal());
+        home.is_none_or(|ordinal| {
+            range.device_bytes() <= self.plain_room(DeviceId(ordinal.cast_signed()))
+        })
     }
 
     /// Lets managed pages leave devices whose memory other allocations have taken: those always

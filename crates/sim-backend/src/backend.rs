@@ -186,6 +186,8 @@ impl Backend for SimBackend {
         if version < DriverVersion::CUDA_13_0 {
             capabilities.prefetch_batch = BatchSupport::Loop;
         }
+        capabilities.concurrent_managed_access =
+            self.config.devices == 0 || self.config.gpu.attributes.concurrent_managed_access;
         capabilities.events = self.config.events != EventCapture::Off;
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
@@ -318,11 +320,17 @@ impl Backend for SimBackend {
     }
 
     fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
-        self.call("pool_default", Call::Other, |sim| sim.pools.default(location, kind).map(pool))
+        self.call("pool_default", Call::Other, |sim| {
+            sim.check_pool_kind(kind)?;
+            sim.pools.default(location, kind).map(pool)
+        })
     }
 
     fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
-        self.call("pool_current", Call::Other, |sim| sim.pools.current(location, kind).map(pool))
+        self.call("pool_current", Call::Other, |sim| {
+            sim.check_pool_kind(kind)?;
+            sim.pools.current(location, kind).map(pool)
+        })
     }
 
     fn pool_set_current(
@@ -400,6 +408,7 @@ impl Backend for SimBackend {
     fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
         self.call("stream_synchronize", Call::Wait, |sim| {
             sim.streams.check(stream)?;
+            sim.waited_for(stream);
             sim.release_pools();
             Ok(())
         })
@@ -438,17 +447,24 @@ impl Backend for SimBackend {
 
     fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
         self.call("event_record", Call::Other, |sim| {
-            sim.streams.record(event, stream, sim.clock_ns)
+            sim.streams.record(event, stream, sim.clock_ns)?;
+            sim.recorded(event, stream);
+            Ok(())
         })
     }
 
     fn event_query(&self, event: EventHandle) -> Result<bool> {
-        self.call("event_query", Call::Other, |sim| sim.streams.check_event(event).map(|()| true))
+        self.call("event_query", Call::Other, |sim| {
+            sim.streams.check_event(event)?;
+            sim.waited_for_event(event);
+            Ok(true)
+        })
     }
 
     fn event_synchronize(&self, event: EventHandle) -> Result<()> {
         self.call("event_synchronize", Call::Wait, |sim| {
             sim.streams.check_event(event)?;
+            sim.waited_for_event(event);
             sim.release_pools();
             Ok(())
         })

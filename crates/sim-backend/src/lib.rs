@@ -36,6 +36,7 @@ mod chunks;
 mod config;
 mod contents;
 pub mod cost;
+mod exclusive;
 mod locate;
 mod movement;
 mod pager;

@@ -31,6 +31,7 @@ impl Sim {
         if advice.uses_location() && place == Located::UnknownDevice {
             return bad_device("the ordinal is neither -1 (host) nor a device");
         }
+        self.check_advised_device(advice, place)?;
         let pages = self.advisable_pages(span)?;
         self.apply_advice(pages, advice, place);
         Ok(())
@@ -52,6 +53,7 @@ impl Sim {
         if advice.uses_location() && place == Located::UnknownDevice {
             return invalid("the device does not exist");
         }
+        self.check_advised_device(advice, place)?;
         let pages = self.advisable_pages(span)?;
         self.apply_advice(pages, advice, place);
         Ok(())
@@ -86,6 +88,9 @@ impl Sim {
             _ => return,
         };
         self.attributes.change(pages.clone(), change);
+        if self.exclusive.is_some() {
+            return;
+        }
         match change {
             Change::ReadMostly(on) => self.pager.set_read_mostly(pages, on),
             Change::Preferred(None) => self.pager.set_preferred(pages, None),
@@ -106,6 +111,7 @@ impl Sim {
         let Some(to) = self.machine.locate_ordinal(ordinal).processor() else {
             return bad_device("the ordinal is neither -1 (host) nor a device");
         };
+        self.check_prefetch_works()?;
         let pages = self.managed_pages(span)?;
         self.streams.check(stream)?;
         let location =
@@ -134,6 +140,7 @@ impl Sim {
         let Some(to) = to else {
             return invalid("the location's type is not 1 to 4, or its NUMA node does not exist");
         };
+        self.check_prefetch_works()?;
         let pages = self.managed_pages(span)?;
         self.streams.check(stream)?;
         self.migrate((pages, to, Place::normalised(location)));
@@ -257,6 +264,7 @@ impl Sim {
         if flags != 0 {
             return invalid("flags must be 0");
         }
+        self.check_concurrent()?;
         if spans.is_empty() {
             return invalid("give at least one range");
         }

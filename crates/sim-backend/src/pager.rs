@@ -43,6 +43,8 @@ impl Walk {
 pub(crate) struct Pager {
     paging: Paging,
     listener: Listener,
+    /// The call that is being carried out.
+    call: Call,
     now_ns: u64,
 }
 
@@ -89,6 +91,7 @@ impl Pager {
                 records: Records::new(config.events),
                 holdings,
             },
+            call: Call::Other,
             now_ns: 0,
         }
     }
@@ -145,8 +148,20 @@ impl Pager {
 
     /// A call begins.
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
-        self.now_ns = now_ns;
+        (self.call, self.now_ns) = (call, now_ns);
         self.listener.meter.begin(call, now_ns);
+    }
+
+    /// Brings ranges to a processor, as a prefetch would, before the call that is being carried out
+    /// goes on. Returns when they are there.
+    pub(crate) fn bring(&mut self, ranges: &[Range<u64>], to: Processor, now_ns: u64) -> u64 {
+        let call = self.call;
+        self.begin(Call::Prefetch { ranges: ranges.len() as u64, batch: true }, now_ns);
+        ranges.iter().for_each(|pages| self.migrate(pages.clone(), to));
+        let end_ns = self.end(now_ns, now_ns, false);
+        self.remember(end_ns);
+        self.begin(call, end_ns);
+        end_ns
     }
 
     /// It ends: see [`Meter::end`].

@@ -14,6 +14,7 @@ use crate::arena::{Arena, Zone};
 use crate::attributes::Attributes;
 use crate::config::SimConfig;
 use crate::contents::Contents;
+use crate::exclusive::Exclusive;
 use crate::locate::Machine;
 use crate::pager::Pager;
 use crate::pools::{Pool, Pools};
@@ -33,6 +34,8 @@ pub(crate) struct Sim {
     pub(crate) streams: Streams,
     pub(crate) pager: Pager,
     pub(crate) contents: Contents,
+    /// Present without concurrent managed access.
+    pub(crate) exclusive: Option<Exclusive>,
     pub(crate) clock_ns: u64,
     /// What the next call is to take, if somebody said so.
     pub(crate) pace_ns: Option<u64>,
@@ -54,6 +57,7 @@ impl Sim {
             streams: Streams::new(),
             pager: Pager::new(&config),
             contents: Contents::default(),
+            exclusive: Exclusive::of(&config),
             clock_ns: 0,
             pace_ns: None,
             listened: false,
@@ -125,7 +129,7 @@ impl Sim {
     /// `cuStreamAttachMemAsync`. With concurrent managed access it restricts nobody: it is checked
     /// and otherwise without effect.
     pub(crate) fn stream_attach(
-        &self,
+        &mut self,
         stream: StreamHandle,
         span: Span,
         flags: AttachFlags,
@@ -141,12 +145,11 @@ impl Sim {
         match self.space.starting(span.ptr) {
             Some(allocation)
                 if allocation.kind == Kind::Managed
-                    && (span.bytes == 0 || span.bytes == allocation.bytes) =>
-            {
-                Ok(())
-            }
-            _ => invalid("give one whole managed allocation, with its size or 0"),
+                    && (span.bytes == 0 || span.bytes == allocation.bytes) => {}
+            _ => return invalid("give one whole managed allocation, with its size or 0"),
         }
+        self.attach(span.ptr.0, flags, stream);
+        Ok(())
     }
 
     /// `cuMemGetInfo`

@@ -54,6 +54,13 @@ pub(crate) struct ManagedRange {
     pub(crate) pages: u64,
 }
 
+impl ManagedRange {
+    /// What it takes of a device that holds all of it: whole blocks.
+    pub(crate) fn device_bytes(self) -> u64 {
+        (self.pages * PAGE_BYTES).next_multiple_of(BLOCK_BYTES)
+    }
+}
+
 /// Addresses of everything.
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -115,6 +122,11 @@ impl Space {
         let before = self.live.insert(start, allocation);
         debug_assert!(before.is_none(), "two allocations at {start:#x}");
         allocation
+    }
+
+    /// Live managed allocations, those of pools excepted, by address.
+    pub(crate) fn managed(&self) -> impl Iterator<Item = &Allocation> {
+        self.live.values().filter(|allocation| allocation.kind == Kind::Managed)
     }
 
     /// The live allocation that holds this address.

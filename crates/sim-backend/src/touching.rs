@@ -24,6 +24,7 @@ impl Sim {
             HostAccess::Read => FaultAccess::Read,
             HostAccess::Write(_) => FaultAccess::Write,
         };
+        self.check_host_may_touch(span)?;
         self.walk(Walk { by: Processor::HOST, span, stride_bytes, access: fault })?;
         let Span { ptr, bytes } = span;
         match access {
@@ -55,7 +56,9 @@ impl Sim {
             DeviceAccess::Write(_) => FaultAccess::Write,
             DeviceAccess::AtomicAdd => FaultAccess::Atomic,
         };
+        self.launch(processor_of(device), span, stream)?;
         self.walk(Walk { by: processor_of(device), span, stride_bytes, access: fault })?;
+        self.waited_for(stream);
         let Span { ptr, bytes } = span;
         match access {
             DeviceAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
@@ -78,7 +81,9 @@ impl Sim {
             return Ok(());
         }
         self.check_within_one(span)?;
+        self.launch(device, span, stream)?;
         self.walk_pages(device, span, FaultAccess::Write)?;
+        self.started(stream);
         self.before_write(span);
         self.arena.fill(span.ptr.0, span.bytes, value);
         Ok(())
@@ -99,8 +104,11 @@ impl Sim {
         }
         self.check_within_one(to)?;
         self.check_within_one(from)?;
+        self.launch(device, from, stream)?;
+        self.launch(device, to, stream)?;
         self.walk_pages(device, from, FaultAccess::Read)?;
         self.walk_pages(device, to, FaultAccess::Write)?;
+        self.started(stream);
         self.before_write(to);
         self.arena.copy(destination.0, source.0, bytes);
         Ok(())
@@ -140,7 +148,7 @@ impl Sim {
     }
 
     /// Whether a processor can access memory that does not migrate.
-    fn reaches(&self, by: Processor, allocation: &Allocation) -> bool {
+    pub(crate) fn reaches(&self, by: Processor, allocation: &Allocation) -> bool {
         match (allocation.kind, by.device_ordinal()) {
             (Kind::Pinned | Kind::Managed, _) => true,
             (Kind::Device(device), Some(ordinal)) => {
