@@ -4,6 +4,7 @@
 //! to stdout, everything else to stderr.
 
 mod args;
+mod doctor;
 mod inputs;
 mod progress;
 mod shipped;
@@ -26,6 +27,7 @@ const INVALID_INPUT: u8 = 3;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Some(Command::Replay(replay)) => replay_traces(&replay),
+        Some(Command::Doctor(args)) => print(&doctor::doctor(args.max_version)),
         None => replay_shipped(),
     }
 }
@@ -65,6 +67,18 @@ fn replay(inputs: Vec<Input<'_>>, target: &SimTarget, options: Options) -> Repor
 fn json(report: &Report) -> String {
     let text = serde_json::to_string(report);
     text.expect("a report is plain data with string keys") + "\n"
+}
+
+/// Prints what was found; there is nothing to fail at but printing.
+fn print(output: &str) -> ExitCode {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("pagewise: cannot write the result: {error}");
+            ExitCode::from(INVALID_INPUT)
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// Prints, and turns the result into the exit status.
