@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pagewise_hal::DriverVersion;
 use pagewise_sim::RangeReads;
 use pagewise_trace::run::Clock;
 
@@ -31,6 +32,27 @@ pub(crate) enum Command {
         #[arg(value_name = "NAME|FILE")]
         profile: Option<String>,
     },
+    /// Say what this machine's CUDA driver offers for managed memory, or what is missing
+    #[command(after_help = "Exit status: 0, with or without a driver.")]
+    Doctor(Doctor),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Look at the driver as if it were no newer than this version, such as 12.2
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    pub(crate) max_version: Option<DriverVersion>,
+}
+
+/// `12.2`
+fn version(text: &str) -> Result<DriverVersion, String> {
+    let parts = text.split_once('.').and_then(|(major, minor)| {
+        Some(DriverVersion::new(major.parse().ok()?, minor.parse().ok()?))
+    });
+    match parts {
+        Some(version) if version >= DriverVersion::CUDA_12_0 => Ok(version),
+        _ => Err("expected a version of CUDA from 12.0 on, such as 12.2".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 //! to stdout, everything else to stderr.
 
 mod args;
+mod doctor;
 mod inputs;
 mod profiles;
 mod progress;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Some(Command::Replay(replay)) => replay_traces(&replay),
         Some(Command::Profiles { profile }) => show_profiles(profile.as_deref()),
+        Some(Command::Doctor(args)) => show(&doctor::doctor(args.max_version)),
         None => replay_shipped(),
     }
 }
@@ -54,7 +56,7 @@ fn show_profiles(profile: Option<&str>) -> ExitCode {
             Err(message) => usage(&message),
         },
     };
-    if print(&text) { ExitCode::SUCCESS } else { ExitCode::from(INVALID_INPUT) }
+    show(&text)
 }
 
 /// `pagewise` alone: the recordings that ship with the project, on the simulator.
@@ -78,6 +80,11 @@ fn replay(inputs: Vec<Input<'_>>, target: &SimTarget, options: Options) -> Repor
 fn json(report: &Report) -> String {
     let text = serde_json::to_string(report);
     text.expect("a report is plain data with string keys") + "\n"
+}
+
+/// Prints what was found; there is nothing to fail at but printing.
+fn show(text: &str) -> ExitCode {
+    if print(text) { ExitCode::SUCCESS } else { ExitCode::from(INVALID_INPUT) }
 }
 
 /// Prints, and turns the result into the exit status.

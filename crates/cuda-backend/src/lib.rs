@@ -54,5 +54,6 @@ pub use backend::CudaBackend;
 pub use builder::CudaBuilder;
 pub use host::Host;
 pub use load_error::LoadError;
+pub use numa::host_numa_nodes;
 pub use observe::Observer;
 pub use probe::{EntryPoint, Probe, probe, probe_library};

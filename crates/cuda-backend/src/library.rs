@@ -3,6 +3,7 @@
 //! The library stays open for the life of the process: unloading a driver that has started is not
 //! something drivers support.
 
+use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -49,7 +50,7 @@ impl DriverLibrary {
         // initialisers have no preconditions.
         let library = unsafe { Library::new(name) }.map_err(|error| LoadError::NoLibrary {
             library: text.clone(),
-            reason: error.to_string(),
+            reason: error.source().map_or_else(|| error.to_string(), ToString::to_string),
         })?;
         // SAFETY: the type is the one that `cuda.h` gives to this exported name in all versions.
         let get_version = unsafe { symbol::<GetVersion>(&library, c"cuDriverGetVersion") };

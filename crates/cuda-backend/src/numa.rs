@@ -27,10 +27,15 @@ impl NumaNodes {
         self.0.iter().any(|range| range.contains(&node))
     }
 
-    #[cfg(test)]
     fn nodes(&self) -> impl Iterator<Item = i32> {
         self.0.iter().cloned().flatten()
     }
+}
+
+/// The host's NUMA nodes that are online, ascending.
+#[must_use]
+pub fn host_numa_nodes() -> Vec<i32> {
+    NumaNodes::of_this_machine().nodes().collect()
 }
 
 #[cfg(test)]

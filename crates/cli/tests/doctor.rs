@@ -1,0 +1,102 @@
+//! `pagewise doctor`, with the simulated driver in place of a real one.
+#![cfg(target_os = "linux")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+// The library is built because these tests depend on it.
+use pagewise_driver as _;
+
+/// Runs the command; it must succeed, and say nothing on stderr.
+fn doctor(library: &str, machine: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    command.arg("doctor").args(arguments);
+    command.env("PAGEWISE_LIBCUDA", library).env("PAGEWISE_DRIVER", machine);
+    let output = command.output().expect("the command runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn simulated() -> String {
+    let test = std::env::current_exe().expect("a test knows its path");
+    let beside: PathBuf = test.with_file_name("libpagewise_driver.so");
+    assert!(beside.exists(), "cargo builds the simulated driver beside the tests");
+    beside.display().to_string()
+}
+
+#[track_caller]
+fn assert_says(report: &str, lines: &[&str]) {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in lines {
+        let same = |said: &str| words(said).starts_with(line);
+        assert!(report.lines().any(same), "{line:?} is not in\n{report}");
+    }
+}
+
+#[test]
+fn without_a_driver_it_says_what_is_missing() {
+    let report = doctor("/nowhere/libcuda.so.1", "", &[]);
+    assert_says(&report, &["missing /nowhere/libcuda.so.1 could not be opened", "the driver no"]);
+    assert!(report.contains("install the NVIDIA driver"), "{report}");
+    let report = doctor("libc.so.6", "", &[]);
+    assert!(report.contains("is no CUDA driver: it has no cuDriverGetVersion"), "{report}");
+}
+
+#[test]
+fn without_a_device_it_says_so_and_lists_the_entry_points_all_the_same() {
+    let report = doctor(&simulated(), "devices=0", &[]);
+    assert_says(
+        &report,
+        &[
+            "required entry points 50 of 50 found",
+            "cuMemAdvise as of 12.2 found",
+            "devices the driver is there but sees no GPU",
+            "the driver no",
+        ],
+    );
+}
+
+#[test]
+fn with_a_driver_it_says_which_form_is_used_and_why() {
+    let report = doctor(&simulated(), "version=13.0 devices=2", &[]);
+    assert_says(
+        &report,
+        &[
+            "version CUDA 13.0, used as 13.0",
+            "advise and prefetch by location",
+            "Device 1: Simulated NVIDIA H200",
+            "concurrent managed access 1",
+            "discard yes",
+            "host and device at once yes",
+        ],
+    );
+    let report = doctor(&simulated(), "version=13.0", &["--max-version", "12.0"]);
+    assert_says(
+        &report,
+        &[
+            "version CUDA 13.0, used as 12.0",
+            "advise and prefetch by device ordinal",
+            "cuMemAdvise as of 12.2 not used, newer than the ceiling",
+            "host NUMA locations needs CUDA 12.2",
+            "prefetch batches yes, by a loop",
+            "discard needs CUDA 13.0",
+            "pools on the host unknown to this version",
+        ],
+    );
+}
+
+#[test]
+fn an_incomplete_driver_is_named_with_what_it_lacks() {
+    let report = doctor(&simulated(), "hide=cuMemFree", &[]);
+    assert_says(&report, &["required entry points 49 of 50 found", "missing: cuMemFree"]);
+}
+
+#[test]
+fn a_ceiling_that_makes_no_sense_is_a_usage_error() {
+    for version in ["11.8", "twelve", "12"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+        let status = command.args(["doctor", "--max-version", version]).output();
+        assert_eq!(status.expect("the command runs").status.code(), Some(2), "{version}");
+    }
+}
