@@ -25,6 +25,10 @@ pub(crate) enum Command {
     /// Replay traces, each case on a fresh back end, and compare with what was recorded
     #[command(after_help = EXIT_STATUS)]
     Replay(Replay),
+    /// Fit the simulator's cost model to traces with times, and write a profile that replays can
+    /// use
+    #[command(after_help = CALIBRATE_EXIT_STATUS)]
+    Calibrate(Calibrate),
     /// List the GPUs that can be simulated, or print one as a document with the sources of its
     /// figures
     Profiles {
@@ -35,6 +39,35 @@ pub(crate) enum Command {
     /// Say what this machine's CUDA driver offers for managed memory, or what is missing
     #[command(after_help = "Exit status: 0, with or without a driver.")]
     Doctor(Doctor),
+}
+
+const CALIBRATE_EXIT_STATUS: &str = "Exit status: 0 the profile is written, 2 usage, 3 a trace \
+     cannot be read, has no times, or the profile cannot be written.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Calibrate {
+    /// Where the profile goes (TOML); replaced only when the fit has succeeded
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+
+    /// The profile to start from: a name, or a file (JSON or TOML)
+    ///
+    /// Everything but the cost model's figures is copied from it, and so are figures that the
+    /// traces say nothing about. A figure that is 0 in it stays 0.
+    #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
+    pub(crate) from: String,
+
+    /// Also fit N times without one Nth of the cases each, and report how well those are predicted
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    pub(crate) hold_out: Option<u16>,
+
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Traces (plain, gzip or zstd), or directories of *.jsonl, *.jsonl.zst and *.jsonl.gz
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

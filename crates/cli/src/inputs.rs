@@ -11,22 +11,30 @@ const SUFFIXES: [&str; 3] = [".jsonl", ".jsonl.zst", ".jsonl.gz"];
 /// The traces, in the order of the arguments, those of a directory by name. What cannot be listed
 /// is an input that fails, so that the others are still replayed.
 pub(crate) fn inputs(arguments: &[PathBuf]) -> Vec<Input<'static>> {
-    let mut inputs = Vec::new();
+    let input = |path: Result<PathBuf, TraceError>| match path {
+        Ok(path) => Input::file(path),
+        Err(error) => Input::failed(error.file().to_owned(), error),
+    };
+    paths(arguments).into_iter().map(input).collect()
+}
+
+/// The same, not opened.
+pub(crate) fn paths(arguments: &[PathBuf]) -> Vec<Result<PathBuf, TraceError>> {
+    let mut paths = Vec::new();
     for path in arguments {
         if !path.is_dir() {
-            inputs.push(Input::file(path.clone()));
+            paths.push(Ok(path.clone()));
             continue;
         }
         match traces_in(path) {
-            Ok(found) => inputs.extend(found.into_iter().map(Input::file)),
+            Ok(found) => paths.extend(found.into_iter().map(Ok)),
             Err(error) => {
                 let name = path.display().to_string();
-                let error = TraceError::new(name.clone(), None, Reason::Io(error));
-                inputs.push(Input::failed(name, error));
+                paths.push(Err(TraceError::new(name, None, Reason::Io(error))));
             }
         }
     }
-    inputs
+    paths
 }
 
 fn traces_in(directory: &Path) -> io::Result<Vec<PathBuf>> {

@@ -4,6 +4,7 @@
 //! to stdout, everything else to stderr.
 
 mod args;
+mod calibrate;
 mod doctor;
 mod inputs;
 mod profiles;
@@ -28,6 +29,7 @@ const INVALID_INPUT: u8 = 3;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Some(Command::Replay(replay)) => replay_traces(&replay),
+        Some(Command::Calibrate(args)) => calibrate::command(&args),
         Some(Command::Profiles { profile }) => show_profiles(profile.as_deref()),
         Some(Command::Doctor(args)) => show(&doctor::doctor(args.max_version)),
         None => replay_shipped(),

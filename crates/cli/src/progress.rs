@@ -17,7 +17,8 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn start() -> Self {
         let bar = ProgressBar::hidden();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} cases replayed, {elapsed}")
+        if let Ok(style) =
+            ProgressStyle::with_template("{spinner} {pos} cases replayed, {msg}{elapsed}")
         {
             bar.set_style(style);
         }
@@ -26,9 +27,15 @@ impl Progress {
 
     pub(crate) fn case_done(&self) {
         self.bar.inc(1);
+        self.bar.set_message("");
         if self.start.elapsed() > PATIENCE && stderr().is_terminal() {
             self.shown.call_once(|| self.bar.set_draw_target(ProgressDrawTarget::stderr()));
         }
+    }
+
+    /// What goes on besides replaying, until the next case is done.
+    pub(crate) fn doing(&self, what: &str) {
+        self.bar.set_message(format!("{what}, "));
     }
 
     pub(crate) fn end(&self) {

@@ -35,17 +35,20 @@ impl SimTarget {
 
 impl Target for SimTarget {
     fn open(&self, header: &Header) -> Result<Session> {
-        let machine = &header.recorded_on;
-        let config = self
-            .config
-            .clone()
-            .devices(machine.gpus)
-            .driver_version(DriverVersion(machine.cuda_driver_version))
-            .host_numa_nodes(machine.host_numa_nodes.unwrap_or(1));
-        let backend = Arc::new(SimBackend::new(config)?);
+        let backend = Arc::new(SimBackend::new(like(&self.config, header))?);
         let paced = Arc::clone(&backend);
         Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
     }
+}
+
+/// The machine with as many devices as the recorded one, and its driver.
+pub(crate) fn like(config: &SimConfig, header: &Header) -> SimConfig {
+    let machine = &header.recorded_on;
+    config
+        .clone()
+        .devices(machine.gpus)
+        .driver_version(DriverVersion(machine.cuda_driver_version))
+        .host_numa_nodes(machine.host_numa_nodes.unwrap_or(1))
 }
 
 /// The machine that a profile's name or a file says. `asked`: by which argument, for messages.

@@ -1,12 +1,13 @@
 //! `pagewise replay` as scripts see it: exit status, stdout, stderr.
 
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::{Files, HEADER, json, pagewise, recording, status, stderr, trace};
 use serde_json::Value;
-
-const HEADER: &str = r#"{"format":"pagewise-trace","version":1,"family":"tiny","recorded_on":{"gpus":1,"cuda_driver_version":13000}}"#;
 
 /// Agrees with the simulator: calls whose answers do not depend on where pages are.
 const AGREEING: &[&str] = &[
@@ -17,54 +18,6 @@ const AGREEING: &[&str] = &[
     r#"{"op":"sleep","ms":1,"code":0}"#,
     r#"{"op":"free","buf":0,"code":0}"#,
 ];
-
-fn pagewise(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
-    command.args(arguments).output().expect("the binary runs")
-}
-
-fn status(output: &Output) -> i32 {
-    output.status.code().expect("not killed by a signal")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("exactly one JSON value")
-}
-
-/// A directory with one file for each test, so that they do not meet.
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary directory"))
-    }
-
-    fn add(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        let path = self.0.path().join(name);
-        std::fs::write(&path, bytes).expect("writable");
-        path.display().to_string()
-    }
-
-    fn path(&self) -> String {
-        self.0.path().display().to_string()
-    }
-}
-
-fn trace(ops: &[&str]) -> String {
-    format!("{HEADER}\n{{\"case\":\"one\"}}\n{}\n", ops.join("\n"))
-}
-
-fn recording(name: &str) -> String {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/traces/h200-580");
-    let file = std::fs::File::open(data.join(name)).expect("a recording of the checkout");
-    let mut text = String::new();
-    zstd::Decoder::new(file).expect("zstd").read_to_string(&mut text).expect("UTF-8");
-    text
-}
 
 // ---- agreement and divergence -----------------------------------------------------------------
 

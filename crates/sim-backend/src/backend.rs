@@ -11,7 +11,7 @@ use pagewise_hal::{
 };
 
 use crate::config::{EventCapture, SimConfig};
-use crate::cost::Call;
+use crate::cost::{Call, CostObservation};
 use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal};
 use crate::sim::Sim;
@@ -77,6 +77,20 @@ impl SimBackend {
     /// recordings whose results depend on when things happened.
     pub fn pace_next_op(&self, duration_ns: u64) {
         self.lock().pace_ns = Some(duration_ns);
+    }
+
+    /// Keeps, from now on, what calls take their time for: see
+    /// [`take_cost_observations`](Self::take_cost_observations). Costs memory for every fault.
+    pub fn observe_costs(&self) {
+        self.lock().pager.observe_costs();
+    }
+
+    /// The calls and sleeps since this was last asked, in order, each as the cost model sees it:
+    /// for fitting figures to measured times. Empty unless [`observe_costs`](Self::observe_costs)
+    /// was called.
+    #[must_use]
+    pub fn take_cost_observations(&self) -> Vec<CostObservation> {
+        self.lock().pager.take_cost_observations()
     }
 
     /// What moved and faulted since the machine was made. Always counted, whatever becomes of the

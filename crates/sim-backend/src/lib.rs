@@ -56,7 +56,7 @@ mod touching;
 
 pub use backend::SimBackend;
 pub use config::{DiscardedContents, EventCapture, RangeReads, SimConfig};
-pub use cost::CostParams;
+pub use cost::{CostObservation, CostParams};
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub use profile::{
     DeviceAttributes, Evidence, GpuProfile, HostLink, PeerLink, ProfileError, Source, Sources,

@@ -9,7 +9,7 @@ use pagewise_hal::{FaultAccess, MemoryEvent, PageRun, Processor, Span};
 
 use crate::config::{DiscardedContents, SimConfig};
 use crate::contents::HoldingChange;
-use crate::cost::{Call, Meter};
+use crate::cost::{Call, CostObservation, Meter};
 pub(crate) use crate::paging::Discard;
 use crate::paging::{
     self, Access, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, Relations,
@@ -177,6 +177,16 @@ impl Pager {
     /// How long a sleep really takes.
     pub(crate) fn sleep(&mut self, duration_ns: u64) -> u64 {
         self.listener.meter.sleep(duration_ns)
+    }
+
+    /// Keeps what calls take their time for.
+    pub(crate) fn observe_costs(&mut self) {
+        self.listener.meter.observe();
+    }
+
+    /// Hands over what was kept since the last call.
+    pub(crate) fn take_cost_observations(&mut self) -> Vec<CostObservation> {
+        self.listener.meter.take_observations()
     }
 
     pub(crate) fn host_page_map(&self, pages: Range<u64>) -> Vec<PageRun> {

@@ -18,7 +18,7 @@ use crate::compare::{Tally, compare_case};
 use crate::error::{Reason, TraceError};
 use crate::format::{Case, Header};
 use crate::reader::TraceReader;
-use crate::replay::replay_case;
+use crate::replay::{Moment, replay_case};
 use crate::report::{Report, TraceReport};
 
 /// Text of the cases that may be in memory at a time. A larger case is carried out alone.
@@ -274,8 +274,9 @@ impl File {
             let session = session.map_or_else(|| target.open(&job.header), Ok)?;
             let paced = options.clock.is_recorded(&job.header);
             let pace = session.pace.as_ref().filter(|_| paced);
-            let replayed = replay_case(&*session.backend, &job.case, |ns| {
-                if let Some(pace) = pace {
+            let replayed = replay_case(&*session.backend, &job.case, |moment, line| {
+                let recorded_ns = line.record.observed.ns_profiled;
+                if let (Moment::Before, Some(pace), Some(ns)) = (moment, pace, recorded_ns) {
                     pace(ns);
                 }
             });

@@ -14,7 +14,7 @@ use pagewise_hal::{
 };
 use pagewise_trace::compare::compare_case;
 use pagewise_trace::format::{Header, Observed};
-use pagewise_trace::replay::{CaseReplay, replay_case};
+use pagewise_trace::replay::{CaseReplay, Moment, replay_case};
 use pagewise_trace::report::{Level, TraceReport};
 use pagewise_trace::run::{Clock, Input, Options, Session, Target, run};
 
@@ -52,7 +52,7 @@ fn permit(mock: &mut MockBackend) {
 
 fn replay(mock: &MockBackend, ops: &[&str]) -> CaseReplay {
     let cases = read(with_ops(ops).as_bytes()).expect("valid");
-    replay_case(mock, &cases[0], |_| {})
+    replay_case(mock, &cases[0], |_, _| {})
 }
 
 const ALLOC: &str = r#"{"op":"alloc_managed","buf":0,"bytes":8192,"attach_flags":1,"code":0}"#;
@@ -192,14 +192,14 @@ fn pools_with_the_same_handle_are_named_and_unknown_pools_are_null() {
 }
 
 #[test]
-fn the_recorded_duration_is_told_before_each_operation() {
+fn a_replay_is_watched_before_and_after_each_operation() {
     let mut mock = mock();
     permit(&mut mock);
-    let timed = ALLOC.replace(r#""code":0"#, r#""code":0,"ns_profiled":77"#);
-    let cases = read(with_ops(&[&timed, r#"{"op":"free","buf":0,"code":0}"#]).as_bytes());
-    let mut told = Vec::new();
-    replay_case(&mock, &cases.expect("valid")[0], |ns| told.push(ns));
-    assert_eq!(told, [77]);
+    let cases = read(with_ops(&[ALLOC, r#"{"op":"free","buf":0,"code":0}"#]).as_bytes());
+    let mut seen = Vec::new();
+    replay_case(&mock, &cases.expect("valid")[0], |moment, line| seen.push((moment, line.line)));
+    let (before, after) = (Moment::Before, Moment::After);
+    assert_eq!(seen, [(before, 3), (after, 3), (before, 4), (after, 4)]);
 }
 
 // ---- comparing --------------------------------------------------------------------------------

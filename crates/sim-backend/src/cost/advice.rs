@@ -52,7 +52,9 @@ pub(super) fn step(costs: &AdviceCosts, advised: Advised, work: &Work) -> f64 {
         }
         Advised::ReadMostlyEnd => {
             let collapsed = holding(work.pages_collapsed);
-            costs.read_mostly_end_block * blocks + costs.collapsed_block * collapsed
+            costs.read_mostly_end_block * blocks
+                + costs.read_mostly_end_host_block * host_block
+                + costs.collapsed_block * collapsed
         }
         Advised::AccessedByDevice => {
             costs.accessed_by_device_block * blocks

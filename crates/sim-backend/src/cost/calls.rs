@@ -1,11 +1,11 @@
 //! Calls that allocate, ask and move.
 
 use super::Call;
-use super::params::{AllocationCosts, CostParams, DiscardCosts, PrefetchCosts, QueryCosts};
+use super::params::{AllocationCosts, DiscardCosts, FixedCosts, PrefetchCosts, QueryCosts};
 use super::state::Warmth;
 use super::tally::Tally;
 
-/// The first 2 MiB copied to the host cost more than the rest.
+/// The first 2 MiB copied cost more than the rest.
 const FIRST_BYTES: u64 = pagewise_hal::BLOCK_BYTES;
 
 pub(super) fn alloc(costs: &AllocationCosts, tally: &Tally, warmth: Warmth) -> f64 {
@@ -18,7 +18,9 @@ pub(super) fn alloc(costs: &AllocationCosts, tally: &Tally, warmth: Warmth) -> f
 
 pub(super) fn free(costs: &AllocationCosts, tally: &Tally, warmth: Warmth) -> f64 {
     let freed = &tally.freed;
+    let held = freed.on_device + freed.mapped_by_host + freed.mapped_by_device > 0;
     costs.free
+        + if held && warmth.is_cold() { costs.free_cold } else { 0.0 }
         + warmth.ns(&costs.free_warmth)
         + costs.free_device_block * freed.on_device as f64
         + costs.free_host_mapped_block * freed.mapped_by_host as f64
@@ -42,7 +44,7 @@ pub(super) fn prefetch(costs: &PrefetchCosts, tally: &Tally, warmth: Warmth, ran
         + costs.block * tally.blocks as f64
         + costs.device_block * tally.device_blocks as f64
         + costs.map_host_page * tally.pages_mapped_host as f64
-        + costs.zero_host_page * tally.pages_zeroed_host as f64
+        + tally.zeroed_host.ns(costs.zero_host_page, costs.zero_warm_host_page)
         + costs.device_chunk * tally.chunks_device as f64
         + costs.zero_device_run * tally.zeroed_runs_device as f64
         + costs.unmap_device * tally.unmaps_device as f64
@@ -50,6 +52,7 @@ pub(super) fn prefetch(costs: &PrefetchCosts, tally: &Tally, warmth: Warmth, ran
         + costs.to_device_byte * tally.bytes_to_device as f64
         + costs.to_host_byte * tally.bytes_to_host as f64
         + costs.to_host_first_byte * tally.bytes_to_host.min(FIRST_BYTES) as f64
+        + costs.to_device_first_byte * tally.bytes_to_device.min(FIRST_BYTES) as f64
 }
 
 pub(super) fn discard(costs: &DiscardCosts, tally: &Tally, warmth: Warmth) -> f64 {
@@ -66,14 +69,14 @@ pub(super) fn discard_prefetch(costs: &DiscardCosts, tally: &Tally, warmth: Warm
         + warmth.ns(&costs.warmth)
         + if warmth.is_cold() { costs.prefetch_cold } else { 0.0 }
         + costs.prefetch_unmap_host * tally.unmaps_host as f64
-        + costs.prefetch_zero_host_page * tally.pages_zeroed_host as f64
+        + costs.prefetch_block * tally.blocks as f64
+        + tally.zeroed_host.ns(costs.prefetch_zero_host_page, costs.prefetch_zero_host_page)
         + costs.prefetch_device_chunk * tally.chunks_device as f64
         + costs.prefetch_device_block * tally.device_blocks as f64
 }
 
 /// A call that was refused, whatever it found.
-pub(super) fn refused(params: &CostParams, call: Call) -> f64 {
-    let fixed = &params.fixed;
+pub(super) fn refused(fixed: &FixedCosts, call: Call) -> f64 {
     match call {
         Call::AllocManaged | Call::PlainMemory | Call::Free => fixed.refused_allocation,
         Call::Advise => fixed.refused_advice,
@@ -84,4 +87,9 @@ pub(super) fn refused(params: &CostParams, call: Call) -> f64 {
         Call::HostTouch | Call::DeviceTouch { .. } | Call::Other => fixed.refused,
         Call::Wait => 0.0,
     }
+}
+
+/// A sleep of this length.
+pub(super) fn sleep(fixed: &FixedCosts, duration_ns: u64) -> f64 {
+    fixed.sleep + fixed.sleep_ns * duration_ns as f64
 }

@@ -10,11 +10,15 @@
 //! | --- | --- |
 //! | `params` | the figures: parts of a GPU's profile |
 //! | `state` | what is remembered between calls |
+//! | `account` | one call: what happens in it, and its time |
+//! | `observation` | calls as they were, to be timed again with other figures |
 //! | `tally` | what is counted within one |
 //! | `calls`, `advice`, `touches` | classes of calls |
 
+mod account;
 mod advice;
 mod calls;
+mod observation;
 mod params;
 mod state;
 mod tally;
@@ -25,16 +29,17 @@ mod touches;
 use pagewise_hal::Processor;
 
 use crate::GpuProfile;
-use crate::paging::{Covered, HeldBlocks, Step, Walk, Work};
+use crate::paging::{Covered, HeldBlocks, Walk, Work};
 
+pub use observation::CostObservation;
 pub use params::{
     AdviceCosts, AllocationCosts, CostParams, DeviceTouchCosts, DiscardCosts, FixedCosts,
     HostTouchCosts, PrefetchCosts, QueryCosts, WarmthCosts,
 };
 
-use state::{Class, State, Warmth};
-use tally::Tally;
-use touches::Faults;
+use account::{Account, Input};
+use observation::Record;
+use state::{Class, State};
 
 impl CostParams {
     /// NVIDIA H200 SXM under driver 580, on a PCIe host.
@@ -105,160 +110,100 @@ impl Call {
 pub(crate) struct Meter {
     params: CostParams,
     state: State,
-    call: Call,
-    /// What the current call found.
-    warmth: Warmth,
-    tally: Tally,
-    faults: Faults,
+    account: Account,
+    /// Inputs of the current call and the calls before it, if somebody wants to know them.
+    record: Option<Record>,
 }
 
 impl Meter {
     pub(crate) fn new(params: CostParams) -> Self {
-        Self {
-            params,
-            state: State::default(),
-            call: Call::Other,
-            warmth: Warmth::Cold { first: true },
-            tally: Tally::default(),
-            faults: Faults::default(),
-        }
+        Self { params, state: State::default(), account: Account::default(), record: None }
+    }
+
+    /// Keeps what calls take their time for, from the next call on.
+    pub(crate) fn observe(&mut self) {
+        self.record.get_or_insert_default();
+    }
+
+    /// The calls since this was last asked; none unless [`observe`](Self::observe) was called.
+    pub(crate) fn take_observations(&mut self) -> Vec<CostObservation> {
+        self.record.as_mut().map(Record::take).unwrap_or_default()
     }
 
     /// A call begins.
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
-        self.call = call;
-        self.warmth = self.state.warmth(call.class(false), now_ns);
-        self.tally = Tally::default();
-        self.faults = Faults::default();
+        self.account = Account::new(call, self.state.warmth(call.class(false), now_ns));
+        self.account.continues = self.state.continues(Class::Query);
+        self.account.recycled_pages = self.state.recycled_pages();
+        if let Some(record) = &mut self.record {
+            record.begin(&self.account);
+        }
     }
 
     /// It ends, `now_ns` being its start and what its faults took. Returns the time of its end.
     pub(crate) fn end(&mut self, start_ns: u64, now_ns: u64, refused: bool) -> u64 {
-        let packed = self.tally.ranges_made == 0;
-        let class = self.call.class(packed);
-        self.warmth = self.state.warmth(class, start_ns);
-        let ns = if refused { calls::refused(&self.params, self.call) } else { self.rest() };
-        now_ns.saturating_add(whole(ns))
+        let account = &mut self.account;
+        account.refused = refused;
+        account.warmth = self.state.warmth(account.class(), start_ns);
+        if let Some(record) = &mut self.record {
+            record.end(account);
+        }
+        now_ns.saturating_add(whole(account.rest(&self.params)))
     }
 
     /// Remembers the call, which ended at `end_ns`.
     pub(crate) fn remember(&mut self, end_ns: u64) {
-        if self.call.is_remembered() {
-            let class = self.call.class(self.tally.ranges_made == 0);
-            self.state.done(class, self.warmth, end_ns);
+        self.state.set_recycled_pages(self.account.recycled_pages);
+        if self.account.call.is_remembered() {
+            self.state.done(self.account.class(), self.account.warmth, end_ns);
         }
     }
 
     /// A sleep of this length; returns how long it really takes.
     pub(crate) fn sleep(&mut self, duration_ns: u64) -> u64 {
         self.state.slept(duration_ns);
-        let fixed = &self.params.fixed;
-        whole(fixed.sleep + fixed.sleep_ns * duration_ns as f64).max(duration_ns)
-    }
-
-    /// The time of the call, that of its faults excepted.
-    fn rest(&self) -> f64 {
-        let Self { params, warmth, tally, .. } = self;
-        let warmth = *warmth;
-        match self.call {
-            Call::AllocManaged => calls::alloc(&params.allocation, tally, warmth),
-            Call::PlainMemory => params.fixed.plain_memory,
-            Call::Free => calls::free(&params.allocation, tally, warmth),
-            Call::RangeAttribute => {
-                let continues = self.state.continues(Class::Query);
-                calls::range_attribute(&params.query, warmth, continues)
-            }
-            Call::PointerAttribute => params.query.pointer_attribute,
-            Call::Advise => advice::call(&params.advice, tally, warmth),
-            Call::Prefetch { ranges, .. } => {
-                calls::prefetch(&params.prefetch, tally, warmth, ranges)
-            }
-            Call::Discard => calls::discard(&params.discard, tally, warmth),
-            Call::DiscardPrefetch => calls::discard_prefetch(&params.discard, tally, warmth),
-            Call::HostTouch => touches::host(&params.host_touch, tally, &self.faults, warmth),
-            Call::DeviceTouch { .. } => {
-                touches::device(&params.device_touch, tally, &self.faults, warmth)
-            }
-            Call::Wait => 0.0,
-            Call::Other => params.fixed.other,
+        if let Some(record) = &mut self.record {
+            record.slept(duration_ns);
         }
+        // A sleep never ends early.
+        whole(calls::sleep(&self.params.fixed, duration_ns)).max(duration_ns)
     }
 
     // ---- what happens within a call -----------------------------------------------------------
 
     /// The engine did something; returns what it took, if that is charged at once.
     pub(crate) fn work(&mut self, work: &Work) -> u64 {
-        match work.step {
-            Step::Fault => {
-                let device = work.processor.is_some_and(|by| by != Processor::HOST);
-                let ns = if device {
-                    let parallel = self.is_parallel();
-                    touches::device_fault(
-                        &self.params.device_touch,
-                        &mut self.faults,
-                        work,
-                        parallel,
-                    )
-                } else {
-                    touches::host_fault(&self.params.host_touch, &mut self.faults, work)
-                };
-                whole(ns)
-            }
-            Step::Advice(advised) => {
-                self.tally.advice_ns += advice::step(&self.params.advice, advised, work);
-                self.tally.advised = true;
-                self.tally.acts |= advice::acts(advised, work);
-                0
-            }
-            Step::Allocation if matches!(self.call, Call::DeviceTouch { .. }) => {
-                self.faults.chunks += work.chunks_device;
-                0
-            }
-            _ => {
-                self.tally.add(work);
-                0
-            }
-        }
+        self.count(&Input::Work(*work))
     }
 
     /// The program's access with this number faults: the time until the driver looks at it.
     pub(crate) fn fault_latency_ns(&mut self, by: Processor, access: u64) -> u64 {
-        if by == Processor::HOST {
-            return 0;
-        }
-        let parallel = self.is_parallel();
-        let costs = &self.params.device_touch;
-        whole(touches::device_latency(costs, &mut self.faults, access, self.warmth, parallel))
-    }
-
-    /// An access program went over this.
-    pub(crate) fn walked(&mut self, walk: &Walk, covered: Covered) {
-        self.tally.walk_ns += match self.call {
-            Call::DeviceTouch { threads, bulk } => {
-                touches::device_walk(&self.params.device_touch, walk, covered, threads, bulk)
-            }
-            _ => touches::host_walk(&self.params.host_touch, walk, covered, self.warmth),
-        };
+        self.count(&Input::Fault { by, access })
     }
 
     /// An access program is about to begin: what it does between faults matters.
     pub(crate) fn walks(&mut self, walk: &Walk) {
-        let costs = &self.params.device_touch;
-        let writes = walk.access == crate::paging::Access::Write;
-        self.faults.gap_ns = if writes { costs.gap_write } else { costs.gap_read };
-        self.faults.last_access = None;
+        self.count(&Input::Walks(*walk));
+    }
+
+    /// An access program went over this.
+    pub(crate) fn walked(&mut self, walk: &Walk, covered: Covered) {
+        self.count(&Input::Walked(*walk, covered));
     }
 
     pub(crate) fn range_made(&mut self) {
-        self.tally.ranges_made += 1;
+        self.count(&Input::RangeMade);
     }
 
     pub(crate) fn range_gone(&mut self, held: &HeldBlocks) {
-        self.tally.freed.add(held);
+        self.count(&Input::RangeGone(*held));
     }
 
-    fn is_parallel(&self) -> bool {
-        matches!(self.call, Call::DeviceTouch { threads, bulk } if threads > 1 || bulk)
+    fn count(&mut self, input: &Input) -> u64 {
+        if let Some(record) = &mut self.record {
+            record.input(input);
+        }
+        whole(self.account.count(&self.params, input))
     }
 }
 

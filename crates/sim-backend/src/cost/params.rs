@@ -19,7 +19,9 @@ pub struct WarmthCosts {
     pub after_sleep: [f64; 3],
     /// On top, if the sleep was longer than 1 ms.
     pub after_long_sleep: f64,
-    /// The first call of the class, or the first since a sleep but not right after it.
+    /// The first call of the class.
+    pub first: f64,
+    /// The first since a sleep, but not right after it.
     pub cold: f64,
     /// After a pause of 0.2 ms or more, divided by how many calls of the class came in a row;
     /// proportional below 0.2 ms.
@@ -44,6 +46,8 @@ pub struct AllocationCosts {
     pub free: f64,
     /// State of frees.
     pub free_warmth: WarmthCosts,
+    /// If it had memory, on a cold machine or for the first time.
+    pub free_cold: f64,
     /// Per block with memory on a device.
     pub free_device_block: f64,
     /// Per block that the host maps.
@@ -104,6 +108,8 @@ pub struct AdviceCosts {
     pub revoked_host_page: f64,
     /// End of read-mostly: per block.
     pub read_mostly_end_block: f64,
+    /// On top, if the block has pages on the host.
+    pub read_mostly_end_host_block: f64,
     /// End of read-mostly: per block whose duplicates go.
     pub collapsed_block: f64,
     /// Accessed-by a device: per block.
@@ -138,6 +144,8 @@ pub struct PrefetchCosts {
     pub map_host_page: f64,
     /// Per page of the host's memory that is zeroed.
     pub zero_host_page: f64,
+    /// The same for memory that a free has just given back.
+    pub zero_warm_host_page: f64,
     /// Per chunk of device memory.
     pub device_chunk: f64,
     /// Per run of a device's memory that is zeroed.
@@ -154,6 +162,8 @@ pub struct PrefetchCosts {
     pub to_host_byte: f64,
     /// On top, for the first 2 MiB copied to the host.
     pub to_host_first_byte: f64,
+    /// On top, for the first 2 MiB copied to devices.
+    pub to_device_first_byte: f64,
 }
 
 /// `cuMemDiscardBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync`, with the wait for them.
@@ -174,6 +184,8 @@ pub struct DiscardCosts {
     pub unmap_device: f64,
     /// Discard and prefetch on a cold machine.
     pub prefetch_cold: f64,
+    /// Discard and prefetch: per block.
+    pub prefetch_block: f64,
     /// Discard and prefetch: per block taken out of the host's page table.
     pub prefetch_unmap_host: f64,
     /// Discard and prefetch: per page of the host's memory that is zeroed.
@@ -192,7 +204,9 @@ pub struct HostTouchCosts {
     pub call: f64,
     /// State.
     pub warmth: WarmthCosts,
-    /// If a fault copies or zeroes, on a cold machine.
+    /// If a fault copies or zeroes.
+    pub faults: f64,
+    /// On top, on a cold machine.
     pub faults_cold: f64,
     /// Per access.
     pub access: f64,
@@ -204,6 +218,8 @@ pub struct HostTouchCosts {
     pub very_far_page: f64,
     /// Per page written for the first time since it was mapped.
     pub first_write: f64,
+    /// Per page written before, since it was mapped: what it holds is not in memory yet.
+    pub written_page: f64,
     /// Per block with a fault.
     pub faulted_block: f64,
     /// A fault that copies.
@@ -216,6 +232,8 @@ pub struct HostTouchCosts {
     pub map_page: f64,
     /// Per page zeroed.
     pub zero_page: f64,
+    /// The same for memory that a free has just given back.
+    pub zero_warm_page: f64,
     /// Per byte copied from a device.
     pub copy_byte: f64,
     /// Per time that a block is taken out of a device's page table.

@@ -46,6 +46,12 @@ pub(super) enum Warmth {
     },
 }
 
+impl Default for Warmth {
+    fn default() -> Self {
+        Self::Cold { first: true }
+    }
+}
+
 impl Warmth {
     /// Whether the machine idled or has not done the like yet.
     pub(super) fn is_cold(self) -> bool {
@@ -68,7 +74,8 @@ impl Warmth {
                 let long = if long { costs.after_long_sleep } else { 0.0 };
                 costs.after_sleep[others.min(2) as usize] + long
             }
-            Self::Cold { .. } => costs.cold,
+            Self::Cold { first: true } => costs.first,
+            Self::Cold { first: false } => costs.cold,
             Self::Warm { pause_ns, row } => {
                 let share = |of_ns: f64| (pause_ns as f64 / of_ns).min(1.0);
                 costs.paused * share(200e3) / row.max(1) as f64
@@ -97,6 +104,8 @@ pub(super) struct State {
     /// Whether the sleep was long, if the call before was one.
     slept: Option<bool>,
     before: Option<Class>,
+    /// Host pages that frees gave back and that nobody has got since.
+    recycled_pages: u64,
 }
 
 impl State {
@@ -138,11 +147,20 @@ impl State {
         self.before = Some(class);
     }
 
+    pub(super) fn recycled_pages(&self) -> u64 {
+        self.recycled_pages
+    }
+
+    pub(super) fn set_recycled_pages(&mut self, pages: u64) {
+        self.recycled_pages = pages;
+    }
+
     /// A sleep has ended.
     pub(super) fn slept(&mut self, duration_ns: u64) {
         self.slept = Some(duration_ns > 1_000_000);
         self.sleeps += 1;
         self.before = None;
+        self.recycled_pages = 0;
     }
 }
 

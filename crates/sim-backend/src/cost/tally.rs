@@ -4,6 +4,20 @@ use pagewise_hal::Processor;
 
 use crate::paging::{HeldBlocks, Step, Work};
 
+/// Host pages filled with zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Zeroed {
+    pub(super) pages: u64,
+    /// Pages besides, of memory that a free gave back just before.
+    pub(super) recycled: u64,
+}
+
+impl Zeroed {
+    pub(super) fn ns(self, page: f64, recycled_page: f64) -> f64 {
+        page * self.pages as f64 + recycled_page * self.recycled as f64
+    }
+}
+
 /// Counts of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Tally {
@@ -27,7 +41,7 @@ pub(super) struct Tally {
     pub(super) bytes_to_device: u64,
     pub(super) bytes_to_host: u64,
     pub(super) pages_mapped_host: u64,
-    pub(super) pages_zeroed_host: u64,
+    pub(super) zeroed_host: Zeroed,
     pub(super) pages_unmapped_host: u64,
     pub(super) unmaps_host: u64,
     pub(super) unmaps_device: u64,
@@ -36,7 +50,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, work: &Work) {
+    pub(super) fn add(&mut self, work: &Work, zeroed: Zeroed) {
         const PAGE: u64 = pagewise_hal::PAGE_BYTES;
         let mapped = work.pages_mapped_host + work.pages_mapped_device > 0;
         let unmapped = work.unmaps_host + work.unmaps_device > 0;
@@ -49,7 +63,8 @@ impl Tally {
         self.bytes_to_device += (work.pages_to_device + work.pages_between_devices) * PAGE;
         self.bytes_to_host += work.pages_to_host * PAGE;
         self.pages_mapped_host += work.pages_mapped_host;
-        self.pages_zeroed_host += work.pages_zeroed_host;
+        self.zeroed_host.pages += zeroed.pages;
+        self.zeroed_host.recycled += zeroed.recycled;
         self.pages_unmapped_host += work.pages_unmapped_host;
         self.unmaps_host += work.unmaps_host;
         self.unmaps_device += work.unmaps_device;

@@ -113,6 +113,95 @@ fn an_h200_takes_what_was_recorded() {
 }
 
 #[test]
+fn memory_that_a_free_gave_back_is_zeroed_faster_unless_the_machine_slept() {
+    let second_write = |pause_ns: u64| {
+        let sim = machine();
+        let first = alloc(&sim, 2 * MIB);
+        write(&sim, first);
+        // SAFETY: freed once, and not used again.
+        unsafe { sim.free(first.ptr) }.expect("freed");
+        let second = alloc(&sim, 2 * MIB);
+        if pause_ns > 0 {
+            sim.sleep_ns(pause_ns);
+        }
+        took(&sim, |sim| write(sim, second))
+    };
+    // 512 pages; what else a sleep costs is far less.
+    assert!(second_write(0) + 50_000 < second_write(1_000));
+}
+
+#[test]
+fn only_as_much_as_the_kernel_keeps_at_hand_is_zeroed_faster() {
+    let costs = CostParams::h200().host_touch;
+    let took = |freed_mib: u64, wanted_mib: u64| {
+        let sim = machine();
+        let first = alloc(&sim, freed_mib * MIB);
+        write(&sim, first);
+        // SAFETY: freed once, and not used again.
+        unsafe { sim.free(first.ptr) }.expect("freed");
+        let second = alloc(&sim, wanted_mib * MIB);
+        took(&sim, |sim| write(sim, second)) as f64
+    };
+    let saved = 512.0 * (costs.zero_page - costs.zero_warm_page);
+    let (small, large) = (took(2, 8), took(64, 8));
+    assert!((small - large).abs() < saved / 2.0, "{small} and {large}");
+}
+
+#[test]
+fn an_observed_call_has_the_time_that_it_took() {
+    let sim = machine();
+    sim.observe_costs();
+    let device = Location::device(pagewise_hal::DeviceId(0));
+    let span = alloc(&sim, 8 * MIB);
+    let calls: [&dyn Fn(); 6] = [
+        &|| write(&sim, span),
+        &|| prefetch(&sim, Span::new(span.ptr, 4 * MIB), device),
+        &|| sim.advise(span, Advice::SET_READ_MOSTLY, device).expect("advised"),
+        &|| write(&sim, span),
+        &|| sim.sleep_ns(2_000_000),
+        &|| prefetch(&sim, span, Location::HOST),
+    ];
+    drop(sim.take_cost_observations());
+    for call in calls {
+        let before_ns = sim.clock_ns();
+        call();
+        let took = (sim.clock_ns() - before_ns) as f64;
+        let seen = sim.take_cost_observations();
+        let again: f64 = seen.iter().map(|one| one.ns(&CostParams::h200())).sum();
+        // Each fault is rounded to whole nanoseconds when it is charged.
+        assert!(!seen.is_empty() && (took - again).abs() <= took * 0.001, "{took} and {again}");
+    }
+}
+
+#[test]
+fn an_observed_time_is_proportional_to_prices() {
+    let sim = machine();
+    sim.observe_costs();
+    let span = alloc(&sim, 8 * MIB);
+    write(&sim, span);
+    let mut free = CostParams::h200();
+    let mut dear = free;
+    (dear.host_touch.zero_page, dear.host_touch.fault_fresh) = (4_000.0, 20_000.0);
+    (free.host_touch.zero_page, free.host_touch.fault_fresh) = (0.0, 0.0);
+    let seen = sim.take_cost_observations();
+    let write = seen.last().expect("the write");
+    let middle = |a: f64, b: f64| (a + b) / 2.0;
+    let mut half = free;
+    half.host_touch.zero_page = 2_000.0;
+    half.host_touch.fault_fresh = 10_000.0;
+    let expected = middle(write.ns(&free), write.ns(&dear));
+    assert!((write.ns(&half) - expected).abs() < expected * 1e-9);
+    assert!(write.ns(&dear) > write.ns(&free));
+}
+
+#[test]
+fn nobody_observes_unless_asked() {
+    let sim = machine();
+    alloc(&sim, 2 * MIB);
+    assert!(sim.take_cost_observations().is_empty());
+}
+
+#[test]
 fn a_fault_takes_its_time_while_the_program_runs() {
     let mut meter = Meter::new(CostParams::h200());
     let device = Processor::device(0);

@@ -2,7 +2,7 @@
 
 use super::params::{DeviceTouchCosts, HostTouchCosts};
 use super::state::Warmth;
-use super::tally::Tally;
+use super::tally::{Tally, Zeroed};
 use crate::paging::{Access, Covered, Walk, Work};
 
 const PAGE: u64 = pagewise_hal::PAGE_BYTES;
@@ -42,8 +42,9 @@ impl Faults {
 }
 
 pub(super) fn host(costs: &HostTouchCosts, tally: &Tally, faults: &Faults, warmth: Warmth) -> f64 {
+    let moved = if faults.moved { costs.faults } else { 0.0 };
     let woken = if faults.moved && warmth.is_cold() { costs.faults_cold } else { 0.0 };
-    costs.call + warmth.ns(&costs.warmth) + woken + tally.walk_ns
+    costs.call + warmth.ns(&costs.warmth) + moved + woken + tally.walk_ns
 }
 
 pub(super) fn host_walk(
@@ -58,9 +59,15 @@ pub(super) fn host_walk(
         + costs.far_page * beyond(NEAR_PAGES[0])
         + costs.very_far_page * beyond(NEAR_PAGES[1])
         + costs.first_write * covered.first_written as f64
+        + costs.written_page * covered.written_before as f64
 }
 
-pub(super) fn host_fault(costs: &HostTouchCosts, faults: &mut Faults, work: &Work) -> f64 {
+pub(super) fn host_fault(
+    costs: &HostTouchCosts,
+    faults: &mut Faults,
+    work: &Work,
+    zeroed: Zeroed,
+) -> f64 {
     let block = if faults.note(work) { costs.faulted_block } else { 0.0 };
     let kind = if work.copies > 0 {
         costs.fault_copy
@@ -73,7 +80,7 @@ pub(super) fn host_fault(costs: &HostTouchCosts, faults: &mut Faults, work: &Wor
     block
         + kind
         + costs.map_page * work.pages_mapped_host as f64
-        + costs.zero_page * work.pages_zeroed_host as f64
+        + zeroed.ns(costs.zero_page, costs.zero_warm_page)
         + costs.copy_byte * (work.pages_to_host * PAGE) as f64
         + costs.unmap_device * work.unmaps_device as f64
 }

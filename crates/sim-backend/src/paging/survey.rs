@@ -21,6 +21,8 @@ pub(crate) struct Covered {
     pub(crate) remote_pages: u64,
     /// Those that the host writes for the first time since it maps them.
     pub(crate) first_written: u64,
+    /// Those that the host wrote before, since it maps them.
+    pub(crate) written_before: u64,
 }
 
 impl Covered {
@@ -44,6 +46,8 @@ pub(crate) struct HeldBlocks {
     pub(crate) with_small_tables: u64,
     /// Times that a device's mapping was raised, at most 512 a block.
     pub(crate) device_mappings: u64,
+    /// Pages of host memory.
+    pub(crate) host_pages: u64,
 }
 
 impl HeldBlocks {
@@ -53,6 +57,7 @@ impl HeldBlocks {
         self.mapped_by_device += other.mapped_by_device;
         self.with_small_tables += other.with_small_tables;
         self.device_mappings += other.device_mappings;
+        self.host_pages += other.host_pages;
     }
 
     fn note(&mut self, block: &Block, devices: u8) {
@@ -63,6 +68,7 @@ impl HeldBlocks {
         self.mapped_by_device += u64::from(devices().any(maps));
         self.with_small_tables += u64::from(block.device_tables.has_small());
         self.device_mappings += u64::from(block.device_tables.raised());
+        self.host_pages += block.populated(ProcId::HOST).count() as u64;
     }
 }
 
@@ -110,6 +116,9 @@ impl Paging {
                 let elsewhere = block.resident_anywhere().minus(block.resident(by));
                 covered.remote_pages += (touched & elsewhere).count() as u64;
             }
+            if by.is_host() {
+                covered.written_before += (touched & block.host_written()).count() as u64;
+            }
             if writes {
                 covered.first_written += touched.minus(block.host_written()).count() as u64;
                 block.add_host_written(touched);
@@ -152,8 +161,9 @@ mod tests {
             paging.covered(walk)
         };
         let first = again(&mut paging, &mut events);
-        assert_eq!((first.pages, first.first_written), (8, 8));
-        assert_eq!(again(&mut paging, &mut events).first_written, 0);
+        assert_eq!((first.pages, first.first_written, first.written_before), (8, 8, 0));
+        let second = again(&mut paging, &mut events);
+        assert_eq!((second.first_written, second.written_before), (0, 8));
         paging.migrate(512..513, Processor::device(0), 0, &mut events);
         assert_eq!(again(&mut paging, &mut events).first_written, 1);
     }
@@ -170,5 +180,6 @@ mod tests {
         let held = paging.held_blocks(&(512..2048));
         assert_eq!((held.on_device, held.mapped_by_device, held.mapped_by_host), (1, 1, 1));
         assert_eq!((held.with_small_tables, held.device_mappings), (0, 1));
+        assert_eq!(held.host_pages, 512, "host memory of a whole block comes at once");
     }
 }

@@ -21,7 +21,7 @@ use pagewise_hal::{
     StreamHandle,
 };
 
-use crate::format::{Case, MAX_MAPPED_BYTES, Observed, Op, PageMap, Part, Stream, Timing};
+use crate::format::{Case, MAX_MAPPED_BYTES, Observed, Op, OpLine, PageMap, Part, Stream, Timing};
 
 /// What a case showed on a back end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,16 @@ pub struct CaseReplay {
     pub has_host_mapped: bool,
 }
 
-/// Carries out a case. `before_op` is called with each operation's recorded `ns_profiled`, if any.
+/// When a watcher of a replay is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The next call of the back end is the operation's.
+    Before,
+    /// All calls of the operation were made.
+    After,
+}
+
+/// Carries out a case. `watch` is called before and after each operation.
 ///
 /// The back end must hold no buffers of this caller's: what the case left, the clean-up freed.
 ///
@@ -46,7 +55,7 @@ pub struct CaseReplay {
 pub fn replay_case(
     backend: &dyn Backend,
     case: &Case,
-    mut before_op: impl FnMut(u64),
+    mut watch: impl FnMut(Moment, &OpLine),
 ) -> CaseReplay {
     let capabilities = backend.capabilities();
     let mut running = Running {
@@ -67,10 +76,9 @@ pub fn replay_case(
     for line in &case.ops {
         profiled |= matches!(line.record.op, Op::AllocManaged { .. });
         running.prepare(&line.record.op);
-        if let Some(ns) = line.record.observed.ns_profiled {
-            before_op(ns);
-        }
+        watch(Moment::Before, line);
         observed.push(running.timed(&line.record.op, capabilities.host_page_map));
+        watch(Moment::After, line);
         let taken = if capabilities.events { backend.take_events().ok() } else { None };
         // The profiler delivers no record, of pool memory either, before a managed allocation was
         // made (probed on driver 580), so recordings hold none.

@@ -1,0 +1,92 @@
+//! Fitting figures to recorded times.
+//!
+//! What is minimised is the sum over operations of a robust loss of log2(predicted / recorded):
+//! quadratic below a quarter of an octave, linear above, so that operations which the model does
+//! not understand do not pull the others along. Three things are added and weighed:
+//!
+//! - Recordings count alike, however long they are, and operations that vary from run to run count
+//!   less.
+//! - The total of each recording is one more equation: a robust fit alone follows the medians and
+//!   misses the rare long times.
+//! - A weak pull towards the start decides between figures that the recordings cannot tell apart.
+//!
+//! Figures are fitted as their logarithms, so none becomes negative and all count alike whatever
+//! their size; a figure that starts at 0 is not part of the model and stays 0.
+
+use levenberg_marquardt::LevenbergMarquardt;
+use pagewise_sim::CostParams;
+
+use super::figures::Figures;
+use super::problem::Problem;
+use super::samples::Sample;
+
+/// The spread of an operation's own runs at which it counts half, in octaves.
+const NOISE: f64 = 0.25;
+/// Evaluations of all times per figure before the optimiser gives up; a fit takes a tenth.
+const PATIENCE: usize = 20;
+
+/// The result of a fit.
+#[derive(Debug, Clone)]
+pub(crate) struct Fitted {
+    pub(crate) params: CostParams,
+    /// Names of figures that were fitted.
+    pub(crate) figures: Vec<String>,
+    /// Names of figures that occur in no operation: they kept their values.
+    pub(crate) without_evidence: Vec<String>,
+    /// Whether the optimiser came to rest.
+    pub(crate) converged: bool,
+}
+
+/// Fits all figures, from those that the samples' terms were found with.
+pub(crate) fn fit(start: &CostParams, samples: &[&Sample]) -> Fitted {
+    let figures = Figures::new(start);
+    let shares = shares(samples);
+    let rows: Vec<Row<'_>> = samples.iter().map(|sample| Row::new(sample, &shares)).collect();
+    let (free, without_evidence) = split(&figures, &rows);
+    let names = free.iter().map(|&at| figures.name(at).to_owned()).collect();
+    let problem = Problem::new(figures, rows, free);
+    let (problem, report) = LevenbergMarquardt::new().with_patience(PATIENCE).minimize(problem);
+    let params = problem.params_rounded();
+    let converged = report.termination.was_successful();
+    Fitted { params, figures: names, without_evidence, converged }
+}
+
+/// One operation, as an equation.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    pub(super) sample: &'a Sample,
+    /// Square root of how much it counts.
+    pub(super) weight: f64,
+}
+
+impl<'a> Row<'a> {
+    fn new(sample: &'a Sample, shares: &[f64]) -> Self {
+        let recorded = sample.recorded;
+        let spread = (recorded.median.max(1) as f64 / recorded.min.max(1) as f64).log2();
+        let weight = shares[sample.id.file] / (1.0 + (spread / NOISE).powi(2));
+        Self { sample, weight: weight.sqrt() }
+    }
+}
+
+/// How much an operation of each recording counts, 1 on average.
+fn shares(samples: &[&Sample]) -> Vec<f64> {
+    let files = samples.iter().map(|sample| sample.id.file + 1).max().unwrap_or(0);
+    let mut counts = vec![0_u32; files];
+    for sample in samples.iter().filter(|sample| sample.id.is_judged()) {
+        counts[sample.id.file] += 1;
+    }
+    let used = counts.iter().filter(|&&count| count > 0).count().max(1);
+    let each = f64::from(counts.iter().sum::<u32>()) / used as f64;
+    counts.iter().map(|&count| each.max(1.0) / f64::from(count.max(1))).collect()
+}
+
+/// Figures that matter, and the names of those that do not.
+fn split(figures: &Figures, rows: &[Row<'_>]) -> (Vec<usize>, Vec<String>) {
+    let mut matters = vec![false; figures.len()];
+    for row in rows {
+        row.sample.terms.figures().for_each(|at| matters[at] = true);
+    }
+    let without = (0..figures.len()).filter(|&at| figures.values[at] > 0.0 && !matters[at]);
+    let without = without.map(|at| figures.name(at).to_owned()).collect();
+    ((0..figures.len()).filter(|&at| matters[at]).collect(), without)
+}

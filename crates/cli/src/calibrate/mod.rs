@@ -1,0 +1,264 @@
+//! `pagewise calibrate`: fits the figures of the cost model to recordings with times.
+//!
+//! Each case is replayed twice on the simulator: on the recorded clock, to see what each timed
+//! operation did, and on the simulator's own, to see how well it predicts. The fit itself
+//! ([`fit`]) works on what was seen. With cases held out it is repeated, each time without a part
+//! of the cases, which are then predicted by figures that have never seen them.
+
+mod figures;
+mod fit;
+mod problem;
+mod report;
+mod samples;
+mod terms;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use pagewise_sim::{CostParams, EventCapture, Evidence, GpuProfile, SimConfig};
+use pagewise_trace::error::TraceError;
+
+use crate::progress::Progress;
+use crate::{args, inputs, sim_target};
+use figures::Figures;
+use fit::Fitted;
+use report::{Predictions, Report};
+use samples::{Prediction, Recording, Sample, SampleId};
+use terms::Probes;
+
+/// Why there is no calibration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CalibrateError {
+    /// A trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The traces have no times.
+    #[error(
+        "nothing to fit: no operation of these traces has a recorded time (field `ns`); record \
+         with timed runs"
+    )]
+    NoTimes,
+    /// There are not enough cases to hold some out.
+    #[error("--hold-out {folds}: the traces have only {cases} cases")]
+    TooFewCases {
+        /// Parts asked for.
+        folds: usize,
+        /// Cases there are.
+        cases: usize,
+    },
+    /// The profile cannot be written.
+    #[error("{}: cannot write: {source}", path.display())]
+    Output {
+        /// The profile.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// `pagewise calibrate`
+pub(crate) fn command(args: &args::Calibrate) -> ExitCode {
+    let from = match sim_target::named("--from", &args.from) {
+        Ok(from) => from,
+        Err(message) => crate::usage(&message),
+    };
+    let directory = directory_of(&args.output);
+    if !directory.is_dir() || args.output.is_dir() {
+        crate::usage(&format!("-o {}: not a file in a directory", args.output.display()));
+    }
+    match calibrate(args, from.gpu().clone()) {
+        Ok(output) => crate::show(&output),
+        Err(error @ CalibrateError::TooFewCases { .. }) => crate::usage(&error.to_string()),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(crate::INVALID_INPUT)
+        }
+    }
+}
+
+/// Carries it out; returns what is to be printed.
+fn calibrate(args: &args::Calibrate, from: GpuProfile) -> Result<String, CalibrateError> {
+    let traces: Vec<PathBuf> = inputs::paths(&args.traces).into_iter().collect::<Result<_, _>>()?;
+    let calibration = Calibration { from, traces, hold_out: args.hold_out.map(usize::from) };
+    let progress = Progress::start();
+    let result = calibration.run(&progress);
+    progress.end();
+    let (fitted, report) = result?;
+    write(&args.output, &calibration.profile(&fitted))?;
+    Ok(if args.json {
+        serde_json::to_string(&report).expect("a report is plain data") + "\n"
+    } else {
+        report::text(&report) + &format!("Written to {}.\n", args.output.display())
+    })
+}
+
+/// Writes the profile, whole or not at all.
+fn write(output: &Path, profile: &GpuProfile) -> Result<(), CalibrateError> {
+    let fail = |source: io::Error| CalibrateError::Output { path: output.to_owned(), source };
+    let text = profile.to_toml().map_err(|error| fail(io::Error::other(error)))?;
+    // Unlike a temporary file's, the permissions are those of any new file.
+    let make = |path: &Path| File::create_new(path);
+    let mut file = tempfile::Builder::new().make_in(directory_of(output), make).map_err(fail)?;
+    file.write_all(text.as_bytes()).map_err(fail)?;
+    file.persist(output).map_err(|error| fail(error.error))?;
+    Ok(())
+}
+
+fn directory_of(file: &Path) -> &Path {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// What is calibrated, and from what.
+#[derive(Debug)]
+pub(crate) struct Calibration {
+    /// The start.
+    pub(crate) from: GpuProfile,
+    pub(crate) traces: Vec<PathBuf>,
+    /// Into how many parts the cases are divided to be held out, if at all.
+    pub(crate) hold_out: Option<usize>,
+}
+
+impl Calibration {
+    /// Fits, and says how well.
+    pub(crate) fn run(&self, progress: &Progress) -> Result<(Fitted, Report), CalibrateError> {
+        let start = Instant::now();
+        let recordings = self.read()?;
+        let replays = Replays { recordings: &recordings, from: &self.from, progress };
+        let samples = replays.samples()?;
+        progress.doing("fitting");
+        let all: Vec<&Sample> = samples.iter().collect();
+        let fitted = fit::fit(&self.from.cost, &all);
+        let before = replays.predictions(&self.from.cost, &|_| true)?;
+        let after = replays.predictions(&fitted.params, &|_| true)?;
+        let held_out = match self.hold_out {
+            Some(folds) => Some(replays.held_out(&samples, folds)?),
+            None => None,
+        };
+        let predictions = Predictions { before, after, held_out };
+        let report = Report {
+            files: by_file(&recordings, &predictions),
+            kinds: by_kind(&predictions),
+            fitted: fitted.figures.len(),
+            converged: fitted.converged,
+            without_evidence: fitted.without_evidence.clone(),
+            wall_s: start.elapsed().as_secs_f64(),
+        };
+        Ok((fitted, report))
+    }
+
+    /// The start with the fitted figures, and where they come from.
+    fn profile(&self, fitted: &Fitted) -> GpuProfile {
+        let mut profile = GpuProfile { cost: fitted.params, ..self.from.clone() };
+        let names: Vec<_> = self.traces.iter().filter_map(|path| path.file_name()).collect();
+        let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+        let text =
+            format!("pagewise calibrate from {}, traces {}", self.from.name, names.join(", "));
+        profile.sources.set("cost", Evidence::Calibrated, &text);
+        let known: BTreeSet<String> = fitted.figures.iter().map(|name| field(name)).collect();
+        for field in fitted.without_evidence.iter().map(|name| field(name)) {
+            if let Some(source) = self.from.sources.of(&field).filter(|_| !known.contains(&field)) {
+                profile.sources.set(field, source.evidence, source.text);
+            }
+        }
+        profile
+    }
+
+    fn read(&self) -> Result<Vec<Recording>, CalibrateError> {
+        let read = self.traces.iter().map(|path| Recording::read(path));
+        let recordings: Vec<Recording> = read.collect::<Result<_, _>>()?;
+        if recordings.iter().all(|recording| recording.timed_ops() == 0) {
+            return Err(CalibrateError::NoTimes);
+        }
+        let cases = recordings.iter().map(Recording::cases).sum();
+        match self.hold_out {
+            Some(folds) if folds > cases => Err(CalibrateError::TooFewCases { folds, cases }),
+            _ => Ok(recordings),
+        }
+    }
+}
+
+/// The field of a profile that holds a figure, alone or in a list.
+fn field(figure: &str) -> String {
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let field = figure.rsplit_once('.').filter(|(_, last)| is_number(last));
+    format!("cost.{}", field.map_or(figure, |(field, _)| field))
+}
+
+/// A machine that keeps no records: nobody looks at them.
+fn machine(profile: GpuProfile) -> SimConfig {
+    SimConfig::new(profile).events(EventCapture::Off)
+}
+
+/// Replays of all recordings.
+struct Replays<'a> {
+    recordings: &'a [Recording],
+    from: &'a GpuProfile,
+    progress: &'a Progress,
+}
+
+impl Replays<'_> {
+    fn samples(&self) -> Result<Vec<Sample>, TraceError> {
+        let machine = machine(self.from.clone());
+        let probes = Probes::new(&Figures::new(&self.from.cost));
+        let mut samples = Vec::new();
+        for (file, recording) in self.recordings.iter().enumerate() {
+            let mut keep = |sample| samples.push(sample);
+            let case_done = || self.progress.case_done();
+            recording.observe(file, &machine, &probes, &mut keep, &case_done)?;
+        }
+        Ok(samples)
+    }
+
+    fn predictions(
+        &self,
+        costs: &CostParams,
+        wanted: &dyn Fn(SampleId) -> bool,
+    ) -> Result<Vec<Prediction>, TraceError> {
+        let config = machine(GpuProfile { cost: *costs, ..self.from.clone() });
+        let mut predictions = Vec::new();
+        for (file, recording) in self.recordings.iter().enumerate() {
+            let case_done = || self.progress.case_done();
+            predictions.extend(recording.predict(file, &config, wanted, &case_done)?);
+        }
+        Ok(predictions)
+    }
+
+    /// Predictions for all operations, each by figures that were fitted without its case.
+    fn held_out(&self, samples: &[Sample], folds: usize) -> Result<Vec<Prediction>, TraceError> {
+        let mut predictions = Vec::new();
+        for fold in 0..folds {
+            self.progress.doing("fitting");
+            let is_in = |id: SampleId| self.fold(id, folds) == fold;
+            let others: Vec<&Sample> = samples.iter().filter(|one| !is_in(one.id)).collect();
+            let fitted = fit::fit(&self.from.cost, &others);
+            predictions.extend(self.predictions(&fitted.params, &is_in)?);
+        }
+        Ok(predictions)
+    }
+
+    /// Cases are dealt out in turn, so that each part has some of every recording.
+    fn fold(&self, id: SampleId, folds: usize) -> usize {
+        let before: usize = self.recordings[..id.file].iter().map(Recording::cases).sum();
+        (before + id.case) % folds
+    }
+}
+
+fn by_file(recordings: &[Recording], predictions: &Predictions) -> Vec<report::Row> {
+    let row = |(file, recording): (usize, &Recording)| {
+        let name = Path::new(&recording.file).file_name().unwrap_or_default().to_string_lossy();
+        predictions.row(&name, |one| one.id.file == file && one.id.is_judged())
+    };
+    recordings.iter().enumerate().filter_map(row).collect()
+}
+
+fn by_kind(predictions: &Predictions) -> Vec<report::Row> {
+    let mut kinds: Vec<&str> = predictions.before.iter().map(|one| one.id.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.iter().filter_map(|kind| predictions.row(kind, |one| one.id.kind == *kind)).collect()
+}

@@ -1,0 +1,60 @@
+//! What the tests of the command share: running it, and files for it.
+
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+pub(crate) const HEADER: &str = r#"{"format":"pagewise-trace","version":1,"family":"tiny","recorded_on":{"gpus":1,"cuda_driver_version":13000}}"#;
+
+pub(crate) fn pagewise(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    command.args(arguments).output().expect("the binary runs")
+}
+
+pub(crate) fn status(output: &Output) -> i32 {
+    output.status.code().expect("not killed by a signal")
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("exactly one JSON value")
+}
+
+/// A directory with one file for each test, so that they do not meet.
+pub(crate) struct Files(tempfile::TempDir);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    pub(crate) fn add(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).expect("writable");
+        path.display().to_string()
+    }
+
+    pub(crate) fn path(&self) -> String {
+        self.0.path().display().to_string()
+    }
+}
+
+pub(crate) fn trace(ops: &[&str]) -> String {
+    format!("{HEADER}\n{{\"case\":\"one\"}}\n{}\n", ops.join("\n"))
+}
+
+pub(crate) fn recording(name: &str) -> String {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/traces/h200-580");
+    let file = std::fs::File::open(data.join(name)).expect("a recording of the checkout");
+    let mut text = String::new();
+    zstd::Decoder::new(file).expect("zstd").read_to_string(&mut text).expect("UTF-8");
+    text
+}

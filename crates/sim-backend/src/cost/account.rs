@@ -1,0 +1,166 @@
+//! One call: what happens in it, and what its time is.
+
+use pagewise_hal::Processor;
+
+use super::state::{Class, Warmth};
+use super::tally::{Tally, Zeroed};
+use super::touches::{self, Faults};
+use super::{Call, CostParams, advice, calls};
+use crate::paging::{Access, Covered, HeldBlocks, Step, Walk, Work};
+
+/// Freed host memory that the kernel keeps at hand for whoever asks next: one 2 MiB page.
+const RECYCLED_MAX: u64 = pagewise_hal::BLOCK_BYTES / pagewise_hal::PAGE_BYTES;
+
+/// Something that happens within a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Input {
+    /// The engine did something.
+    Work(Work),
+    /// The access with this number faults.
+    Fault { by: Processor, access: u64 },
+    /// An access program is about to begin.
+    Walks(Walk),
+    /// An access program went over this.
+    Walked(Walk, Covered),
+    /// Managed memory with a range of its own appeared.
+    RangeMade,
+    /// It went.
+    RangeGone(HeldBlocks),
+}
+
+/// One call.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Account {
+    pub(super) call: Call,
+    pub(super) refused: bool,
+    /// What the call found.
+    pub(super) warmth: Warmth,
+    /// Whether it and the call before it are reads of attributes.
+    pub(super) continues: bool,
+    /// Host pages that frees gave back and that nobody has got since.
+    pub(super) recycled_pages: u64,
+    tally: Tally,
+    faults: Faults,
+}
+
+impl Account {
+    pub(super) fn new(call: Call, warmth: Warmth) -> Self {
+        Self { call, warmth, ..Self::default() }
+    }
+
+    /// The same call before anything happened in it.
+    pub(super) fn emptied(&self, recycled_pages: u64) -> Self {
+        let (tally, faults) = (Tally::default(), Faults::default());
+        Self { tally, faults, recycled_pages, ..self.clone() }
+    }
+
+    pub(super) fn class(&self) -> Class {
+        self.call.class(self.tally.ranges_made == 0)
+    }
+
+    /// Counts what happened; returns the nanoseconds that are charged at once.
+    pub(super) fn count(&mut self, params: &CostParams, input: &Input) -> f64 {
+        match input {
+            Input::Work(work) => return self.work(params, work),
+            &Input::Fault { by, access } => return self.fault_latency(params, by, access),
+            Input::Walks(walk) => {
+                let costs = &params.device_touch;
+                let writes = walk.access == Access::Write;
+                self.faults.gap_ns = if writes { costs.gap_write } else { costs.gap_read };
+                self.faults.last_access = None;
+            }
+            Input::Walked(walk, covered) => self.walked(params, walk, *covered),
+            Input::RangeMade => self.tally.ranges_made += 1,
+            Input::RangeGone(held) => {
+                self.tally.freed.add(held);
+                self.recycled_pages = (self.recycled_pages + held.host_pages).min(RECYCLED_MAX);
+            }
+        }
+        0.0
+    }
+
+    /// The time of the call, except what was charged at once.
+    pub(super) fn rest(&self, params: &CostParams) -> f64 {
+        let Self { tally, faults, continues, .. } = self;
+        let warmth = self.warmth;
+        if self.refused {
+            return calls::refused(&params.fixed, self.call);
+        }
+        match self.call {
+            Call::AllocManaged => calls::alloc(&params.allocation, tally, warmth),
+            Call::PlainMemory => params.fixed.plain_memory,
+            Call::Free => calls::free(&params.allocation, tally, warmth),
+            Call::RangeAttribute => calls::range_attribute(&params.query, warmth, *continues),
+            Call::PointerAttribute => params.query.pointer_attribute,
+            Call::Advise => advice::call(&params.advice, tally, warmth),
+            Call::Prefetch { ranges, .. } => {
+                calls::prefetch(&params.prefetch, tally, warmth, ranges)
+            }
+            Call::Discard => calls::discard(&params.discard, tally, warmth),
+            Call::DiscardPrefetch => calls::discard_prefetch(&params.discard, tally, warmth),
+            Call::HostTouch => touches::host(&params.host_touch, tally, faults, warmth),
+            Call::DeviceTouch { .. } => {
+                touches::device(&params.device_touch, tally, faults, warmth)
+            }
+            Call::Wait => 0.0,
+            Call::Other => params.fixed.other,
+        }
+    }
+
+    /// What is zeroed comes first from what was freed last.
+    fn zeroed(&mut self, work: &Work) -> Zeroed {
+        let recycled = work.pages_zeroed_host.min(self.recycled_pages);
+        self.recycled_pages -= recycled;
+        Zeroed { pages: work.pages_zeroed_host - recycled, recycled }
+    }
+
+    fn work(&mut self, params: &CostParams, work: &Work) -> f64 {
+        let zeroed = self.zeroed(work);
+        match work.step {
+            Step::Fault => {
+                let by_device = work.processor.is_some_and(|by| by != Processor::HOST);
+                let parallel = self.is_parallel();
+                if by_device {
+                    touches::device_fault(&params.device_touch, &mut self.faults, work, parallel)
+                } else {
+                    touches::host_fault(&params.host_touch, &mut self.faults, work, zeroed)
+                }
+            }
+            Step::Advice(advised) => {
+                self.tally.advice_ns += advice::step(&params.advice, advised, work);
+                self.tally.advised = true;
+                self.tally.acts |= advice::acts(advised, work);
+                0.0
+            }
+            Step::Allocation if matches!(self.call, Call::DeviceTouch { .. }) => {
+                self.faults.chunks += work.chunks_device;
+                0.0
+            }
+            _ => {
+                self.tally.add(work, zeroed);
+                0.0
+            }
+        }
+    }
+
+    fn fault_latency(&mut self, params: &CostParams, by: Processor, access: u64) -> f64 {
+        if by == Processor::HOST {
+            return 0.0;
+        }
+        let (costs, parallel) = (&params.device_touch, self.is_parallel());
+        touches::device_latency(costs, &mut self.faults, access, self.warmth, parallel)
+    }
+
+    fn walked(&mut self, params: &CostParams, walk: &Walk, covered: Covered) {
+        self.tally.walk_ns += match self.call {
+            Call::DeviceTouch { threads, bulk } => {
+                touches::device_walk(&params.device_touch, walk, covered, threads, bulk)
+            }
+            _ => touches::host_walk(&params.host_touch, walk, covered, self.warmth),
+        };
+    }
+
+    fn is_parallel(&self) -> bool {
+        matches!(self.call, Call::DeviceTouch { threads, bulk } if threads > 1 || bulk)
+    }
+}
