@@ -7,8 +7,21 @@ use pagewise_sim::CostParams;
 use serde_json::Value;
 
 /// Figures that are no prices: what they do to a time is no product.
-const SHAPES: [&str; 3] =
-    ["device_touch.fault_gap", "device_touch.gap_read", "device_touch.gap_write"];
+const SHAPES: [&str; 2] = ["device_touch.gap_read", "device_touch.gap_write"];
+
+/// Only the ratios of the shapes to this figure show in times: it is their unit, and kept.
+const UNIT: &str = "device_touch.fault_gap";
+
+/// What a figure does to times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Times are sums of products with it.
+    Price,
+    /// It changes how often prices are paid.
+    Shape,
+    /// It changes nothing that others could not.
+    Unit,
+}
 
 /// Figures, in a fixed order.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,9 +61,17 @@ impl Figures {
         &self.names[at]
     }
 
-    /// Whether a time is a sum of products with this figure.
-    pub(crate) fn is_price(&self, at: usize) -> bool {
-        !SHAPES.contains(&self.name(at))
+    pub(crate) fn role(&self, at: usize) -> Role {
+        match self.name(at) {
+            UNIT => Role::Unit,
+            name if SHAPES.contains(&name) => Role::Shape,
+            _ => Role::Price,
+        }
+    }
+
+    /// The figures with this role that are part of the model: a figure of 0 is not.
+    pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = usize> + '_ {
+        (0..self.len()).filter(move |&at| self.values[at] > 0.0 && self.role(at) == role)
     }
 }
 
@@ -89,7 +110,7 @@ mod tests {
     #[test]
     fn the_figures_that_are_no_prices_exist() {
         let figures = Figures::new(&CostParams::h200());
-        let shapes = (0..figures.len()).filter(|&at| !figures.is_price(at)).count();
-        assert_eq!(shapes, SHAPES.len());
+        assert_eq!(figures.with_role(Role::Shape).count(), SHAPES.len());
+        assert_eq!(figures.with_role(Role::Unit).count(), 1);
     }
 }

@@ -16,7 +16,7 @@
 use levenberg_marquardt::LevenbergMarquardt;
 use pagewise_sim::CostParams;
 
-use super::figures::Figures;
+use super::figures::{Figures, Role};
 use super::problem::Problem;
 use super::samples::Sample;
 
@@ -86,7 +86,8 @@ fn split(figures: &Figures, rows: &[Row<'_>]) -> (Vec<usize>, Vec<String>) {
     for row in rows {
         row.sample.terms.figures().for_each(|at| matters[at] = true);
     }
-    let without = (0..figures.len()).filter(|&at| figures.values[at] > 0.0 && !matters[at]);
-    let without = without.map(|at| figures.name(at).to_owned()).collect();
-    ((0..figures.len()).filter(|&at| matters[at]).collect(), without)
+    let fitted = figures.with_role(Role::Price).chain(figures.with_role(Role::Shape));
+    let (mut free, without): (Vec<usize>, Vec<usize>) = fitted.partition(|&at| matters[at]);
+    free.sort_unstable();
+    (free, without.into_iter().map(|at| figures.name(at).to_owned()).collect())
 }

@@ -2,7 +2,7 @@
 
 use pagewise_sim::{CostObservation, CostParams};
 
-use super::figures::Figures;
+use super::figures::{Figures, Role};
 
 /// The time of an operation, as a function of the figures.
 #[derive(Debug)]
@@ -54,12 +54,9 @@ pub(crate) struct Probes {
 
 impl Probes {
     pub(crate) fn new(figures: &Figures) -> Self {
-        let (prices, shapes): (Vec<usize>, Vec<usize>) = (0..figures.len())
-            .filter(|&at| figures.values[at] > 0.0)
-            .partition(|&at| figures.is_price(at));
         let alone = |at: usize| {
             let value = |other: usize| match other {
-                _ if !figures.is_price(other) => figures.values[other],
+                _ if figures.role(other) != Role::Price => figures.values[other],
                 _ => f64::from(u8::from(other == at)),
             };
             (at, figures.params(&(0..figures.len()).map(value).collect::<Vec<f64>>()))
@@ -71,8 +68,8 @@ impl Probes {
         };
         Self {
             start: figures.params(&figures.values),
-            prices: prices.into_iter().map(alone).collect(),
-            shapes: shapes.into_iter().map(doubled).collect(),
+            prices: figures.with_role(Role::Price).map(alone).collect(),
+            shapes: figures.with_role(Role::Shape).map(doubled).collect(),
         }
     }
 

@@ -3,8 +3,8 @@
 //! All are nanoseconds, per call unless a name says per what. The H200's were fitted to the median
 //! durations in recordings `timing`, `migrate`, `advise`, `small` and `discard` (driver 580, a PCIe
 //! host, one GPU): least squares of log2(predicted / recorded) under a robust loss, every figure at
-//! least 0, one set for all recordings. A figure fitted on half of the cases predicts the other
-//! half about as well, so figures are not of single cases.
+//! least 0, one set for all recordings. `pagewise calibrate` is the program that does it; its
+//! `--hold-out` says how well cases are predicted that figures were fitted without.
 
 use serde::{Deserialize, Serialize};
 
