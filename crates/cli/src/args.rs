@@ -67,6 +67,10 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
 
+    /// What kernels of many threads draw the order of their faults from; the profile's if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub(crate) json: bool,

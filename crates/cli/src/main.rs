@@ -38,7 +38,7 @@ fn replay_traces(args: &Replay) -> ExitCode {
     if args.backend == Backend::Cuda {
         usage("--backend cuda: this build of pagewise has no CUDA back end; use --backend sim");
     }
-    let target = match SimTarget::new(args.profile.as_deref(), args.range_reads.into()) {
+    let target = match SimTarget::new(args.profile.as_deref(), args.range_reads.into(), args.seed) {
         Ok(target) => target,
         Err(message) => usage(&message),
     };
@@ -62,7 +62,7 @@ fn show_profiles(profile: Option<&str>) -> ExitCode {
 /// `pagewise` alone: the recordings that ship with the project, on the simulator.
 fn replay_shipped() -> ExitCode {
     let reads = args::RangeReadsArg::Driver.into();
-    let target = match SimTarget::new(None, reads) {
+    let target = match SimTarget::new(None, reads, None) {
         Ok(target) => target,
         Err(message) => usage(&message),
     };

@@ -18,14 +18,19 @@ pub(crate) struct SimTarget {
 }
 
 impl SimTarget {
-    /// `profile`: a name or a file; the H200 if there is none.
+    /// `profile`: a name or a file; the H200 if there is none. `seed`: its own if there is none.
     pub(crate) fn new(
         profile: Option<&str>,
         reads: RangeReads,
+        seed: Option<u64>,
     ) -> std::result::Result<Self, String> {
         let config = match profile {
             None => SimConfig::h200(),
             Some(profile) => named("--profile", profile)?,
+        };
+        let config = match seed {
+            None => config,
+            Some(seed) => config.seed(seed),
         };
         // Sums of bytes are compared, also those of discarded memory.
         let config = config.range_reads(reads).discarded_contents(DiscardedContents::Driver);

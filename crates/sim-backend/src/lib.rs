@@ -15,6 +15,7 @@
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching` |
 //! | what exists | `space` (over `slots`, `slabs`), `pools` (over `chunks`), `streams`, `arena` |
 //! | what attribute reads report | `attributes` (over `runs`) |
+//! | which thread faults when, in kernels of many | [`arrival`] |
 //! | where pages are and why they move | `paging` |
 //! | how long that takes | [`cost`] |
 //!
@@ -30,6 +31,7 @@
 
 mod allocation;
 mod arena;
+pub mod arrival;
 mod attributes;
 mod backend;
 mod chunks;
@@ -54,6 +56,7 @@ mod space;
 mod streams;
 mod touching;
 
+pub use arrival::ArrivalParams;
 pub use backend::SimBackend;
 pub use config::{DiscardedContents, EventCapture, RangeReads, SimConfig};
 pub use cost::CostParams;

@@ -22,6 +22,8 @@ mod tally;
 mod tests;
 mod touches;
 
+use std::collections::BTreeSet;
+
 use pagewise_hal::Processor;
 
 use crate::GpuProfile;
@@ -110,6 +112,8 @@ pub(crate) struct Meter {
     warmth: Warmth,
     tally: Tally,
     faults: Faults,
+    /// First pages of the blocks in which many threads faulted.
+    visited: BTreeSet<u64>,
 }
 
 impl Meter {
@@ -121,6 +125,7 @@ impl Meter {
             warmth: Warmth::Cold { first: true },
             tally: Tally::default(),
             faults: Faults::default(),
+            visited: BTreeSet::new(),
         }
     }
 
@@ -130,6 +135,7 @@ impl Meter {
         self.warmth = self.state.warmth(call.class(false), now_ns);
         self.tally = Tally::default();
         self.faults = Faults::default();
+        self.visited.clear();
     }
 
     /// It ends, `now_ns` being its start and what its faults took. Returns the time of its end.
@@ -192,13 +198,13 @@ impl Meter {
             Step::Fault => {
                 let device = work.processor.is_some_and(|by| by != Processor::HOST);
                 let ns = if device {
-                    let parallel = self.is_parallel();
-                    touches::device_fault(
-                        &self.params.device_touch,
-                        &mut self.faults,
-                        work,
-                        parallel,
-                    )
+                    let costs = &self.params.device_touch;
+                    if self.is_parallel() {
+                        let first = self.visited.insert(work.block);
+                        touches::parallel_fault(costs, &mut self.faults, work, first)
+                    } else {
+                        touches::device_fault(costs, &mut self.faults, work)
+                    }
                 } else {
                     touches::host_fault(&self.params.host_touch, &mut self.faults, work)
                 };

@@ -86,6 +86,7 @@ impl Paging {
 
     /// Empties a chunk: what is in it goes to the host.
     fn evict(&mut self, id: ProcId, pieces: &[Range<u64>], now_ns: u64, sink: &mut dyn EventSink) {
+        self.evictions += 1;
         for piece in pieces {
             for part in self.ranges.pieces(piece) {
                 let step = (Step::Eviction, Some(id));

@@ -10,7 +10,8 @@
 //! | --- | --- |
 //! | `mask`, `processor` | sets of pages, sets of processors and their relations |
 //! | `block`, `range` | state of a va_block; policy, and splits |
-//! | `service` | one fault: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
+//! | `touch`, `batch` | accesses of one thread, and of many: which faults are serviced together |
+//! | `service` | the faults on one block: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
 //! | `advice`, `migrate`, `discard` | calls |
 //! | `chunks`, `evict` | memory of devices, and who has to leave it |
 //!
@@ -18,6 +19,7 @@
 //! from recordings), cited by section and rule where they apply.
 
 mod advice;
+mod batch;
 mod block;
 mod chunks;
 mod context;
@@ -89,6 +91,8 @@ pub(crate) struct Paging {
     pins: VecDeque<Pin>,
     /// Memory of each GPU.
     chunks: Vec<Chunks>,
+    /// Chunks of GPUs that were emptied so far.
+    evictions: u64,
     totals: Totals,
     /// Whether like blocks get the outcome of the first of them; off to see that it is the same.
     #[cfg(test)]
@@ -110,6 +114,7 @@ impl Paging {
             lapse,
             pins,
             chunks,
+            evictions: 0,
             totals,
             #[cfg(test)]
             repeats: true,
