@@ -63,7 +63,14 @@ pub(crate) fn cudarc() -> Outcome {
         fs::copy(target.join("debug/libpagewise_driver.so"), folder.join("libcuda.so.1"))
     });
     copied.map_err(|error| format!("the simulated driver cannot be copied: {error}"))?;
-    run(interop("run", "cuda-13000").env("LD_LIBRARY_PATH", folder))
+    run(interop("run", "cuda-13000").env("LD_LIBRARY_PATH", folder))?;
+    // Panics abort there, so an ordinary failure means that none was raised.
+    let mut without = interop("run", "cuda-13000");
+    without.env("PAGEWISE_LIBCUDA", "/nonexistent/libcuda.so.1");
+    match without.status().map_err(|error| error.to_string())?.code() {
+        Some(1) => Ok(()),
+        code => Err(format!("without a driver the status is {code:?} instead of 1")),
+    }
 }
 
 /// The documentation builds without a warning.
