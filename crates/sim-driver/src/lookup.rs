@@ -25,7 +25,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     // SAFETY: not null, and NUL-terminated by the caller's word.
     let name = unsafe { CStr::from_ptr(name) };
     any_time(|machine| {
-        let own = machine.options.version.0;
+        let own = machine.options.version().0;
         if version > own {
             return Err(Code::INVALID_VALUE);
         }
