@@ -3,18 +3,22 @@
 
 use pagewise::{
     Advice, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities, DeviceAccess, DeviceId,
-    DeviceTouch, DriverVersion, ErrorKind, Location, PointerAttribute, RangeAttribute, SimBackend,
-    SimConfig, Span, StreamFlags, StreamHandle,
+    DeviceTouch, DriverVersion, ErrorKind, GpuProfile, Location, PointerAttribute, RangeAttribute,
+    SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
-use pagewise_tests::CLAIMS;
 use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim};
 
 const VERSIONS: [i32; 6] = [12000, 12020, 12080, 12090, 13000, 13020];
 
 /// Checks every claim, each over a new machine; the name of a failing one is in the output.
 fn check_claims(options: &str, ceiling: Option<DriverVersion>) {
+    check_these(CLAIMS, options, ceiling);
+}
+
+fn check_these(claims: &[&[Claim]], options: &str, ceiling: Option<DriverVersion>) {
     let driver = SimulatedDriver::load();
-    for (name, claim) in CLAIMS.iter().copied().flatten() {
+    for (name, claim) in claims.iter().copied().flatten() {
         println!("{options}, ceiling {ceiling:?}: {name}");
         driver.reset(options);
         let builder = match ceiling {
@@ -43,6 +47,17 @@ fn claims_hold_over_a_new_driver_that_acts_as_every_older_one() {
 #[test]
 fn claims_hold_with_several_devices() {
     check_claims("devices=4", None);
+}
+
+#[test]
+fn claims_hold_on_every_profile() {
+    let driver = SimulatedDriver::load();
+    for profile in GpuProfile::all() {
+        let options = format!("profile={}", profile.name);
+        let concurrent = driver.fresh(&options).capabilities().concurrent_managed_access;
+        let claims = if concurrent { CLAIMS } else { CLAIMS_WITHOUT_CONCURRENT_ACCESS };
+        check_these(claims, &options, None);
+    }
 }
 
 fn all_but_the_name(capabilities: Capabilities) -> Capabilities {

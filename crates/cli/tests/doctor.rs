@@ -65,7 +65,7 @@ fn with_a_driver_it_says_which_form_is_used_and_why() {
         &[
             "version CUDA 13.0, used as 13.0",
             "advise and prefetch by location",
-            "Device 1: Simulated NVIDIA H200",
+            "Device 1: simulated h200",
             "concurrent managed access 1",
             "discard yes",
             "host and device at once yes",

@@ -40,7 +40,6 @@ pub struct CudaBackend {
     pub(crate) numa: NumaNodes,
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) host: Box<dyn Host>,
-    pub(crate) foreign_contexts: bool,
     pub(crate) driver: Arc<Driver>,
 }
 
@@ -105,7 +104,7 @@ impl CudaBackend {
         if let Some(device) = slot.get() {
             return Ok(device);
         }
-        let context = Context::retain(Arc::clone(&self.driver), id, self.foreign_contexts)?;
+        let context = Context::retain(Arc::clone(&self.driver), id)?;
         // If another thread was faster, this one's context is released again.
         _ = slot.set(Device::new(context));
         Ok(slot.wait())

@@ -28,6 +28,12 @@
 //! The driver does not report what moves. [`CudaBuilder::observer`] takes a source of records,
 //! [`CudaBuilder::host`] another host than this process: its accesses to memory, its page
 //! table and its clock.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `cudarc` | `interop`: buffers, streams and contexts shared with [cudarc](https://docs.rs/cudarc) |
 #![deny(missing_docs)]
 
 mod abi;
@@ -40,6 +46,8 @@ mod context;
 mod device;
 mod driver;
 mod host;
+#[cfg(feature = "cudarc")]
+pub mod interop;
 mod kernels;
 mod library;
 mod load_error;
