@@ -25,6 +25,10 @@ impl Target for Simulator {
         let paced = Arc::clone(&backend);
         Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
     }
+
+    fn is_concurrent(&self) -> bool {
+        true
+    }
 }
 
 fn replay(family: &str) -> TraceReport {

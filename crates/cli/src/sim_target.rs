@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pagewise_hal::{DriverVersion, Result};
+use pagewise_hal::{DriverVersion, PAGE_BYTES, Result};
 use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimBackend, SimConfig};
-use pagewise_trace::format::Header;
+use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::run::{Session, Target};
 
 /// A profile file is a handful of numbers.
@@ -18,23 +18,39 @@ pub(crate) struct SimTarget {
 }
 
 impl SimTarget {
-    /// `profile`: a name or a file; the H200 if there is none. `seed`: its own if there is none.
+    /// `profile`: a name or a file; the H200 if there is none.
     pub(crate) fn new(
         profile: Option<&str>,
         reads: RangeReads,
-        seed: Option<u64>,
     ) -> std::result::Result<Self, String> {
         let config = match profile {
             None => SimConfig::h200(),
             Some(profile) => named("--profile", profile)?,
         };
-        let config = match seed {
-            None => config,
-            Some(seed) => config.seed(seed),
-        };
         // Sums of bytes are compared, also those of discarded memory.
         let config = config.range_reads(reads).discarded_contents(DiscardedContents::Driver);
         Ok(Self { config })
+    }
+
+    /// The same with this seed, if one is given.
+    pub(crate) fn seeded(self, seed: Option<u64>) -> Self {
+        match seed {
+            None => self,
+            Some(seed) => Self { config: self.config.seed(seed) },
+        }
+    }
+
+    /// The simulated machine that resembles the one of a program.
+    pub(crate) fn machine(&self, program: &RecordedOn) -> RecordedOn {
+        RecordedOn {
+            gpu: Some(format!("{} (simulated)", self.config.gpu().name)),
+            gpus: program.gpus,
+            driver: None,
+            cuda_driver_version: program.cuda_driver_version,
+            host_page_bytes: Some(PAGE_BYTES),
+            host_numa_nodes: Some(program.host_numa_nodes.unwrap_or(1)),
+            system: Some(concat!("pagewise ", env!("CARGO_PKG_VERSION")).to_owned()),
+        }
     }
 }
 
@@ -50,6 +66,10 @@ impl Target for SimTarget {
         let backend = Arc::new(SimBackend::new(config)?);
         let paced = Arc::clone(&backend);
         Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
+    }
+
+    fn is_concurrent(&self) -> bool {
+        true
     }
 }
 

@@ -25,9 +25,9 @@
 //!
 //! # Observation
 //!
-//! The driver does not report what moves. [`CudaBuilder::observer`] takes a source of records,
-//! [`CudaBuilder::host`] another host than this process: its accesses to memory, its page
-//! table and its clock.
+//! The driver does not report what moves. [`CudaBuilder::observer`] takes a source of records, such
+//! as [`Cupti`]; [`CudaBuilder::host`] another host than this process: its accesses to memory, its
+//! page table and its clock.
 //!
 //! # Features
 //!
@@ -43,6 +43,7 @@ mod batches;
 mod builder;
 mod cells;
 mod context;
+mod cupti;
 mod device;
 mod driver;
 mod host;
@@ -60,6 +61,7 @@ mod touching;
 
 pub use backend::CudaBackend;
 pub use builder::CudaBuilder;
+pub use cupti::{Cupti, CuptiUnavailable};
 pub use host::Host;
 pub use load_error::LoadError;
 pub use numa::host_numa_nodes;

@@ -34,6 +34,10 @@ pub trait Target: Sync {
     /// # Errors
     /// If there cannot be one, for instance with that many devices.
     fn open(&self, header: &Header) -> Result<Session>;
+
+    /// Whether sessions may be used at the same time. If not, cases are carried out one after
+    /// another on the thread that calls [`run`].
+    fn is_concurrent(&self) -> bool;
 }
 
 /// A back end, and how to set its clock.
@@ -142,7 +146,11 @@ pub fn run(
             files.push(Arc::clone(&file));
             let read = read(input, &file, &budget, |job| {
                 let file = Arc::clone(&file);
-                scope.spawn(move |_| file.carry_out(job, target, options, on_case));
+                if target.is_concurrent() {
+                    scope.spawn(move |_| file.carry_out(job, target, options, on_case));
+                } else {
+                    file.carry_out(job, target, options, on_case);
+                }
             });
             if let Err(error) = read {
                 file.fail(error);
