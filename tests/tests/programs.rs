@@ -7,8 +7,8 @@
 
 use pagewise::{
     Advice, AttachFlags, Backend, DeviceAccess, DeviceId, DeviceTouch, DiscardedContents,
-    HostAccess, HostTouch, Location, MemoryEvent, PAGE_BYTES, RangeAttribute, SimBackend,
-    SimConfig, Span, StreamHandle,
+    GpuProfile, HostAccess, HostTouch, Location, MemoryEvent, PAGE_BYTES, RangeAttribute,
+    SimBackend, SimConfig, Span, StreamHandle,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -90,7 +90,10 @@ struct Machine {
 
 impl Machine {
     fn new(contents: DiscardedContents) -> Self {
-        let config = SimConfig::h200().devices(DEVICES).discarded_contents(contents);
+        Self::of(SimConfig::h200().devices(DEVICES).discarded_contents(contents))
+    }
+
+    fn of(config: SimConfig) -> Self {
         let sim = SimBackend::new(config).expect("address space");
         let buffers = [100, 70_000, (2 << 20) + 5000, 5 << 20].map(|bytes| allocate(&sim, bytes));
         Self { sim, buffers: buffers.into(), events: Vec::new(), codes: Vec::new() }
@@ -265,6 +268,27 @@ proptest! {
         for contents in [DiscardedContents::Kept, DiscardedContents::Driver] {
             let mut machine = Machine::new(contents);
             steps.iter().for_each(|step| machine.run(step));
+        }
+    }
+
+    #[test]
+    fn contents_are_those_of_plain_memory_on_machines_of_every_kind(
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        // Full, coherent with access counters, without peers, without device faults; the last also
+        // where devices share the host's memory.
+        for (name, usable_mib, devices) in
+            [("h200", 6, 2), ("gh200", 6, 2), ("l4", 6, 2), ("wsl", 32, 1), ("wsl", 32, 2)]
+        {
+            let mut gpu = GpuProfile::named(name).expect("a shipped profile");
+            gpu.memory_bytes = gpu.context_bytes + (usable_mib << 20);
+            gpu.paging.access_counters.threshold = 16;
+            let config = SimConfig::new(gpu).devices(devices);
+            let mut machine =
+                Machine::of(config.discarded_contents(DiscardedContents::Driver));
+            steps.iter().for_each(|step| machine.run(step));
+            let faults = |event: &MemoryEvent| matches!(event, MemoryEvent::GpuFault { .. });
+            prop_assert!(name != "wsl" || !machine.events.iter().any(faults));
         }
     }
 

@@ -150,6 +150,7 @@ impl Pager {
         };
         let covered = self.paging.covered(walk);
         self.listener.meter.walked(&walk, covered);
+        self.paging.count_accesses(&walk, end_ns, &mut self.listener);
         end_ns
     }
 

@@ -23,6 +23,7 @@ mod batch;
 mod block;
 mod chunks;
 mod context;
+mod counters;
 mod discard;
 mod event;
 mod evict;
@@ -57,6 +58,7 @@ use advice::Advice;
 use block::Block;
 use chunks::Chunks;
 use context::Context;
+use counters::Counters;
 use processor::ProcId;
 use range::{Policy, Ranges, VaRange};
 use thrash::{LapseWindow, Pin};
@@ -93,6 +95,8 @@ pub(crate) struct Paging {
     chunks: Vec<Chunks>,
     /// Chunks of GPUs that were emptied so far.
     evictions: u64,
+    /// Remote accesses, where they are counted.
+    counters: Counters,
     totals: Totals,
     /// Whether like blocks get the outcome of the first of them; off to see that it is the same.
     #[cfg(test)]
@@ -115,6 +119,7 @@ impl Paging {
             pins,
             chunks,
             evictions: 0,
+            counters: Counters::default(),
             totals,
             #[cfg(test)]
             repeats: true,
@@ -135,6 +140,7 @@ impl Paging {
             range.blocks().for_each(|block| self.totals.gone(block));
         }
         self.chunks.iter_mut().for_each(|chunks| chunks.free(&pages));
+        self.counters.forget(&pages);
     }
 
     /// Brings pages to a processor and maps them there, as a prefetch call does.
