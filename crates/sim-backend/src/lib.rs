@@ -24,6 +24,13 @@
 //! The same calls in the same order give the same answers, events and times on every machine: no
 //! wall clock, no hash order, and addresses count only by their distance from each other.
 //!
+//! # Profiles
+//!
+//! What distinguishes one GPU from another is a document, [`GpuProfile`]; the H200's is calibrated,
+//! of the others each figure says where it comes from. All devices of a machine are of one profile.
+//! Behaviour follows from the document, never from its name: without concurrent managed access
+//! devices do not fault, over a coherent link host and device reach each other's memory.
+//!
 //! # Units
 //!
 //! Bytes, nanoseconds, pages of 4 KiB, va_blocks of 2 MiB.
