@@ -165,11 +165,15 @@ fn mask_of(pages: &[u64], first_page: u64) -> PageMask {
 type Passed = BTreeMap<u64, u64>;
 
 /// A block: its pages, and those of them that are accessible.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Look {
-    pages: Range<u64>,
+    first: u64,
+    end: u64,
     accessible: PageMask,
 }
+
+/// Blocks whose looks are kept.
+const LOOKS: usize = 32;
 
 /// The pages that a kernel misses, as they are now.
 struct Missed<'a> {
@@ -177,8 +181,8 @@ struct Missed<'a> {
     by: ProcId,
     needs: Protection,
     end_page: u64,
-    /// The block looked at last.
-    latest: RefCell<Look>,
+    /// The blocks looked at last, by the number of their slot.
+    looks: RefCell<[Look; LOOKS]>,
     passed: RefCell<Passed>,
 }
 
@@ -190,33 +194,36 @@ impl<'a> Missed<'a> {
         passed: Passed,
     ) -> Self {
         let needs = access.needs(by, &paging.params);
-        let latest = RefCell::default();
-        Self { paging, by, needs, end_page, latest, passed: RefCell::new(passed) }
+        let looks = RefCell::default();
+        Self { paging, by, needs, end_page, looks, passed: RefCell::new(passed) }
     }
 
     /// The block that holds a page.
     fn look(&self, page: u64) -> Ref<'_, Look> {
-        if !self.latest.borrow().pages.contains(&page) {
-            let slot = page / PAGES as u64 * PAGES as u64;
-            let mapped = |block: &Block| block.mapped(self.by, self.needs);
-            let look = match self.paging.ranges.containing(page) {
-                Some(range) => Look {
-                    pages: range.block_pages(page),
-                    accessible: range.block(page).map_or(PageMask::EMPTY, mapped),
-                },
-                // Where there is nothing, nothing faults.
-                None => Look { pages: slot..slot + PAGES as u64, accessible: !PageMask::EMPTY },
-            };
-            *self.latest.borrow_mut() = look;
+        let slot = page / PAGES as u64;
+        let at = slot as usize % LOOKS;
+        let known = |look: &Look| (look.first..look.end).contains(&page);
+        if !known(&self.looks.borrow()[at]) {
+            self.looks.borrow_mut()[at] = self.look_anew(page, slot * PAGES as u64);
         }
-        self.latest.borrow()
+        Ref::map(self.looks.borrow(), |looks| &looks[at])
+    }
+
+    fn look_anew(&self, page: u64, slot: u64) -> Look {
+        let Some(range) = self.paging.ranges.containing(page) else {
+            // Where there is nothing, nothing faults.
+            return Look { first: slot, end: slot + PAGES as u64, accessible: !PageMask::EMPTY };
+        };
+        let Range { start: first, end } = range.block_pages(page);
+        let mapped = |block: &Block| block.mapped(self.by, self.needs);
+        Look { first, end, accessible: range.block(page).map_or(PageMask::EMPTY, mapped) }
     }
 }
 
 impl Missing for Missed<'_> {
     fn contains(&self, page: u64) -> bool {
         let look = self.look(page);
-        page < self.end_page && !look.accessible.contains((page - look.pages.start) as usize)
+        page < self.end_page && !look.accessible.contains((page - look.first) as usize)
     }
 
     fn next(&self, page: u64) -> Option<u64> {
@@ -235,12 +242,11 @@ impl Missing for Missed<'_> {
                 continue;
             }
             let look = self.look(at);
-            let Range { start, end } = look.pages;
-            let clear = start + look.accessible.next_clear((at - start) as usize) as u64;
-            if clear < end {
+            let clear = look.first + look.accessible.next_clear((at - look.first) as usize) as u64;
+            if clear < look.end {
                 break Some(clear).filter(|page| *page < self.end_page);
             }
-            at = end;
+            at = look.end;
             blocks += 1;
         };
         if blocks > 1 {
