@@ -297,3 +297,25 @@ fn a_refused_batch_names_the_item_on_every_version() {
         unsafe { backend.free(span.ptr) }.expect("live");
     }
 }
+
+#[test]
+fn a_loop_that_fails_midway_says_what_was_submitted() {
+    let driver = SimulatedDriver::load();
+    for version in [12000, 12020, 12090] {
+        let backend = driver.fresh(&format!("version={version} fail_prefetch=3:999"));
+        let span = backend.alloc(4 << 20).expect("memory");
+        let part = |index: u64| Span::new(span.ptr.offset(index << 20), 1 << 20);
+        let spans = [0, 1, 2, 3].map(part);
+        let stream = StreamHandle::PER_THREAD;
+        let answer = backend.prefetch_batch(&spans, &[Location::HOST], &[0], 0, stream);
+        let error = answer.expect_err("the third fails");
+        assert_eq!((error.code(), error.item()), (Some(999), Some(2)));
+        assert_eq!(error.span(), Some(spans[2]));
+        let text = error.to_string();
+        assert!(text.contains("the 2 ranges before this one were submitted"), "{text}");
+        let last = |span| backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION);
+        assert_eq!(spans.map(last), [Ok(-1), Ok(-1), Ok(-2), Ok(-2)]);
+        // SAFETY: nobody uses the memory.
+        unsafe { backend.free(span.ptr) }.expect("live");
+    }
+}

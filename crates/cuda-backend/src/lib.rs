@@ -41,6 +41,7 @@ mod allocation;
 mod backend;
 mod batches;
 mod builder;
+mod calls;
 mod cells;
 mod context;
 mod cupti;

@@ -21,6 +21,7 @@ struct Hidden {
 /// | `devices` | how many of the GPU; 0 lets `cuInit` fail as a driver without device does | 1 |
 /// | `init` | what `cuInit` returns | 0 |
 /// | `hide` | an entry point that is missing: its base name, or `name@12020` for one form of it | – |
+/// | `fail_prefetch` | `n:code`: the nth single prefetch answers with the code and does nothing | – |
 /// | `reads` | `pages` or `driver`: what range-attribute reads answer | `pages` |
 /// | `discarded` | `kept` or `driver`: what discarded memory reads as | `kept` |
 ///
@@ -31,6 +32,8 @@ pub struct Options {
     version: Option<DriverVersion>,
     pub(crate) devices: u32,
     pub(crate) init: i32,
+    /// Which single prefetch fails, counted from 1, and how.
+    pub(crate) fail_prefetch: Option<(u64, i32)>,
     hidden: Vec<Hidden>,
     reads: RangeReads,
     discarded: DiscardedContents,
@@ -43,6 +46,7 @@ impl Default for Options {
             version: None,
             devices: 1,
             init: 0,
+            fail_prefetch: None,
             hidden: Vec::new(),
             reads: RangeReads::default(),
             discarded: DiscardedContents::default(),
@@ -85,6 +89,10 @@ impl Options {
             ("version", text) => self.version = Some(version(text)?),
             ("devices", text) => self.devices = text.parse().ok()?,
             ("init", text) => self.init = text.parse().ok()?,
+            ("fail_prefetch", text) => {
+                let (which, code) = text.split_once(':')?;
+                self.fail_prefetch = Some((which.parse().ok()?, code.parse().ok()?));
+            }
             ("hide", text) => {
                 let (name, since) = match text.split_once('@') {
                     Some((name, since)) => (name, Some(since.parse().ok()?)),
@@ -121,7 +129,7 @@ impl FromStr for Options {
             set.ok_or_else(|| {
                 format!(
                     "{pair:?} is no option of the simulated driver: they are profile, version, \
-                     devices, init, hide, reads and discarded, as key=value"
+                     devices, init, hide, fail_prefetch, reads and discarded, as key=value"
                 )
             })?;
         }
