@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use pagewise::{DiscardedContents, DriverVersion, RangeReads, SimBackend, SimConfig};
-use pagewise_trace::compare::{Levels, Tally, compare_recordings};
-use pagewise_trace::format::{Case, Header};
+use pagewise_trace::compare::{Levels, Tally, compare_case, compare_recordings};
+use pagewise_trace::format::{Case, Header, Op};
 use pagewise_trace::reader::TraceReader;
 use pagewise_trace::record::{Pass, merge, record_case};
+use pagewise_trace::replay::replay_case;
 use pagewise_trace::report::TraceReport;
 
 fn shipped(family: &str) -> TraceReader<'static> {
@@ -109,4 +110,40 @@ fn runs_of_different_programs_are_not_merged() {
         assert!(merge(&[first.clone(), other], &[]).is_err());
     }
     assert!(merge(&[], &[first]).is_err());
+}
+
+/// The program for what no shipped recording has: see `tests/data/programs/README.md`.
+#[test]
+fn the_fresh_program_has_pools_contents_and_attachment_and_replays_as_it_was_recorded() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/programs/fresh.jsonl");
+    let none = Header::new("none", shipped("migrate").header().recorded_on.clone());
+    let mut reader = TraceReader::open_program(&path, none).expect("a program");
+    let header = reader.header().clone();
+    assert_eq!((header.family.as_str(), header.recorded_on.gpus), ("fresh", 1));
+    let mut seen: Vec<&str> = Vec::new();
+    let mut attached = Vec::new();
+    let mut tally = Tally::default();
+    while let Some(case) = reader.next_case().expect("a case") {
+        let recorded = run(&header, &case, Pass::Observed);
+        let again = replay_case(&simulator(&header), &recorded, |_| ());
+        tally.merge(compare_case(&recorded, &again, false));
+        for line in &recorded.ops {
+            seen.push(line.record.op.name());
+            if let Op::StreamAttach { flags, .. } = line.record.op {
+                assert!(matches!(flags, 1 | 2 | 4), "flags {flags} end the process on a GPU");
+                attached.push(flags);
+            }
+        }
+    }
+    for (name, least) in [
+        ("pool_alloc", 50),
+        ("memset", 100),
+        ("memcpy", 80),
+        ("prefetch", 100),
+        ("stream_attach", 100),
+    ] {
+        assert!(seen.iter().filter(|&&other| other == name).count() >= least, "{name}");
+    }
+    assert!([1, 2, 4].iter().all(|flags| attached.contains(flags)));
+    assert!(tally.agrees(), "{:?}", tally.first_divergence());
 }

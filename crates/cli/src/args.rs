@@ -118,6 +118,10 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
+    /// Where to write all programs as they are drawn, to record them: operations without results
+    #[arg(long, value_name = "FILE")]
+    pub(crate) programs: Option<PathBuf>,
+
     /// Name each program on stderr before it is carried out
     #[arg(long)]
     pub(crate) verbose: bool,

@@ -1,6 +1,7 @@
 //! `pagewise compare`: two recordings, or two back ends on random programs.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -94,8 +95,12 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
     let start = Instant::now();
     let reference = Machine::new(args.backend, None, RangeReads::Driver, levels.events)?;
     let other = Machine::new(args::Backend::Sim, None, RangeReads::Driver, true)?;
-    let header = Header::new("random", machine(args, &reference));
+    let wanted = wanted_machine(args);
+    let header = Header::new("random", reference.describe(&wanted));
+    let program_header = Header::new("random", wanted);
     let families = families(args)?;
+    let mut programs =
+        TraceWriter::plain(Vec::new(), &program_header).map_err(|why| unwritten(args, &why))?;
     let progress = Progress::start("compared");
     let mut results = Vec::new();
     for &family in &families {
@@ -108,17 +113,23 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
             if args.verbose {
                 eprintln!("{}: {} operations", case.name, case.ops.len());
             }
+            // Writing to memory cannot fail.
+            _ = write_program(&mut programs, case);
             progress.case_done();
         });
         results.push((family, outcome.map_err(|error| no_back_end(&error))?));
     }
     progress.end();
+    if let Some(path) = &args.programs {
+        let bytes = programs.finish();
+        bytes.and_then(|bytes| std::fs::write(path, bytes)).map_err(|why| unwritten(args, &why))?;
+    }
     let mut text = String::new();
     let mut traces = Vec::new();
     for (family, outcome) in results {
         describe(&mut text, args, family, outcome.programs, outcome.disagreeing);
         if let Some(first) = &outcome.first {
-            explain(&mut text, first, &header, args.save.as_deref())?;
+            explain(&mut text, first, &program_header, args.save.as_deref())?;
         }
         traces.push(outcome.report(family, &header));
     }
@@ -138,8 +149,9 @@ fn recorded(kind: args::Backend, backend: Arc<dyn Backend>) -> Arc<dyn Backend> 
     }
 }
 
-fn machine(args: &Compare, reference: &Machine) -> RecordedOn {
-    reference.describe(&RecordedOn {
+/// The machine that programs are for.
+fn wanted_machine(args: &Compare) -> RecordedOn {
+    RecordedOn {
         gpu: None,
         gpus: args.devices,
         driver: None,
@@ -147,7 +159,7 @@ fn machine(args: &Compare, reference: &Machine) -> RecordedOn {
         host_page_bytes: None,
         host_numa_nodes: None,
         system: None,
-    })
+    }
 }
 
 /// Those asked for; else those that the devices suffice for.
@@ -232,12 +244,20 @@ fn explain(
 
 /// A program as `pagewise record` takes it.
 fn program_text(case: &Case, header: &Header) -> String {
-    let write = || {
-        let mut writer = TraceWriter::plain(Vec::new(), header)?;
-        writer.case(&case.name)?;
-        case.ops.iter().try_for_each(|line| writer.op(&line.record.op))?;
+    let written = TraceWriter::plain(Vec::new(), header).and_then(|mut writer| {
+        write_program(&mut writer, case)?;
         writer.finish()
-    };
-    let bytes: std::io::Result<Vec<u8>> = write();
-    bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    });
+    // Writing to memory cannot fail.
+    String::from_utf8_lossy(&written.unwrap_or_default()).into_owned()
+}
+
+fn write_program(writer: &mut TraceWriter<Vec<u8>>, case: &Case) -> io::Result<()> {
+    writer.case(&case.name)?;
+    case.ops.iter().try_for_each(|line| writer.op(&line.record.op))
+}
+
+fn unwritten(args: &Compare, error: &io::Error) -> Failure {
+    let path = args.programs.as_deref().unwrap_or(Path::new("programs"));
+    Failure::Input(format!("{}: cannot write: {error}", path.display()))
 }

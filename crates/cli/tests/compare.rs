@@ -28,10 +28,10 @@ fn the_simulator_agrees_with_itself_in_every_family_that_the_devices_suffice_for
     let output = pagewise(&[&SIM[..], &["--ops", "300", "--devices", "2"]].concat());
     let text = stdout(&output);
     assert_eq!(status(&output), 0, "{text}");
-    assert!(text.contains("7 of 7 families agree in everything"), "{text}");
+    assert!(text.contains("8 of 8 families agree in everything"), "{text}");
     assert!(text.contains("peer, seed 0:") && text.contains("programs, 0 disagree"), "{text}");
     let one = pagewise(&[&SIM[..], &["--ops", "60"]].concat());
-    assert!(stdout(&one).contains("6 of 6 families"), "{}", stdout(&one));
+    assert!(stdout(&one).contains("7 of 7 families"), "{}", stdout(&one));
 }
 
 #[test]
@@ -66,6 +66,19 @@ fn the_same_seed_gives_the_same_programs_and_each_is_named_on_request() {
     assert!(names("5").starts_with("advice-5-0: "), "{}", names("5"));
     assert_eq!(names("5"), names("5"));
     assert_ne!(names("5"), names("6").replace("-6-", "-5-"));
+}
+
+#[test]
+fn programs_that_were_drawn_can_be_recorded() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| files.path().join(name).display().to_string();
+    let (programs, trace) = (path("programs.jsonl"), path("trace.jsonl"));
+    let more = ["--ops", "100", "--family", "pool,contents", "--programs", &programs];
+    assert_eq!(status(&pagewise(&[&SIM[..], &more].concat())), 0);
+    let text = std::fs::read_to_string(&programs).expect("readable");
+    assert!(text.contains("{\"case\":\"pool-0-0\"}") && !text.contains("\"code\""), "{text}");
+    assert_eq!(status(&pagewise(&["record", &programs, "-o", &trace])), 0);
+    assert_eq!(status(&pagewise(&["replay", &trace])), 0);
 }
 
 #[test]
@@ -126,4 +139,45 @@ fn two_recordings_are_compared_operation_by_operation() {
     std::fs::write(&shorter, lines[..4].join("\n")).expect("writable");
     assert_eq!(status(&pagewise(&["compare", &one, &shorter])), 1);
     assert_eq!(status(&pagewise(&["compare", &one])), 2, "one trace is not enough");
+}
+
+/// The driver's place is taken by the simulated one, whose memory this process touches itself: so
+/// results are compared, and not where pages are.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_driver_is_compared_and_recorded_in_processes_of_its_own() {
+    // The library is built because these tests depend on it.
+    use pagewise_driver as _;
+
+    let library = std::env::current_exe().expect("a test knows its path");
+    let library = library.with_file_name("libpagewise_driver.so");
+    let on_driver = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_pagewise"))
+            .args(arguments)
+            .env("PAGEWISE_LIBCUDA", &library)
+            .env("PAGEWISE_DRIVER", "version=13.0 reads=driver discarded=driver")
+            .env("PAGEWISE_CUPTI", "/nowhere/libcupti.so.13")
+            .output()
+            .expect("the binary runs")
+    };
+    let families = ["--family", "pool,contents", "--levels", "contract", "--ceiling", "12080"];
+    let output = on_driver(&[&["compare", "--ops", "80"][..], &families].concat());
+    assert_eq!(status(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(stderr(&output), "", "records are not wanted, so CUPTI is not missed");
+
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| files.path().join(name).display().to_string();
+    let (program, sim, cuda) = (path("program.jsonl"), path("sim.jsonl"), path("cuda.jsonl"));
+    let drawn = ["--ops", "40", "--family", "pool", "--programs", &program];
+    assert_eq!(status(&pagewise(&[&SIM[..], &drawn].concat())), 0);
+    assert_eq!(status(&pagewise(&["record", &program, "-o", &sim])), 0);
+    let record = ["record", "--backend", "cuda", &program, "-o", &cuda, "--timed-runs", "3"];
+    let output = on_driver(&record);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("no unified-memory records: CUPTI"), "{}", stderr(&output));
+    let text = std::fs::read_to_string(&cuda).expect("readable");
+    assert!(text.contains("\"runs\":2,\"timed_runs\":3"), "{text}");
+    assert!(text.contains("\"ns_profiled\":") && text.contains("\"ns\":{\"min\":"), "{text}");
+    let output = pagewise(&["compare", &sim, &cuda, "--levels", "contract"]);
+    assert_eq!(status(&output), 0, "{}", stdout(&output));
 }

@@ -22,9 +22,12 @@ use crate::observe::Observer;
 use library::Library;
 use record::Counter;
 
-/// Counter kinds 1 to 8: copies, faults, thrashing, throttling, remote maps. 12.0 to 13.5 have the
-/// same.
-const COUNTER_KINDS: std::ops::RangeInclusive<u32> = 1..=8;
+/// Counter kinds: copies between host and device, faults, thrashing, throttling, remote maps. CUPTI
+/// 12.0 to 13.5 have the same.
+const COUNTER_KINDS: std::ops::RangeInclusive<u32> = 1..=7;
+
+/// The kind of copies between devices, which a system with one device may refuse.
+const DEVICE_TO_DEVICE: u32 = 8;
 
 /// Why there are no records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +122,7 @@ impl Cupti {
         let mut started = locked(&STARTED);
         if !*started {
             COUNTER_KINDS.into_iter().try_for_each(|kind| self.library.configure(kind, true))?;
+            _ = self.library.configure(DEVICE_TO_DEVICE, true);
             self.library.enable()?;
             *started = true;
         }
@@ -135,6 +139,7 @@ impl Cupti {
             self.library.flush()?;
             self.library.disable()?;
             COUNTER_KINDS.into_iter().try_for_each(|kind| self.library.configure(kind, false))?;
+            _ = self.library.configure(DEVICE_TO_DEVICE, false);
             *started = false;
         }
         Ok(())

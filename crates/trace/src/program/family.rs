@@ -23,6 +23,8 @@ pub enum Family {
     Discard,
     /// Memory pools of all types and locations, and moving managed pool memory.
     Pool,
+    /// Fills and copies of managed, device and pinned memory.
+    Contents,
     /// Memory that belongs to the host or to a stream.
     Attach,
     /// Advice and movement between two devices and more.
@@ -31,12 +33,13 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Calls,
         Self::Advice,
         Self::Movement,
         Self::Discard,
         Self::Pool,
+        Self::Contents,
         Self::Attach,
         Self::Peer,
     ];
@@ -50,6 +53,7 @@ impl Family {
             Self::Movement => "movement",
             Self::Discard => "discard",
             Self::Pool => "pool",
+            Self::Contents => "contents",
             Self::Attach => "attach",
             Self::Peer => "peer",
         }
@@ -72,6 +76,7 @@ impl Family {
             Self::Movement => movement(devices),
             Self::Discard => discard(devices),
             Self::Pool => pool(devices),
+            Self::Contents => contents(devices),
             Self::Attach => attach(),
             Self::Peer => peer(devices),
         }
@@ -166,6 +171,23 @@ fn discard(devices: u32) -> BoxedStrategy<Step> {
         3 => draw::batch(devices, care).prop_map(Step::DiscardPrefetchBatch),
         1 => draw::advise(devices, care),
         1 => reads(care),
+    ]
+    .boxed()
+}
+
+fn contents(devices: u32) -> BoxedStrategy<Step> {
+    let care = Care::Right;
+    prop_oneof![
+        3 => draw::alloc_managed(care),
+        1 => draw::managed_bytes().prop_map(|bytes| Step::AllocDevice { bytes }),
+        1 => draw::managed_bytes().prop_map(|bytes| Step::AllocPinned { bytes }),
+        1 => free(),
+        5 => draw::memset(),
+        6 => draw::memcpy(),
+        4 => draw::host_touch(),
+        3 => draw::device_touch(devices, 0),
+        2 => draw::prefetch(devices, care),
+        2 => draw::advise(devices, care),
     ]
     .boxed()
 }
