@@ -6,10 +6,10 @@
 //! varies from run to run. This is a seeded model of it: the same seed gives the same batches.
 //!
 //! A round, from one replay to the next:
-//! 1. Threads run on to their next access that misses ([`grid`]); blocks of threads that are
+//! 1. Threads run on to their next access that misses (`grid`); blocks of threads that are
 //!    through make room for others, in order.
 //! 2. Each multiprocessor with waiting threads begins to fault at a random time, the later the
-//!    more of them wait, and then raises faults in a fixed rhythm ([`multiprocessor`]): one for
+//!    more of them wait, and then raises faults in a fixed rhythm (`multiprocessor`): one for
 //!    each line of 128 bytes, up to a number per page, on a limited number of pages. Writes do not
 //!    hold a thread up, so it faults on later pages too.
 //! 3. The driver begins to read some time after the first fault, the later the more it moved in the
@@ -17,7 +17,7 @@
 //! 4. Faults raised between this and the replay, by multiprocessors that began after the driver
 //!    looked, are left over for the next batch.
 //!
-//! Knows which pages are missing through [`Missing`] alone, and moves nothing. The work is
+//! Knows which pages are missing through `Missing` alone, and moves nothing. The work is
 //! proportional to faults and pages, not to threads. Which [figures](ArrivalParams) are published
 //! and which only fitted, they say themselves. Source: uvm_policy 2.1, 2.2; recording `parallel`.
 
