@@ -3,18 +3,22 @@
 
 use pagewise::{
     Advice, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities, DeviceAccess, DeviceId,
-    DeviceTouch, DriverVersion, ErrorKind, Location, PointerAttribute, RangeAttribute, SimBackend,
-    SimConfig, Span, StreamFlags, StreamHandle,
+    DeviceTouch, DriverVersion, ErrorKind, GpuProfile, Location, PointerAttribute, RangeAttribute,
+    SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
-use pagewise_tests::CLAIMS;
 use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim};
 
 const VERSIONS: [i32; 6] = [12000, 12020, 12080, 12090, 13000, 13020];
 
 /// Checks every claim, each over a new machine; the name of a failing one is in the output.
 fn check_claims(options: &str, ceiling: Option<DriverVersion>) {
+    check_these(CLAIMS, options, ceiling);
+}
+
+fn check_these(claims: &[&[Claim]], options: &str, ceiling: Option<DriverVersion>) {
     let driver = SimulatedDriver::load();
-    for (name, claim) in CLAIMS.iter().copied().flatten() {
+    for (name, claim) in claims.iter().copied().flatten() {
         println!("{options}, ceiling {ceiling:?}: {name}");
         driver.reset(options);
         let builder = match ceiling {
@@ -43,6 +47,17 @@ fn claims_hold_over_a_new_driver_that_acts_as_every_older_one() {
 #[test]
 fn claims_hold_with_several_devices() {
     check_claims("devices=4", None);
+}
+
+#[test]
+fn claims_hold_on_every_profile() {
+    let driver = SimulatedDriver::load();
+    for profile in GpuProfile::all() {
+        let options = format!("profile={}", profile.name);
+        let concurrent = driver.fresh(&options).capabilities().concurrent_managed_access;
+        let claims = if concurrent { CLAIMS } else { CLAIMS_WITHOUT_CONCURRENT_ACCESS };
+        check_these(claims, &options, None);
+    }
 }
 
 fn all_but_the_name(capabilities: Capabilities) -> Capabilities {
@@ -278,6 +293,28 @@ fn a_refused_batch_names_the_item_on_every_version() {
         let error = answer.expect_err("a bad range");
         assert_eq!((error.code(), error.item(), error.span()), (Some(1), Some(1), Some(past)));
         assert!(error.to_string().contains("passes the end"), "{error}");
+        // SAFETY: nobody uses the memory.
+        unsafe { backend.free(span.ptr) }.expect("live");
+    }
+}
+
+#[test]
+fn a_loop_that_fails_midway_says_what_was_submitted() {
+    let driver = SimulatedDriver::load();
+    for version in [12000, 12020, 12090] {
+        let backend = driver.fresh(&format!("version={version} fail_prefetch=3:999"));
+        let span = backend.alloc(4 << 20).expect("memory");
+        let part = |index: u64| Span::new(span.ptr.offset(index << 20), 1 << 20);
+        let spans = [0, 1, 2, 3].map(part);
+        let stream = StreamHandle::PER_THREAD;
+        let answer = backend.prefetch_batch(&spans, &[Location::HOST], &[0], 0, stream);
+        let error = answer.expect_err("the third fails");
+        assert_eq!((error.code(), error.item()), (Some(999), Some(2)));
+        assert_eq!(error.span(), Some(spans[2]));
+        let text = error.to_string();
+        assert!(text.contains("the 2 ranges before this one were submitted"), "{text}");
+        let last = |span| backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION);
+        assert_eq!(spans.map(last), [Ok(-1), Ok(-1), Ok(-2), Ok(-2)]);
         // SAFETY: nobody uses the memory.
         unsafe { backend.free(span.ptr) }.expect("live");
     }

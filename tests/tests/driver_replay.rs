@@ -48,6 +48,10 @@ impl Target for Drivers {
         };
         Ok(Session { backend, pace: Some(Box::new(pace)) })
     }
+
+    fn is_concurrent(&self) -> bool {
+        true
+    }
 }
 
 fn replay(family: &str) -> TraceReport {

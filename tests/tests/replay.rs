@@ -8,7 +8,9 @@ use pagewise_trace::format::Header;
 use pagewise_trace::report::{Count, TraceReport};
 use pagewise_trace::run::{Input, Options, Session, Target, run};
 
-struct Simulator;
+struct Simulator {
+    seed: u64,
+}
 
 impl Target for Simulator {
     fn open(&self, header: &Header) -> Result<Session> {
@@ -16,18 +18,27 @@ impl Target for Simulator {
         let config = SimConfig::h200()
             .devices(machine.gpus)
             .driver_version(DriverVersion(machine.cuda_driver_version))
+            .seed(self.seed)
             .range_reads(RangeReads::Driver)
             .discarded_contents(DiscardedContents::Driver);
         let backend = Arc::new(SimBackend::new(config)?);
         let paced = Arc::clone(&backend);
         Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
     }
+
+    fn is_concurrent(&self) -> bool {
+        true
+    }
 }
 
 fn replay(family: &str) -> TraceReport {
+    replay_seeded(family, 0)
+}
+
+fn replay_seeded(family: &str, seed: u64) -> TraceReport {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/traces/h200-580");
     let inputs = vec![Input::file(folder.join(format!("{family}.jsonl.zst")))];
-    let mut report = run(inputs, &Simulator, Options::default(), &|| {});
+    let mut report = run(inputs, &Simulator { seed }, Options::default(), &|| {});
     report.traces.remove(0)
 }
 
@@ -86,14 +97,20 @@ fn thrashing_is_detected_nearly_as_recorded() {
     assert_agrees("thrash", 5, 4);
 }
 
-/// Parallel kernels vary from run to run in faults, not in bytes or final residency.
+/// Parallel kernels vary from run to run in faults, not in bytes or final residency: so many of
+/// the recorded fault records, whatever the seed.
 #[test]
-fn parallel_kernels_move_the_recorded_bytes() {
-    let report = replay("parallel");
-    let aggregate = report.aggregate.expect("a parallel family");
-    assert_eq!(aggregate.h2d_bytes_ratio, Some(1.0));
-    assert_eq!(aggregate.d2h_bytes_ratio, Some(1.0));
-    assert!(aggregate.host_mapped_agree);
+fn parallel_kernels_move_the_recorded_bytes_in_nearly_as_many_batches() {
+    for seed in 0..8 {
+        let report = replay_seeded("parallel", seed);
+        let aggregate = report.aggregate.expect("a parallel family");
+        assert!(aggregate.within_tolerance(), "{aggregate:?}");
+        assert_eq!(aggregate.h2d_bytes_ratio, Some(1.0));
+        assert_eq!(aggregate.d2h_bytes_ratio, Some(1.0));
+        assert!(aggregate.host_mapped_agree);
+        let batches = aggregate.gpu_fault_ratio.expect("fault records");
+        assert!((0.95..=1.05).contains(&batches), "seed {seed}: {batches}");
+    }
 }
 
 /// Bounds: total predicted over recorded, median and 90th percentile of |log2| of the same.

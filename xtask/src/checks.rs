@@ -1,5 +1,8 @@
 //! Everything but the tests that must hold before a change lands.
 
+use std::fs;
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::command::{Outcome, cargo, output, run};
@@ -34,6 +37,42 @@ pub(crate) fn features() -> Outcome {
     Ok(())
 }
 
+/// Interop compiles for the oldest, the newest and other versions of CUDA that cudarc knows, each a
+/// feature that excludes the others; and it runs over the simulated driver.
+pub(crate) fn cudarc() -> Outcome {
+    const VERSIONS: [&str; 4] = ["cuda-12000", "cuda-12090", "cuda-13000", "cuda-13040"];
+    let metadata = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo names no target directory")?;
+    let target = Path::new(target);
+    let interop = |command, version| {
+        let mut cargo = cargo(&[command, "--quiet", "--locked", "--features", version]);
+        cargo.args(["--manifest-path", "tests/cudarc-interop/Cargo.toml", "--target-dir"]);
+        cargo.arg(target.join("cudarc-interop"));
+        cargo
+    };
+    for version in VERSIONS {
+        run(&mut interop("check", version))?;
+    }
+    if !cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    run(&mut cargo(&["build", "--quiet", "--locked", "--package", "pagewise-driver"]))?;
+    let folder = target.join("simulated-driver");
+    let copied = fs::create_dir_all(&folder).and_then(|()| {
+        fs::copy(target.join("debug/libpagewise_driver.so"), folder.join("libcuda.so.1"))
+    });
+    copied.map_err(|error| format!("the simulated driver cannot be copied: {error}"))?;
+    run(interop("run", "cuda-13000").env("LD_LIBRARY_PATH", folder))?;
+    // Panics abort there, so an ordinary failure means that none was raised.
+    let mut without = interop("run", "cuda-13000");
+    without.env("PAGEWISE_LIBCUDA", "/nonexistent/libcuda.so.1");
+    match without.status().map_err(|error| error.to_string())?.code() {
+        Some(1) => Ok(()),
+        code => Err(format!("without a driver the status is {code:?} instead of 1")),
+    }
+}
+
 /// The documentation builds without a warning.
 pub(crate) fn documentation() -> Outcome {
     let arguments = ["doc", "--workspace", "--no-deps", "--all-features", "--quiet"];
@@ -56,7 +95,7 @@ const FORBIDDEN: &[Forbidden] = &[
     Forbidden {
         package: "pagewise",
         features: &["--no-default-features", "--features", "cuda"],
-        crates: &["mockall", "pagewise-sim"],
+        crates: &["cudarc", "mockall", "pagewise-sim"],
     },
     Forbidden {
         package: "pagewise-hal",

@@ -48,6 +48,7 @@ fn ci() -> Outcome {
     checks::dependencies()?;
     checks::lints()?;
     checks::features()?;
+    checks::cudarc()?;
     checks::documentation()?;
     checks::main_command()?;
     checks::determinism()?;

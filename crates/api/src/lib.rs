@@ -36,6 +36,7 @@
 //! | --- | --- |
 //! | `sim` (default) | the simulator |
 //! | `cuda` | the driver, found at run time; CUDA 12 and 13 are told apart at run time, not here |
+//! | `cudarc` | `interop`: buffers, streams and contexts shared with cudarc; turns `cuda` on |
 //! | `mock` | [`mock`]: a mock of [`Backend`]; exempt from semantic versioning |
 //! | `serde` | `Serialize` and `Deserialize` on data types |
 #![deny(missing_docs)]
@@ -43,6 +44,10 @@
 mod choose;
 
 pub use choose::{BackendKind, Builder, open};
+#[cfg(feature = "cudarc")]
+pub use pagewise_cuda::interop;
+#[cfg(feature = "cuda")]
+pub use pagewise_cuda::{CudaBackend, CudaBuilder, LoadError};
 #[cfg(feature = "mock")]
 pub use pagewise_hal::mock;
 pub use pagewise_hal::{

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use pagewise_hal::DriverVersion;
 use pagewise_sim::RangeReads;
+use pagewise_trace::program::Family;
 use pagewise_trace::run::Clock;
 
 /// CUDA managed memory without a GPU, checked against recordings of real ones.
@@ -39,6 +40,17 @@ pub(crate) enum Command {
     /// Say what this machine's CUDA driver offers for managed memory, or what is missing
     #[command(after_help = "Exit status: 0, with or without a driver.")]
     Doctor(Doctor),
+    /// Carry out the operations of a program, or of a trace, and write a trace of what happens
+    #[command(after_help = "Exit status: 0 recorded, 2 usage, 3 the program cannot be read, a \
+                            result cannot be written, or there is no such back end.")]
+    Record(Record),
+    /// Compare a GPU with the simulator on random programs, or two recordings
+    ///
+    /// Without traces: draws programs from a seed, carries each out on the back end and on the
+    /// simulator, and compares operation by operation. Goes on after a disagreement, to count them;
+    /// the first is shrunk to a small program, which `pagewise record` and `replay` take.
+    #[command(after_help = EXIT_STATUS)]
+    Compare(Compare),
 }
 
 const CALIBRATE_EXIT_STATUS: &str = "Exit status: 0 the profile is written, 2 usage, 3 a trace \
@@ -89,6 +101,125 @@ fn version(text: &str) -> Result<DriverVersion, String> {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// The reference: the driver, or the simulator, to see it compared with itself
+    #[arg(long, value_enum, default_value_t = Backend::Cuda)]
+    pub(crate) backend: Backend,
+
+    /// The seed of all programs
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// How many operations in all, sleeps not counted
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) ops: u64,
+
+    /// What the programs are about; all that the devices suffice for, if not given
+    #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
+    pub(crate) family: Vec<Family>,
+
+    /// The newest CUDA version whose entry points are used; of a simulated driver, its version
+    #[arg(long, value_name = "VERSION", default_value_t = 13000, value_parser = value_parser!(i32).range(12000..=99990))]
+    pub(crate) ceiling: i32,
+
+    /// How many devices the machine has
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=32))]
+    pub(crate) devices: u32,
+
+    /// The levels that are compared; contract always is
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Level::Contract, Level::Pages, Level::Events])]
+    pub(crate) levels: Vec<Level>,
+
+    /// Stop a family once so many of its programs disagree; 0 is never
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) max_disagreements: u64,
+
+    /// How often the reference carries a program out; what differs between runs is not compared.
+    /// Twice if the reference is not deterministic, if not given
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=20))]
+    pub(crate) repeat: Option<u32>,
+
+    /// About how many steps a program has
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub(crate) steps: usize,
+
+    /// How many smaller programs are tried to shrink the first that disagrees
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    pub(crate) shrink: usize,
+
+    /// Where to write the first shrunk program
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+
+    /// Where to write all programs as they are drawn, to record them: operations without results
+    #[arg(long, value_name = "FILE")]
+    pub(crate) programs: Option<PathBuf>,
+
+    /// Name each program on stderr before it is carried out
+    #[arg(long)]
+    pub(crate) verbose: bool,
+
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Two recordings of the same program: what is expected, and what was got
+    #[arg(value_name = "TRACE", num_args = 0..=2)]
+    pub(crate) traces: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    Contract,
+    Pages,
+    Events,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Record {
+    /// What to record on
+    #[arg(long, value_enum, default_value_t = Backend::Sim)]
+    pub(crate) backend: Backend,
+
+    /// The simulated GPU: a profile's name, or a file (JSON or TOML) that holds one
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<String>,
+
+    /// The trace to write; `.gz` and `.zst` are compressed. Replaced only when all is recorded
+    #[arg(short, long, value_name = "TRACE")]
+    pub(crate) output: PathBuf,
+
+    /// How often each case is run with everything observed; what differs is marked as unstable
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u64).range(1..=100))]
+    pub(crate) repeat: u64,
+
+    /// How often each case is run again, unobserved, to measure times
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(0..=100))]
+    pub(crate) timed_runs: u64,
+
+    /// The number of devices, if not the program's
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=32))]
+    pub(crate) devices: Option<u32>,
+
+    /// The newest CUDA version whose entry points are used, such as 12020; of a simulated driver,
+    /// its version. If not the program's
+    #[arg(long, value_name = "VERSION", value_parser = value_parser!(i32).range(12000..=99990))]
+    pub(crate) ceiling: Option<i32>,
+
+    /// The family that the header names, if not the program's
+    #[arg(long, value_name = "NAME")]
+    pub(crate) family: Option<String>,
+
+    /// One run of the cases, observed or timed: what the command starts itself for, as a driver
+    /// can be set up only once in a process
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) pass: Option<PassArg>,
+
+    /// The program: a trace, whose results are ignored, or a file of operations without results
+    pub(crate) program: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// What to replay on
     #[arg(long, value_enum, default_value_t = Backend::Sim)]
@@ -99,6 +230,10 @@ pub(crate) struct Replay {
     /// The number of devices and the driver's version are always those of the recording.
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
+
+    /// What kernels of many threads draw the order of their faults from; the profile's if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
 
     /// Print one JSON object instead of a table
     #[arg(long)]
@@ -120,6 +255,12 @@ pub(crate) struct Replay {
     /// Traces (plain, gzip or zstd), or directories of *.jsonl, *.jsonl.zst and *.jsonl.gz
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PassArg {
+    Observed,
+    Timed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

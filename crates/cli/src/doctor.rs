@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use pagewise_cuda::{CudaBackend, EntryPoint, LoadError, Probe, host_numa_nodes, probe};
+use pagewise_cuda::{CudaBackend, Cupti, EntryPoint, LoadError, Probe, host_numa_nodes, probe};
 use pagewise_hal::{
     Backend, BatchSupport, Capabilities, DeviceAttribute, DeviceId, DriverVersion, Result,
 };
@@ -114,6 +114,20 @@ impl Report {
         if let Some(cuda) = cuda {
             let shown = cuda.capabilities().host_page_map;
             self.line("page table", if shown { "readable" } else { "not shown by this system" });
+        }
+        let cupti = Cupti::open().and_then(|cupti| {
+            if cuda.is_some() {
+                cupti.start()?;
+                cupti.stop()?;
+            }
+            Ok(cupti)
+        });
+        match cupti {
+            Ok(cupti) => {
+                let (path, version) = (cupti.path(), cupti.version());
+                self.line("records of what moves", format_args!("{path}, CUPTI API {version}"));
+            }
+            Err(reason) => self.line("records of what moves", format_args!("none: {reason}")),
         }
     }
 

@@ -5,10 +5,13 @@
 
 mod args;
 mod calibrate;
+mod compare;
 mod doctor;
 mod inputs;
+mod machine;
 mod profiles;
 mod progress;
+mod record;
 mod shipped;
 mod sim_target;
 mod table;
@@ -16,10 +19,11 @@ mod table;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use args::{Backend, Cli, Command, Replay};
+use args::{Cli, Command, Replay};
 use clap::{CommandFactory, Parser, error::ErrorKind};
+use machine::Machine;
 use pagewise_trace::report::Report;
-use pagewise_trace::run::{Input, Options, run};
+use pagewise_trace::run::{Input, Options, Target, run};
 use progress::Progress;
 use sim_target::SimTarget;
 
@@ -32,17 +36,24 @@ fn main() -> ExitCode {
         Some(Command::Calibrate(args)) => calibrate::command(&args),
         Some(Command::Profiles { profile }) => show_profiles(profile.as_deref()),
         Some(Command::Doctor(args)) => show(&doctor::doctor(args.max_version)),
+        Some(Command::Record(args)) => match record::record(&args) {
+            Ok(summary) => show(&summary),
+            Err(failure) => failed(failure),
+        },
+        Some(Command::Compare(args)) => match compare::compare(&args) {
+            Ok((report, text)) => finish(&report, &if args.json { json(&report) } else { text }),
+            Err(failure) => failed(failure),
+        },
         None => replay_shipped(),
     }
 }
 
 fn replay_traces(args: &Replay) -> ExitCode {
-    if args.backend == Backend::Cuda {
-        usage("--backend cuda: this build of pagewise has no CUDA back end; use --backend sim");
-    }
-    let target = match SimTarget::new(args.profile.as_deref(), args.range_reads.into()) {
+    let reads = args.range_reads.into();
+    let machine = Machine::new(args.backend, args.profile.as_deref(), reads, true);
+    let target = match machine.map(|machine| machine.seeded(args.seed)) {
         Ok(target) => target,
-        Err(message) => usage(&message),
+        Err(failure) => return failed(failure),
     };
     let options = Options { clock: args.clock.into(), max_time_error: args.max_time_error };
     let report = replay(inputs::inputs(&args.traces), &target, options);
@@ -72,8 +83,8 @@ fn replay_shipped() -> ExitCode {
     finish(&report, &table::shipped(&report))
 }
 
-fn replay(inputs: Vec<Input<'_>>, target: &SimTarget, options: Options) -> Report {
-    let progress = Progress::start();
+fn replay(inputs: Vec<Input<'_>>, target: &dyn Target, options: Options) -> Report {
+    let progress = Progress::start("replayed");
     let report = run(inputs, target, options, &|| progress.case_done());
     progress.end();
     report
@@ -116,6 +127,26 @@ fn print(output: &str) -> bool {
             false
         }
         _ => true,
+    }
+}
+
+/// Why a command cannot do its work.
+enum Failure {
+    /// The arguments make no sense: status 2.
+    Usage(String),
+    /// Something cannot be read, opened or written: status 3.
+    Input(String),
+}
+
+/// Says why, on stderr.
+fn failed(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Usage(message) => usage(&message),
+        Failure::Input(message) => {
+            // Nobody is left to tell if this fails.
+            _ = writeln!(io::stderr(), "pagewise: {message}");
+            ExitCode::from(INVALID_INPUT)
+        }
     }
 }
 

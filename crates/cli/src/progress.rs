@@ -15,11 +15,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn start() -> Self {
+    /// `done`: what has happened to the cases that are counted.
+    pub(crate) fn start(done: &str) -> Self {
         let bar = ProgressBar::hidden();
-        if let Ok(style) =
-            ProgressStyle::with_template("{spinner} {pos} cases replayed, {msg}{elapsed}")
-        {
+        let template = format!("{{spinner}} {{pos}} cases {done}, {{msg}}{{elapsed}}");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
         Self { start: Instant::now(), bar, shown: Once::new() }

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pagewise_hal::{DriverVersion, Result};
+use pagewise_hal::{DriverVersion, PAGE_BYTES, Result};
 use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimBackend, SimConfig};
-use pagewise_trace::format::Header;
+use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::run::{Session, Target};
 
 /// A profile file is a handful of numbers.
@@ -31,6 +31,27 @@ impl SimTarget {
         let config = config.range_reads(reads).discarded_contents(DiscardedContents::Driver);
         Ok(Self { config })
     }
+
+    /// The same with this seed, if one is given.
+    pub(crate) fn seeded(self, seed: Option<u64>) -> Self {
+        match seed {
+            None => self,
+            Some(seed) => Self { config: self.config.seed(seed) },
+        }
+    }
+
+    /// The simulated machine that resembles the one of a program.
+    pub(crate) fn machine(&self, program: &RecordedOn) -> RecordedOn {
+        RecordedOn {
+            gpu: Some(format!("{} (simulated)", self.config.gpu().name)),
+            gpus: program.gpus,
+            driver: None,
+            cuda_driver_version: program.cuda_driver_version,
+            host_page_bytes: Some(PAGE_BYTES),
+            host_numa_nodes: Some(program.host_numa_nodes.unwrap_or(1)),
+            system: Some(concat!("pagewise ", env!("CARGO_PKG_VERSION")).to_owned()),
+        }
+    }
 }
 
 impl Target for SimTarget {
@@ -38,6 +59,10 @@ impl Target for SimTarget {
         let backend = Arc::new(SimBackend::new(like(&self.config, header))?);
         let paced = Arc::clone(&backend);
         Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
+    }
+
+    fn is_concurrent(&self) -> bool {
+        true
     }
 }
 

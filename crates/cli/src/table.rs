@@ -40,7 +40,7 @@ fn divergences(report: &Report) -> impl Iterator<Item = (&TraceReport, &Divergen
     report.traces.iter().filter_map(|trace| Some((trace, trace.first_divergence.as_ref()?)))
 }
 
-fn table(report: &Report) -> String {
+pub(crate) fn table(report: &Report) -> String {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     rows.extend(report.traces.iter().map(row));
     if report.traces.len() > 1 {
@@ -122,7 +122,7 @@ fn worst_total(total: &Aggregate) -> String {
     format!("x{worst:.4}")
 }
 
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let mut cut: String = text.chars().take(MOST_SHOWN).collect();
     if cut.len() < text.len() {
         cut += " …";

@@ -12,6 +12,7 @@ fn doctor(library: &str, machine: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
     command.arg("doctor").args(arguments);
     command.env("PAGEWISE_LIBCUDA", library).env("PAGEWISE_DRIVER", machine);
+    command.env("PAGEWISE_CUPTI", "/nowhere/libcupti.so.13");
     let output = command.output().expect("the command runs");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -38,6 +39,7 @@ fn assert_says(report: &str, lines: &[&str]) {
 fn without_a_driver_it_says_what_is_missing() {
     let report = doctor("/nowhere/libcuda.so.1", "", &[]);
     assert_says(&report, &["missing /nowhere/libcuda.so.1 could not be opened", "the driver no"]);
+    assert_says(&report, &["records of what moves none: CUPTI was not found: install"]);
     assert!(report.contains("install the NVIDIA driver"), "{report}");
     let report = doctor("libc.so.6", "", &[]);
     assert!(report.contains("is no CUDA driver: it has no cuDriverGetVersion"), "{report}");
@@ -65,7 +67,7 @@ fn with_a_driver_it_says_which_form_is_used_and_why() {
         &[
             "version CUDA 13.0, used as 13.0",
             "advise and prefetch by location",
-            "Device 1: Simulated NVIDIA H200",
+            "Device 1: simulated h200",
             "concurrent managed access 1",
             "discard yes",
             "host and device at once yes",

@@ -141,7 +141,7 @@ fn usage_errors_are_status_2_and_say_what_is_wrong() {
     for (arguments, part) in [
         (vec!["replay"], "TRACE"),
         (vec!["replay", "--backend", "rocm", &file], "rocm"),
-        (vec!["replay", "--backend", "cuda", &file], "no CUDA back end"),
+        (vec!["replay", "--backend", "cuda", "--profile", "h200", &file], "--backend sim"),
         (vec!["replay", "--profile", "abacus", &file], "abacus"),
         (vec!["replay", "--profile", &bad_profile, &file], "profile.toml"),
         (vec!["replay", "--profile", &bad_key, &file], "moon"),
@@ -155,6 +155,28 @@ fn usage_errors_are_status_2_and_say_what_is_wrong() {
         assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+#[test]
+fn without_a_driver_every_command_says_so_and_ends_with_status_3() {
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(AGREEING));
+    let output = files.path() + "/recorded.jsonl";
+    for arguments in [
+        vec!["replay", "--backend", "cuda", &file],
+        vec!["record", "--backend", "cuda", &file, "-o", &output],
+        vec!["compare"],
+    ] {
+        let said = Command::new(env!("CARGO_BIN_EXE_pagewise"))
+            .args(&arguments)
+            .env("PAGEWISE_LIBCUDA", "libcuda-that-does-not-exist.so.1")
+            .output()
+            .expect("the binary runs");
+        assert_eq!(status(&said), 3, "{arguments:?}");
+        assert!(stderr(&said).contains("install the NVIDIA driver"), "{}", stderr(&said));
+        assert!(said.stdout.is_empty(), "{arguments:?}");
+    }
+    assert!(!Path::new(&output).exists());
 }
 
 #[test]

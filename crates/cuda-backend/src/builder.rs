@@ -61,7 +61,7 @@ impl CudaBuilder {
     /// driver which context is current, instead of remembering it per thread.
     ///
     /// Not needed for libraries that use the primary context of the only device, as the runtime
-    /// and cudarc do, nor for threads that had no context.
+    /// and cudarc do, nor for threads that had no context. The functions for cudarc turn it on.
     pub fn foreign_contexts(mut self, yes: bool) -> Self {
         self.foreign_contexts = yes;
         self
@@ -89,8 +89,10 @@ impl CudaBuilder {
     pub fn open(self) -> Result<CudaBackend> {
         let library = DriverLibrary::open(&library_name(self.library), self.max_version)?;
         let driver = Arc::new(Driver::start(library)?);
-        let foreign = self.foreign_contexts;
-        let context = Context::retain(Arc::clone(&driver), DeviceId(0), foreign)?;
+        if self.foreign_contexts {
+            driver.expect_foreign_contexts();
+        }
+        let context = Context::retain(Arc::clone(&driver), DeviceId(0))?;
         Ok(CudaBackend {
             home: Device::new(context),
             others: (1..driver.devices).map(|_| OnceLock::new()).collect(),
@@ -98,7 +100,6 @@ impl CudaBuilder {
             numa: NumaNodes::of_this_machine(),
             observer: self.observer,
             host: self.host.unwrap_or_else(|| Box::new(Process::new())),
-            foreign_contexts: foreign,
             driver,
         })
     }

@@ -32,17 +32,11 @@ pub(crate) struct Context {
     /// Unique in the process: the address of a context may come back, this does not.
     id: u64,
     raw: usize,
-    /// Whether others change contexts on our threads.
-    foreign_contexts: bool,
 }
 
 impl Context {
     /// Retains a device's primary context.
-    pub(crate) fn retain(
-        driver: Arc<Driver>,
-        device: DeviceId,
-        foreign_contexts: bool,
-    ) -> Result<Self> {
+    pub(crate) fn retain(driver: Arc<Driver>, device: DeviceId) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut ordinal = 0;
         // SAFETY: the result goes to a live place.
@@ -55,7 +49,7 @@ impl Context {
             (driver.table.primary_ctx_retain)(&raw mut raw, ordinal)
         })?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { driver, device: ordinal, id, raw: raw as usize, foreign_contexts })
+        Ok(Self { driver, device: ordinal, id, raw: raw as usize })
     }
 
     pub(crate) fn table(&self) -> &Table {
@@ -83,7 +77,7 @@ impl Context {
         operation: &'static str,
         mut call: impl FnMut() -> i32,
     ) -> Result<i32> {
-        if self.foreign_contexts || CURRENT.get() != self.id {
+        if CURRENT.get() != self.id || self.driver.expects_foreign_contexts() {
             self.enter(operation)?;
         }
         match call() {

@@ -2,10 +2,12 @@
 
 use std::sync::OnceLock;
 
-use pagewise_hal::Result;
+use pagewise_hal::{DeviceAccess, Result, StreamHandle};
 
+use crate::abi::handle;
+use crate::cells::Cells;
 use crate::context::Context;
-use crate::kernels::Kernels;
+use crate::kernels::{Kernels, Launch};
 
 /// A device in use.
 #[derive(Debug)]
@@ -30,6 +32,40 @@ impl Device {
             late.unload(&self.context);
         }
         Ok(self.kernels.wait())
+    }
+}
+
+impl Device {
+    /// Loads what touch programs need: the driver may put off loading a kernel until its first
+    /// launch, so each is launched once with nothing to do.
+    pub(crate) fn prepare(&self, cells: &Cells) -> Result<()> {
+        let context = &self.context;
+        let cell = cells.take(context)?;
+        let kernels = self.kernels()?;
+        let stream = handle(StreamHandle::NULL.as_raw());
+        for access in [DeviceAccess::Read, DeviceAccess::Write(0), DeviceAccess::AtomicAdd] {
+            for fenced in [false, true] {
+                let (address, result) = (cell.address(), cell.address());
+                let (blocks, threads, places, stride_bytes) = (1, 1, 0, 1);
+                let launch = Launch {
+                    access,
+                    fenced,
+                    blocks,
+                    threads,
+                    address,
+                    places,
+                    stride_bytes,
+                    result,
+                };
+                // SAFETY: no place is touched, and the cell belongs to this call.
+                unsafe { kernels.launch(context, stream, launch) }?;
+            }
+        }
+        let wait = context.table().stream_synchronize;
+        // SAFETY: the default stream always lives.
+        context.call("prepare_device", || unsafe { wait(stream) })?;
+        cells.put(cell);
+        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! A started driver: its table, its versions, and its numbers as errors.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pagewise_hal::{Code, DriverVersion, Error, Result};
 
 use crate::library::DriverLibrary;
@@ -12,13 +14,23 @@ pub(crate) struct Driver {
     pub(crate) table: Table,
     pub(crate) library: DriverLibrary,
     pub(crate) devices: u32,
+    /// Whether other code changes contexts on threads that call us.
+    foreign_contexts: AtomicBool,
 }
 
 impl Driver {
     pub(crate) fn start(library: DriverLibrary) -> Result<Self, LoadError> {
         let table = library.table()?;
         let devices = library.start(&table)?;
-        Ok(Self { table, library, devices })
+        Ok(Self { table, library, devices, foreign_contexts: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn expect_foreign_contexts(&self) {
+        self.foreign_contexts.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn expects_foreign_contexts(&self) -> bool {
+        self.foreign_contexts.load(Ordering::Relaxed)
     }
 
     /// Whether the version in use is at least this one.

@@ -25,9 +25,15 @@
 //!
 //! # Observation
 //!
-//! The driver does not report what moves. [`CudaBuilder::observer`] takes a source of records,
-//! [`CudaBuilder::host`] another host than this process: its accesses to memory, its page
-//! table and its clock.
+//! The driver does not report what moves. [`CudaBuilder::observer`] takes a source of records, such
+//! as [`Cupti`]; [`CudaBuilder::host`] another host than this process: its accesses to memory, its
+//! page table and its clock.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `cudarc` | `interop`: buffers, streams and contexts shared with [cudarc](https://docs.rs/cudarc) |
 #![deny(missing_docs)]
 
 mod abi;
@@ -35,11 +41,15 @@ mod allocation;
 mod backend;
 mod batches;
 mod builder;
+mod calls;
 mod cells;
 mod context;
+mod cupti;
 mod device;
 mod driver;
 mod host;
+#[cfg(feature = "cudarc")]
+pub mod interop;
 mod kernels;
 mod library;
 mod load_error;
@@ -52,6 +62,7 @@ mod touching;
 
 pub use backend::CudaBackend;
 pub use builder::CudaBuilder;
+pub use cupti::{Cupti, CuptiUnavailable};
 pub use host::Host;
 pub use load_error::LoadError;
 pub use numa::host_numa_nodes;

@@ -146,3 +146,77 @@ unsafe fn symbol<T: Copy>(library: &Library, name: &CStr) -> Option<T> {
     // SAFETY: the caller vouches for the type.
     unsafe { library.get::<T>(name.to_bytes_with_nul()) }.ok().map(|function| *function)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Names under which the driver exports forms that are not the first of their name.
+    const SUFFIXED: [(&CStr, i32, &CStr); 8] = [
+        (c"cuDevicePrimaryCtxRelease", 11000, c"cuDevicePrimaryCtxRelease_v2"),
+        (c"cuMemGetInfo", 3020, c"cuMemGetInfo_v2"),
+        (c"cuMemAlloc", 3020, c"cuMemAlloc_v2"),
+        (c"cuMemFree", 3020, c"cuMemFree_v2"),
+        (c"cuStreamDestroy", 4000, c"cuStreamDestroy_v2"),
+        (c"cuEventDestroy", 4000, c"cuEventDestroy_v2"),
+        (c"cuMemAdvise", 12020, c"cuMemAdvise_v2"),
+        (c"cuMemPrefetchAsync", 12020, c"cuMemPrefetchAsync_v2"),
+    ];
+
+    /// Real drivers on this machine: the system's, those that Debian's packages put beside each
+    /// other, and those named in `PAGEWISE_TEST_DRIVERS`, separated by colons.
+    fn real_drivers() -> Vec<PathBuf> {
+        let named = std::env::var_os("PAGEWISE_TEST_DRIVERS").unwrap_or_default();
+        let folders = std::fs::read_dir("/usr/lib/x86_64-linux-gnu/nvidia");
+        let packaged = folders.into_iter().flatten().flatten();
+        let mut found: Vec<PathBuf> = std::env::split_paths(&named).collect();
+        found.extend(packaged.map(|folder| folder.path().join(SYSTEM_LIBRARY)));
+        found.extend(
+            ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib"]
+                .map(|folder| PathBuf::from(folder).join(SYSTEM_LIBRARY)),
+        );
+        found.retain(|path| path.exists());
+        found
+    }
+
+    /// Needs no device: drivers answer these questions before they are started.
+    #[test]
+    fn real_drivers_have_every_function_of_their_version_under_the_name_that_it_is_exported_by() {
+        let drivers = real_drivers();
+        if drivers.is_empty() {
+            println!("skipped: no driver library is installed (Debian: libcuda1)");
+        }
+        for path in drivers {
+            let library = match DriverLibrary::open(path.as_os_str(), None) {
+                Ok(library) => library,
+                Err(LoadError::TooOld { found, .. }) => {
+                    println!("{}: CUDA {found} is refused as too old", path.display());
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            println!("{}: CUDA {}", path.display(), library.version);
+            library.table().expect("every required function");
+            for &row in ROWS {
+                let found = library.find(row);
+                assert_eq!(found.is_some(), row.since <= library.version, "{row:?}");
+                let suffixed =
+                    |&&(name, since, _): &&(_, i32, _)| name == row.name && since == row.since.0;
+                let exported = SUFFIXED.iter().find(suffixed).map_or(row.name, |&(_, _, as_)| as_);
+                // SAFETY: only the address is looked at.
+                let direct = unsafe { symbol::<*mut c_void>(&library._library, exported) };
+                assert_eq!(found, direct.and_then(NonNull::new), "{row:?}");
+            }
+            let newest = library.version;
+            for ceiling in [12000, 12020, 12080, 12090, 13000].map(DriverVersion) {
+                let capped = DriverLibrary::open(path.as_os_str(), Some(ceiling));
+                let capped = capped.expect("it opened before");
+                assert_eq!(capped.effective, ceiling.min(newest));
+                let newer = |row: &&Row| row.since > ceiling && capped.find(**row).is_some();
+                assert_eq!(ROWS.iter().find(newer), None, "{ceiling}");
+            }
+        }
+    }
+}

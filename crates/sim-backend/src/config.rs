@@ -69,6 +69,8 @@ pub struct SimConfig {
     pub(crate) range_reads: RangeReads,
     pub(crate) discarded_contents: DiscardedContents,
     pub(crate) events: EventCapture,
+    #[serde(default)]
+    pub(crate) seed: u64,
 }
 
 impl SimConfig {
@@ -87,6 +89,7 @@ impl SimConfig {
             range_reads: RangeReads::default(),
             discarded_contents: DiscardedContents::default(),
             events: EventCapture::default(),
+            seed: 0,
         }
     }
 
@@ -149,6 +152,14 @@ impl SimConfig {
     #[must_use]
     pub fn gpu(&self) -> &GpuProfile {
         &self.gpu
+    }
+
+    /// What kernels of many threads do differently from run to run: which of their faults come
+    /// first (see [`arrival`](crate::arrival)). The same seed gives the same run; 0 if not set.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
     }
 
     /// How many devices there are.

@@ -15,6 +15,7 @@
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching` |
 //! | what exists | `space` (over `slots`, `slabs`), `pools` (over `chunks`), `streams`, `arena` |
 //! | what attribute reads report | `attributes` (over `runs`) |
+//! | which thread faults when, in kernels of many | [`arrival`] |
 //! | where pages are and why they move | `paging` |
 //! | how long that takes | [`cost`] |
 //!
@@ -23,6 +24,13 @@
 //! The same calls in the same order give the same answers, events and times on every machine: no
 //! wall clock, no hash order, and addresses count only by their distance from each other.
 //!
+//! # Profiles
+//!
+//! What distinguishes one GPU from another is a document, [`GpuProfile`]; the H200's is calibrated,
+//! of the others each figure says where it comes from. All devices of a machine are of one profile.
+//! Behaviour follows from the document, never from its name: without concurrent managed access
+//! devices do not fault, over a coherent link host and device reach each other's memory.
+//!
 //! # Units
 //!
 //! Bytes, nanoseconds, pages of 4 KiB, va_blocks of 2 MiB.
@@ -30,6 +38,7 @@
 
 mod allocation;
 mod arena;
+pub mod arrival;
 mod attributes;
 mod backend;
 mod chunks;
@@ -54,6 +63,7 @@ mod space;
 mod streams;
 mod touching;
 
+pub use arrival::ArrivalParams;
 pub use backend::SimBackend;
 pub use config::{DiscardedContents, EventCapture, RangeReads, SimConfig};
 pub use cost::{CostObservation, CostParams};

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use pagewise_hal::{FaultAccess, MemoryEvent, PageRun, Processor, Span};
 
+use crate::arrival::{Accesses, Arrival, ArrivalParams, Threads};
 use crate::config::{DiscardedContents, SimConfig};
 use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, Meter};
@@ -24,11 +25,12 @@ pub(crate) struct Walk {
     pub(crate) span: Span,
     pub(crate) stride_bytes: u64,
     pub(crate) access: FaultAccess,
+    pub(crate) threads: Threads,
 }
 
 impl Walk {
     fn in_pages(self) -> paging::Walk {
-        let Self { by, span, stride_bytes, access } = self;
+        let Self { by, span, stride_bytes, access, .. } = self;
         let access = match access {
             FaultAccess::Write => Access::Write,
             FaultAccess::Atomic => Access::Atomic,
@@ -46,6 +48,10 @@ pub(crate) struct Pager {
     /// The call that is being carried out.
     call: Call,
     now_ns: u64,
+    arrival: ArrivalParams,
+    seed: u64,
+    /// Kernels of many threads that ran so far.
+    kernels: u64,
 }
 
 #[derive(Debug)]
@@ -93,6 +99,9 @@ impl Pager {
             },
             call: Call::Other,
             now_ns: 0,
+            arrival: config.gpu.arrival.clone(),
+            seed: config.seed,
+            kernels: 0,
         }
     }
 
@@ -131,13 +140,27 @@ impl Pager {
 
     /// Runs an access program that begins at `now_ns`; returns when it ends.
     pub(crate) fn walk(&mut self, walk: Walk, now_ns: u64) -> u64 {
+        let threads = walk.threads;
         let walk = walk.in_pages();
         self.now_ns = now_ns;
         self.listener.meter.walks(&walk);
-        let end_ns = self.paging.walk(walk, now_ns, &mut self.listener).now_ns;
+        let end_ns = match threads {
+            Threads::One => self.paging.walk(walk, now_ns, &mut self.listener).now_ns,
+            _ => self.run_kernel(walk, threads),
+        };
         let covered = self.paging.covered(walk);
         self.listener.meter.walked(&walk, covered);
+        self.paging.count_accesses(&walk, end_ns, &mut self.listener);
         end_ns
+    }
+
+    fn run_kernel(&mut self, walk: paging::Walk, threads: Threads) -> u64 {
+        let paging::Walk { first_byte, bytes, stride_bytes, access, .. } = walk;
+        let runs_ahead = access != Access::Read;
+        let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead };
+        let arrival = Arrival::new(&self.arrival, &accesses, threads, self.seed, self.kernels);
+        self.kernels += 1;
+        self.paging.run_kernel(walk, arrival, self.now_ns, &mut self.listener).now_ns
     }
 
     /// An access program ran on memory that does not migrate.

@@ -8,6 +8,7 @@ use pagewise_hal::{
     Span, StreamHandle,
 };
 
+use crate::arrival::Threads;
 use crate::pager::Walk;
 use crate::refusal::{Checked, bad_device, illegal_address, invalid};
 use crate::sim::Sim;
@@ -25,7 +26,8 @@ impl Sim {
             HostAccess::Write(_) => FaultAccess::Write,
         };
         self.check_host_may_touch(span)?;
-        self.walk(Walk { by: Processor::HOST, span, stride_bytes, access: fault })?;
+        let (by, threads) = (Processor::HOST, Threads::One);
+        self.walk(Walk { by, span, stride_bytes, access: fault, threads })?;
         let Span { ptr, bytes } = span;
         match access {
             HostAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
@@ -56,8 +58,11 @@ impl Sim {
             DeviceAccess::Write(_) => FaultAccess::Write,
             DeviceAccess::AtomicAdd => FaultAccess::Atomic,
         };
-        self.launch(processor_of(device), span, stream)?;
-        self.walk(Walk { by: processor_of(device), span, stride_bytes, access: fault })?;
+        let threads =
+            if touch.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
+        let by = processor_of(device);
+        self.launch(by, span, stream)?;
+        self.walk(Walk { by, span, stride_bytes, access: fault, threads })?;
         self.waited_for(stream);
         let Span { ptr, bytes } = span;
         match access {
@@ -114,13 +119,13 @@ impl Sim {
         Ok(())
     }
 
-    /// Touches every page of a range once. The driver's copy engine reaches any memory, so only
+    /// Touches every page of a range, as the driver's kernels do. The driver's copy engine reaches any memory, so only
     /// managed ranges fault.
     fn walk_pages(&mut self, by: Processor, span: Span, access: FaultAccess) -> Checked<()> {
         match self.space.containing(span.ptr) {
             Some(allocation) if self.is_managed(allocation) => {
                 let stride_bytes = pagewise_hal::PAGE_BYTES;
-                self.walk(Walk { by, span, stride_bytes, access })
+                self.walk(Walk { by, span, stride_bytes, access, threads: Threads::Bulk })
             }
             _ => Ok(()),
         }

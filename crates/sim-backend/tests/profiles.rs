@@ -133,6 +133,74 @@ fn devices_without_a_peer_link_copy_through_the_host() {
     assert!(!through_host("a100") && through_host("l4"));
 }
 
+// ---- coherent host link ---------------------------------------------------------------------------
+
+#[test]
+fn over_a_coherent_link_the_host_reaches_device_memory_where_it_is() {
+    let copied_back = |name: &str| {
+        let sim = machine(name);
+        let span = sim.alloc(2 * MIB).expect("memory");
+        sim.advise(span, Advice::SET_ACCESSED_BY, Location::HOST).expect("advised");
+        gpu(&sim, span, DeviceAccess::Write(5)).expect("written");
+        sim.take_events().expect("events");
+        assert_eq!(host(&sim, span, HostAccess::Read).expect("read"), 5 * 512);
+        all_copied(&sim.take_events().expect("events"))
+    };
+    assert_eq!((copied_back("gh200"), copied_back("h200")), (0, 2 * MIB));
+}
+
+#[test]
+fn over_a_coherent_link_host_and_device_share_a_page_without_faulting_in_turns() {
+    let records = |name: &str| {
+        let sim = machine(name);
+        let span = sim.alloc(2 * MIB).expect("memory");
+        sim.advise(span, Advice::SET_PREFERRED_LOCATION, GPU).expect("advised");
+        sim.advise(span, Advice::SET_ACCESSED_BY, Location::HOST).expect("advised");
+        host(&sim, span, HostAccess::Write(1)).expect("written");
+        gpu(&sim, span, DeviceAccess::AtomicAdd).expect("updated");
+        sim.take_events().expect("events");
+        for _ in 0..4 {
+            host(&sim, span, HostAccess::Write(1)).expect("written");
+            gpu(&sim, span, DeviceAccess::AtomicAdd).expect("updated");
+        }
+        sim.take_events().expect("events")
+    };
+    assert_eq!(records("gh200"), [], "the page stays, and both keep the right to write");
+    assert!(all_copied(&records("h200")) >= 4 * 2 * 2 * MIB, "the page comes and goes");
+}
+
+#[test]
+fn over_a_coherent_link_what_the_device_keeps_reading_comes_to_it() {
+    let moved_after = |name: &str, rounds: usize| {
+        let sim = machine(name);
+        let span = sim.alloc(2 * MIB).expect("memory");
+        sim.advise(span, Advice::SET_ACCESSED_BY, GPU).expect("advised");
+        host(&sim, span, HostAccess::Write(1)).expect("written");
+        sim.take_events().expect("events");
+        let part = Span::new(span.ptr, 128 * PAGE);
+        for _ in 0..rounds {
+            gpu(&sim, part, DeviceAccess::Read).expect("read");
+        }
+        copied(&sim.take_events().expect("events"), CopyCause::AccessCounters)
+    };
+    assert_eq!(moved_after("gh200", 1), 0, "128 of 256 accesses: it is read where it is");
+    assert_eq!(moved_after("gh200", 2), 128 * PAGE);
+    assert_eq!(moved_after("h200", 8), 0, "the counters are off");
+}
+
+#[test]
+fn over_a_coherent_link_evicted_memory_is_still_reached() {
+    let refaults = |name: &str| {
+        let sim = small_machine(name, 4 * MIB);
+        let span = sim.alloc(8 * MIB).expect("memory");
+        sim.prefetch_to(span, GPU).expect("moved");
+        sim.take_events().expect("events");
+        gpu(&sim, Span::new(span.ptr, PAGE), DeviceAccess::Read).expect("read");
+        gpu_faults(&sim.take_events().expect("events"))
+    };
+    assert_eq!((refaults("gh200"), refaults("h200")), (0, 1));
+}
+
 // ---- without concurrent managed access ----------------------------------------------------------
 
 #[test]

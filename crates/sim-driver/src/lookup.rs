@@ -25,7 +25,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     // SAFETY: not null, and NUL-terminated by the caller's word.
     let name = unsafe { CStr::from_ptr(name) };
     any_time(|machine| {
-        let own = machine.options.version.0;
+        let own = machine.options.version().0;
         if version > own {
             return Err(Code::INVALID_VALUE);
         }
@@ -128,6 +128,9 @@ forms! {
     c"cuEventElapsedTime" @ 2000 cuEventElapsedTime;
     c"cuMemsetD8Async" @ 3020 cuMemsetD8Async;
     c"cuMemcpyAsync" @ 4000 cuMemcpyAsync;
+    c"cuMemcpyDtoDAsync" @ 3020 cuMemcpyDtoDAsync_v2;
+    c"cuMemcpyDtoHAsync" @ 3020 cuMemcpyDtoHAsync_v2;
+    c"cuMemcpyHtoDAsync" @ 3020 cuMemcpyHtoDAsync_v2;
     c"cuModuleLoadData" @ 2000 cuModuleLoadData;
     c"cuModuleUnload" @ 2000 cuModuleUnload;
     c"cuModuleGetFunction" @ 2000 cuModuleGetFunction;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use pagewise::{Backend, Code, DeviceId, Result, SimBackend, StreamFlags, StreamHandle};
@@ -32,6 +32,8 @@ pub(crate) struct Machine {
     pub(crate) sim: SimBackend,
     pub(crate) options: Options,
     started: AtomicBool,
+    /// Single prefetches so far.
+    prefetches: AtomicU64,
     /// Makes handles of contexts unique among all machines of the process.
     number: usize,
     contexts: Mutex<Contexts>,
@@ -54,6 +56,7 @@ impl Machine {
             sim: SimBackend::new(options.machine())?,
             options,
             started: AtomicBool::new(false),
+            prefetches: AtomicU64::new(0),
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             contexts: Mutex::default(),
         })
@@ -82,6 +85,15 @@ impl Machine {
                 Code::SUCCESS
             }
             (code, _) => code,
+        }
+    }
+
+    /// Counts a single prefetch, and fails it if it is the one that is to fail.
+    pub(crate) fn count_prefetch(&self) -> Outcome {
+        let number = self.prefetches.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.options.fail_prefetch {
+            Some((which, code)) if which == number => Err(code),
+            _ => Ok(()),
         }
     }
 

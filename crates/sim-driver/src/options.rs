@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use pagewise::{DiscardedContents, DriverVersion, RangeReads, SimConfig};
+use pagewise::{DiscardedContents, DriverVersion, GpuProfile, RangeReads, SimConfig};
 
 /// A form of an entry point that the driver pretends not to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,19 +16,24 @@ struct Hidden {
 ///
 /// | key | value | default |
 /// | --- | --- | --- |
-/// | `version` | what `cuDriverGetVersion` reports, such as `12.2` | 13.0 |
-/// | `devices` | how many H200; 0 lets `cuInit` fail as a driver without device does | 1 |
+/// | `profile` | which GPU, by the name of its profile | `h200` |
+/// | `version` | what `cuDriverGetVersion` reports, such as `12.2` | the profile's |
+/// | `devices` | how many of the GPU; 0 lets `cuInit` fail as a driver without device does | 1 |
 /// | `init` | what `cuInit` returns | 0 |
 /// | `hide` | an entry point that is missing: its base name, or `name@12020` for one form of it | – |
+/// | `fail_prefetch` | `n:code`: the nth single prefetch answers with the code and does nothing | – |
 /// | `reads` | `pages` or `driver`: what range-attribute reads answer | `pages` |
 /// | `discarded` | `kept` or `driver`: what discarded memory reads as | `kept` |
 ///
 /// Pairs are separated by spaces or commas; `hide` may be repeated.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    pub(crate) version: DriverVersion,
+    gpu: GpuProfile,
+    version: Option<DriverVersion>,
     pub(crate) devices: u32,
     pub(crate) init: i32,
+    /// Which single prefetch fails, counted from 1, and how.
+    pub(crate) fail_prefetch: Option<(u64, i32)>,
     hidden: Vec<Hidden>,
     reads: RangeReads,
     discarded: DiscardedContents,
@@ -37,9 +42,11 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            version: DriverVersion::CUDA_13_0,
+            gpu: GpuProfile::h200(),
+            version: None,
             devices: 1,
             init: 0,
+            fail_prefetch: None,
             hidden: Vec::new(),
             reads: RangeReads::default(),
             discarded: DiscardedContents::default(),
@@ -51,12 +58,22 @@ impl Options {
     /// The environment variable that holds the options.
     pub const VARIABLE: &'static str = "PAGEWISE_DRIVER";
 
+    /// What `cuDriverGetVersion` reports.
+    pub(crate) fn version(&self) -> DriverVersion {
+        self.version.unwrap_or(self.gpu.driver_version)
+    }
+
+    /// The GPU's name, as `cuDeviceGetName` gives it.
+    pub(crate) fn gpu_name(&self) -> &str {
+        &self.gpu.name
+    }
+
     /// The machine behind the entry points. A driver too old to be simulated answers as 12.0: all
     /// that matters of it is the version that it reports.
     pub(crate) fn machine(&self) -> SimConfig {
-        SimConfig::h200()
+        SimConfig::new(self.gpu.clone())
             .devices(self.devices)
-            .driver_version(self.version.max(DriverVersion::CUDA_12_0))
+            .driver_version(self.version().max(DriverVersion::CUDA_12_0))
             .range_reads(self.reads)
             .discarded_contents(self.discarded)
     }
@@ -68,9 +85,14 @@ impl Options {
 
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
         match (key, value) {
-            ("version", text) => self.version = version(text)?,
+            ("profile", name) => self.gpu = GpuProfile::named(name)?,
+            ("version", text) => self.version = Some(version(text)?),
             ("devices", text) => self.devices = text.parse().ok()?,
             ("init", text) => self.init = text.parse().ok()?,
+            ("fail_prefetch", text) => {
+                let (which, code) = text.split_once(':')?;
+                self.fail_prefetch = Some((which.parse().ok()?, code.parse().ok()?));
+            }
             ("hide", text) => {
                 let (name, since) = match text.split_once('@') {
                     Some((name, since)) => (name, Some(since.parse().ok()?)),
@@ -106,8 +128,8 @@ impl FromStr for Options {
             let set = pair.split_once('=').and_then(|(key, value)| options.set(key, value));
             set.ok_or_else(|| {
                 format!(
-                    "{pair:?} is no option of the simulated driver: they are version, devices, \
-                     init, hide, reads and discarded, as key=value"
+                    "{pair:?} is no option of the simulated driver: they are profile, version, \
+                     devices, init, hide, fail_prefetch, reads and discarded, as key=value"
                 )
             })?;
         }
@@ -123,11 +145,13 @@ mod tests {
     fn options_are_read_and_nonsense_is_named() {
         let options: Options =
             "version=12.2, devices=2 hide=cuMemFree hide=cuMemAdvise@12020".parse().unwrap();
-        assert_eq!((options.version, options.devices), (DriverVersion::CUDA_12_2, 2));
+        assert_eq!((options.version(), options.devices), (DriverVersion::CUDA_12_2, 2));
         assert!(options.hides("cuMemFree", 3020) && options.hides("cuMemAdvise", 12020));
         assert!(!options.hides("cuMemAdvise", 8000));
         assert_eq!("".parse(), Ok(Options::default()));
-        for wrong in ["version", "devices=two", "colour=red", "version=1.x"] {
+        let profile: Options = "profile=H200".parse().unwrap();
+        assert_eq!(profile.version(), DriverVersion::CUDA_13_0);
+        for wrong in ["profile=abacus", "version", "devices=two", "colour=red", "version=1.x"] {
             let error = wrong.parse::<Options>().unwrap_err();
             assert!(error.contains(wrong), "{error}");
         }

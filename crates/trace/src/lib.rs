@@ -28,10 +28,16 @@
 //! It knows no back end: whoever replays supplies a [`run::Target`]. It never prints.
 #![deny(missing_docs)]
 
+#[cfg(feature = "program")]
+pub mod campaign;
 pub mod compare;
+pub mod differential;
 pub mod error;
 pub mod format;
+#[cfg(feature = "program")]
+pub mod program;
 pub mod reader;
+pub mod record;
 pub mod replay;
 pub mod report;
 pub mod run;

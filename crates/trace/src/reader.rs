@@ -36,6 +36,8 @@ pub struct TraceReader<'a> {
     /// Name, line and bytes of the `{"case": …}` that ended the previous case.
     next: Option<(String, u64, u64)>,
     done: bool,
+    /// Whether results may be missing.
+    program: bool,
 }
 
 impl fmt::Debug for TraceReader<'_> {
@@ -54,11 +56,15 @@ impl TraceReader<'static> {
     /// # Errors
     /// If it cannot be opened, or does not start with a header that this version can read.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let file = path.display().to_string();
-        match File::open(path) {
-            Ok(input) => Self::new(file, input),
-            Err(error) => Err(TraceError::new(file, None, Reason::Io(error))),
-        }
+        Self::new(path.display().to_string(), opened(path)?)
+    }
+
+    /// Opens a program: see [`program`](TraceReader::program).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for a missing header.
+    pub fn open_program(path: &Path, default: Header) -> Result<Self, TraceError> {
+        Self::program(path.display().to_string(), opened(path)?, default)
     }
 }
 
@@ -68,19 +74,38 @@ impl<'a> TraceReader<'a> {
     /// # Errors
     /// If the input does not start with a header that this version can read.
     pub fn new(file: impl Into<String>, input: impl Read + Send + 'a) -> Result<Self, TraceError> {
-        let file = file.into();
+        Self::start(file.into(), input, None)
+    }
+
+    /// Reads a program: a trace whose operations are to be carried out anew, so that results are
+    /// of no interest and may be missing, as may the header, for which `default` stands then, and
+    /// the first `{"case": …}`.
+    ///
+    /// # Errors
+    /// If the input starts with a header that this version cannot read.
+    pub fn program(
+        file: impl Into<String>,
+        input: impl Read + Send + 'a,
+        default: Header,
+    ) -> Result<Self, TraceError> {
+        Self::start(file.into(), input, Some(default))
+    }
+
+    fn start(
+        file: String,
+        input: impl Read + Send + 'a,
+        default: Option<Header>,
+    ) -> Result<Self, TraceError> {
         let input = match decompressed(input) {
             Ok(input) => input,
             Err(error) => return Err(TraceError::new(file, None, Reason::Io(error))),
         };
-        let mut lines = Lines { file, input, number: 0, text: Vec::new(), terminated: true };
-        let header = match lines.next(MAX_HEADER_BYTES) {
-            Ok(None) => return Err(TraceError::new(lines.file, None, Reason::Empty)),
-            Ok(Some(_)) => lines.json().and_then(|line| Header::from_json(&line)),
-            Err(reason) => Err(reason),
-        };
-        match header {
-            Ok(header) => Ok(Self { lines, header, next: None, done: false }),
+        let mut lines =
+            Lines { file, input, number: 0, text: Vec::new(), terminated: true, again: None };
+        let program = default.is_some();
+        match lines.header(default) {
+            Ok(header) => Ok(Self { lines, header, next: None, done: false, program }),
+            Err(Reason::Empty) => Err(TraceError::new(lines.file, None, Reason::Empty)),
             Err(reason) => Err(lines.error(reason)),
         }
     }
@@ -113,8 +138,14 @@ impl<'a> TraceReader<'a> {
         });
         let mut live = Live::default();
         while let Some(bytes) = self.lines.next(MAX_LINE_BYTES)? {
-            let raw: RawLine = self.lines.json()?;
+            let mut raw: RawLine = self.lines.json()?;
             let line = self.lines.number;
+            if self.program && raw.op.is_some() {
+                raw.code.get_or_insert_default();
+                let whole =
+                    || Case { name: "program".to_owned(), line, ops: Vec::new(), text_bytes: 0 };
+                case.get_or_insert_with(whole);
+            }
             match (raw.case, &mut case) {
                 (Some(name), None) => {
                     case = Some(Case { name, line, ops: Vec::new(), text_bytes: bytes });
@@ -129,7 +160,9 @@ impl<'a> TraceReader<'a> {
                 }
                 (None, Some(case)) => {
                     let record = Record::try_from(RawLine { case: None, ..raw })?;
-                    live.check(&record, line)?;
+                    if !self.program {
+                        live.check(&record, line)?;
+                    }
                     case.text_bytes += bytes;
                     case.ops.push(OpLine { line, record });
                     within_limits(case)?;
@@ -138,6 +171,11 @@ impl<'a> TraceReader<'a> {
         }
         Ok(case)
     }
+}
+
+fn opened(path: &Path) -> Result<File, TraceError> {
+    File::open(path)
+        .map_err(|error| TraceError::new(path.display().to_string(), None, Reason::Io(error)))
 }
 
 fn within_limits(case: &Case) -> Result<(), Reason> {
@@ -156,10 +194,11 @@ fn within_limits(case: &Case) -> Result<(), Reason> {
 
 /// The buffers that live according to the recording, and since which line.
 #[derive(Default)]
-struct Live(HashMap<u32, u64>);
+pub(crate) struct Live(HashMap<u32, u64>);
 
 impl Live {
-    fn check(&mut self, record: &Record, line: u64) -> Result<(), Reason> {
+    /// Notes what the operation allocated or freed.
+    pub(crate) fn check(&mut self, record: &Record, line: u64) -> Result<(), Reason> {
         let succeeded = record.observed.code == 0;
         if let Some(id) = record.op.allocates() {
             if let Some(&since) = self.0.get(&id) {
@@ -184,11 +223,16 @@ struct Lines<'a> {
     text: Vec<u8>,
     /// Whether the line ended with a newline.
     terminated: bool,
+    /// The length of the line, if it is to be read once more.
+    again: Option<u64>,
 }
 
 impl Lines<'_> {
     /// Reads the next line that is not blank and gives its length, blank lines before it included.
     fn next(&mut self, limit: usize) -> Result<Option<u64>, Reason> {
+        if let Some(bytes) = self.again.take() {
+            return Ok(Some(bytes));
+        }
         let mut bytes = 0;
         loop {
             self.text.clear();
@@ -210,6 +254,19 @@ impl Lines<'_> {
             if bytes > MAX_CASE_BYTES {
                 return Err(Reason::NotJson("nothing but blank lines".to_owned()));
             }
+        }
+    }
+
+    /// Reads the header. With a default, the first line may be something else, and is left.
+    fn header(&mut self, default: Option<Header>) -> Result<Header, Reason> {
+        let bytes = self.next(MAX_HEADER_BYTES)?.ok_or(Reason::Empty)?;
+        let line: serde_json::Value = self.json()?;
+        match default {
+            Some(default) if line.get("op").is_some() || line.get("case").is_some() => {
+                self.again = Some(bytes);
+                Ok(default)
+            }
+            _ => Header::from_json(&line),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::compare::{Tally, compare_case};
 use crate::error::{Reason, TraceError};
 use crate::format::{Case, Header};
 use crate::reader::TraceReader;
-use crate::replay::{Moment, replay_case};
+use crate::replay::{CaseReplay, Moment, replay_case};
 use crate::report::{Report, TraceReport};
 
 /// Text of the cases that may be in memory at a time. A larger case is carried out alone.
@@ -34,6 +34,10 @@ pub trait Target: Sync {
     /// # Errors
     /// If there cannot be one, for instance with that many devices.
     fn open(&self, header: &Header) -> Result<Session>;
+
+    /// Whether sessions may be used at the same time. If not, cases are carried out one after
+    /// another on the thread that calls [`run`].
+    fn is_concurrent(&self) -> bool;
 }
 
 /// A back end, and how to set its clock.
@@ -43,6 +47,19 @@ pub struct Session {
     /// Tells the back end how long the next operation took on the recorded machine; for back ends
     /// whose clock can be set.
     pub pace: Option<Box<dyn Fn(u64) + Send>>,
+}
+
+impl Session {
+    /// Carries out a case; `paced`: at the recorded pace, where the back end's clock can be set.
+    pub(crate) fn replay(&self, case: &Case, paced: bool) -> CaseReplay {
+        let pace = self.pace.as_ref().filter(|_| paced);
+        replay_case(&*self.backend, case, |moment, line| {
+            let recorded_ns = line.record.observed.ns_profiled;
+            if let (Moment::Before, Some(pace), Some(ns)) = (moment, pace, recorded_ns) {
+                pace(ns);
+            }
+        })
+    }
 }
 
 impl fmt::Debug for Session {
@@ -142,7 +159,11 @@ pub fn run(
             files.push(Arc::clone(&file));
             let read = read(input, &file, &budget, |job| {
                 let file = Arc::clone(&file);
-                scope.spawn(move |_| file.carry_out(job, target, options, on_case));
+                if target.is_concurrent() {
+                    scope.spawn(move |_| file.carry_out(job, target, options, on_case));
+                } else {
+                    file.carry_out(job, target, options, on_case);
+                }
             });
             if let Err(error) = read {
                 file.fail(error);
@@ -273,14 +294,8 @@ impl File {
         let carry_out = AssertUnwindSafe(|| {
             let session = session.map_or_else(|| target.open(&job.header), Ok)?;
             let paced = options.clock.is_recorded(&job.header);
-            let pace = session.pace.as_ref().filter(|_| paced);
-            let replayed = replay_case(&*session.backend, &job.case, |moment, line| {
-                let recorded_ns = line.record.observed.ns_profiled;
-                if let (Moment::Before, Some(pace), Some(ns)) = (moment, pace, recorded_ns) {
-                    pace(ns);
-                }
-            });
-            let tally = compare_case(&job.case, &replayed, pace.is_none());
+            let replayed = session.replay(&job.case, paced);
+            let tally = compare_case(&job.case, &replayed, !(paced && session.pace.is_some()));
             Ok::<_, pagewise_hal::Error>((tally, session))
         });
         match catch_unwind(carry_out) {

@@ -1,10 +1,15 @@
-//! Writing traces, plain or compressed with zstd.
+//! Writing traces: plain, gzip or zstd.
 
 use std::io::{self, Write};
+use std::path::Path;
 
+use flate2::write::GzEncoder;
 use serde::Serialize;
 
-use crate::format::{Case, Header, RawLine, Record};
+use crate::format::{Case, Header, Op, RawLine, Record};
+
+/// What a recording that is kept is compressed with: zstd's slowest ordinary level.
+const ZSTD_LEVEL: i32 = 19;
 
 /// Writes one trace: the header at once, then cases and operations as they come.
 ///
@@ -34,6 +39,18 @@ pub struct TraceWriter<W: Write> {
 }
 
 impl<W: Write> TraceWriter<W> {
+    /// Writes as the name of the file says: `.zst` is zstd, `.gz` gzip, anything else plain.
+    ///
+    /// # Errors
+    /// As `output`.
+    pub fn by_extension(output: W, path: &Path, header: &Header) -> io::Result<Self> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("zst") => Self::zstd(output, ZSTD_LEVEL, header),
+            Some("gz") => Self::gzip(output, header),
+            _ => Self::plain(output, header),
+        }
+    }
+
     /// Writes plain text.
     ///
     /// # Errors
@@ -49,6 +66,14 @@ impl<W: Write> TraceWriter<W> {
     pub fn zstd(output: W, level: i32, header: &Header) -> io::Result<Self> {
         let encoder = zstd::stream::write::Encoder::new(output, level)?;
         Self::start(Output::Zstd(encoder), header)
+    }
+
+    /// Writes a gzip stream.
+    ///
+    /// # Errors
+    /// As `output`.
+    pub fn gzip(output: W, header: &Header) -> io::Result<Self> {
+        Self::start(Output::Gzip(GzEncoder::new(output, flate2::Compression::best())), header)
     }
 
     fn start(output: Output<W>, header: &Header) -> io::Result<Self> {
@@ -73,6 +98,14 @@ impl<W: Write> TraceWriter<W> {
         self.write_line(&RawLine::from(record))
     }
 
+    /// Writes one operation without results, for a program.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn op(&mut self, op: &Op) -> io::Result<()> {
+        self.write_line(&RawLine::from(op))
+    }
+
     /// Writes a whole case.
     ///
     /// # Errors
@@ -90,6 +123,7 @@ impl<W: Write> TraceWriter<W> {
         let mut output = match self.output {
             Output::Plain(output) => output,
             Output::Zstd(encoder) => encoder.finish()?,
+            Output::Gzip(encoder) => encoder.finish()?,
         };
         output.flush()?;
         Ok(output)
@@ -102,6 +136,7 @@ impl<W: Write> TraceWriter<W> {
         match &mut self.output {
             Output::Plain(output) => output.write_all(&self.line),
             Output::Zstd(encoder) => encoder.write_all(&self.line),
+            Output::Gzip(encoder) => encoder.write_all(&self.line),
         }
     }
 }
@@ -109,6 +144,7 @@ impl<W: Write> TraceWriter<W> {
 enum Output<W: Write> {
     Plain(W),
     Zstd(zstd::stream::write::Encoder<'static, W>),
+    Gzip(GzEncoder<W>),
 }
 
 impl<W: Write> std::fmt::Debug for Output<W> {
@@ -116,6 +152,7 @@ impl<W: Write> std::fmt::Debug for Output<W> {
         f.write_str(match self {
             Self::Plain(_) => "Plain",
             Self::Zstd(_) => "Zstd",
+            Self::Gzip(_) => "Gzip",
         })
     }
 }

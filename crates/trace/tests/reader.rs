@@ -208,7 +208,11 @@ fn every_required_field_is_named_when_it_is_missing() {
             // Fields that this operation can do without.
             let harmless = matches!(
                 (name, field.as_str()),
-                ("prefetch", "flags") | ("stream_attach", "stream") | ("device_touch", "value")
+                ("prefetch", "flags")
+                    | ("stream_attach", "stream")
+                    | ("device_touch", "value")
+                    | ("alloc_device", "device")
+                    | ("alloc_pinned", "flags")
             );
             if harmless || field == "op" {
                 continue;

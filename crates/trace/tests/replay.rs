@@ -329,6 +329,8 @@ fn times_without_a_prediction_give_no_figures() {
 /// Counts the back ends that it opens and what each was used for.
 #[derive(Default)]
 struct Counting {
+    /// Whether its sessions may not be used at the same time.
+    alone: bool,
     opened: AtomicU64,
     sleeps: Arc<Mutex<Vec<(u64, u64)>>>,
     paced: Arc<AtomicU64>,
@@ -347,6 +349,10 @@ impl Target for Counting {
         let paced = Arc::clone(&self.paced);
         let pace = Box::new(move |_| _ = paced.fetch_add(1, Ordering::Relaxed));
         Ok(Session { backend: Arc::new(mock), pace: Some(pace) })
+    }
+
+    fn is_concurrent(&self) -> bool {
+        !self.alone
     }
 }
 
@@ -383,6 +389,22 @@ fn cases_with_pools_share_one_back_end_in_the_order_of_the_file() {
     assert_eq!(target.opened.into_inner(), 1);
     let seen = target.sleeps.lock().expect("unpoisoned").clone();
     assert_eq!(seen, (0..200).map(|ms| (0, ms)).collect::<Vec<_>>());
+}
+
+#[test]
+fn cases_run_one_after_another_where_sessions_may_not_be_used_at_the_same_time() {
+    let target = Counting { alone: true, ..Counting::default() };
+    let text = sleeps(HEADER, 100, false);
+    let here = std::thread::current().id();
+    let elsewhere = AtomicU64::new(0);
+    let count = || {
+        _ = elsewhere.fetch_add(u64::from(std::thread::current().id() != here), Ordering::Relaxed)
+    };
+    let report = run(vec![Input::bytes("a", text.as_bytes())], &target, Options::default(), &count);
+    assert!(report.ok);
+    let seen = target.sleeps.lock().expect("unpoisoned").clone();
+    assert_eq!(seen, (0..100).map(|ms| (ms, ms)).collect::<Vec<_>>());
+    assert_eq!(elsewhere.into_inner(), 0);
 }
 
 #[test]
@@ -423,6 +445,10 @@ fn a_panic_of_the_back_end_is_passed_on_without_hanging() {
     impl Target for Broken {
         fn open(&self, _: &Header) -> Result<Session> {
             panic!("broken back end")
+        }
+
+        fn is_concurrent(&self) -> bool {
+            true
         }
     }
     let text = sleeps(HEADER, 100, true);

@@ -84,7 +84,7 @@ pub(crate) fn command(args: &args::Calibrate) -> ExitCode {
 fn calibrate(args: &args::Calibrate, from: GpuProfile) -> Result<String, CalibrateError> {
     let traces: Vec<PathBuf> = inputs::paths(&args.traces).into_iter().collect::<Result<_, _>>()?;
     let calibration = Calibration { from, traces, hold_out: args.hold_out.map(usize::from) };
-    let progress = Progress::start();
+    let progress = Progress::start("replayed");
     let result = calibration.run(&progress);
     progress.end();
     let (fitted, report) = result?;

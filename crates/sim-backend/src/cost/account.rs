@@ -1,5 +1,7 @@
 //! One call: what happens in it, and what its time is.
 
+use std::collections::BTreeSet;
+
 use pagewise_hal::Processor;
 
 use super::state::{Class, Warmth};
@@ -41,6 +43,8 @@ pub(super) struct Account {
     pub(super) recycled_pages: u64,
     tally: Tally,
     faults: Faults,
+    /// First pages of the blocks in which many threads faulted.
+    visited: BTreeSet<u64>,
 }
 
 impl Account {
@@ -50,8 +54,8 @@ impl Account {
 
     /// The same call before anything happened in it.
     pub(super) fn emptied(&self, recycled_pages: u64) -> Self {
-        let (tally, faults) = (Tally::default(), Faults::default());
-        Self { tally, faults, recycled_pages, ..self.clone() }
+        let &Self { call, refused, warmth, continues, .. } = self;
+        Self { call, refused, warmth, continues, recycled_pages, ..Self::default() }
     }
 
     pub(super) fn class(&self) -> Class {
@@ -116,14 +120,18 @@ impl Account {
 
     fn work(&mut self, params: &CostParams, work: &Work) -> f64 {
         let zeroed = self.zeroed(work);
+        let is_parallel = self.is_parallel();
         match work.step {
             Step::Fault => {
                 let by_device = work.processor.is_some_and(|by| by != Processor::HOST);
-                let parallel = self.is_parallel();
-                if by_device {
-                    touches::device_fault(&params.device_touch, &mut self.faults, work, parallel)
+                let faults = &mut self.faults;
+                if !by_device {
+                    touches::host_fault(&params.host_touch, faults, work, zeroed)
+                } else if is_parallel {
+                    let first = self.visited.insert(work.block);
+                    touches::parallel_fault(&params.device_touch, faults, work, first)
                 } else {
-                    touches::host_fault(&params.host_touch, &mut self.faults, work, zeroed)
+                    touches::device_fault(&params.device_touch, faults, work)
                 }
             }
             Step::Advice(advised) => {

@@ -157,20 +157,23 @@ pub(super) fn device_latency(
     }
 }
 
-pub(super) fn device_fault(
+/// A batch of many threads' faults on one block, perhaps the first one on it.
+pub(super) fn parallel_fault(
     costs: &DeviceTouchCosts,
     faults: &mut Faults,
     work: &Work,
-    parallel: bool,
+    first: bool,
 ) -> f64 {
-    let first = faults.note(work);
+    faults.note(work);
+    let copied = work.pages_to_device + work.pages_between_devices;
+    let block = if first { costs.parallel_block } else { 0.0 };
+    block + costs.parallel_copy_2mib * ((copied * PAGE) as f64 / pagewise_hal::BLOCK_BYTES as f64)
+}
+
+pub(super) fn device_fault(costs: &DeviceTouchCosts, faults: &mut Faults, work: &Work) -> f64 {
+    faults.note(work);
     let chunks = std::mem::take(&mut faults.chunks);
     let copied = work.pages_to_device + work.pages_between_devices;
-    if parallel {
-        let block = if first { costs.parallel_block } else { 0.0 };
-        let copied = (copied * PAGE) as f64 / pagewise_hal::BLOCK_BYTES as f64;
-        return block + costs.parallel_copy_2mib * copied;
-    }
     let kind = if copied > 0 {
         costs.fault_copy
     } else if work.remote_maps > 0 {

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use pagewise_hal::{CopyCause, Processor};
+use pagewise_hal::{CopyCause, MapCause, Processor};
 
 use super::block::Block;
 use super::chunks::List;
@@ -86,6 +86,7 @@ impl Paging {
 
     /// Empties a chunk: what is in it goes to the host.
     fn evict(&mut self, id: ProcId, pieces: &[Range<u64>], now_ns: u64, sink: &mut dyn EventSink) {
+        self.evictions += 1;
         for piece in pieces {
             for part in self.ranges.pieces(piece) {
                 let step = (Step::Eviction, Some(id));
@@ -130,7 +131,21 @@ impl Context<'_> {
         for by in self.policy.accessed_by.iter() {
             self.follow_evicted(block, by, leaving);
         }
+        if self.params.access_counters.enable {
+            self.map_evicted(block, id, leaving);
+        }
         self.work.evictions += 1;
+    }
+}
+
+impl Context<'_> {
+    /// Where accesses are counted, a GPU goes on reaching what left it, until the counters bring it
+    /// back (uvm_policy 7, `uvm_perf_map_remote_on_eviction`). Not compared with hardware.
+    fn map_evicted(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        let elsewhere = self.policy.preferred == Some(id) || self.policy.read_mostly;
+        if !elsewhere {
+            self.map_highest(block, id, pages, Some(MapCause::Eviction));
+        }
     }
 }
 

@@ -10,7 +10,8 @@
 //! | --- | --- |
 //! | `mask`, `processor` | sets of pages, sets of processors and their relations |
 //! | `block`, `range` | state of a va_block; policy, and splits |
-//! | `service` | one fault: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
+//! | `touch`, `batch` | accesses of one thread, and of many: which faults are serviced together |
+//! | `service` | the faults on one block: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
 //! | `advice`, `migrate`, `discard` | calls |
 //! | `chunks`, `evict` | memory of devices, and who has to leave it |
 //!
@@ -18,9 +19,11 @@
 //! from recordings), cited by section and rule where they apply.
 
 mod advice;
+mod batch;
 mod block;
 mod chunks;
 mod context;
+mod counters;
 mod discard;
 mod event;
 mod evict;
@@ -55,6 +58,7 @@ use advice::Advice;
 use block::Block;
 use chunks::Chunks;
 use context::Context;
+use counters::Counters;
 use processor::ProcId;
 use range::{Policy, Ranges, VaRange};
 use thrash::{LapseWindow, Pin};
@@ -89,6 +93,10 @@ pub(crate) struct Paging {
     pins: VecDeque<Pin>,
     /// Memory of each GPU.
     chunks: Vec<Chunks>,
+    /// Chunks of GPUs that were emptied so far.
+    evictions: u64,
+    /// Remote accesses, where they are counted.
+    counters: Counters,
     totals: Totals,
     /// Whether like blocks get the outcome of the first of them; off to see that it is the same.
     #[cfg(test)]
@@ -110,6 +118,8 @@ impl Paging {
             lapse,
             pins,
             chunks,
+            evictions: 0,
+            counters: Counters::default(),
             totals,
             #[cfg(test)]
             repeats: true,
@@ -130,6 +140,7 @@ impl Paging {
             range.blocks().for_each(|block| self.totals.gone(block));
         }
         self.chunks.iter_mut().for_each(|chunks| chunks.free(&pages));
+        self.counters.forget(&pages);
     }
 
     /// Brings pages to a processor and maps them there, as a prefetch call does.

@@ -129,7 +129,16 @@ fn dense_nodes(
     let threshold = context.params.prefetch_threshold_percent as usize;
     let quirk = context.params.prefetch_unaligned_quirk;
     let mut nodes = PageMask::EMPTY;
+    let mut through = 0;
     for page in faulted.minus(thrashing).pages() {
+        if page < through {
+            continue;
+        }
+        // The pages of a 64 KiB page that is counted as a whole have the same node.
+        let unit = tree.unit(page);
+        if unit.len() == BIG && threshold < 100 && counted.count_in(unit.clone()) == BIG {
+            through = unit.end;
+        }
         let node = tree.node(&counted, page, threshold, quirk);
         if node.start < node.end {
             nodes.insert_range(node);

@@ -1,6 +1,6 @@
-//! One fault on one page: decide, then act.
+//! The faults of one processor on pages of one block: decide, then act.
 //!
-//! [`plan`] decides where the page goes and what comes along; [`apply`] moves and maps. Between
+//! [`plan`] decides where the pages go and what comes along; [`apply`] moves and maps. Between
 //! them the caller provides memory at the destination. The order of effects is that of
 //! rules_paging 5: thrashing hint, residency, prefetch tree, duplications, moves, permissions,
 //! revocations, mappings of the faulting processor, mappings of accessed-by processors, end of
@@ -71,60 +71,124 @@ impl TryFrom<FaultAccess> for Access {
     }
 }
 
-/// What is to be done about a fault.
+/// What is to be done about faults whose pages go to one processor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     by: ProcId,
     needs: Protection,
     /// Where the pages go.
     pub(super) destination: ProcId,
-    /// The faulted page.
-    faulted: PageMask,
+    /// The faulted pages.
+    pub(super) faulted: PageMask,
     /// What the prefetcher adds.
     prefetched: PageMask,
     /// Those that go as further copies.
     duplicated: PageMask,
-    pinned: bool,
+    /// Faulted pages that thrash and are held where they go.
+    pinned: PageMask,
 }
 
 impl Plan {
+    fn new(by: ProcId, needs: Protection, destination: ProcId) -> Self {
+        let none = PageMask::EMPTY;
+        let (faulted, prefetched, duplicated, pinned) = (none, none, none, none);
+        Self { by, needs, destination, faulted, prefetched, duplicated, pinned }
+    }
+
     /// All pages of the service.
     pub(super) fn pages(&self) -> PageMask {
         self.faulted | self.prefetched
     }
 }
 
-/// Decides about a fault of `by` on a page, or says until when `by` has to wait.
+/// What is to be done about faults on pages of one block.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Plans {
+    /// Usually the only one.
+    first: Option<Plan>,
+    others: Vec<Plan>,
+    /// Pages on which the processor has to wait.
+    pub(super) throttled: PageMask,
+    /// Until when, for the page that is free first.
+    pub(super) until_ns: Option<u64>,
+}
+
+impl Plans {
+    /// In the order in which they are carried out: by destination, host first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Plan> {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Plan> {
+        self.first.iter_mut().chain(&mut self.others)
+    }
+
+    /// The plan for the destination of `new`, which begins it if there is none.
+    fn towards(&mut self, new: Plan) -> &mut Plan {
+        if self.first.is_none_or(|first| new.destination < first.destination) {
+            self.others.splice(..0, self.first.replace(new));
+        }
+        match &mut self.first {
+            Some(first) if first.destination == new.destination => first,
+            _ => {
+                let others = &mut self.others;
+                let at = others.partition_point(|plan| plan.destination < new.destination);
+                if others.get(at).is_none_or(|plan| plan.destination != new.destination) {
+                    others.insert(at, new);
+                }
+                &mut others[at]
+            }
+        }
+    }
+}
+
+/// Decides about faults of `by` on pages of a block, all of the same kind. The prefetcher adds
+/// pages only if all go to the same place (uvm_policy 2.3, 3.1).
 pub(super) fn plan(
     context: &mut Context<'_>,
     block: &mut Block,
-    page: usize,
+    faulted: PageMask,
     by: ProcId,
     access: Access,
-) -> Result<Plan, u64> {
-    let hint = thrash::hint(context, block, page, by);
-    if let Hint::Throttle { until_ns } = hint {
-        return Err(until_ns);
-    }
-    let selection = residency::select(context, block, page, by, access, hint);
-    let destination = selection.destination;
-    let faulted = PageMask::single(page);
-    let prefetched = prefetcher::pages_to_prefetch(context, block, faulted, destination);
-    // Prefetched pages are duplicated wherever reads are, also along with a write
-    // (rules_paging 2, detail 2).
-    let along = if context.policy.read_mostly { prefetched } else { PageMask::EMPTY };
-    let duplicated = if selection.duplicate { faulted | along } else { along };
-    let pinned = matches!(hint, Hint::Pin(_));
+) -> Plans {
+    let mut plans = Plans::default();
     let needs = access.needs(by, context.params);
-    Ok(Plan { by, needs, destination, faulted, prefetched, duplicated, pinned })
+    for page in faulted.pages() {
+        let hint = thrash::hint(context, block, page, by);
+        if let Hint::Throttle { until_ns } = hint {
+            plans.throttled.insert(page);
+            plans.until_ns = Some(plans.until_ns.map_or(until_ns, |other| other.min(until_ns)));
+            continue;
+        }
+        let selection = residency::select(context, block, page, by, access, hint);
+        let plan = plans.towards(Plan::new(by, needs, selection.destination));
+        plan.faulted.insert(page);
+        if selection.duplicate {
+            plan.duplicated.insert(page);
+        }
+        if matches!(hint, Hint::Pin(_)) {
+            plan.pinned.insert(page);
+        }
+    }
+    let alone = plans.others.is_empty();
+    for plan in plans.iter_mut().filter(|_| alone) {
+        let Plan { faulted, destination, .. } = *plan;
+        plan.prefetched = prefetcher::pages_to_prefetch(context, block, faulted, destination);
+        // Prefetched pages are duplicated wherever reads are, also along with a write
+        // (rules_paging 2, detail 2).
+        if context.policy.read_mostly {
+            plan.duplicated.insert_mask(plan.prefetched);
+        }
+    }
+    plans
 }
 
 /// Carries a plan out.
 pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
     let Plan { by, destination, .. } = *plan;
     let pages = plan.pages();
-    let pinned = if plan.pinned { plan.faulted } else { PageMask::EMPTY };
-    let reason = Reason { cause: CopyCause::Coherence, prefetched: plan.prefetched, pinned };
+    let Plan { prefetched, pinned, .. } = *plan;
+    let reason = Reason { cause: CopyCause::Coherence, prefetched, pinned };
     if !plan.duplicated.is_empty() {
         context.duplicate_pages(block, destination, plan.duplicated, &reason);
     }
@@ -145,7 +209,7 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
     if by.is_host() {
         context.unmap(block, by, pages);
     }
-    let cause = if plan.pinned { MapCause::Thrashing } else { MapCause::Policy };
+    let cause = if pinned.is_empty() { MapCause::Policy } else { MapCause::Thrashing };
     for (level, protection) in levels.into_iter().zip(Protection::ALL) {
         context.map(block, by, level, protection, Some(cause));
     }

@@ -78,8 +78,16 @@ impl Walk {
         self.bytes.div_ceil(self.stride_bytes.max(1))
     }
 
+    /// How many of them are in one page.
+    pub(super) fn accesses_in(&self, page: u64) -> u64 {
+        let stride = self.stride_bytes.max(1);
+        let before = |byte: u64| byte.saturating_sub(self.first_byte).div_ceil(stride);
+        let end = before((page + 1) * PAGE_BYTES).min(self.accesses());
+        end.saturating_sub(before(page * PAGE_BYTES))
+    }
+
     /// The pages of a piece of one block with an access, by their place in the block.
-    fn pages_within(&self, piece: &Range<u64>, first_page: u64) -> PageMask {
+    pub(super) fn pages_within(&self, piece: &Range<u64>, first_page: u64) -> PageMask {
         let stride = self.stride_bytes.max(1);
         let place = |page: u64| (page - first_page) as usize;
         if stride <= PAGE_BYTES {

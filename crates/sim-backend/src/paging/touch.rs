@@ -6,14 +6,12 @@
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 
-use super::block::Block;
+use super::batch::Held;
 use super::context::hal;
-use super::event::{EventSink, Step};
+use super::event::EventSink;
 use super::mask::PAGES;
 use super::processor::ProcId;
-use super::range::Policy;
-use super::service::{self, Access, Plan};
-use super::thrash;
+use super::service::Access;
 use super::{Paging, Protection};
 
 /// A walk over memory by one thread: one access at `first_byte`, and one every `stride_bytes`
@@ -111,76 +109,41 @@ impl Paging {
     ) {
         touched.faults += 1;
         self.advance(touched.now_ns, sink);
-        let Some(range) = self.ranges.containing_mut(page) else { return };
-        let mut block = range.take_or_new(page);
-        let policy = range.policy;
-        let index = (page - block.first_page()) as usize;
-        sink.event(fault_record(&block, index, by, access));
-        let first_try_ns = touched.now_ns;
-        let plan = loop {
-            match self.plan(&mut block, policy, index, (by, access), touched.now_ns, sink) {
-                Ok(plan) => break plan,
-                Err(until_ns) => {
-                    touched.throttles += 1;
-                    self.report_retries(&block, index, by, access, sink);
-                    self.put(block);
-                    touched.now_ns =
-                        until_ns.next_multiple_of(self.params.thrashing.stamp_ns.max(1));
-                    self.advance(touched.now_ns, sink);
-                    let Some(range) = self.ranges.containing_mut(page) else { return };
-                    block = range.take_or_new(page);
-                }
-            }
-        };
-        self.reserve(&mut block, plan.destination, plan.pages(), touched.now_ns, sink);
-        let step = (Step::Fault, Some(by));
-        let mut context = self.context(&block, policy, step, touched.now_ns, sink);
-        let waited_ns = context.now_ns - first_try_ns;
-        if waited_ns > 0 {
-            thrash::report_throttle(&mut context, &block, index, by, waited_ns);
+        let record = fault_record(page, by, access, 1);
+        sink.event(record);
+        let mut held = Held::default();
+        while let Some(until_ns) = self.service((by, access), &[page], &mut held, touched, sink) {
+            self.hold_off(until_ns, by, record, touched, sink);
         }
-        service::apply(&mut context, &mut block, &plan);
-        touched.now_ns += context.finish();
-        self.note_chunks(&block, Some(plan.destination));
-        self.put(block);
     }
 
-    fn plan(
+    /// Lets time pass until a throttled processor may go on. A GPU faults again in each batch
+    /// until its service gives up and waits; the host sleeps in its one fault.
+    pub(super) fn hold_off(
         &mut self,
-        block: &mut Block,
-        policy: Policy,
-        index: usize,
-        (by, access): (ProcId, Access),
-        now_ns: u64,
-        sink: &mut dyn EventSink,
-    ) -> Result<Plan, u64> {
-        let mut context = self.context(block, policy, (Step::Fault, Some(by)), now_ns, sink);
-        service::plan(&mut context, block, index, by, access)
-    }
-
-    /// A throttled GPU faults again in each batch until its service gives up and waits; the host
-    /// sleeps in its one fault.
-    fn report_retries(
-        &self,
-        block: &Block,
-        index: usize,
+        until_ns: u64,
         by: ProcId,
-        access: Access,
+        record: MemoryEvent,
+        touched: &mut Touched,
         sink: &mut dyn EventSink,
     ) {
+        touched.throttles += 1;
         if !by.is_host() {
             for _ in 0..self.params.throttled_batches_per_service {
-                sink.event(fault_record(block, index, by, access));
+                sink.event(record);
             }
         }
+        touched.now_ns = until_ns.next_multiple_of(self.params.thrashing.stamp_ns.max(1));
+        self.advance(touched.now_ns, sink);
     }
 }
 
-fn fault_record(block: &Block, index: usize, by: ProcId, access: Access) -> MemoryEvent {
-    let (address, access) = (block.address(index), access.into());
+/// The record of faults on a page.
+pub(super) fn fault_record(page: u64, by: ProcId, access: Access, merged: u64) -> MemoryEvent {
+    let (address, access) = (page * PAGE_BYTES, access.into());
     if by.is_host() {
         MemoryEvent::CpuFault { address, access }
     } else {
-        MemoryEvent::GpuFault { device: hal(by), address, access, merged: 1, duration_ns: 0 }
+        MemoryEvent::GpuFault { device: hal(by), address, access, merged, duration_ns: 0 }
     }
 }

@@ -6,6 +6,7 @@ use pagewise_hal::{BLOCK_BYTES, DriverVersion};
 use toml::Value;
 
 use super::{GpuProfile, ProfileError};
+use crate::arrival::ArrivalParams;
 use crate::paging::PagingParams;
 
 type Checked = Result<(), ProfileError>;
@@ -14,6 +15,7 @@ pub(super) fn check(profile: &GpuProfile) -> Checked {
     identity(profile)?;
     memory(profile)?;
     paging(&profile.paging)?;
+    arrival(&profile.arrival)?;
     costs(profile)?;
     match profile.sources.malformed() {
         None => Ok(()),
@@ -85,6 +87,25 @@ fn paging(params: &PagingParams) -> Checked {
         return refuse("paging.thrashing.lapse_min_ns", least, remedy);
     }
     Ok(())
+}
+
+fn arrival(params: &ArrivalParams) -> Checked {
+    // More of anything than a GPU has, so that a wrong unit shows.
+    const MANY: u64 = 65_536;
+    let counts = [
+        ("multiprocessors", params.multiprocessors),
+        ("threads_per_multiprocessor", params.threads_per_multiprocessor),
+        ("blocks_per_multiprocessor", params.blocks_per_multiprocessor),
+        ("batch_faults", params.batch_faults),
+        ("sectors_per_multiprocessor", params.sectors_per_multiprocessor),
+        ("bulk.threads", params.bulk.threads),
+        ("bulk.bytes_per_access", params.bulk.bytes_per_access),
+        ("bulk.parts", params.bulk.parts),
+    ];
+    for (name, count) in counts {
+        within(&format!("arrival.{name}"), count.into(), 1, MANY)?;
+    }
+    within("arrival.drop_all_percent", params.drop_all_percent.into(), 0, 100)
 }
 
 fn costs(profile: &GpuProfile) -> Checked {

@@ -22,6 +22,7 @@ mod sources;
 use pagewise_hal::DriverVersion;
 use serde::{Deserialize, Serialize};
 
+use crate::arrival::ArrivalParams;
 use crate::cost::CostParams;
 use crate::paging::PagingParams;
 
@@ -63,6 +64,8 @@ pub struct GpuProfile {
     pub attributes: DeviceAttributes,
     /// How the driver's paging policy is set.
     pub paging: PagingParams,
+    /// How the faults of many threads arrive.
+    pub arrival: ArrivalParams,
     /// How long calls take.
     pub cost: CostParams,
     /// Where the figures come from: by field, or by the table that a field is in, with dots

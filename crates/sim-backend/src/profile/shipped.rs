@@ -29,6 +29,10 @@ pub(super) fn all() -> &'static [GpuProfile] {
     &PROFILES
 }
 
+pub(super) fn is_one(profile: &GpuProfile) -> bool {
+    all().iter().any(|shipped| shipped.name == profile.name && shipped == profile)
+}
+
 /// The first.
 pub(super) fn h200() -> &'static GpuProfile {
     &PROFILES[0]

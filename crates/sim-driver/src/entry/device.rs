@@ -26,7 +26,7 @@ pub extern "C" fn cuInit(flags: c_uint) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller vouches for the place.
-    any_time(|machine| unsafe { store(version, machine.options.version.0) })
+    any_time(|machine| unsafe { store(version, machine.options.version().0) })
 }
 
 /// `cuDeviceGetCount`
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, bytes: c_int, device
     started(|machine| {
         check(machine, device)?;
         has_place(name)?;
-        let text = "Simulated NVIDIA H200\0";
+        let text = format!("simulated {}\0", machine.options.gpu_name());
         let room = usize::try_from(bytes).ok().filter(|room| text.len() <= *room);
         room.ok_or(Code::INVALID_VALUE)?;
         // SAFETY: not null, long enough, and the caller vouches for the rest.

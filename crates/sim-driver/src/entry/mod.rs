@@ -4,19 +4,21 @@
 //! Common to all: results go to places that must be null or valid for writing; a null place is
 //! `CUDA_ERROR_INVALID_VALUE`.
 
+mod copies;
 mod device;
+mod kernels;
 mod memory;
 mod movement;
 mod pools;
 mod streams;
-mod work;
 
+pub use copies::*;
 pub use device::*;
+pub use kernels::*;
 pub use memory::*;
 pub use movement::*;
 pub use pools::*;
 pub use streams::*;
-pub use work::*;
 
 use std::ffi::c_int;
 

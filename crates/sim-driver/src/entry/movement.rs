@@ -32,7 +32,10 @@ pub extern "C" fn cuMemPrefetchAsync(
     device: c_int,
     on: *mut c_void,
 ) -> c_int {
-    started(|machine| answer(machine.sim.prefetch_ordinal(span(ptr, bytes), device, stream(on))))
+    started(|machine| {
+        machine.count_prefetch()?;
+        answer(machine.sim.prefetch_ordinal(span(ptr, bytes), device, stream(on)))
+    })
 }
 
 /// `cuMemPrefetchAsync`, the form of CUDA 12.2
@@ -45,6 +48,7 @@ pub extern "C" fn cuMemPrefetchAsync_v2(
     on: *mut c_void,
 ) -> c_int {
     started(|machine| {
+        machine.count_prefetch()?;
         answer(machine.sim.prefetch(span(ptr, bytes), location.into(), flags, stream(on)))
     })
 }

@@ -1,6 +1,7 @@
 //! What differs, as JSON: only the fields that do.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
@@ -94,6 +95,12 @@ pub(super) fn events(recorded: &Observed, got: &Observed) -> Sides {
         }
     }
     (shown(&only_expected), shown(&only_got))
+}
+
+/// Bytes by kind of copy, source and destination.
+pub(super) fn copied(bytes: &BTreeMap<(&str, i64, i64), u64>) -> Value {
+    let one = |(&(kind, src, dst), &bytes)| json!([kind, bytes, src, dst]);
+    json!({ "copied_bytes": bytes.iter().map(one).collect::<Vec<_>>() })
 }
 
 fn shown(keys: &[&Key<'_>]) -> Value {

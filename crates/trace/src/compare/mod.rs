@@ -17,9 +17,11 @@
 mod diff;
 mod tally;
 
+use std::collections::BTreeMap;
+
 pub use tally::Tally;
 
-use crate::format::{AttributeRead, Case, Observed, Op, OpLine, Record};
+use crate::format::{AttributeRead, Case, EventRecord, Observed, Op, OpLine, Record};
 use crate::replay::CaseReplay;
 use crate::report::Level;
 
@@ -47,6 +49,79 @@ pub fn compare_case(case: &Case, replay: &CaseReplay, judge_time: bool) -> Tally
     }
     tally.close_case(case);
     tally
+}
+
+/// Which levels are compared, besides contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Levels {
+    /// The host's page tables.
+    pub pages: bool,
+    /// The records.
+    pub events: bool,
+}
+
+impl Levels {
+    /// All of them.
+    pub const ALL: Self = Self { pages: true, events: true };
+}
+
+/// Compares a recording with another of the same operations. What either marks as unstable is not
+/// compared; times are not either. The other must have observed the levels that are compared.
+///
+/// An operation that only one of them has disagrees at level contract.
+#[must_use]
+pub fn compare_recordings(expected: &Case, got: &Case, levels: Levels) -> Tally {
+    let mut expected = expected.clone();
+    for (line, other) in expected.ops.iter_mut().zip(&got.ops) {
+        let unstable = other.record.observed.unstable.iter().cloned();
+        line.record.observed.unstable.extend(unstable);
+    }
+    let replay = CaseReplay {
+        observed: got.ops.iter().map(|line| line.record.observed.clone()).collect(),
+        elapsed_ns: 0,
+        has_events: levels.events,
+        has_host_mapped: levels.pages,
+    };
+    let mut tally = compare_case(&expected, &replay, false);
+    tally.compare_programs(&expected, got);
+    tally
+}
+
+/// Compares the bytes that each parallel operation copied each way, and adds that to the records
+/// compared. `runs` holds, for each operation, what several runs observed: where they do not agree,
+/// nothing is compared.
+pub fn compare_copied_bytes(
+    case: &Case,
+    runs: &[Vec<&Observed>],
+    replay: &CaseReplay,
+    tally: &mut Tally,
+) {
+    for ((line, runs), got) in case.ops.iter().zip(runs).zip(&replay.observed) {
+        let mut totals = runs.iter().map(|run| copied_bytes(&run.events));
+        let Some(recorded) = totals.next().filter(|_| line.record.op.is_parallel()) else {
+            continue;
+        };
+        if totals.any(|other| other != recorded) {
+            continue;
+        }
+        let predicted = copied_bytes(&got.events);
+        let (count, first) = tally.events_of(false);
+        count.add(recorded == predicted);
+        if recorded != predicted {
+            Tally::note(first, case, line.line, Level::Events, || {
+                (diff::copied(&recorded), diff::copied(&predicted))
+            });
+        }
+    }
+}
+
+/// Bytes by kind of copy, source and destination.
+fn copied_bytes(events: &[EventRecord]) -> BTreeMap<(&str, i64, i64), u64> {
+    let mut bytes = BTreeMap::new();
+    for event in events.iter().filter(|event| event.kind.as_str().starts_with("copy_")) {
+        *bytes.entry((event.kind.as_str(), event.src, event.dst)).or_default() += event.value;
+    }
+    bytes
 }
 
 /// The last operation of the case whose page tables are recorded and stable decides.
@@ -129,7 +204,7 @@ impl Compared<'_> {
 /// The fields of the contract that differ, of those that are recorded and stable.
 fn contract_differs(recorded: &Observed, got: &Observed) -> Vec<&'static str> {
     let agree = [
-        ("code", recorded.code == got.code),
+        ("code", recorded.code == code_of_reads(recorded, got)),
         ("offset_in_2mib", unset_or_equal(&recorded.offset_in_2mib, &got.offset_in_2mib)),
         ("sum", unset_or_equal(&recorded.sum, &got.sum)),
         ("access_flags", unset_or_equal(&recorded.access_flags, &got.access_flags)),
@@ -139,6 +214,19 @@ fn contract_differs(recorded: &Observed, got: &Observed) -> Vec<&'static str> {
     let differ =
         agree.into_iter().filter(|&(field, agrees)| !agrees && !recorded.is_unstable(field));
     differ.map(|(field, _)| field).collect()
+}
+
+/// The code, of attribute reads the first failure among those that are recorded: a recording may
+/// hold some of the attributes, and a replay reads all.
+fn code_of_reads(recorded: &Observed, got: &Observed) -> i32 {
+    let (Some(names), Some(reads)) = (&recorded.attributes, &got.attributes) else {
+        return got.code;
+    };
+    if got.code == 0 || names.0.len() == reads.0.len() {
+        return got.code;
+    }
+    let mut codes = names.0.iter().filter_map(|(name, _)| Some(reads.get(name.as_str())?.0));
+    codes.find(|&code| code != 0).unwrap_or(0)
 }
 
 fn sorted(pools: &Option<Vec<u32>>) -> Option<Vec<u32>> {
@@ -174,13 +262,15 @@ fn pages_agree(recorded: &Observed, got: &Observed) -> bool {
 }
 
 fn events_agree(recorded: &Observed, got: &Observed) -> bool {
-    let (recorded, got) = (&recorded.events, &got.events);
+    same_records(&recorded.events, &got.events)
+}
+
+/// Whether records are equal as multisets of their first seven fields.
+#[must_use]
+pub fn same_records(recorded: &[EventRecord], got: &[EventRecord]) -> bool {
     if recorded.len() != got.len() {
         return false;
     }
-    if recorded.iter().zip(got).all(|(a, b)| a.key() == b.key()) {
-        return true;
-    }
-    let sorted = |events| diff::sorted_keys(events);
-    sorted(recorded) == sorted(got)
+    recorded.iter().zip(got).all(|(a, b)| a.key() == b.key())
+        || diff::sorted_keys(recorded) == diff::sorted_keys(got)
 }

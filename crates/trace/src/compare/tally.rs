@@ -138,6 +138,38 @@ impl Tally {
         Self::note(&mut self.first, case, line, level, sides);
     }
 
+    /// Notes the first operation that only one of two recordings has.
+    pub(super) fn compare_programs(&mut self, expected: &Case, got: &Case) {
+        let ops = |case: &'_ Case, at: usize| case.ops.get(at).map(|line| line.record.op.clone());
+        let longest = expected.ops.len().max(got.ops.len());
+        let Some(at) = (0..longest).find(|&at| ops(expected, at) != ops(got, at)) else { return };
+        self.contract.add(false);
+        let line = expected.ops.get(at).map_or(expected.line, |line| line.line);
+        self.diverges(expected, line, Level::Contract, || {
+            (
+                json!({ "op": ops(expected, at).map(|op| format!("{op:?}")) }),
+                json!({ "op": ops(got, at).map(|op| format!("{op:?}")) }),
+            )
+        });
+    }
+
+    /// Says that this is no parallel family, whatever its operations: see [`crate::compare`].
+    pub(crate) fn compare_exactly(&mut self) {
+        self.has_serial_access = true;
+    }
+
+    /// Whether nothing disagrees, but for times and the totals of parallel operations.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// The first disagreement, if there is one, other than of parallel operations.
+    #[must_use]
+    pub fn first_divergence(&self) -> Option<&Divergence> {
+        self.first.as_ref()
+    }
+
     pub(super) fn events_of(&mut self, parallel: bool) -> (&mut Count, &mut Option<Divergence>) {
         if parallel {
             (&mut self.parallel_events, &mut self.first_parallel)

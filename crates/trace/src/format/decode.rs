@@ -67,9 +67,18 @@ impl Reading {
                 bytes: need!(self.bytes)?,
                 attach_flags: need!(self.attach_flags)?,
             },
-            "alloc_device" => Op::AllocDevice { buf: self.buf()?, bytes: need!(self.bytes)? },
-            "alloc_pinned" => Op::AllocPinned { buf: self.buf()?, bytes: need!(self.bytes)? },
+            "alloc_device" => Op::AllocDevice {
+                buf: self.buf()?,
+                bytes: need!(self.bytes)?,
+                device: self.0.device.unwrap_or(0),
+            },
+            "alloc_pinned" => Op::AllocPinned {
+                buf: self.buf()?,
+                bytes: need!(self.bytes)?,
+                flags: self.fits("flags", self.0.flags.unwrap_or(0))?,
+            },
             "free" => Op::Free { buf: self.buf()? },
+            "free_pinned" => Op::FreePinned { buf: self.buf()? },
             "advise" => {
                 Op::Advise { part: self.part()?, advice: self.advice()?, place: self.place()? }
             }
@@ -145,6 +154,8 @@ impl Reading {
             },
             "pool_get_default" => Op::PoolGetDefault(self.pool_query()?),
             "pool_get_current" => Op::PoolGetCurrent(self.pool_query()?),
+            "pool_set_current" => Op::PoolSetCurrent(self.pool_query()?),
+            "pool_destroy" => Op::PoolDestroy { pool: self.pool()? },
             "pool_attributes" => Op::PoolAttributes { pool: self.pool()? },
             "pool_set_attribute" => Op::PoolSetAttribute {
                 pool: self.pool()?,

@@ -8,9 +8,16 @@ use super::{Batch, Observed, Op, Part, Place, PoolQuery, RawLine, Record, Stream
 
 impl From<&Record> for RawLine {
     fn from(record: &Record) -> Self {
-        let mut raw = Self { op: Some(record.op.name().to_owned()), ..Self::default() };
-        put_op(&mut raw, &record.op);
+        let mut raw = Self::from(&record.op);
         put_observed(&mut raw, &record.observed);
+        raw
+    }
+}
+
+impl From<&Op> for RawLine {
+    fn from(op: &Op) -> Self {
+        let mut raw = Self { op: Some(op.name().to_owned()), ..Self::default() };
+        put_op(&mut raw, op);
         raw
     }
 }
@@ -21,10 +28,15 @@ fn put_op(raw: &mut RawLine, op: &Op) {
             (raw.buf, raw.bytes) = (id(*buf), Some(*bytes));
             raw.attach_flags = Some(*attach_flags);
         }
-        Op::AllocDevice { buf, bytes } | Op::AllocPinned { buf, bytes } => {
+        Op::AllocDevice { buf, bytes, device } => {
             (raw.buf, raw.bytes) = (id(*buf), Some(*bytes));
+            raw.device = Some(*device).filter(|&device| device != 0);
         }
-        Op::Free { buf } | Op::PoolFree { buf } => raw.buf = id(*buf),
+        Op::AllocPinned { buf, bytes, flags } => {
+            (raw.buf, raw.bytes) = (id(*buf), Some(*bytes));
+            raw.flags = Some(u64::from(*flags)).filter(|&flags| flags != 0);
+        }
+        Op::Free { buf } | Op::FreePinned { buf } | Op::PoolFree { buf } => raw.buf = id(*buf),
         Op::Advise { part, advice, place } => {
             put_part(raw, *part);
             put_place(raw, *place);
@@ -99,8 +111,10 @@ fn put_pool_op(raw: &mut RawLine, op: &Op) {
             put_pool_query(raw, &query);
             (raw.handle_types, raw.max_bytes) = (Some(*handle_types), Some(*max_bytes));
         }
-        Op::PoolGetDefault(query) | Op::PoolGetCurrent(query) => put_pool_query(raw, query),
-        Op::PoolAttributes { pool } => raw.pool = id(*pool),
+        Op::PoolGetDefault(query) | Op::PoolGetCurrent(query) | Op::PoolSetCurrent(query) => {
+            put_pool_query(raw, query);
+        }
+        Op::PoolAttributes { pool } | Op::PoolDestroy { pool } => raw.pool = id(*pool),
         Op::PoolSetAttribute { pool, attribute, value } => {
             raw.pool = id(*pool);
             (raw.attribute, raw.value) = (Some(*attribute), Some(*value));
@@ -215,6 +229,7 @@ impl Op {
             Self::AllocDevice { .. } => "alloc_device",
             Self::AllocPinned { .. } => "alloc_pinned",
             Self::Free { .. } => "free",
+            Self::FreePinned { .. } => "free_pinned",
             Self::Advise { .. } => "advise",
             Self::Prefetch { .. } => "prefetch",
             Self::PrefetchBatch(_) => "prefetch_batch",
@@ -230,6 +245,8 @@ impl Op {
             Self::PoolCreate { .. } => "pool_create",
             Self::PoolGetDefault(_) => "pool_get_default",
             Self::PoolGetCurrent(_) => "pool_get_current",
+            Self::PoolSetCurrent(_) => "pool_set_current",
+            Self::PoolDestroy { .. } => "pool_destroy",
             Self::PoolAttributes { .. } => "pool_attributes",
             Self::PoolSetAttribute { .. } => "pool_set_attribute",
             Self::PoolTrimTo { .. } => "pool_trim_to",

@@ -11,6 +11,11 @@
 //! | --- | --- |
 //! | `memcpy` | `dst_buf`, `dst_offset`, `src_buf`, `src_offset`, `bytes`, `stream` (optional) |
 //! | `stream_attach` | `buf`, `offset`, `bytes`, `flags`, `stream` (optional) |
+//! | `alloc_device` | `buf`, `bytes`, `device` (0 if it is missing) |
+//! | `alloc_pinned` | `buf`, `bytes`, `flags` (0 if they are missing) |
+//! | `free_pinned` | `buf` |
+//! | `pool_destroy` | `pool` |
+//! | `pool_set_current` | `pool`, `location`, `alloc_type` |
 //!
 //! An operation without the field `stream` uses the non-blocking stream.
 
@@ -102,12 +107,14 @@ pub struct PoolQuery {
 pub enum Op {
     /// `cuMemAllocManaged`
     AllocManaged { buf: u32, bytes: u64, attach_flags: u32 },
-    /// `cuMemAlloc` on device 0
-    AllocDevice { buf: u32, bytes: u64 },
-    /// `cuMemHostAlloc` with flags 0
-    AllocPinned { buf: u32, bytes: u64 },
+    /// `cuMemAlloc`
+    AllocDevice { buf: u32, bytes: u64, device: i32 },
+    /// `cuMemHostAlloc`
+    AllocPinned { buf: u32, bytes: u64, flags: u32 },
     /// `cuMemFree`
     Free { buf: u32 },
+    /// `cuMemFreeHost`
+    FreePinned { buf: u32 },
     /// `cuMemAdvise`
     Advise { part: Part, advice: Advice, place: Place },
     /// `cuMemPrefetchAsync`; `flags` only in the location form
@@ -152,6 +159,10 @@ pub enum Op {
     PoolGetDefault(PoolQuery),
     /// `cuMemGetMemPool`
     PoolGetCurrent(PoolQuery),
+    /// `cuMemSetMemPool`
+    PoolSetCurrent(PoolQuery),
+    /// `cuMemPoolDestroy`
+    PoolDestroy { pool: u32 },
     /// `cuMemPoolGetAttribute`, once per attribute
     PoolAttributes { pool: u32 },
     /// `cuMemPoolSetAttribute`
@@ -222,7 +233,7 @@ impl Op {
     #[must_use]
     pub fn frees(&self) -> Option<u32> {
         match *self {
-            Self::Free { buf } | Self::PoolFree { buf } => Some(buf),
+            Self::Free { buf } | Self::FreePinned { buf } | Self::PoolFree { buf } => Some(buf),
             _ => None,
         }
     }

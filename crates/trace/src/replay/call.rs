@@ -15,9 +15,9 @@ use crate::format::{
 };
 
 /// What `access_flags` says where the call failed.
-const NO_ACCESS_ANSWER: i32 = 99;
+pub(crate) const NO_ACCESS_ANSWER: i32 = 99;
 
-const RANGE_ATTRIBUTES: [(&str, RangeAttribute); 7] = [
+pub(crate) const RANGE_ATTRIBUTES: [(&str, RangeAttribute); 7] = [
     ("read_mostly", RangeAttribute::READ_MOSTLY),
     ("preferred_location", RangeAttribute::PREFERRED_LOCATION),
     ("last_prefetch_location", RangeAttribute::LAST_PREFETCH_LOCATION),
@@ -27,7 +27,7 @@ const RANGE_ATTRIBUTES: [(&str, RangeAttribute); 7] = [
     ("last_prefetch_location_id", RangeAttribute::LAST_PREFETCH_LOCATION_ID),
 ];
 
-const POINTER_ATTRIBUTES: [(&str, PointerAttribute); 8] = [
+pub(crate) const POINTER_ATTRIBUTES: [(&str, PointerAttribute); 8] = [
     ("memory_type", PointerAttribute::MEMORY_TYPE),
     ("is_managed", PointerAttribute::IS_MANAGED),
     ("device_ordinal", PointerAttribute::DEVICE_ORDINAL),
@@ -38,7 +38,7 @@ const POINTER_ATTRIBUTES: [(&str, PointerAttribute); 8] = [
     ("mempool_handle_present", PointerAttribute::MEMPOOL_HANDLE),
 ];
 
-const POOL_ATTRIBUTES: [(&str, PoolAttribute); 13] = [
+pub(crate) const POOL_ATTRIBUTES: [(&str, PoolAttribute); 13] = [
     ("reuse_event", PoolAttribute::REUSE_FOLLOW_EVENT_DEPENDENCIES),
     ("reuse_opportunistic", PoolAttribute::REUSE_ALLOW_OPPORTUNISTIC),
     ("reuse_internal", PoolAttribute::REUSE_ALLOW_INTERNAL_DEPENDENCIES),
@@ -65,17 +65,23 @@ impl Running<'_> {
                 let offset = ptr.as_ref().ok().map(|ptr| ptr.0 % pagewise_hal::BLOCK_BYTES);
                 Observed { offset_in_2mib: offset, ..self.allocated(buf, bytes, ptr) }
             }
-            &Op::AllocDevice { buf, bytes } => {
-                let ptr = self.backend.alloc_device(DeviceId(0), bytes);
+            &Op::AllocDevice { buf, bytes, device } => {
+                let ptr = self.backend.alloc_device(DeviceId(device), bytes);
                 self.allocated(buf, bytes, ptr)
             }
-            &Op::AllocPinned { buf, bytes } => {
-                let ptr = self.backend.alloc_pinned(bytes, HostAllocFlags::empty());
+            &Op::AllocPinned { buf, bytes, flags } => {
+                let flags = HostAllocFlags::from_bits_retain(flags);
+                let ptr = self.backend.alloc_pinned(bytes, flags);
                 self.allocated(buf, bytes, ptr)
             }
             &Op::Free { buf } => {
                 // SAFETY: see above; the address is forgotten if the call succeeds.
                 let freed = unsafe { self.backend.free(self.ptr(buf, 0)) };
+                self.forget(buf, coded(&freed))
+            }
+            &Op::FreePinned { buf } => {
+                // SAFETY: as above.
+                let freed = unsafe { self.backend.free_pinned(self.ptr(buf, 0)) };
                 self.forget(buf, coded(&freed))
             }
             &Op::Advise { part, advice, place } => {
@@ -242,18 +248,9 @@ impl Running<'_> {
 
     fn pointer_attributes(&self, buf: u32, offset: u64) -> Observed {
         let ptr = self.ptr(buf, offset);
-        let value = |name: &str, value: u64| match name {
-            "offset_from_range_start" => {
-                AttributeValue::Number(ptr.0.wrapping_sub(value).cast_signed())
-            }
-            "mempool_handle_present" => AttributeValue::Number(i64::from(value != 0)),
-            // A 32-bit integer of the driver, -2 where the memory belongs to no device.
-            "device_ordinal" => AttributeValue::Number(i64::from(value as u32 as i32)),
-            _ => number(value),
-        };
         let one = |(name, attribute)| {
             let answer = self.backend.pointer_attribute(ptr, attribute);
-            read(name, answer.map(|answer| value(name, answer)))
+            read(name, answer.map(|answer| pointer_value(ptr, attribute, answer)))
         };
         all_read(POINTER_ATTRIBUTES.into_iter().map(one).collect())
     }
@@ -278,6 +275,10 @@ impl Running<'_> {
                 let found = backend.pool_current(location, kind);
                 self.pool_found(pool, &found)
             }
+            Op::PoolSetCurrent(PoolQuery { pool, location, kind }) => {
+                coded(&backend.pool_set_current(location, kind, self.pool(pool)))
+            }
+            Op::PoolDestroy { pool } => self.pool_destroy(pool),
             Op::PoolAttributes { pool } => {
                 let handle = self.pool(pool);
                 let one = |(name, attribute)| {
@@ -312,6 +313,16 @@ impl Running<'_> {
         }
     }
 
+    fn pool_destroy(&mut self, pool: u32) -> Observed {
+        let handle = self.pool(pool);
+        // SAFETY: see above; the handle is forgotten under every id if the call succeeds.
+        let destroyed = unsafe { self.backend.pool_destroy(handle) };
+        if destroyed.is_ok() {
+            self.pools.retain(|&(_, other)| other != handle);
+        }
+        coded(&destroyed)
+    }
+
     fn pool_found(&mut self, pool: u32, found: &Result<PoolHandle>) -> Observed {
         let Ok(handle) = *found else { return coded(found) };
         let alike = self.pools.iter().filter(|&&(_, other)| other == handle);
@@ -332,21 +343,38 @@ impl Running<'_> {
     }
 }
 
-fn coded<T>(result: &Result<T>) -> Observed {
+pub(crate) fn coded<T>(result: &Result<T>) -> Observed {
     Observed { code: code_of(result), ..Observed::default() }
 }
 
-fn number(value: u64) -> AttributeValue {
+/// A pointer attribute as recordings hold it: nothing that depends on addresses.
+pub(crate) fn pointer_value(
+    ptr: DevicePtr,
+    attribute: PointerAttribute,
+    value: u64,
+) -> AttributeValue {
+    match attribute {
+        PointerAttribute::RANGE_START_ADDR => {
+            AttributeValue::Number(ptr.0.wrapping_sub(value).cast_signed())
+        }
+        PointerAttribute::MEMPOOL_HANDLE => AttributeValue::Number(i64::from(value != 0)),
+        // A 32-bit integer of the driver, -2 where the memory belongs to no device.
+        PointerAttribute::DEVICE_ORDINAL => AttributeValue::Number(i64::from(value as u32 as i32)),
+        _ => number(value),
+    }
+}
+
+pub(crate) fn number(value: u64) -> AttributeValue {
     i64::try_from(value).map_or(AttributeValue::Large(value), AttributeValue::Number)
 }
 
-fn read(name: &str, answer: Result<AttributeValue>) -> (Label, AttributeRead) {
+pub(crate) fn read(name: &str, answer: Result<AttributeValue>) -> (Label, AttributeRead) {
     let code = code_of(&answer);
     (Label::from(name), AttributeRead(code, answer.ok()))
 }
 
 /// The code of the operation is the first one of its reads that is not success.
-fn all_read(reads: Vec<(Label, AttributeRead)>) -> Observed {
+pub(crate) fn all_read(reads: Vec<(Label, AttributeRead)>) -> Observed {
     let failed = reads.iter().map(|(_, read)| read.0).find(|&code| code != Code::SUCCESS);
     let attributes = Some(Attributes(reads));
     Observed { code: failed.unwrap_or(Code::SUCCESS), attributes, ..Observed::default() }

@@ -11,14 +11,15 @@
 //! - At the end every live buffer is freed by [`Backend::free`], those of pools too, and the
 //!   streams are destroyed. Pools are left alone.
 
-mod call;
-mod names;
+pub(crate) mod call;
+pub(crate) mod names;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use pagewise_hal::{
-    Backend, DeviceId, DevicePtr, ErrorKind, PAGE_BYTES, PoolHandle, Result, Span, StreamFlags,
-    StreamHandle,
+    Backend, DeviceId, DevicePtr, ErrorKind, MemoryEvent, PAGE_BYTES, PoolHandle, Result, Span,
+    StreamFlags, StreamHandle,
 };
 
 use crate::format::{Case, MAX_MAPPED_BYTES, Observed, Op, OpLine, PageMap, Part, Stream, Timing};
@@ -57,44 +58,113 @@ pub fn replay_case(
     case: &Case,
     mut watch: impl FnMut(Moment, &OpLine),
 ) -> CaseReplay {
-    let capabilities = backend.capabilities();
-    let mut running = Running {
-        backend,
-        devices: backend.device_count().unwrap_or(0),
-        buffers: BTreeMap::new(),
-        pools: Vec::new(),
-        streams: BTreeMap::new(),
-    };
-    if capabilities.events {
-        // Leftovers of an earlier user of the back end belong to no operation of this case.
-        _ = backend.take_events();
-    }
-    let mut observed = Vec::with_capacity(case.ops.len());
-    let mut events = Vec::with_capacity(case.ops.len());
-    let start_ns = backend.clock_ns();
-    let mut profiled = false;
+    let mut run = CaseRun::new(backend, Observation::Full);
     for line in &case.ops {
-        profiled |= matches!(line.record.op, Op::AllocManaged { .. });
-        running.prepare(&line.record.op);
+        run.prepare(&line.record.op);
         watch(Moment::Before, line);
-        observed.push(running.timed(&line.record.op, capabilities.host_page_map));
+        run.step(&line.record.op);
         watch(Moment::After, line);
-        let taken = if capabilities.events { backend.take_events().ok() } else { None };
+    }
+    run.finish()
+}
+
+/// What is looked at after each operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observation {
+    /// Results, records and page tables, as far as the back end shows them.
+    Full,
+    /// Results only, so that looking does not disturb the time that operations take.
+    ResultsOnly,
+}
+
+/// A case in progress, one operation after another.
+///
+/// Dropped before [`finish`](Self::finish), it leaves the case's buffers allocated.
+pub struct CaseRun<'a> {
+    running: Running<'a>,
+    has_events: bool,
+    has_host_mapped: bool,
+    start_ns: u64,
+    /// Whether the profiler delivers records yet.
+    profiled: bool,
+    observed: Vec<Observed>,
+    events: Vec<Vec<MemoryEvent>>,
+}
+
+impl fmt::Debug for CaseRun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let backend = self.running.backend;
+        f.debug_struct("CaseRun")
+            .field("backend", &backend)
+            .field("steps", &self.observed.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> CaseRun<'a> {
+    /// Starts a case without buffers. The back end must hold no buffers of this caller's.
+    #[must_use]
+    pub fn new(backend: &'a dyn Backend, observation: Observation) -> Self {
+        let capabilities = backend.capabilities();
+        let full = observation == Observation::Full;
+        let running = Running {
+            backend,
+            devices: backend.device_count().unwrap_or(0),
+            buffers: BTreeMap::new(),
+            pools: Vec::new(),
+            streams: BTreeMap::new(),
+        };
+        if capabilities.events {
+            // Leftovers of an earlier user of the back end belong to no operation of this case.
+            _ = backend.take_events();
+        }
+        Self {
+            running,
+            has_events: full && capabilities.events,
+            has_host_mapped: full && capabilities.host_page_map,
+            start_ns: backend.clock_ns(),
+            profiled: false,
+            observed: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Makes the streams that the operation needs, so that their time is not the operation's.
+    /// [`step`](Self::step) does so too.
+    pub fn prepare(&mut self, op: &Op) {
+        self.running.prepare(op);
+    }
+
+    /// Carries out one operation and gives what was observed, but for its records: those are named
+    /// when the case ends.
+    pub fn step(&mut self, op: &Op) -> &Observed {
+        self.profiled |= matches!(op, Op::AllocManaged { .. });
+        self.running.prepare(op);
+        let observed = self.running.timed(op, self.has_host_mapped);
+        let taken = if self.has_events { self.running.backend.take_events().ok() } else { None };
         // The profiler delivers no record, of pool memory either, before a managed allocation was
         // made (probed on driver 580), so recordings hold none.
-        events.push(taken.filter(|_| profiled).unwrap_or_default());
+        self.events.push(taken.filter(|_| self.profiled).unwrap_or_default());
+        self.observed.push(observed);
+        &self.observed[self.observed.len() - 1]
     }
-    let elapsed_ns = backend.clock_ns().saturating_sub(start_ns);
-    let owners = names::Owners::new(running.buffers.iter().map(|(&id, &span)| (id, span)));
-    for (observed, events) in observed.iter_mut().zip(events) {
-        observed.events = events.iter().map(|event| owners.name(event)).collect();
-    }
-    running.clean_up();
-    CaseReplay {
-        observed,
-        elapsed_ns,
-        has_events: capabilities.events,
-        has_host_mapped: capabilities.host_page_map,
+
+    /// Ends the case: names its records and frees what is left.
+    #[must_use]
+    pub fn finish(mut self) -> CaseReplay {
+        let elapsed_ns = self.running.backend.clock_ns().saturating_sub(self.start_ns);
+        let buffers = self.running.buffers.iter();
+        let owners = names::Owners::new(buffers.map(|(&id, &span)| (id, span)));
+        for (observed, events) in self.observed.iter_mut().zip(self.events) {
+            observed.events = events.iter().map(|event| owners.name(event)).collect();
+        }
+        self.running.clean_up();
+        CaseReplay {
+            observed: self.observed,
+            elapsed_ns,
+            has_events: self.has_events,
+            has_host_mapped: self.has_host_mapped,
+        }
     }
 }
 
@@ -115,6 +185,19 @@ pub fn code_of<T>(result: &Result<T>) -> i32 {
         ErrorKind::IllegalAddress => Code::ILLEGAL_ADDRESS,
         _ => 999,
     })
+}
+
+/// As many pages as the buffer's size has, from the page of its first byte on: the last page of an
+/// unaligned buffer may be missing, as it is in recordings. `None` if the back end refuses.
+pub(crate) fn page_map_of(backend: &dyn Backend, span: Span) -> Option<PageMap> {
+    let runs = backend.host_page_map(span).ok()?;
+    let mut left = span.bytes.div_ceil(PAGE_BYTES);
+    let cut = runs.into_iter().map_while(|mut run| {
+        run.pages = run.pages.min(left);
+        left -= run.pages;
+        (run.pages > 0).then_some(run)
+    });
+    Some(PageMap::new(cut))
 }
 
 /// A case in progress.
@@ -141,21 +224,9 @@ impl Running<'_> {
         observed
     }
 
-    /// As many pages as the buffer's size has, from the page of its first byte on: the last page
-    /// of an unaligned buffer may be missing, as it is in recordings.
     fn host_mapped(&self) -> BTreeMap<u32, PageMap> {
         let small = self.buffers.iter().filter(|(_, span)| span.bytes <= MAX_MAPPED_BYTES);
-        let map = |(&id, span): (&u32, &Span)| {
-            let runs = self.backend.host_page_map(*span).ok()?;
-            let mut left = span.bytes.div_ceil(PAGE_BYTES);
-            let cut = runs.into_iter().map_while(|mut run| {
-                run.pages = run.pages.min(left);
-                left -= run.pages;
-                (run.pages > 0).then_some(run)
-            });
-            Some((id, PageMap::new(cut)))
-        };
-        small.filter_map(map).collect()
+        small.filter_map(|(&id, &span)| Some((id, page_map_of(self.backend, span)?))).collect()
     }
 
     fn ptr(&self, buf: u32, offset: u64) -> DevicePtr {

@@ -6,10 +6,10 @@ use crate::format::{Detail, EventRecord, Label};
 
 /// The live buffers by address. An address that none of them owns, such as that of a neighbour in
 /// the same 2 MiB or of a buffer freed since, is -1 with its offset modulo 2 MiB.
-pub(super) struct Owners(Vec<(Span, u32)>);
+pub(crate) struct Owners(Vec<(Span, u32)>);
 
 impl Owners {
-    pub(super) fn new(buffers: impl IntoIterator<Item = (u32, Span)>) -> Self {
+    pub(crate) fn new(buffers: impl IntoIterator<Item = (u32, Span)>) -> Self {
         let mut spans: Vec<_> = buffers.into_iter().map(|(id, span)| (span, id)).collect();
         spans.sort_unstable();
         Self(spans)
@@ -26,7 +26,7 @@ impl Owners {
         (-1, address % BLOCK_BYTES)
     }
 
-    pub(super) fn name(&self, event: &MemoryEvent) -> EventRecord {
+    pub(crate) fn name(&self, event: &MemoryEvent) -> EventRecord {
         let fields = fields(event);
         let (buf, offset) = self.owner(fields.address);
         EventRecord {

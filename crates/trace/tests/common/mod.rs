@@ -37,6 +37,11 @@ pub(crate) const OPS: &[&str] = &[
     r#"{"op":"pool_get_access","pool":0,"location":{"kind":"invalid"},"code":1,"access_flags":99}"#,
     r#"{"op":"pool_alloc","buf":1,"pool":0,"bytes":4096,"code":0}"#,
     r#"{"op":"pool_free","buf":1,"code":0}"#,
+    r#"{"op":"pool_set_current","pool":0,"location":{"kind":"device","id":0},"alloc_type":"pinned","code":0}"#,
+    r#"{"op":"pool_destroy","pool":0,"code":0}"#,
+    r#"{"op":"alloc_device","buf":10,"bytes":65536,"device":1,"code":0}"#,
+    r#"{"op":"alloc_pinned","buf":11,"bytes":65536,"flags":3,"code":0}"#,
+    r#"{"op":"free_pinned","buf":11,"code":0}"#,
     r#"{"op":"sleep","ms":1,"code":0}"#,
     r#"{"op":"free","buf":0,"code":0}"#,
 ];

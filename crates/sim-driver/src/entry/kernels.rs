@@ -1,4 +1,4 @@
-//! Work of devices: fills, copies, and the kernels that touch memory.
+//! Modules and kernels.
 //!
 //! No code of a device is run. Modules are accepted, and of their functions the *touch kernels* of
 //! `pagewise-cuda`, by name: what they do is known, so launching one is an access program.
@@ -163,41 +163,4 @@ fn add(machine: &Machine, address: u64, sum: u64) -> Outcome {
     // the kernel promised that nobody else uses them.
     unsafe { place.write_volatile(place.read_volatile().wrapping_add(sum)) };
     Ok(())
-}
-
-/// `cuMemsetD8Async`
-///
-/// # Safety
-/// Nobody else may use the range.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemsetD8Async(
-    ptr: u64,
-    value: u8,
-    bytes: usize,
-    on: *mut c_void,
-) -> c_int {
-    in_context(|machine, _| {
-        let on = machine.working_stream(stream(on))?;
-        // SAFETY: the caller's duty is the same.
-        answer(unsafe { machine.sim.memset(span(ptr, bytes), value, on) })
-    })
-}
-
-/// `cuMemcpyAsync`, between simulated allocations
-///
-/// # Safety
-/// Nobody else may use the ranges.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyAsync(
-    destination: u64,
-    source: u64,
-    bytes: usize,
-    on: *mut c_void,
-) -> c_int {
-    in_context(|machine, _| {
-        let on = machine.working_stream(stream(on))?;
-        let (to, from) = (DevicePtr(destination), DevicePtr(source));
-        // SAFETY: the caller's duty is the same.
-        answer(unsafe { machine.sim.memcpy(to, from, bytes as u64, on) })
-    })
 }

@@ -1,0 +1,194 @@
+//! What a command runs on: the simulator, or the CUDA driver of this machine.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pagewise_cuda::{CudaBackend, Cupti, host_numa_nodes};
+use pagewise_hal::{BackendExt as _, DriverVersion, Error, ErrorKind, PAGE_BYTES, Result};
+use pagewise_sim::RangeReads;
+use pagewise_trace::format::{Header, RecordedOn};
+use pagewise_trace::run::{Session, Target};
+
+use crate::Failure;
+use crate::args;
+use crate::sim_target::SimTarget;
+
+/// What to run on.
+#[derive(Debug)]
+pub(crate) enum Machine {
+    Sim(Box<SimTarget>),
+    Cuda(CudaTarget),
+}
+
+impl Machine {
+    /// Opens nothing yet. `observe`: whether the driver's records are wanted.
+    pub(crate) fn new(
+        backend: args::Backend,
+        profile: Option<&str>,
+        reads: RangeReads,
+        observe: bool,
+    ) -> std::result::Result<Self, Failure> {
+        match backend {
+            args::Backend::Sim => {
+                let target = SimTarget::new(profile, reads).map_err(Failure::Usage)?;
+                Ok(Self::Sim(Box::new(target)))
+            }
+            args::Backend::Cuda if profile.is_some() => {
+                Err(Failure::Usage("--profile is for --backend sim".to_owned()))
+            }
+            args::Backend::Cuda => {
+                let found = pagewise_cuda::probe().map_err(Error::from);
+                let devices = found.and_then(|found| Ok(found.devices?));
+                devices.map_err(|error| Failure::Input(format!("--backend cuda: {error}")))?;
+                Ok(Self::Cuda(CudaTarget::new(observe)))
+            }
+        }
+    }
+
+    /// The same with this seed, if it is simulated and one is given.
+    pub(crate) fn seeded(self, seed: Option<u64>) -> Self {
+        match self {
+            Self::Sim(sim) => Self::Sim(Box::new(sim.seeded(seed))),
+            Self::Cuda(_) => self,
+        }
+    }
+
+    /// The machine that a recording of the program would be made on.
+    pub(crate) fn describe(&self, program: &RecordedOn) -> RecordedOn {
+        match self {
+            Self::Sim(sim) => sim.machine(program),
+            Self::Cuda(_) => RecordedOn {
+                gpu: nvidia::gpu_name(),
+                gpus: program.gpus,
+                driver: nvidia::driver_version(),
+                cuda_driver_version: program.cuda_driver_version,
+                host_page_bytes: Some(PAGE_BYTES),
+                host_numa_nodes: u32::try_from(host_numa_nodes().len())
+                    .ok()
+                    .filter(|&nodes| nodes > 0),
+                system: Some(std::env::consts::ARCH.to_owned()),
+            },
+        }
+    }
+}
+
+impl Target for Machine {
+    fn open(&self, header: &Header) -> Result<Session> {
+        match self {
+            Self::Sim(sim) => sim.open(header),
+            Self::Cuda(cuda) => cuda.open(header),
+        }
+    }
+
+    fn is_concurrent(&self) -> bool {
+        matches!(self, Self::Sim(_))
+    }
+}
+
+/// The driver of this machine: one back end for all, as the process has one set of contexts.
+#[derive(Debug)]
+pub(crate) struct CudaTarget {
+    observe: bool,
+    opened: Mutex<Option<(DriverVersion, Arc<CudaBackend>)>>,
+}
+
+impl CudaTarget {
+    fn new(observe: bool) -> Self {
+        Self { observe, opened: Mutex::new(None) }
+    }
+
+    fn backend(&self, ceiling: DriverVersion) -> Result<Arc<CudaBackend>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((version, backend)) = &*opened
+            && *version == ceiling
+        {
+            return Ok(Arc::clone(backend));
+        }
+        let backend = Arc::new(self.open_driver(ceiling)?);
+        for device in backend.devices()? {
+            // So that no operation takes the time that this does.
+            backend.prepare_device(device)?;
+        }
+        *opened = Some((ceiling, Arc::clone(&backend)));
+        Ok(backend)
+    }
+
+    fn open_driver(&self, ceiling: DriverVersion) -> Result<CudaBackend> {
+        let plain = || CudaBackend::builder().max_version(ceiling);
+        let backend = plain().open()?;
+        if !self.observe {
+            return Ok(backend);
+        }
+        // The driver is initialised now, as CUPTI wants it.
+        let started = Cupti::open().and_then(|cupti| cupti.start().map(|()| cupti));
+        match started {
+            Ok(cupti) => plain().observer(cupti).open(),
+            Err(reason) => {
+                // Nobody is left to tell if this fails.
+                _ = writeln!(io::stderr(), "pagewise: no unified-memory records: {reason}");
+                Ok(backend)
+            }
+        }
+    }
+}
+
+impl Target for CudaTarget {
+    fn open(&self, header: &Header) -> Result<Session> {
+        let wanted = header.recorded_on.gpus;
+        let backend = self.backend(DriverVersion(header.recorded_on.cuda_driver_version))?;
+        let found = backend.devices()?.len();
+        if found != wanted as usize {
+            return Err(Error::new("open CUDA driver", ErrorKind::InvalidDevice).with_detail(
+                format!(
+                    "the program is for {wanted} devices and the driver shows {found}: set \
+                     CUDA_VISIBLE_DEVICES, or give --devices"
+                ),
+            ));
+        }
+        Ok(Session { backend, pace: None })
+    }
+
+    fn is_concurrent(&self) -> bool {
+        false
+    }
+}
+
+/// What the kernel module says of itself; nothing where it says nothing.
+mod nvidia {
+    use super::Path;
+
+    /// The first GPU's model.
+    pub(super) fn gpu_name() -> Option<String> {
+        let mut gpus: Vec<_> =
+            Path::new("/proc/driver/nvidia/gpus").read_dir().ok()?.flatten().collect();
+        gpus.sort_by_key(std::fs::DirEntry::file_name);
+        let text = std::fs::read_to_string(gpus.first()?.path().join("information")).ok()?;
+        text.lines().find_map(|line| Some(line.strip_prefix("Model:")?.trim().to_owned()))
+    }
+
+    /// The package version, the first word of the module's first line that is made of numbers.
+    pub(super) fn driver_version() -> Option<String> {
+        let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+        version_in(text.lines().next()?)
+    }
+
+    pub(super) fn version_in(line: &str) -> Option<String> {
+        let is_version = |word: &&str| {
+            word.contains('.') && word.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit())
+        };
+        line.split_whitespace().find(is_version).map(str::to_owned)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn the_drivers_version_is_found_in_the_modules_line() {
+            let of = |line| super::version_in(line);
+            let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  \
+                        Release Build  (root@host)  Fri Oct 31";
+            assert_eq!(of(open).as_deref(), Some("580.159.04"));
+            assert_eq!(of("NVRM version: none"), None);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! `pagewise record`: a program carried out, and what happened written down.
+
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pagewise_sim::RangeReads;
+use pagewise_trace::error::TraceError;
+use pagewise_trace::format::{Case, Header, RecordedOn};
+use pagewise_trace::reader::TraceReader;
+use pagewise_trace::record::{Pass, merge, record_case};
+use pagewise_trace::run::{Session, Target};
+use pagewise_trace::writer::TraceWriter;
+use tempfile::{NamedTempFile, TempDir};
+
+use crate::Failure;
+use crate::args::{Backend, PassArg, Record};
+use crate::machine::Machine;
+use crate::progress::Progress;
+
+/// What a program without a header runs on.
+const DEFAULT_VERSION: i32 = 13000;
+
+/// Records, and says what was recorded.
+pub(crate) fn record(args: &Record) -> Result<String, Failure> {
+    let observe = args.pass != Some(PassArg::Timed);
+    let profile = args.profile.as_deref();
+    let machine = Machine::new(args.backend, profile, RangeReads::Driver, observe)?;
+    let mut program = open_program(args)?;
+    let header = header_of(args, program.header(), &machine);
+    let mut runs = match (args.backend, args.pass) {
+        (Backend::Cuda, None) => Runs::InProcesses(Processes::start(args)?),
+        _ => Runs::Here(Here::new(args, &machine, header.clone())),
+    };
+    let output = Output::create(&args.output, &header)?;
+    let progress = Progress::start("recorded");
+    let written = write_cases(args, &mut program, &mut runs, output, &progress);
+    progress.end();
+    let (cases, ops) = written?;
+    let output = args.output.display();
+    Ok(format!("{output}: {ops} operations in {cases} cases, family {}\n", header.family))
+}
+
+fn write_cases(
+    args: &Record,
+    program: &mut TraceReader<'_>,
+    runs: &mut Runs<'_>,
+    mut output: Output,
+    progress: &Progress,
+) -> Result<(u64, u64), Failure> {
+    let (mut cases, mut ops) = (0, 0);
+    while let Some(case) = program.next_case().map_err(unreadable)? {
+        let (observed, timed) = match runs {
+            Runs::Here(here) => here.run(&case, &args.program)?,
+            Runs::InProcesses(processes) => processes.next(&case)?,
+        };
+        let recorded = match args.pass {
+            Some(PassArg::Timed) => timed.into_iter().next(),
+            _ => Some(merge(&observed, &timed).map_err(|why| Failure::Input(why.to_string()))?),
+        };
+        let Some(recorded) = recorded else { continue };
+        output.writer.whole_case(&recorded).map_err(|error| output.unwritable(&error))?;
+        cases += 1;
+        ops += recorded.ops.len() as u64;
+        progress.case_done();
+    }
+    output.keep()?;
+    Ok((cases, ops))
+}
+
+fn open_program(args: &Record) -> Result<TraceReader<'static>, Failure> {
+    let name = args.program.file_stem().unwrap_or_default().to_string_lossy();
+    let family = name.strip_suffix(".jsonl").unwrap_or(&name).to_owned();
+    let machine = RecordedOn {
+        gpu: None,
+        gpus: 1,
+        driver: None,
+        cuda_driver_version: DEFAULT_VERSION,
+        host_page_bytes: None,
+        host_numa_nodes: None,
+        system: None,
+    };
+    TraceReader::open_program(&args.program, Header::new(family, machine)).map_err(unreadable)
+}
+
+fn header_of(args: &Record, program: &Header, machine: &Machine) -> Header {
+    let mut wanted = program.recorded_on.clone();
+    wanted.gpus = args.devices.unwrap_or(wanted.gpus);
+    wanted.cuda_driver_version = args.ceiling.unwrap_or(wanted.cuda_driver_version);
+    let family = args.family.clone().unwrap_or_else(|| program.family.clone());
+    let mut header = Header::new(family, machine.describe(&wanted));
+    (header.runs, header.timed_runs) = (Some(args.repeat), Some(args.timed_runs));
+    header
+}
+
+fn unreadable(error: TraceError) -> Failure {
+    Failure::Input(error.to_string())
+}
+
+/// How many observed and timed runs each case gets.
+fn runs_of(args: &Record) -> (usize, usize) {
+    match args.pass {
+        None => (args.repeat as usize, args.timed_runs as usize),
+        Some(PassArg::Observed) => (1, 0),
+        Some(PassArg::Timed) => (0, 1),
+    }
+}
+
+/// Where the runs of a case come from: observed ones, then timed ones.
+enum Runs<'a> {
+    Here(Here<'a>),
+    InProcesses(Processes),
+}
+
+// ---- in this process --------------------------------------------------------------------------
+
+/// Runs on back ends of this process.
+struct Here<'a> {
+    target: &'a dyn Target,
+    header: Header,
+    observed: usize,
+    /// For each run, the back end that its cases with pools share: pools outlive a case.
+    pools: Vec<Option<Session>>,
+}
+
+impl<'a> Here<'a> {
+    fn new(args: &Record, target: &'a dyn Target, header: Header) -> Self {
+        let (observed, timed) = runs_of(args);
+        let pools = (0..observed + timed).map(|_| None).collect();
+        Self { target, header, observed, pools }
+    }
+
+    fn run(&mut self, program: &Case, file: &Path) -> Result<(Vec<Case>, Vec<Case>), Failure> {
+        let mut runs = Vec::with_capacity(self.pools.len());
+        for run in 0..self.pools.len() {
+            let pass = if run < self.observed { Pass::Observed } else { Pass::Timed };
+            let session = self.session(run, program)?;
+            let recorded = record_case(&*session.backend, program, pass);
+            if program.uses_pools() {
+                self.pools[run] = Some(session);
+            }
+            runs.push(recorded.map_err(|(line, reason)| {
+                unreadable(TraceError::new(file.display().to_string(), Some(line), reason))
+            })?);
+        }
+        let timed = runs.split_off(self.observed);
+        Ok((runs, timed))
+    }
+
+    /// The run's shared back end if the case uses pools, else a fresh one.
+    fn session(&mut self, run: usize, program: &Case) -> Result<Session, Failure> {
+        if let Some(session) = self.pools[run].take_if(|_| program.uses_pools()) {
+            return Ok(session);
+        }
+        self.target
+            .open(&self.header)
+            .map_err(|error| Failure::Input(format!("no back end to record on: {error}")))
+    }
+}
+
+// ---- in processes of their own ----------------------------------------------------------------
+
+/// Runs in processes of their own, one for each: a driver keeps its default pools, and what it
+/// placed where, as long as the process lives, and the profiler slows it down for good.
+struct Processes {
+    observed: Vec<TraceReader<'static>>,
+    timed: Vec<TraceReader<'static>>,
+    /// Holds the traces of the runs while they are read.
+    _folder: TempDir,
+}
+
+impl Processes {
+    /// Carries all runs out, one after another.
+    fn start(args: &Record) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir()
+            .map_err(|error| Failure::Input(format!("no temporary folder: {error}")))?;
+        let (observed, timed) = runs_of(args);
+        let run = |pass: &str, count: usize| {
+            (0..count)
+                .map(|number| {
+                    let output = folder.path().join(format!("{pass}-{number}.jsonl"));
+                    run_once(args, pass, &output)?;
+                    TraceReader::open(&output).map_err(unreadable)
+                })
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let (observed, timed) = (run("observed", observed)?, run("timed", timed)?);
+        Ok(Self { observed, timed, _folder: folder })
+    }
+
+    fn next(&mut self, program: &Case) -> Result<(Vec<Case>, Vec<Case>), Failure> {
+        let next = |runs: &mut Vec<TraceReader<'static>>| {
+            runs.iter_mut()
+                .map(|run| match run.next_case().map_err(unreadable)? {
+                    Some(case) => Ok(case),
+                    None => {
+                        Err(Failure::Input(format!("a run ended before case {}", program.name)))
+                    }
+                })
+                .collect::<Result<Vec<_>, Failure>>()
+        };
+        Ok((next(&mut self.observed)?, next(&mut self.timed)?))
+    }
+}
+
+/// One run of all cases in a process of its own.
+fn run_once(args: &Record, pass: &str, output: &Path) -> Result<(), Failure> {
+    let failed = |why: String| Failure::Input(format!("a run of the program failed: {why}"));
+    let this = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new(this);
+    command.args(["record", "--backend", "cuda", "--pass", pass, "--output"]).arg(output);
+    if let Some(devices) = args.devices {
+        command.args(["--devices", &devices.to_string()]);
+    }
+    if let Some(ceiling) = args.ceiling {
+        command.args(["--ceiling", &ceiling.to_string()]);
+    }
+    let status = command.arg("--").arg(&args.program).stdout(Stdio::null()).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failed(format!("{status}; what it said is above"))),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+// ---- output -----------------------------------------------------------------------------------
+
+/// The trace in progress, beside the file whose place it takes when it is complete.
+struct Output {
+    path: PathBuf,
+    writer: TraceWriter<BufWriter<NamedTempFile>>,
+}
+
+impl Output {
+    fn create(path: &Path, header: &Header) -> Result<Self, Failure> {
+        let unwritable =
+            |error| Failure::Input(format!("{}: cannot write: {error}", path.display()));
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = new_file(folder.unwrap_or(Path::new("."))).map_err(unwritable)?;
+        let writer = TraceWriter::by_extension(BufWriter::new(file), path, header);
+        Ok(Self { path: path.to_owned(), writer: writer.map_err(unwritable)? })
+    }
+
+    fn unwritable(&self, error: &std::io::Error) -> Failure {
+        Failure::Input(format!("{}: cannot write: {error}", self.path.display()))
+    }
+
+    fn keep(self) -> Result<(), Failure> {
+        let Self { path, writer } = self;
+        let finished = writer.finish().and_then(|output| Ok(output.into_inner()?));
+        let kept = finished.and_then(|file| Ok(file.persist(&path)?));
+        kept.map(drop)
+            .map_err(|error| Failure::Input(format!("{}: cannot write: {error}", path.display())))
+    }
+}
+
+/// A new file in `folder` with the rights that any new file gets.
+fn new_file(folder: &Path) -> std::io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".pagewise-").suffix(".partial");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
+}

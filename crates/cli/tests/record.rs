@@ -1,0 +1,134 @@
+//! `pagewise record` as scripts see it.
+
+use std::process::{Command, Output};
+
+/// A plain program: neither header nor case nor results.
+const OPS: &[&str] = &[
+    r#"{"op":"alloc_managed","buf":3,"bytes":2097152,"attach_flags":1}"#,
+    r#"{"op":"host_touch","buf":3,"offset":0,"bytes":2097152,"stride":4096,"access":"write","value":7}"#,
+    r#"{"op":"device_touch","device":0,"buf":3,"offset":0,"bytes":2097152,"stride":4096,"access":"read","blocks":1,"threads":1}"#,
+    r#"{"op":"free","buf":3}"#,
+];
+
+fn pagewise(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    command.args(arguments).output().expect("the binary runs")
+}
+
+fn status(output: &Output) -> i32 {
+    output.status.code().expect("not killed by a signal")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn add(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).expect("writable");
+        self.path(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).expect("readable");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.expect("readable").file_name().to_string_lossy().into_owned()
+        };
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn a_plain_program_becomes_a_trace_that_replays_whatever_its_compression() {
+    let files = Files::new();
+    let program = files.add("touches.jsonl", &OPS.join("\n"));
+    let mut texts = Vec::new();
+    for name in ["plain.jsonl", "small.jsonl.gz", "smaller.jsonl.zst"] {
+        let trace = files.path(name);
+        let output = pagewise(&["record", &program, "-o", &trace]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("4 operations in 1 cases, family touches"), "{said}");
+        assert_eq!(status(&pagewise(&["replay", &trace])), 0);
+        texts.push(std::fs::read(trace).expect("readable"));
+    }
+    assert!(texts[1].starts_with(&[0x1f, 0x8b]) && texts[2].starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+    let plain = String::from_utf8_lossy(&texts[0]).into_owned();
+    assert!(plain.contains("\"runs\":2,\"timed_runs\":5"), "{plain}");
+    assert!(plain.contains("gpu_fault") && plain.contains("\"host_mapped\":{\"3\":\"512.\"}"));
+}
+
+#[test]
+fn recording_a_recording_gives_the_same_bytes() {
+    let files = Files::new();
+    let program = files.add("touches.jsonl", &OPS.join("\n"));
+    let (first, second) = (files.path("first.jsonl"), files.path("second.jsonl"));
+    assert_eq!(status(&pagewise(&["record", &program, "-o", &first])), 0);
+    assert_eq!(status(&pagewise(&["record", &first, "-o", &second])), 0);
+    let bytes = |path: &str| std::fs::read(path).expect("readable");
+    assert_eq!(bytes(&first), bytes(&second));
+}
+
+#[test]
+fn an_invalid_program_is_status_3_and_leaves_an_older_recording_alone() {
+    let files = Files::new();
+    let twice = [OPS[0], OPS[0]].join("\n");
+    let unknown = [OPS[0], r#"{"op":"explode"}"#].join("\n");
+    for (text, reason) in [
+        (twice.as_str(), ":2: buffer id 3 used twice"),
+        (unknown.as_str(), ":2: unknown op `explode`"),
+        ("", "empty"),
+        ("{\"format\":\"other\"}\n", ":1: wrong format"),
+    ] {
+        let program = files.add("program.jsonl", text);
+        let trace = files.add("trace.jsonl", "an older recording");
+        let output = pagewise(&["record", &program, "-o", &trace]);
+        assert_eq!(status(&output), 3, "{text}");
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(&trace).expect("readable"), "an older recording");
+        assert_eq!(files.names(), ["program.jsonl", "trace.jsonl"], "no temporary file is left");
+    }
+}
+
+#[test]
+fn a_ceiling_and_a_number_of_devices_replace_those_of_the_program() {
+    let files = Files::new();
+    let program = files.add(
+        "program.jsonl",
+        r#"{"op":"alloc_managed","buf":0,"bytes":4096,"attach_flags":1}
+{"op":"advise","abi":2,"buf":0,"offset":0,"bytes":4096,"advice":"set_read_mostly","location":{"kind":"host"}}
+{"op":"prefetch","abi":1,"buf":0,"offset":0,"bytes":4096,"location":{"ordinal":1}}
+"#,
+    );
+    let trace = files.path("trace.jsonl");
+    let arguments = ["--ceiling", "12000", "--devices", "2", "--repeat", "1", "--timed-runs", "0"];
+    let output = pagewise(&[&["record", &program, "-o", &trace][..], &arguments].concat());
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let text = std::fs::read_to_string(&trace).expect("readable");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("\"gpus\":2") && lines[0].contains("12000"), "{text}");
+    assert!(lines[3].contains("\"code\":801"), "CUDA 12.0 has no locations: {text}");
+    assert!(lines[4].contains("\"code\":0") && !lines[4].contains("\"ns\""), "{text}");
+}
+
+#[test]
+fn a_record_without_an_output_is_a_usage_error() {
+    let files = Files::new();
+    let program = files.add("program.jsonl", OPS[0]);
+    assert_eq!(status(&pagewise(&["record", &program])), 2);
+    let missing = pagewise(&["record", &files.path("none"), "-o", &files.path("out")]);
+    assert_eq!(status(&missing), 3);
+    assert_eq!(files.names(), ["program.jsonl"]);
+}

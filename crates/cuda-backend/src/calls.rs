@@ -1,0 +1,567 @@
+//! The driver as a [`Backend`].
+//!
+//! A call is: the context, the driver's function, its number. Where the driver checks, it checks;
+//! the checks made here are those that it leaves out, those of entry points that the version in
+//! use does not have, and those that keep wrong values from becoming undefined behaviour.
+
+use pagewise_hal::{
+    AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities, Code,
+    DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags,
+    EventHandle, HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
+    StreamFlags, StreamHandle,
+};
+
+use crate::abi::{AccessDesc, handle};
+use crate::backend::{CudaBackend, is_default};
+use crate::batches::Moves;
+
+fn bad_handle<T>(operation: &'static str, why: &'static str) -> Result<T> {
+    Err(Error::from_code(operation, Code::INVALID_HANDLE).with_detail(why))
+}
+
+fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
+    Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
+}
+
+// The safety comments below share this: numbers go to the driver, which checks them; results go
+// to live places; handles are live by the promise of their types; and where the method is
+// `unsafe`, its caller has taken the duty over.
+impl Backend for CudaBackend {
+    fn capabilities(&self) -> Capabilities {
+        let table = &self.driver.table;
+        let mut found = Capabilities::of_driver("cuda", self.driver.library.effective);
+        found.locations = self.has_locations();
+        found.prefetch_batch = match table.mem_prefetch_batch {
+            Some(_) => BatchSupport::Native,
+            None => BatchSupport::Loop,
+        };
+        found.discard = self.has_discard();
+        found.location_pools = self.has_location_pools();
+        let concurrent = DeviceAttribute::CONCURRENT_MANAGED_ACCESS;
+        found.concurrent_managed_access = (0..self.driver.devices)
+            .all(|id| self.device_attribute(DeviceId(id.cast_signed()), concurrent) == Ok(1));
+        found.events = self.observer.is_some();
+        found.host_page_map = self.host.shows_pages();
+        found
+    }
+
+    fn driver_version(&self) -> Result<DriverVersion> {
+        Ok(self.driver.library.version)
+    }
+
+    fn device_count(&self) -> Result<u32> {
+        Ok(self.driver.devices)
+    }
+
+    fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
+        const OPERATION: &str = "device_attribute";
+        self.check_device(OPERATION, device)?;
+        let since = match attribute {
+            DeviceAttribute::HOST_NUMA_ID => DriverVersion::CUDA_12_2,
+            DeviceAttribute::HOST_NUMA_MEMORY_POOLS_SUPPORTED => DriverVersion::CUDA_12_9,
+            DeviceAttribute::HOST_MEMORY_POOLS_SUPPORTED => DriverVersion::CUDA_13_0,
+            _ => DriverVersion::CUDA_12_0,
+        };
+        if !self.driver.has(since) {
+            return invalid(OPERATION, "the version in use does not know the device attribute");
+        }
+        let mut value = 0;
+        let get = self.driver.table.device_get_attribute;
+        // SAFETY: see above.
+        let code = unsafe { get(&raw mut value, attribute.0, device.0) };
+        self.driver.check(OPERATION, code).map(|()| value)
+    }
+
+    fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
+        const OPERATION: &str = "memory_info";
+        let (mut free, mut total) = (0, 0);
+        let get = self.driver.table.mem_get_info;
+        let context = &self.device(OPERATION, device)?.context;
+        // SAFETY: see above.
+        context.call(OPERATION, || unsafe { get(&raw mut free, &raw mut total) })?;
+        Ok(MemoryInfo { free_bytes: free as u64, total_bytes: total as u64 })
+    }
+
+    fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
+        let mut ptr = 0;
+        let alloc = self.driver.table.mem_alloc_managed;
+        // SAFETY: see above.
+        self.home.context.call("alloc_managed", || unsafe {
+            alloc(&raw mut ptr, bytes as usize, flags.bits())
+        })?;
+        Ok(DevicePtr(ptr))
+    }
+
+    fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr> {
+        const OPERATION: &str = "alloc_device";
+        let mut ptr = 0;
+        let alloc = self.driver.table.mem_alloc;
+        let context = &self.device(OPERATION, device)?.context;
+        // SAFETY: see above.
+        context.call(OPERATION, || unsafe { alloc(&raw mut ptr, bytes as usize) })?;
+        Ok(DevicePtr(ptr))
+    }
+
+    fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
+        let mut ptr = std::ptr::null_mut();
+        let alloc = self.driver.table.mem_host_alloc;
+        // SAFETY: see above.
+        self.home.context.call("alloc_pinned", || unsafe {
+            alloc(&raw mut ptr, bytes as usize, flags.bits())
+        })?;
+        Ok(DevicePtr(ptr.expose_provenance() as u64))
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let free = self.driver.table.mem_free;
+        // SAFETY: see above.
+        self.home.context.call("free", || unsafe { free(ptr.0) })
+    }
+
+    unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let free = self.driver.table.mem_free_host;
+        // SAFETY: see above.
+        self.home.context.call("free_pinned", || unsafe { free(handle(ptr.0)) })
+    }
+
+    fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
+        let advise = self.driver.table.mem_advise_ordinal;
+        self.home
+            .context
+            // SAFETY: see above.
+            .call("advise_ordinal", || unsafe {
+                advise(span.ptr.0, span.bytes as usize, advice.0, ordinal)
+            })
+            .map_err(|error| self.about(error, span))
+    }
+
+    fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
+        const OPERATION: &str = "advise";
+        let Some(advise) = self.driver.table.mem_advise.filter(|_| self.has_locations()) else {
+            return Err(self.no_locations(OPERATION, location).with_span(span));
+        };
+        self.home
+            .context
+            // SAFETY: see above.
+            .call(OPERATION, || unsafe {
+                advise(span.ptr.0, span.bytes as usize, advice.0, location.into())
+            })
+            .map_err(|error| self.about(error, span))
+    }
+
+    fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()> {
+        const OPERATION: &str = "prefetch_ordinal";
+        let prefetch = self.driver.table.mem_prefetch_ordinal;
+        self.context_of(OPERATION, stream)?
+            // SAFETY: see above.
+            .call(OPERATION, || unsafe {
+                let stream = handle(stream.as_raw());
+                prefetch(span.ptr.0, span.bytes as usize, ordinal, stream)
+            })
+            .map_err(|error| self.about(error, span))
+    }
+
+    fn prefetch(
+        &self,
+        span: Span,
+        location: Location,
+        flags: u32,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        const OPERATION: &str = "prefetch";
+        let Some(prefetch) = self.driver.table.mem_prefetch.filter(|_| self.has_locations()) else {
+            return Err(self.no_locations(OPERATION, location).with_span(span));
+        };
+        self.context_of(OPERATION, stream)?
+            // SAFETY: see above.
+            .call(OPERATION, || unsafe {
+                let stream = handle(stream.as_raw());
+                prefetch(span.ptr.0, span.bytes as usize, location.into(), flags, stream)
+            })
+            .map_err(|error| self.about(error, span))
+    }
+
+    fn prefetch_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.prefetch_batch_of(Moves { spans, locations, location_starts, flags, stream })
+    }
+
+    unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.discard_batch_of(spans, flags, stream) }
+    }
+
+    unsafe fn discard_prefetch_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let moves = Moves { spans, locations, location_starts, flags, stream };
+        // SAFETY: see above.
+        unsafe { self.discard_prefetch_batch_of(moves) }
+    }
+
+    fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {
+        const OPERATION: &str = "range_attribute";
+        if attribute == RangeAttribute::ACCESSED_BY {
+            return invalid(OPERATION, "accessed-by is a list: use range_accessed_by");
+        }
+        if (5..=8).contains(&attribute.0) && !self.has_locations() {
+            return invalid(OPERATION, "attributes 5 to 8 need a driver of CUDA 12.2 or later");
+        }
+        let mut value = 0_i32;
+        let get = self.driver.table.mem_range_get_attribute;
+        self.home
+            .context
+            // SAFETY: see above; the driver checks the size against the attribute.
+            .call(OPERATION, || unsafe {
+                let data = (&raw mut value).cast();
+                get(data, size_of::<i32>(), attribute.0, span.ptr.0, span.bytes as usize)
+            })
+            .map_err(|error| self.about(error, span))?;
+        Ok(value)
+    }
+
+    fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
+        const OPERATION: &str = "range_accessed_by";
+        if out.is_empty() {
+            return invalid(OPERATION, "give room for at least one processor");
+        }
+        let get = self.driver.table.mem_range_get_attribute;
+        let attribute = RangeAttribute::ACCESSED_BY.0;
+        self.home
+            .context
+            // SAFETY: see above; the driver writes as many bytes as it is told.
+            .call(OPERATION, || unsafe {
+                let bytes = size_of_val(out);
+                get(out.as_mut_ptr().cast(), bytes, attribute, span.ptr.0, span.bytes as usize)
+            })
+            .map_err(|error| self.about(error, span))
+    }
+
+    fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
+        /// `CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL`, the last one of CUDA 13.5.
+        const LAST: i32 = 22;
+        const OPERATION: &str = "pointer_attribute";
+        if !(1..=LAST).contains(&attribute.0) {
+            return invalid(OPERATION, "the pointer attribute is unknown");
+        }
+        // The largest known attribute, the tokens for GPUDirect, takes 16 bytes.
+        let mut value = [0_u64; 4];
+        let get = self.driver.table.pointer_get_attribute;
+        self.home
+            .context
+            // SAFETY: see above; only attributes whose size is known are asked for.
+            .call(OPERATION, || unsafe { get(value.as_mut_ptr().cast(), attribute.0, ptr.0) })?;
+        Ok(value[0])
+    }
+
+    fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {
+        self.pool_create_of(props)
+    }
+
+    unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
+        let destroy = self.driver.table.mem_pool_destroy;
+        // SAFETY: see above.
+        self.home.context.call("pool_destroy", || unsafe { destroy(handle(pool.as_raw())) })
+    }
+
+    fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
+        let table = &self.driver.table;
+        let (by_location, by_device) =
+            (table.mem_get_default_mem_pool, table.device_get_default_mem_pool);
+        self.pool_found("pool_default", location, kind, by_location, by_device)
+    }
+
+    fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
+        let table = &self.driver.table;
+        let (by_location, by_device) = (table.mem_get_mem_pool, table.device_get_mem_pool);
+        self.pool_found("pool_current", location, kind, by_location, by_device)
+    }
+
+    fn pool_set_current(
+        &self,
+        location: Location,
+        kind: AllocationType,
+        pool: PoolHandle,
+    ) -> Result<()> {
+        self.pool_set_current_of(location, kind, pool)
+    }
+
+    fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
+        self.pool_attribute_of(pool, attribute)
+    }
+
+    fn pool_set_attribute(
+        &self,
+        pool: PoolHandle,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Result<()> {
+        self.pool_set_attribute_of(pool, attribute, value)
+    }
+
+    fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
+        let trim = self.driver.table.mem_pool_trim_to;
+        // SAFETY: see above.
+        self.home.context.call("pool_trim", || unsafe {
+            trim(handle(pool.as_raw()), min_bytes_to_keep as usize)
+        })
+    }
+
+    fn pool_set_access(
+        &self,
+        pool: PoolHandle,
+        location: Location,
+        access: AccessFlags,
+    ) -> Result<()> {
+        let wanted = AccessDesc { location: location.into(), flags: access.0 };
+        let set = self.driver.table.mem_pool_set_access;
+        // SAFETY: see above; one description is given and one announced.
+        self.home
+            .context
+            .call("pool_set_access", || unsafe { set(handle(pool.as_raw()), &raw const wanted, 1) })
+    }
+
+    fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {
+        self.pool_access_of(pool, location)
+    }
+
+    fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr> {
+        const OPERATION: &str = "pool_alloc";
+        let mut ptr = 0;
+        let alloc = self.driver.table.mem_alloc_from_pool_async;
+        // SAFETY: see above.
+        self.context_of(OPERATION, stream)?.call(OPERATION, || unsafe {
+            let (pool, stream) = (handle(pool.as_raw()), handle(stream.as_raw()));
+            alloc(&raw mut ptr, bytes as usize, pool, stream)
+        })?;
+        Ok(DevicePtr(ptr))
+    }
+
+    unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
+        const OPERATION: &str = "free_async";
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let free = self.driver.table.mem_free_async;
+        // SAFETY: see above.
+        self.context_of(OPERATION, stream)?
+            .call(OPERATION, || unsafe { free(ptr.0, handle(stream.as_raw())) })
+    }
+
+    fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
+        const OPERATION: &str = "stream_create";
+        let mut stream = std::ptr::null_mut();
+        let create = self.driver.table.stream_create;
+        let context = &self.device(OPERATION, device)?.context;
+        // SAFETY: see above.
+        context.call(OPERATION, || unsafe { create(&raw mut stream, flags.bits()) })?;
+        // SAFETY: the driver has just made it.
+        Ok(unsafe { StreamHandle::from_raw(stream.addr() as u64) })
+    }
+
+    unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
+        const OPERATION: &str = "stream_destroy";
+        if is_default(stream) {
+            return bad_handle(OPERATION, "default streams cannot be destroyed");
+        }
+        let destroy = self.driver.table.stream_destroy;
+        // SAFETY: see above.
+        self.context_of(OPERATION, stream)?
+            .call(OPERATION, || unsafe { destroy(handle(stream.as_raw())) })
+    }
+
+    fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
+        const OPERATION: &str = "stream_synchronize";
+        let wait = self.driver.table.stream_synchronize;
+        // SAFETY: see above.
+        self.context_of(OPERATION, stream)?
+            .call(OPERATION, || unsafe { wait(handle(stream.as_raw())) })
+    }
+
+    fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+        const OPERATION: &str = "stream_wait_event";
+        check_event(OPERATION, event)?;
+        let wait = self.driver.table.stream_wait_event;
+        // SAFETY: see above.
+        self.context_of(OPERATION, stream)?
+            .call(OPERATION, || unsafe { wait(handle(stream.as_raw()), handle(event.as_raw()), 0) })
+    }
+
+    unsafe fn stream_attach(
+        &self,
+        stream: StreamHandle,
+        span: Span,
+        flags: AttachFlags,
+    ) -> Result<()> {
+        const OPERATION: &str = "stream_attach";
+        let attach = self.driver.table.stream_attach_mem_async;
+        self.context_of(OPERATION, stream)?
+            // SAFETY: see above.
+            .call(OPERATION, || unsafe {
+                let stream = handle(stream.as_raw());
+                attach(stream, span.ptr.0, span.bytes as usize, flags.bits())
+            })
+            .map_err(|error| error.with_span(span))
+    }
+
+    fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle> {
+        const OPERATION: &str = "event_create";
+        let mut event = std::ptr::null_mut();
+        let create = self.driver.table.event_create;
+        let context = &self.device(OPERATION, device)?.context;
+        // SAFETY: see above.
+        context.call(OPERATION, || unsafe { create(&raw mut event, flags.bits()) })?;
+        // SAFETY: the driver has just made it.
+        Ok(unsafe { EventHandle::from_raw(event.addr() as u64) })
+    }
+
+    unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
+        const OPERATION: &str = "event_destroy";
+        check_event(OPERATION, event)?;
+        let destroy = self.driver.table.event_destroy;
+        // SAFETY: see above.
+        self.home.context.call(OPERATION, || unsafe { destroy(handle(event.as_raw())) })
+    }
+
+    fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
+        const OPERATION: &str = "event_record";
+        check_event(OPERATION, event)?;
+        let record = self.driver.table.event_record;
+        // SAFETY: see above.
+        self.context_of(OPERATION, stream)?
+            .call(OPERATION, || unsafe { record(handle(event.as_raw()), handle(stream.as_raw())) })
+    }
+
+    fn event_query(&self, event: EventHandle) -> Result<bool> {
+        const OPERATION: &str = "event_query";
+        check_event(OPERATION, event)?;
+        let query = self.driver.table.event_query;
+        // SAFETY: see above.
+        let code =
+            self.home.context.number(OPERATION, || unsafe { query(handle(event.as_raw())) })?;
+        match code {
+            Code::NOT_READY => Ok(false),
+            code => self.driver.check(OPERATION, code).map(|()| true),
+        }
+    }
+
+    fn event_synchronize(&self, event: EventHandle) -> Result<()> {
+        const OPERATION: &str = "event_synchronize";
+        check_event(OPERATION, event)?;
+        let wait = self.driver.table.event_synchronize;
+        // SAFETY: see above.
+        self.home.context.call(OPERATION, || unsafe { wait(handle(event.as_raw())) })
+    }
+
+    fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
+        const OPERATION: &str = "event_elapsed_ns";
+        check_event(OPERATION, start)?;
+        check_event(OPERATION, end)?;
+        let mut milliseconds = 0.0_f32;
+        let elapsed = self.driver.table.event_elapsed_time;
+        // SAFETY: see above.
+        self.home.context.call(OPERATION, || unsafe {
+            elapsed(&raw mut milliseconds, handle(start.as_raw()), handle(end.as_raw()))
+        })?;
+        // Negative if `end` came first; a cast to an unsigned integer makes that 0.
+        Ok((f64::from(milliseconds) * 1e6).round() as u64)
+    }
+
+    unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
+        const OPERATION: &str = "memset";
+        let set = self.driver.table.memset_d8_async;
+        self.context_of(OPERATION, stream)?
+            // SAFETY: see above.
+            .call(OPERATION, || unsafe {
+                set(span.ptr.0, value, span.bytes as usize, handle(stream.as_raw()))
+            })
+            .map_err(|error| error.with_span(span))
+    }
+
+    unsafe fn memcpy(
+        &self,
+        destination: DevicePtr,
+        source: DevicePtr,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        const OPERATION: &str = "memcpy";
+        let copy = self.driver.table.memcpy_async;
+        self.context_of(OPERATION, stream)?
+            // SAFETY: see above.
+            .call(OPERATION, || unsafe {
+                copy(destination.0, source.0, bytes as usize, handle(stream.as_raw()))
+            })
+            .map_err(|error| error.with_span(Span::new(destination, bytes)))
+    }
+
+    unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
+        // SAFETY: see above.
+        unsafe { self.host_touch_of(touch) }.map_err(|error| error.with_span(touch.span))
+    }
+
+    unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
+        // SAFETY: see above.
+        unsafe { self.device_touch_of(touch, stream) }.map_err(|error| error.with_span(touch.span))
+    }
+
+    fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {
+        const OPERATION: &str = "host_page_map";
+        if !self.host.shows_pages() {
+            return Err(Error::new(OPERATION, ErrorKind::Unsupported)
+                .with_detail("this system does not show the page table of a process"));
+        }
+        let allocation = self.allocation_at(span.ptr).ok();
+        if allocation.is_none_or(|allocation| !allocation.contains(span)) {
+            return invalid(OPERATION, "the range is not within one live allocation")
+                .map_err(|error| error.with_span(span));
+        }
+        self.host.page_map(span).map_err(|error| {
+            Error::new(OPERATION, ErrorKind::NotPermitted)
+                .with_span(span)
+                .with_detail(format!("the page table of the process cannot be read: {error}"))
+        })
+    }
+
+    fn take_events(&self) -> Result<Vec<MemoryEvent>> {
+        match &self.observer {
+            Some(observer) => observer.take_events(),
+            None => Err(Error::new("take_events", ErrorKind::Unsupported)
+                .with_detail("the back end was opened without an observer")),
+        }
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.host.clock_ns()
+    }
+
+    fn sleep_ns(&self, duration_ns: u64) {
+        self.host.sleep_ns(duration_ns);
+    }
+}
+
+/// A null event would be dereferenced.
+fn check_event(operation: &'static str, event: EventHandle) -> Result<()> {
+    if event == EventHandle::NULL {
+        return bad_handle(operation, "the event is null");
+    }
+    Ok(())
+}

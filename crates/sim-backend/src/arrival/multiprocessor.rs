@@ -1,0 +1,219 @@
+//! One multiprocessor: the units that it holds, and the faults that they raise.
+
+use super::grid::{Grid, Missing, Position, Unit};
+use super::params::ArrivalParams;
+
+/// Pages of a sector (see [`ArrivalParams::sectors_per_multiprocessor`]).
+const SECTOR_PAGES: u64 = 4;
+/// Parts of a multiprocessor with a scheduler each; warps are dealt out to them in turn
+/// (published: Hopper tuning guide).
+const PARTITIONS: usize = 4;
+/// Warps of one partition that come before those of another. Fitted.
+const TURN: usize = 2;
+/// A unit that does not wait for its accesses is at most this many iterations ahead of the first
+/// that faults. A bound on work: sectors run out long before.
+const AHEAD_MAX: u64 = 64;
+
+/// A unit at an access that faults.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    unit: Unit,
+    /// The thread block that it belongs to.
+    block: u64,
+    at: Position,
+    /// The page that it misses.
+    page: u64,
+    /// Whether it got here since the last replay.
+    moved: bool,
+}
+
+/// One multiprocessor.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Multiprocessor {
+    units: Vec<Waiting>,
+    /// When it begins to fault, after the replay.
+    pub(super) start_ns: u64,
+    /// Time that is left of the last start, if that was not reached.
+    pub(super) carried_ns: Option<u64>,
+    stream: Stream,
+}
+
+/// The faults of one round, in order, made as they are asked for.
+#[derive(Debug, Clone, Default)]
+struct Stream {
+    /// Units by the order in which they fault, and where each is.
+    queue: Vec<(u32, Position)>,
+    /// The next one in the queue.
+    turn: usize,
+    /// Where those that do not wait go on, once the queue is through.
+    ahead: Vec<(u32, Position)>,
+    sectors: Vec<u64>,
+    /// Page on which faults are being raised, and how many are to come.
+    raising: (u64, u64),
+    raised: u64,
+}
+
+impl Multiprocessor {
+    /// Whether a unit waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.units.is_empty()
+    }
+
+    /// Thread blocks that are not through.
+    pub(super) fn blocks(&self) -> usize {
+        self.units.chunk_by(|a, b| a.block == b.block).count()
+    }
+
+    /// Takes a thread block. Returns whether it faults anywhere; if not, it is through. `draw`
+    /// gives a random number below its argument.
+    pub(super) fn take(
+        &mut self,
+        block: u64,
+        grid: &Grid,
+        missing: &impl Missing,
+        mut draw: impl FnMut(u64) -> u64,
+    ) -> bool {
+        let before = self.units.len();
+        let units: Vec<Unit> = grid.units(block).collect();
+        for turn in units.chunks(PARTITIONS * TURN) {
+            let mut order: [usize; PARTITIONS] = std::array::from_fn(|partition| partition);
+            for last in (1..PARTITIONS).rev() {
+                order.swap(last, draw(last as u64 + 1) as usize);
+            }
+            for partition in order {
+                let own = turn.iter().skip(partition).step_by(PARTITIONS);
+                self.units.extend(own.filter_map(|unit| {
+                    let at = grid.seek(unit, Position::default(), missing)?;
+                    let (_, page, _) = grid.page(unit, at)?;
+                    Some(Waiting { unit: *unit, block, at, page, moved: true })
+                }));
+            }
+        }
+        self.units.len() > before
+    }
+
+    /// Lets units go on to their next access that faults. Returns whether one did.
+    pub(super) fn run(&mut self, grid: &Grid, missing: &impl Missing) -> bool {
+        let mut progress = false;
+        self.units.retain_mut(|waiting| {
+            waiting.moved = false;
+            if missing.contains(waiting.page) {
+                return true;
+            }
+            progress = true;
+            let Some(at) = grid.seek(&waiting.unit, waiting.at, missing) else { return false };
+            let Some((_, page, _)) = grid.page(&waiting.unit, at) else { return false };
+            let place = |at: Position| (at.iteration, at.part);
+            waiting.moved = place(at) != place(waiting.at);
+            (waiting.at, waiting.page) = (at, page);
+            true
+        });
+        progress
+    }
+
+    /// Begins a round.
+    pub(super) fn begin(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.stream.raised = 0;
+    }
+
+    /// Queues the units: those that stayed where they were fault before those that moved.
+    fn queue(&mut self) {
+        let Stream { queue, turn, ahead, sectors, raising, .. } = &mut self.stream;
+        queue.clear();
+        for moved in [false, true] {
+            let units = self.units.iter().enumerate().filter(|(_, w)| w.moved == moved);
+            queue.extend(units.map(|(index, waiting)| (index as u32, waiting.at)));
+        }
+        ahead.clear();
+        sectors.clear();
+        (*turn, *raising) = (0, (0, 0));
+    }
+
+    /// The first page on which a unit waits.
+    pub(super) fn first_page(&self) -> Option<u64> {
+        self.units.first().map(|waiting| waiting.page)
+    }
+
+    /// When the next fault of this round is raised.
+    pub(super) fn next_ns(&self, params: &ArrivalParams) -> u64 {
+        let nth = self.stream.raised;
+        let first = u64::from(params.wave_faults[0]);
+        let both = first + u64::from(params.wave_faults[1]);
+        let delay_ns = if nth < first {
+            0
+        } else if nth < both {
+            params.wave_ns
+        } else {
+            let others_ns = (nth - both).saturating_mul(params.fault_ns);
+            params.wave_ns.saturating_mul(2).saturating_add(others_ns)
+        };
+        self.start_ns.saturating_add(delay_ns)
+    }
+
+    /// The page of the next fault of this round.
+    pub(super) fn raise(
+        &mut self,
+        params: &ArrivalParams,
+        grid: &Grid,
+        missing: &impl Missing,
+    ) -> Option<u64> {
+        if self.stream.raised == 0 {
+            self.queue();
+        }
+        if self.stream.raising.1 == 0 {
+            let raising = self.next_page(grid, missing)?;
+            if !self.stream.admits(params, raising.0) {
+                return None;
+            }
+            self.stream.raising = raising;
+        }
+        self.stream.raising.1 -= 1;
+        self.stream.raised += 1;
+        Some(self.stream.raising.0)
+    }
+
+    /// The next page that a unit misses, and its lines touched.
+    fn next_page(&mut self, grid: &Grid, missing: &impl Missing) -> Option<(u64, u64)> {
+        let stream = &mut self.stream;
+        loop {
+            let Some((index, at)) = stream.queue.get_mut(stream.turn) else {
+                if stream.ahead.is_empty() {
+                    return None;
+                }
+                std::mem::swap(&mut stream.queue, &mut stream.ahead);
+                stream.ahead.clear();
+                stream.turn = 0;
+                continue;
+            };
+            let waiting = &self.units[*index as usize];
+            if let Some((behind, page, lines)) = grid.page(&waiting.unit, *at) {
+                *at = behind;
+                if missing.contains(page) {
+                    return Some((page, lines));
+                }
+                continue;
+            }
+            stream.turn += 1;
+            if grid.runs_ahead
+                && let Some(next) = grid.seek(&waiting.unit, *at, missing)
+                && next.iteration - waiting.at.iteration <= AHEAD_MAX
+            {
+                stream.ahead.push((*index, next));
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Whether faults on a page are raised. If not, the multiprocessor is stuck.
+    fn admits(&mut self, params: &ArrivalParams, page: u64) -> bool {
+        let sector = page / SECTOR_PAGES;
+        let known = self.sectors.contains(&sector);
+        let room = self.sectors.len() < params.sectors_per_multiprocessor.max(1) as usize;
+        if !known && room {
+            self.sectors.push(sector);
+        }
+        known || room
+    }
+}

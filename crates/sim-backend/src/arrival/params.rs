@@ -1,0 +1,71 @@
+//! Parameters of the arrival of faults.
+
+use serde::{Deserialize, Serialize};
+
+use crate::GpuProfile;
+
+/// How the faults of a kernel of many threads reach the driver, and how the driver collects them.
+///
+/// Times in nanoseconds. Fields are either *published* or *fitted*: chosen so that the number of
+/// batches in recording `parallel` of an H200 comes out, which does not make them measurements of
+/// what their names say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrivalParams {
+    /// Multiprocessors of the GPU. Published: 132.
+    pub multiprocessors: u32,
+    /// Threads that a multiprocessor holds at a time. Published: CUDA programming guide, compute
+    /// capability 9.0, 2048.
+    pub threads_per_multiprocessor: u32,
+    /// Thread blocks that a multiprocessor holds at a time. Published: likewise, 32.
+    pub blocks_per_multiprocessor: u32,
+    /// Faults in one batch, duplicates included. Published: `uvm_perf_fault_batch_count`, 256.
+    pub batch_faults: u32,
+    /// Percentage of duplicates in a batch above which the driver drops every fault that arrived
+    /// while it was at work, and not only those from before. Published:
+    /// `uvm_perf_fault_replay_update_put_ratio`, 50.
+    pub drop_all_percent: u32,
+    /// Aligned pieces of 16 KiB in which one multiprocessor has faults outstanding. 14 of them are
+    /// the 56 pages that Allen and Ge (SC'21) found as the limit of one uTLB.
+    pub sectors_per_multiprocessor: u32,
+    /// Faults that a multiprocessor raises together when it begins, and together the next time;
+    /// the others follow one by one. Fitted.
+    pub wave_faults: [u32; 2],
+    /// From the first of these waves to the second, and from there to the others. Fitted.
+    pub wave_ns: u64,
+    /// From one of the other faults to the next, and for the driver to read any fault. Fitted.
+    pub fault_ns: u64,
+    /// After a replay, multiprocessors begin to fault within this time for each that waits. Fitted.
+    pub spread_ns: u64,
+    /// From the first fault after a replay until the driver reads. Fitted.
+    pub reads_after_ns: u64,
+    /// The same after a service that brought many pages along, and if faults are left over from
+    /// before the replay. Fitted.
+    pub reads_late_after_ns: u64,
+    /// Pages brought along in the last block of a batch from which on they are many. Fitted.
+    pub many_pages: u32,
+    /// From the last fault that the driver reads to the replay, for each block. Fitted.
+    pub service_block_ns: u64,
+    /// How the driver's kernels fill and copy.
+    pub bulk: BulkShape,
+}
+
+/// The launch behind `cuMemsetD8Async` and `cuMemcpyAsync`. Fitted to the fills of recording
+/// `parallel`; that copies look the same is a guess.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BulkShape {
+    /// Threads of a block; one block runs on each multiprocessor.
+    pub threads: u32,
+    /// Bytes that a thread writes at once.
+    pub bytes_per_access: u32,
+    /// Equal parts of the memory between which each thread alternates.
+    pub parts: u32,
+}
+
+/// Those of an H200 under driver 580.
+impl Default for ArrivalParams {
+    fn default() -> Self {
+        GpuProfile::h200().arrival
+    }
+}

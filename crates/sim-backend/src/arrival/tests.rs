@@ -1,0 +1,189 @@
+use std::collections::{BTreeSet, VecDeque};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const PAGE: u64 = pagewise_hal::PAGE_BYTES;
+
+/// Pages that are missing, of those below an end.
+#[derive(Debug, Clone)]
+struct Memory {
+    missing: BTreeSet<u64>,
+    end: u64,
+}
+
+impl Missing for Memory {
+    fn next(&self, page: u64) -> Option<u64> {
+        self.missing.range(page..self.end.max(page)).next().copied()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Kernel {
+    accesses: Accesses,
+    threads: Threads,
+}
+
+impl Kernel {
+    fn memory(&self) -> Memory {
+        let end = (self.accesses.first_byte + self.accesses.bytes).div_ceil(PAGE);
+        Memory { missing: (0..end).collect(), end }
+    }
+
+    /// The pages that it touches.
+    fn pages(&self) -> BTreeSet<u64> {
+        let Accesses { first_byte, bytes, stride_bytes, .. } = self.accesses;
+        let stride = if self.threads == Threads::Bulk { 1 } else { stride_bytes };
+        (0..bytes).step_by(stride as usize).map(|at| (first_byte + at) / PAGE).collect()
+    }
+
+    /// All batches, if each is serviced by `service`, which says what it came to.
+    fn run(
+        &self,
+        seed: u64,
+        mut memory: Memory,
+        mut service: impl FnMut(&Batch, &mut Memory) -> Serviced,
+    ) -> Vec<Batch> {
+        let params = ArrivalParams::default();
+        let mut arrival = Arrival::new(&params, &self.accesses, self.threads, seed, 0);
+        let mut batches = Vec::new();
+        while let Some(batch) = arrival.next_batch(&memory) {
+            arrival.serviced(service(&batch, &mut memory));
+            batches.push(batch);
+            assert!(batches.len() < 1_000_000, "no end");
+        }
+        batches
+    }
+
+    /// All batches, if the faulted pages come and nothing else.
+    fn run_plainly(&self, seed: u64) -> Vec<Batch> {
+        self.run(seed, self.memory(), |batch, memory| {
+            batch.pages.iter().for_each(|page| _ = memory.missing.remove(page));
+            Serviced::default()
+        })
+    }
+}
+
+fn kernel() -> impl Strategy<Value = Kernel> {
+    let stride = prop_oneof![Just(4u64), Just(128), Just(4096), Just(65_536), 1..10_000u64];
+    let grid =
+        (1..300u32, 1..1100u32).prop_map(|(blocks, threads)| Threads::Grid { blocks, threads });
+    let threads = prop_oneof![4 => grid, 1 => Just(Threads::Bulk)];
+    (0..20_000u64, 1..3_000_000u64, stride, any::<bool>(), threads).prop_map(
+        |(first_byte, bytes, stride_bytes, runs_ahead, threads)| {
+            let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead };
+            Kernel { accesses, threads }
+        },
+    )
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(11),
+        cases: 60,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn every_page_touched_faults_and_no_other(kernel in kernel(), seed in any::<u64>()) {
+        let faulted: BTreeSet<u64> =
+            kernel.run_plainly(seed).into_iter().flat_map(|batch| batch.pages).collect();
+        prop_assert_eq!(faulted, kernel.pages());
+    }
+
+    #[test]
+    fn a_batch_has_at_most_256_faults_on_ascending_pages(kernel in kernel(), seed in any::<u64>()) {
+        for batch in kernel.run_plainly(seed) {
+            prop_assert!(batch.faults <= 256 && batch.pages.len() as u64 <= batch.faults);
+            prop_assert!(batch.pages.is_sorted_by(|a, b| a < b) && !batch.pages.is_empty());
+            prop_assert!((1..=batch.faults).contains(&batch.merged));
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_batches(kernel in kernel(), seed in any::<u64>()) {
+        prop_assert_eq!(kernel.run_plainly(seed), kernel.run_plainly(seed));
+    }
+
+    #[test]
+    fn a_kernel_ends_even_if_hardly_any_page_fits(
+        kernel in kernel(),
+        seed in any::<u64>(),
+        room in 1..5usize,
+    ) {
+        let Kernel { mut accesses, threads } = kernel;
+        accesses.bytes = accesses.bytes.min(200_000);
+        let kernel = Kernel { accesses, threads };
+        let mut there = VecDeque::new();
+        kernel.run(seed, kernel.memory(), |batch, memory| {
+            for page in &batch.pages {
+                memory.missing.remove(page);
+                there.push_back(*page);
+                if there.len() > room {
+                    memory.missing.extend(there.pop_front());
+                }
+            }
+            Serviced::default()
+        });
+    }
+}
+
+fn wide(runs_ahead: bool) -> Kernel {
+    let accesses = Accesses { first_byte: 0, bytes: 8 << 20, stride_bytes: 4096, runs_ahead };
+    Kernel { accesses, threads: Threads::Grid { blocks: 132, threads: 1024 } }
+}
+
+#[test]
+fn another_seed_or_another_kernel_of_the_same_gives_other_batches() {
+    assert_ne!(wide(true).run_plainly(1), wide(true).run_plainly(2));
+    let params = ArrivalParams::default();
+    let first = |nth| {
+        let Kernel { accesses, threads } = wide(true);
+        Arrival::new(&params, &accesses, threads, 1, nth).next_batch(&wide(true).memory())
+    };
+    assert_ne!(first(0), first(1));
+}
+
+#[test]
+fn a_warp_that_reads_misses_its_32_pages_and_one_that_writes_up_to_56() {
+    // Published: 56 outstanding faults of one uTLB (Allen and Ge, SC'21).
+    let params = ArrivalParams::default();
+    let raised = |runs_ahead| {
+        let Kernel { accesses, .. } = wide(runs_ahead);
+        let grid = Grid::new(&params, &accesses, Threads::Grid { blocks: 1, threads: 32 });
+        let memory = wide(runs_ahead).memory();
+        let mut multiprocessor = Multiprocessor::default();
+        assert!(multiprocessor.take(0, &grid, &memory, |_| 0));
+        multiprocessor.begin(0);
+        let next = || multiprocessor.raise(&params, &grid, &memory);
+        std::iter::from_fn(next).collect::<BTreeSet<u64>>()
+    };
+    assert_eq!(raised(false), (0..32).collect());
+    assert_eq!(raised(true), (0..56).collect());
+}
+
+#[test]
+fn nothing_missing_is_no_batch() {
+    let memory = Memory { missing: BTreeSet::new(), end: 2048 };
+    assert_eq!(wide(true).run(1, memory, |_, _| Serviced::default()), []);
+}
+
+#[test]
+fn a_million_blocks_take_work_by_pages_and_not_by_threads() {
+    let accesses = Accesses { first_byte: 0, bytes: 1 << 40, stride_bytes: 1, runs_ahead: true };
+    let threads = Threads::Grid { blocks: u32::MAX, threads: u32::MAX };
+    let end = accesses.bytes / PAGE;
+    let memory = Memory { missing: [7, 1 << 20, end - 1].into(), end };
+    let batches = Kernel { accesses, threads }.run(1, memory, |batch, memory| {
+        batch.pages.iter().for_each(|page| _ = memory.missing.remove(page));
+        Serviced::default()
+    });
+    let pages: Vec<u64> = batches.into_iter().flat_map(|batch| batch.pages).collect();
+    assert_eq!(BTreeSet::from_iter(pages), BTreeSet::from([7, 1 << 20, end - 1]));
+}

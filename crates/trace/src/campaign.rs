@@ -1,0 +1,155 @@
+//! Many random programs on two back ends, and the first disagreement made small.
+
+use std::sync::Arc;
+
+use pagewise_hal::{Backend, Result};
+
+use crate::compare::Tally;
+use crate::differential::{Rules, compare_backends};
+use crate::format::{Case, Header, Op};
+use crate::program::{Family, Machine, RandomProgram};
+use crate::report::{Divergence, TraceReport};
+use crate::run::Session;
+
+/// What is compared: programs of one family, one after another.
+#[derive(Debug, Clone, Copy)]
+pub struct Campaign {
+    /// The family.
+    pub family: Family,
+    /// The seed of all programs.
+    pub seed: u64,
+    /// How many operations at least, sleeps not counted.
+    pub ops: u64,
+    /// About how many steps a program has.
+    pub steps: usize,
+    /// The machine that the programs are for.
+    pub machine: Machine,
+    /// How they are compared.
+    pub rules: Rules,
+    /// Stops once so many programs disagree; 0 is never.
+    pub max_disagreements: u64,
+    /// How many smaller programs are tried to make the first that disagrees small.
+    pub shrink_tries: usize,
+}
+
+/// The two back ends. Each is opened for every program; a back end that a process can have only
+/// once may be the same each time.
+pub struct Sides<'a> {
+    /// The reference.
+    pub reference: &'a dyn Fn() -> Result<Arc<dyn Backend>>,
+    /// The other.
+    pub other: &'a dyn Fn() -> Result<Session>,
+}
+
+impl std::fmt::Debug for Sides<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sides")
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Everything compared.
+    pub tally: Tally,
+    /// Programs carried out.
+    pub programs: u64,
+    /// Their operations, sleeps not counted.
+    pub ops: u64,
+    /// Programs that disagree.
+    pub disagreeing: u64,
+    /// The first that does.
+    pub first: Option<Disagreement>,
+}
+
+/// A program on which the two disagree.
+#[derive(Debug)]
+pub struct Disagreement {
+    /// The program as it was drawn: its name holds family, seed and number.
+    pub drawn: Case,
+    /// The smallest program found that disagrees.
+    pub smallest: Case,
+    /// Where that one disagrees.
+    pub divergence: Divergence,
+}
+
+impl Outcome {
+    /// As a line of a report, under the family's name.
+    #[must_use]
+    pub fn report(self, family: Family, header: &Header) -> TraceReport {
+        let mut report = self.tally.report(family.name().to_owned(), Some(header), None, None);
+        report.ops = self.ops;
+        report
+    }
+}
+
+/// Compares programs until there were operations enough. `before` is told of each program before it
+/// is carried out, so that one that does not come back is known.
+///
+/// # Errors
+/// If a back end cannot be opened.
+pub fn carry_out(
+    campaign: &Campaign,
+    sides: &Sides<'_>,
+    mut before: impl FnMut(&Case),
+) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    while outcome.ops < campaign.ops {
+        let Campaign { family, seed, steps, machine, .. } = *campaign;
+        let mut program = RandomProgram::new(family, seed, outcome.programs, steps, machine);
+        let case = program.case();
+        before(&case);
+        let tally = compare(campaign, sides, &case)?;
+        outcome.programs += 1;
+        let sleeps = |op: &Op| matches!(op, Op::Sleep { .. });
+        outcome.ops += case.ops.iter().filter(|line| !sleeps(&line.record.op)).count() as u64;
+        if let Some(divergence) = tally.first_divergence().cloned() {
+            outcome.disagreeing += 1;
+            if outcome.first.is_none() {
+                outcome.first = Some(shrink(campaign, sides, &mut program, divergence)?);
+            }
+        }
+        outcome.tally.merge(tally);
+        if outcome.disagreeing == campaign.max_disagreements && outcome.disagreeing > 0 {
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+fn compare(campaign: &Campaign, sides: &Sides<'_>, case: &Case) -> Result<Tally> {
+    let (reference, other) = ((sides.reference)()?, (sides.other)()?);
+    let compared = compare_backends(&*reference, &other, case, campaign.rules);
+    Ok(compared.unwrap_or_else(|(line, reason)| {
+        unreachable!("line {line} of a random program uses no id twice: {reason}")
+    }))
+}
+
+fn shrink(
+    campaign: &Campaign,
+    sides: &Sides<'_>,
+    program: &mut RandomProgram,
+    mut divergence: Divergence,
+) -> Result<Disagreement> {
+    let drawn = program.case();
+    let mut failed = None;
+    let smallest = program.shrink(campaign.shrink_tries, |case| {
+        if failed.is_some() {
+            return false;
+        }
+        match compare(campaign, sides, case) {
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+            Ok(tally) => match tally.first_divergence() {
+                None => false,
+                Some(found) => {
+                    divergence = found.clone();
+                    true
+                }
+            },
+        }
+    });
+    failed.map_or(Ok(Disagreement { drawn, smallest, divergence }), Err)
+}

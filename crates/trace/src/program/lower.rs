@@ -1,0 +1,467 @@
+//! From steps to operations that are safe, whatever the steps.
+
+use pagewise_hal::{
+    AllocationType, DeviceAccess, DriverVersion, Location, LocationKind, PAGE_BYTES,
+};
+
+use super::step::{AttachPart, BatchStep, Grid, Range, Starts, Step, Stretch};
+use super::{MAX_LIVE_BUFFERS, MAX_LIVE_BYTES, MAX_SERIAL_ACCESSES};
+use crate::format::{Batch, Op, Part, Place, Stream};
+
+/// An address that belongs to nothing, and the id that stands for no buffer.
+const WILD: Part = Part { buf: 77, offset: 0x1234_5678_9000, bytes: PAGE_BYTES };
+
+/// What the machine offers that runs a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// How many devices there are.
+    pub devices: u32,
+    /// The version whose entry points are used. Before 12.2 places are ordinals; before 13.0 a
+    /// batch becomes single prefetches, as back ends may but need not offer it.
+    pub version: DriverVersion,
+}
+
+/// Turns steps into operations. Steps that make no sense where they stand are left out.
+#[must_use]
+pub fn lower(steps: &[Step], machine: Machine) -> Vec<Op> {
+    let mut lowering = Lowering {
+        machine,
+        ops: Vec::new(),
+        live: Vec::new(),
+        freed: Vec::new(),
+        pools: Vec::new(),
+        next: 0,
+        discarded: false,
+    };
+    lowering.alloc_managed(4 << 20, 1);
+    steps.iter().for_each(|step| lowering.step(step));
+    lowering.ops
+}
+
+/// A buffer that lives if the driver does what it is known to do.
+#[derive(Debug, Clone, Copy)]
+struct Buffer {
+    id: u32,
+    bytes: u64,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Managed,
+    Device,
+    Pinned,
+    /// From the pool at this place of the list.
+    Pool(usize),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pool {
+    id: u32,
+    /// Whether allocations succeed and host and devices reach them.
+    open: bool,
+}
+
+struct Lowering {
+    machine: Machine,
+    ops: Vec<Op>,
+    live: Vec<Buffer>,
+    freed: Vec<Buffer>,
+    pools: Vec<Pool>,
+    next: u32,
+    discarded: bool,
+}
+
+/// The nth, modulo their number.
+fn nth<T: Copy>(items: &[T], nth: u16) -> Option<T> {
+    items.get(usize::from(nth).checked_rem(items.len())?).copied()
+}
+
+impl Lowering {
+    fn step(&mut self, step: &Step) {
+        match step {
+            &Step::AllocManaged { bytes, attach_flags } => self.alloc_managed(bytes, attach_flags),
+            &Step::AllocDevice { bytes } => {
+                self.alloc_other(Kind::Device, bytes, |buf| Op::AllocDevice {
+                    buf,
+                    bytes,
+                    device: 0,
+                });
+            }
+            &Step::AllocPinned { bytes } => {
+                self.alloc_other(Kind::Pinned, bytes, |buf| Op::AllocPinned {
+                    buf,
+                    bytes,
+                    flags: 0,
+                });
+            }
+            &Step::Free { nth: which } => self.free(which),
+            &Step::Advise { range, advice, place } => {
+                let (Some(part), place) = (self.any(range), self.place(place)) else { return };
+                self.moving(Op::Advise { part, advice, place });
+            }
+            &Step::Prefetch { range, place, flags } => {
+                let (Some(part), place) = (self.any(range), self.place(place)) else { return };
+                let flags = flags.filter(|_| matches!(place, Place::Location(_)));
+                self.moving(Op::Prefetch { part, place, flags });
+            }
+            &Step::HostTouch { .. } | &Step::DeviceTouch { .. } => self.touch(step),
+            &Step::Memset { range, value } => {
+                let Some(part) = self.touchable(range) else { return };
+                self.moving(Op::Memset { part, value, stream: Some(Stream::NonBlocking) });
+            }
+            &Step::Memcpy { to, from } => self.memcpy(to, from),
+            &Step::StreamAttach { nth, part, flags, stream } => {
+                self.attach(nth, part, flags, stream);
+            }
+            &Step::RangeAttributes { range } => {
+                let Some(part) = self.any(range) else { return };
+                self.ops.push(Op::RangeAttributes { part });
+            }
+            &Step::PointerAttributes { range } => {
+                let Some(Part { buf, offset, .. }) = self.any(range) else { return };
+                self.ops.push(Op::PointerAttributes { buf, offset });
+            }
+            Step::PrefetchBatch(_) | Step::DiscardPrefetchBatch(_) | Step::DiscardBatch { .. } => {
+                self.batch_call(step);
+            }
+            _ => self.pool_step(step),
+        }
+    }
+
+    /// An operation that may move pages, and then time enough that no page is taken to thrash:
+    /// what thrashes depends on real time, which no two back ends share.
+    fn moving(&mut self, op: Op) {
+        self.ops.push(op);
+        self.ops.push(Op::Sleep { ms: 1 });
+    }
+
+    // ---- allocation ---------------------------------------------------------------------------
+
+    fn next_id(&mut self) -> u32 {
+        // Ids are never used again; 77 stays free.
+        let id = self.next;
+        self.next += if id + 1 == WILD.buf { 2 } else { 1 };
+        id
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        let held: u64 = self.live.iter().map(|buffer| buffer.bytes).sum();
+        self.live.len() < MAX_LIVE_BUFFERS && held + bytes <= MAX_LIVE_BYTES
+    }
+
+    fn alloc_managed(&mut self, bytes: u64, attach_flags: u32) {
+        if !self.has_room(bytes) {
+            return;
+        }
+        let buf = self.next_id();
+        self.ops.push(Op::AllocManaged { buf, bytes, attach_flags });
+        if bytes > 0 && matches!(attach_flags, 1 | 2) {
+            self.live.push(Buffer { id: buf, bytes, kind: Kind::Managed });
+        }
+    }
+
+    fn alloc_other(&mut self, kind: Kind, bytes: u64, op: impl FnOnce(u32) -> Op) {
+        if bytes > 0 && self.has_room(bytes) {
+            let buf = self.next_id();
+            self.ops.push(op(buf));
+            self.live.push(Buffer { id: buf, bytes, kind });
+        }
+    }
+
+    fn free(&mut self, which: u16) {
+        let candidates = self.of_kind(|kind| !matches!(kind, Kind::Pool(_)));
+        let Some(buffer) = nth(&candidates, which) else { return };
+        self.ops.push(Op::Free { buf: buffer.id });
+        // The call refuses pinned memory, which the end of the case frees.
+        if buffer.kind != Kind::Pinned {
+            self.forget(buffer);
+        }
+    }
+
+    fn forget(&mut self, buffer: Buffer) {
+        self.live.retain(|other| other.id != buffer.id);
+        self.freed.push(buffer);
+    }
+
+    fn of_kind(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Buffer> {
+        self.live.iter().copied().filter(|buffer| wanted(buffer.kind)).collect()
+    }
+
+    // ---- ranges and places --------------------------------------------------------------------
+
+    /// A part of any live buffer, or one that is wrong.
+    fn any(&self, range: Range) -> Option<Part> {
+        match range.part {
+            Stretch::Wild => Some(WILD),
+            Stretch::Freed => {
+                let buffer = nth(&self.freed, range.nth)?;
+                Some(Part { buf: buffer.id, offset: 0, bytes: buffer.bytes })
+            }
+            part => Some(part_of(nth(&self.live, range.nth)?, part)),
+        }
+    }
+
+    /// A part that is not empty of a buffer that host and devices reach.
+    fn touchable(&self, range: Range) -> Option<Part> {
+        self.reachable(range, |kind| matches!(kind, Kind::Managed | Kind::Pool(_)))
+    }
+
+    /// The same of any buffer that copies reach.
+    fn copyable(&self, range: Range) -> Option<Part> {
+        self.reachable(range, |_| true)
+    }
+
+    fn reachable(&self, range: Range, wanted: impl Fn(Kind) -> bool) -> Option<Part> {
+        let closed = |kind| matches!(kind, Kind::Pool(at) if !self.pools[at].open);
+        let buffers = self.of_kind(|kind| wanted(kind) && !closed(kind));
+        let part = match range.part {
+            right @ (Stretch::Whole | Stretch::Pages { .. } | Stretch::Bytes { .. }) => right,
+            _ => Stretch::Whole,
+        };
+        Some(part_of(nth(&buffers, range.nth)?, part))
+    }
+
+    fn place(&self, place: Place) -> Place {
+        match place {
+            Place::Location(location) if self.machine.version < DriverVersion::CUDA_12_2 => {
+                ordinal_of(location).map_or(place, Place::Ordinal)
+            }
+            place => place,
+        }
+    }
+
+    // ---- accesses -----------------------------------------------------------------------------
+
+    fn touch(&mut self, step: &Step) {
+        match *step {
+            Step::HostTouch { range, stride, access } => {
+                let Some(part) = self.touchable(range) else { return };
+                let stride = stride.max(part.bytes.div_ceil(MAX_SERIAL_ACCESSES));
+                self.moving(Op::HostTouch { part, stride, access, value: value_of_host(access) });
+            }
+            Step::DeviceTouch { device, range, stride, access, grid } => {
+                let Some(part) = self.touchable(range) else { return };
+                let access = match access {
+                    DeviceAccess::AtomicAdd if self.discarded => DeviceAccess::Write(1),
+                    access => access,
+                };
+                let value = match access {
+                    DeviceAccess::Write(value) => Some(value),
+                    _ => None,
+                };
+                let (blocks, threads, stride) = match grid {
+                    Grid::Serial => (1, 1, stride.max(part.bytes.div_ceil(MAX_SERIAL_ACCESSES))),
+                    Grid::Parallel { blocks, threads } => (blocks, threads, stride),
+                };
+                self.moving(Op::DeviceTouch {
+                    device,
+                    part,
+                    stride,
+                    access,
+                    value,
+                    blocks,
+                    threads,
+                });
+            }
+            _ => unreachable!("a touch"),
+        }
+    }
+
+    fn memcpy(&mut self, to: Range, from: Range) {
+        let (Some(to), Some(from)) = (self.copyable(to), self.copyable(from)) else { return };
+        let bytes = to.bytes.min(from.bytes);
+        let apart = |a: Part, b: Part| a.offset + bytes <= b.offset;
+        if to.buf != from.buf || apart(to, from) || apart(from, to) {
+            let (to, from) = ((to.buf, to.offset), (from.buf, from.offset));
+            self.moving(Op::Memcpy { to, from, bytes, stream: Some(Stream::NonBlocking) });
+        }
+    }
+
+    fn attach(&mut self, which: u16, part: AttachPart, flags: u32, stream: Stream) {
+        let managed = self.of_kind(|kind| kind == Kind::Managed);
+        let Some(buffer) = nth(&managed, which) else { return };
+        if !matches!(flags, 1 | 2 | 4) {
+            return;
+        }
+        let (offset, bytes) = match part {
+            AttachPart::SecondPage if buffer.bytes > PAGE_BYTES => (PAGE_BYTES, 0),
+            AttachPart::Zero | AttachPart::SecondPage => (0, 0),
+            AttachPart::Whole => (0, buffer.bytes),
+            AttachPart::FirstPage => (0, buffer.bytes.min(PAGE_BYTES)),
+        };
+        let part = Part { buf: buffer.id, offset, bytes };
+        self.moving(Op::StreamAttach { part, flags, stream: Some(stream) });
+    }
+
+    // ---- batches ------------------------------------------------------------------------------
+
+    fn batch_call(&mut self, step: &Step) {
+        match step {
+            Step::PrefetchBatch(batch) if self.machine.version < DriverVersion::CUDA_13_0 => {
+                self.single_prefetches(batch);
+            }
+            Step::PrefetchBatch(batch) => {
+                let batch = self.batch(batch);
+                self.moving(Op::PrefetchBatch(batch));
+            }
+            Step::DiscardPrefetchBatch(batch) => {
+                let batch = self.batch(batch);
+                self.discarded = true;
+                self.moving(Op::DiscardPrefetchBatch(batch));
+            }
+            Step::DiscardBatch { ranges, flags, stream } => {
+                let ranges = self.parts(ranges);
+                self.discarded = true;
+                self.moving(Op::DiscardBatch { ranges, flags: *flags, stream: *stream });
+            }
+            _ => unreachable!("a batch call"),
+        }
+    }
+
+    fn parts(&self, ranges: &[Range]) -> Vec<Part> {
+        ranges.iter().filter_map(|&range| self.any(range)).collect()
+    }
+
+    fn batch(&self, step: &BatchStep) -> Batch {
+        let ranges = self.parts(&step.ranges);
+        // More locations than ranges cannot be dealt out; none at all is a case of its own.
+        let most = step.locations.len().min(ranges.len().max(1));
+        let locations = step.locations[..most].to_vec();
+        let (ranges_count, places) = (ranges.len() as u64, locations.len() as u64);
+        let even = |at: u64| at * ranges_count / places;
+        let mut location_starts: Vec<u64> = (0..places).map(even).collect();
+        match (step.starts, location_starts.as_mut_slice()) {
+            (Starts::NotFromZero, [first, ..]) => *first += 1,
+            (Starts::Repeated, [.., before, last]) => *last = *before,
+            (Starts::Past, [.., last]) => *last = ranges_count,
+            _ => {}
+        }
+        Batch { ranges, locations, location_starts, flags: step.flags, stream: step.stream }
+    }
+
+    fn single_prefetches(&mut self, batch: &BatchStep) {
+        for (&range, &location) in batch.ranges.iter().zip(batch.locations.iter().cycle()) {
+            let Some(part) = self.any(range) else { continue };
+            let place = self.place(Place::Location(location));
+            let flags = matches!(place, Place::Location(_)).then_some(0);
+            self.moving(Op::Prefetch { part, place, flags });
+        }
+    }
+
+    // ---- pools --------------------------------------------------------------------------------
+
+    fn pool_step(&mut self, step: &Step) {
+        if let &Step::PoolCreate { kind, location, handle_types, max_bytes } = step {
+            self.pool_create(kind, location, handle_types, max_bytes);
+            return;
+        }
+        if self.pools.is_empty() {
+            self.pool_create(AllocationType::MANAGED, Location::HOST, 0, 0);
+        }
+        let count = self.pools.len();
+        let at = |which: &u16| usize::from(*which) % count;
+        match step {
+            Step::PoolAlloc { nth: which, bytes } => self.pool_alloc(at(which), *bytes),
+            Step::PoolFree { nth: which } => {
+                let buffers = self.of_kind(|kind| matches!(kind, Kind::Pool(_)));
+                let Some(buffer) = nth(&buffers, *which) else { return };
+                self.moving(Op::PoolFree { buf: buffer.id });
+                self.forget(buffer);
+            }
+            Step::PoolAttributes { nth } => {
+                self.ops.push(Op::PoolAttributes { pool: self.pools[at(nth)].id });
+            }
+            &Step::PoolSetAttribute { ref nth, attribute, value } => {
+                let pool = self.pools[at(nth)].id;
+                self.ops.push(Op::PoolSetAttribute { pool, attribute, value });
+            }
+            &Step::PoolTrimTo { ref nth, bytes } => {
+                self.ops.push(Op::PoolTrimTo { pool: self.pools[at(nth)].id, bytes });
+            }
+            &Step::PoolSetAccess { ref nth, location, access } => {
+                let pool = &mut self.pools[at(nth)];
+                // Whoever has no access any more must not touch; nobody says whose it is.
+                pool.open &= access == 3;
+                self.ops.push(Op::PoolSetAccess { pool: pool.id, location, access });
+            }
+            &Step::PoolGetAccess { ref nth, location } => {
+                self.ops.push(Op::PoolGetAccess { pool: self.pools[at(nth)].id, location });
+            }
+            _ => unreachable!("a pool step"),
+        }
+    }
+
+    fn pool_create(
+        &mut self,
+        kind: AllocationType,
+        location: Location,
+        handle_types: u32,
+        max_bytes: u64,
+    ) {
+        let id = self.pools.len() as u32;
+        self.ops.push(Op::PoolCreate { pool: id, kind, location, handle_types, max_bytes });
+        let known = match location.kind {
+            LocationKind::DEVICE => (0..self.machine.devices.cast_signed()).contains(&location.id),
+            LocationKind::HOST_NUMA => location.id == 0,
+            LocationKind::HOST | LocationKind::HOST_NUMA_CURRENT | LocationKind::INVALID => true,
+            _ => false,
+        };
+        let open = known
+            && kind == AllocationType::MANAGED
+            && handle_types == 0
+            && max_bytes == 0
+            && self.machine.version >= DriverVersion::CUDA_13_0;
+        self.pools.push(Pool { id, open });
+    }
+
+    fn pool_alloc(&mut self, at: usize, bytes: u64) {
+        if bytes == 0 || !self.has_room(bytes) {
+            return;
+        }
+        let buf = self.next_id();
+        self.moving(Op::PoolAlloc { buf, pool: self.pools[at].id, bytes });
+        self.live.push(Buffer { id: buf, bytes, kind: Kind::Pool(at) });
+    }
+}
+
+fn value_of_host(access: pagewise_hal::HostAccess) -> Option<u8> {
+    match access {
+        pagewise_hal::HostAccess::Read => None,
+        pagewise_hal::HostAccess::Write(value) => Some(value),
+    }
+}
+
+/// The ordinal that names the same place, if one does.
+fn ordinal_of(location: Location) -> Option<i32> {
+    match location.kind {
+        LocationKind::DEVICE => Some(location.id),
+        LocationKind::HOST => Some(Location::ORDINAL_HOST),
+        _ => None,
+    }
+}
+
+fn part_of(buffer: Buffer, part: Stretch) -> Part {
+    let Buffer { id: buf, bytes: size, .. } = buffer;
+    let share = |of: u64, fraction: u16| of * u64::from(fraction) / 65_536;
+    let (offset, bytes) = match part {
+        Stretch::Pages { start, length } => {
+            let pages = size.div_ceil(PAGE_BYTES);
+            let first = share(pages, start);
+            let offset = first * PAGE_BYTES;
+            let bytes = (1 + share(pages - first, length)) * PAGE_BYTES;
+            (offset, bytes.min(size - offset))
+        }
+        Stretch::Bytes { start, length } => {
+            let offset = share(size, start);
+            (offset, (1 + share(size - offset, length)).min(size - offset))
+        }
+        Stretch::Empty => (0, 0),
+        Stretch::Past => (0, size + 1),
+        Stretch::Whole | Stretch::Freed | Stretch::Wild => (0, size),
+    };
+    Part { buf, offset, bytes }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! What lowering promises of any steps.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::program::{Family, RandomProgram};
+
+fn programs() -> impl Strategy<Value = Vec<Op>> {
+    let version = prop::sample::select(vec![12000, 12020, 12080, 13000]);
+    (any::<u64>(), prop::sample::select(Family::ALL.to_vec()), 1..=2u32, version).prop_map(
+        |(seed, family, devices, version)| {
+            let machine = Machine { devices, version: DriverVersion(version) };
+            let case = RandomProgram::new(family, seed, 0, 60, machine).case();
+            case.ops.into_iter().map(|line| line.record.op).collect()
+        },
+    )
+}
+
+/// Sizes of the buffers that live after each operation, by id, and whether touches reach them.
+fn live_after_each(ops: &[Op]) -> Vec<BTreeMap<u32, (u64, bool)>> {
+    let pins = |op: &Op| match *op {
+        Op::AllocPinned { buf, .. } => Some(buf),
+        _ => None,
+    };
+    let pinned: Vec<u32> = ops.iter().filter_map(pins).collect();
+    let mut live = BTreeMap::new();
+    let after = |op: &Op| {
+        match *op {
+            Op::AllocManaged { buf, bytes, attach_flags: 1 | 2 } if bytes > 0 => {
+                live.insert(buf, (bytes, true));
+            }
+            Op::PoolAlloc { buf, bytes, .. } => _ = live.insert(buf, (bytes, true)),
+            Op::AllocDevice { buf, bytes, .. } | Op::AllocPinned { buf, bytes, .. } => {
+                live.insert(buf, (bytes, false));
+            }
+            // The call refuses pinned memory, which lives on.
+            Op::Free { buf } if pinned.contains(&buf) => {}
+            Op::Free { buf } | Op::PoolFree { buf } => _ = live.remove(&buf),
+            _ => {}
+        }
+        live.clone()
+    };
+    ops.iter().map(after).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn accesses_stay_within_live_buffers_and_end_soon(ops in programs()) {
+        for (op, live) in ops.iter().zip(live_after_each(&ops)) {
+            let known = |part: Part| live.get(&part.buf).copied().unwrap_or((0, false));
+            let within = |part: Part| part.offset + part.bytes <= known(part).0;
+            let inside = |part: Part| within(part) && known(part).1;
+            match *op {
+                Op::HostTouch { part, stride, .. } => {
+                    prop_assert!(inside(part) && part.bytes > 0);
+                    prop_assert!(part.bytes.div_ceil(stride) <= MAX_SERIAL_ACCESSES);
+                }
+                Op::DeviceTouch { part, stride, blocks, threads, .. } => {
+                    prop_assert!(inside(part) && part.bytes > 0);
+                    let serial = blocks * threads == 1;
+                    let few = part.bytes.div_ceil(stride) <= MAX_SERIAL_ACCESSES;
+                    prop_assert!(!serial || few);
+                }
+                Op::Memset { part, .. } => prop_assert!(inside(part)),
+                Op::Memcpy { to, from, bytes, .. } => {
+                    let part = |(buf, offset)| Part { buf, offset, bytes };
+                    prop_assert!(within(part(to)) && within(part(from)));
+                    prop_assert!(to.0 != from.0 || to.1.abs_diff(from.1) >= bytes);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_ids_are_used_once(ops in programs()) {
+        for live in live_after_each(&ops) {
+            prop_assert!(live.values().map(|(bytes, _)| bytes).sum::<u64>() <= MAX_LIVE_BYTES);
+            prop_assert!(live.len() <= MAX_LIVE_BUFFERS);
+        }
+        let ids: Vec<u32> = ops.iter().filter_map(Op::allocates).collect();
+        prop_assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+        prop_assert!(!ids.contains(&WILD.buf));
+    }
+
+    #[test]
+    fn what_would_end_the_process_is_never_asked(ops in programs()) {
+        let mut discarded = false;
+        for (op, live) in ops.iter().zip(live_after_each(&ops)) {
+            discarded |= matches!(op, Op::DiscardBatch { .. } | Op::DiscardPrefetchBatch(_));
+            match op {
+                Op::StreamAttach { part, flags, .. } => {
+                    prop_assert!(matches!(flags, 1 | 2 | 4) && live.contains_key(&part.buf));
+                }
+                Op::DeviceTouch { access: DeviceAccess::AtomicAdd, .. } => {
+                    prop_assert!(!discarded);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn every_part_of_a_program_is_a_program() {
+    let machine = Machine { devices: 2, version: DriverVersion::CUDA_13_0 };
+    for family in Family::ALL {
+        let mut program = RandomProgram::new(family, 1, 2, 40, machine);
+        let mut sizes = Vec::new();
+        // Everything fails: what is left is the smallest program there is.
+        let smallest = program.shrink(10_000, |case| {
+            sizes.push(case.ops.len());
+            true
+        });
+        assert!(smallest.ops.len() <= 4, "{family}: {:?}", smallest.ops);
+        assert!(sizes.len() > 5, "{family}");
+    }
+}
+
+#[test]
+fn the_same_seed_and_number_give_the_same_program_and_others_another() {
+    let machine = Machine { devices: 1, version: DriverVersion::CUDA_13_0 };
+    let case =
+        |seed, number| RandomProgram::new(Family::Movement, seed, number, 40, machine).case();
+    assert_eq!(case(5, 7), case(5, 7));
+    assert_ne!(case(5, 7).ops, case(5, 8).ops);
+    assert_ne!(case(5, 7).ops, case(6, 7).ops);
+}

@@ -1,0 +1,129 @@
+//! Steps: operations before they know which buffers live.
+
+use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, Location};
+
+use crate::format::{Place, Stream};
+
+/// One operation of a random program. Fields named `nth` choose among the live ones, modulo their
+/// number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as the operations that they become")]
+pub enum Step {
+    AllocManaged { bytes: u64, attach_flags: u32 },
+    AllocDevice { bytes: u64 },
+    AllocPinned { bytes: u64 },
+    Free { nth: u16 },
+    Advise { range: Range, advice: Advice, place: Place },
+    Prefetch { range: Range, place: Place, flags: Option<u32> },
+    PrefetchBatch(BatchStep),
+    DiscardPrefetchBatch(BatchStep),
+    DiscardBatch { ranges: Vec<Range>, flags: u64, stream: Stream },
+    HostTouch { range: Range, stride: u64, access: HostAccess },
+    DeviceTouch { device: i32, range: Range, stride: u64, access: DeviceAccess, grid: Grid },
+    Memset { range: Range, value: u8 },
+    Memcpy { to: Range, from: Range },
+    StreamAttach { nth: u16, part: AttachPart, flags: u32, stream: Stream },
+    RangeAttributes { range: Range },
+    PointerAttributes { range: Range },
+    PoolCreate { kind: AllocationType, location: Location, handle_types: u32, max_bytes: u64 },
+    PoolAttributes { nth: u16 },
+    PoolSetAttribute { nth: u16, attribute: i32, value: u64 },
+    PoolTrimTo { nth: u16, bytes: u64 },
+    PoolSetAccess { nth: u16, location: Location, access: i32 },
+    PoolGetAccess { nth: u16, location: Location },
+    PoolAlloc { nth: u16, bytes: u64 },
+    PoolFree { nth: u16 },
+}
+
+/// Arguments of a batch call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchStep {
+    /// The ranges.
+    pub ranges: Vec<Range>,
+    /// A location for each group of ranges.
+    pub locations: Vec<Location>,
+    /// Whether the list of starts is right, or how it is wrong.
+    pub starts: Starts,
+    /// Flags of the call.
+    pub flags: u64,
+    /// Its stream.
+    pub stream: Stream,
+}
+
+/// The list of starts of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starts {
+    /// Right: the ranges are dealt out evenly.
+    Even,
+    /// The first is not 0.
+    NotFromZero,
+    /// Two are the same.
+    Repeated,
+    /// The last is past the ranges.
+    Past,
+}
+
+/// Which memory: the nth live buffer that is of use, and which part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Which buffer.
+    pub nth: u16,
+    /// Which part.
+    pub part: Stretch,
+}
+
+/// A part of a buffer; fractions are of 65,536.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stretch {
+    /// All of it.
+    Whole,
+    /// Whole pages.
+    Pages {
+        /// Where it starts.
+        start: u16,
+        /// How long it is.
+        length: u16,
+    },
+    /// From 1 byte on, anywhere.
+    Bytes {
+        /// Where it starts.
+        start: u16,
+        /// How long it is.
+        length: u16,
+    },
+    /// Nothing, somewhere.
+    Empty,
+    /// One byte too long.
+    Past,
+    /// All of a buffer that was freed.
+    Freed,
+    /// Of memory that was never allocated.
+    Wild,
+}
+
+/// How much of a buffer a stream is attached to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachPart {
+    /// 0 bytes from the start: all of it.
+    Zero,
+    /// Its size.
+    Whole,
+    /// Its first page.
+    FirstPage,
+    /// 0 bytes from its second page.
+    SecondPage,
+}
+
+/// Blocks and threads of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grid {
+    /// One thread.
+    Serial,
+    /// Several.
+    Parallel {
+        /// Blocks.
+        blocks: u32,
+        /// Threads of a block.
+        threads: u32,
+    },
+}

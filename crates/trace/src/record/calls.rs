@@ -1,0 +1,479 @@
+//! Every call of a back end, passed on and noted.
+
+use pagewise_hal::{
+    AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, DeviceAccess,
+    DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle,
+    HostAccess, HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
+    StreamFlags, StreamHandle,
+};
+
+use super::log::{Log, coded, stream_of};
+use super::recorder::Recorder;
+use crate::format::{Batch, Observed, Op, Part, Place, PoolQuery};
+use crate::replay::call::NO_ACCESS_ANSWER;
+
+fn parts(log: &Log, spans: &[Span]) -> Vec<Part> {
+    spans.iter().map(|&span| log.ids.part(span)).collect()
+}
+
+fn batch(
+    log: &Log,
+    spans: &[Span],
+    locations: &[Location],
+    starts: &[usize],
+    flags: u64,
+    stream: StreamHandle,
+) -> Batch {
+    Batch {
+        ranges: parts(log, spans),
+        locations: locations.to_vec(),
+        location_starts: starts.iter().map(|&start| start as u64).collect(),
+        flags,
+        stream: stream_of(stream),
+    }
+}
+
+// Every `unsafe` block below passes a call on as it came: the caller made the promises that the
+// method of the inner back end asks for, and the recorder itself uses no memory.
+#[deny(clippy::missing_trait_methods)]
+impl<B: Backend> Backend for Recorder<B> {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn driver_version(&self) -> Result<DriverVersion> {
+        self.inner.driver_version()
+    }
+
+    fn device_count(&self) -> Result<u32> {
+        self.inner.device_count()
+    }
+
+    fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
+        self.inner.device_attribute(device, attribute)
+    }
+
+    fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
+        self.inner.memory_info(device)
+    }
+
+    // ---- allocation ---------------------------------------------------------------------------
+
+    fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
+        let op = |buf| Op::AllocManaged { buf, bytes, attach_flags: flags.bits() };
+        self.allocate(bytes, op, |inner| inner.alloc_managed(bytes, flags))
+    }
+
+    fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr> {
+        let op = |buf| Op::AllocDevice { buf, bytes, device: device.0 };
+        self.allocate(bytes, op, |inner| inner.alloc_device(device, bytes))
+    }
+
+    fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
+        let op = |buf| Op::AllocPinned { buf, bytes, flags: flags.bits() };
+        self.allocate(bytes, op, |inner| inner.alloc_pinned(bytes, flags))
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: see above.
+        self.release(ptr, |buf| Op::Free { buf }, |inner| unsafe { inner.free(ptr) })
+    }
+
+    unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: see above.
+        self.release(ptr, |buf| Op::FreePinned { buf }, |inner| unsafe { inner.free_pinned(ptr) })
+    }
+
+    // ---- advice and movement ------------------------------------------------------------------
+
+    fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
+        let place = Place::Ordinal(ordinal);
+        self.plain(
+            |log| Op::Advise { part: log.ids.part(span), advice, place },
+            |inner| inner.advise_ordinal(span, advice, ordinal),
+        )
+    }
+
+    fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
+        let place = Place::Location(location);
+        self.plain(
+            |log| Op::Advise { part: log.ids.part(span), advice, place },
+            |inner| inner.advise(span, advice, location),
+        )
+    }
+
+    fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()> {
+        let place = Place::Ordinal(ordinal);
+        self.streamed(
+            stream,
+            |log| Op::Prefetch { part: log.ids.part(span), place, flags: None },
+            |inner| inner.prefetch_ordinal(span, ordinal, stream),
+        )
+    }
+
+    fn prefetch(
+        &self,
+        span: Span,
+        location: Location,
+        flags: u32,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let place = Place::Location(location);
+        self.streamed(
+            stream,
+            |log| Op::Prefetch { part: log.ids.part(span), place, flags: Some(flags) },
+            |inner| inner.prefetch(span, location, flags, stream),
+        )
+    }
+
+    fn prefetch_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.streamed(
+            stream,
+            |log| {
+                let batch = batch(log, spans, locations, location_starts, flags, stream);
+                Op::PrefetchBatch(batch)
+            },
+            |inner| inner.prefetch_batch(spans, locations, location_starts, flags, stream),
+        )
+    }
+
+    unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
+        self.streamed(
+            stream,
+            |log| Op::DiscardBatch { ranges: parts(log, spans), flags, stream: stream_of(stream) },
+            // SAFETY: see above.
+            |inner| unsafe { inner.discard_batch(spans, flags, stream) },
+        )
+    }
+
+    unsafe fn discard_prefetch_batch(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.streamed(
+            stream,
+            |log| {
+                let batch = batch(log, spans, locations, location_starts, flags, stream);
+                Op::DiscardPrefetchBatch(batch)
+            },
+            // SAFETY: see above.
+            |inner| unsafe {
+                inner.discard_prefetch_batch(spans, locations, location_starts, flags, stream)
+            },
+        )
+    }
+
+    // ---- attributes ---------------------------------------------------------------------------
+
+    fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {
+        let mut log = self.locked();
+        let (answer, ns) = self.timed(|inner| inner.range_attribute(span, attribute));
+        log.range_attribute(&self.inner, span, attribute, &answer, ns);
+        answer
+    }
+
+    fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
+        let mut log = self.locked();
+        let (answer, ns) = self.timed(|inner| inner.range_accessed_by(span, out));
+        // A trace holds the list at the length at which nothing is cut off or padded.
+        let length = self.devices as usize + 1;
+        let whole = if out.len() == length {
+            answer.clone().map(|()| out.to_vec())
+        } else {
+            let mut list = vec![0; length];
+            self.inner.range_accessed_by(span, &mut list).map(|()| list)
+        };
+        log.range_accessed_by(&self.inner, span, whole, ns);
+        answer
+    }
+
+    fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
+        let mut log = self.locked();
+        let (answer, ns) = self.timed(|inner| inner.pointer_attribute(ptr, attribute));
+        log.pointer_attribute(&self.inner, ptr, attribute, &answer, ns);
+        answer
+    }
+
+    // ---- pools --------------------------------------------------------------------------------
+
+    fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {
+        let op = |pool| Op::PoolCreate {
+            pool,
+            kind: props.allocation_type,
+            location: props.location,
+            handle_types: props.handle_types.bits(),
+            max_bytes: props.max_bytes,
+        };
+        self.find_pool(op, |inner| inner.pool_create(props))
+    }
+
+    unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
+        let op = |pool| Op::PoolDestroy { pool };
+        // SAFETY: see above.
+        let answer = self.on_pool(pool, op, |inner| unsafe { inner.pool_destroy(pool) }, coded);
+        if answer.is_ok() {
+            self.locked().ids.forget_pool(pool);
+        }
+        answer
+    }
+
+    fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
+        let op = |pool| Op::PoolGetDefault(PoolQuery { pool, location, kind });
+        self.find_pool(op, |inner| inner.pool_default(location, kind))
+    }
+
+    fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
+        let op = |pool| Op::PoolGetCurrent(PoolQuery { pool, location, kind });
+        self.find_pool(op, |inner| inner.pool_current(location, kind))
+    }
+
+    fn pool_set_current(
+        &self,
+        location: Location,
+        kind: AllocationType,
+        pool: PoolHandle,
+    ) -> Result<()> {
+        let op = |pool| Op::PoolSetCurrent(PoolQuery { pool, location, kind });
+        self.on_pool(pool, op, |inner| inner.pool_set_current(location, kind, pool), coded)
+    }
+
+    fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
+        let mut log = self.locked();
+        let (answer, ns) = self.timed(|inner| inner.pool_attribute(pool, attribute));
+        log.pool_attribute(&self.inner, pool, attribute, &answer, ns);
+        answer
+    }
+
+    fn pool_set_attribute(
+        &self,
+        pool: PoolHandle,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Result<()> {
+        let op = |pool| Op::PoolSetAttribute { pool, attribute: attribute.0, value };
+        self.on_pool(pool, op, |inner| inner.pool_set_attribute(pool, attribute, value), coded)
+    }
+
+    fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
+        let op = |pool| Op::PoolTrimTo { pool, bytes: min_bytes_to_keep };
+        self.on_pool(pool, op, |inner| inner.pool_trim(pool, min_bytes_to_keep), coded)
+    }
+
+    fn pool_set_access(
+        &self,
+        pool: PoolHandle,
+        location: Location,
+        access: AccessFlags,
+    ) -> Result<()> {
+        let op = |pool| Op::PoolSetAccess { pool, location, access: access.0 };
+        self.on_pool(pool, op, |inner| inner.pool_set_access(pool, location, access), coded)
+    }
+
+    fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {
+        let op = |pool| Op::PoolGetAccess { pool, location };
+        let observe = |answer: &Result<AccessFlags>| {
+            let flags = answer.as_ref().map_or(NO_ACCESS_ANSWER, |access| access.0);
+            Observed { access_flags: Some(flags), ..coded(answer) }
+        };
+        self.on_pool(pool, op, |inner| inner.pool_access(pool, location), observe)
+    }
+
+    fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr> {
+        let mut log = self.next_call();
+        let Some(id) = log.ids.pool(pool) else {
+            return self.left(&mut log, |inner| inner.pool_alloc(pool, bytes, stream));
+        };
+        let buf = log.ids.next_buffer();
+        let (answer, ns) = self.waited(stream, |inner| inner.pool_alloc(pool, bytes, stream));
+        if let Ok(ptr) = answer {
+            log.ids.allocated(buf, Span::new(ptr, bytes));
+        }
+        log.note(&self.inner, Op::PoolAlloc { buf, pool: id, bytes }, coded(&answer), ns);
+        answer
+    }
+
+    unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
+        self.release(
+            ptr,
+            |buf| Op::PoolFree { buf },
+            |inner| {
+                // SAFETY: see above.
+                let freed = unsafe { inner.free_async(ptr, stream) };
+                freed.and(inner.stream_synchronize(stream))
+            },
+        )
+    }
+
+    // ---- streams and events -------------------------------------------------------------------
+
+    fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
+        self.inner.stream_create(device, flags)
+    }
+
+    unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.inner.stream_destroy(stream) }
+    }
+
+    fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
+        self.inner.stream_synchronize(stream)
+    }
+
+    fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+        self.inner.stream_wait_event(stream, event)
+    }
+
+    unsafe fn stream_attach(
+        &self,
+        stream: StreamHandle,
+        span: Span,
+        flags: AttachFlags,
+    ) -> Result<()> {
+        self.streamed(
+            stream,
+            |log| Op::StreamAttach {
+                part: log.ids.part(span),
+                flags: flags.bits(),
+                stream: Some(stream_of(stream)),
+            },
+            // SAFETY: see above.
+            |inner| unsafe { inner.stream_attach(stream, span, flags) },
+        )
+    }
+
+    fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle> {
+        self.inner.event_create(device, flags)
+    }
+
+    unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.inner.event_destroy(event) }
+    }
+
+    fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
+        self.inner.event_record(event, stream)
+    }
+
+    fn event_query(&self, event: EventHandle) -> Result<bool> {
+        self.inner.event_query(event)
+    }
+
+    fn event_synchronize(&self, event: EventHandle) -> Result<()> {
+        self.inner.event_synchronize(event)
+    }
+
+    fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
+        self.inner.event_elapsed_ns(start, end)
+    }
+
+    // ---- contents -----------------------------------------------------------------------------
+
+    unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
+        // SAFETY: see above.
+        let call = |inner: &B| unsafe { inner.memset(span, value, stream) };
+        let mut log = self.next_call();
+        if !log.ids.is_within_buffer(span) {
+            return self.left(&mut log, call);
+        }
+        let (part, stream_name) = (log.ids.part(span), Some(stream_of(stream)));
+        let (answer, ns) = self.waited(stream, call);
+        log.note(&self.inner, Op::Memset { part, value, stream: stream_name }, coded(&answer), ns);
+        answer
+    }
+
+    unsafe fn memcpy(
+        &self,
+        destination: DevicePtr,
+        source: DevicePtr,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        // SAFETY: see above.
+        let call = |inner: &B| unsafe { inner.memcpy(destination, source, bytes, stream) };
+        let mut log = self.next_call();
+        let spans = [destination, source].map(|ptr| Span::new(ptr, bytes));
+        if !spans.iter().all(|&span| log.ids.is_within_buffer(span)) {
+            return self.left(&mut log, call);
+        }
+        let [to, from] = spans.map(|span| log.ids.part(span)).map(|part| (part.buf, part.offset));
+        let (answer, ns) = self.waited(stream, call);
+        let op = Op::Memcpy { to, from, bytes, stream: Some(stream_of(stream)) };
+        log.note(&self.inner, op, coded(&answer), ns);
+        answer
+    }
+
+    unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
+        let HostTouch { span, stride_bytes: stride, access } = touch;
+        let mut log = self.next_call();
+        let part = log.ids.part(span);
+        // SAFETY: see above.
+        let (answer, ns) = self.timed(|inner| unsafe { inner.host_touch(touch) });
+        let value = match access {
+            HostAccess::Read => None,
+            HostAccess::Write(value) => Some(value),
+        };
+        let sum = answer.as_ref().ok().copied().filter(|_| value.is_none());
+        let observed = Observed { sum, ..coded(&answer) };
+        log.note(&self.inner, Op::HostTouch { part, stride, access, value }, observed, ns);
+        answer
+    }
+
+    unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
+        let DeviceTouch { device, span, stride_bytes: stride, access, blocks, threads } = touch;
+        let value = match access {
+            DeviceAccess::Write(value) => Some(value),
+            _ => None,
+        };
+        self.streamed(
+            stream,
+            |log| {
+                let (device, part) = (device.0, log.ids.part(span));
+                Op::DeviceTouch { device, part, stride, access, value, blocks, threads }
+            },
+            // SAFETY: see above.
+            |inner| unsafe { inner.device_touch(touch, stream) },
+        )
+    }
+
+    // ---- observation --------------------------------------------------------------------------
+
+    fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {
+        self.inner.host_page_map(span)
+    }
+
+    fn take_events(&self) -> Result<Vec<MemoryEvent>> {
+        let mut log = self.locked();
+        // Whether there are any is the back end's to say, whatever was taken for the recording.
+        let rest = self.inner.take_events()?;
+        let mut events = std::mem::take(&mut log.events);
+        events.extend(rest);
+        Ok(events)
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.inner.clock_ns()
+    }
+
+    fn sleep_ns(&self, duration_ns: u64) {
+        let mut log = self.next_call();
+        let ms = duration_ns / 1_000_000;
+        if ms == 0 {
+            return self.left(&mut log, |inner| inner.sleep_ns(duration_ns));
+        }
+        let ((), ns) = self.timed(|inner| inner.sleep_ns(duration_ns));
+        let observed = Observed { code: Code::SUCCESS, ..Observed::default() };
+        log.note(&self.inner, Op::Sleep { ms }, observed, ns);
+    }
+}

@@ -1,0 +1,202 @@
+//! What a recorder has noted of the case in progress.
+
+use std::collections::BTreeMap;
+
+use pagewise_hal::{
+    Backend, Capabilities, DevicePtr, MemoryEvent, PointerAttribute, PoolAttribute, PoolHandle,
+    RangeAttribute, Result, Span, StreamHandle,
+};
+
+use super::ids::Ids;
+use crate::format::{
+    AttributeRead, AttributeValue, Attributes, Case, Label, MAX_MAPPED_BYTES, Observed, Op, OpLine,
+    PageMap, Part, Record, Stream,
+};
+use crate::replay::call::{
+    POINTER_ATTRIBUTES, POOL_ATTRIBUTES, RANGE_ATTRIBUTES, all_read, number, pointer_value, read,
+};
+use crate::replay::names::Owners;
+use crate::replay::{code_of, page_map_of};
+
+/// One operation, with records that have no names yet.
+#[derive(Debug)]
+struct Entry {
+    op: Op,
+    observed: Observed,
+    events: Vec<MemoryEvent>,
+}
+
+/// Attributes of one thing, read one after another: one operation of a trace.
+#[derive(Debug)]
+struct Reads {
+    op: Op,
+    reads: Vec<(Label, AttributeRead)>,
+    ns: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) ids: Ids,
+    capabilities: Capabilities,
+    entries: Vec<Entry>,
+    reads: Option<Reads>,
+    /// Records for whoever asks the recorder for them.
+    pub(super) events: Vec<MemoryEvent>,
+    /// Whether the profiler delivers records yet: see [`crate::replay`].
+    profiled: bool,
+    /// Calls that had an effect and could not be noted.
+    pub(super) left_out: u64,
+}
+
+impl Log {
+    pub(super) fn new(capabilities: Capabilities) -> Self {
+        Self {
+            ids: Ids::default(),
+            capabilities,
+            entries: Vec::new(),
+            reads: None,
+            events: Vec::new(),
+            profiled: false,
+            left_out: 0,
+        }
+    }
+
+    /// Notes an operation, what it gave, and what can be seen after it. Reads in progress were
+    /// ended before it was carried out.
+    pub(super) fn note(&mut self, backend: &dyn Backend, op: Op, mut observed: Observed, ns: u64) {
+        self.profiled |= matches!(op, Op::AllocManaged { .. });
+        let events = self.take_events(backend);
+        observed.ns_profiled = Some(ns);
+        observed.host_mapped = self.host_mapped(backend);
+        let events = if self.profiled { events } else { Vec::new() };
+        self.entries.push(Entry { op, observed, events });
+    }
+
+    fn take_events(&mut self, backend: &dyn Backend) -> Vec<MemoryEvent> {
+        let taken = if self.capabilities.events { backend.take_events().ok() } else { None };
+        let events = taken.unwrap_or_default();
+        self.events.extend_from_slice(&events);
+        events
+    }
+
+    fn host_mapped(&self, backend: &dyn Backend) -> BTreeMap<u32, PageMap> {
+        if !self.capabilities.host_page_map {
+            return BTreeMap::new();
+        }
+        let small = self.ids.buffers().filter(|(_, span)| span.bytes <= MAX_MAPPED_BYTES);
+        small.filter_map(|(id, span)| Some((id, page_map_of(backend, span)?))).collect()
+    }
+
+    /// Ends the case: names its records after the buffers that live now, and forgets everything.
+    pub(super) fn take_case(&mut self, backend: &dyn Backend, name: String) -> Case {
+        self.end_reads(backend);
+        let ids = std::mem::take(&mut self.ids);
+        let owners = Owners::new(ids.buffers());
+        let entries = std::mem::take(&mut self.entries);
+        let line = |(line, mut entry): (u64, Entry)| {
+            entry.observed.events = entry.events.iter().map(|event| owners.name(event)).collect();
+            OpLine { line, record: Record { op: entry.op, observed: entry.observed } }
+        };
+        self.profiled = false;
+        Case { name, line: 2, ops: (3..).zip(entries).map(line).collect(), text_bytes: 0 }
+    }
+
+    // ---- attributes ---------------------------------------------------------------------------
+
+    /// Adds a read to those in progress, if it is of the same thing and not there yet.
+    fn add_read(&mut self, backend: &dyn Backend, op: Op, one: (Label, AttributeRead), ns: u64) {
+        if let Some(reads) = &mut self.reads
+            && reads.op == op
+            && reads.reads.iter().all(|(name, _)| *name != one.0)
+        {
+            reads.reads.push(one);
+            reads.ns += ns;
+            return;
+        }
+        self.end_reads(backend);
+        self.reads = Some(Reads { op, reads: vec![one], ns });
+    }
+
+    /// Notes the reads in progress as one operation.
+    pub(super) fn end_reads(&mut self, backend: &dyn Backend) {
+        let Some(Reads { op, reads, ns }) = self.reads.take() else { return };
+        let observed = match op {
+            // The operation is not failed by attributes that a pool does not have.
+            Op::PoolAttributes { .. } => {
+                Observed { attributes: Some(Attributes(reads)), ..Observed::default() }
+            }
+            _ => all_read(reads),
+        };
+        self.note(backend, op, observed, ns);
+    }
+
+    pub(super) fn range_attribute(
+        &mut self,
+        backend: &dyn Backend,
+        span: Span,
+        attribute: RangeAttribute,
+        answer: &Result<i32>,
+        ns: u64,
+    ) {
+        let Some(name) = name_of(&RANGE_ATTRIBUTES, attribute) else { return };
+        let value = answer.clone().map(|value| AttributeValue::Number(i64::from(value)));
+        let op = Op::RangeAttributes { part: self.ids.part(span) };
+        self.add_read(backend, op, read(name, value), ns);
+    }
+
+    pub(super) fn range_accessed_by(
+        &mut self,
+        backend: &dyn Backend,
+        span: Span,
+        answer: Result<Vec<i32>>,
+        ns: u64,
+    ) {
+        let op = Op::RangeAttributes { part: self.ids.part(span) };
+        let one = read("accessed_by", answer.map(AttributeValue::List));
+        self.add_read(backend, op, one, ns);
+    }
+
+    pub(super) fn pointer_attribute(
+        &mut self,
+        backend: &dyn Backend,
+        ptr: DevicePtr,
+        attribute: PointerAttribute,
+        answer: &Result<u64>,
+        ns: u64,
+    ) {
+        let Some(name) = name_of(&POINTER_ATTRIBUTES, attribute) else { return };
+        let Part { buf, offset, .. } = self.ids.part(Span::new(ptr, 0));
+        let value = answer.clone().map(|value| pointer_value(ptr, attribute, value));
+        self.add_read(backend, Op::PointerAttributes { buf, offset }, read(name, value), ns);
+    }
+
+    pub(super) fn pool_attribute(
+        &mut self,
+        backend: &dyn Backend,
+        pool: PoolHandle,
+        attribute: PoolAttribute,
+        answer: &Result<u64>,
+        ns: u64,
+    ) {
+        let (Some(name), Some(pool)) = (name_of(&POOL_ATTRIBUTES, attribute), self.ids.pool(pool))
+        else {
+            return;
+        };
+        let one = read(name, answer.clone().map(number));
+        self.add_read(backend, Op::PoolAttributes { pool }, one, ns);
+    }
+}
+
+fn name_of<T: PartialEq>(names: &[(&'static str, T)], attribute: T) -> Option<&'static str> {
+    names.iter().find(|(_, known)| *known == attribute).map(|&(name, _)| name)
+}
+
+/// The stream as a trace knows it.
+pub(super) fn stream_of(stream: StreamHandle) -> Stream {
+    if stream.is_legacy() { Stream::Legacy } else { Stream::NonBlocking }
+}
+
+/// The result of a call without any value.
+pub(super) fn coded<T>(result: &Result<T>) -> Observed {
+    Observed { code: code_of(result), ..Observed::default() }
+}

@@ -1,0 +1,19 @@
+//! Recording: programs carried out on a back end, and programs observed while they run.
+//!
+//! | what | how |
+//! | --- | --- |
+//! | a program of operations | [`record_case`] carries one out and observes it; [`merge`] makes one recording of several runs |
+//! | any user of a back end | [`Recorder`], a [`Backend`](pagewise_hal::Backend) around a back end, notes each call |
+//!
+//! Both write what [`crate::reader`] reads and [`crate::replay`] carries out again.
+
+mod calls;
+mod ids;
+mod log;
+mod merge;
+mod pass;
+mod recorder;
+
+pub use merge::{Differ, merge};
+pub use pass::{Pass, record_case};
+pub use recorder::Recorder;

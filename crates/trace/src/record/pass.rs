@@ -1,0 +1,59 @@
+//! One run of a case.
+
+use pagewise_hal::Backend;
+
+use crate::error::Reason;
+use crate::format::{Case, OpLine, Record};
+use crate::reader::Live;
+use crate::replay::{CaseRun, Observation};
+
+/// What a run of a case is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// To see everything: results, records, page tables; its times are `ns_profiled`.
+    Observed,
+    /// To measure times: its times are `ns`, and nothing but results is looked at.
+    Timed,
+}
+
+/// Carries out the operations of a program, whatever results it holds, and gives them with their
+/// results. Everything that the case leaves allocated is freed, but for pools.
+///
+/// `observed` on a back end that reports neither records nor page tables leaves those out.
+///
+/// # Errors
+/// The line and [`Reason::IdUsedTwice`] if an operation allocates a buffer under the id of one that
+/// lives, which a trace cannot express. What was allocated is freed all the same.
+pub fn record_case(
+    backend: &dyn Backend,
+    program: &Case,
+    pass: Pass,
+) -> Result<Case, (u64, Reason)> {
+    let observation = match pass {
+        Pass::Observed => Observation::Full,
+        Pass::Timed => Observation::ResultsOnly,
+    };
+    let mut run = CaseRun::new(backend, observation);
+    let mut live = Live::default();
+    let mut refused = Ok(());
+    for line in &program.ops {
+        let op = line.record.op.clone();
+        let observed = run.step(&op).clone();
+        refused = live.check(&Record { op, observed }, line.line).map_err(|why| (line.line, why));
+        if refused.is_err() {
+            break;
+        }
+    }
+    let replay = run.finish();
+    refused?;
+    let ops = program.ops.iter().zip(replay.observed).map(|(line, mut observed)| {
+        let ns = observed.ns.take();
+        match pass {
+            Pass::Observed => observed.ns_profiled = ns.map(|ns| ns.median),
+            Pass::Timed => observed.ns = ns,
+        }
+        OpLine { line: line.line, record: Record { op: line.record.op.clone(), observed } }
+    });
+    let ops = ops.collect();
+    Ok(Case { name: program.name.clone(), line: program.line, ops, text_bytes: 0 })
+}

@@ -1,0 +1,213 @@
+//! A back end around a back end, which notes what it is asked.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pagewise_hal::{Backend, DevicePtr, PoolHandle, Result, Span, StreamHandle};
+
+use super::log::{Log, coded};
+use crate::format::{Case, Observed, Op};
+
+/// A back end that notes every call on memory and pools, with its result and what can be seen after
+/// it, as a case of a trace.
+///
+/// It is a back end like the one in it, but for time and order: calls are carried out one after
+/// another whatever threads make them, and after each asynchronous one its stream is waited for, as
+/// a trace is defined so. A failure of that wait is the call's.
+///
+/// Not noted are calls without an effect that a trace holds (streams, events, devices), accesses
+/// that do not go through a back end, and calls that a trace cannot express. The latter count in
+/// [`left_out`](Self::left_out): freeing what is not the start of a live buffer, filling or copying
+/// memory that the case did not allocate, pools from elsewhere, sleeps of less than 1 ms.
+///
+/// ```
+/// use pagewise_hal::mock::{MockBackend, permit_free};
+/// use pagewise_hal::{AttachFlags, Backend, Capabilities, DevicePtr, DriverVersion};
+/// use pagewise_trace::record::Recorder;
+///
+/// let mut mock = MockBackend::new();
+/// mock.expect_capabilities()
+///     .returning(|| Capabilities::of_driver("mock", DriverVersion::CUDA_13_0));
+/// mock.expect_device_count().returning(|| Ok(1));
+/// mock.expect_clock_ns().returning(|| 0);
+/// mock.expect_alloc_managed().returning(|_, _| Ok(DevicePtr(0x20_0000)));
+/// permit_free(&mut mock);
+///
+/// let recorder = Recorder::new(mock);
+/// let ptr = recorder.alloc_managed(4096, AttachFlags::GLOBAL)?;
+/// // SAFETY: nobody uses the allocation.
+/// unsafe { recorder.free(ptr)? };
+/// let case = recorder.take_case("alloc and free");
+/// let ops: Vec<_> = case.ops.iter().map(|line| line.record.op.name()).collect();
+/// assert_eq!(ops, ["alloc_managed", "free"]);
+/// # Ok::<(), pagewise_hal::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Recorder<B: Backend> {
+    pub(super) inner: B,
+    pub(super) devices: u32,
+    log: Mutex<Log>,
+}
+
+impl<B: Backend> Recorder<B> {
+    /// Notes calls on `inner`, which must hold no buffers that it will be asked about.
+    pub fn new(inner: B) -> Self {
+        let devices = inner.device_count().unwrap_or(0);
+        let log = Mutex::new(Log::new(inner.capabilities()));
+        Self { inner, devices, log }
+    }
+
+    /// Ends the case and gives it. Buffers and pools that live are unknown from then on: a trace's
+    /// case starts with none.
+    #[must_use]
+    pub fn take_case(&self, name: impl Into<String>) -> Case {
+        self.locked().take_case(&self.inner, name.into())
+    }
+
+    /// How many calls had an effect that no trace can express, so that a replay will differ.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.locked().left_out
+    }
+
+    /// The back end inside.
+    #[must_use]
+    pub fn into_inner(self) -> B {
+        self.inner
+    }
+
+    pub(super) fn locked(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The log, ready for another call than one more read.
+    pub(super) fn next_call(&self) -> MutexGuard<'_, Log> {
+        let mut log = self.locked();
+        log.end_reads(&self.inner);
+        log
+    }
+
+    /// Makes a call and measures it.
+    pub(super) fn timed<T>(&self, call: impl FnOnce(&B) -> T) -> (T, u64) {
+        let before = self.inner.clock_ns();
+        let answer = call(&self.inner);
+        (answer, self.inner.clock_ns().saturating_sub(before))
+    }
+
+    /// Makes a call and waits for its stream, and measures both.
+    pub(super) fn waited<T>(
+        &self,
+        stream: StreamHandle,
+        call: impl FnOnce(&B) -> Result<T>,
+    ) -> (Result<T>, u64) {
+        self.timed(|inner| {
+            let called = call(inner);
+            let waited = inner.stream_synchronize(stream);
+            called.and_then(|answer| waited.map(|()| answer))
+        })
+    }
+
+    /// Makes a call and notes it, as an operation that needs nothing but the ids of before.
+    pub(super) fn plain<T>(
+        &self,
+        op: impl FnOnce(&Log) -> Op,
+        call: impl FnOnce(&B) -> Result<T>,
+    ) -> Result<T> {
+        let mut log = self.next_call();
+        let op = op(&log);
+        let (answer, ns) = self.timed(call);
+        log.note(&self.inner, op, coded(&answer), ns);
+        answer
+    }
+
+    /// The same for an asynchronous call.
+    pub(super) fn streamed<T>(
+        &self,
+        stream: StreamHandle,
+        op: impl FnOnce(&Log) -> Op,
+        call: impl FnOnce(&B) -> Result<T>,
+    ) -> Result<T> {
+        let mut log = self.next_call();
+        let op = op(&log);
+        let (answer, ns) = self.waited(stream, call);
+        log.note(&self.inner, op, coded(&answer), ns);
+        answer
+    }
+
+    /// Makes a call that a trace cannot express.
+    pub(super) fn left<T>(&self, log: &mut Log, call: impl FnOnce(&B) -> T) -> T {
+        log.left_out += 1;
+        call(&self.inner)
+    }
+
+    pub(super) fn allocate(
+        &self,
+        bytes: u64,
+        op: impl FnOnce(u32) -> Op,
+        call: impl FnOnce(&B) -> Result<DevicePtr>,
+    ) -> Result<DevicePtr> {
+        let mut log = self.next_call();
+        let buf = log.ids.next_buffer();
+        let (answer, ns) = self.timed(call);
+        let op = op(buf);
+        let mut observed = coded(&answer);
+        if let Ok(ptr) = answer {
+            log.ids.allocated(buf, Span::new(ptr, bytes));
+            let managed = matches!(op, Op::AllocManaged { .. });
+            observed.offset_in_2mib = managed.then_some(ptr.0 % pagewise_hal::BLOCK_BYTES);
+        }
+        log.note(&self.inner, op, observed, ns);
+        answer
+    }
+
+    pub(super) fn release(
+        &self,
+        ptr: DevicePtr,
+        op: impl FnOnce(u32) -> Op,
+        call: impl FnOnce(&B) -> Result<()>,
+    ) -> Result<()> {
+        let mut log = self.next_call();
+        let Some(buf) = log.ids.starting_at(ptr) else {
+            return self.left(&mut log, call);
+        };
+        let (answer, ns) = self.timed(call);
+        if answer.is_ok() {
+            log.ids.forget(ptr);
+        }
+        log.note(&self.inner, op(buf), coded(&answer), ns);
+        answer
+    }
+
+    pub(super) fn on_pool<T>(
+        &self,
+        pool: PoolHandle,
+        op: impl FnOnce(u32) -> Op,
+        call: impl FnOnce(&B) -> Result<T>,
+        observe: impl FnOnce(&Result<T>) -> Observed,
+    ) -> Result<T> {
+        let mut log = self.next_call();
+        let Some(id) = log.ids.pool(pool) else {
+            return self.left(&mut log, call);
+        };
+        let (answer, ns) = self.timed(call);
+        log.note(&self.inner, op(id), observe(&answer), ns);
+        answer
+    }
+
+    pub(super) fn find_pool(
+        &self,
+        op: impl FnOnce(u32) -> Op,
+        call: impl FnOnce(&B) -> Result<PoolHandle>,
+    ) -> Result<PoolHandle> {
+        let mut log = self.next_call();
+        let id = log.ids.next_pool();
+        let (answer, ns) = self.timed(call);
+        let op = op(id);
+        let mut observed = coded(&answer);
+        if let Ok(handle) = answer {
+            let same_as = log.ids.pool_found(id, handle);
+            observed.same_as = (!matches!(op, Op::PoolCreate { .. })).then_some(same_as);
+        }
+        log.note(&self.inner, op, observed, ns);
+        answer
+    }
+}

@@ -1,0 +1,67 @@
+//! Shares memory, a stream and a context between pagewise and cudarc, and checks the bytes.
+//!
+//! Needs `libcuda.so.1`: a driver, or the simulated one under that name in the search path.
+
+use cudarc::driver::CudaContext;
+use pagewise_cuda::CudaBackend;
+use pagewise_cuda::interop::CudarcBuffer;
+use pagewise_cudarc_interop::copy;
+use pagewise_hal::{
+    Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, StreamFlags, StreamHandle,
+};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let cuda = CudaBackend::open()?;
+    let context = CudaContext::new(0)?;
+    assert_eq!(cuda.device_of(&context)?, DeviceId(0));
+    let (from, to) = (cuda.alloc(1 << 20)?, cuda.alloc(1 << 20)?);
+
+    // cudarc's stream on both sides.
+    let stream = context.new_stream()?;
+    {
+        // SAFETY: the buffers are dropped before the memory is freed, and nobody else uses it.
+        let mut buffers =
+            unsafe { [CudarcBuffer::adopt(&stream, from)?, CudarcBuffer::adopt(&stream, to)?] };
+        assert!(buffers[0].view::<u64>().is_ok());
+        let [from, to] = &mut buffers;
+        let copied = copy(&stream, from, to)?;
+        assert!(copied.iter().enumerate().all(|(index, &number)| number == index as u32));
+    }
+    // SAFETY: the stream outlives the handle's use.
+    let handle = unsafe { cuda.stream_of(&stream) }?;
+    cuda.prefetch_ordinal(to, 0, handle)?;
+    let expected: u64 = (0..to.bytes as u32 / 4).flat_map(u32::to_le_bytes).map(u64::from).sum();
+    assert_eq!(read(&cuda, to, handle)?, expected);
+
+    // A stream of pagewise on both sides.
+    let own = cuda.stream_create(DeviceId(0), StreamFlags::NON_BLOCKING)?;
+    // SAFETY: the stream is destroyed below, when cudarc is done with it.
+    let borrowed = unsafe { cuda.cudarc_stream(&context, own) }?;
+    {
+        // SAFETY: as above.
+        let mut buffer = unsafe { CudarcBuffer::adopt(&borrowed, to)? };
+        borrowed.memset_zeros(&mut buffer.view_mut::<u8>()?)?;
+    }
+    drop(borrowed);
+    assert_eq!(read(&cuda, to, own)?, 0);
+    // SAFETY: nobody uses any of them any more.
+    unsafe {
+        cuda.stream_destroy(own)?;
+        cuda.free(from.ptr)?;
+        cuda.free(to.ptr)?;
+    }
+    println!("cudarc and pagewise share memory, streams and contexts");
+    Ok(())
+}
+
+/// The sum of all bytes, read by the device.
+fn read(
+    cuda: &CudaBackend,
+    span: pagewise_hal::Span,
+    stream: StreamHandle,
+) -> pagewise_hal::Result<u64> {
+    let (device, access) = (DeviceId(0), DeviceAccess::Read);
+    let touch = DeviceTouch { device, span, stride_bytes: 1, access, blocks: 16, threads: 64 };
+    // SAFETY: nobody else uses the memory.
+    unsafe { cuda.device_touch(touch, stream) }
+}

@@ -1,0 +1,267 @@
+//! Seeded random programs on two back ends, compared operation by operation.
+//!
+//! Without a GPU: the simulator against itself through the recorder, and against simulators that are
+//! set up differently, which must be found out. With one: the simulator against the driver;
+//! `REQUIRE_CUDA=1` makes its absence a failure. A failure prints the family, the seed, and a small
+//! program that `pagewise record` and `pagewise replay` take. `PAGEWISE_OPS` asks for more than the
+//! usual number of operations, `PAGEWISE_SEED` for others.
+
+use std::sync::Arc;
+
+use pagewise::{
+    Backend, DiscardedContents, DriverVersion, RangeReads, Result, SimBackend, SimConfig,
+};
+use pagewise_cuda::{CudaBackend, Cupti};
+use pagewise_trace::campaign::{Campaign, Outcome, Sides, carry_out};
+use pagewise_trace::compare::{Levels, Tally, compare_case};
+use pagewise_trace::differential::{Rules, compare_backends};
+use pagewise_trace::format::{Case, Header, Op, RecordedOn};
+use pagewise_trace::program::{Family, Machine, RandomProgram};
+use pagewise_trace::record::{Pass, Recorder, record_case};
+use pagewise_trace::replay::replay_case;
+use pagewise_trace::run::Session;
+use pagewise_trace::writer::TraceWriter;
+
+const VERSIONS: [DriverVersion; 4] = [
+    DriverVersion::CUDA_12_0,
+    DriverVersion::CUDA_12_2,
+    DriverVersion::CUDA_12_8,
+    DriverVersion::CUDA_13_0,
+];
+
+fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+fn as_a_driver(machine: Machine) -> SimConfig {
+    SimConfig::h200()
+        .devices(machine.devices)
+        .driver_version(machine.version)
+        .range_reads(RangeReads::Driver)
+        .discarded_contents(DiscardedContents::Driver)
+}
+
+fn simulator(config: SimConfig) -> Result<Session> {
+    let backend = Arc::new(SimBackend::new(config)?);
+    let paced = Arc::clone(&backend);
+    Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
+}
+
+fn campaign(family: Family, machine: Machine, ops: u64) -> Campaign {
+    Campaign {
+        family,
+        seed: number("PAGEWISE_SEED", 1),
+        ops,
+        steps: 30,
+        machine,
+        rules: Rules { levels: Levels::ALL, repeat: 1 },
+        max_disagreements: 0,
+        shrink_tries: 300,
+    }
+}
+
+/// A program as the commands take it.
+fn text(case: &Case, machine: Machine) -> String {
+    let recorded_on = RecordedOn {
+        gpu: None,
+        gpus: machine.devices,
+        driver: None,
+        cuda_driver_version: machine.version.0,
+        host_page_bytes: None,
+        host_numa_nodes: None,
+        system: None,
+    };
+    let header = Header::new("shrunk", recorded_on);
+    let mut writer = TraceWriter::plain(Vec::new(), &header).expect("in memory");
+    writer.case(&case.name).expect("in memory");
+    case.ops.iter().for_each(|line| writer.op(&line.record.op).expect("in memory"));
+    String::from_utf8(writer.finish().expect("in memory")).expect("UTF-8")
+}
+
+fn assert_agrees(outcome: &Outcome, campaign: &Campaign) {
+    assert!(outcome.ops >= campaign.ops);
+    let Some(first) = &outcome.first else { return };
+    panic!(
+        "{} of {} programs disagree; {}: expected {}, got {}\n{}",
+        outcome.disagreeing,
+        outcome.programs,
+        first.drawn.name,
+        first.divergence.expected,
+        first.divergence.got,
+        text(&first.smallest, campaign.machine),
+    );
+}
+
+// ---- without a GPU ----------------------------------------------------------------------------
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_simulator_agrees_with_the_cuda_back_end_over_the_simulated_driver() {
+    use pagewise_tests::driver::SimulatedDriver;
+
+    let driver = SimulatedDriver::load();
+    for version in VERSIONS {
+        for family in Family::ALL {
+            let machine = Machine { devices: 2, version };
+            let campaign = campaign(family, machine, number("PAGEWISE_OPS", 100));
+            let sides = Sides {
+                reference: &|| {
+                    // A new driver that acts as an old one, as a GPU's driver would.
+                    driver.reset("devices=2 version=13000 reads=driver discarded=driver");
+                    Ok(Arc::new(driver.builder().max_version(version).open()?))
+                },
+                // Its clock is its own: the reference's runs on the same model.
+                other: &|| Ok(Session { pace: None, ..simulator(as_a_driver(machine))? }),
+            };
+            let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("a driver");
+            assert_agrees(&outcome, &campaign);
+        }
+    }
+}
+
+#[test]
+fn the_simulator_agrees_with_itself_through_the_recorder() {
+    for (family, version) in Family::ALL.into_iter().zip(VERSIONS.into_iter().cycle()) {
+        let machine = Machine { devices: 2, version };
+        let campaign = campaign(family, machine, number("PAGEWISE_OPS", 200));
+        let sides = Sides {
+            reference: &|| Ok(Arc::new(Recorder::new(simulator(as_a_driver(machine))?.backend))),
+            other: &|| simulator(as_a_driver(machine)),
+        };
+        let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
+        assert_agrees(&outcome, &campaign);
+    }
+}
+
+/// What is compared is not nothing.
+#[test]
+fn random_programs_move_pages_read_attributes_and_fail() {
+    let machine = Machine { devices: 2, version: DriverVersion::CUDA_13_0 };
+    let (mut kinds, mut codes) = (Vec::new(), Vec::new());
+    for family in Family::ALL {
+        for number in 0..12 {
+            let program = RandomProgram::new(family, 9, number, 30, machine).case();
+            let backend = simulator(as_a_driver(machine)).expect("address space").backend;
+            let case = record_case(&*backend, &program, Pass::Observed).expect("a program");
+            for observed in case.ops.iter().map(|line| &line.record.observed) {
+                codes.push(observed.code);
+                kinds.extend(observed.events.iter().map(|event| event.kind.as_str().to_owned()));
+            }
+        }
+    }
+    for kind in ["copy_h2d", "copy_d2h", "copy_d2d", "cpu_fault", "gpu_fault", "remote_map"] {
+        assert!(kinds.iter().filter(|other| *other == kind).count() > 20, "{kind}");
+    }
+    for code in [0, 1, 101] {
+        assert!(codes.iter().filter(|&&other| other == code).count() > 4, "{code}");
+    }
+}
+
+#[test]
+fn a_recorder_gives_the_case_that_was_carried_out_on_it() {
+    let machine = Machine { devices: 2, version: DriverVersion::CUDA_13_0 };
+    for family in Family::ALL {
+        for number in 0..6 {
+            let program = RandomProgram::new(family, 3, number, 30, machine).case();
+            let fresh = || simulator(as_a_driver(machine)).expect("address space").backend;
+            let expected = record_case(&*fresh(), &program, Pass::Observed).expect("a program");
+            let recorder = Recorder::new(fresh());
+            let replayed = replay_case(&recorder, &program, |_, _| ());
+            assert_eq!(replayed.observed.len(), program.ops.len());
+            let noted = recorder.take_case(program.name.clone());
+            // What freed the rest at the end of the case stands at the end of what was noted.
+            assert!(noted.ops.len() >= expected.ops.len(), "{}", program.name);
+            for (noted, expected) in noted.ops.iter().zip(&expected.ops) {
+                let (noted, expected) = (&noted.record, &expected.record);
+                assert_eq!(noted.op.name(), expected.op.name(), "{}", program.name);
+                let mut observed = noted.observed.clone();
+                // Freed by then, so that its records have no name any more.
+                observed.events.clone_from(&expected.observed.events);
+                assert_eq!(observed, expected.observed, "{}: {:?}", program.name, expected.op);
+                assert_eq!(noted.observed.events.len(), expected.observed.events.len());
+            }
+            let rest = &noted.ops[expected.ops.len()..];
+            let frees = |op: &Op| matches!(op, Op::Free { .. } | Op::FreePinned { .. });
+            assert!(rest.iter().all(|line| frees(&line.record.op)), "{}", program.name);
+            assert_eq!(recorder.left_out(), 0, "{}", program.name);
+            let again = replay_case(&*fresh(), &noted, |_, _| ());
+            let tally = compare_case(&noted, &again, false);
+            assert!(tally.agrees(), "{}: {:?}", program.name, tally.first_divergence());
+        }
+    }
+}
+
+/// Each pair differs in one thing, which must be found, at its level, in a small program.
+#[test]
+fn a_difference_between_back_ends_is_found_and_made_small() {
+    let machine = Machine { devices: 1, version: DriverVersion::CUDA_13_0 };
+    let driver = || as_a_driver(machine);
+    let other_kinds = [
+        (Family::Advice, driver().range_reads(RangeReads::Pages), "attributes"),
+        (Family::Discard, driver().discarded_contents(DiscardedContents::Kept), "sum"),
+        (Family::Calls, driver().driver_version(DriverVersion::CUDA_12_0), "code"),
+    ];
+    for (family, other, field) in other_kinds {
+        let campaign = Campaign { max_disagreements: 3, ..campaign(family, machine, 2000) };
+        let sides = Sides {
+            reference: &|| Ok(simulator(driver())?.backend),
+            other: &|| simulator(other.clone()),
+        };
+        let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
+        assert_eq!(outcome.disagreeing, 3, "{family}: it goes on to count, and stops at the limit");
+        let first = outcome.first.expect("a disagreement");
+        assert!(first.divergence.expected.get(field).is_some(), "{:?}", first.divergence);
+        assert!(first.smallest.ops.len() <= 12, "{}", text(&first.smallest, machine));
+        assert!(first.smallest.ops.len() <= first.drawn.ops.len());
+        let tally = compared(&simulator(driver()).unwrap(), &sides, &first.smallest);
+        assert_eq!(tally.first_divergence(), Some(&first.divergence), "it can be shown again");
+    }
+}
+
+fn compared(reference: &Session, sides: &Sides<'_>, program: &Case) -> Tally {
+    let rules = Rules::of_reference(&*reference.backend);
+    let other = (sides.other)().expect("address space");
+    compare_backends(&*reference.backend, &other, program, rules).expect("a program")
+}
+
+// ---- with a GPU -------------------------------------------------------------------------------
+
+/// The driver with the records that there are, or why there is none.
+fn driver(ceiling: DriverVersion) -> Result<Arc<CudaBackend>> {
+    let open = || CudaBackend::builder().max_version(ceiling);
+    let plain = open().open()?;
+    let cupti = Cupti::open().and_then(|cupti| cupti.start().map(|()| cupti));
+    match cupti {
+        Ok(cupti) => open().observer(cupti).open().map(Arc::new),
+        Err(reason) => {
+            println!("events are not compared: {reason}");
+            Ok(Arc::new(plain))
+        }
+    }
+}
+
+#[test]
+fn the_simulator_agrees_with_the_driver() {
+    let required = std::env::var_os("REQUIRE_CUDA").is_some_and(|value| value == "1");
+    for version in VERSIONS {
+        let driver = match driver(version) {
+            Ok(driver) => driver,
+            Err(error) if required => panic!("REQUIRE_CUDA=1, and {error}"),
+            Err(error) => return println!("not compared with a driver: {error}"),
+        };
+        let machine = Machine { devices: driver.device_count().expect("a count"), version };
+        for family in Family::ALL {
+            if machine.devices < family.least_devices() {
+                continue;
+            }
+            let mut campaign = campaign(family, machine, number("PAGEWISE_OPS", 100));
+            campaign.rules = Rules::of_reference(&driver);
+            let sides = Sides {
+                reference: &|| Ok(Arc::clone(&driver) as Arc<dyn Backend>),
+                other: &|| simulator(as_a_driver(machine)),
+            };
+            let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
+            assert_agrees(&outcome, &campaign);
+        }
+    }
+}
