@@ -125,7 +125,7 @@ fn the_fresh_program_has_pools_contents_and_attachment_and_replays_as_it_was_rec
     let mut tally = Tally::default();
     while let Some(case) = reader.next_case().expect("a case") {
         let recorded = run(&header, &case, Pass::Observed);
-        let again = replay_case(&simulator(&header), &recorded, |_| ());
+        let again = replay_case(&simulator(&header), &recorded, |_, _| ());
         tally.merge(compare_case(&recorded, &again, false));
         for line in &recorded.ops {
             seen.push(line.record.op.name());

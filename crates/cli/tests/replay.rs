@@ -176,7 +176,7 @@ fn without_a_driver_every_command_says_so_and_ends_with_status_3() {
         assert!(stderr(&said).contains("install the NVIDIA driver"), "{}", stderr(&said));
         assert!(said.stdout.is_empty(), "{arguments:?}");
     }
-    assert!(!Path::new(&output).exists());
+    assert!(!std::path::Path::new(&output).exists());
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub struct CostObservation(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
-    Call { before: Account, inputs: Box<[Input]> },
+    Call { before: Box<Account>, inputs: Box<[Input]> },
     Sleep { duration_ns: u64 },
 }
 
@@ -26,7 +26,7 @@ impl CostObservation {
     pub fn ns(&self, params: &CostParams) -> f64 {
         match &self.0 {
             Kind::Call { before, inputs } => {
-                let mut account = before.clone();
+                let mut account = Account::clone(before);
                 let at_once: f64 = inputs.iter().map(|input| account.count(params, input)).sum();
                 at_once + account.rest(params)
             }
@@ -58,7 +58,7 @@ impl Record {
     pub(super) fn end(&mut self, account: &Account) {
         let inputs = std::mem::take(&mut self.inputs).into_boxed_slice();
         self.done.push(CostObservation(Kind::Call {
-            before: account.emptied(self.recycled_pages),
+            before: Box::new(account.emptied(self.recycled_pages)),
             inputs,
         }));
     }
