@@ -261,7 +261,8 @@ fn discarded_scratch_saves_its_copies_to_the_host() {
             machine.kernel(scratch, PAGE_BYTES, DeviceAccess::Write(1), GRID);
             if discards {
                 // SAFETY: nobody needs the contents.
-                unsafe { machine.sim.discard_batch(&[scratch], 0, StreamHandle::PER_THREAD) }.unwrap();
+                unsafe { machine.sim.discard_batch(&[scratch], 0, StreamHandle::PER_THREAD) }
+                    .unwrap();
             }
             machine.kernel(rest, PAGE_BYTES, DeviceAccess::Write(1), GRID);
         })
