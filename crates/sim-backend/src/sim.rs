@@ -11,6 +11,7 @@ use pagewise_hal::{
 };
 
 use crate::arena::{Arena, Zone};
+use crate::attachments::Attachments;
 use crate::attributes::Attributes;
 use crate::config::{MemoryContents, SimConfig};
 use crate::contents::Contents;
@@ -35,6 +36,7 @@ pub(crate) struct Sim {
     pub(crate) pager: Pager,
     pub(crate) contents: Contents,
     /// Present without concurrent managed access.
+    pub(crate) attachments: Attachments,
     pub(crate) exclusive: Option<Exclusive>,
     pub(crate) clock_ns: u64,
     /// What the next call is to take, if somebody said so.
@@ -60,6 +62,7 @@ impl Sim {
             streams: Streams::new(),
             pager: Pager::new(&config),
             contents: Contents::default(),
+            attachments: Attachments::default(),
             exclusive: Exclusive::of(&config),
             clock_ns: 0,
             pace_ns: None,
@@ -129,8 +132,7 @@ impl Sim {
         }
     }
 
-    /// `cuStreamAttachMemAsync`. With concurrent managed access it restricts nobody: it is checked
-    /// and otherwise without effect.
+    /// `cuStreamAttachMemAsync`
     pub(crate) fn stream_attach(
         &mut self,
         stream: StreamHandle,
@@ -151,7 +153,7 @@ impl Sim {
                     && (span.bytes == 0 || span.bytes == allocation.bytes) => {}
             _ => return invalid("give one whole managed allocation, with its size or 0"),
         }
-        self.attach(span.ptr.0, flags, stream);
+        self.attachments.attach(span.ptr.0, flags, stream);
         Ok(())
     }
 
