@@ -113,7 +113,10 @@ impl Paging {
         let mut block = range.take_or_new(pages[0]);
         let policy = range.policy;
         let needs = access.needs(by, &self.params);
-        let faulted = mask_of(pages, block.first_page()).minus(block.mapped(by, needs));
+        let mut faulted = mask_of(pages, block.first_page());
+        if pages.len() > 1 || block.maps(by, needs, (pages[0] - block.first_page()) as usize) {
+            faulted = faulted.minus(block.mapped(by, needs));
+        }
         let step = (Step::Fault, Some(by));
         let mut context = self.context(&block, policy, step, touched.now_ns, sink);
         let plans = service::plan(&mut context, &mut block, faulted, by, access);

@@ -163,3 +163,11 @@ pub(crate) struct Work {
     /// Parts of blocks that had to leave their device to make room.
     pub(crate) evictions: u64,
 }
+
+impl Work {
+    /// Whether nothing was done.
+    pub(super) fn is_idle(&self) -> bool {
+        let &Self { step, processor, block, read_mostly, .. } = self;
+        *self == Self { step, processor, block, read_mostly, ..Self::default() }
+    }
+}

@@ -212,8 +212,11 @@ impl Context<'_> {
     /// Provides host memory for pages, and counts what is new and what has to be zeroed. Memory
     /// of devices has been provided before (see `evict`).
     fn populate(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        if !id.is_host() || block.is_populated(id) {
+            return;
+        }
         let new = pages.minus(block.populated(id));
-        if !id.is_host() || new.is_empty() {
+        if new.is_empty() {
             return;
         }
         let given = block.host_chunks_for(new);

@@ -55,16 +55,21 @@ impl Tree {
     /// `counted`.
     fn node(&self, counted: &PageMask, page: usize, threshold: usize, quirk: bool) -> Range<usize> {
         let (leaf, leaves) = (page + self.offset, self.leaves());
+        let all = counted.count();
         let mut found = leaf..leaf;
-        let mut size = 1;
-        while size <= leaves.next_power_of_two() {
-            let node = leaf / size * size..(leaf / size * size + size).min(leaves);
+        let mut size = leaves.next_power_of_two();
+        while size > 0 {
+            let start = leaf & !(size - 1);
+            let node = start..(start + size).min(leaves);
             let covered =
                 node.start.max(self.offset) - self.offset..node.end.max(self.offset) - self.offset;
-            if counted.count_in(covered) * 100 > node.len() * threshold {
+            let reaches = |count: usize| count * 100 > node.len() * threshold;
+            // Most nodes are larger than all that is counted would fill.
+            if reaches(all) && reaches(counted.count_in(covered)) {
                 found = node;
+                break;
             }
-            size *= 2;
+            size /= 2;
         }
         // The driver takes the offset itself for the first page of a node that starts before page
         // 0, and so loses the pages below it (rules_paging 2, exact tree arithmetic).

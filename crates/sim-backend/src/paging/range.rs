@@ -178,6 +178,17 @@ impl Ranges {
         pieces
     }
 
+    /// The first of those [`pieces`](Self::pieces).
+    pub(crate) fn first_piece(&self, pages: &Range<u64>) -> Option<Range<u64>> {
+        if pages.is_empty() {
+            return None;
+        }
+        let range = self.containing(pages.start);
+        let range = range.or_else(|| Some(self.0.range(pages.clone()).next()?.1))?;
+        let start = range.first_page.max(pages.start);
+        Some(start..range.block_pages(start).end.min(pages.end))
+    }
+
     /// Cuts the range that holds the page before and the page at `at` in two, if `differs` says
     /// that its policy will differ from what the pages on one side get. At the start of a range
     /// nothing is to be cut (rules_paging 2, detail 4).
@@ -246,5 +257,8 @@ mod tests {
         assert_eq!(ranges.pieces(&(600..1600)), [600..1024, 1024..1100, 1100..1536, 1536..1600]);
         assert_eq!(ranges.pieces(&(0..3000)).len(), 4);
         assert!(ranges.pieces(&(700..700)).is_empty());
+        assert_eq!(ranges.first_piece(&(0..3000)), Some(512..1024));
+        assert_eq!(ranges.first_piece(&(1100..1600)), Some(1100..1536));
+        assert_eq!(ranges.first_piece(&(2000..3000)), None);
     }
 }

@@ -197,6 +197,11 @@ impl State {
         self.of(id).map_or(PageMask::EMPTY, |p| p.mapped[p.level(at_least)].get())
     }
 
+    /// Whether a processor maps a page with at least this permission.
+    pub(super) fn maps(&self, id: ProcId, at_least: Protection, page: usize) -> bool {
+        self.of(id).is_some_and(|p| p.mapped[p.level(at_least)].contains(page))
+    }
+
     /// Pages that any processor maps.
     pub(crate) fn mapped_anywhere(&self) -> PageMask {
         self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.mapped[0].get())

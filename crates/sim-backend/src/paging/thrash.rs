@@ -228,8 +228,8 @@ pub(super) fn expired(
 /// What a fault of `by` on a page is to do.
 pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by: ProcId) -> Hint {
     let params = &context.params.thrashing;
-    let now_ns = stamp(params, context.now_ns);
     let Some(thrashing) = block.thrashing_mut() else { return Hint::None };
+    let now_ns = stamp(params, context.now_ns);
     // 1
     if thrashing.last_ns.is_some_and(|at| now_ns.saturating_sub(at) > params.epoch_ns)
         && !thrashing.ever_pinned
