@@ -12,7 +12,7 @@ use pagewise_hal::{
 
 use crate::arena::{Arena, Zone};
 use crate::attributes::Attributes;
-use crate::config::SimConfig;
+use crate::config::{DiscardedContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
 use crate::locate::Machine;
@@ -108,6 +108,9 @@ impl Sim {
 
     /// Lets the arena hold what the pages hold after they moved.
     pub(crate) fn settle_contents(&mut self) {
+        if self.config.discarded_contents == DiscardedContents::Kept {
+            return; // The arena holds what pages hold wherever they are.
+        }
         for change in self.pager.drain_holdings() {
             self.contents.follow(&self.arena, &change);
         }

@@ -47,6 +47,9 @@ impl Context<'_> {
                 self.report_remote(block, id, at, here, cause);
             }
             left = left.minus(here);
+            if left.is_empty() {
+                break;
+            }
         }
     }
 

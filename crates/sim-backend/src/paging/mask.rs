@@ -12,6 +12,22 @@ pub(crate) const PAGES: usize = 512;
 
 const WORDS: usize = PAGES / 64;
 
+/// By number of bits: full words, one with so many bits set, empty words.
+static STEPS: [[u64; 2 * WORDS + 1]; 64] = {
+    let mut steps = [[0; 2 * WORDS + 1]; 64];
+    let mut bits = 0;
+    while bits < 64 {
+        let mut word = 0;
+        while word < WORDS {
+            steps[bits][word] = u64::MAX;
+            word += 1;
+        }
+        steps[bits][WORDS] = (1 << bits) - 1;
+        bits += 1;
+    }
+    steps
+};
+
 /// A set of pages of one va_block.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PageMask([u64; WORDS]);
@@ -26,23 +42,11 @@ impl PageMask {
     }
 
     /// The pages before one: a window of a table, so that it takes no branch per word.
+    #[inline]
     fn below(page: usize) -> Self {
-        const STEP: [u64; 2 * WORDS] = {
-            let mut step = [0; 2 * WORDS];
-            let mut at = 0;
-            while at < WORDS {
-                step[at] = u64::MAX;
-                at += 1;
-            }
-            step
-        };
         debug_assert!(page <= PAGES);
-        let (word, bits) = (page / 64, page % 64);
         let mut mask = Self::EMPTY;
-        mask.0.copy_from_slice(&STEP[WORDS - word..][..WORDS]);
-        if bits != 0 {
-            mask.0[word] = (1 << bits) - 1;
-        }
+        mask.0.copy_from_slice(&STEPS[page % 64][WORDS - page / 64..][..WORDS]);
         mask
     }
 
@@ -242,8 +246,10 @@ impl Default for StoredMask {
 
 impl StoredMask {
     /// The set in its working form.
+    #[inline]
     pub(crate) fn get(&self) -> PageMask {
         match self {
+            Self::Run(start, end) if start == end => PageMask::EMPTY,
             Self::Run(start, end) => PageMask::range(usize::from(*start)..usize::from(*end)),
             Self::Mixed(mask) => **mask,
         }
@@ -279,12 +285,14 @@ impl StoredMask {
 
     /// Adds pages.
     pub(crate) fn insert(&mut self, mask: PageMask) {
-        self.set(self.get() | mask);
+        if !mask.is_empty() {
+            self.set(self.get() | mask);
+        }
     }
 
     /// Removes pages.
     pub(crate) fn remove(&mut self, mask: PageMask) {
-        if !self.is_empty() {
+        if !self.is_empty() && !mask.is_empty() {
             self.set(self.get().minus(mask));
         }
     }

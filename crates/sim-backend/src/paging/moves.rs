@@ -104,6 +104,9 @@ impl Context<'_> {
         let mut left = pages.minus(block.discarded());
         let direct = self.relations.copies_from(destination);
         for from in self.relations.by_closeness(destination, block.residents()) {
+            if left.is_empty() {
+                break;
+            }
             let mut run = left & block.resident(from);
             if run.is_empty() {
                 continue;

@@ -199,9 +199,14 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
         context.move_pages(block, destination, moved, &reason)
     };
 
-    let asked = context.promoted(block, by, destination, plan.faulted, plan.needs);
-    let along = context.promoted(block, by, destination, plan.prefetched, Protection::Read);
-    let levels = [0, 1, 2].map(|level| asked[level] | along[level]);
+    // What comes along is mapped as if it was read.
+    let (asked, read) = match plan.needs {
+        Protection::Read => (PageMask::EMPTY, pages),
+        _ => (plan.faulted, prefetched),
+    };
+    let mut levels = context.promoted(block, by, destination, asked, plan.needs);
+    let read = context.promoted(block, by, destination, read, Protection::Read);
+    levels.iter_mut().zip(read).for_each(|(level, read)| *level |= read);
     for (level, protection) in levels.into_iter().zip(Protection::ALL) {
         let stayed = level.minus(arrived);
         context.revoke_conflicting(block, by, destination, stayed, protection);

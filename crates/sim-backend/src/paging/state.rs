@@ -14,6 +14,9 @@ use super::thrash::Thrashing;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Presence {
     id: ProcId,
+    /// Whether the pages that a device maps are all mapped to the highest level. Then the first
+    /// mask stands for all three and the others are empty.
+    uniform: bool,
     resident: StoredMask,
     /// One mask per [`Protection`]. For the host the last two are equal, so only one is kept, and
     /// the last says which pages it wrote since it maps them to write.
@@ -26,11 +29,60 @@ impl Presence {
     fn new(id: ProcId) -> Self {
         let mapped = Default::default();
         let (resident, populated) = Default::default();
-        Self { id, resident, mapped, populated }
+        Self { id, uniform: !id.is_host(), resident, mapped, populated }
     }
 
     fn level(&self, protection: Protection) -> usize {
         if self.id.is_host() { (protection as usize).min(1) } else { protection as usize }
+    }
+
+    /// Pages mapped with at least this permission.
+    fn mapped(&self, at_least: Protection) -> &StoredMask {
+        let level = if self.uniform { 0 } else { self.level(at_least) };
+        &self.mapped[level]
+    }
+
+    fn map(&mut self, pages: PageMask, protection: Protection) {
+        let level = self.level(protection);
+        if self.uniform && level == 2 {
+            self.mapped[0].insert(pages);
+            return;
+        }
+        self.tell_levels_apart();
+        self.mapped[..=level].iter_mut().for_each(|mask| mask.insert(pages));
+        self.note_uniform();
+    }
+
+    fn lower(&mut self, pages: PageMask, at_most: Option<Protection>) {
+        let keep = at_most.map_or(0, |protection| self.level(protection) + 1);
+        if keep == 3 {
+            return;
+        }
+        if self.uniform && keep == 0 {
+            self.mapped[0].remove(pages);
+            return;
+        }
+        self.tell_levels_apart();
+        self.mapped[keep..].iter_mut().for_each(|mask| mask.remove(pages));
+        self.note_uniform();
+    }
+
+    /// Gives each level a mask of its own.
+    fn tell_levels_apart(&mut self) {
+        if std::mem::take(&mut self.uniform) {
+            let [all, others @ ..] = &mut self.mapped;
+            others.iter_mut().for_each(|mask| mask.clone_from(all));
+        }
+    }
+
+    /// Lets one mask stand for all three where they are equal: always, so that states that mean
+    /// the same are equal.
+    fn note_uniform(&mut self) {
+        let [all, others @ ..] = &mut self.mapped;
+        if !self.id.is_host() && others.iter().all(|mask| mask == all) {
+            self.uniform = true;
+            others.iter_mut().for_each(|mask| *mask = StoredMask::default());
+        }
     }
 }
 
@@ -194,12 +246,12 @@ impl State {
 
     /// Pages that a processor maps with at least this permission.
     pub(crate) fn mapped(&self, id: ProcId, at_least: Protection) -> PageMask {
-        self.of(id).map_or(PageMask::EMPTY, |p| p.mapped[p.level(at_least)].get())
+        self.of(id).map_or(PageMask::EMPTY, |presence| presence.mapped(at_least).get())
     }
 
     /// Whether a processor maps a page with at least this permission.
     pub(super) fn maps(&self, id: ProcId, at_least: Protection, page: usize) -> bool {
-        self.of(id).is_some_and(|p| p.mapped[p.level(at_least)].contains(page))
+        self.of(id).is_some_and(|presence| presence.mapped(at_least).contains(page))
     }
 
     /// Pages that any processor maps.
@@ -209,19 +261,15 @@ impl State {
 
     /// Raises a processor's mapping of pages to at least this permission.
     pub(crate) fn map(&mut self, id: ProcId, pages: PageMask, protection: Protection) {
-        if pages.is_empty() {
-            return;
+        if !pages.is_empty() {
+            self.of_mut(id).map(pages, protection);
         }
-        let presence = self.of_mut(id);
-        let level = presence.level(protection);
-        presence.mapped[..=level].iter_mut().for_each(|mask| mask.insert(pages));
     }
 
     /// Lowers a processor's mapping of pages to at most this permission; `None` unmaps.
     pub(crate) fn lower(&mut self, id: ProcId, pages: PageMask, at_most: Option<Protection>) {
         if let Some(presence) = self.presence.iter_mut().find(|presence| presence.id == id) {
-            let keep = at_most.map_or(0, |protection| presence.level(protection) + 1);
-            presence.mapped[keep..].iter_mut().for_each(|mask| mask.remove(pages));
+            presence.lower(pages, at_most);
         }
     }
 
@@ -353,12 +401,17 @@ impl State {
 
 impl Presence {
     fn split_off(&mut self, at: usize) -> Self {
-        Self {
+        self.tell_levels_apart();
+        let mut upper = Self {
             id: self.id,
+            uniform: false,
             resident: self.resident.split_off(at),
             mapped: self.mapped.each_mut().map(|mask| mask.split_off(at)),
             populated: self.populated.split_off(at),
-        }
+        };
+        self.note_uniform();
+        upper.note_uniform();
+        upper
     }
 }
 
