@@ -61,7 +61,7 @@ pub use pagewise_hal::{
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{
-    DiscardedContents, EventCapture, GpuProfile, RangeReads, SimBackend, SimConfig,
+    DiscardedContents, EventCapture, GpuProfile, MemoryContents, RangeReads, SimBackend, SimConfig,
 };
 
 /// A simulated machine with one H200: the one line that a test needs.
