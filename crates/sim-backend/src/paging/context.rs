@@ -23,6 +23,8 @@ pub(super) struct Context<'a> {
     pub(super) pins: &'a mut VecDeque<Pin>,
     pub(super) lapse: &'a mut LapseWindow,
     pub(super) totals: &'a mut Totals,
+    #[cfg(test)]
+    pub(super) shortcuts: bool,
 }
 
 impl Context<'_> {

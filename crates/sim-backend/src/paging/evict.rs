@@ -126,10 +126,14 @@ impl Paging {
 impl Context<'_> {
     /// Moves what a GPU holds of these pages to the host and gives its memory back.
     fn evict(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        if let Some(held) = self.plain(block, id) {
+            self.leave_plainly(block, id, held, pages);
+            self.gone(block, id, pages);
+            return;
+        }
         let leaving = pages & (block.resident(id) | block.discarded());
         self.move_pages(block, ProcId::HOST, leaving, &Reason::of(CopyCause::Eviction));
-        self.note_holding(block, id, pages & block.populated(id), Holding::Gone);
-        block.depopulate(id, pages);
+        self.gone(block, id, pages);
         // Accessed-by processors follow the pages, later on the driver, at once here.
         for by in self.policy.accessed_by.iter() {
             self.follow_evicted(block, by, leaving);
@@ -137,6 +141,12 @@ impl Context<'_> {
         if self.params.access_counters.enable {
             self.map_evicted(block, id, leaving);
         }
+    }
+
+    /// The memory of pages is no longer theirs.
+    fn gone(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        self.note_holding(block, id, pages & block.populated(id), Holding::Gone);
+        block.depopulate(id, pages);
         self.work.evictions += 1;
     }
 }

@@ -62,11 +62,11 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(repeats: bool) -> Self {
+    fn new(shortcuts: bool) -> Self {
         let gpus = GPUS.map(|chunks| GpuMemory { capacity_bytes: chunks << 21 });
         let relations = Relations::pcie_with_nvlink(GPUS.len());
         let mut paging = Paging::new(PagingParams::default(), &gpus, relations);
-        paging.repeats = repeats;
+        paging.shortcuts = shortcuts;
         paging.create_range(0, PAGES);
         Self { paging, events: Vec::new(), now_ns: 0 }
     }
@@ -113,15 +113,15 @@ proptest! {
     })]
 
     #[test]
-    fn blocks_that_get_the_outcome_of_others_end_as_if_worked_out(
+    fn shortcuts_come_to_what_is_worked_out(
         steps in proptest::collection::vec(step(), 1..40),
     ) {
         let mut machines = [Machine::new(true), Machine::new(false)];
         for step in &steps {
             machines.iter_mut().for_each(|machine| machine.run(step));
-            let [repeating, working] = &machines;
-            prop_assert_eq!(&repeating.events, &working.events);
-            prop_assert_eq!(repeating.state(), working.state());
+            let [short, long] = &machines;
+            prop_assert_eq!(&short.events, &long.events);
+            prop_assert_eq!(short.state(), long.state());
         }
     }
 

@@ -4,6 +4,8 @@
 //! Both unmap first, copy second, and settle residency last. Nothing is mapped here. Sources:
 //! uvm_policy 2.5, 2.6; rules_paging 2, details 1 to 3.
 
+use std::ops::Range;
+
 use pagewise_hal::{CopyCause, MemoryEvent};
 
 use super::block::{Block, Protection};
@@ -128,7 +130,8 @@ impl Context<'_> {
     }
 
     /// Copies pages between two processors: one record per run of adjacent pages of one cause.
-    fn copy_runs(
+    /// Returns how many pages.
+    pub(super) fn copy_runs(
         &mut self,
         block: &mut Block,
         from: ProcId,
@@ -136,7 +139,8 @@ impl Context<'_> {
         pages: PageMask,
         reason: &Reason,
         leg: Leg,
-    ) {
+    ) -> usize {
+        let mut copied = 0;
         let mut at = pages.next_set(0);
         while at < block.len() {
             let prefetched = reason.prefetched.contains(at);
@@ -146,6 +150,7 @@ impl Context<'_> {
                 reason.prefetched.next_set(at)
             };
             let run = at..pages.next_clear(at).min(change);
+            copied += run.len();
             let cause = if prefetched { CopyCause::Prefetch } else { reason.cause };
             let bytes = self.count_copied(from, to, run.len());
             self.emit(MemoryEvent::Copy {
@@ -157,9 +162,9 @@ impl Context<'_> {
                 duration_ns: 0,
             });
             at = pages.next_set(run.end);
-            let moved = PageMask::range(run);
-            self.note_copied(block, to, moved, reason, leg);
+            self.note_copied(block, to, run, reason, leg);
         }
+        copied
     }
 
     /// Tells thrashing detection about one copied run.
@@ -167,7 +172,7 @@ impl Context<'_> {
         &mut self,
         block: &mut Block,
         to: ProcId,
-        run: PageMask,
+        run: Range<usize>,
         reason: &Reason,
         leg: Leg,
     ) {
@@ -176,8 +181,8 @@ impl Context<'_> {
             return;
         }
         if !by_fault || leg == Leg::First || self.policy.read_mostly {
-            thrash::forget_marked(self, block, run);
-        } else if !run.intersects(&reason.pinned) {
+            thrash::forget_marked(self, block, &run);
+        } else if reason.pinned.count_in(run.clone()) == 0 {
             thrash::note(self, block, run, to, thrash::Kind::Migration);
         }
     }
@@ -214,7 +219,7 @@ impl Context<'_> {
 
     /// Provides host memory for pages, and counts what is new and what has to be zeroed. Memory
     /// of devices has been provided before (see `evict`).
-    fn populate(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+    pub(super) fn populate(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
         if !id.is_host() || block.is_populated(id) {
             return;
         }
@@ -255,7 +260,7 @@ impl Context<'_> {
                 continue;
             }
             for run in (block.mapped(id, lost) & pages).runs() {
-                thrash::note(self, block, PageMask::range(run), id, thrash::Kind::Revocation);
+                thrash::note(self, block, run, id, thrash::Kind::Revocation);
             }
         }
         if id.is_host() && at_most == Protection::Read {
@@ -268,7 +273,7 @@ impl Context<'_> {
 
 /// Which part of a copy this is, for thrashing detection: only arrivals of moves count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leg {
+pub(super) enum Leg {
     /// A copy whose source stays, or the way to the host of a staged copy.
     First,
     /// A move's arrival.

@@ -127,7 +127,7 @@ fn dense_nodes(
     let mut counted = block.resident(destination) | faulted;
     for page in faulted.pages() {
         let unit = tree.unit(page);
-        if thrashing.count_in(unit.clone()) == 0 {
+        if thrashing.is_empty() || thrashing.count_in(unit.clone()) == 0 {
             counted.insert_range(unit);
         }
     }

@@ -8,7 +8,7 @@ use pagewise_hal::PAGE_BYTES;
 use super::Paging;
 use super::block::{Block, Protection};
 use super::mask::PageMask;
-use super::processor::ProcId;
+use super::processor::{ProcId, ProcSet};
 use super::service::Access;
 use super::touch::Walk;
 
@@ -120,6 +120,13 @@ impl Paging {
             left.start = piece.end;
             let Some(range) = self.ranges.containing_mut(piece.start) else { continue };
             let Some(block) = range.slot_mut(piece.start) else { continue };
+            if piece.end - piece.start == 1 && !by.is_host() {
+                let holders = block.residents_of((piece.start - block.first_page()) as usize);
+                let elsewhere = holders != ProcSet::EMPTY && !holders.contains(by);
+                covered.pages += 1;
+                covered.remote_pages += u64::from(elsewhere);
+                continue;
+            }
             let touched = walk.pages_within(&piece, block.first_page());
             covered.pages += touched.count() as u64;
             if !by.is_host() {
