@@ -61,7 +61,7 @@ impl Paging {
             Work { step: Step::Allocation, processor: Some(id.into()), ..Work::default() };
         work.block = block.first_page();
         work.pages_populated_device = given.count() as u64;
-        work.zeroed_runs_device = given.minus(valid).runs().count() as u64;
+        work.zeroed_runs_device = given.minus(valid).run_count() as u64;
         work.chunks_device = given_chunks;
         sink.work(&work);
     }

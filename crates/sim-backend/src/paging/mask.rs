@@ -148,6 +148,17 @@ impl PageMask {
         Runs { mask: self, at: 0 }
     }
 
+    /// How many maximal runs there are.
+    pub(crate) fn run_count(&self) -> usize {
+        let mut before = 0;
+        let starts = self.0.map(|word| {
+            let starts = word & !(word << 1 | before);
+            before = word >> 63;
+            starts
+        });
+        Self(starts).count()
+    }
+
     /// The pages, ascending.
     pub(crate) fn pages(self) -> impl Iterator<Item = usize> {
         self.runs().flatten()
@@ -270,6 +281,14 @@ impl StoredMask {
         }
     }
 
+    /// Stores what another one has, in the place of what was here.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Mixed(place), Self::Mixed(mask)) => **place = **mask,
+            (place, other) => *place = other.clone(),
+        }
+    }
+
     /// Whether the set has no page.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Run(start, end) if start == end)
@@ -292,8 +311,14 @@ impl StoredMask {
 
     /// Removes pages.
     pub(crate) fn remove(&mut self, mask: PageMask) {
-        if !self.is_empty() && !mask.is_empty() {
-            self.set(self.get().minus(mask));
+        if self.is_empty() || mask.is_empty() {
+            return;
+        }
+        let rest = self.get().minus(mask);
+        if rest.is_empty() {
+            *self = Self::default();
+        } else {
+            self.set(rest);
         }
     }
 
@@ -348,6 +373,7 @@ mod tests {
                 rebuilt.insert_range(run);
             }
             assert_eq!(rebuilt, mask);
+            assert_eq!(mask.run_count(), mask.runs().count());
         }
     }
 

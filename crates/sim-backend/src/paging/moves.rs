@@ -11,7 +11,7 @@ use pagewise_hal::{CopyCause, MemoryEvent};
 use super::block::{Block, Protection};
 use super::context::{Context, hal};
 use super::event::Holding;
-use super::mask::PageMask;
+use super::mask::{PAGES, PageMask};
 use super::processor::{ProcId, ProcSet};
 use super::thrash;
 
@@ -141,11 +141,14 @@ impl Context<'_> {
         leg: Leg,
     ) -> usize {
         let mut copied = 0;
+        let one_cause = reason.prefetched.is_empty();
         let mut at = pages.next_set(0);
         while at < block.len() {
             let prefetched = reason.prefetched.contains(at);
             let change = if prefetched {
                 reason.prefetched.next_clear(at)
+            } else if one_cause {
+                PAGES
             } else {
                 reason.prefetched.next_set(at)
             };
@@ -182,7 +185,7 @@ impl Context<'_> {
         }
         if !by_fault || leg == Leg::First || self.policy.read_mostly {
             thrash::forget_marked(self, block, &run);
-        } else if reason.pinned.count_in(run.clone()) == 0 {
+        } else if reason.pinned.is_empty() || reason.pinned.count_in(run.clone()) == 0 {
             thrash::note(self, block, run, to, thrash::Kind::Migration);
         }
     }

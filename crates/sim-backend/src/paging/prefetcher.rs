@@ -58,6 +58,10 @@ impl Tree {
         let all = counted.count();
         let mut found = leaf..leaf;
         let mut size = leaves.next_power_of_two();
+        if size == leaves && threshold > 0 {
+            // No node is cut short: begin with the largest that could be full enough.
+            size = size.min(1 << (all * 100 / threshold).max(1).ilog2());
+        }
         while size > 0 {
             let start = leaf & !(size - 1);
             let node = start..(start + size).min(leaves);

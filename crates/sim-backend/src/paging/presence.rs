@@ -67,7 +67,7 @@ impl Presence {
     pub(super) fn hold_and_map(&mut self, pages: PageMask) {
         debug_assert!(self.uniform);
         self.resident.set(pages);
-        self.mapped[0].set(pages);
+        self.mapped[0].copy_from(&self.resident);
     }
 
     /// Raises the mapping of pages to at least this permission.
