@@ -29,8 +29,15 @@ static STEPS: [[u64; 2 * WORDS + 1]; 64] = {
 };
 
 /// A set of pages of one va_block.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Eq, Default)]
 pub(crate) struct PageMask([u64; WORDS]);
+
+impl PartialEq for PageMask {
+    fn eq(&self, other: &Self) -> bool {
+        // Folded rather than compared: the comparison of arrays is a call of memcmp.
+        self.0.iter().zip(other.0).fold(0, |any, (a, b)| any | (a ^ b)) == 0
+    }
+}
 
 impl PageMask {
     /// No page.
@@ -79,7 +86,6 @@ impl PageMask {
 
     /// Whether the set has no page.
     pub(crate) fn is_empty(&self) -> bool {
-        // Folded rather than compared: the comparison of arrays is a call of memcmp.
         self.0.iter().fold(0, |any, word| any | word) == 0
     }
 
@@ -161,7 +167,12 @@ impl PageMask {
 
     /// The pages, ascending.
     pub(crate) fn pages(self) -> impl Iterator<Item = usize> {
-        self.runs().flatten()
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let page = self.next_set(at);
+            at = page + 1;
+            (page < PAGES).then_some(page)
+        })
     }
 
     /// The pages from `first` on, renumbered from 0: what the upper half of a split block gets.

@@ -120,7 +120,7 @@ impl Paging {
             left.start = piece.end;
             let Some(range) = self.ranges.containing_mut(piece.start) else { continue };
             let Some(block) = range.slot_mut(piece.start) else { continue };
-            if piece.end - piece.start == 1 && !by.is_host() {
+            if last == 0 && !by.is_host() {
                 let holders = block.residents_of((piece.start - block.first_page()) as usize);
                 let elsewhere = holders != ProcSet::EMPTY && !holders.contains(by);
                 covered.pages += 1;
