@@ -13,7 +13,7 @@ use pagewise_hal::{
 use crate::arena::{Arena, Zone};
 use crate::attachments::Attachments;
 use crate::attributes::Attributes;
-use crate::config::{MemoryContents, SimConfig};
+use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
 use crate::locate::Machine;
@@ -114,6 +114,9 @@ impl Sim {
 
     /// Lets the arena hold what the pages hold after they moved.
     pub(crate) fn settle_contents(&mut self) {
+        if self.config.discarded_contents == DiscardedContents::Kept {
+            return; // The arena holds what pages hold wherever they are.
+        }
         for change in self.pager.drain_holdings() {
             self.contents.follow(&self.arena, &change);
         }
