@@ -210,7 +210,7 @@ impl Sim {
     /// Bookkeeping of a freed managed allocation: what it touched is reset; if its range went too,
     /// so do its pages and contents.
     fn remove_managed(&mut self, allocation: &Allocation, gone: Option<ManagedRange>) {
-        self.attachments.forget(allocation.start);
+        self.detach(allocation);
         self.leave_home(gone);
         let Some(ManagedRange { first_page, pages }) = gone else {
             self.attributes.forget(allocation.span().pages_outward());
