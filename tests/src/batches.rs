@@ -7,7 +7,7 @@ use crate::{GPU, MIB, Managed, NO_GPU, PAGE, STREAM, claims, code, is_absent};
 claims![
     a_batch_refuses_the_legacy_stream_and_flags,
     a_batch_refuses_malformed_lists,
-    a_batch_with_one_bad_range_does_nothing,
+    a_batch_with_one_bad_range_moves_nothing,
     an_unknown_device_is_an_invalid_value_in_a_batch,
     each_location_serves_the_ranges_up_to_the_next_start,
     ranges_of_a_batch_may_overlap,
@@ -58,7 +58,7 @@ fn a_batch_refuses_malformed_lists(backend: &dyn Backend) {
     assert_eq!(batch(&spans, &to[..2], &[0, 2]), 0);
 }
 
-fn a_batch_with_one_bad_range_does_nothing(backend: &dyn Backend) {
+fn a_batch_with_one_bad_range_moves_nothing(backend: &dyn Backend) {
     if !has_batches(backend) {
         return;
     }
@@ -68,7 +68,9 @@ fn a_batch_with_one_bad_range_does_nothing(backend: &dyn Backend) {
         let answer = backend.prefetch_batch(&spans, &[Location::HOST], &[0], 0, STREAM);
         assert_eq!(code(answer), 1, "{bad}");
     }
-    assert_eq!(last_prefetch(backend, managed.span), -2);
+    // The driver's own call has recorded the ranges before the bad one by then.
+    let native = backend.capabilities().prefetch_batch == BatchSupport::Native;
+    assert_eq!(last_prefetch(backend, managed.span), if native { -1 } else { -2 });
 }
 
 fn an_unknown_device_is_an_invalid_value_in_a_batch(backend: &dyn Backend) {

@@ -138,7 +138,7 @@ fn the_fresh_program_has_pools_contents_and_attachment_and_replays_as_it_was_rec
     for (name, least) in [
         ("pool_alloc", 50),
         ("memset", 100),
-        ("memcpy", 80),
+        ("memcpy", 50),
         ("prefetch", 100),
         ("stream_attach", 100),
     ] {

@@ -18,12 +18,16 @@ macro_rules! recordings {
 
 const RECORDINGS: &[(&str, &[u8])] = recordings![
     "advise.jsonl.zst",
+    "attach.jsonl.zst",
     "attrs.jsonl.zst",
+    "batch.jsonl.zst",
     "contract.jsonl.zst",
     "discard.jsonl.zst",
+    "fresh.jsonl.zst",
     "migrate.jsonl.zst",
     "parallel.jsonl.zst",
     "pools.jsonl.zst",
+    "slab.jsonl.zst",
     "small.jsonl.zst",
     "thrash.jsonl.zst",
     "timing.jsonl.zst",

@@ -156,7 +156,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// `InvalidValue` for: the legacy default stream, `flags` other than 0, no ranges, no
     /// locations, `locations` and `location_starts` of different lengths, starts that do not begin
     /// at 0, ascend strictly and stay below the number of ranges, an unusable location (an unknown
-    /// device included), or a range that is not managed.
+    /// device included), or a range that is not managed. A refused batch moves nothing; the
+    /// driver's batch call has by then recorded the last prefetch location of the ranges before the
+    /// one that it refuses (probed on driver 580).
     fn prefetch_batch(
         &self,
         spans: &[Span],
@@ -169,7 +171,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Declares the contents of ranges worthless (`cuMemDiscardBatchAsync`). Requires
     /// [`Capabilities::discard`]. Nothing is copied; the pages are unmapped everywhere and the next
     /// touch populates them anew. Ranges are rounded *inward*: a page that is covered in part keeps
-    /// its contents (probed on driver 580).
+    /// its contents. A range that begins and ends inside one page makes the driver succeed without
+    /// looking at the ranges after it: leave such ranges out. (Both probed on driver 580.)
     ///
     /// # Errors
     /// `InvalidValue` for the legacy default stream, `flags` other than 0, no ranges, or a range

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use pagewise_hal::{Advice, DriverVersion, Location, Processor, Span, StreamHandle};
+use pagewise_hal::{Advice, DriverVersion, Location, PAGE_BYTES, Processor, Span, StreamHandle};
 
 use crate::attributes::{Change, Place};
 use crate::locate::Located;
@@ -175,14 +175,20 @@ impl Sim {
         stream: StreamHandle,
     ) -> Checked<()> {
         self.check_discard_exists()?;
-        self.checked_spans(spans, flags, stream)?;
+        self.check_batch(spans, flags, stream)?;
+        spans.iter().try_for_each(|&span| self.managed_pages(span).map(drop))?;
         self.discard(spans, Discard::Eager);
         Ok(())
     }
 
-    /// Ranges are rounded inward: bytes outside them keep their contents (probed on driver 580).
+    /// Ranges are rounded inward: bytes outside them keep their contents. Driver 580 takes a range
+    /// that begins and ends inside one page for the end of the list (both probed there).
     fn discard(&mut self, spans: &[Span], manner: Discard) {
         for span in spans {
+            let end = span.end().unwrap_or(u64::MAX);
+            if span.ptr.0.div_ceil(PAGE_BYTES) > end / PAGE_BYTES {
+                break;
+            }
             let pages = span.pages_inward();
             if !pages.is_empty() {
                 self.pager.discard(pages, manner);
@@ -215,14 +221,14 @@ impl Sim {
 
     /// Every range with its destination, or the refusal of the whole batch.
     fn checked_batch(
-        &self,
+        &mut self,
         spans: &[Span],
         locations: &[Location],
         starts: &[usize],
         flags: u64,
         stream: StreamHandle,
     ) -> Checked<Vec<Move>> {
-        let ranges = self.checked_spans(spans, flags, stream)?;
+        self.check_batch(spans, flags, stream)?;
         if locations.is_empty() || locations.len() != starts.len() {
             return invalid("give one start for each location, and at least one");
         }
@@ -241,22 +247,33 @@ impl Sim {
             };
             targets.push((to, Place::as_passed(location)));
         }
-        let target_of = |range: usize| starts.partition_point(|&start| start <= range) - 1;
-        let moves = ranges.into_iter().enumerate().map(|(index, pages)| {
-            let (to, place) = targets[target_of(index)];
-            (pages, to, place)
-        });
-        Ok(moves.collect())
+        let mut moves: Vec<Move> = Vec::with_capacity(spans.len());
+        for (index, &span) in spans.iter().enumerate() {
+            let (to, place) = targets[starts.partition_point(|&start| start <= index) - 1];
+            match self.managed_pages(span) {
+                Ok(pages) => moves.push((pages, to, place)),
+                Err(refusal) => {
+                    self.record_before_refusal(moves);
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(moves)
     }
 
-    /// The pages of every range of a batch. All failures have the same code, so their order does
-    /// not show.
-    fn checked_spans(
-        &self,
-        spans: &[Span],
-        flags: u64,
-        stream: StreamHandle,
-    ) -> Checked<Vec<Range<u64>>> {
+    /// The driver's batch calls move nothing if they refuse a range, but have by then recorded
+    /// where the ranges before it were to go (probed on driver 580).
+    fn record_before_refusal(&mut self, moves: Vec<Move>) {
+        if self.has(DriverVersion::CUDA_13_0) {
+            for (pages, _, place) in moves {
+                self.attributes.change(pages, Change::LastPrefetch(place));
+            }
+        }
+    }
+
+    /// What a batch call checks before it looks at ranges. All failures have the same code, so
+    /// their order does not show.
+    fn check_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Checked<()> {
         if stream.is_legacy() {
             return invalid("batch calls do not take the legacy default stream");
         }
@@ -268,7 +285,7 @@ impl Sim {
         if spans.is_empty() {
             return invalid("give at least one range");
         }
-        spans.iter().map(|&span| self.managed_pages(span)).collect()
+        Ok(())
     }
 
     fn check_locations_exist(&self) -> Checked<()> {

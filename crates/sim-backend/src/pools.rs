@@ -116,20 +116,22 @@ pub(crate) struct Pools {
     pools: BTreeMap<u64, Pool>,
     defaults: BTreeMap<Key, u64>,
     currents: BTreeMap<Key, u64>,
-    regions: Slots,
+    /// Address space for managed pools, and for others: the driver keeps them apart.
+    regions: [Slots; 2],
     region_bytes: u64,
     next: u64,
 }
 
 impl Pools {
     pub(crate) fn new(machine: Machine, version: DriverVersion, zone: (u64, u64)) -> Self {
+        let half = zone.1 / 2;
         Self {
             machine,
             version,
             pools: BTreeMap::new(),
             defaults: BTreeMap::new(),
             currents: BTreeMap::new(),
-            regions: Slots::new(zone),
+            regions: [Slots::new((zone.0, half)), Slots::new((zone.0 + half, half))],
             region_bytes: zone.1 / REGIONS / CHUNK_BYTES * CHUNK_BYTES,
             next: 0x100,
         }
@@ -444,7 +446,8 @@ impl Pools {
         if let Some(region) = pool.region {
             return Ok(region);
         }
-        let Some(region) = self.regions.take(self.region_bytes) else {
+        let Some(region) = self.regions[usize::from(!pool.is_managed())].take(self.region_bytes)
+        else {
             return out_of_memory("no address space is left for another pool");
         };
         pool.region = Some(region);
@@ -456,7 +459,7 @@ impl Pools {
             && pool.chunks.is_unused()
             && let Some(region) = pool.region.take()
         {
-            self.regions.give(region, self.region_bytes);
+            self.regions[usize::from(!pool.is_managed())].give(region, self.region_bytes);
             if pool.destroyed {
                 self.pools.remove(&handle);
             }

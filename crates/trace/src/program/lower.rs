@@ -1,7 +1,7 @@
 //! From steps to operations that are safe, whatever the steps.
 
 use pagewise_hal::{
-    AllocationType, DeviceAccess, DriverVersion, Location, LocationKind, PAGE_BYTES,
+    AllocationType, BLOCK_BYTES, DeviceAccess, DriverVersion, Location, LocationKind, PAGE_BYTES,
 };
 
 use super::step::{AttachPart, BatchStep, Grid, Range, Starts, Step, Stretch};
@@ -107,7 +107,8 @@ impl Lowering {
             }
             &Step::HostTouch { .. } | &Step::DeviceTouch { .. } => self.touch(step),
             &Step::Memset { range, value } => {
-                let Some(part) = self.touchable(range) else { return };
+                let part = self.touchable(range).and_then(|part| self.whole_blocks(part));
+                let Some(part) = part else { return };
                 self.moving(Op::Memset { part, value, stream: Some(Stream::NonBlocking) });
             }
             &Step::Memcpy { to, from } => self.memcpy(to, from),
@@ -207,6 +208,21 @@ impl Lowering {
         self.reachable(range, |kind| matches!(kind, Kind::Managed | Kind::Pool(_)))
     }
 
+    /// A part that many threads may touch, widened to whole va_blocks where they fault: which pages
+    /// come along when they touch some of a block, is chance. `None` if a block has other owners.
+    fn whole_blocks(&self, part: Part) -> Option<Part> {
+        let buffer = self.live.iter().find(|buffer| buffer.id == part.buf)?;
+        match buffer.kind {
+            Kind::Device | Kind::Pinned => Some(part),
+            Kind::Managed if buffer.bytes >= BLOCK_BYTES => {
+                let start = part.offset / BLOCK_BYTES * BLOCK_BYTES;
+                let end = (part.offset + part.bytes).next_multiple_of(BLOCK_BYTES);
+                Some(Part { offset: start, bytes: end.min(buffer.bytes) - start, ..part })
+            }
+            Kind::Managed | Kind::Pool(_) => None,
+        }
+    }
+
     /// The same of any buffer that copies reach.
     fn copyable(&self, range: Range) -> Option<Part> {
         self.reachable(range, |_| true)
@@ -250,9 +266,11 @@ impl Lowering {
                     DeviceAccess::Write(value) => Some(value),
                     _ => None,
                 };
-                let (blocks, threads, stride) = match grid {
-                    Grid::Serial => (1, 1, stride.max(part.bytes.div_ceil(MAX_SERIAL_ACCESSES))),
-                    Grid::Parallel { blocks, threads } => (blocks, threads, stride),
+                let (part, blocks, threads, stride) = match (grid, self.whole_blocks(part)) {
+                    (Grid::Parallel { blocks, threads }, Some(whole)) => {
+                        (whole, blocks, threads, stride.min(PAGE_BYTES))
+                    }
+                    _ => (part, 1, 1, stride.max(part.bytes.div_ceil(MAX_SERIAL_ACCESSES))),
                 };
                 self.moving(Op::DeviceTouch {
                     device,
@@ -269,8 +287,17 @@ impl Lowering {
     }
 
     fn memcpy(&mut self, to: Range, from: Range) {
-        let (Some(to), Some(from)) = (self.copyable(to), self.copyable(from)) else { return };
-        let bytes = to.bytes.min(from.bytes);
+        let whole = |range| self.copyable(range).and_then(|part| self.whole_blocks(part));
+        let (Some(to), Some(from)) = (whole(to), whole(from)) else { return };
+        let bytes = match to.bytes.min(from.bytes) {
+            bytes if bytes < BLOCK_BYTES => bytes,
+            bytes => bytes / BLOCK_BYTES * BLOCK_BYTES,
+        };
+        let covered =
+            |part| self.whole_blocks(Part { bytes, ..part }) == Some(Part { bytes, ..part });
+        if !covered(to) || !covered(from) {
+            return;
+        }
         let apart = |a: Part, b: Part| a.offset + bytes <= b.offset;
         if to.buf != from.buf || apart(to, from) || apart(from, to) {
             let (to, from) = ((to.buf, to.offset), (from.buf, from.offset));
