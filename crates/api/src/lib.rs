@@ -41,9 +41,31 @@
 //! | `serde` | `Serialize` and `Deserialize` on data types |
 #![deny(missing_docs)]
 
+mod accessed_by;
+mod advice;
+mod batch;
+mod buffer;
 mod choose;
+mod contents;
+mod discarded;
+mod machine;
+mod memory;
+mod place;
+mod range;
+mod refuse;
+mod region;
+mod rounding;
+mod stream;
 
+pub use accessed_by::AccessedBy;
+pub use advice::MemoryAdvice;
+pub use batch::{Destinations, Regions, RegionsMut, advise, discard, discard_prefetch, prefetch};
+pub use buffer::ManagedBuffer;
+/// Which types may be read from any bytes: [`bytemuck::Pod`].
+pub use bytemuck;
 pub use choose::{BackendKind, Builder, open};
+pub use discarded::Discarded;
+pub use machine::Machine;
 #[cfg(feature = "cudarc")]
 pub use pagewise_cuda::interop;
 #[cfg(feature = "cuda")]
@@ -54,15 +76,20 @@ pub use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
     BatchSupport, Capabilities, Code, Copies, CopyCause, Counters, DeviceAccess, DeviceAttribute,
     DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle,
-    FaultAccess, HandleTypes, HostAccess, HostAllocFlags, HostTouch, Location, LocationKind,
-    MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute,
-    PoolAttribute, PoolHandle, PoolProps, Processor, RangeAttribute, Result, Span, StreamFlags,
-    StreamHandle, code_name,
+    FaultAccess, HandleTypes, HostAccess, HostAllocFlags, HostTouch, HostViews, Location,
+    LocationKind, MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, Processor, RangeAttribute, Result,
+    Span, StreamFlags, StreamHandle, code_name,
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{
     DiscardedContents, EventCapture, GpuProfile, RangeReads, SimBackend, SimConfig,
 };
+pub use place::{Device, Host, NumaNode, Place};
+pub use range::{ManagedRange, ManagedRangeMut};
+pub use region::{Region, RegionMut};
+pub use rounding::Rounding;
+pub use stream::Stream;
 
 /// A simulated machine with one H200: the one line that a test needs.
 ///
