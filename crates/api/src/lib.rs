@@ -48,6 +48,8 @@ mod buffer;
 mod choose;
 mod contents;
 mod discarded;
+pub mod inject;
+pub mod intercept;
 mod machine;
 mod memory;
 mod place;
