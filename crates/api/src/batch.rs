@@ -264,6 +264,9 @@ pub fn prefetch<'b>(
         Rounding::for_advice(region.rounding, OPERATION, region.span)
     })?;
     check_one_place_each(OPERATION, &spans, &to)?;
+    for region in &regions {
+        region.memory.use_on(stream)?;
+    }
     if let [span] = spans[..] {
         return machine.prefetch(span, to.places[0], stream.handle());
     }
@@ -349,6 +352,9 @@ pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<
     if spans.is_empty() {
         return Ok(());
     }
+    for region in regions {
+        region.memory.use_on(stream)?;
+    }
     // SAFETY: the regions are borrowed exclusively; from here on their buffers refuse to show what
     // is discarded, and wait for the stream before it is written.
     unsafe { machine.backend().discard_batch(&spans, 0, stream.handle())? };
@@ -368,6 +374,9 @@ pub(crate) fn discard_prefetch_all(
     let spans = spans_of(shared(regions), |region| Ok(region.span))?;
     check_one_place_each(OPERATION, &spans, &to)?;
     let locations = to.locations();
+    for region in regions {
+        region.memory.use_on(stream)?;
+    }
     // SAFETY: as in `discard_all`.
     unsafe {
         let backend = machine.backend();

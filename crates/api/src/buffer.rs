@@ -3,14 +3,17 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
 use pagewise_hal::{AttachFlags, DevicePtr, PointerAttribute, Result, Span};
 
 use crate::contents::Contents;
-use crate::memory::{Memory, Release};
+use crate::memory::{Lease, Memory, Release};
 use crate::range::{elements, sub_span};
-use crate::refuse::invalid;
+use crate::refuse::{invalid, unsupported};
+use crate::resource::{MemoryKind, MemoryResource};
 use crate::{
     AccessedBy, Discarded, Machine, ManagedRange, ManagedRangeMut, Place, Region, RegionMut, Stream,
 };
@@ -105,6 +108,51 @@ impl<T: Pod> ManagedBuffer<T> {
         let mut buffer = Self::new(machine, values.len())?;
         buffer.write()?.copy_from_slice(values);
         Ok(buffer)
+    }
+
+    /// Takes room for `len` elements from a resource of managed memory, in the order of a stream;
+    /// it goes back on the same one. Views of the host wait for it to come; other streams that the
+    /// buffer is used on wait for it, and it waits for them before it goes.
+    ///
+    /// # Errors
+    /// `Unsupported` (no CUDA code) for a resource of other memory; as [`new`](Self::new) and
+    /// [`MemoryResource::allocate`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use pagewise::resource::ManagedMemoryResource;
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let resource = Arc::new(ManagedMemoryResource::new_pool(&machine, None)?);
+    /// let mut buffer = ManagedBuffer::<u32>::from_resource(resource, 100, &stream)?;
+    /// buffer.write()?.fill(1);
+    /// assert_eq!(buffer.read()?.iter().sum::<u32>(), 100);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn from_resource(
+        resource: Arc<dyn MemoryResource>,
+        len: usize,
+        stream: &Stream,
+    ) -> Result<Self> {
+        const OPERATION: &str = "allocate";
+        let bytes = bytes_of::<T>(OPERATION, len)?;
+        if resource.memory_kind() != MemoryKind::Managed {
+            let why = "the resource's memory is not managed: use `resource::Allocation`";
+            return Err(unsupported(OPERATION, why));
+        }
+        let span = Span::new(resource.allocate(bytes, stream)?, bytes);
+        let machine = resource.machine().clone();
+        let release = Release::Resource(Lease {
+            resource,
+            stream: stream.clone(),
+            arrived: AtomicBool::new(false),
+            users: Mutex::default(),
+        });
+        let memory = Memory { machine, span, contents: Contents::default(), release };
+        check_aligned::<T>(OPERATION, span)?;
+        Ok(Self { memory, elements: PhantomData })
     }
 
     /// Uses managed memory that somebody else allocated, all of an allocation or a part. It is not

@@ -280,6 +280,14 @@ impl Injector {
         self.locked().made
     }
 
+    pub(crate) fn arm(&self, fault: Fault) {
+        self.locked().armed.push(Armed { fault, matched: 0 });
+    }
+
+    pub(crate) fn disarm(&self) {
+        self.locked().armed.clear();
+    }
+
     fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -345,7 +353,7 @@ impl<B: Backend> FaultInjector<B> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn arm(&self, fault: Fault) {
-        self.interceptor().locked().armed.push(Armed { fault, matched: 0 });
+        self.interceptor().arm(fault);
     }
 
     /// Takes all faults away.
@@ -360,7 +368,7 @@ impl<B: Backend> FaultInjector<B> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn disarm(&self) {
-        self.interceptor().locked().armed.clear();
+        self.interceptor().disarm();
     }
 
     /// The calls since this was last asked, failed ones included. They are kept until then.

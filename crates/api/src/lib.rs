@@ -56,6 +56,7 @@ mod place;
 mod range;
 mod refuse;
 mod region;
+pub mod resource;
 mod rounding;
 mod stream;
 

@@ -3,17 +3,22 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{Error, ErrorKind, HostAccess, HostTouch, HostViews, PAGE_BYTES, Result, Span};
 
-use crate::Machine;
 use crate::contents::Contents;
 use crate::refuse::unsupported;
+use crate::resource::MemoryResource;
+use crate::{Machine, Stream};
 
 /// Who gives memory back.
 pub(crate) enum Release {
     /// This crate, by `cuMemFree`.
     Free,
+    /// The resource that it came from, in stream order.
+    Resource(Lease),
     /// Whoever lent it; the value is kept so that the memory stays.
     Owner(#[allow(dead_code, reason = "held for its destructor")] Box<dyn Any + Send + Sync>),
     /// Nobody: it was given back, or handed on.
@@ -24,9 +29,59 @@ impl fmt::Debug for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Free => "Free",
+            Self::Resource(_) => "Resource",
             Self::Owner(_) => "Owner",
             Self::Nobody => "Nobody",
         })
+    }
+}
+
+/// Memory of a resource, which is valid in the order of a stream.
+pub(crate) struct Lease {
+    pub(crate) resource: Arc<dyn MemoryResource>,
+    /// The stream that it came on and goes on.
+    pub(crate) stream: Stream,
+    /// Whether the host has waited for it to come.
+    pub(crate) arrived: AtomicBool,
+    /// Other streams that have used it: they waited for it to come, and it waits for them to go.
+    pub(crate) users: Mutex<Vec<Stream>>,
+}
+
+impl Lease {
+    fn users(&self) -> MutexGuard<'_, Vec<Stream>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream is about to use the memory.
+    fn use_on(&self, stream: &Stream) -> Result<()> {
+        if *stream == self.stream || self.users().contains(stream) {
+            return Ok(());
+        }
+        stream.wait_for(&self.stream)?;
+        self.users().push(stream.clone());
+        Ok(())
+    }
+
+    /// The host is about to use the memory.
+    fn arrive(&self) -> Result<()> {
+        if !self.arrived.load(Ordering::Acquire) {
+            self.stream.synchronize()?;
+            self.arrived.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Gives the memory back, after everybody who used it.
+    ///
+    /// # Safety
+    /// `span` is the memory, and its owner is done with it.
+    unsafe fn give_back(self, span: Span) -> Result<()> {
+        for user in self.users().iter() {
+            self.stream.wait_for(user)?;
+        }
+        // SAFETY: the memory came from the resource, goes once, and every stream that used it
+        // through its owner was waited for.
+        unsafe { self.resource.deallocate(span.ptr, span.bytes, &self.stream) }
     }
 }
 
@@ -46,7 +101,24 @@ impl Memory {
             // SAFETY: this owns the allocation and is done with it; whoever gave its address to a
             // device has promised that the device is.
             Release::Free => unsafe { self.machine.backend().free(self.span.ptr) },
+            // SAFETY: as above.
+            Release::Resource(lease) => unsafe { lease.give_back(self.span) },
             Release::Owner(_) | Release::Nobody => Ok(()),
+        }
+    }
+
+    /// A stream is about to use the memory.
+    pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
+        match &self.release {
+            Release::Resource(lease) => lease.use_on(stream),
+            _ => Ok(()),
+        }
+    }
+
+    fn arrive(&self) -> Result<()> {
+        match &self.release {
+            Release::Resource(lease) => lease.arrive(),
+            _ => Ok(()),
         }
     }
 
@@ -56,6 +128,7 @@ impl Memory {
         const OPERATION: &str = "read";
         let views = self.host_views(OPERATION)?;
         self.contents.check_readable(OPERATION, span)?;
+        self.arrive()?;
         if views == HostViews::Declared {
             return self.declare(span, |_| HostAccess::Read);
         }
@@ -66,6 +139,7 @@ impl Memory {
     pub(crate) fn prepare_write(&self, span: Span) -> Result<()> {
         const OPERATION: &str = "write";
         let views = self.host_views(OPERATION)?;
+        self.arrive()?;
         self.contents.settle(span)?;
         if views == HostViews::Declared {
             // SAFETY: the address is live memory of this machine, whose back end promised that the

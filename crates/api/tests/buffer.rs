@@ -101,7 +101,8 @@ fn advice_takes_the_places_that_it_can() -> Result<()> {
     let buffer = ManagedBuffer::<u8>::zeroed(&backend, PAGE)?;
     let places =
         [Device::FIRST.into(), Place::HOST, Host::node(0)?.into(), Host::CurrentNode.into()];
-    let table: [(fn(Place) -> MemoryAdvice, [bool; 4]); 3] = [
+    type Row = (fn(Place) -> MemoryAdvice, [bool; 4]);
+    let table: [Row; 3] = [
         (MemoryAdvice::SetPreferredLocation, [true, true, true, true]),
         (MemoryAdvice::SetAccessedBy, [true, true, false, false]),
         (MemoryAdvice::UnsetAccessedBy, [true, true, false, false]),
@@ -151,7 +152,8 @@ fn ranges_are_checked_and_do_what_the_buffer_does_on_their_pages() -> Result<()>
     let stream = Stream::new(&machine, Device::FIRST)?;
     let mut buffer = ManagedBuffer::<u16>::zeroed(&machine, 4 * PAGE)?;
     let pages = PAGE / 2;
-    for bad in [0..0, 5..4, 0..4 * PAGE + 1, 4 * PAGE..4 * PAGE + 1] {
+    let backwards = std::ops::Range { start: 5, end: 4 };
+    for bad in [0..0, backwards, 0..4 * PAGE + 1, 4 * PAGE..4 * PAGE + 1] {
         let error = buffer.range(bad.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidValue, "{bad:?}: {error}");
         assert!(buffer.range_mut(bad).is_err());
