@@ -86,7 +86,7 @@ pub use pagewise_hal::{
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{
-    DiscardedContents, EventCapture, GpuProfile, RangeReads, SimBackend, SimConfig,
+    DiscardedContents, EventCapture, GpuProfile, MemoryContents, RangeReads, SimBackend, SimConfig,
 };
 pub use place::{Device, Host, NumaNode, Place};
 pub use range::{ManagedRange, ManagedRangeMut};

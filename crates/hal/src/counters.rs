@@ -18,6 +18,13 @@ impl Copies {
         self.runs += 1;
         self.bytes += bytes;
     }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            runs: self.runs.wrapping_sub(earlier.runs),
+            bytes: self.bytes.wrapping_sub(earlier.bytes),
+        }
+    }
 }
 
 /// Sums over [`MemoryEvent`]s.
@@ -95,6 +102,38 @@ impl Counters {
             CopyCause::Prefetch => &mut self.by_prefetcher,
             CopyCause::Eviction => &mut self.by_eviction,
             CopyCause::AccessCounters => &mut self.by_access_counters,
+        }
+    }
+
+    /// What was counted since `earlier`, an older state of the same counters.
+    ///
+    /// ```
+    /// use pagewise_hal::{Counters, FaultAccess, MemoryEvent};
+    ///
+    /// let mut counters = Counters::default();
+    /// let fault = MemoryEvent::CpuFault { address: 4096, access: FaultAccess::Read };
+    /// counters.count(&fault);
+    /// let earlier = counters;
+    /// counters.count(&fault);
+    /// assert_eq!(counters.since(&earlier).cpu_faults, 1);
+    /// ```
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            cpu_faults: self.cpu_faults.wrapping_sub(earlier.cpu_faults),
+            gpu_faults: self.gpu_faults.wrapping_sub(earlier.gpu_faults),
+            to_device: self.to_device.since(earlier.to_device),
+            to_host: self.to_host.since(earlier.to_host),
+            between_devices: self.between_devices.since(earlier.between_devices),
+            by_user: self.by_user.since(earlier.by_user),
+            by_fault: self.by_fault.since(earlier.by_fault),
+            by_prefetcher: self.by_prefetcher.since(earlier.by_prefetcher),
+            by_eviction: self.by_eviction.since(earlier.by_eviction),
+            by_access_counters: self.by_access_counters.since(earlier.by_access_counters),
+            remote_maps: self.remote_maps.wrapping_sub(earlier.remote_maps),
+            thrashing_pages: self.thrashing_pages.wrapping_sub(earlier.thrashing_pages),
+            throttles: self.throttles.wrapping_sub(earlier.throttles),
+            throttled_ns: self.throttled_ns.wrapping_sub(earlier.throttled_ns),
         }
     }
 

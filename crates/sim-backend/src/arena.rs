@@ -34,6 +34,8 @@ pub(crate) struct Arena {
     map: MmapRaw,
     base: u64,
     bytes: u64,
+    /// Whether bytes are read and written at all.
+    skips_contents: bool,
 }
 
 impl Arena {
@@ -62,12 +64,17 @@ impl Arena {
         }
     }
 
+    /// From now on addresses are all that there is: nothing is written, everything reads as zero.
+    pub(crate) fn skip_contents(&mut self) {
+        self.skips_contents = true;
+    }
+
     fn try_reserve(bytes: u64) -> std::io::Result<Self> {
         let with_slack = usize::try_from(bytes + BLOCK_BYTES).map_err(std::io::Error::other)?;
         let map: MmapRaw = MmapOptions::new().len(with_slack).no_reserve_swap().map_anon()?.into();
         let base = (map.as_ptr() as u64).next_multiple_of(BLOCK_BYTES);
         LIVE.fetch_add(1, Ordering::Relaxed);
-        let arena = Self { map, base, bytes };
+        let arena = Self { map, base, bytes, skips_contents: false };
         arena.prefer_huge_pages();
         Ok(arena)
     }
@@ -77,7 +84,7 @@ impl Arena {
     fn prefer_huge_pages(&self) {
         #[cfg(target_os = "linux")]
         {
-            let (offset, length) = self.checked(self.base, Self::HUGE_PAGES_BYTES);
+            let (offset, length) = self.place(self.base, Self::HUGE_PAGES_BYTES);
             // Without huge pages everything works, only slower.
             let _ = self.map.advise_range(memmap2::Advice::HugePage, offset, length);
         }
@@ -97,7 +104,7 @@ impl Arena {
 
     /// Drops the contents of whole pages: they read as zero from now on.
     pub(crate) fn clear(&self, address: u64, bytes: u64) {
-        let (offset, length) = self.checked(address, bytes);
+        let (offset, length) = self.place(address, bytes);
         // SAFETY: the range lies in this private anonymous mapping, and the simulator's lock is
         // held, so nobody in the simulator reads it; users gave up the range when they freed it.
         let advised =
@@ -147,16 +154,16 @@ impl Arena {
 
     /// The sum of the bytes at `address`, `address + stride`, … below `address + bytes`.
     pub(crate) fn sum_strided(&self, address: u64, bytes: u64, stride: u64) -> u64 {
-        let (offset, _) = self.checked(address, bytes);
-        let steps = steps(bytes, stride);
+        let (offset, length) = self.checked(address, bytes);
+        let steps = steps(length, stride);
         // SAFETY: every place lies below `bytes`, inside the mapping; see `fill`.
         steps.map(|step| u64::from(unsafe { self.map.as_ptr().add(offset + step).read() })).sum()
     }
 
     /// Writes one byte at each of those places.
     pub(crate) fn write_strided(&self, address: u64, bytes: u64, stride: u64, value: u8) {
-        let (offset, _) = self.checked(address, bytes);
-        for step in steps(bytes, stride) {
+        let (offset, length) = self.checked(address, bytes);
+        for step in steps(length, stride) {
             // SAFETY: as in `sum_strided`.
             unsafe { self.map.as_mut_ptr().add(offset + step).write(value) }
         }
@@ -164,8 +171,8 @@ impl Arena {
 
     /// Adds 1 to the little-endian word that holds each of those places.
     pub(crate) fn add_strided(&self, address: u64, bytes: u64, stride: u64) {
-        let (offset, _) = self.checked(address, bytes);
-        for step in steps(bytes, stride) {
+        let (offset, length) = self.checked(address, bytes);
+        for step in steps(length, stride) {
             // SAFETY: an aligned word that holds a byte of the mapping lies in the mapping, whose
             // ends are page-aligned.
             unsafe {
@@ -176,11 +183,17 @@ impl Arena {
         }
     }
 
+    /// Where the bytes of a range are read and written: no bytes at all if contents are skipped.
+    fn checked(&self, address: u64, bytes: u64) -> (usize, usize) {
+        let (offset, length) = self.place(address, bytes);
+        (offset, if self.skips_contents { 0 } else { length })
+    }
+
     /// Offset and length of a range in the mapping.
     ///
     /// # Panics
     /// If the range is not inside: the address space handed out a wrong address.
-    fn checked(&self, address: u64, bytes: u64) -> (usize, usize) {
+    fn place(&self, address: u64, bytes: u64) -> (usize, usize) {
         let start = self.map.as_ptr() as u64;
         assert!(
             address >= self.base && address + bytes <= self.base + self.bytes,
@@ -190,9 +203,9 @@ impl Arena {
     }
 }
 
-fn steps(bytes: u64, stride: u64) -> impl Iterator<Item = usize> {
+fn steps(length: usize, stride: u64) -> impl Iterator<Item = usize> {
     let stride = usize::try_from(stride).unwrap_or(usize::MAX);
-    (0..bytes as usize).step_by(stride)
+    (0..length).step_by(stride)
 }
 
 #[cfg(test)]

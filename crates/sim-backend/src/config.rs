@@ -28,6 +28,17 @@ pub enum DiscardedContents {
     Driver,
 }
 
+/// Whether access programs, fills and copies carry bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum MemoryContents {
+    /// They read and write the memory behind the simulated addresses, as on a machine.
+    #[default]
+    Real,
+    /// They only move pages: sums are 0, nothing is written, and the process commits no memory
+    /// however much is touched. For studies of where pages go, of any size, at full speed.
+    Skipped,
+}
+
 /// What becomes of records of what moved. They are always counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventCapture {
@@ -68,6 +79,8 @@ pub struct SimConfig {
     pub(crate) driver_version: DriverVersion,
     pub(crate) range_reads: RangeReads,
     pub(crate) discarded_contents: DiscardedContents,
+    #[serde(default)]
+    pub(crate) contents: MemoryContents,
     pub(crate) events: EventCapture,
     #[serde(default)]
     pub(crate) seed: u64,
@@ -88,6 +101,7 @@ impl SimConfig {
             host_numa_nodes: 1,
             range_reads: RangeReads::default(),
             discarded_contents: DiscardedContents::default(),
+            contents: MemoryContents::default(),
             events: EventCapture::default(),
             seed: 0,
         }
@@ -131,6 +145,13 @@ impl SimConfig {
     #[must_use]
     pub fn range_reads(mut self, mode: RangeReads) -> Self {
         self.range_reads = mode;
+        self
+    }
+
+    /// Whether access programs, fills and copies carry bytes.
+    #[must_use]
+    pub fn contents(mut self, contents: MemoryContents) -> Self {
+        self.contents = contents;
         self
     }
 

@@ -65,7 +65,7 @@ mod touching;
 
 pub use arrival::ArrivalParams;
 pub use backend::SimBackend;
-pub use config::{DiscardedContents, EventCapture, RangeReads, SimConfig};
+pub use config::{DiscardedContents, EventCapture, MemoryContents, RangeReads, SimConfig};
 pub use cost::{CostObservation, CostParams};
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub use profile::{

@@ -8,7 +8,7 @@ use std::ops::Range;
 use pagewise_hal::{FaultAccess, MemoryEvent, PageRun, Processor, Span};
 
 use crate::arrival::{Accesses, Arrival, ArrivalParams, Threads};
-use crate::config::{DiscardedContents, SimConfig};
+use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, Meter};
 pub(crate) use crate::paging::Discard;
@@ -86,7 +86,8 @@ impl Pager {
     pub(crate) fn new(config: &SimConfig) -> Self {
         let gpu = GpuMemory { capacity_bytes: config.gpu.usable_bytes() };
         let gpus = vec![gpu; config.devices as usize];
-        let wanted = config.discarded_contents == DiscardedContents::Driver;
+        let wanted = config.discarded_contents == DiscardedContents::Driver
+            && config.contents == MemoryContents::Real;
         let holdings = wanted.then(Vec::new);
         let relations =
             Relations::new(config.gpu.host_link, config.gpu.peer_link, config.devices as usize);

@@ -12,7 +12,7 @@ use pagewise_hal::{
 
 use crate::arena::{Arena, Zone};
 use crate::attributes::Attributes;
-use crate::config::SimConfig;
+use crate::config::{MemoryContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
 use crate::locate::Machine;
@@ -47,7 +47,10 @@ pub(crate) struct Sim {
 
 impl Sim {
     pub(crate) fn new(config: SimConfig) -> std::io::Result<Self> {
-        let arena = Arena::reserve()?;
+        let mut arena = Arena::reserve()?;
+        if config.contents == MemoryContents::Skipped {
+            arena.skip_contents();
+        }
         let machine = Machine { devices: config.devices, host_numa_nodes: config.host_numa_nodes };
         Ok(Self {
             machine,

@@ -18,7 +18,8 @@ pub(super) struct Counter {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) address: u64,
-    /// Processors: devices by ordinal, the host as all ones.
+    /// Processors: devices by ordinal. The host is all ones in remote maps and 0 in copies (H200,
+    /// CUPTI 13.0).
     pub(super) source: u32,
     pub(super) destination: u32,
     pub(super) stream: u32,
@@ -57,18 +58,19 @@ impl Counter {
     pub(super) fn event(&self) -> Option<MemoryEvent> {
         let (address, bytes) = (self.address, self.value);
         let duration_ns = self.end_ns.saturating_sub(self.start_ns);
+        let (source, destination) = (processor(self.source), processor(self.destination));
+        let copy = |from, to| {
+            let cause = copy_cause(self.flags)?;
+            Some(MemoryEvent::Copy { address, bytes, from, to, cause, duration_ns })
+        };
         Some(match self.counter_kind {
-            1 | 2 | 8 => MemoryEvent::Copy {
-                address,
-                bytes,
-                from: processor(self.source),
-                to: processor(self.destination),
-                cause: copy_cause(self.flags)?,
-                duration_ns,
-            },
+            // The kind says which side is the host; its number there is 0, as if it were a device.
+            1 => copy(Processor::HOST, destination)?,
+            2 => copy(source, Processor::HOST)?,
+            8 => copy(source, destination)?,
             3 => MemoryEvent::CpuFault { address, access: fault_access(self.flags)? },
             4 => MemoryEvent::GpuFault {
-                device: processor(self.source),
+                device: source,
                 address,
                 access: fault_access(self.flags)?,
                 merged: self.value,
@@ -82,14 +84,14 @@ impl Counter {
             },
             6 => {
                 let host = self.flags & 1 != 0;
-                let processor = if host { Processor::HOST } else { processor(self.source) };
+                let processor = if host { Processor::HOST } else { source };
                 MemoryEvent::Throttling { address, processor, duration_ns }
             }
             7 => MemoryEvent::RemoteMap {
                 address,
                 bytes,
-                by: processor(self.source),
-                at: processor(self.destination),
+                by: source,
+                at: destination,
                 cause: map_cause(self.flags)?,
             },
             _ => return None,
@@ -173,8 +175,8 @@ mod tests {
             duration_ns: 250,
         };
         let expected = [
-            (counter(1, HOST, 0, 1), copy(Processor::HOST, gpu, CopyCause::User)),
-            (counter(2, 0, HOST, 2), copy(gpu, Processor::HOST, CopyCause::Coherence)),
+            (counter(1, 0, 1, 1), copy(Processor::HOST, other, CopyCause::User)),
+            (counter(2, 0, 0, 2), copy(gpu, Processor::HOST, CopyCause::Coherence)),
             (counter(8, 0, 1, 3), copy(gpu, other, CopyCause::Prefetch)),
             (
                 counter(3, HOST, HOST, 2),

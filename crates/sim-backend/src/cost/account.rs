@@ -85,11 +85,17 @@ impl Account {
 
     /// The time of the call, except what was charged at once.
     pub(super) fn rest(&self, params: &CostParams) -> f64 {
+        let own = if self.refused {
+            calls::refused(&params.fixed, self.call)
+        } else {
+            self.own_ns(params)
+        };
+        own + self.tally.evictions_ns
+    }
+
+    fn own_ns(&self, params: &CostParams) -> f64 {
         let Self { tally, faults, continues, .. } = self;
         let warmth = self.warmth;
-        if self.refused {
-            return calls::refused(&params.fixed, self.call);
-        }
         match self.call {
             Call::AllocManaged => calls::alloc(&params.allocation, tally, warmth),
             Call::PlainMemory => params.fixed.plain_memory,
@@ -138,6 +144,10 @@ impl Account {
                 self.tally.advice_ns += advice::step(&params.advice, advised, work);
                 self.tally.advised = true;
                 self.tally.acts |= advice::acts(advised, work);
+                0.0
+            }
+            Step::Eviction => {
+                self.tally.evictions_ns += calls::eviction(&params.prefetch, work, zeroed);
                 0.0
             }
             Step::Allocation if matches!(self.call, Call::DeviceTouch { .. }) => {

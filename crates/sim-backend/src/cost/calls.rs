@@ -3,7 +3,8 @@
 use super::Call;
 use super::params::{AllocationCosts, DiscardCosts, FixedCosts, PrefetchCosts, QueryCosts};
 use super::state::Warmth;
-use super::tally::Tally;
+use super::tally::{Tally, Zeroed};
+use crate::paging::Work;
 
 /// The first 2 MiB copied cost more than the rest.
 const FIRST_BYTES: u64 = pagewise_hal::BLOCK_BYTES;
@@ -73,6 +74,17 @@ pub(super) fn discard_prefetch(costs: &DiscardCosts, tally: &Tally, warmth: Warm
         + tally.zeroed_host.ns(costs.prefetch_zero_host_page, costs.prefetch_zero_host_page)
         + costs.prefetch_device_chunk * tally.chunks_device as f64
         + costs.prefetch_device_block * tally.device_blocks as f64
+}
+
+/// An eviction from one block: what the explicit migration of the same pages to the host costs,
+/// for whoever waits for the room. No recording covers evictions.
+pub(super) fn eviction(costs: &PrefetchCosts, work: &Work, zeroed: Zeroed) -> f64 {
+    let bytes = (work.pages_to_host * pagewise_hal::PAGE_BYTES) as f64;
+    costs.block
+        + costs.unmap_device * work.unmaps_device as f64
+        + zeroed.ns(costs.zero_host_page, costs.zero_warm_host_page)
+        + costs.copy_run * work.copies as f64
+        + (costs.to_host_byte + costs.to_host_first_byte) * bytes
 }
 
 /// A call that was refused, whatever it found.

@@ -31,6 +31,8 @@ pub(super) struct Tally {
     pub(super) advised: bool,
     /// Time of advice, by block.
     pub(super) advice_ns: f64,
+    /// Time of evictions, whatever call needed the room.
+    pub(super) evictions_ns: f64,
     /// Time of accesses, without their faults.
     pub(super) walk_ns: f64,
     /// Blocks gone through.
