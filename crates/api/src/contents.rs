@@ -50,21 +50,23 @@ impl Contents {
         .with_span(span))
     }
 
-    /// These bytes are about to be written: waits for discards of them, which must not be in flight
-    /// then, and counts them as written.
-    pub(crate) fn settle(&self, span: Span) -> Result<()> {
-        let bytes = addresses(span);
+    /// Waits for discards of these bytes, so that none is in flight.
+    pub(crate) fn wait(&self, span: Span) -> Result<()> {
         let mut streams: Vec<Stream> = Vec::new();
-        for (_, stream) in self.locked().overlapping(bytes.clone()) {
+        for (_, stream) in self.locked().overlapping(addresses(span)) {
             if !streams.contains(stream) {
                 streams.push(stream.clone());
             }
         }
-        for stream in streams {
-            stream.synchronize()?;
-        }
-        if !bytes.is_empty() {
-            self.locked().remove(bytes);
+        streams.iter().try_for_each(Stream::synchronize)
+    }
+
+    /// These bytes are about to be written, or have been: waits for discards of them, which must
+    /// not be in flight then, and counts them as written.
+    pub(crate) fn settle(&self, span: Span) -> Result<()> {
+        self.wait(span)?;
+        if span.bytes > 0 {
+            self.locked().remove(addresses(span));
         }
         Ok(())
     }

@@ -450,7 +450,7 @@ impl<B: Backend> FaultInjector<B> {
 ///     assert_eq!(accessed_by.to_set()? == before, answer.is_err());
 ///     Ok(())
 /// })?;
-/// assert_eq!(sites, 4, "how many devices, the members, one out, one in");
+/// assert_eq!(sites, 3, "read the members, one out, one in");
 /// # Ok::<(), pagewise::Error>(())
 /// ```
 pub fn sweep<B: Backend>(

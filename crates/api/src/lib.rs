@@ -52,13 +52,17 @@ pub mod inject;
 pub mod intercept;
 mod machine;
 mod memory;
+mod observe;
 mod place;
+mod program;
 mod range;
 mod refuse;
 mod region;
 pub mod resource;
 mod rounding;
 mod stream;
+#[cfg(feature = "tracing")]
+pub mod traced;
 
 pub use accessed_by::AccessedBy;
 pub use advice::MemoryAdvice;
@@ -69,6 +73,7 @@ pub use bytemuck;
 pub use choose::{BackendKind, Builder, open};
 pub use discarded::Discarded;
 pub use machine::Machine;
+pub use observe::{Amount, Budget, Observation, OverBudget, Watch, observe};
 #[cfg(feature = "cudarc")]
 pub use pagewise_cuda::interop;
 #[cfg(feature = "cuda")]
@@ -89,6 +94,7 @@ pub use pagewise_sim::{
     DiscardedContents, EventCapture, GpuProfile, MemoryContents, RangeReads, SimBackend, SimConfig,
 };
 pub use place::{Device, Host, NumaNode, Place};
+pub use program::DeviceProgram;
 pub use range::{ManagedRange, ManagedRangeMut};
 pub use region::{Region, RegionMut};
 pub use rounding::Rounding;

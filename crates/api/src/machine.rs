@@ -61,6 +61,22 @@ impl Machine {
         }))
     }
 
+    /// Opens the back end that the environment chooses, without a choice the driver: as
+    /// [`open`](crate::open).
+    ///
+    /// # Errors
+    /// As [`Builder::open`](crate::Builder::open).
+    ///
+    /// ```no_run
+    /// // PAGEWISE_BACKEND=sim cargo run
+    /// let machine = pagewise::Machine::open()?;
+    /// println!("{machine:?}");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn open() -> Result<Self> {
+        crate::open().map(Self::new)
+    }
+
     /// The back end.
     ///
     /// ```
@@ -273,5 +289,19 @@ impl From<Arc<dyn Backend>> for Machine {
 impl From<&Arc<dyn Backend>> for Machine {
     fn from(backend: &Arc<dyn Backend>) -> Self {
         Self::new(Arc::clone(backend))
+    }
+}
+
+/// For macros, which borrow what they are given: it may be a reference already.
+impl From<&&Self> for Machine {
+    fn from(machine: &&Self) -> Self {
+        (*machine).clone()
+    }
+}
+
+/// As above.
+impl<B: Backend> From<&&Arc<B>> for Machine {
+    fn from(backend: &&Arc<B>) -> Self {
+        Self::from(*backend)
     }
 }
