@@ -48,6 +48,8 @@ mod buffer;
 mod choose;
 mod contents;
 mod discarded;
+#[cfg(feature = "sim")]
+pub mod guide;
 pub mod inject;
 pub mod intercept;
 mod machine;
