@@ -4,25 +4,36 @@
 //! and records are checked, call by call, against recordings of a real H200.
 //!
 //! ```
-//! use pagewise::{Backend, BackendExt, DeviceId, DeviceAccess, DeviceTouch, Location};
-//! use pagewise::{MemoryEvent, StreamHandle};
+//! use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};
+//! use pagewise::{assert_faults, assert_migrated_bytes};
 //!
-//! let sim = pagewise::sim()?;
-//! let span = sim.alloc(2 << 20)?;
-//! let touch = DeviceTouch {
-//!     device: DeviceId(0),
-//!     span,
-//!     stride_bytes: 4096,
-//!     access: DeviceAccess::Write(1),
-//!     blocks: 1,
-//!     threads: 1,
-//! };
-//! // SAFETY: nothing else uses the memory.
-//! unsafe { sim.device_touch(touch, StreamHandle::NULL)? };
-//! let faults = sim.take_events()?;
-//! assert_eq!(faults.len(), 6, "one thread faults six times on 2 MiB: the prefetcher does the rest");
+//! let machine = Machine::from(pagewise::sim()?);    // or `Machine::open()`: what the environment says
+//! let stream = Stream::new(&machine, Device::FIRST)?;
+//! let mut numbers = ManagedBuffer::from_slice(&machine, &[1_u32; 1 << 19])?;
+//! let read = DeviceProgram::read(Device::FIRST).stride(4096);
+//! assert_faults!(machine, 6, numbers.run_on_device(read, &stream)?);
+//! assert_migrated_bytes!(machine, 2 << 20, numbers.write()?[0] = 7);
+//! numbers.prefetch(Device::FIRST, &stream)?;
+//! assert_faults!(machine, 0, numbers.run_on_device(read, &stream)?);
 //! # Ok::<(), pagewise::Error>(())
 //! ```
+//!
+//! | you want | look at |
+//! | --- | --- |
+//! | memory | [`ManagedBuffer`], its ranges ([`ManagedRange`], [`ManagedRangeMut`]), [`resource`] |
+//! | places | [`Device`], [`Host`], [`Place`] |
+//! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
+//! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
+//! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
+//! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
+//! | the driver's own calls | [`Backend`], as `machine.backend()` |
+//!
+//! Everything is checked before anything is done, and what cannot be checked is taken back or
+//! reported exactly. Wrong places, double frees, views that outlive their buffer and reads of
+//! discarded memory do not compile or are refused; nothing panics on bad input.
+//!
+//! It does not launch kernels (cudarc does, and shares memory with this crate), capture graphs,
+//! manage virtual memory, or export pools to other processes.
 //!
 //! # Choosing a back end
 //!
@@ -38,6 +49,7 @@
 //! | `cuda` | the driver, found at run time; CUDA 12 and 13 are told apart at run time, not here |
 //! | `cudarc` | `interop`: buffers, streams and contexts shared with cudarc; turns `cuda` on |
 //! | `mock` | [`mock`]: a mock of [`Backend`]; exempt from semantic versioning |
+//! | `tracing` | `traced`: a span around each call of a back end that is wrapped in it |
 //! | `serde` | `Serialize` and `Deserialize` on data types |
 #![deny(missing_docs)]
 

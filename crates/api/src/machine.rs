@@ -1,12 +1,12 @@
 //! A back end, with what does not change about it asked once.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pagewise_hal::{
-    Backend, Capabilities, DeviceId, Error, ErrorKind, EventFlags, Location, Result, StreamHandle,
+    Backend, Capabilities, Error, ErrorKind, EventFlags, Location, Result, StreamHandle,
 };
 
 use crate::refuse::{invalid, unsupported};
@@ -36,7 +36,7 @@ struct Inner {
     capabilities: Capabilities,
     devices: OnceLock<u32>,
     /// Streams that this crate made, to be asked where the host has to keep away from work.
-    streams: Mutex<BTreeSet<StreamHandle>>,
+    streams: Mutex<BTreeMap<StreamHandle, Device>>,
     failures: AtomicU64,
 }
 
@@ -209,8 +209,8 @@ impl Machine {
         Err(invalid(operation, "the stream is of another machine than the memory"))
     }
 
-    pub(crate) fn note_stream(&self, stream: StreamHandle) {
-        self.streams().insert(stream);
+    pub(crate) fn note_stream(&self, stream: StreamHandle, device: Device) {
+        self.streams().insert(stream, device);
     }
 
     pub(crate) fn forget_stream(&self, stream: StreamHandle) {
@@ -218,7 +218,7 @@ impl Machine {
     }
 
     /// A panic elsewhere leaves a set of handles as good as it was.
-    fn streams(&self) -> std::sync::MutexGuard<'_, BTreeSet<StreamHandle>> {
+    fn streams(&self) -> std::sync::MutexGuard<'_, BTreeMap<StreamHandle, Device>> {
         self.0.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -227,17 +227,18 @@ impl Machine {
     pub(crate) fn has_work_in_flight(&self) -> Result<bool> {
         // Held throughout: a stream is taken out of the set before it is destroyed.
         let own = self.streams();
-        for stream in std::iter::once(&StreamHandle::NULL).chain(own.iter()) {
-            if !self.has_finished(*stream)? {
+        let legacy = (&StreamHandle::NULL, &Device::FIRST);
+        for (&stream, &device) in std::iter::once(legacy).chain(own.iter()) {
+            if !self.has_finished(stream, device)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn has_finished(&self, stream: StreamHandle) -> Result<bool> {
+    fn has_finished(&self, stream: StreamHandle, device: Device) -> Result<bool> {
         let backend = self.backend();
-        let event = backend.event_create(DeviceId(0), EventFlags::DISABLE_TIMING)?;
+        let event = backend.event_create(device.id(), EventFlags::DISABLE_TIMING)?;
         let answer = backend.event_record(event, stream).and_then(|()| backend.event_query(event));
         // SAFETY: the event was made above and is used nowhere else.
         let destroyed = unsafe { backend.event_destroy(event) };

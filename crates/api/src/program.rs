@@ -3,6 +3,7 @@
 use bytemuck::Pod;
 use pagewise_hal::{DeviceAccess, DeviceTouch, Result};
 
+use crate::refuse::invalid;
 use crate::{Device, ManagedBuffer, ManagedRangeMut, Stream};
 
 /// What a device does to elements: touches one byte at each stride.
@@ -98,8 +99,8 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
     /// Discarded elements count as written if it writes every byte.
     ///
     /// # Errors
-    /// `InvalidValue`: without a CUDA code for a stream of another machine, or if it would read
-    /// discarded contents; code 1 if stride, blocks or threads are 0. `InvalidDevice` (no CUDA
+    /// `InvalidValue`: without a CUDA code for a stream of another machine or device, or if it would
+    /// read discarded contents; code 1 if stride, blocks or threads are 0. `InvalidDevice` (no CUDA
     /// code). What the program fails with.
     ///
     /// ```
@@ -118,6 +119,10 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
         let (memory, span) = (self.memory, self.span());
         memory.machine.check_device(OPERATION, device)?;
         memory.machine.check_stream(OPERATION, stream)?;
+        if let Some(other) = stream.device().filter(|&other| other != device) {
+            let why = format!("the stream is of {other}, the program for {device}");
+            return Err(invalid(OPERATION, why));
+        }
         let writes_all = matches!(access, DeviceAccess::Write(_)) && stride_bytes == 1;
         if !matches!(access, DeviceAccess::Write(_)) {
             memory.contents.check_readable(OPERATION, span)?;

@@ -32,7 +32,8 @@ pub struct Stream(Arc<Inner>);
 struct Inner {
     machine: Machine,
     handle: StreamHandle,
-    owned: bool,
+    /// Made here, on this device, and to be destroyed here.
+    owned_on: Option<Device>,
 }
 
 impl Stream {
@@ -51,7 +52,7 @@ impl Stream {
     /// ```
     pub fn new(machine: &Machine, device: Device) -> Result<Self> {
         let handle = machine.backend().stream_create(device.id(), StreamFlags::NON_BLOCKING)?;
-        Ok(Self::of(machine, handle, true))
+        Ok(Self::of(machine, handle, Some(device)))
     }
 
     /// The legacy default stream, which waits for and holds up all ordinary streams of a device.
@@ -66,7 +67,7 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn legacy_default(machine: &Machine) -> Self {
-        Self::of(machine, StreamHandle::NULL, false)
+        Self::of(machine, StreamHandle::NULL, None)
     }
 
     /// Uses a stream that something else owns, such as one of cudarc's. It is never destroyed here.
@@ -87,14 +88,29 @@ impl Stream {
     /// ```
     #[must_use]
     pub unsafe fn from_raw(machine: &Machine, handle: StreamHandle) -> Self {
-        Self::of(machine, handle, false)
+        Self::of(machine, handle, None)
     }
 
-    fn of(machine: &Machine, handle: StreamHandle, owned: bool) -> Self {
-        if owned {
-            machine.note_stream(handle);
+    fn of(machine: &Machine, handle: StreamHandle, owned_on: Option<Device>) -> Self {
+        if let Some(device) = owned_on {
+            machine.note_stream(handle, device);
         }
-        Self(Arc::new(Inner { machine: machine.clone(), handle, owned }))
+        Self(Arc::new(Inner { machine: machine.clone(), handle, owned_on }))
+    }
+
+    /// The device that it was made on; `None` for default streams, which every device has, and for
+    /// streams from elsewhere.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(Stream::new(&machine, Device::FIRST)?.device(), Some(Device::FIRST));
+    /// assert_eq!(Stream::legacy_default(&machine).device(), None);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn device(&self) -> Option<Device> {
+        self.0.owned_on
     }
 
     /// Waits for all work of the stream.
@@ -130,7 +146,9 @@ impl Stream {
             return Ok(());
         }
         let backend = self.0.machine.backend();
-        let event = backend.event_create(Device::FIRST.id(), EventFlags::DISABLE_TIMING)?;
+        // An event marks streams of its own device only; any stream may wait for it.
+        let device = other.device().unwrap_or(Device::FIRST);
+        let event = backend.event_create(device.id(), EventFlags::DISABLE_TIMING)?;
         let recorded = backend.event_record(event, other.0.handle);
         let waits = recorded.and_then(|()| backend.stream_wait_event(self.0.handle, event));
         // SAFETY: the event was made above and is used nowhere else; the driver keeps what a wait
@@ -195,7 +213,7 @@ impl fmt::Debug for Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if !self.owned {
+        if self.owned_on.is_none() {
             return;
         }
         let backend = self.machine.backend();
