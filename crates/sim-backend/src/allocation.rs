@@ -39,7 +39,7 @@ impl Sim {
             self.settle_at_home(range);
         }
         if flags == AttachFlags::HOST {
-            self.attach(allocation.start, flags, StreamHandle::NULL);
+            self.attachments.attach(allocation.start, flags, StreamHandle::NULL);
         }
         Ok(DevicePtr(allocation.start))
     }
@@ -210,7 +210,8 @@ impl Sim {
     /// Bookkeeping of a freed managed allocation: what it touched is reset; if its range went too,
     /// so do its pages and contents.
     fn remove_managed(&mut self, allocation: &Allocation, gone: Option<ManagedRange>) {
-        self.leave_home(allocation, gone);
+        self.attachments.forget(allocation.start);
+        self.leave_home(gone);
         let Some(ManagedRange { first_page, pages }) = gone else {
             self.attributes.forget(allocation.span().pages_outward());
             return;

@@ -25,27 +25,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use pagewise_hal::{
-    Advice, AllocationType, AttachFlags, EventHandle, Processor, Span, StreamHandle,
-};
+use pagewise_hal::{Advice, AllocationType, EventHandle, Processor, Span, StreamHandle};
 
+use crate::attachments::{Attached, key};
 use crate::config::SimConfig;
 use crate::locate::Located;
 use crate::profile::PeerLink;
 use crate::refusal::{Checked, bad_device, illegal_address, unsupported};
 use crate::sim::Sim;
-use crate::space::{Allocation, ManagedRange};
-
-/// Who may use an allocation (`cuStreamAttachMemAsync`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attached {
-    /// Any stream, and the host while no stream works.
-    Global,
-    /// The host, at any time.
-    Host,
-    /// One stream, and the host while that does not work.
-    Stream(u64),
-}
+use crate::space::ManagedRange;
 
 /// What a machine without concurrent managed access has to remember.
 #[derive(Debug)]
@@ -54,8 +42,6 @@ pub(crate) struct Exclusive {
     home: Processor,
     /// Device memory that managed memory takes, in bytes.
     managed_bytes: u64,
-    /// Allocations that are not [`Attached::Global`], by first byte.
-    attached: BTreeMap<u64, Attached>,
     /// Work that nobody waited for: the number of a stream's last, by stream.
     working: BTreeMap<u64, u64>,
     /// What an event waits for: stream and number of its last work, by event.
@@ -73,7 +59,6 @@ impl Exclusive {
         Some(Self {
             home: if peers { Processor::device(0) } else { Processor::HOST },
             managed_bytes: 0,
-            attached: BTreeMap::new(),
             working: BTreeMap::new(),
             recorded: BTreeMap::new(),
             last_work: 0,
@@ -88,10 +73,6 @@ impl Exclusive {
     /// Memory of a device that managed memory takes, in bytes.
     pub(crate) fn bytes_on(&self, device: Processor) -> u64 {
         if device == self.home { self.managed_bytes } else { 0 }
-    }
-
-    fn attachment(&self, allocation: &Allocation) -> Attached {
-        self.attached.get(&allocation.start).copied().unwrap_or(Attached::Global)
     }
 
     /// Work was given to a stream, and the call returns before it is done.
@@ -115,32 +96,27 @@ impl Exclusive {
         }
     }
 
-    /// Whether the host has to keep away from an allocation.
-    fn is_in_use(&self, allocation: &Allocation) -> bool {
-        match self.attachment(allocation) {
+    /// Whether the host has to keep away from an allocation that is attached so.
+    fn is_in_use(&self, attached: Attached) -> bool {
+        match attached {
             Attached::Global => !self.working.is_empty(),
             Attached::Host => false,
             Attached::Stream(stream) => self.working.contains_key(&stream),
         }
     }
-
-    /// Whether a stream's work may touch an allocation.
-    fn check_reach(&self, allocation: &Allocation, stream: StreamHandle) -> Checked<()> {
-        match self.attachment(allocation) {
-            Attached::Host => illegal_address(
-                "the memory is attached to the host: attach it GLOBAL or to the stream first",
-            ),
-            Attached::Stream(owner) if owner != key(stream) => {
-                illegal_address("the memory is attached to another stream")
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
-/// The two names of the legacy default stream are one stream.
-fn key(stream: StreamHandle) -> u64 {
-    if stream.is_legacy() { 0 } else { stream.as_raw() }
+/// Whether a stream's work may touch an allocation that is attached so.
+fn check_reach(attached: Attached, stream: StreamHandle) -> Checked<()> {
+    match attached {
+        Attached::Host => illegal_address(
+            "the memory is attached to the host: attach it GLOBAL or to the stream first",
+        ),
+        Attached::Stream(owner) if owner != key(stream) => {
+            illegal_address("the memory is attached to another stream")
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Sim {
@@ -151,7 +127,7 @@ impl Sim {
         else {
             return Ok(());
         };
-        if self.is_managed(allocation) && exclusive.is_in_use(allocation) {
+        if self.is_managed(allocation) && exclusive.is_in_use(self.attachments.of(allocation)) {
             return illegal_address(
                 "without concurrent managed access the host may not touch managed memory while a \
                  device works: synchronise its streams first",
@@ -160,26 +136,29 @@ impl Sim {
         Ok(())
     }
 
-    /// A device is about to touch memory, in a stream: brings home what it may touch. Does nothing
-    /// if the access will be refused.
+    /// A device is about to touch memory, in a stream: what has to be there comes. Does nothing if
+    /// the access will be refused.
     pub(crate) fn launch(
         &mut self,
         by: Processor,
         span: Span,
         stream: StreamHandle,
     ) -> Checked<()> {
-        let Some(exclusive) = &self.exclusive else { return Ok(()) };
         let allocation = self.space.containing(span.ptr).filter(|a| a.contains(span));
         let Some(allocation) = allocation.filter(|a| span.bytes > 0 && self.reaches(by, a)) else {
             return Ok(());
         };
-        exclusive.check_reach(allocation, stream)?;
+        let Some(exclusive) = &self.exclusive else {
+            self.bring_attached(by, stream);
+            return Ok(());
+        };
+        check_reach(self.attachments.of(allocation), stream)?;
         let home = exclusive.home;
         let away: Vec<Range<u64>> = if home == Processor::HOST {
             Vec::new()
         } else {
             let managed = self.space.managed();
-            let comes = managed.filter(|a| exclusive.check_reach(a, stream).is_ok());
+            let comes = managed.filter(|a| check_reach(self.attachments.of(a), stream).is_ok());
             let pages = comes.map(|allocation| allocation.span().pages_outward());
             pages.filter(|pages| self.is_touched_by_host(pages)).collect()
         };
@@ -241,24 +220,9 @@ impl Sim {
     }
 
     /// An allocation went, and perhaps its range.
-    pub(crate) fn leave_home(&mut self, allocation: &Allocation, gone: Option<ManagedRange>) {
+    pub(crate) fn leave_home(&mut self, gone: Option<ManagedRange>) {
         if let Some(exclusive) = &mut self.exclusive {
-            exclusive.attached.remove(&allocation.start);
             exclusive.managed_bytes -= gone.map_or(0, ManagedRange::device_bytes);
-        }
-    }
-
-    /// Notes who may use an allocation from now on.
-    pub(crate) fn attach(&mut self, start: u64, flags: AttachFlags, stream: StreamHandle) {
-        let Some(exclusive) = &mut self.exclusive else { return };
-        let attached = match flags {
-            AttachFlags::HOST => Attached::Host,
-            AttachFlags::SINGLE => Attached::Stream(key(stream)),
-            _ => Attached::Global,
-        };
-        match attached {
-            Attached::Global => _ = exclusive.attached.remove(&start),
-            other => _ = exclusive.attached.insert(start, other),
         }
     }
 

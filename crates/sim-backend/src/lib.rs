@@ -39,6 +39,7 @@
 mod allocation;
 mod arena;
 pub mod arrival;
+mod attachments;
 mod attributes;
 mod backend;
 mod chunks;

@@ -11,8 +11,9 @@ use pagewise_hal::{
 };
 
 use crate::arena::{Arena, Zone};
+use crate::attachments::Attachments;
 use crate::attributes::Attributes;
-use crate::config::{MemoryContents, SimConfig};
+use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
 use crate::locate::Machine;
@@ -35,6 +36,7 @@ pub(crate) struct Sim {
     pub(crate) pager: Pager,
     pub(crate) contents: Contents,
     /// Present without concurrent managed access.
+    pub(crate) attachments: Attachments,
     pub(crate) exclusive: Option<Exclusive>,
     pub(crate) clock_ns: u64,
     /// What the next call is to take, if somebody said so.
@@ -60,6 +62,7 @@ impl Sim {
             streams: Streams::new(),
             pager: Pager::new(&config),
             contents: Contents::default(),
+            attachments: Attachments::default(),
             exclusive: Exclusive::of(&config),
             clock_ns: 0,
             pace_ns: None,
@@ -111,6 +114,9 @@ impl Sim {
 
     /// Lets the arena hold what the pages hold after they moved.
     pub(crate) fn settle_contents(&mut self) {
+        if self.config.discarded_contents == DiscardedContents::Kept {
+            return; // The arena holds what pages hold wherever they are.
+        }
         for change in self.pager.drain_holdings() {
             self.contents.follow(&self.arena, &change);
         }
@@ -129,8 +135,7 @@ impl Sim {
         }
     }
 
-    /// `cuStreamAttachMemAsync`. With concurrent managed access it restricts nobody: it is checked
-    /// and otherwise without effect.
+    /// `cuStreamAttachMemAsync`
     pub(crate) fn stream_attach(
         &mut self,
         stream: StreamHandle,
@@ -151,7 +156,7 @@ impl Sim {
                     && (span.bytes == 0 || span.bytes == allocation.bytes) => {}
             _ => return invalid("give one whole managed allocation, with its size or 0"),
         }
-        self.attach(span.ptr.0, flags, stream);
+        self.attachments.attach(span.ptr.0, flags, stream);
         Ok(())
     }
 

@@ -124,7 +124,8 @@ impl Account {
         Zeroed { pages: work.pages_zeroed_host - recycled, recycled }
     }
 
-    fn work(&mut self, params: &CostParams, work: &Work) -> f64 {
+    /// The same for something that the engine did.
+    pub(super) fn work(&mut self, params: &CostParams, work: &Work) -> f64 {
         let zeroed = self.zeroed(work);
         let is_parallel = self.is_parallel();
         match work.step {

@@ -173,7 +173,11 @@ impl Meter {
 
     /// The engine did something; returns what it took, if that is charged at once.
     pub(crate) fn work(&mut self, work: &Work) -> u64 {
-        self.count(&Input::Work(*work))
+        // Happens most often and is the largest: not copied unless it is kept.
+        if self.record.is_some() {
+            return self.count(&Input::Work(*work));
+        }
+        whole(self.account.work(&self.params, work))
     }
 
     /// The program's access with this number faults: the time until the driver looks at it.

@@ -15,6 +15,7 @@ use super::block::Block;
 use super::context::Context;
 use super::event::{EventSink, Step};
 use super::mask::{PAGES, PageMask};
+use super::prefetcher;
 use super::processor::ProcId;
 use super::service::{self, Access};
 use super::thrash;
@@ -113,9 +114,24 @@ impl Paging {
         let mut block = range.take_or_new(pages[0]);
         let policy = range.policy;
         let needs = access.needs(by, &self.params);
-        let faulted = mask_of(pages, block.first_page()).minus(block.mapped(by, needs));
+        let mut faulted = mask_of(pages, block.first_page());
+        if pages.len() > 1 || block.maps(by, needs, (pages[0] - block.first_page()) as usize) {
+            faulted = faulted.minus(block.mapped(by, needs));
+        }
         let step = (Step::Fault, Some(by));
         let mut context = self.context(&block, policy, step, touched.now_ns, sink);
+        if let Some(plain) = context.plain(&block, by).filter(|_| !faulted.is_empty()) {
+            let prefetched = prefetcher::pages_to_prefetch(&context, &mut block, faulted, by);
+            let pages = faulted | prefetched;
+            self.reserve(&mut block, by, pages, touched.now_ns, sink);
+            let mut context = self.context(&block, policy, step, touched.now_ns, sink);
+            report_held(&mut context, &block, faulted, by, held);
+            context.arrive_plainly(&mut block, by, plain, pages, prefetched);
+            touched.now_ns += context.finish();
+            self.note_chunks(&block, Some(by));
+            self.put(block);
+            return None;
+        }
         let plans = service::plan(&mut context, &mut block, faulted, by, access);
         for page in plans.throttled.pages() {
             held.entry(block.first_page() + page as u64).or_insert(touched.now_ns);

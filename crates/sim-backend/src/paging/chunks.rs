@@ -1,7 +1,7 @@
 //! Memory of one GPU: 2 MiB root chunks, what is in them, and in which order they would go.
 //!
-//! A full va_block takes one root chunk; a smaller one is tiled with pieces of 64 KiB and 4 KiB,
-//! which share root chunks. Pieces are known by the absolute page that they begin with, so a split
+//! A full va_block takes one root chunk, known from a table; a smaller one is tiled with pieces of
+//! 64 KiB and 4 KiB, which share root chunks. Pieces are known by the absolute page that they begin with, so a split
 //! of a block changes nothing here. Sizes in pages of 4 KiB. Decides only which chunk goes first;
 //! `evict` empties it. Source: uvm_policy 1.3, 1.4, 7.
 
@@ -27,7 +27,7 @@ pub(super) enum List {
 
 /// A root chunk of one GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct RootId(u32);
+pub(super) struct RootId(u32);
 
 impl RootId {
     fn index(self) -> usize {
@@ -41,8 +41,20 @@ struct Root {
     /// When it came to the list: larger is later. 0 if nothing is in the chunk.
     stamp: u64,
     used: u16,
-    /// First pages of the pieces.
-    pieces: BTreeSet<u64>,
+    holds: Holds,
+}
+
+/// What is in a root chunk.
+#[derive(Debug, Clone)]
+enum Holds {
+    /// All of a full block, that begins with this page.
+    Whole(u64),
+    /// Smaller pieces that begin with these pages, if any.
+    Pieces(BTreeSet<u64>),
+}
+
+impl Holds {
+    const NOTHING: Self = Self::Pieces(BTreeSet::new());
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,14 +95,32 @@ impl WholeBlocks {
         table.blocks += usize::from(table.roots[index].replace(id).is_none());
     }
 
-    fn remove(&mut self, first_page: u64) {
+    fn remove(&mut self, first_page: u64) -> Option<RootId> {
         let (key, index) = Self::place(first_page);
-        if let Some(table) = self.0.get_mut(&key) {
-            table.blocks -= usize::from(table.roots[index].take().is_some());
-            if table.blocks == 0 {
-                self.0.remove(&key);
-            }
+        let table = self.0.get_mut(&key)?;
+        let id = table.roots[index].take()?;
+        table.blocks -= 1;
+        if table.blocks == 0 {
+            self.0.remove(&key);
         }
+        Some(id)
+    }
+
+    /// The first block that begins at one of these pages and has a chunk.
+    fn first_within(&self, pages: &Range<u64>) -> Option<u64> {
+        let mut slots = pages.start.div_ceil(u64::from(ROOT))..pages.end.div_ceil(u64::from(ROOT));
+        while !slots.is_empty() {
+            let (key, table) = self.0.range(slots.start / Self::SLOTS..).next()?;
+            slots.start = slots.start.max(key * Self::SLOTS);
+            let end = slots.end.min((key + 1) * Self::SLOTS);
+            let mut here = slots.start..end;
+            let has = |slot: &u64| table.roots[(slot % Self::SLOTS) as usize].is_some();
+            if let Some(slot) = here.find(has) {
+                return Some(slot * u64::from(ROOT));
+            }
+            slots.start = slots.start.max(end);
+        }
+        None
     }
 }
 
@@ -131,6 +161,7 @@ pub(super) struct Chunks {
     roots: Vec<Root>,
     /// Roots with nothing in them.
     spare: Vec<RootId>,
+    /// Those smaller than a chunk.
     pieces: BTreeMap<u64, Piece>,
     /// The chunks of full blocks.
     whole: WholeBlocks,
@@ -168,6 +199,9 @@ impl Chunks {
     }
 
     fn open_for(&self, len: u16) -> Option<RootId> {
+        if len == ROOT {
+            return None; // A chunk is open only if something is in it.
+        }
         self.open.iter().find(|id| self.root(**id).used + len <= ROOT).copied()
     }
 
@@ -185,25 +219,30 @@ impl Chunks {
         let id = self.open_for(len).unwrap_or_else(|| self.add_root());
         let root = self.root_mut(id);
         root.used += len;
-        root.pieces.insert(first_page);
-        if root.used == ROOT {
-            self.open.remove(&id);
-        }
+        let used = root.used;
         if len == ROOT {
+            root.holds = Holds::Whole(first_page);
             self.whole.insert(first_page, id);
+        } else {
+            if let Holds::Pieces(pieces) = &mut root.holds {
+                pieces.insert(first_page);
+            }
+            self.pieces.insert(first_page, Piece { len, root: id });
+            if used == ROOT {
+                self.open.remove(&id);
+            } else {
+                self.open.insert(id);
+            }
         }
-        self.pieces.insert(first_page, Piece { len, root: id });
         self.place(id, List::Used);
     }
 
     fn add_root(&mut self) -> RootId {
-        let id = self.spare.pop().unwrap_or_else(|| {
+        self.spare.pop().unwrap_or_else(|| {
             let id = RootId(self.roots.len() as u32);
-            self.roots.push(Root { list: List::Used, stamp: 0, used: 0, pieces: BTreeSet::new() });
+            self.roots.push(Root { list: List::Used, stamp: 0, used: 0, holds: Holds::NOTHING });
             id
-        });
-        self.open.insert(id);
-        id
+        })
     }
 
     /// Puts a chunk at the end of a list.
@@ -255,14 +294,9 @@ impl Chunks {
         }
     }
 
-    /// The pages of the pieces in the chunk to give up next, leaving out chunks with a piece in
-    /// `keep`. The pieces stay until they are [freed](Self::free).
-    pub(super) fn next_to_give_up(&mut self, keep: &Range<u64>) -> Option<Vec<Range<u64>>> {
-        // A piece may begin below: a chunk of a block that was split since.
-        let below = self.pieces.range(..keep.start).next_back();
-        let below = below.filter(|(first, piece)| **first + u64::from(piece.len) > keep.start);
-        let within = self.pieces.range(keep.clone());
-        let kept: BTreeSet<RootId> = below.into_iter().chain(within).map(|(_, p)| p.root).collect();
+    /// The chunk to give up next, leaving out those with a piece in `keep`. Its pieces stay until
+    /// they are [freed](Self::free).
+    pub(super) fn next_to_give_up(&mut self, keep: &Range<u64>) -> Option<RootId> {
         for list in &mut self.lists {
             let outdated = |entry: &(u64, RootId)| self.roots[entry.1.index()].stamp != entry.0;
             while list.front().is_some_and(outdated) {
@@ -270,29 +304,67 @@ impl Chunks {
             }
         }
         let current = |entry: &&(u64, RootId)| self.root(entry.1).stamp == entry.0;
-        let in_order = self.lists.iter().flatten().filter(current);
-        let (_, id) = in_order.into_iter().find(|(_, id)| !kept.contains(id))?;
-        let pieces = self.root(*id).pieces.iter();
-        Some(pieces.map(|first| *first..first + u64::from(self.pieces[first].len)).collect())
+        let mut in_order = self.lists.iter().flatten().filter(current);
+        in_order.find(|(_, id)| !self.has_piece_in(*id, keep)).map(|(_, id)| *id)
+    }
+
+    /// Whether a piece in a chunk has one of these pages. It may begin below: a chunk of a block
+    /// that was split since.
+    fn has_piece_in(&self, id: RootId, pages: &Range<u64>) -> bool {
+        let last = match &self.root(id).holds {
+            Holds::Whole(first) => Some(*first..*first + u64::from(ROOT)),
+            Holds::Pieces(firsts) => firsts.range(..pages.end).next_back().map(|f| self.piece(*f)),
+        };
+        last.is_some_and(|last| last.start < pages.end && last.end > pages.start)
+    }
+
+    /// The pages of the piece smaller than a chunk that begins with this page.
+    fn piece(&self, first_page: u64) -> Range<u64> {
+        let len = self.pieces.get(&first_page).map_or(0, |piece| piece.len);
+        first_page..first_page + u64::from(len)
+    }
+
+    /// The pages of the first piece in a chunk.
+    pub(super) fn first_piece(&self, id: RootId) -> Option<Range<u64>> {
+        match &self.root(id).holds {
+            Holds::Whole(first) => Some(*first..*first + u64::from(ROOT)),
+            Holds::Pieces(firsts) => firsts.first().map(|first| self.piece(*first)),
+        }
     }
 
     /// Frees the pieces that begin within these pages.
     pub(super) fn free(&mut self, pages: &Range<u64>) {
-        let firsts: Vec<u64> = self.pieces.range(pages.clone()).map(|(first, _)| *first).collect();
-        for first in firsts {
-            let Some(piece) = self.pieces.remove(&first) else { continue };
-            self.whole.remove(first);
-            let root = self.root_mut(piece.root);
-            root.pieces.remove(&first);
-            root.used -= piece.len;
-            if root.pieces.is_empty() {
-                root.stamp = 0;
-                self.open.remove(&piece.root);
-                self.spare.push(piece.root);
-            } else {
-                self.open.insert(piece.root);
+        while let Some(first) = self.whole.first_within(pages) {
+            if let Some(id) = self.whole.remove(first) {
+                self.root_mut(id).holds = Holds::NOTHING;
+                self.emptied(id);
             }
         }
+        while let Some(first) = self.pieces.range(pages.clone()).next().map(|(first, _)| *first) {
+            self.free_piece(first);
+        }
+    }
+
+    /// Frees a piece smaller than a chunk.
+    fn free_piece(&mut self, first_page: u64) {
+        let Some(Piece { len, root: id }) = self.pieces.remove(&first_page) else { return };
+        let root = self.root_mut(id);
+        root.used -= len;
+        if let Holds::Pieces(firsts) = &mut root.holds {
+            firsts.remove(&first_page);
+        }
+        if root.used == 0 {
+            self.emptied(id);
+        } else {
+            self.open.insert(id);
+        }
+    }
+
+    fn emptied(&mut self, id: RootId) {
+        let root = self.root_mut(id);
+        (root.used, root.stamp) = (0, 0);
+        self.open.remove(&id);
+        self.spare.push(id);
     }
 
     /// Root chunks in use.
@@ -308,7 +380,8 @@ mod tests {
     const NONE: Range<u64> = 0..0;
 
     fn first_of(chunks: &mut Chunks) -> u64 {
-        chunks.next_to_give_up(&NONE).expect("something in use")[0].start
+        let id = chunks.next_to_give_up(&NONE).expect("something in use");
+        chunks.first_piece(id).expect("a piece").start
     }
 
     #[test]
@@ -332,11 +405,13 @@ mod tests {
         chunks.allocate(0, 16);
         chunks.allocate(600, 1);
         assert!(chunks.has_room(495) && !chunks.has_room(496));
-        assert_eq!(chunks.next_to_give_up(&NONE), Some(vec![0..16, 600..601]));
+        let shared = chunks.next_to_give_up(&NONE).expect("one chunk");
+        assert_eq!((chunks.first_piece(shared), chunks.in_use()), (Some(0..16), 1));
         assert_eq!(chunks.next_to_give_up(&(0..100)), None, "kept by its first piece");
         assert_eq!(chunks.next_to_give_up(&(8..12)), None, "kept by a piece that begins below");
         chunks.free(&(0..100));
         assert_eq!((chunks.in_use(), chunks.has_room(511)), (1, true));
+        assert_eq!(chunks.first_piece(shared), Some(600..601));
         chunks.free(&(600..601));
         assert_eq!(chunks.in_use(), 0);
     }

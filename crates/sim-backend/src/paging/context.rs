@@ -23,6 +23,8 @@ pub(super) struct Context<'a> {
     pub(super) pins: &'a mut VecDeque<Pin>,
     pub(super) lapse: &'a mut LapseWindow,
     pub(super) totals: &'a mut Totals,
+    #[cfg(test)]
+    pub(super) shortcuts: bool,
 }
 
 impl Context<'_> {
@@ -33,14 +35,7 @@ impl Context<'_> {
 
     /// Reports the work of the step, if there was any; returns the nanoseconds that it took.
     pub(super) fn finish(&mut self) -> u64 {
-        let idle = Work {
-            step: self.work.step,
-            processor: self.work.processor,
-            block: self.work.block,
-            read_mostly: self.work.read_mostly,
-            ..Work::default()
-        };
-        if self.work != idle || self.work.step == Step::Fault {
+        if self.work.step == Step::Fault || !self.work.is_idle() {
             self.sink.work(&self.work)
         } else {
             0

@@ -163,3 +163,14 @@ pub(crate) struct Work {
     /// Parts of blocks that had to leave their device to make room.
     pub(crate) evictions: u64,
 }
+
+impl Work {
+    /// Whether nothing was done.
+    pub(super) fn is_idle(&self) -> bool {
+        let &Self { step, processor, block, read_mostly, .. } = self;
+        // What most often is not 0 first: the rest is many numbers.
+        self.copies == 0
+            && self.evictions == 0
+            && *self == Self { step, processor, block, read_mostly, ..Self::default() }
+    }
+}

@@ -10,7 +10,7 @@ use std::ops::Range;
 use pagewise_hal::{CopyCause, MapCause, Processor};
 
 use super::block::Block;
-use super::chunks::List;
+use super::chunks::{List, RootId};
 use super::event::{EventSink, Holding, Step, Work};
 use super::mask::{PAGES, PageMask};
 use super::moves::Reason;
@@ -47,8 +47,8 @@ impl Paging {
         for chunk in chunks_for(block, missing) {
             let len = chunk.len() as u16;
             while !self.chunks[gpu].has_room(len) {
-                let Some(victims) = self.chunks[gpu].next_to_give_up(&keep) else { break };
-                self.evict(id, &victims, now_ns, sink);
+                let Some(victim) = self.chunks[gpu].next_to_give_up(&keep) else { break };
+                self.evict(id, victim, now_ns, sink);
             }
             self.chunks[gpu].allocate(keep.start + chunk.start as u64, len);
             given.insert_range(chunk);
@@ -61,7 +61,7 @@ impl Paging {
             Work { step: Step::Allocation, processor: Some(id.into()), ..Work::default() };
         work.block = block.first_page();
         work.pages_populated_device = given.count() as u64;
-        work.zeroed_runs_device = given.minus(valid).runs().count() as u64;
+        work.zeroed_runs_device = given.minus(valid).run_count() as u64;
         work.chunks_device = given_chunks;
         sink.work(&work);
     }
@@ -79,22 +79,25 @@ impl Paging {
         let Some(index) = id.index().checked_sub(1) else { return };
         self.chunks[index].claim(bytes);
         while self.chunks[index].is_over() {
-            let Some(victims) = self.chunks[index].next_to_give_up(&(0..0)) else { break };
-            self.evict(id, &victims, now_ns, sink);
+            let Some(victim) = self.chunks[index].next_to_give_up(&(0..0)) else { break };
+            self.evict(id, victim, now_ns, sink);
         }
     }
 
     /// Empties a chunk: what is in it goes to the host.
-    fn evict(&mut self, id: ProcId, pieces: &[Range<u64>], now_ns: u64, sink: &mut dyn EventSink) {
+    fn evict(&mut self, id: ProcId, chunk: RootId, now_ns: u64, sink: &mut dyn EventSink) {
         self.evictions += 1;
-        for piece in pieces {
-            for part in self.ranges.pieces(piece) {
+        let gpu = id.index() - 1;
+        while let Some(piece) = self.chunks[gpu].first_piece(chunk) {
+            let mut left = piece.clone();
+            while let Some(part) = self.ranges.first_piece(&left) {
                 let step = (Step::Eviction, Some(id));
                 self.on_existing(&part, step, now_ns, sink, |context, block, within| {
                     context.evict(block, id, within);
                 });
+                left.start = part.end;
             }
-            self.chunks[id.index() - 1].free(piece);
+            self.chunks[gpu].free(&piece);
         }
     }
 
@@ -123,10 +126,14 @@ impl Paging {
 impl Context<'_> {
     /// Moves what a GPU holds of these pages to the host and gives its memory back.
     fn evict(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        if let Some(held) = self.plain(block, id) {
+            self.leave_plainly(block, id, held, pages);
+            self.gone(block, id, pages);
+            return;
+        }
         let leaving = pages & (block.resident(id) | block.discarded());
         self.move_pages(block, ProcId::HOST, leaving, &Reason::of(CopyCause::Eviction));
-        self.note_holding(block, id, pages & block.populated(id), Holding::Gone);
-        block.depopulate(id, pages);
+        self.gone(block, id, pages);
         // Accessed-by processors follow the pages, later on the driver, at once here.
         for by in self.policy.accessed_by.iter() {
             self.follow_evicted(block, by, leaving);
@@ -134,6 +141,12 @@ impl Context<'_> {
         if self.params.access_counters.enable {
             self.map_evicted(block, id, leaving);
         }
+    }
+
+    /// The memory of pages is no longer theirs.
+    fn gone(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        self.note_holding(block, id, pages & block.populated(id), Holding::Gone);
+        block.depopulate(id, pages);
         self.work.evictions += 1;
     }
 }
@@ -151,21 +164,27 @@ impl Context<'_> {
 
 /// The chunks that hold these pages: all of a full block, else its 64 KiB pages, and single pages
 /// before the first and after the last of them.
-fn chunks_for(block: &Block, pages: PageMask) -> Vec<Range<usize>> {
+fn chunks_for(block: &Block, pages: PageMask) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let page = pages.next_set(at);
+        if page >= block.len() {
+            return None;
+        }
+        let chunk = chunk_of(block, page);
+        at = chunk.end;
+        Some(chunk)
+    })
+}
+
+fn chunk_of(block: &Block, page: usize) -> Range<usize> {
     if block.is_full_size() {
-        return std::iter::once(0..PAGES).collect();
+        return 0..PAGES;
     }
     let first = block.first_page() as usize;
-    let mut chunks: Vec<Range<usize>> = Vec::new();
-    for page in pages.pages() {
-        if chunks.last().is_some_and(|last| page < last.end) {
-            continue;
-        }
-        let start = (first + page) / BIG * BIG;
-        let inside = start >= first && start + BIG <= first + block.len();
-        chunks.push(if inside { start - first..start - first + BIG } else { page..page + 1 });
-    }
-    chunks
+    let start = (first + page) / BIG * BIG;
+    let inside = start >= first && start + BIG <= first + block.len();
+    if inside { start - first..start - first + BIG } else { page..page + 1 }
 }
 
 #[cfg(test)]
@@ -255,6 +274,7 @@ mod tests {
     fn a_short_block_takes_64_kib_chunks_and_single_pages_at_its_ends() {
         let block = Block::new(10, 100);
         let pages = PageMask::range(4..8) | PageMask::single(99);
-        assert_eq!(chunks_for(&block, pages), [4..5, 5..6, 6..22, 99..100]);
+        let chunks: Vec<_> = chunks_for(&block, pages).collect();
+        assert_eq!(chunks, [4..5, 5..6, 6..22, 99..100]);
     }
 }

@@ -26,6 +26,9 @@ impl Context<'_> {
         protection: Protection,
         cause: Option<MapCause>,
     ) {
+        if pages.is_empty() {
+            return;
+        }
         let mut left = pages.minus(block.mapped(id, protection));
         if left.is_empty() {
             return;
@@ -44,6 +47,9 @@ impl Context<'_> {
                 self.report_remote(block, id, at, here, cause);
             }
             left = left.minus(here);
+            if left.is_empty() {
+                break;
+            }
         }
     }
 
@@ -86,6 +92,9 @@ impl Context<'_> {
         requested: Protection,
     ) -> [PageMask; 3] {
         let mut levels = [PageMask::EMPTY; 3];
+        if pages.is_empty() {
+            return levels;
+        }
         levels[requested as usize] = pages;
         if requested == Protection::Read && !self.policy.read_mostly {
             let stays = block.discarded() | self.foreign_atomics(block, residency);

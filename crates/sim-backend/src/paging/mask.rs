@@ -12,9 +12,32 @@ pub(crate) const PAGES: usize = 512;
 
 const WORDS: usize = PAGES / 64;
 
+/// By number of bits: full words, one with so many bits set, empty words.
+static STEPS: [[u64; 2 * WORDS + 1]; 64] = {
+    let mut steps = [[0; 2 * WORDS + 1]; 64];
+    let mut bits = 0;
+    while bits < 64 {
+        let mut word = 0;
+        while word < WORDS {
+            steps[bits][word] = u64::MAX;
+            word += 1;
+        }
+        steps[bits][WORDS] = (1 << bits) - 1;
+        bits += 1;
+    }
+    steps
+};
+
 /// A set of pages of one va_block.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Eq, Default)]
 pub(crate) struct PageMask([u64; WORDS]);
+
+impl PartialEq for PageMask {
+    fn eq(&self, other: &Self) -> bool {
+        // Folded rather than compared: the comparison of arrays is a call of memcmp.
+        self.0.iter().zip(other.0).fold(0, |any, (a, b)| any | (a ^ b)) == 0
+    }
+}
 
 impl PageMask {
     /// No page.
@@ -22,8 +45,15 @@ impl PageMask {
 
     /// The pages of a range.
     pub(crate) fn range(pages: Range<usize>) -> Self {
+        Self::below(pages.end).minus(Self::below(pages.start))
+    }
+
+    /// The pages before one: a window of a table, so that it takes no branch per word.
+    #[inline]
+    fn below(page: usize) -> Self {
+        debug_assert!(page <= PAGES);
         let mut mask = Self::EMPTY;
-        mask.insert_range(pages);
+        mask.0.copy_from_slice(&STEPS[page % 64][WORDS - page / 64..][..WORDS]);
         mask
     }
 
@@ -41,20 +71,7 @@ impl PageMask {
 
     /// Adds the pages of a range.
     pub(crate) fn insert_range(&mut self, pages: Range<usize>) {
-        debug_assert!(pages.end <= PAGES);
-        if pages.is_empty() {
-            return;
-        }
-        let (first, last) = (pages.start / 64, (pages.end - 1) / 64);
-        let from = u64::MAX << (pages.start % 64);
-        let to = u64::MAX >> (63 - (pages.end - 1) % 64);
-        if first == last {
-            self.0[first] |= from & to;
-            return;
-        }
-        self.0[first] |= from;
-        self.0[first + 1..last].fill(u64::MAX);
-        self.0[last] |= to;
+        *self |= Self::range(pages);
     }
 
     /// Adds the pages of another set.
@@ -69,7 +86,6 @@ impl PageMask {
 
     /// Whether the set has no page.
     pub(crate) fn is_empty(&self) -> bool {
-        // Folded rather than compared: the comparison of arrays is a call of memcmp.
         self.0.iter().fold(0, |any, word| any | word) == 0
     }
 
@@ -80,7 +96,19 @@ impl PageMask {
 
     /// How many pages of a range are in the set.
     pub(crate) fn count_in(&self, pages: Range<usize>) -> usize {
-        (*self & Self::range(pages)).count()
+        debug_assert!(pages.end <= PAGES);
+        if pages.is_empty() {
+            return 0;
+        }
+        let (first, last) = (pages.start / 64, (pages.end - 1) / 64);
+        let from = u64::MAX << (pages.start % 64);
+        let to = u64::MAX >> (63 - (pages.end - 1) % 64);
+        let count = |word: u64| word.count_ones() as usize;
+        if first == last {
+            return count(self.0[first] & from & to);
+        }
+        let within: usize = self.0[first + 1..last].iter().map(|word| count(*word)).sum();
+        count(self.0[first] & from) + within + count(self.0[last] & to)
     }
 
     /// Whether the sets share a page.
@@ -126,9 +154,25 @@ impl PageMask {
         Runs { mask: self, at: 0 }
     }
 
+    /// How many maximal runs there are.
+    pub(crate) fn run_count(&self) -> usize {
+        let mut before = 0;
+        let starts = self.0.map(|word| {
+            let starts = word & !(word << 1 | before);
+            before = word >> 63;
+            starts
+        });
+        Self(starts).count()
+    }
+
     /// The pages, ascending.
     pub(crate) fn pages(self) -> impl Iterator<Item = usize> {
-        self.runs().flatten()
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let page = self.next_set(at);
+            at = page + 1;
+            (page < PAGES).then_some(page)
+        })
     }
 
     /// The pages from `first` on, renumbered from 0: what the upper half of a split block gets.
@@ -224,8 +268,10 @@ impl Default for StoredMask {
 
 impl StoredMask {
     /// The set in its working form.
+    #[inline]
     pub(crate) fn get(&self) -> PageMask {
         match self {
+            Self::Run(start, end) if start == end => PageMask::EMPTY,
             Self::Run(start, end) => PageMask::range(usize::from(*start)..usize::from(*end)),
             Self::Mixed(mask) => **mask,
         }
@@ -246,6 +292,14 @@ impl StoredMask {
         }
     }
 
+    /// Stores what another one has, in the place of what was here.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Mixed(place), Self::Mixed(mask)) => **place = **mask,
+            (place, other) => *place = other.clone(),
+        }
+    }
+
     /// Whether the set has no page.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Run(start, end) if start == end)
@@ -261,13 +315,21 @@ impl StoredMask {
 
     /// Adds pages.
     pub(crate) fn insert(&mut self, mask: PageMask) {
-        self.set(self.get() | mask);
+        if !mask.is_empty() {
+            self.set(self.get() | mask);
+        }
     }
 
     /// Removes pages.
     pub(crate) fn remove(&mut self, mask: PageMask) {
-        if !self.is_empty() {
-            self.set(self.get().minus(mask));
+        if self.is_empty() || mask.is_empty() {
+            return;
+        }
+        let rest = self.get().minus(mask);
+        if rest.is_empty() {
+            *self = Self::default();
+        } else {
+            self.set(rest);
         }
     }
 
@@ -322,6 +384,7 @@ mod tests {
                 rebuilt.insert_range(run);
             }
             assert_eq!(rebuilt, mask);
+            assert_eq!(mask.run_count(), mask.runs().count());
         }
     }
 

@@ -9,9 +9,11 @@
 //! | module | concept |
 //! | --- | --- |
 //! | `mask`, `processor` | sets of pages, sets of processors and their relations |
-//! | `block`, `range` | state of a va_block; policy, and splits |
+//! | `block`, `state`, `presence` | a va_block, its pages, what one processor has of them |
+//! | `range` | policy, and splits |
 //! | `touch`, `batch` | accesses of one thread, and of many: which faults are serviced together |
 //! | `service` | the faults on one block: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
+//! | `plain`, `repeat` | the same in few steps where nothing is special; for many blocks that are alike |
 //! | `advice`, `migrate`, `discard` | calls |
 //! | `chunks`, `evict` | memory of devices, and who has to leave it |
 //!
@@ -35,7 +37,9 @@ mod mask;
 mod migrate;
 mod moves;
 mod params;
+mod plain;
 mod prefetcher;
+mod presence;
 mod processor;
 mod range;
 mod repeat;
@@ -98,9 +102,10 @@ pub(crate) struct Paging {
     /// Remote accesses, where they are counted.
     counters: Counters,
     totals: Totals,
-    /// Whether like blocks get the outcome of the first of them; off to see that it is the same.
+    /// Whether like blocks get the outcome of the first of them, and plain ones take few steps; off
+    /// to see that it is the same.
     #[cfg(test)]
-    repeats: bool,
+    shortcuts: bool,
 }
 
 impl Paging {
@@ -122,7 +127,7 @@ impl Paging {
             counters: Counters::default(),
             totals,
             #[cfg(test)]
-            repeats: true,
+            shortcuts: true,
         }
     }
 
@@ -353,6 +358,8 @@ impl Paging {
             pins: &mut self.pins,
             lapse: &mut self.lapse,
             totals: &mut self.totals,
+            #[cfg(test)]
+            shortcuts: self.shortcuts,
         }
     }
 

@@ -4,12 +4,14 @@
 //! Both unmap first, copy second, and settle residency last. Nothing is mapped here. Sources:
 //! uvm_policy 2.5, 2.6; rules_paging 2, details 1 to 3.
 
+use std::ops::Range;
+
 use pagewise_hal::{CopyCause, MemoryEvent};
 
 use super::block::{Block, Protection};
 use super::context::{Context, hal};
 use super::event::Holding;
-use super::mask::PageMask;
+use super::mask::{PAGES, PageMask};
 use super::processor::{ProcId, ProcSet};
 use super::thrash;
 
@@ -104,6 +106,9 @@ impl Context<'_> {
         let mut left = pages.minus(block.discarded());
         let direct = self.relations.copies_from(destination);
         for from in self.relations.by_closeness(destination, block.residents()) {
+            if left.is_empty() {
+                break;
+            }
             let mut run = left & block.resident(from);
             if run.is_empty() {
                 continue;
@@ -125,7 +130,8 @@ impl Context<'_> {
     }
 
     /// Copies pages between two processors: one record per run of adjacent pages of one cause.
-    fn copy_runs(
+    /// Returns how many pages.
+    pub(super) fn copy_runs(
         &mut self,
         block: &mut Block,
         from: ProcId,
@@ -133,16 +139,21 @@ impl Context<'_> {
         pages: PageMask,
         reason: &Reason,
         leg: Leg,
-    ) {
+    ) -> usize {
+        let mut copied = 0;
+        let one_cause = reason.prefetched.is_empty();
         let mut at = pages.next_set(0);
         while at < block.len() {
             let prefetched = reason.prefetched.contains(at);
             let change = if prefetched {
                 reason.prefetched.next_clear(at)
+            } else if one_cause {
+                PAGES
             } else {
                 reason.prefetched.next_set(at)
             };
             let run = at..pages.next_clear(at).min(change);
+            copied += run.len();
             let cause = if prefetched { CopyCause::Prefetch } else { reason.cause };
             let bytes = self.count_copied(from, to, run.len());
             self.emit(MemoryEvent::Copy {
@@ -154,9 +165,9 @@ impl Context<'_> {
                 duration_ns: 0,
             });
             at = pages.next_set(run.end);
-            let moved = PageMask::range(run);
-            self.note_copied(block, to, moved, reason, leg);
+            self.note_copied(block, to, run, reason, leg);
         }
+        copied
     }
 
     /// Tells thrashing detection about one copied run.
@@ -164,7 +175,7 @@ impl Context<'_> {
         &mut self,
         block: &mut Block,
         to: ProcId,
-        run: PageMask,
+        run: Range<usize>,
         reason: &Reason,
         leg: Leg,
     ) {
@@ -173,8 +184,8 @@ impl Context<'_> {
             return;
         }
         if !by_fault || leg == Leg::First || self.policy.read_mostly {
-            thrash::forget_marked(self, block, run);
-        } else if !run.intersects(&reason.pinned) {
+            thrash::forget_marked(self, block, &run);
+        } else if reason.pinned.is_empty() || reason.pinned.count_in(run.clone()) == 0 {
             thrash::note(self, block, run, to, thrash::Kind::Migration);
         }
     }
@@ -211,9 +222,12 @@ impl Context<'_> {
 
     /// Provides host memory for pages, and counts what is new and what has to be zeroed. Memory
     /// of devices has been provided before (see `evict`).
-    fn populate(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+    pub(super) fn populate(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        if !id.is_host() || block.is_populated(id) {
+            return;
+        }
         let new = pages.minus(block.populated(id));
-        if !id.is_host() || new.is_empty() {
+        if new.is_empty() {
             return;
         }
         let given = block.host_chunks_for(new);
@@ -249,7 +263,7 @@ impl Context<'_> {
                 continue;
             }
             for run in (block.mapped(id, lost) & pages).runs() {
-                thrash::note(self, block, PageMask::range(run), id, thrash::Kind::Revocation);
+                thrash::note(self, block, run, id, thrash::Kind::Revocation);
             }
         }
         if id.is_host() && at_most == Protection::Read {
@@ -262,7 +276,7 @@ impl Context<'_> {
 
 /// Which part of a copy this is, for thrashing detection: only arrivals of moves count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leg {
+pub(super) enum Leg {
     /// A copy whose source stays, or the way to the host of a staged copy.
     First,
     /// A move's arrival.

@@ -55,16 +55,25 @@ impl Tree {
     /// `counted`.
     fn node(&self, counted: &PageMask, page: usize, threshold: usize, quirk: bool) -> Range<usize> {
         let (leaf, leaves) = (page + self.offset, self.leaves());
+        let all = counted.count();
         let mut found = leaf..leaf;
-        let mut size = 1;
-        while size <= leaves.next_power_of_two() {
-            let node = leaf / size * size..(leaf / size * size + size).min(leaves);
+        let mut size = leaves.next_power_of_two();
+        if size == leaves && threshold > 0 {
+            // No node is cut short: begin with the largest that could be full enough.
+            size = size.min(1 << (all * 100 / threshold).max(1).ilog2());
+        }
+        while size > 0 {
+            let start = leaf & !(size - 1);
+            let node = start..(start + size).min(leaves);
             let covered =
                 node.start.max(self.offset) - self.offset..node.end.max(self.offset) - self.offset;
-            if counted.count_in(covered) * 100 > node.len() * threshold {
+            let reaches = |count: usize| count * 100 > node.len() * threshold;
+            // Most nodes are larger than all that is counted would fill.
+            if reaches(all) && reaches(counted.count_in(covered)) {
                 found = node;
+                break;
             }
-            size *= 2;
+            size /= 2;
         }
         // The driver takes the offset itself for the first page of a node that starts before page
         // 0, and so loses the pages below it (rules_paging 2, exact tree arithmetic).
@@ -122,7 +131,7 @@ fn dense_nodes(
     let mut counted = block.resident(destination) | faulted;
     for page in faulted.pages() {
         let unit = tree.unit(page);
-        if thrashing.count_in(unit.clone()) == 0 {
+        if thrashing.is_empty() || thrashing.count_in(unit.clone()) == 0 {
             counted.insert_range(unit);
         }
     }

@@ -108,8 +108,12 @@ impl ProcSet {
     }
 
     /// The processors, lowest number first.
-    pub(crate) fn iter(self) -> impl Iterator<Item = ProcId> {
-        (0..64).map(ProcId).filter(move |id| self.contains(*id))
+    pub(crate) fn iter(mut self) -> impl Iterator<Item = ProcId> {
+        std::iter::from_fn(move || {
+            let id = self.lowest()?;
+            self.0 &= self.0 - 1;
+            Some(id)
+        })
     }
 
     /// The GPUs, as a bit mask by ordinal.
@@ -208,13 +212,16 @@ impl Relations {
     }
 
     /// The members of `set`, closest to `to` first.
-    pub(crate) fn by_closeness(&self, to: ProcId, mut set: ProcSet) -> Vec<ProcId> {
-        let mut order = Vec::new();
-        while let Some(next) = self.closest(to, set) {
+    pub(crate) fn by_closeness(
+        &self,
+        to: ProcId,
+        mut set: ProcSet,
+    ) -> impl Iterator<Item = ProcId> + use<'_> {
+        std::iter::from_fn(move || {
+            let next = self.closest(to, set)?;
             set.remove(next);
-            order.push(next);
-        }
-        order
+            Some(next)
+        })
     }
 }
 
@@ -237,8 +244,9 @@ mod tests {
     fn closest_is_itself_then_a_peer_then_the_host() {
         let relations = Relations::pcie_with_nvlink(2);
         let set = ProcSet::first(3);
-        assert_eq!(relations.by_closeness(GPU1, set), [GPU1, GPU0, ProcId::HOST]);
-        assert_eq!(relations.by_closeness(ProcId::HOST, set), [ProcId::HOST, GPU0, GPU1]);
+        let order = |to| relations.by_closeness(to, set).collect::<Vec<_>>();
+        assert_eq!(order(GPU1), [GPU1, GPU0, ProcId::HOST]);
+        assert_eq!(order(ProcId::HOST), [ProcId::HOST, GPU0, GPU1]);
         assert_eq!(relations.closest(GPU0, ProcSet::EMPTY), None);
     }
 

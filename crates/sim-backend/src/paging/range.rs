@@ -4,6 +4,7 @@
 //! block that the cut goes through; ranges are never merged again (uvm_policy 1.1). Blocks come
 //! into being when a fault, a migration or a discard needs them. Page numbers are absolute.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -125,41 +126,53 @@ pub(crate) struct Cut {
     pub(crate) mapped_blocks: u64,
 }
 
-/// All ranges of an address space, by first page.
+/// All ranges of an address space.
 #[derive(Debug, Default)]
-pub(crate) struct Ranges(BTreeMap<u64, VaRange>);
+pub(crate) struct Ranges {
+    /// By first page.
+    map: BTreeMap<u64, VaRange>,
+    /// First page of the range found last: one step asks for the same range several times, and
+    /// finding it by its key takes a quarter of finding it by a page.
+    recent: Cell<u64>,
+}
 
 impl Ranges {
     /// Adds a range. It may not overlap another one.
     pub(crate) fn insert(&mut self, pages: Range<u64>) {
         debug_assert!(self.overlapping(&pages).next().is_none(), "{pages:?} is in use");
         let range = VaRange::new(pages.start, pages.end, Policy::default());
-        self.0.insert(pages.start, range);
+        self.map.insert(pages.start, range);
     }
 
     /// Removes all ranges within these pages, and returns them.
     pub(crate) fn remove(&mut self, pages: &Range<u64>) -> Vec<VaRange> {
-        let firsts: Vec<u64> = self.0.range(pages.clone()).map(|(first, _)| *first).collect();
-        firsts.iter().filter_map(|first| self.0.remove(first)).collect()
+        let firsts: Vec<u64> = self.map.range(pages.clone()).map(|(first, _)| *first).collect();
+        firsts.iter().filter_map(|first| self.map.remove(first)).collect()
     }
 
     /// The range that holds a page.
     pub(crate) fn containing(&self, page: u64) -> Option<&VaRange> {
-        let (_, range) = self.0.range(..=page).next_back()?;
+        if let Some(range) = self.map.get(&self.recent.get())
+            && range.pages().contains(&page)
+        {
+            return Some(range);
+        }
+        let (first, range) = self.map.range(..=page).next_back()?;
+        self.recent.set(*first);
         (page < range.end_page).then_some(range)
     }
 
     /// Like [`containing`](Self::containing), to change it.
     pub(crate) fn containing_mut(&mut self, page: u64) -> Option<&mut VaRange> {
-        let (_, range) = self.0.range_mut(..=page).next_back()?;
-        (page < range.end_page).then_some(range)
+        let first = self.containing(page)?.first_page;
+        self.map.get_mut(&first)
     }
 
     /// The ranges that share a page with these pages, ascending.
     pub(crate) fn overlapping(&self, pages: &Range<u64>) -> impl Iterator<Item = &VaRange> {
         let before = self.containing(pages.start).map_or(pages.start, |range| range.first_page);
         let span = if pages.is_empty() { before..before } else { before..pages.end };
-        self.0.range(span).map(|(_, range)| range)
+        self.map.range(span).map(|(_, range)| range)
     }
 
     /// The pieces into which block boundaries and range boundaries cut these pages, ascending.
@@ -178,6 +191,17 @@ impl Ranges {
         pieces
     }
 
+    /// The first of those [`pieces`](Self::pieces).
+    pub(crate) fn first_piece(&self, pages: &Range<u64>) -> Option<Range<u64>> {
+        if pages.is_empty() {
+            return None;
+        }
+        let range = self.containing(pages.start);
+        let range = range.or_else(|| Some(self.map.range(pages.clone()).next()?.1))?;
+        let start = range.first_page.max(pages.start);
+        Some(start..range.block_pages(start).end.min(pages.end))
+    }
+
     /// Cuts the range that holds the page before and the page at `at` in two, if `differs` says
     /// that its policy will differ from what the pages on one side get. At the start of a range
     /// nothing is to be cut (rules_paging 2, detail 4).
@@ -193,7 +217,7 @@ impl Ranges {
                 (cut.blocks, cut.mapped_blocks) = (1, u64::from(mapped));
             }
             let upper = range.split_off(at);
-            self.0.insert(at, upper);
+            self.map.insert(at, upper);
         }
         cut
     }
@@ -204,7 +228,7 @@ mod tests {
     use super::*;
 
     fn lens(ranges: &Ranges) -> Vec<(u64, u64)> {
-        ranges.0.values().map(|r| (r.first_page, r.end_page)).collect()
+        ranges.map.values().map(|r| (r.first_page, r.end_page)).collect()
     }
 
     #[test]
@@ -246,5 +270,8 @@ mod tests {
         assert_eq!(ranges.pieces(&(600..1600)), [600..1024, 1024..1100, 1100..1536, 1536..1600]);
         assert_eq!(ranges.pieces(&(0..3000)).len(), 4);
         assert!(ranges.pieces(&(700..700)).is_empty());
+        assert_eq!(ranges.first_piece(&(0..3000)), Some(512..1024));
+        assert_eq!(ranges.first_piece(&(1100..1600)), Some(1100..1536));
+        assert_eq!(ranges.first_piece(&(2000..3000)), None);
     }
 }

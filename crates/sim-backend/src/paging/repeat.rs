@@ -178,7 +178,7 @@ impl Paging {
     ) -> usize {
         let mut done = 0;
         #[cfg(test)]
-        if !self.repeats {
+        if !self.shortcuts {
             return 0;
         }
         while let Some(next) = pieces.get(done) {

@@ -123,22 +123,22 @@ impl Plans {
         self.first.iter_mut().chain(&mut self.others)
     }
 
-    /// The plan for the destination of `new`, which begins it if there is none.
-    fn towards(&mut self, new: Plan) -> &mut Plan {
-        if self.first.is_none_or(|first| new.destination < first.destination) {
-            self.others.splice(..0, self.first.replace(new));
+    /// The plan for a destination, which `new` begins if there is none.
+    fn towards(&mut self, destination: ProcId, new: impl FnOnce() -> Plan) -> &mut Plan {
+        let (first, others) = (&mut self.first, &mut self.others);
+        if first.as_ref().is_some_and(|first| destination < first.destination) {
+            others.splice(..0, first.take());
         }
-        match &mut self.first {
-            Some(first) if first.destination == new.destination => first,
-            _ => {
-                let others = &mut self.others;
-                let at = others.partition_point(|plan| plan.destination < new.destination);
-                if others.get(at).is_none_or(|plan| plan.destination != new.destination) {
-                    others.insert(at, new);
-                }
-                &mut others[at]
+        let at = match &first {
+            Some(first) if first.destination != destination => {
+                others.partition_point(|plan| plan.destination < destination)
             }
+            _ => return first.get_or_insert_with(new),
+        };
+        if others.get(at).is_none_or(|plan| plan.destination != destination) {
+            others.insert(at, new());
         }
+        &mut others[at]
     }
 }
 
@@ -161,7 +161,8 @@ pub(super) fn plan(
             continue;
         }
         let selection = residency::select(context, block, page, by, access, hint);
-        let plan = plans.towards(Plan::new(by, needs, selection.destination));
+        let destination = selection.destination;
+        let plan = plans.towards(destination, || Plan::new(by, needs, destination));
         plan.faulted.insert(page);
         if selection.duplicate {
             plan.duplicated.insert(page);
@@ -172,8 +173,8 @@ pub(super) fn plan(
     }
     let alone = plans.others.is_empty();
     for plan in plans.iter_mut().filter(|_| alone) {
-        let Plan { faulted, destination, .. } = *plan;
-        plan.prefetched = prefetcher::pages_to_prefetch(context, block, faulted, destination);
+        plan.prefetched =
+            prefetcher::pages_to_prefetch(context, block, plan.faulted, plan.destination);
         // Prefetched pages are duplicated wherever reads are, also along with a write
         // (rules_paging 2, detail 2).
         if context.policy.read_mostly {
@@ -185,9 +186,8 @@ pub(super) fn plan(
 
 /// Carries a plan out.
 pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
-    let Plan { by, destination, .. } = *plan;
+    let &Plan { by, destination, prefetched, pinned, .. } = plan;
     let pages = plan.pages();
-    let Plan { prefetched, pinned, .. } = *plan;
     let reason = Reason { cause: CopyCause::Coherence, prefetched, pinned };
     if !plan.duplicated.is_empty() {
         context.duplicate_pages(block, destination, plan.duplicated, &reason);
@@ -199,9 +199,14 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
         context.move_pages(block, destination, moved, &reason)
     };
 
-    let asked = context.promoted(block, by, destination, plan.faulted, plan.needs);
-    let along = context.promoted(block, by, destination, plan.prefetched, Protection::Read);
-    let levels = [0, 1, 2].map(|level| asked[level] | along[level]);
+    // What comes along is mapped as if it was read.
+    let (asked, read) = match plan.needs {
+        Protection::Read => (PageMask::EMPTY, pages),
+        _ => (plan.faulted, prefetched),
+    };
+    let mut levels = context.promoted(block, by, destination, asked, plan.needs);
+    let read = context.promoted(block, by, destination, read, Protection::Read);
+    levels.iter_mut().zip(read).for_each(|(level, read)| *level |= read);
     for (level, protection) in levels.into_iter().zip(Protection::ALL) {
         let stayed = level.minus(arrived);
         context.revoke_conflicting(block, by, destination, stayed, protection);

@@ -7,32 +7,9 @@
 
 use super::block::Protection;
 use super::mask::{PageMask, StoredMask};
+use super::presence::Presence;
 use super::processor::{ProcId, ProcSet};
 use super::thrash::Thrashing;
-
-/// What one processor has of a block.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Presence {
-    id: ProcId,
-    resident: StoredMask,
-    /// One mask per [`Protection`]. For the host the last two are equal, so only one is kept, and
-    /// the last says which pages it wrote since it maps them to write.
-    mapped: [StoredMask; 3],
-    /// Pages with memory behind them, resident or not: memory stays when pages leave.
-    populated: StoredMask,
-}
-
-impl Presence {
-    fn new(id: ProcId) -> Self {
-        let mapped = Default::default();
-        let (resident, populated) = Default::default();
-        Self { id, resident, mapped, populated }
-    }
-
-    fn level(&self, protection: Protection) -> usize {
-        if self.id.is_host() { (protection as usize).min(1) } else { protection as usize }
-    }
-}
 
 /// What devices' page tables of a block went through, in 16 bits. Decides nothing; takes time when
 /// the block goes.
@@ -67,6 +44,19 @@ struct Rare {
     duplicated: StoredMask,
     discarded: StoredMask,
     thrashing: Option<Thrashing>,
+}
+
+impl Rare {
+    fn is_idle(&self) -> bool {
+        self.duplicated.is_empty() && self.discarded.is_empty() && self.thrashing.is_none()
+    }
+}
+
+/// What the host and one device hold of a block in which nothing is special.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plain {
+    pub(super) host: PageMask,
+    pub(super) device: PageMask,
 }
 
 /// The state of the pages of one va_block.
@@ -170,7 +160,7 @@ impl State {
 
     /// Who maps any page.
     pub(crate) fn mappers(&self) -> ProcSet {
-        self.procs_where(|presence| !presence.mapped[0].is_empty())
+        self.procs_where(|presence| !presence.mapped_at_all().is_empty())
     }
 
     fn procs_where(&self, test: impl Fn(&Presence) -> bool) -> ProcSet {
@@ -194,29 +184,30 @@ impl State {
 
     /// Pages that a processor maps with at least this permission.
     pub(crate) fn mapped(&self, id: ProcId, at_least: Protection) -> PageMask {
-        self.of(id).map_or(PageMask::EMPTY, |p| p.mapped[p.level(at_least)].get())
+        self.of(id).map_or(PageMask::EMPTY, |presence| presence.mapped(at_least).get())
+    }
+
+    /// Whether a processor maps a page with at least this permission.
+    pub(super) fn maps(&self, id: ProcId, at_least: Protection, page: usize) -> bool {
+        self.of(id).is_some_and(|presence| presence.mapped(at_least).contains(page))
     }
 
     /// Pages that any processor maps.
     pub(crate) fn mapped_anywhere(&self) -> PageMask {
-        self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.mapped[0].get())
+        self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.mapped_at_all().get())
     }
 
     /// Raises a processor's mapping of pages to at least this permission.
     pub(crate) fn map(&mut self, id: ProcId, pages: PageMask, protection: Protection) {
-        if pages.is_empty() {
-            return;
+        if !pages.is_empty() {
+            self.of_mut(id).map(pages, protection);
         }
-        let presence = self.of_mut(id);
-        let level = presence.level(protection);
-        presence.mapped[..=level].iter_mut().for_each(|mask| mask.insert(pages));
     }
 
     /// Lowers a processor's mapping of pages to at most this permission; `None` unmaps.
     pub(crate) fn lower(&mut self, id: ProcId, pages: PageMask, at_most: Option<Protection>) {
         if let Some(presence) = self.presence.iter_mut().find(|presence| presence.id == id) {
-            let keep = at_most.map_or(0, |protection| presence.level(protection) + 1);
-            presence.mapped[keep..].iter_mut().for_each(|mask| mask.remove(pages));
+            presence.lower(pages, at_most);
         }
     }
 
@@ -247,12 +238,12 @@ impl State {
 
     /// Pages that the host wrote since it maps them to write.
     pub(super) fn host_written(&self) -> PageMask {
-        self.of(ProcId::HOST).map_or(PageMask::EMPTY, |host| host.mapped[2].get())
+        self.of(ProcId::HOST).map_or(PageMask::EMPTY, |host| host.written().get())
     }
 
     /// Notes pages that the host wrote.
     pub(super) fn add_host_written(&mut self, pages: PageMask) {
-        self.of_mut(ProcId::HOST).mapped[2].insert(pages);
+        self.of_mut(ProcId::HOST).written_mut().insert(pages);
     }
 
     /// Pages that entered read duplication.
@@ -290,6 +281,38 @@ impl State {
     pub(crate) fn remove_discarded(&mut self, pages: PageMask) {
         if let Some(rare) = &mut self.rare {
             rare.discarded.remove(pages);
+        }
+    }
+
+    /// What the host and a device hold, if there is nothing else to know: no page has a flag,
+    /// nobody else takes part, and the device maps exactly what it holds, to every level.
+    pub(super) fn plain(&self, device: ProcId) -> Option<Plain> {
+        if self.rare.as_ref().is_some_and(|rare| !rare.is_idle()) {
+            return None;
+        }
+        let mut plain = Plain { host: PageMask::EMPTY, device: PageMask::EMPTY };
+        for presence in &self.presence {
+            if presence.id.is_host() {
+                plain.host = presence.resident.get();
+            } else if presence.id == device {
+                if !presence.maps_what_it_holds() {
+                    return None;
+                }
+                plain.device = presence.resident.get();
+            } else if !presence.takes_no_part() {
+                return None;
+            }
+        }
+        Some(plain)
+    }
+
+    /// Lets the host and a device hold this of a plain block.
+    pub(super) fn set_plain(&mut self, device: ProcId, plain: &Plain) {
+        self.of_mut(device).hold_and_map(plain.device);
+        if !plain.host.is_empty() {
+            self.of_mut(ProcId::HOST).resident.set(plain.host);
+        } else if let Some(host) = self.presence.iter_mut().find(|p| p.id.is_host()) {
+            host.resident.set(plain.host);
         }
     }
 
@@ -343,17 +366,6 @@ impl State {
             upper_rare.discarded = rare.discarded.split_off(at);
         }
         upper
-    }
-}
-
-impl Presence {
-    fn split_off(&mut self, at: usize) -> Self {
-        Self {
-            id: self.id,
-            resident: self.resident.split_off(at),
-            mapped: self.mapped.each_mut().map(|mask| mask.split_off(at)),
-            populated: self.populated.split_off(at),
-        }
     }
 }
 

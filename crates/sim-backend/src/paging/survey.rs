@@ -8,7 +8,7 @@ use pagewise_hal::PAGE_BYTES;
 use super::Paging;
 use super::block::{Block, Protection};
 use super::mask::PageMask;
-use super::processor::ProcId;
+use super::processor::{ProcId, ProcSet};
 use super::service::Access;
 use super::touch::Walk;
 
@@ -115,9 +115,18 @@ impl Paging {
         let pages = walk.first_byte / PAGE_BYTES..last_byte / PAGE_BYTES + 1;
         let by = ProcId::from(walk.by);
         let writes = by.is_host() && walk.access != Access::Read;
-        for piece in self.ranges.pieces(&pages) {
+        let mut left = pages;
+        while let Some(piece) = self.ranges.first_piece(&left) {
+            left.start = piece.end;
             let Some(range) = self.ranges.containing_mut(piece.start) else { continue };
-            let Some(mut block) = range.take(piece.start) else { continue };
+            let Some(block) = range.slot_mut(piece.start) else { continue };
+            if last == 0 && !by.is_host() {
+                let holders = block.residents_of((piece.start - block.first_page()) as usize);
+                let elsewhere = holders != ProcSet::EMPTY && !holders.contains(by);
+                covered.pages += 1;
+                covered.remote_pages += u64::from(elsewhere);
+                continue;
+            }
             let touched = walk.pages_within(&piece, block.first_page());
             covered.pages += touched.count() as u64;
             if !by.is_host() {
@@ -131,7 +140,6 @@ impl Paging {
                 covered.first_written += touched.minus(block.host_written()).count() as u64;
                 block.add_host_written(touched);
             }
-            range.put(block);
         }
         covered
     }

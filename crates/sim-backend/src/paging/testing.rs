@@ -26,5 +26,6 @@ pub(super) fn with_context<R>(policy: Policy, test: impl FnOnce(&mut Context<'_>
         pins: &mut VecDeque::new(),
         lapse: &mut lapse,
         totals: &mut Totals::new(3),
+        shortcuts: true,
     })
 }

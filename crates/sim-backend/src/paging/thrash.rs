@@ -6,6 +6,7 @@
 //! rules_paging 2 rule 7 and detail 3.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
@@ -127,7 +128,7 @@ fn stamp(params: &ThrashingParams, ns: u64) -> u64 {
 pub(super) fn note(
     context: &mut Context<'_>,
     block: &mut Block,
-    run: PageMask,
+    run: Range<usize>,
     id: ProcId,
     kind: Kind,
 ) {
@@ -148,7 +149,7 @@ pub(super) fn note(
     }
     let Some(thrashing) = block.thrashing_mut() else { return };
     let mut found = Vec::new();
-    for page in run.pages() {
+    for page in run {
         let state = thrashing.pages.entry(page as u16).or_default();
         state.processors.insert(id);
         let Some(before) = state.last_ns.replace(now_ns) else { continue };
@@ -182,8 +183,11 @@ pub(super) fn note(
 
 /// Forgets what is known about pages that an explicit migration, an advice or a duplication
 /// copied: only about those marked as thrashing (rules_paging 2, detail 3).
-pub(super) fn forget_marked(context: &mut Context<'_>, block: &mut Block, pages: PageMask) {
-    for page in (pages & block.thrashing_pages()).pages() {
+pub(super) fn forget_marked(context: &mut Context<'_>, block: &mut Block, run: &Range<usize>) {
+    if block.thrashing().is_none() {
+        return;
+    }
+    for page in (PageMask::range(run.clone()) & block.thrashing_pages()).pages() {
         release(context, block, page);
     }
 }
@@ -228,8 +232,8 @@ pub(super) fn expired(
 /// What a fault of `by` on a page is to do.
 pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by: ProcId) -> Hint {
     let params = &context.params.thrashing;
-    let now_ns = stamp(params, context.now_ns);
     let Some(thrashing) = block.thrashing_mut() else { return Hint::None };
+    let now_ns = stamp(params, context.now_ns);
     // 1
     if thrashing.last_ns.is_some_and(|at| now_ns.saturating_sub(at) > params.epoch_ns)
         && !thrashing.ever_pinned

@@ -94,7 +94,11 @@ impl Paging {
         let range = self.ranges.containing(page)?;
         let Some(block) = range.block(page) else { return Some(page) };
         let first = block.first_page();
-        let clear = block.mapped(by, needs).next_clear((page - first) as usize);
+        let at = (page - first) as usize;
+        if !block.maps(by, needs, at) {
+            return Some(page);
+        }
+        let clear = block.mapped(by, needs).next_clear(at);
         Some(first + clear.min(block.len()) as u64)
     }
 

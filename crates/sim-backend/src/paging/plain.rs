@@ -1,0 +1,89 @@
+//! Faults and evictions in blocks where nothing is special, in few steps.
+//!
+//! Most faults are of this kind: no advice, no page that thrashes, is duplicated or discarded, and
+//! nobody but the host and one device has to do with the block. Then the policy has nothing to
+//! decide: what faults comes to the device, with what the prefetcher adds, and may do everything
+//! there; what is evicted goes to the host. `service` and `moves` come to the same, with a look at
+//! everybody who could be concerned; `laws` holds the two against each other.
+
+use pagewise_hal::CopyCause;
+
+use super::Policy;
+use super::block::Block;
+use super::context::Context;
+use super::event::Holding;
+use super::mask::PageMask;
+use super::moves::{Leg, Reason};
+use super::processor::ProcId;
+use super::state::Plain;
+
+impl Context<'_> {
+    /// What the host and a device hold of a block, if nothing about it is special to the device.
+    pub(super) fn plain(&self, block: &Block, device: ProcId) -> Option<Plain> {
+        let advised = self.policy != Policy::default();
+        // What reaches across the host's link maps more than it holds.
+        let coherent = self.relations.can_access(ProcId::HOST, device);
+        if device.is_host() || advised || coherent || self.params.access_counters.enable {
+            return None;
+        }
+        #[cfg(test)]
+        if !self.shortcuts {
+            return None;
+        }
+        block.plain(device)
+    }
+
+    /// Brings pages to a device that faulted on them or on some of them, and maps them there.
+    pub(super) fn arrive_plainly(
+        &mut self,
+        block: &mut Block,
+        device: ProcId,
+        held: Plain,
+        pages: PageMask,
+        prefetched: PageMask,
+    ) {
+        const HOST: ProcId = ProcId::HOST;
+        let arriving = pages.minus(held.device);
+        let copied = arriving & held.host;
+        let fresh = arriving.minus(copied);
+        self.unmap(block, HOST, arriving);
+        let reason = Reason { prefetched, ..Reason::of(CopyCause::Coherence) };
+        let copies = self.copy_runs(block, HOST, device, copied, &reason, Leg::Last);
+        self.totals.left(HOST, copies);
+        self.note_holding(block, HOST, copied, Holding::Left);
+        self.note_holding(block, device, copied, Holding::Copied);
+        self.note_holding(block, device, fresh, Holding::Shown);
+        let news = if fresh.is_empty() { 0 } else { fresh.count() };
+        self.work.pages_fresh += news as u64;
+        self.totals.came(device, copies + news);
+        self.count_mapped(device, copies + news);
+        let (host, here) = (held.host.minus(copied), held.device | arriving);
+        block.set_plain(device, &Plain { host, device: here });
+        block.note_device_mapping(device, arriving);
+    }
+
+    /// Moves pages that a device holds to the host, which does not map them.
+    pub(super) fn leave_plainly(
+        &mut self,
+        block: &mut Block,
+        device: ProcId,
+        held: Plain,
+        pages: PageMask,
+    ) {
+        const HOST: ProcId = ProcId::HOST;
+        let leaving = pages & held.device;
+        if leaving.is_empty() {
+            return;
+        }
+        self.populate(block, HOST, leaving);
+        let reason = Reason::of(CopyCause::Eviction);
+        let copies = self.copy_runs(block, device, HOST, leaving, &reason, Leg::Last);
+        self.count_unmapped(device, copies);
+        self.totals.left(device, copies);
+        self.totals.came(HOST, copies);
+        self.note_holding(block, device, leaving, Holding::Left);
+        self.note_holding(block, HOST, leaving, Holding::Copied);
+        let (host, here) = (held.host | leaving, held.device.minus(leaving));
+        block.set_plain(device, &Plain { host, device: here });
+    }
+}
