@@ -71,13 +71,14 @@ impl Lease {
         Ok(())
     }
 
-    /// Gives the memory back, after everybody who used it.
+    /// Gives the memory back, after everybody who used it. If somebody cannot be waited for it
+    /// stays allocated, as work may still use it.
     ///
     /// # Safety
     /// `span` is the memory, and its owner is done with it.
     unsafe fn give_back(self, span: Span) -> Result<()> {
         for user in self.users().iter() {
-            self.stream.wait_for(user)?;
+            self.stream.follow(user)?;
         }
         // SAFETY: the memory came from the resource, goes once, and every stream that used it
         // through its owner was waited for.

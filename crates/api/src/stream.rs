@@ -152,9 +152,15 @@ impl Stream {
         let recorded = backend.event_record(event, other.0.handle);
         let waits = recorded.and_then(|()| backend.stream_wait_event(self.0.handle, event));
         // SAFETY: the event was made above and is used nowhere else; the driver keeps what a wait
-        // needs of it.
-        let destroyed = unsafe { backend.event_destroy(event) };
-        waits.and(destroyed)
+        // needs of it. Should that fail, the stream waits all the same.
+        self.0.machine.note_failure(unsafe { backend.event_destroy(event) });
+        waits
+    }
+
+    /// Comes after the present work of another stream, whatever it takes: if this one cannot wait,
+    /// the host does.
+    pub(crate) fn follow(&self, other: &Self) -> Result<()> {
+        self.wait_for(other).or_else(|_| other.synchronize())
     }
 
     /// How back ends name it.

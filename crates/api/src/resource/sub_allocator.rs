@@ -201,15 +201,18 @@ unsafe impl<R: MemoryResource> MemoryResource for SubAllocator<R> {
 impl<R: MemoryResource> Drop for SubAllocator<R> {
     fn drop(&mut self) {
         let state = std::mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let machine = self.inner.machine();
         for (ptr, stream) in state.chunks {
-            // Pieces were given back on any of these, and their work may still use the chunk.
-            for free in state.streams.values() {
-                self.inner.machine().note_failure(stream.wait_for(&free.stream));
-            }
-            // SAFETY: the chunk is of the inner resource, all its pieces were given back or their
-            // owners, which hold this, would still live; and their streams were waited for.
-            let answer = unsafe { self.inner.deallocate(ptr, self.chunk_bytes, &stream) };
-            self.inner.machine().note_failure(answer);
+            // Pieces were given back on any of these, and their work may still use the chunk. If it
+            // cannot be waited for, the chunk stays allocated.
+            let users = state.streams.values();
+            let idle = users.map(|free| stream.follow(&free.stream)).collect::<Result<()>>();
+            let answer = idle.and_then(|()| {
+                // SAFETY: the chunk is of the inner resource, its pieces were given back, or their
+                // owners, which hold this, would still live; and their streams come before.
+                unsafe { self.inner.deallocate(ptr, self.chunk_bytes, &stream) }
+            });
+            machine.note_failure(answer);
         }
     }
 }
