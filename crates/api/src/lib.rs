@@ -58,12 +58,14 @@ mod advice;
 mod batch;
 mod buffer;
 mod choose;
+mod construct;
 mod contents;
 mod discarded;
 #[cfg(feature = "sim")]
 pub mod guide;
 pub mod inject;
 pub mod intercept;
+mod lists;
 mod machine;
 mod memory;
 mod observe;
@@ -80,12 +82,13 @@ pub mod traced;
 
 pub use accessed_by::AccessedBy;
 pub use advice::MemoryAdvice;
-pub use batch::{Destinations, Regions, RegionsMut, advise, discard, discard_prefetch, prefetch};
+pub use batch::{advise, discard, discard_prefetch, prefetch};
 pub use buffer::ManagedBuffer;
 /// Which types may be read from any bytes: [`bytemuck::Pod`].
 pub use bytemuck;
 pub use choose::{BackendKind, Builder, open};
 pub use discarded::Discarded;
+pub use lists::{Destinations, Regions, RegionsMut};
 pub use machine::Machine;
 pub use observe::{Amount, Budget, Observation, OverBudget, Watch, observe};
 #[cfg(feature = "cudarc")]

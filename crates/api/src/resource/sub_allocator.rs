@@ -205,8 +205,8 @@ impl<R: MemoryResource> Drop for SubAllocator<R> {
         for (ptr, stream) in state.chunks {
             // Pieces were given back on any of these, and their work may still use the chunk. If it
             // cannot be waited for, the chunk stays allocated.
-            let users = state.streams.values();
-            let idle = users.map(|free| stream.follow(&free.stream)).collect::<Result<()>>();
+            let mut users = state.streams.values();
+            let idle = users.try_for_each(|free| stream.follow(&free.stream));
             let answer = idle.and_then(|()| {
                 // SAFETY: the chunk is of the inner resource, its pieces were given back, or their
                 // owners, which hold this, would still live; and their streams come before.
