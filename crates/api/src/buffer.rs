@@ -39,6 +39,55 @@ use crate::{
 /// assert_eq!(buffer.read()?, [4.0, 2.0, 3.0]);
 /// # Ok::<(), pagewise::Error>(())
 /// ```
+///
+/// # What does not compile
+///
+/// Use after free, and freeing twice:
+///
+/// ```compile_fail,E0382
+/// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
+/// buffer.free()?;
+/// buffer.free()?;
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// A view that outlives its buffer:
+///
+/// ```compile_fail,E0505
+/// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
+/// let view = buffer.read()?;
+/// drop(buffer);
+/// println!("{}", view[0]);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// Reading what is being written, or discarded:
+///
+/// ```compile_fail,E0502
+/// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
+/// let view = buffer.read()?;
+/// buffer.write()?[0] = 1;
+/// println!("{}", view[0]);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// ```compile_fail,E0502
+/// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+/// let machine = Machine::from(pagewise::sim()?);
+/// let stream = Stream::new(&machine, Device::FIRST)?;
+/// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 4096)?;
+/// let discarded = buffer.discard(&stream)?;
+/// println!("{}", buffer.read()?[0]);
+/// discarded.fill(1)?;
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// Elements that are not plain data:
+///
+/// ```compile_fail,E0277
+/// pagewise::ManagedBuffer::<String>::new(pagewise::sim()?, 1)?;
+/// # Ok::<(), pagewise::Error>(())
+/// ```
 pub struct ManagedBuffer<T> {
     pub(crate) memory: Memory,
     pub(crate) elements: PhantomData<T>,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use pagewise::inject::{Fault, FaultInjector, sweep};
 use pagewise::intercept::Operation;
 use pagewise::{
-    Backend, Code, Device, DeviceAccess, DeviceId, DeviceTouch, DriverVersion, ErrorKind, Machine,
-    ManagedBuffer, Place, Result, Rounding, SimBackend, SimConfig, Span, Stream, discard,
-    discard_prefetch,
+    Backend, Code, Device, DeviceAccess, DeviceId, DeviceProgram, DeviceTouch, DriverVersion,
+    ErrorKind, Machine, ManagedBuffer, Place, Result, Rounding, SimBackend, SimConfig, Span,
+    Stream, discard, discard_prefetch,
 };
 use proptest::prelude::*;
 
@@ -152,6 +152,27 @@ fn writing_waits_for_the_discard_and_reports_what_that_says() -> Result<()> {
     let calls = backend.take_calls();
     let place = |operation| calls.iter().position(|call| call.operation() == operation);
     assert!(place(Operation::StreamSynchronize) < place(Operation::StreamDestroy), "kept alive");
+    Ok(())
+}
+
+#[test]
+fn a_program_of_a_device_waits_for_discards_in_flight() -> Result<()> {
+    let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
+    let machine = Machine::from(&backend);
+    let streams = [Stream::new(&machine, Device::FIRST)?, Stream::new(&machine, Device::FIRST)?];
+    let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 2 * PAGE)?;
+    let _ = buffer.range_mut(..PAGE)?.discard(&streams[0])?;
+    let waits = || {
+        let calls = backend.take_calls();
+        calls.iter().filter(|call| call.operation() == Operation::StreamSynchronize).count()
+    };
+    let write = DeviceProgram::write(Device::FIRST, 1);
+    buffer.range_mut(PAGE..)?.run_on_device(write, &streams[1])?;
+    assert_eq!(waits(), 0, "the other page was not discarded");
+    buffer.run_on_device(write, &streams[1])?;
+    assert!(waits() > 0);
+    buffer.run_on_device(write, &streams[1])?;
+    assert_eq!((waits(), buffer.read()?[0]), (0, 1), "it is written now");
     Ok(())
 }
 

@@ -279,6 +279,52 @@ fn streams_that_use_a_leased_buffer_are_waited_for() -> Result<()> {
     Ok(())
 }
 
+fn operations(backend: &FaultInjector<Arc<SimBackend>>) -> Vec<Operation> {
+    backend.take_calls().iter().map(|call| call.operation()).collect()
+}
+
+#[test]
+fn the_host_waits_once_for_a_leased_buffer_to_come() -> Result<()> {
+    let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
+    let machine = Machine::from(&backend);
+    let stream = Stream::new(&machine, Device::FIRST)?;
+    let resource = Arc::new(ManagedMemoryResource::new_pool(&machine, None)?);
+    let mut buffer = ManagedBuffer::<u8>::from_resource(resource, 100, &stream)?;
+    let _ = backend.take_calls();
+    backend.arm(Fault::new(Code::ILLEGAL_ADDRESS).on(Operation::StreamSynchronize));
+    assert!(buffer.write().is_err(), "what the wait reports");
+    assert_eq!(operations(&backend), [Operation::StreamSynchronize], "and nothing is touched");
+    buffer.write()?.fill(1);
+    assert_eq!(operations(&backend), [Operation::StreamSynchronize, Operation::HostTouch]);
+    assert_eq!(buffer.read()?[99], 1);
+    assert_eq!(operations(&backend), [Operation::HostTouch], "it has come");
+    Ok(())
+}
+
+#[test]
+fn a_piece_changes_streams_only_after_one_waits_for_the_other() -> Result<()> {
+    let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
+    let machine = Machine::from(&backend);
+    let one = Stream::new(&machine, Device::FIRST)?;
+    let two = Stream::new(&machine, Device::FIRST)?;
+    let pieces = SubAllocator::new(ManagedMemoryResource::direct(&machine), 64 << 10)?;
+    let waits = || operations(&backend).contains(&Operation::StreamWaitEvent);
+    let first = pieces.allocate(1000, &one)?;
+    assert!(!waits());
+    // SAFETY: it is live, and nobody uses it.
+    unsafe { pieces.deallocate(first, 1000, &one)? };
+    assert_eq!((pieces.allocate(1000, &one)?, waits()), (first, false), "its own: at once");
+    // SAFETY: as above.
+    unsafe { pieces.deallocate(first, 1000, &one)? };
+    backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::StreamWaitEvent));
+    assert!(pieces.allocate(1000, &two).is_err());
+    let _ = backend.take_calls();
+    assert_eq!((pieces.allocate(1000, &two)?, waits()), (first, true), "not lost, and ordered");
+    assert_ne!(pieces.allocate(1000, &two)?, first);
+    assert!(waits(), "the rest of the chunk came on the first stream");
+    Ok(())
+}
+
 #[test]
 fn peer_access_changes_as_a_whole() -> Result<()> {
     let three = || SimBackend::new(SimConfig::h200().devices(3));
