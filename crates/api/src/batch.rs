@@ -141,7 +141,8 @@ pub fn discard<'b>(regions: impl Into<RegionsMut<'b>>, stream: &Stream) -> Resul
 /// Discards each region, then migrates it without copying, in stream order.
 ///
 /// The discard takes whole pages, the migration all pages that a region touches: those that it
-/// covers in part move with their contents (probed on driver 580).
+/// covers in part move with their contents (probed on driver 580), unless it is
+/// [rounded inward](Rounding::Inward).
 ///
 /// # Errors
 /// As [`discard`] and [`prefetch`].
@@ -190,7 +191,9 @@ pub(crate) fn discard_prefetch_all(
     let (machine, discarded) = check_discard(OPERATION, regions, stream)?;
     let to = runs_of(OPERATION, machine, to, regions.len())?;
     // The driver rounds the discard inward and the migration outward.
-    let spans = spans_of(shared(regions), |region| Ok(region.span))?;
+    let spans = spans_of(shared(regions), |region| {
+        Rounding::for_advice(region.rounding, OPERATION, region.span)
+    })?;
     check_one_place_each(OPERATION, &spans, &to)?;
     let locations = to.locations();
     for region in regions {

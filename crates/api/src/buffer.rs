@@ -84,7 +84,7 @@ use crate::{
 ///
 /// Elements that are not plain data:
 ///
-/// ```compile_fail,E0277
+/// ```compile_fail,E0599
 /// pagewise::ManagedBuffer::<String>::new(pagewise::sim()?, 1)?;
 /// # Ok::<(), pagewise::Error>(())
 /// ```

@@ -245,3 +245,29 @@ fn a_batch_that_fails_as_one_call_did_nothing() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn pages_in_part_move_with_a_discard_unless_they_are_left_out() -> Result<()> {
+    let machine = Machine::from(pagewise::sim()?);
+    let stream = Stream::new(&machine, Device::FIRST)?;
+    for (rounding, edges_move) in [(None, true), (Some(Rounding::Inward), false)] {
+        let mut buffer = ManagedBuffer::from_slice(&machine, &[6_u8; 3 * 4096])?;
+        let part = buffer.range_mut(100..2 * 4096 + 100)?;
+        let part = match rounding {
+            Some(rounding) => part.rounded(rounding),
+            None => part,
+        };
+        drop(part.discard_prefetch(GPU, &stream)?);
+        let last =
+            |page: usize| buffer.range(page * 4096..(page + 1) * 4096)?.last_prefetch_location();
+        let edge = edges_move.then_some(GPU);
+        assert_eq!([last(0)?, last(1)?, last(2)?], [edge, Some(GPU), edge]);
+        assert_eq!(buffer.range(..4096)?.read()?, [6; 4096]);
+        assert!(buffer.range(4096..4097)?.read().is_err());
+    }
+    let mut small = ManagedBuffer::<u8>::zeroed(&machine, 100)?;
+    let none = small.region_mut().rounded(Rounding::Inward);
+    let error = discard_prefetch(none, GPU, &stream).unwrap_err();
+    assert_eq!((error.kind(), error.item()), (ErrorKind::InvalidValue, Some(0)));
+    Ok(())
+}

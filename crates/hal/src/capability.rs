@@ -101,7 +101,8 @@ impl Capabilities {
     /// Unless `views` is `Absent`: every address that the back end returns from `alloc_managed`,
     /// `alloc_pinned`, or `pool_alloc` of a pool that the host can access, is valid for the host to
     /// read and write for as many bytes as were asked for, until it is freed; allocations do not
-    /// overlap; and `pointer_attribute` says the truth.
+    /// overlap; and `pointer_attribute` says the truth. A back end around another that passes its
+    /// capabilities on takes the promise over, and so has to pass addresses on as they are.
     #[must_use]
     pub const unsafe fn with_host_views(mut self, views: HostViews) -> Self {
         self.host_views = views;
