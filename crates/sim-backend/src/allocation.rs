@@ -1,8 +1,8 @@
 //! Calls that allocate and free.
 
 use pagewise_hal::{
-    AttachFlags, DeviceId, DevicePtr, HostAllocFlags, PAGE_BYTES, PoolHandle, Processor,
-    StreamHandle,
+    AccessFlags, AttachFlags, DeviceId, DevicePtr, HostAllocFlags, Location, PAGE_BYTES,
+    PoolHandle, Processor, StreamHandle,
 };
 
 use crate::attributes::{Change, Place};
@@ -210,7 +210,7 @@ impl Sim {
     /// Bookkeeping of a freed managed allocation: what it touched is reset; if its range went too,
     /// so do its pages and contents.
     fn remove_managed(&mut self, allocation: &Allocation, gone: Option<ManagedRange>) {
-        self.attachments.forget(allocation.start);
+        self.detach(allocation);
         self.leave_home(gone);
         let Some(ManagedRange { first_page, pages }) = gone else {
             self.attributes.forget(allocation.span().pages_outward());
@@ -244,6 +244,25 @@ impl Sim {
             self.attributes.change(pages.clone(), Change::Preferred(place));
             self.pager.migrate(pages, home);
         }
+    }
+
+    /// `cuMemPoolSetAccess`: whom a managed pool admits, accesses its memory, also what it holds
+    /// already (compared with an H200).
+    pub(crate) fn pool_set_access(
+        &mut self,
+        pool: PoolHandle,
+        location: Location,
+        access: AccessFlags,
+    ) -> Checked<()> {
+        let processor = self.pools.set_access(pool.as_raw(), location, access)?;
+        let admitted = access == AccessFlags::READ_WRITE;
+        for address in self.pools.managed_chunks(pool.as_raw())? {
+            let first_page = address / PAGE_BYTES;
+            let pages = first_page..first_page + CHUNK_BYTES / PAGE_BYTES;
+            self.attributes.change(pages.clone(), Change::AccessedBy(processor, admitted));
+            self.pager.set_accessed_by(pages, processor, admitted);
+        }
+        Ok(())
     }
 
     fn room_for_pool(&self, pool: PoolHandle, home: Option<Processor>) -> u64 {

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use pagewise_hal::{AttachFlags, Processor, StreamHandle};
+use pagewise_hal::{AttachFlags, BLOCK_BYTES, DevicePtr, Processor, StreamHandle};
 
 use crate::sim::Sim;
 use crate::space::Allocation;
@@ -34,13 +34,19 @@ impl Attachments {
         self.0.get(&allocation.start).copied().unwrap_or(Attached::Global)
     }
 
-    /// Notes who may use an allocation from now on.
-    pub(crate) fn attach(&mut self, start: u64, flags: AttachFlags, stream: StreamHandle) {
-        match flags {
-            AttachFlags::HOST => _ = self.0.insert(start, Attached::Host),
-            AttachFlags::SINGLE => _ = self.0.insert(start, Attached::Stream(key(stream))),
-            _ => _ = self.0.remove(&start),
-        }
+    /// Notes who may use an allocation from now on; returns who might until now.
+    pub(crate) fn attach(
+        &mut self,
+        start: u64,
+        flags: AttachFlags,
+        stream: StreamHandle,
+    ) -> Attached {
+        let before = match flags {
+            AttachFlags::HOST => self.0.insert(start, Attached::Host),
+            AttachFlags::SINGLE => self.0.insert(start, Attached::Stream(key(stream))),
+            _ => self.0.remove(&start),
+        };
+        before.unwrap_or(Attached::Global)
     }
 
     /// An allocation went.
@@ -61,15 +67,42 @@ pub(crate) fn key(stream: StreamHandle) -> u64 {
 }
 
 impl Sim {
+    /// Attaches an allocation. To a single stream, or back to all after anything else, puts its
+    /// pages in a group; to the host takes them out.
+    pub(crate) fn attach(
+        &mut self,
+        allocation: &Allocation,
+        flags: AttachFlags,
+        stream: StreamHandle,
+    ) {
+        let before = self.attachments.attach(allocation.start, flags, stream);
+        let stays = flags == AttachFlags::GLOBAL && before == Attached::Global;
+        if allocation.bytes < BLOCK_BYTES && !stays {
+            self.pager.group(allocation.span().pages_outward(), flags != AttachFlags::HOST);
+        }
+    }
+
+    /// An allocation goes.
+    pub(crate) fn detach(&mut self, allocation: &Allocation) {
+        self.attachments.forget(allocation.start);
+        self.pager.group(allocation.span().pages_outward(), false);
+    }
+
     /// Work begins in a stream, on a device with concurrent managed access: what is attached to
     /// the stream alone migrates there.
     pub(crate) fn bring_attached(&mut self, to: Processor, stream: StreamHandle) {
-        let starts = self.attachments.alone_to(stream);
-        let attached =
-            starts.filter_map(|start| self.space.starting(pagewise_hal::DevicePtr(start)));
-        let pages: Vec<Range<u64>> = attached.map(|one| one.span().pages_outward()).collect();
-        if !pages.is_empty() {
-            self.clock_ns = self.pager.bring(&pages, to, self.clock_ns);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for start in self.attachments.alone_to(stream) {
+            let Some(allocation) = self.space.starting(DevicePtr(start)) else { continue };
+            let pages = allocation.span().pages_outward();
+            match ranges.last_mut() {
+                // Neighbours in a slab travel together.
+                Some(last) if pages.start <= last.end => last.end = last.end.max(pages.end),
+                _ => ranges.push(pages),
+            }
+        }
+        if !ranges.is_empty() {
+            self.clock_ns = self.pager.bring(&ranges, to, self.clock_ns);
             self.settle_contents();
         }
     }

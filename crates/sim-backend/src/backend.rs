@@ -391,9 +391,7 @@ impl Backend for SimBackend {
         location: Location,
         access: AccessFlags,
     ) -> Result<()> {
-        self.call("pool_set_access", Call::Other, |sim| {
-            sim.pools.set_access(pool.as_raw(), location, access)
-        })
+        self.call("pool_set_access", Call::Other, |sim| sim.pool_set_access(pool, location, access))
     }
 
     fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {

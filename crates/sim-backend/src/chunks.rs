@@ -36,6 +36,11 @@ impl Chunks {
         self.held.len() as u64 * CHUNK_BYTES
     }
 
+    /// The chunks that are held, ascending.
+    pub(crate) fn held(&self) -> impl Iterator<Item = u64> {
+        self.held.iter().copied()
+    }
+
     /// Places `bytes` and takes the chunks that it needs, at most `limit` bytes in all. Returns the
     /// offset and the indices of the new chunks.
     pub(crate) fn take(&mut self, bytes: u64, limit: u64) -> Result<(u64, Vec<u64>), Full> {

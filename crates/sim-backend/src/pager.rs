@@ -135,6 +135,11 @@ impl Pager {
         self.paging.migrate(pages, to, self.now_ns, &mut self.listener);
     }
 
+    /// Puts pages of small allocations in a group, or takes them out: see `paging::groups`.
+    pub(crate) fn group(&mut self, pages: Range<u64>, grouped: bool) {
+        self.paging.group(pages, grouped);
+    }
+
     pub(crate) fn discard(&mut self, pages: Range<u64>, manner: Discard) {
         self.paging.discard(pages, manner, self.now_ns, &mut self.listener);
     }

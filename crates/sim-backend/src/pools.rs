@@ -332,7 +332,7 @@ impl Pools {
         handle: u64,
         location: Location,
         access: AccessFlags,
-    ) -> Checked<()> {
+    ) -> Checked<Processor> {
         let place = self.machine.locate(location);
         let pool = self.get_mut(handle)?;
         let home = pool.home().filter(|_| !pool.is_managed());
@@ -359,7 +359,15 @@ impl Pools {
             return unsupported("the host keeps its access to a pool of host memory");
         }
         pool.access.insert(processor, access);
-        Ok(())
+        Ok(processor)
+    }
+
+    /// First bytes of the chunks that a managed pool holds.
+    pub(crate) fn managed_chunks(&self, handle: u64) -> Checked<Vec<u64>> {
+        let pool = self.get(handle)?;
+        let region = pool.region.filter(|_| pool.is_managed());
+        let address = |region: u64| pool.chunks.held().map(move |n| region + n * CHUNK_BYTES);
+        Ok(region.map(|region| address(region).collect()).unwrap_or_default())
     }
 
     /// `cuMemAllocFromPoolAsync` of at least 1 byte. `room` is what the pool's device, or the host,

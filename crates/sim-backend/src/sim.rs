@@ -150,14 +150,16 @@ impl Sim {
         if single && stream.is_legacy() {
             return invalid("memory cannot be attached to the legacy default stream alone");
         }
-        match self.space.starting(span.ptr) {
+        match self.space.starting(span.ptr).copied() {
             Some(allocation)
                 if allocation.kind == Kind::Managed
-                    && (span.bytes == 0 || span.bytes == allocation.bytes) => {}
-            _ => return invalid("give one whole managed allocation, with its size or 0"),
+                    && (span.bytes == 0 || span.bytes == allocation.bytes) =>
+            {
+                self.attach(&allocation, flags, stream);
+                Ok(())
+            }
+            _ => invalid("give one whole managed allocation, with its size or 0"),
         }
-        self.attachments.attach(span.ptr.0, flags, stream);
-        Ok(())
     }
 
     /// `cuMemGetInfo`

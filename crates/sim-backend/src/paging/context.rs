@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 
 use super::event::{EventSink, Step, Work};
+use super::groups::Groups;
 use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
 use super::range::Policy;
@@ -23,6 +24,7 @@ pub(super) struct Context<'a> {
     pub(super) pins: &'a mut VecDeque<Pin>,
     pub(super) lapse: &'a mut LapseWindow,
     pub(super) totals: &'a mut Totals,
+    pub(super) groups: &'a Groups,
     #[cfg(test)]
     pub(super) shortcuts: bool,
 }

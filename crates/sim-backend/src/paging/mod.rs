@@ -13,6 +13,7 @@
 //! | `range` | policy, and splits |
 //! | `touch`, `batch` | accesses of one thread, and of many: which faults are serviced together |
 //! | `service` | the faults on one block: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
+//! | `groups` | pages that faults nearby do not bring along |
 //! | `plain`, `repeat` | the same in few steps where nothing is special; for many blocks that are alike |
 //! | `advice`, `migrate`, `discard` | calls |
 //! | `chunks`, `evict` | memory of devices, and who has to leave it |
@@ -29,6 +30,7 @@ mod counters;
 mod discard;
 mod event;
 mod evict;
+mod groups;
 mod invariants;
 #[cfg(test)]
 mod laws;
@@ -63,6 +65,7 @@ use block::Block;
 use chunks::Chunks;
 use context::Context;
 use counters::Counters;
+use groups::Groups;
 use processor::ProcId;
 use range::{Policy, Ranges, VaRange};
 use thrash::{LapseWindow, Pin};
@@ -101,6 +104,7 @@ pub(crate) struct Paging {
     evictions: u64,
     /// Remote accesses, where they are counted.
     counters: Counters,
+    groups: Groups,
     totals: Totals,
     /// Whether like blocks get the outcome of the first of them, and plain ones take few steps; off
     /// to see that it is the same.
@@ -125,6 +129,7 @@ impl Paging {
             chunks,
             evictions: 0,
             counters: Counters::default(),
+            groups: Groups::default(),
             totals,
             #[cfg(test)]
             shortcuts: true,
@@ -358,6 +363,7 @@ impl Paging {
             pins: &mut self.pins,
             lapse: &mut self.lapse,
             totals: &mut self.totals,
+            groups: &self.groups,
             #[cfg(test)]
             shortcuts: self.shortcuts,
         }

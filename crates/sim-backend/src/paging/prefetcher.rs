@@ -112,6 +112,7 @@ pub(super) fn pages_to_prefetch(
         dense_nodes(context, block, faulted, destination)
     };
     candidate = candidate.minus(faulted).minus(block.thrashing_pages());
+    candidate = candidate.minus(context.groups.left_alone(block, faulted));
     if destination.is_host() {
         let there = block.resident(destination) & block.mapped(destination, Protection::Read);
         candidate = candidate.minus(there);

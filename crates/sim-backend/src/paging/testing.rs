@@ -6,6 +6,7 @@ use pagewise_hal::MemoryEvent;
 
 use super::context::Context;
 use super::event::Work;
+use super::groups::Groups;
 use super::params::PagingParams;
 use super::processor::Relations;
 use super::range::Policy;
@@ -25,6 +26,7 @@ pub(super) fn with_context<R>(policy: Policy, test: impl FnOnce(&mut Context<'_>
         sink: &mut Vec::<MemoryEvent>::new(),
         pins: &mut VecDeque::new(),
         lapse: &mut lapse,
+        groups: &Groups::default(),
         totals: &mut Totals::new(3),
         shortcuts: true,
     })
