@@ -46,9 +46,8 @@ impl ManagedMemoryResource {
     /// Memory from a pool of its own, with a preferred location or none.
     ///
     /// # Errors
-    /// Without a CUDA code: `Unsupported` before CUDA 13.0, without concurrent managed access, or
-    /// for the current NUMA node; `InvalidDevice`. `InvalidValue` (1) for a NUMA node that does not
-    /// exist.
+    /// Without a CUDA code: `Unsupported` before CUDA 13.0 and without concurrent managed access;
+    /// `InvalidDevice`. `InvalidValue` (1) for a NUMA node that does not exist.
     ///
     /// ```
     /// # use pagewise::{Device, Machine, resource::ManagedMemoryResource};

@@ -9,7 +9,7 @@ use pagewise_hal::{
 
 use super::check_request;
 use crate::refuse::unsupported;
-use crate::{Host, Machine, Place, Stream};
+use crate::{Machine, Place, Stream};
 
 /// What a pool is made with, beyond where its memory is.
 ///
@@ -413,13 +413,7 @@ pub(super) fn location_of(
     machine: &Machine,
     place: Option<Place>,
 ) -> Result<Location> {
-    match place {
-        None => Ok(Location::NONE),
-        Some(Place::Host(Host::CurrentNode)) => {
-            Err(unsupported(operation, "pools take no current node: name the NUMA node"))
-        }
-        Some(place) => machine.check_place(operation, place),
-    }
+    place.map_or(Ok(Location::NONE), |place| machine.check_place(operation, place))
 }
 
 impl Drop for Pool {
