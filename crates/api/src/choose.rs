@@ -42,6 +42,8 @@ impl FromStr for BackendKind {
 #[derive(Debug, Clone, Default)]
 pub struct Builder {
     kind: Option<BackendKind>,
+    #[cfg(feature = "sim")]
+    sim: Option<crate::SimConfig>,
 }
 
 impl Builder {
@@ -61,6 +63,22 @@ impl Builder {
         self
     }
 
+    /// Which machine to simulate, if the simulator is chosen; an H200 unless told.
+    ///
+    /// ```
+    /// use pagewise::{BackendKind, Builder, SimConfig};
+    ///
+    /// let two = Builder::new().backend(BackendKind::Sim).sim_config(SimConfig::h200().devices(2));
+    /// assert_eq!(two.open()?.device_count()?, 2);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[cfg(feature = "sim")]
+    #[must_use]
+    pub fn sim_config(mut self, config: crate::SimConfig) -> Self {
+        self.sim = Some(config);
+        self
+    }
+
     /// Opens the chosen back end; without a choice the environment's; without that the driver.
     ///
     /// # Errors
@@ -73,9 +91,20 @@ impl Builder {
             (None, None) => BackendKind::Cuda,
         };
         match kind {
-            BackendKind::Sim => open_sim(),
+            BackendKind::Sim => self.open_sim(),
             BackendKind::Cuda => open_cuda(),
         }
+    }
+
+    #[cfg(feature = "sim")]
+    fn open_sim(&self) -> Result<Arc<dyn Backend>> {
+        let config = self.sim.clone().unwrap_or_else(crate::SimConfig::h200);
+        Ok(Arc::new(crate::SimBackend::new(config)?))
+    }
+
+    #[cfg(not(feature = "sim"))]
+    fn open_sim(&self) -> Result<Arc<dyn Backend>> {
+        Err(absent("the simulator is not compiled in: enable the feature `sim`"))
     }
 }
 
@@ -85,16 +114,6 @@ impl Builder {
 /// As [`Builder::open`].
 pub fn open() -> Result<Arc<dyn Backend>> {
     Builder::new().open()
-}
-
-#[cfg(feature = "sim")]
-fn open_sim() -> Result<Arc<dyn Backend>> {
-    Ok(crate::sim()?)
-}
-
-#[cfg(not(feature = "sim"))]
-fn open_sim() -> Result<Arc<dyn Backend>> {
-    Err(absent("the simulator is not compiled in: enable the feature `sim`"))
 }
 
 #[cfg(feature = "cuda")]

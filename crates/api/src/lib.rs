@@ -4,25 +4,36 @@
 //! and records are checked, call by call, against recordings of a real H200.
 //!
 //! ```
-//! use pagewise::{Backend, BackendExt, DeviceId, DeviceAccess, DeviceTouch, Location};
-//! use pagewise::{MemoryEvent, StreamHandle};
+//! use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};
+//! use pagewise::{assert_faults, assert_migrated_bytes};
 //!
-//! let sim = pagewise::sim()?;
-//! let span = sim.alloc(2 << 20)?;
-//! let touch = DeviceTouch {
-//!     device: DeviceId(0),
-//!     span,
-//!     stride_bytes: 4096,
-//!     access: DeviceAccess::Write(1),
-//!     blocks: 1,
-//!     threads: 1,
-//! };
-//! // SAFETY: nothing else uses the memory.
-//! unsafe { sim.device_touch(touch, StreamHandle::NULL)? };
-//! let faults = sim.take_events()?;
-//! assert_eq!(faults.len(), 6, "one thread faults six times on 2 MiB: the prefetcher does the rest");
+//! let machine = Machine::from(pagewise::sim()?);    // or `Machine::open()`: what the environment says
+//! let stream = Stream::new(&machine, Device::FIRST)?;
+//! let mut numbers = ManagedBuffer::from_slice(&machine, &[1_u32; 1 << 19])?;
+//! let read = DeviceProgram::read(Device::FIRST).stride(4096);
+//! assert_faults!(machine, 6, numbers.run_on_device(read, &stream)?);
+//! assert_migrated_bytes!(machine, 2 << 20, numbers.write()?[0] = 7);
+//! numbers.prefetch(Device::FIRST, &stream)?;
+//! assert_faults!(machine, 0, numbers.run_on_device(read, &stream)?);
 //! # Ok::<(), pagewise::Error>(())
 //! ```
+//!
+//! | you want | look at |
+//! | --- | --- |
+//! | memory | [`ManagedBuffer`], its ranges ([`ManagedRange`], [`ManagedRangeMut`]), [`resource`] |
+//! | places | [`Device`], [`Host`], [`Place`] |
+//! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
+//! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
+//! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
+//! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
+//! | the driver's own calls | [`Backend`], as `machine.backend()` |
+//!
+//! Everything is checked before anything is done, and what cannot be checked is taken back or
+//! reported exactly. Wrong places, double frees, views that outlive their buffer and reads of
+//! discarded memory do not compile or are refused; nothing panics on bad input.
+//!
+//! It does not launch kernels (cudarc does, and shares memory with this crate), capture graphs,
+//! manage virtual memory, or export pools to other processes.
 //!
 //! # Choosing a back end
 //!
@@ -38,12 +49,48 @@
 //! | `cuda` | the driver, found at run time; CUDA 12 and 13 are told apart at run time, not here |
 //! | `cudarc` | `interop`: buffers, streams and contexts shared with cudarc; turns `cuda` on |
 //! | `mock` | [`mock`]: a mock of [`Backend`]; exempt from semantic versioning |
+//! | `tracing` | `traced`: a span around each call of a back end that is wrapped in it |
 //! | `serde` | `Serialize` and `Deserialize` on data types |
 #![deny(missing_docs)]
 
+mod accessed_by;
+mod advice;
+mod batch;
+mod buffer;
 mod choose;
+mod construct;
+mod contents;
+mod discarded;
+#[cfg(feature = "sim")]
+pub mod guide;
+pub mod inject;
+pub mod intercept;
+mod lists;
+mod machine;
+mod memory;
+mod observe;
+mod place;
+mod program;
+mod range;
+mod refuse;
+mod region;
+pub mod resource;
+mod rounding;
+mod stream;
+#[cfg(feature = "tracing")]
+pub mod traced;
 
+pub use accessed_by::AccessedBy;
+pub use advice::MemoryAdvice;
+pub use batch::{advise, discard, discard_prefetch, prefetch};
+pub use buffer::ManagedBuffer;
+/// Which types may be read from any bytes: [`bytemuck::Pod`].
+pub use bytemuck;
 pub use choose::{BackendKind, Builder, open};
+pub use discarded::Discarded;
+pub use lists::{Destinations, Regions, RegionsMut};
+pub use machine::Machine;
+pub use observe::{Amount, Budget, Observation, OverBudget, Watch, observe};
 #[cfg(feature = "cudarc")]
 pub use pagewise_cuda::interop;
 #[cfg(feature = "cuda")]
@@ -54,15 +101,21 @@ pub use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
     BatchSupport, Capabilities, Code, Copies, CopyCause, Counters, DeviceAccess, DeviceAttribute,
     DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle,
-    FaultAccess, HandleTypes, HostAccess, HostAllocFlags, HostTouch, Location, LocationKind,
-    MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute,
-    PoolAttribute, PoolHandle, PoolProps, Processor, RangeAttribute, Result, Span, StreamFlags,
-    StreamHandle, code_name,
+    FaultAccess, HandleTypes, HostAccess, HostAllocFlags, HostTouch, HostViews, Location,
+    LocationKind, MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, Processor, RangeAttribute, Result,
+    Span, StreamFlags, StreamHandle, code_name,
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{
     DiscardedContents, EventCapture, GpuProfile, MemoryContents, RangeReads, SimBackend, SimConfig,
 };
+pub use place::{Device, Host, NumaNode, Place};
+pub use program::DeviceProgram;
+pub use range::{ManagedRange, ManagedRangeMut};
+pub use region::{Region, RegionMut};
+pub use rounding::Rounding;
+pub use stream::Stream;
 
 /// A simulated machine with one H200: the one line that a test needs.
 ///

@@ -7,7 +7,7 @@
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities, Code,
     DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags,
-    EventHandle, HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun,
+    EventHandle, HostAllocFlags, HostTouch, HostViews, Location, MemoryEvent, MemoryInfo, PageRun,
     PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
     StreamFlags, StreamHandle,
 };
@@ -43,7 +43,10 @@ impl Backend for CudaBackend {
             .all(|id| self.device_attribute(DeviceId(id.cast_signed()), concurrent) == Ok(1));
         found.events = self.observer.is_some();
         found.host_page_map = self.host.shows_pages();
-        found
+        // SAFETY: unified addressing, which every driver of CUDA 12 requires: managed and pinned
+        // memory has one address for host and device (CUDA programming guide, unified virtual
+        // address space).
+        unsafe { found.with_host_views(HostViews::Direct) }
     }
 
     fn driver_version(&self) -> Result<DriverVersion> {

@@ -181,6 +181,12 @@ impl Error {
         self.0.span
     }
 
+    /// What is wrong and what to do, in words; may be empty.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// The index of the failing item of a batch.
     #[must_use]
     pub fn item(&self) -> Option<usize> {
@@ -235,5 +241,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Driver);
         assert_eq!((error.code(), error.code_name(), error.item()), (Some(4711), None, Some(2)));
         assert_eq!(error.to_string(), "advise: driver error (CUresult 4711): item 2");
+        assert_eq!(error.detail(), "");
+        assert_eq!(error.with_detail("why").detail(), "why");
     }
 }

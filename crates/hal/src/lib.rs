@@ -58,7 +58,7 @@ pub use address::{BLOCK_BYTES, DevicePtr, PAGE_BYTES, PAGES_PER_BLOCK, Span};
 pub use advice::{Advice, AttachFlags, HostAllocFlags};
 pub use attribute::{DeviceAttribute, PointerAttribute, PoolAttribute, RangeAttribute};
 pub use backend::Backend;
-pub use capability::{BatchSupport, Capabilities};
+pub use capability::{BatchSupport, Capabilities, HostViews};
 pub use code::{Code, code_name};
 pub use counters::{Copies, Counters};
 pub use error::{Error, ErrorKind, Result};

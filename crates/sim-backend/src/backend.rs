@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities,
     Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind,
-    EventFlags, EventHandle, HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun,
-    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
-    StreamFlags, StreamHandle,
+    EventFlags, EventHandle, HostAllocFlags, HostTouch, HostViews, Location, MemoryEvent,
+    MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
+    Result, Span, StreamFlags, StreamHandle,
 };
 
 use crate::config::{EventCapture, SimConfig};
@@ -205,7 +205,9 @@ impl Backend for SimBackend {
         capabilities.events = self.config.events != EventCapture::Off;
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
-        capabilities
+        // SAFETY: addresses lie in the arena, which is mapped for reading and writing for as long
+        // as the back end lives, and no two allocations share a byte.
+        unsafe { capabilities.with_host_views(HostViews::Declared) }
     }
 
     fn driver_version(&self) -> Result<DriverVersion> {

@@ -1,0 +1,118 @@
+//! What the public API costs over the calls that it makes. Each pair is the same calls, made by
+//! hand and through the API.
+//!
+//! `PAGEWISE_BACKEND=cuda cargo bench --bench api` measures on the driver, otherwise on the
+//! simulator.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use pagewise::resource::{ManagedMemoryResource, MemoryResource, SubAllocator};
+use pagewise::{
+    Advice, Builder, Device, EventCapture, Location, Machine, ManagedBuffer, Place, RangeAttribute,
+    Region, SimBackend, SimConfig, Span, Stream, prefetch,
+};
+
+/// Pieces that live while others come and go.
+const LIVE: usize = 1_000_000;
+const PAGE: usize = 4096;
+
+fn machine() -> Machine {
+    if std::env::var_os(Builder::VARIABLE).is_some_and(|name| name == "cuda") {
+        return Machine::open().expect("a driver");
+    }
+    let config = SimConfig::h200().events(EventCapture::Off);
+    Machine::from(Arc::new(SimBackend::new(config).expect("address space")))
+}
+
+fn buffer(machine: &Machine, bytes: usize) -> ManagedBuffer<u8> {
+    ManagedBuffer::zeroed(machine, bytes).expect("managed memory")
+}
+
+fn single(criterion: &mut Criterion) {
+    let machine = machine();
+    let backend = machine.backend();
+    let stream = Stream::new(&machine, Device::FIRST).expect("a stream");
+    let buffer = buffer(&machine, PAGE);
+    let span = buffer.span();
+    let mut group = criterion.benchmark_group("single");
+    group.bench_function("read_mostly get, raw", |bench| {
+        bench.iter(|| backend.range_attribute(black_box(span), RangeAttribute::READ_MOSTLY));
+    });
+    group.bench_function("read_mostly get, api", |bench| bench.iter(|| buffer.read_mostly()));
+    group.bench_function("read_mostly set, raw", |bench| {
+        bench.iter(|| backend.advise(black_box(span), Advice::SET_READ_MOSTLY, Location::HOST));
+    });
+    group.bench_function("read_mostly set, api", |bench| {
+        bench.iter(|| buffer.set_read_mostly(black_box(true)));
+    });
+    buffer.set_read_mostly(false).expect("managed memory");
+    group.bench_function("accessed_by, raw", |bench| {
+        bench.iter(|| {
+            let mut places = vec![0; 2];
+            backend.range_accessed_by(black_box(span), &mut places).map(|()| places)
+        });
+    });
+    group.bench_function("accessed_by, api", |bench| bench.iter(|| buffer.accessed_by().to_set()));
+    group.bench_function("prefetch, raw", |bench| {
+        bench.iter(|| backend.prefetch(black_box(span), Location::HOST, 0, stream.handle()));
+    });
+    group.bench_function("prefetch, api", |bench| {
+        bench.iter(|| buffer.prefetch(black_box(Place::HOST), &stream));
+    });
+    stream.synchronize().expect("no work fails");
+    group.finish();
+}
+
+fn batches(criterion: &mut Criterion) {
+    let machine = machine();
+    let backend = machine.backend();
+    let stream = Stream::new(&machine, Device::FIRST).expect("a stream");
+    let mut group = criterion.benchmark_group("batch of prefetches");
+    for count in [16, 256] {
+        let buffers: Vec<_> = (0..count).map(|_| buffer(&machine, PAGE)).collect();
+        let spans: Vec<Span> = buffers.iter().map(ManagedBuffer::span).collect();
+        let regions: Vec<Region<'_>> = buffers.iter().map(ManagedBuffer::region).collect();
+        group.bench_function(format!("{count}, one place, raw"), |bench| {
+            bench.iter(|| {
+                backend.prefetch_batch(&spans, &[Location::HOST], &[0], 0, stream.handle())
+            });
+        });
+        group.bench_function(format!("{count}, one place, api"), |bench| {
+            bench.iter(|| prefetch(&regions[..], Place::HOST, &stream));
+        });
+        let places = vec![Place::HOST; count];
+        group.bench_function(format!("{count}, a place each, api"), |bench| {
+            bench.iter(|| prefetch(&regions[..], &places[..], &stream));
+        });
+    }
+    stream.synchronize().expect("no work fails");
+    group.finish();
+}
+
+fn pieces(criterion: &mut Criterion) {
+    let machine = machine();
+    let stream = Stream::new(&machine, Device::FIRST).expect("a stream");
+    let pieces =
+        SubAllocator::new(ManagedMemoryResource::direct(&machine), 256 << 20).expect("whole pages");
+    let sizes = [256, 700, 1000, 3000];
+    let size_of = |n: usize| sizes[n.wrapping_mul(0x9e37_79b9) >> 7 & 3];
+    let mut live: Vec<_> = (0..LIVE)
+        .map(|n| (pieces.allocate(size_of(n), &stream).expect("room"), size_of(n)))
+        .collect();
+    let mut at = 0_usize;
+    criterion.bench_function("sub-allocator, free and allocate with a million live", |bench| {
+        bench.iter(|| {
+            at = (at + 7_919) % LIVE;
+            let (ptr, bytes) = live[at];
+            // SAFETY: it is live, nobody uses it, and its place is taken by the next.
+            unsafe { pieces.deallocate(ptr, bytes, &stream) }.expect("given here");
+            let bytes = size_of(at ^ bytes as usize);
+            live[at] = (pieces.allocate(bytes, &stream).expect("room"), bytes);
+        });
+    });
+}
+
+criterion_group!(benches, single, batches, pieces);
+criterion_main!(benches);

@@ -1,0 +1,450 @@
+//! The processors that keep a region mapped, as a live set.
+
+use std::collections::{BTreeSet, btree_set};
+use std::fmt;
+
+use pagewise_hal::{Error, Location, Result};
+
+use crate::advice::check_accessor;
+use crate::refuse::also;
+use crate::{Machine, MemoryAdvice, Place, Region};
+
+const OPERATION: &str = "accessed_by";
+
+/// The processors advised as accessing *all* of a region: devices, and the host as a whole.
+///
+/// Nothing is kept here: every question reads the driver's set (one call), every change writes it.
+/// Changes of several members are checked as a whole first, read once, give advice only for what
+/// differs (removals first, each in order of places) and take back what they gave if the driver
+/// fails midway.
+///
+/// A processor that keeps *part* of the region mapped is no member. [`insert`](Self::insert) and
+/// [`remove`](Self::remove) always give their advice, so they reach such parts.
+///
+/// ```
+/// use pagewise::{Device, ManagedBuffer, Place};
+///
+/// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+/// let accessed_by = buffer.accessed_by();
+/// accessed_by.assign([Device::FIRST.into(), Place::HOST])?;
+/// accessed_by.remove(Place::HOST)?;
+/// assert_eq!(accessed_by.to_set()?, [Device::FIRST.into()].into());
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct AccessedBy<'b> {
+    region: Region<'b>,
+}
+
+/// A set of places, from whatever names them.
+fn set_of(places: impl IntoIterator<Item = impl Into<Place>>) -> BTreeSet<Place> {
+    places.into_iter().map(Into::into).collect()
+}
+
+impl<'b> AccessedBy<'b> {
+    pub(crate) fn of(region: Region<'b>) -> Self {
+        Self { region }
+    }
+
+    fn machine(&self) -> &'b Machine {
+        self.region.machine()
+    }
+
+    /// The members, as they are now.
+    ///
+    /// # Errors
+    /// What the back end says of reading attributes.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert!(buffer.accessed_by().to_set()?.is_empty());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn to_set(&self) -> Result<BTreeSet<Place>> {
+        // The driver truncates a list that is too short: one place for each device and the host.
+        let room = self.machine().device_count()? as usize + 1;
+        let mut found = vec![Location::ORDINAL_INVALID; room];
+        self.machine().backend().range_accessed_by(self.region.span, &mut found)?;
+        Ok(found.into_iter().filter_map(Place::of_ordinal).collect())
+    }
+
+    /// The members, as they are now, in order.
+    ///
+    /// # Errors
+    /// As [`to_set`](Self::to_set).
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert_eq!(buffer.accessed_by().iter()?.count(), 0);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn iter(&self) -> Result<btree_set::IntoIter<Place>> {
+        Ok(self.to_set()?.into_iter())
+    }
+
+    /// Whether a processor is a member. A NUMA node never is; nobody is asked then.
+    ///
+    /// # Errors
+    /// As [`to_set`](Self::to_set).
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert!(!buffer.accessed_by().contains(pagewise::Device::FIRST)?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn contains(&self, place: impl Into<Place>) -> Result<bool> {
+        let place = place.into();
+        if check_accessor(OPERATION, place).is_err() {
+            return Ok(false);
+        }
+        Ok(self.to_set()?.contains(&place))
+    }
+
+    /// How many members there are.
+    ///
+    /// # Errors
+    /// As [`to_set`](Self::to_set).
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert_eq!(buffer.accessed_by().len()?, 0);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn len(&self) -> Result<usize> {
+        Ok(self.to_set()?.len())
+    }
+
+    /// Whether there is none.
+    ///
+    /// # Errors
+    /// As [`to_set`](Self::to_set).
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert!(buffer.accessed_by().is_empty()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.to_set()?.is_empty())
+    }
+
+    /// Makes a processor a member, if it is one already, too. One call.
+    ///
+    /// # Errors
+    /// As [`Region::advise`].
+    ///
+    /// ```
+    /// use pagewise::{ErrorKind, Host, ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.accessed_by().insert(Place::HOST)?;
+    /// let error = buffer.accessed_by().insert(Host::node(0)?).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidValue);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn insert(&self, place: impl Into<Place>) -> Result<()> {
+        self.region.advise(MemoryAdvice::SetAccessedBy(place.into()))
+    }
+
+    /// Takes a processor out, if it is none, too. One call. Existing mappings stay until something
+    /// else removes them.
+    ///
+    /// # Errors
+    /// As [`Region::advise`].
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.accessed_by().insert(Place::HOST)?;
+    /// buffer.accessed_by().remove(Place::HOST)?;
+    /// assert!(buffer.accessed_by().is_empty()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn remove(&self, place: impl Into<Place>) -> Result<()> {
+        self.region.advise(MemoryAdvice::UnsetAccessedBy(place.into()))
+    }
+
+    /// Makes exactly these the members.
+    ///
+    /// # Errors
+    /// Before anything is changed, as [`Region::advise`], for any of them. If the driver fails
+    /// midway, its error, and in words whether the members are as before or which they are now.
+    ///
+    /// ```
+    /// use pagewise::{Device, Host, ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// let accessed_by = buffer.accessed_by();
+    /// accessed_by.assign([Device::FIRST])?;
+    /// assert!(accessed_by.assign([Place::HOST, Host::node(0)?.into()]).is_err());
+    /// assert_eq!(accessed_by.to_set()?, [Device::FIRST.into()].into(), "as before");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn assign(&self, places: impl IntoIterator<Item = impl Into<Place>>) -> Result<()> {
+        let target = self.checked(places)?;
+        self.change(&self.to_set()?, &target)
+    }
+
+    /// Takes all members out.
+    ///
+    /// # Errors
+    /// As [`assign`](Self::assign).
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.accessed_by().insert(Place::HOST)?;
+    /// buffer.accessed_by().clear()?;
+    /// assert!(buffer.accessed_by().is_empty()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn clear(&self) -> Result<()> {
+        self.assign([Place::HOST; 0])
+    }
+
+    /// Keeps the members that a rule accepts.
+    ///
+    /// # Errors
+    /// As [`assign`](Self::assign).
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.accessed_by().assign([Device::FIRST.into(), Place::HOST])?;
+    /// buffer.accessed_by().retain(|place| place != Place::HOST)?;
+    /// assert_eq!(buffer.accessed_by().len()?, 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn retain(&self, mut keep: impl FnMut(Place) -> bool) -> Result<()> {
+        let members = self.to_set()?;
+        let target = members.iter().copied().filter(|&place| keep(place)).collect();
+        self.change(&members, &target)
+    }
+
+    /// Makes these members, too.
+    ///
+    /// # Errors
+    /// As [`assign`](Self::assign).
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.accessed_by().extend([Device::FIRST])?;
+    /// assert_eq!(buffer.accessed_by().len()?, 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn extend(&self, places: impl IntoIterator<Item = impl Into<Place>>) -> Result<()> {
+        let others = self.checked(places)?;
+        let members = self.to_set()?;
+        self.change(&members, &(&members | &others))
+    }
+
+    /// Keeps the members that are among these.
+    ///
+    /// # Errors
+    /// As [`assign`](Self::assign).
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.accessed_by().assign([Device::FIRST])?;
+    /// buffer.accessed_by().intersect_with([Place::HOST])?;
+    /// assert!(buffer.accessed_by().is_empty()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn intersect_with(&self, places: impl IntoIterator<Item = impl Into<Place>>) -> Result<()> {
+        let others = self.checked(places)?;
+        self.retain(|place| others.contains(&place))
+    }
+
+    /// Takes these out.
+    ///
+    /// # Errors
+    /// As [`assign`](Self::assign).
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.accessed_by().assign([Device::FIRST])?;
+    /// buffer.accessed_by().difference_with([Device::FIRST])?;
+    /// assert!(buffer.accessed_by().is_empty()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn difference_with(
+        &self,
+        places: impl IntoIterator<Item = impl Into<Place>>,
+    ) -> Result<()> {
+        let others = self.checked(places)?;
+        self.retain(|place| !others.contains(&place))
+    }
+
+    /// Takes those out that are members, and makes the others members.
+    ///
+    /// # Errors
+    /// As [`assign`](Self::assign).
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.accessed_by().assign([Device::FIRST])?;
+    /// buffer.accessed_by().symmetric_difference_with([Device::FIRST.into(), Place::HOST])?;
+    /// assert_eq!(buffer.accessed_by().to_set()?, [Place::HOST].into());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn symmetric_difference_with(
+        &self,
+        places: impl IntoIterator<Item = impl Into<Place>>,
+    ) -> Result<()> {
+        let others = self.checked(places)?;
+        let members = self.to_set()?;
+        self.change(&members, &(&members ^ &others))
+    }
+
+    /// The members and these. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`to_set`](Self::to_set).
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert_eq!(buffer.accessed_by().union([Place::HOST])?, [Place::HOST].into());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn union(
+        &self,
+        places: impl IntoIterator<Item = impl Into<Place>>,
+    ) -> Result<BTreeSet<Place>> {
+        Ok(&self.to_set()? | &set_of(places))
+    }
+
+    /// The members that are among these. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`to_set`](Self::to_set).
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert!(buffer.accessed_by().intersection([Place::HOST])?.is_empty());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn intersection(
+        &self,
+        places: impl IntoIterator<Item = impl Into<Place>>,
+    ) -> Result<BTreeSet<Place>> {
+        Ok(&self.to_set()? & &set_of(places))
+    }
+
+    /// The members that are not among these. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`to_set`](Self::to_set).
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert!(buffer.accessed_by().difference([Place::HOST])?.is_empty());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn difference(
+        &self,
+        places: impl IntoIterator<Item = impl Into<Place>>,
+    ) -> Result<BTreeSet<Place>> {
+        Ok(&self.to_set()? - &set_of(places))
+    }
+
+    /// What is a member or among these, and not both. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`to_set`](Self::to_set).
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// let set = buffer.accessed_by().symmetric_difference([Place::HOST])?;
+    /// assert_eq!(set, [Place::HOST].into());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn symmetric_difference(
+        &self,
+        places: impl IntoIterator<Item = impl Into<Place>>,
+    ) -> Result<BTreeSet<Place>> {
+        Ok(&self.to_set()? ^ &set_of(places))
+    }
+
+    fn checked(
+        &self,
+        places: impl IntoIterator<Item = impl Into<Place>>,
+    ) -> Result<BTreeSet<Place>> {
+        let places = set_of(places);
+        for &place in &places {
+            MemoryAdvice::SetAccessedBy(place).check(OPERATION, self.machine())?;
+        }
+        Ok(places)
+    }
+
+    /// Gives the advice that makes `target` of `members`, or takes it back.
+    fn change(&self, members: &BTreeSet<Place>, target: &BTreeSet<Place>) -> Result<()> {
+        let removals = members.difference(target).copied().map(MemoryAdvice::UnsetAccessedBy);
+        let additions = target.difference(members).copied().map(MemoryAdvice::SetAccessedBy);
+        let mut given: Vec<MemoryAdvice> = Vec::new();
+        for advice in removals.chain(additions) {
+            match self.region.advise(advice) {
+                Ok(()) => given.push(advice),
+                Err(error) => return Err(self.take_back(given, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes advice back, last first, and adds to the error what that led to.
+    #[cold]
+    fn take_back(&self, given: Vec<MemoryAdvice>, error: Error) -> Error {
+        let mut kept: Vec<String> = Vec::new();
+        let mut added: Vec<String> = Vec::new();
+        for advice in given.into_iter().rev() {
+            let place = advice.place().unwrap_or(Place::HOST);
+            let adds = matches!(advice, MemoryAdvice::SetAccessedBy(_));
+            match self.region.advise(advice.inverse()) {
+                Ok(()) if adds => added.push(place.to_string()),
+                Ok(()) => {}
+                Err(_) => {
+                    let what = if adds { "is a member now" } else { "is no member any more" };
+                    kept.push(format!("{place} {what}"));
+                }
+            }
+        }
+        let mut outcome = match kept.is_empty() {
+            true => "the members are as before".to_owned(),
+            false => format!("it could not all be taken back: {}", kept.join(", ")),
+        };
+        if !added.is_empty() {
+            outcome += &format!(
+                "; if {} kept parts of the range mapped before, they are not any more",
+                added.join(" or ")
+            );
+        }
+        also(error, &outcome)
+    }
+}
+
+impl fmt::Debug for AccessedBy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_set() {
+            Ok(members) => f.debug_set().entries(members).finish(),
+            Err(error) => write!(f, "{{{error}}}"),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Advice that cannot be wrong in form, and how it is given to a back end.
+//!
+//! Source of the table of places: `cuMemAdvise` in CUDA 12.2 to 13.5, and recordings `contract` and
+//! `advise` of driver 580.
+
+use pagewise_hal::{Advice, Location, Result, Span, StreamHandle};
+
+use crate::refuse::{invalid, unsupported};
+use crate::{Host, Machine, Place};
+
+/// What to tell the driver about the use of memory. Takes effect at once, not in stream order.
+///
+/// [`Advice`] is the driver's number; this is the same with the place that it needs, and without
+/// one where the driver takes none.
+///
+/// | advice | device | host | host node | host current node |
+/// | --- | --- | --- | --- | --- |
+/// | preferred location | yes | yes | yes | yes |
+/// | accessed-by | yes | yes | refused | refused |
+///
+/// ```
+/// use pagewise::{Advice, Device, MemoryAdvice};
+///
+/// let advice = MemoryAdvice::SetAccessedBy(Device::FIRST.into());
+/// assert_eq!(advice.number(), Advice::SET_ACCESSED_BY);
+/// assert_eq!(MemoryAdvice::SetReadMostly.inverse(), MemoryAdvice::UnsetReadMostly);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum MemoryAdvice {
+    /// Reads duplicate the page on the reader; a write collapses the copies.
+    SetReadMostly,
+    /// Ends read duplication.
+    UnsetReadMostly,
+    /// Faults leave pages there, if the faulting processor can map them there.
+    SetPreferredLocation(Place),
+    /// Forgets the preferred location.
+    UnsetPreferredLocation,
+    /// Keeps the memory mapped by this processor, wherever its pages are.
+    SetAccessedBy(Place),
+    /// Ends that.
+    UnsetAccessedBy(Place),
+}
+
+impl MemoryAdvice {
+    /// The driver's number for it.
+    ///
+    /// ```
+    /// use pagewise::{Advice, MemoryAdvice};
+    /// assert_eq!(MemoryAdvice::SetReadMostly.number(), Advice::SET_READ_MOSTLY);
+    /// ```
+    #[must_use]
+    pub const fn number(self) -> Advice {
+        match self {
+            Self::SetReadMostly => Advice::SET_READ_MOSTLY,
+            Self::UnsetReadMostly => Advice::UNSET_READ_MOSTLY,
+            Self::SetPreferredLocation(_) => Advice::SET_PREFERRED_LOCATION,
+            Self::UnsetPreferredLocation => Advice::UNSET_PREFERRED_LOCATION,
+            Self::SetAccessedBy(_) => Advice::SET_ACCESSED_BY,
+            Self::UnsetAccessedBy(_) => Advice::UNSET_ACCESSED_BY,
+        }
+    }
+
+    /// The place that it names.
+    ///
+    /// ```
+    /// use pagewise::{MemoryAdvice, Place};
+    /// assert_eq!(MemoryAdvice::SetPreferredLocation(Place::HOST).place(), Some(Place::HOST));
+    /// assert_eq!(MemoryAdvice::SetReadMostly.place(), None);
+    /// ```
+    #[must_use]
+    pub const fn place(self) -> Option<Place> {
+        match self {
+            Self::SetPreferredLocation(place)
+            | Self::SetAccessedBy(place)
+            | Self::UnsetAccessedBy(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// What takes it back: setting for unsetting. Unsetting a preferred location is its own
+    /// inverse, because it does not say which there was.
+    ///
+    /// ```
+    /// use pagewise::{MemoryAdvice, Place};
+    /// let advice = MemoryAdvice::SetAccessedBy(Place::HOST);
+    /// assert_eq!(advice.inverse(), MemoryAdvice::UnsetAccessedBy(Place::HOST));
+    /// ```
+    #[must_use]
+    pub const fn inverse(self) -> Self {
+        match self {
+            Self::SetReadMostly => Self::UnsetReadMostly,
+            Self::UnsetReadMostly => Self::SetReadMostly,
+            Self::SetPreferredLocation(_) | Self::UnsetPreferredLocation => {
+                Self::UnsetPreferredLocation
+            }
+            Self::SetAccessedBy(place) => Self::UnsetAccessedBy(place),
+            Self::UnsetAccessedBy(place) => Self::SetAccessedBy(place),
+        }
+    }
+
+    /// Refuses, without asking the back end, what it would refuse whatever the memory.
+    pub(crate) fn check(self, operation: &'static str, machine: &Machine) -> Result<()> {
+        let Some(place) = self.place() else { return Ok(()) };
+        if let Self::SetAccessedBy(_) | Self::UnsetAccessedBy(_) = self {
+            check_accessor(operation, place)?;
+        }
+        machine.check_place(operation, place).map(|_| ())
+    }
+}
+
+/// Accessed-by knows devices and the host as a whole.
+pub(crate) fn check_accessor(operation: &'static str, place: Place) -> Result<()> {
+    match place {
+        Place::Device(_) | Place::Host(Host::Any) => Ok(()),
+        Place::Host(_) => Err(invalid(
+            operation,
+            format!("accessed-by takes no {place}: use a device, or the host as a whole"),
+        )),
+    }
+}
+
+impl Machine {
+    /// Gives checked advice: by the location form, or by ordinal before CUDA 12.2.
+    pub(crate) fn advise(&self, span: Span, advice: MemoryAdvice) -> Result<()> {
+        let place = advice.place().unwrap_or(Place::HOST);
+        if self.capabilities().locations {
+            return self.backend().advise(span, advice.number(), place.into());
+        }
+        let ordinal = place.ordinal().ok_or_else(|| no_ordinal("advise", place))?;
+        self.backend().advise_ordinal(span, advice.number(), ordinal)
+    }
+
+    /// Prefetches to a checked place, by the same forms.
+    pub(crate) fn prefetch(&self, span: Span, to: Place, stream: StreamHandle) -> Result<()> {
+        if self.capabilities().locations {
+            return self.backend().prefetch(span, Location::from(to), 0, stream);
+        }
+        let ordinal = to.ordinal().ok_or_else(|| no_ordinal("prefetch", to))?;
+        self.backend().prefetch_ordinal(span, ordinal, stream)
+    }
+}
+
+/// Unreached: `check_place` refuses these first, with more to say.
+fn no_ordinal(operation: &'static str, place: Place) -> pagewise_hal::Error {
+    unsupported(operation, format!("this driver cannot name {place}"))
+}

@@ -1,0 +1,409 @@
+//! Typed managed memory that frees itself.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+
+use bytemuck::Pod;
+use pagewise_hal::{DevicePtr, Result, Span};
+
+use crate::memory::Memory;
+use crate::range::{elements, sub_span};
+use crate::{
+    AccessedBy, Discarded, Machine, ManagedRange, ManagedRangeMut, Place, Region, RegionMut, Stream,
+};
+
+/// Elements in managed memory, which the host and every device reach by one address.
+///
+/// Freed when it goes out of scope. Views borrow it, so that neither use after free nor reading
+/// what is being written compiles; what a *device* does with the address is promised by whoever
+/// gives it one, in their own `unsafe`.
+///
+/// | back end | memory |
+/// | --- | --- |
+/// | CUDA | `cuMemAllocManaged`, attached globally |
+/// | simulator | the same at simulated addresses, which are real memory |
+///
+/// Allocations under 2 MiB share pages with others (recording `small`, driver 580): advice on them
+/// reaches their neighbours.
+///
+/// ```
+/// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let stream = Stream::new(&machine, Device::FIRST)?;
+/// let mut buffer = ManagedBuffer::from_slice(&machine, &[1.0_f32, 2.0, 3.0])?;
+/// buffer.set_read_mostly(true)?;
+/// buffer.prefetch(Device::FIRST, &stream)?;
+/// buffer.write()?[0] = 4.0;
+/// assert_eq!(buffer.read()?, [4.0, 2.0, 3.0]);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// # What does not compile
+///
+/// Use after free, and freeing twice:
+///
+/// ```compile_fail,E0382
+/// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
+/// buffer.free()?;
+/// buffer.free()?;
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// A view that outlives its buffer:
+///
+/// ```compile_fail,E0505
+/// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
+/// let view = buffer.read()?;
+/// drop(buffer);
+/// println!("{}", view[0]);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// Reading what is being written, or discarded:
+///
+/// ```compile_fail,E0502
+/// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
+/// let view = buffer.read()?;
+/// buffer.write()?[0] = 1;
+/// println!("{}", view[0]);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// ```compile_fail,E0502
+/// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+/// let machine = Machine::from(pagewise::sim()?);
+/// let stream = Stream::new(&machine, Device::FIRST)?;
+/// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 4096)?;
+/// let discarded = buffer.discard(&stream)?;
+/// println!("{}", buffer.read()?[0]);
+/// discarded.fill(1)?;
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+///
+/// Elements that are not plain data:
+///
+/// ```compile_fail,E0599
+/// pagewise::ManagedBuffer::<String>::new(pagewise::sim()?, 1)?;
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+pub struct ManagedBuffer<T> {
+    pub(crate) memory: Memory,
+    pub(crate) elements: PhantomData<T>,
+}
+
+impl<T: Pod> ManagedBuffer<T> {
+    /// How many elements; at least 1.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 3)?;
+    /// assert_eq!(buffer.len(), 3);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a buffer is never empty")]
+    pub fn len(&self) -> usize {
+        elements::<T>(self.memory.span)
+    }
+
+    /// All of it, shared.
+    fn whole(&self) -> ManagedRange<'_, T> {
+        ManagedRange::of(self.region())
+    }
+
+    /// All of it, exclusively.
+    fn whole_mut(&mut self) -> ManagedRangeMut<'_, T> {
+        ManagedRangeMut::of(self.region_mut())
+    }
+
+    /// Some of the elements, which do all that the buffer does.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) for no elements, or elements beyond the end.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 3 << 20)?;
+    /// buffer.range(..1 << 20)?.set_read_mostly(true)?;
+    /// assert!(!buffer.read_mostly()?, "not all of it is");
+    /// assert!(buffer.range(4 << 20..).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn range(&self, range: impl RangeBounds<usize>) -> Result<ManagedRange<'_, T>> {
+        let span = sub_span::<T>("range", self.memory.span, range)?;
+        Ok(ManagedRange::of(Region { span, ..self.region() }))
+    }
+
+    /// Some of the elements, to be written or discarded.
+    ///
+    /// # Errors
+    /// As [`range`](Self::range).
+    ///
+    /// ```
+    /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 10)?;
+    /// buffer.range_mut(..=4)?.write()?.fill(1);
+    /// assert_eq!(buffer.read()?.iter().sum::<u8>(), 5);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn range_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ManagedRangeMut<'_, T>> {
+        let span = sub_span::<T>("range", self.memory.span, range)?;
+        Ok(ManagedRangeMut::of(RegionMut(Region { span, ..self.region() })))
+    }
+
+    /// Shows all elements to the host. See [`ManagedRange::read`].
+    ///
+    /// # Errors
+    /// As [`ManagedRange::read`].
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::from_slice(pagewise::sim()?, &[1_i8])?;
+    /// assert_eq!(buffer.read()?, [1]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn read(&self) -> Result<&[T]> {
+        self.whole().read()
+    }
+
+    /// Lends all elements to the host for writing. See [`ManagedRangeMut::write`].
+    ///
+    /// # Errors
+    /// As [`ManagedRangeMut::write`].
+    ///
+    /// ```
+    /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 2)?;
+    /// buffer.write()?[1] = 7;
+    /// assert_eq!(buffer.read()?, [0, 7]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn write(&mut self) -> Result<&mut [T]> {
+        self.whole_mut().write()
+    }
+
+    /// Declares all contents worthless, in stream order. See [`discard`](crate::discard).
+    ///
+    /// # Errors
+    /// As [`discard`](crate::discard).
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// buffer.discard(&Stream::new(&machine, Device::FIRST)?)?.fill(1)?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn discard(&mut self, stream: &Stream) -> Result<Discarded<'_, T>> {
+        self.whole_mut().discard(stream)
+    }
+
+    /// Declares all contents worthless and moves the pages, without copying. See
+    /// [`discard_prefetch`](crate::discard_prefetch).
+    ///
+    /// # Errors
+    /// As [`discard_prefetch`](crate::discard_prefetch).
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// buffer.discard_prefetch(Device::FIRST, &stream)?.assume_written()?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn discard_prefetch(
+        &mut self,
+        to: impl Into<Place>,
+        stream: &Stream,
+    ) -> Result<Discarded<'_, T>> {
+        self.whole_mut().discard_prefetch(to, stream)
+    }
+}
+
+impl<T> ManagedBuffer<T> {
+    /// The address of the first element, for host and devices alike. It is valid until the buffer
+    /// goes.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 2)?;
+    /// assert!(!buffer.device_ptr().is_null());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn device_ptr(&self) -> DevicePtr {
+        self.memory.span.ptr
+    }
+
+    /// All bytes, by address.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// assert_eq!(buffer.span().bytes, 8);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn span(&self) -> Span {
+        self.memory.span
+    }
+
+    /// The machine that the memory is of.
+    ///
+    /// ```
+    /// let machine = pagewise::Machine::from(pagewise::sim()?);
+    /// assert_eq!(pagewise::ManagedBuffer::<u8>::zeroed(&machine, 2)?.machine(), &machine);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.memory.machine
+    }
+
+    /// All bytes, without their type: what the functions over many buffers take.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// assert_eq!(buffer.region().bytes(), 8);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn region(&self) -> Region<'_> {
+        Region { memory: &self.memory, span: self.memory.span, rounding: None }
+    }
+
+    /// All bytes, exclusively: what discards of many buffers take.
+    ///
+    /// ```
+    /// let mut buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// assert_eq!(buffer.region_mut().bytes(), 8);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn region_mut(&mut self) -> RegionMut<'_> {
+        RegionMut(self.region())
+    }
+
+    /// Whether all of it is read-mostly. See [`Region::read_mostly`].
+    ///
+    /// # Errors
+    /// As [`Region::read_mostly`].
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// assert!(!buffer.read_mostly()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn read_mostly(&self) -> Result<bool> {
+        self.region().read_mostly()
+    }
+
+    /// Sets or unsets read-mostly. See [`Region::set_read_mostly`].
+    ///
+    /// # Errors
+    /// As [`Region::advise`].
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// buffer.set_read_mostly(true)?;
+    /// assert!(buffer.read_mostly()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn set_read_mostly(&self, on: bool) -> Result<()> {
+        self.region().set_read_mostly(on)
+    }
+
+    /// Where faults leave pages if they can. See [`Region::preferred_location`].
+    ///
+    /// # Errors
+    /// As [`Region::preferred_location`].
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// assert_eq!(buffer.preferred_location()?, None);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn preferred_location(&self) -> Result<Option<Place>> {
+        self.region().preferred_location()
+    }
+
+    /// Sets it; `None` forgets it. See [`Region::set_preferred_location`].
+    ///
+    /// # Errors
+    /// As [`Region::advise`].
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer};
+    ///
+    /// let buffer = ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// buffer.set_preferred_location(Some(Device::FIRST.into()))?;
+    /// buffer.set_preferred_location(None)?;
+    /// assert_eq!(buffer.preferred_location()?, None);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn set_preferred_location(&self, place: Option<Place>) -> Result<()> {
+        self.region().set_preferred_location(place)
+    }
+
+    /// The processors that keep it mapped, as a set that can be changed.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// assert!(buffer.accessed_by().is_empty()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn accessed_by(&self) -> AccessedBy<'_> {
+        self.region().accessed_by()
+    }
+
+    /// Where it was last asked to go. See [`Region::last_prefetch_location`].
+    ///
+    /// # Errors
+    /// As [`Region::last_prefetch_location`].
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
+    /// assert_eq!(buffer.last_prefetch_location()?, None);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn last_prefetch_location(&self) -> Result<Option<Place>> {
+        self.region().last_prefetch_location()
+    }
+
+    /// Asks for migration, in stream order. See [`Region::prefetch`].
+    ///
+    /// # Errors
+    /// As [`Region::prefetch`].
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let buffer = ManagedBuffer::<u32>::zeroed(&machine, 2)?;
+    /// buffer.prefetch(Device::FIRST, &Stream::legacy_default(&machine))?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn prefetch(&self, to: impl Into<Place>, stream: &Stream) -> Result<()> {
+        self.region().prefetch(to, stream)
+    }
+
+    /// Gives the memory back now, and says whether that worked; going out of scope does the same
+    /// and cannot say.
+    ///
+    /// # Errors
+    /// As [`Backend::free`](crate::Backend::free). The buffer is gone either way.
+    ///
+    /// ```
+    /// pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?.free()?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn free(mut self) -> Result<()> {
+        self.memory.release()
+    }
+}
+
+impl<T> fmt::Debug for ManagedBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = std::any::type_name::<T>();
+        write!(f, "ManagedBuffer<{name}>({}, {:?})", self.memory.span, self.memory.machine)
+    }
+}

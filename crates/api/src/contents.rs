@@ -1,0 +1,73 @@
+//! Which contents are indeterminate since they were discarded.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pagewise_hal::{Result, Span};
+use rangemap::RangeMap;
+
+use crate::Stream;
+use crate::refuse::invalid;
+
+/// The discarded bytes of a buffer, by address, each with the stream that the discard is on.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    discarded: Mutex<RangeMap<u64, Stream>>,
+}
+
+/// Bytes as a range of addresses. Spans of live memory do not pass the end of the address space.
+fn addresses(span: Span) -> Range<u64> {
+    span.ptr.0..span.ptr.0.saturating_add(span.bytes)
+}
+
+impl Contents {
+    /// The map is as good as it was if somebody panicked while holding it.
+    fn locked(&self) -> MutexGuard<'_, RangeMap<u64, Stream>> {
+        self.discarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// These bytes were discarded.
+    pub(crate) fn discarded(&self, span: Span, stream: &Stream) {
+        if span.bytes > 0 {
+            self.locked().insert(addresses(span), stream.clone());
+        }
+    }
+
+    /// Refuses to read what means nothing.
+    pub(crate) fn check_readable(&self, operation: &'static str, span: Span) -> Result<()> {
+        let discarded = self.locked();
+        let Some((first, _)) = discarded.overlapping(addresses(span)).next() else {
+            return Ok(());
+        };
+        let from = first.start.saturating_sub(span.ptr.0);
+        Err(invalid(
+            operation,
+            format!(
+                "contents were discarded, from byte {from} of the range on: write them first, or \
+                 if a device did, say so with `assume_written`"
+            ),
+        )
+        .with_span(span))
+    }
+
+    /// Waits for discards of these bytes, so that none is in flight.
+    pub(crate) fn wait(&self, span: Span) -> Result<()> {
+        let mut streams: Vec<Stream> = Vec::new();
+        for (_, stream) in self.locked().overlapping(addresses(span)) {
+            if !streams.contains(stream) {
+                streams.push(stream.clone());
+            }
+        }
+        streams.iter().try_for_each(Stream::synchronize)
+    }
+
+    /// These bytes are about to be written, or have been: waits for discards of them, which must
+    /// not be in flight then, and counts them as written.
+    pub(crate) fn settle(&self, span: Span) -> Result<()> {
+        self.wait(span)?;
+        if span.bytes > 0 {
+            self.locked().remove(addresses(span));
+        }
+        Ok(())
+    }
+}

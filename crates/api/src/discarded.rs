@@ -1,0 +1,128 @@
+//! Elements whose contents were discarded, until they are written.
+
+use std::ops::Deref;
+
+use bytemuck::Pod;
+use pagewise_hal::Result;
+
+use crate::refuse::invalid;
+use crate::{ManagedRangeMut, Region};
+
+/// Elements whose contents are indeterminate: there is no way to read them.
+///
+/// They may be advised and prefetched, as any [`Region`]. Writing all of them ends the state; so
+/// does [`assume_written`](Self::assume_written), for whoever had a device write them. Dropped
+/// before that, the buffer remembers which bytes are indeterminate and refuses to show them.
+///
+/// Discards round inward to whole pages, so elements on pages that are covered in part keep their
+/// contents.
+///
+/// ```
+/// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let mut buffer = ManagedBuffer::<u32>::zeroed(&machine, 4096)?;
+/// let stream = Stream::new(&machine, Device::FIRST)?;
+/// let discarded = buffer.discard(&stream)?;
+/// discarded.prefetch(Device::FIRST, &stream)?;
+/// discarded.fill(9)?;
+/// assert!(buffer.read()?.iter().all(|&n| n == 9));
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the contents are gone: write them, or say that a device has"]
+pub struct Discarded<'b, T> {
+    range: ManagedRangeMut<'b, T>,
+}
+
+impl<'b, T: Pod> Discarded<'b, T> {
+    pub(crate) fn of(range: ManagedRangeMut<'b, T>) -> Self {
+        Self { range }
+    }
+
+    /// How many elements.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u32>::zeroed(&machine, 4096)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// assert_eq!(buffer.discard(&stream)?.len(), 4096);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a range is never empty")]
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Writes one value to every element, on the host.
+    ///
+    /// # Errors
+    /// As [`ManagedRangeMut::write`].
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 4096)?;
+    /// buffer.discard(&Stream::new(&machine, Device::FIRST)?)?.fill(3)?;
+    /// assert_eq!(buffer.read()?[0], 3);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn fill(self, value: T) -> Result<()> {
+        self.range.write()?.fill(value);
+        Ok(())
+    }
+
+    /// Writes every element, on the host.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) unless there are as many values as elements; as
+    /// [`ManagedRangeMut::write`].
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 4096)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// assert!(buffer.discard(&stream)?.copy_from_slice(&[1, 2]).is_err());
+    /// buffer.discard(&stream)?.copy_from_slice(&[1; 4096])?;
+    /// assert_eq!(buffer.read()?, [1; 4096]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn copy_from_slice(self, values: &[T]) -> Result<()> {
+        if values.len() != self.len() {
+            let why = format!("{} values for {} elements", values.len(), self.len());
+            return Err(invalid("write", why));
+        }
+        self.range.write()?.copy_from_slice(values);
+        Ok(())
+    }
+
+    /// Counts all elements as written, because a device has written them: waits for the discard.
+    ///
+    /// # Errors
+    /// As [`ManagedRangeMut::assume_written`].
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 4096)?;
+    /// let discarded = buffer.discard(&Stream::new(&machine, Device::FIRST)?)?;
+    /// // ... here a kernel writes all of it ...
+    /// discarded.assume_written()?;
+    /// assert_eq!(buffer.read()?.len(), 4096);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn assume_written(mut self) -> Result<()> {
+        self.range.assume_written()
+    }
+}
+
+impl<'b, T> Deref for Discarded<'b, T> {
+    type Target = Region<'b>;
+
+    fn deref(&self) -> &Region<'b> {
+        &self.range
+    }
+}

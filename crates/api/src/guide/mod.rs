@@ -1,0 +1,26 @@
+//! The guide: first steps, tests without a GPU, advice, versions, pitfalls.
+//!
+//! Every program in it runs, on the simulator, whenever the documentation is tested.
+//!
+//! | chapter | read it |
+//! | --- | --- |
+//! | [`first_program`] | first |
+//! | [`testing`] | to test code that uses managed memory |
+//! | [`advice`] | to choose advice by what it does |
+//! | [`versions`] | if drivers of CUDA 12 matter |
+//! | [`pitfalls`] | before the first long night |
+
+#[doc = include_str!("first_program.md")]
+pub mod first_program {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("advice.md")]
+pub mod advice {}
+
+#[doc = include_str!("versions.md")]
+pub mod versions {}
+
+#[doc = include_str!("pitfalls.md")]
+pub mod pitfalls {}

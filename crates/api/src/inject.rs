@@ -1,0 +1,479 @@
+//! Failures on demand: a back end that fails where a test wants it to.
+//!
+//! A [`Fault`] says which call fails and with which code: the n-th, by operation, by size, by
+//! place, or at random from a seed. The call is not made, so it has no effect, as
+//! [`Backend`] promises of failed calls. [`sweep`] runs a program once for each
+//! call that it makes, and lets that one fail: for claims such as "after an error, everything is as
+//! before".
+//!
+//! ```
+//! use std::sync::Arc;
+//! use pagewise::inject::{Fault, FaultInjector};
+//! use pagewise::intercept::Operation;
+//! use pagewise::{Code, ErrorKind, Machine, ManagedBuffer};
+//!
+//! let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
+//! let machine = Machine::from(&backend);
+//! backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::AllocManaged).nth(1));
+//! assert!(ManagedBuffer::<u8>::new(&machine, 100).is_ok());
+//! let error = ManagedBuffer::<u8>::new(&machine, 100).unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+//! assert!(ManagedBuffer::<u8>::new(&machine, 100).is_ok(), "only that one");
+//! # Ok::<(), pagewise::Error>(())
+//! ```
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pagewise_hal::{Backend, Error, Location, Result};
+
+use crate::intercept::{Call, Intercepted, Interceptor, Operation};
+use crate::refuse::invalid;
+
+/// Which call fails, and with which code: the first one that matches, unless told otherwise.
+///
+/// ```
+/// use pagewise::inject::Fault;
+/// use pagewise::intercept::Operation;
+/// use pagewise::{Code, Location};
+///
+/// // Every prefetch of 1 MiB or more to the host fails.
+/// let fault = Fault::new(Code::NOT_SUPPORTED)
+///     .on(Operation::Prefetch)
+///     .at(Location::HOST)
+///     .at_least(1 << 20)
+///     .always();
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    code: i32,
+    operation: Option<Operation>,
+    location: Option<Location>,
+    bytes_min: u64,
+    bytes_max: u64,
+    when: When,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Nth(u64),
+    Always,
+    Random { seed: u64, per_thousand: u32 },
+}
+
+impl Fault {
+    /// The first call of all fails with this `CUresult`.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Backend, Code};
+    ///
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::NOT_PERMITTED));
+    /// assert_eq!(backend.device_count().unwrap_err().code(), Some(Code::NOT_PERMITTED));
+    /// assert!(backend.device_count().is_ok());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn new(code: i32) -> Self {
+        Self {
+            code,
+            operation: None,
+            location: None,
+            bytes_min: 0,
+            bytes_max: u64::MAX,
+            when: When::Nth(0),
+        }
+    }
+
+    /// Only calls of this operation count.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::intercept::Operation;
+    /// use pagewise::{Backend, BackendExt, Code};
+    ///
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::AllocManaged));
+    /// assert!(backend.device_count().is_ok());
+    /// assert!(backend.alloc(100).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn on(mut self, operation: Operation) -> Self {
+        self.operation = Some(operation);
+        self
+    }
+
+    /// Only calls that name this place count.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Backend, Code, DeviceId, Location};
+    ///
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::OUT_OF_MEMORY).at(Location::device(DeviceId(0))));
+    /// assert!(backend.alloc_device(DeviceId(0), 100).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn at(mut self, location: Location) -> Self {
+        self.location = Some(location);
+        self
+    }
+
+    /// Only calls about so many bytes or more count.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{BackendExt, Code};
+    ///
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::OUT_OF_MEMORY).at_least(1000).always());
+    /// assert!(backend.alloc(999).is_ok());
+    /// assert!(backend.alloc(1000).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn at_least(mut self, bytes: u64) -> Self {
+        self.bytes_min = bytes;
+        self
+    }
+
+    /// Only calls about so many bytes or fewer count.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{BackendExt, Code};
+    ///
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::OUT_OF_MEMORY).at_most(10).always());
+    /// assert!(backend.alloc(11).is_ok());
+    /// assert!(backend.alloc(10).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn at_most(mut self, bytes: u64) -> Self {
+        self.bytes_max = bytes;
+        self
+    }
+
+    /// The n-th call that matches fails, counted from 0 when the fault is armed; no other does.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Backend, Code};
+    ///
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::NOT_READY).nth(1));
+    /// let answers = [(); 3].map(|()| backend.device_count().is_ok());
+    /// assert_eq!(answers, [true, false, true]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn nth(mut self, n: u64) -> Self {
+        self.when = When::Nth(n);
+        self
+    }
+
+    /// Every call that matches fails.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Backend, Code};
+    ///
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::NOT_READY).always());
+    /// assert!(backend.device_count().is_err() && backend.device_count().is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn always(mut self) -> Self {
+        self.when = When::Always;
+        self
+    }
+
+    /// Calls that match fail at random, `per_thousand` of a thousand. Which ones is a function of
+    /// the seed and of how many matched before.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Backend, Code};
+    ///
+    /// let failures = |seed| {
+    ///     let backend = FaultInjector::around(pagewise::sim()?);
+    ///     backend.arm(Fault::new(Code::NOT_READY).seeded(seed, 200));
+    ///     let answers: Vec<bool> = (0..100).map(|_| backend.device_count().is_err()).collect();
+    ///     Ok::<_, pagewise::Error>(answers)
+    /// };
+    /// assert_eq!(failures(1)?, failures(1)?);
+    /// assert_ne!(failures(1)?, failures(2)?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn seeded(mut self, seed: u64, per_thousand: u32) -> Self {
+        self.when = When::Random { seed, per_thousand };
+        self
+    }
+
+    fn matches(&self, call: &Call) -> bool {
+        self.operation.is_none_or(|operation| operation == call.operation())
+            && self.location.is_none_or(|location| Some(location) == call.location())
+            && (self.bytes_min..=self.bytes_max).contains(&call.size_bytes())
+    }
+
+    fn strikes(&self, nth: u64) -> bool {
+        match self.when {
+            When::Nth(n) => n == nth,
+            When::Always => true,
+            When::Random { seed, per_thousand } => mix(seed, nth) % 1000 < u64::from(per_thousand),
+        }
+    }
+}
+
+/// A number that looks random (the finalizer of SplitMix64: Steele, Lea and Flood, 2014).
+const fn mix(seed: u64, nth: u64) -> u64 {
+    let mut z = seed.wrapping_add(nth.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A fault, and how many calls matched it since it was armed.
+#[derive(Debug)]
+struct Armed {
+    fault: Fault,
+    matched: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ignores: bool,
+    made: u64,
+    calls: Vec<Call>,
+    failed: Vec<Call>,
+    armed: Vec<Armed>,
+}
+
+/// The [`Interceptor`] that fails calls.
+///
+/// ```
+/// use pagewise::inject::Injector;
+/// assert_eq!(Injector::default().calls(), 0);
+/// ```
+#[derive(Debug, Default)]
+pub struct Injector {
+    state: Mutex<State>,
+}
+
+impl Injector {
+    /// How many calls it was asked about.
+    ///
+    /// ```
+    /// use pagewise::Backend;
+    /// let backend = pagewise::inject::FaultInjector::around(pagewise::sim()?);
+    /// backend.device_count()?;
+    /// assert_eq!(backend.interceptor().calls(), 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.locked().made
+    }
+
+    pub(crate) fn arm(&self, fault: Fault) {
+        self.locked().armed.push(Armed { fault, matched: 0 });
+    }
+
+    pub(crate) fn disarm(&self) {
+        self.locked().armed.clear();
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The code to fail with, if a fault strikes. The first that does is the answer; all count.
+    fn ask(&self, call: &Call) -> Option<i32> {
+        let mut state = self.locked();
+        if state.ignores {
+            return None;
+        }
+        state.made += 1;
+        state.calls.push(*call);
+        let mut code = None;
+        for Armed { fault, matched } in state.armed.iter_mut().filter(|a| a.fault.matches(call)) {
+            if fault.strikes(*matched) {
+                code = code.or(Some(fault.code));
+            }
+            *matched += 1;
+        }
+        if code.is_some() {
+            state.failed.push(*call);
+        }
+        code
+    }
+}
+
+impl Interceptor for Injector {
+    fn around<T>(&self, call: &Call, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(code) = self.ask(call) else { return make() };
+        let error = Error::from_code(call.operation().name(), code).with_detail("injected");
+        Err(match call.span() {
+            Some(span) => error.with_span(span),
+            None => error,
+        })
+    }
+}
+
+/// A back end that fails where it is told to. See the [module](self).
+pub type FaultInjector<B> = Intercepted<B, Injector>;
+
+impl<B: Backend> FaultInjector<B> {
+    /// Puts one around a back end. No fault is armed.
+    ///
+    /// ```
+    /// use pagewise::Backend;
+    /// let backend = pagewise::inject::FaultInjector::around(pagewise::sim()?);
+    /// assert_eq!(backend.device_count()?, 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn around(inner: B) -> Self {
+        Self::new(inner, Injector::default())
+    }
+
+    /// Adds a fault. It counts calls from now on.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Backend, Code};
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::NOT_READY));
+    /// assert!(backend.device_count().is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn arm(&self, fault: Fault) {
+        self.interceptor().arm(fault);
+    }
+
+    /// Takes all faults away.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Backend, Code};
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::NOT_READY).always());
+    /// backend.disarm();
+    /// assert!(backend.device_count().is_ok());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn disarm(&self) {
+        self.interceptor().disarm();
+    }
+
+    /// The calls since this was last asked, failed ones included. They are kept until then.
+    ///
+    /// ```
+    /// use pagewise::intercept::Operation;
+    /// use pagewise::{Backend, inject::FaultInjector};
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.device_count()?;
+    /// assert_eq!(backend.take_calls()[0].operation(), Operation::DeviceCount);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.interceptor().locked().calls)
+    }
+
+    /// The calls that faults failed, in order.
+    ///
+    /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Backend, Code};
+    /// let backend = FaultInjector::around(pagewise::sim()?);
+    /// backend.arm(Fault::new(Code::NOT_READY));
+    /// assert!(backend.device_count().is_err());
+    /// assert_eq!(backend.failed().len(), 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn failed(&self) -> Vec<Call> {
+        self.interceptor().locked().failed.clone()
+    }
+
+    /// Runs something whose calls are counted and may fail, in a program of [`sweep`]; what it
+    /// calls outside passes unseen.
+    ///
+    /// ```
+    /// use pagewise::{Backend, Code};
+    /// use pagewise::inject::sweep;
+    ///
+    /// let sites = sweep(Code::NOT_READY, pagewise::sim, |backend, _| {
+    ///     backend.device_count()?;
+    ///     let _ = backend.watch(|| backend.device_count());
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(sites, 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn watch<T>(&self, run: impl FnOnce() -> T) -> T {
+        let set = |ignores| std::mem::replace(&mut self.interceptor().locked().ignores, ignores);
+        let before = set(false);
+        let answer = run();
+        set(before);
+        answer
+    }
+}
+
+/// Runs a program on fresh back ends: once as it is, then once for each call that it made in
+/// [`FaultInjector::watch`], and that call fails with `code`. Returns how many such calls there are.
+///
+/// The program is told which call will fail, `None` the first time, and judges for itself: it
+/// returns an error, or panics, if what it claims does not hold.
+///
+/// # Errors
+/// Of the program, and of making back ends. `InvalidValue` (no CUDA code) if a run never came to
+/// the call that should fail: then the program is not the same each time.
+///
+/// ```
+/// use pagewise::inject::sweep;
+/// use pagewise::{Code, Device, Machine, ManagedBuffer, Place};
+///
+/// let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, failing| {
+///     let buffer = ManagedBuffer::<u8>::zeroed(backend, 4096)?;
+///     let accessed_by = buffer.accessed_by();
+///     accessed_by.insert(Place::HOST)?;
+///     let before = accessed_by.to_set()?;
+///     let answer = backend.watch(|| accessed_by.assign([Device::FIRST]));
+///     assert_eq!(answer.is_err(), failing.is_some());
+///     assert_eq!(accessed_by.to_set()? == before, answer.is_err());
+///     Ok(())
+/// })?;
+/// assert_eq!(sites, 3, "read the members, one out, one in");
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+pub fn sweep<B: Backend>(
+    code: i32,
+    mut fresh: impl FnMut() -> Result<B>,
+    mut program: impl FnMut(&Arc<FaultInjector<B>>, Option<u64>) -> Result<()>,
+) -> Result<u64> {
+    let mut run = |failing: Option<u64>| {
+        let backend = Arc::new(FaultInjector::around(fresh()?));
+        backend.interceptor().locked().ignores = true;
+        if let Some(n) = failing {
+            backend.arm(Fault::new(code).nth(n));
+        }
+        program(&backend, failing)?;
+        Ok::<_, Error>((backend.interceptor().calls(), backend.failed().len()))
+    };
+    let (sites, _) = run(None)?;
+    for n in 0..sites {
+        let (_, failed) = run(Some(n))?;
+        if failed == 0 {
+            let why = format!("call {n} of {sites} was not made again: is the program the same?");
+            return Err(invalid("sweep", why));
+        }
+    }
+    Ok(sites)
+}

@@ -1,0 +1,186 @@
+//! What the operations over many regions take: regions, and where to.
+//!
+//! Values are made by `into()`, so that a function takes one or many, a place for all or for each.
+
+use crate::{Device, Host, ManagedBuffer, Place, Region, RegionMut};
+
+/// One region, or a list of them.
+///
+/// Made by `into()` from a [`Region`], a reference to a [`ManagedBuffer`], or an array, slice or
+/// vector of regions, so that functions take any of them.
+///
+/// ```
+/// use pagewise::{ManagedBuffer, Regions};
+///
+/// let sim = pagewise::sim()?;
+/// let (a, b) = (ManagedBuffer::<u8>::zeroed(&sim, 1)?, ManagedBuffer::<u32>::zeroed(&sim, 1)?);
+/// let many: Regions<'_> = [a.region(), b.region()].into();
+/// let one: Regions<'_> = (&a).into();
+/// assert_eq!((many.len(), one.len()), (2, 1));
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Regions<'b>(pub(crate) Vec<Region<'b>>);
+
+impl Regions<'_> {
+    /// How many.
+    ///
+    /// ```
+    /// assert_eq!(pagewise::Regions::from([]).len(), 0);
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none, which every operation refuses.
+    ///
+    /// ```
+    /// assert!(pagewise::Regions::from([]).is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'b> From<Region<'b>> for Regions<'b> {
+    fn from(region: Region<'b>) -> Self {
+        Self(vec![region])
+    }
+}
+
+impl<'b, T> From<&'b ManagedBuffer<T>> for Regions<'b> {
+    fn from(buffer: &'b ManagedBuffer<T>) -> Self {
+        buffer.region().into()
+    }
+}
+
+impl<'b> From<&[Region<'b>]> for Regions<'b> {
+    fn from(regions: &[Region<'b>]) -> Self {
+        Self(regions.to_vec())
+    }
+}
+
+impl<'b, const N: usize> From<[Region<'b>; N]> for Regions<'b> {
+    fn from(regions: [Region<'b>; N]) -> Self {
+        Self(regions.into())
+    }
+}
+
+impl<'b> From<Vec<Region<'b>>> for Regions<'b> {
+    fn from(regions: Vec<Region<'b>>) -> Self {
+        Self(regions)
+    }
+}
+
+/// One region held exclusively, or a list of them.
+///
+/// ```
+/// use pagewise::{ManagedBuffer, RegionsMut};
+///
+/// let mut buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
+/// let one = RegionsMut::from(&mut buffer);
+/// assert_eq!(one.len(), 1);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct RegionsMut<'b>(pub(crate) Vec<RegionMut<'b>>);
+
+impl RegionsMut<'_> {
+    /// How many.
+    ///
+    /// ```
+    /// assert_eq!(pagewise::RegionsMut::from([]).len(), 0);
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none, which every operation refuses.
+    ///
+    /// ```
+    /// assert!(pagewise::RegionsMut::from([]).is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'b> From<RegionMut<'b>> for RegionsMut<'b> {
+    fn from(region: RegionMut<'b>) -> Self {
+        Self(vec![region])
+    }
+}
+
+impl<'b, T> From<&'b mut ManagedBuffer<T>> for RegionsMut<'b> {
+    fn from(buffer: &'b mut ManagedBuffer<T>) -> Self {
+        buffer.region_mut().into()
+    }
+}
+
+impl<'b, const N: usize> From<[RegionMut<'b>; N]> for RegionsMut<'b> {
+    fn from(regions: [RegionMut<'b>; N]) -> Self {
+        Self(regions.into())
+    }
+}
+
+impl<'b> From<Vec<RegionMut<'b>>> for RegionsMut<'b> {
+    fn from(regions: Vec<RegionMut<'b>>) -> Self {
+        Self(regions)
+    }
+}
+
+/// Where to: one place for all regions, or one for each.
+///
+/// ```
+/// use pagewise::{Destinations, Device, Place};
+///
+/// assert_eq!(Destinations::from(Device::FIRST), Destinations::All(Device::FIRST.into()));
+/// assert_eq!(Destinations::from([Place::HOST]), Destinations::Each(vec![Place::HOST]));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Destinations {
+    /// The same for all.
+    All(Place),
+    /// One for each, in order; as many as there are regions.
+    Each(Vec<Place>),
+}
+
+impl From<Place> for Destinations {
+    fn from(place: Place) -> Self {
+        Self::All(place)
+    }
+}
+
+impl From<Device> for Destinations {
+    fn from(device: Device) -> Self {
+        Self::All(device.into())
+    }
+}
+
+impl From<Host> for Destinations {
+    fn from(host: Host) -> Self {
+        Self::All(host.into())
+    }
+}
+
+impl From<&[Place]> for Destinations {
+    fn from(places: &[Place]) -> Self {
+        Self::Each(places.to_vec())
+    }
+}
+
+impl<const N: usize> From<[Place; N]> for Destinations {
+    fn from(places: [Place; N]) -> Self {
+        Self::Each(places.into())
+    }
+}
+
+impl From<Vec<Place>> for Destinations {
+    fn from(places: Vec<Place>) -> Self {
+        Self::Each(places)
+    }
+}

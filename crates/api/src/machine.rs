@@ -1,0 +1,307 @@
+//! A back end, with what does not change about it asked once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pagewise_hal::{
+    Backend, Capabilities, Error, ErrorKind, EventFlags, Location, Result, StreamHandle,
+};
+
+use crate::refuse::{invalid, unsupported};
+use crate::{Device, Place, Stream};
+
+/// A back end as buffers, streams and memory resources hold it. Cloning is cheap; clones are one
+/// machine.
+///
+/// Whatever takes `impl Into<Machine>` takes an `Arc` of a back end, by value or by reference, and
+/// a `&Machine`. Make the `Machine` once if many buffers are made: it asks the back end for its
+/// capabilities.
+///
+/// ```
+/// use pagewise::{Device, Machine, ManagedBuffer};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// assert_eq!(machine.devices()?, [Device::FIRST]);
+/// let buffer = ManagedBuffer::<f32>::zeroed(&machine, 1000)?;
+/// assert_eq!(buffer.machine(), &machine);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Machine(Arc<Inner>);
+
+struct Inner {
+    backend: Arc<dyn Backend>,
+    capabilities: Capabilities,
+    devices: OnceLock<u32>,
+    /// Streams that this crate made, to be asked where the host has to keep away from work.
+    streams: Mutex<BTreeMap<StreamHandle, Device>>,
+    failures: AtomicU64,
+}
+
+impl Machine {
+    /// Holds a back end. Asks for its capabilities, and for nothing else.
+    ///
+    /// ```
+    /// let sim = pagewise::sim()?;
+    /// let machine = pagewise::Machine::new(sim);
+    /// assert_eq!(machine.capabilities().backend, "sim");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        let capabilities = backend.capabilities();
+        Self(Arc::new(Inner {
+            backend,
+            capabilities,
+            devices: OnceLock::new(),
+            streams: Mutex::default(),
+            failures: AtomicU64::new(0),
+        }))
+    }
+
+    /// Opens the back end that the environment chooses, without a choice the driver: as
+    /// [`open`](crate::open).
+    ///
+    /// # Errors
+    /// As [`Builder::open`](crate::Builder::open).
+    ///
+    /// ```no_run
+    /// // PAGEWISE_BACKEND=sim cargo run
+    /// let machine = pagewise::Machine::open()?;
+    /// println!("{machine:?}");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn open() -> Result<Self> {
+        crate::open().map(Self::new)
+    }
+
+    /// The back end.
+    ///
+    /// ```
+    /// let machine = pagewise::Machine::from(pagewise::sim()?);
+    /// assert_eq!(machine.backend().device_count()?, 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    /// What the back end can do.
+    ///
+    /// ```
+    /// let machine = pagewise::Machine::from(pagewise::sim()?);
+    /// assert!(machine.capabilities().concurrent_managed_access);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.0.capabilities
+    }
+
+    /// How many devices there are. The back end is asked until it has answered once.
+    ///
+    /// # Errors
+    /// As [`Backend::device_count`].
+    ///
+    /// ```
+    /// let machine = pagewise::Machine::from(pagewise::sim()?);
+    /// assert_eq!(machine.device_count()?, 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn device_count(&self) -> Result<u32> {
+        if let Some(&count) = self.0.devices.get() {
+            return Ok(count);
+        }
+        let count = self.backend().device_count()?;
+        Ok(*self.0.devices.get_or_init(|| count))
+    }
+
+    /// A device that exists.
+    ///
+    /// # Errors
+    /// `InvalidDevice` (no CUDA code) if it does not; as [`device_count`](Self::device_count).
+    ///
+    /// ```
+    /// use pagewise::{ErrorKind, Machine};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(machine.device(0)?.ordinal(), 0);
+    /// assert_eq!(machine.device(1).unwrap_err().kind(), ErrorKind::InvalidDevice);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn device(&self, ordinal: u32) -> Result<Device> {
+        let device = Device::new(ordinal)?;
+        self.check_device("device", device)?;
+        Ok(device)
+    }
+
+    /// All devices, by ordinal.
+    ///
+    /// # Errors
+    /// As [`device_count`](Self::device_count).
+    ///
+    /// ```
+    /// let machine = pagewise::Machine::from(pagewise::sim()?);
+    /// assert_eq!(machine.devices()?.len(), 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn devices(&self) -> Result<Vec<Device>> {
+        (0..self.device_count()?).map(Device::new).collect()
+    }
+
+    /// How often something could not be given back where nobody could be told: when its owner went
+    /// out of scope, as a destructor cannot report. 0 in a healthy program; a test may claim that.
+    ///
+    /// ```
+    /// let machine = pagewise::Machine::from(pagewise::sim()?);
+    /// drop(pagewise::ManagedBuffer::<u8>::zeroed(&machine, 100)?);
+    /// assert_eq!(machine.failures_on_drop(), 0);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn failures_on_drop(&self) -> u64 {
+        self.0.failures.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_failure(&self, answer: Result<()>) {
+        if answer.is_err() {
+            self.0.failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn check_device(&self, operation: &'static str, device: Device) -> Result<()> {
+        let count = self.device_count()?;
+        if device.ordinal() < count {
+            return Ok(());
+        }
+        Err(Error::new(operation, ErrorKind::InvalidDevice)
+            .with_detail(format!("{device} does not exist: the machine has {count}")))
+    }
+
+    /// Checks what can be known of a place without asking about memory, and names it as the back
+    /// end does.
+    pub(crate) fn check_place(&self, operation: &'static str, place: Place) -> Result<Location> {
+        match place {
+            Place::Device(device) => self.check_device(operation, device)?,
+            Place::Host(_) if place.is_numa() && !self.capabilities().locations => {
+                return Err(unsupported(
+                    operation,
+                    format!(
+                        "{place} needs a driver of CUDA 12.2 or later, this one is of {}: use the \
+                         host as a whole",
+                        self.capabilities().driver_version
+                    ),
+                ));
+            }
+            Place::Host(_) => {}
+        }
+        Ok(place.into())
+    }
+
+    /// Streams of another machine would be numbers without a meaning here.
+    pub(crate) fn check_stream(&self, operation: &'static str, stream: &Stream) -> Result<()> {
+        if stream.machine() == self {
+            return Ok(());
+        }
+        Err(invalid(operation, "the stream is of another machine than the memory"))
+    }
+
+    pub(crate) fn note_stream(&self, stream: StreamHandle, device: Device) {
+        self.streams().insert(stream, device);
+    }
+
+    pub(crate) fn forget_stream(&self, stream: StreamHandle) {
+        self.streams().remove(&stream);
+    }
+
+    /// A panic elsewhere leaves a set of handles as good as it was.
+    fn streams(&self) -> std::sync::MutexGuard<'_, BTreeMap<StreamHandle, Device>> {
+        self.0.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether work that the host would have to wait for is still running: on the legacy default
+    /// stream, which waits for all ordinary ones, or on a stream that this crate made.
+    pub(crate) fn has_work_in_flight(&self) -> Result<bool> {
+        // Held throughout: a stream is taken out of the set before it is destroyed.
+        let own = self.streams();
+        let legacy = (&StreamHandle::NULL, &Device::FIRST);
+        for (&stream, &device) in std::iter::once(legacy).chain(own.iter()) {
+            if !self.has_finished(stream, device)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn has_finished(&self, stream: StreamHandle, device: Device) -> Result<bool> {
+        let backend = self.backend();
+        let event = backend.event_create(device.id(), EventFlags::DISABLE_TIMING)?;
+        let answer = backend.event_record(event, stream).and_then(|()| backend.event_query(event));
+        // SAFETY: the event was made above and is used nowhere else.
+        self.note_failure(unsafe { backend.event_destroy(event) });
+        answer
+    }
+}
+
+/// Two are equal that hold the same back end.
+impl PartialEq for Machine {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.0.backend), Arc::as_ptr(&other.0.backend))
+    }
+}
+
+impl Eq for Machine {}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Capabilities { backend, driver_version, .. } = self.capabilities();
+        write!(f, "Machine({backend}, CUDA {driver_version})")
+    }
+}
+
+impl From<&Self> for Machine {
+    fn from(machine: &Self) -> Self {
+        machine.clone()
+    }
+}
+
+impl<B: Backend> From<Arc<B>> for Machine {
+    fn from(backend: Arc<B>) -> Self {
+        Self::new(backend)
+    }
+}
+
+impl<B: Backend> From<&Arc<B>> for Machine {
+    fn from(backend: &Arc<B>) -> Self {
+        Self::new(Arc::<B>::clone(backend))
+    }
+}
+
+impl From<Arc<dyn Backend>> for Machine {
+    fn from(backend: Arc<dyn Backend>) -> Self {
+        Self::new(backend)
+    }
+}
+
+impl From<&Arc<dyn Backend>> for Machine {
+    fn from(backend: &Arc<dyn Backend>) -> Self {
+        Self::new(Arc::clone(backend))
+    }
+}
+
+/// For macros, which borrow what they are given: it may be a reference already.
+impl From<&&Self> for Machine {
+    fn from(machine: &&Self) -> Self {
+        (*machine).clone()
+    }
+}
+
+/// As above.
+impl<B: Backend> From<&&Arc<B>> for Machine {
+    fn from(backend: &&Arc<B>) -> Self {
+        Self::from(*backend)
+    }
+}

@@ -1,0 +1,215 @@
+//! What a buffer holds, whatever its elements: one allocation, who gives it back, and how the host
+//! reaches it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pagewise_hal::{Error, ErrorKind, HostAccess, HostTouch, HostViews, PAGE_BYTES, Result, Span};
+
+use crate::contents::Contents;
+use crate::refuse::unsupported;
+use crate::resource::MemoryResource;
+use crate::{Machine, Stream};
+
+/// Who gives memory back.
+pub(crate) enum Release {
+    /// This crate, by `cuMemFree`.
+    Free,
+    /// The resource that it came from, in stream order.
+    Resource(Lease),
+    /// Whoever lent it; the value is kept so that the memory stays.
+    Owner(#[allow(dead_code, reason = "held for its destructor")] Box<dyn Any + Send + Sync>),
+    /// Nobody: it was given back, or handed on.
+    Nobody,
+}
+
+impl fmt::Debug for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "Free",
+            Self::Resource(_) => "Resource",
+            Self::Owner(_) => "Owner",
+            Self::Nobody => "Nobody",
+        })
+    }
+}
+
+/// Memory of a resource, which is valid in the order of a stream.
+pub(crate) struct Lease {
+    pub(crate) resource: Arc<dyn MemoryResource>,
+    /// The stream that it came on and goes on.
+    pub(crate) stream: Stream,
+    /// Whether the host has waited for it to come.
+    pub(crate) arrived: AtomicBool,
+    /// Other streams that have used it: they waited for it to come, and it waits for them to go.
+    pub(crate) users: Mutex<Vec<Stream>>,
+}
+
+impl Lease {
+    fn users(&self) -> MutexGuard<'_, Vec<Stream>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream is about to use the memory.
+    fn use_on(&self, stream: &Stream) -> Result<()> {
+        if *stream == self.stream || self.users().contains(stream) {
+            return Ok(());
+        }
+        stream.wait_for(&self.stream)?;
+        self.users().push(stream.clone());
+        Ok(())
+    }
+
+    /// The host is about to use the memory.
+    fn arrive(&self) -> Result<()> {
+        if !self.arrived.load(Ordering::Acquire) {
+            self.stream.synchronize()?;
+            self.arrived.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Gives the memory back, after everybody who used it. If somebody cannot be waited for it
+    /// stays allocated, as work may still use it.
+    ///
+    /// # Safety
+    /// `span` is the memory, and its owner is done with it.
+    unsafe fn give_back(self, span: Span) -> Result<()> {
+        for user in self.users().iter() {
+            self.stream.follow(user)?;
+        }
+        // SAFETY: the memory came from the resource, goes once, and every stream that used it
+        // through its owner was waited for.
+        unsafe { self.resource.deallocate(span.ptr, span.bytes, &self.stream) }
+    }
+}
+
+/// One allocation of managed memory, or a part of one.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) machine: Machine,
+    pub(crate) span: Span,
+    pub(crate) contents: Contents,
+    pub(crate) release: Release,
+}
+
+impl Memory {
+    /// Gives the memory back, and says whether that worked.
+    pub(crate) fn release(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.release, Release::Nobody) {
+            // SAFETY: this owns the allocation and is done with it; whoever gave its address to a
+            // device has promised that the device is.
+            Release::Free => unsafe { self.machine.backend().free(self.span.ptr) },
+            // SAFETY: as above.
+            Release::Resource(lease) => unsafe { lease.give_back(self.span) },
+            Release::Owner(_) | Release::Nobody => Ok(()),
+        }
+    }
+
+    /// A stream is about to use the memory.
+    pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
+        match &self.release {
+            Release::Resource(lease) => lease.use_on(stream),
+            _ => Ok(()),
+        }
+    }
+
+    fn arrive(&self) -> Result<()> {
+        match &self.release {
+            Release::Resource(lease) => lease.arrive(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the host read a part: no discarded contents, no work in flight where that matters, and
+    /// the accesses counted where they have to be declared.
+    pub(crate) fn prepare_read(&self, span: Span) -> Result<()> {
+        const OPERATION: &str = "read";
+        let views = self.host_views(OPERATION)?;
+        self.contents.check_readable(OPERATION, span)?;
+        self.arrive()?;
+        if views == HostViews::Declared {
+            return self.declare(span, |_| HostAccess::Read);
+        }
+        self.check_idle(OPERATION)
+    }
+
+    /// The same for writing, after which contents count as written.
+    pub(crate) fn prepare_write(&self, span: Span) -> Result<()> {
+        const OPERATION: &str = "write";
+        let views = self.host_views(OPERATION)?;
+        self.arrive()?;
+        self.contents.settle(span)?;
+        if views == HostViews::Declared {
+            // SAFETY: the address is live memory of this machine, whose back end promised that the
+            // host may read it; the caller holds the range exclusively.
+            let byte_at = |address: u64| unsafe {
+                std::ptr::with_exposed_provenance::<u8>(address as usize).read()
+            };
+            return self.declare(span, |address| HostAccess::Write(byte_at(address)));
+        }
+        self.check_idle(OPERATION)
+    }
+
+    fn host_views(&self, operation: &'static str) -> Result<HostViews> {
+        match self.machine.capabilities().host_views() {
+            HostViews::Absent => {
+                let why = "addresses of this back end are not the host's: use `host_touch`";
+                Err(unsupported(operation, why).with_span(self.span))
+            }
+            views => Ok(views),
+        }
+    }
+
+    /// Touches one byte of each page. Writes leave each byte as it is, so neighbours with the same
+    /// value are one program.
+    fn declare(&self, span: Span, access: impl Fn(u64) -> HostAccess) -> Result<()> {
+        let mut places = places(span).peekable();
+        while let Some(first) = places.next() {
+            let does = access(first);
+            let mut last = first;
+            while let Some(next) =
+                places.next_if(|&next| next - last == PAGE_BYTES && access(next) == does)
+            {
+                last = next;
+            }
+            let touch = HostTouch {
+                span: Span::new(pagewise_hal::DevicePtr(first), last - first + 1),
+                stride_bytes: PAGE_BYTES,
+                access: does,
+            };
+            // SAFETY: the range is within the buffer, which the caller has borrowed: nobody writes
+            // what is read, nobody reads what is written, and written bytes stay as they are.
+            unsafe { self.machine.backend().host_touch(touch)? };
+        }
+        Ok(())
+    }
+
+    /// Without concurrent managed access the process would end where the driver's memory is
+    /// touched while a device works.
+    fn check_idle(&self, operation: &'static str) -> Result<()> {
+        if self.machine.capabilities().concurrent_managed_access
+            || !self.machine.has_work_in_flight()?
+        {
+            return Ok(());
+        }
+        Err(Error::new(operation, ErrorKind::NotReady).with_span(self.span).with_detail(
+            "work is in flight, and this machine has no concurrent managed access: synchronise its \
+             streams first",
+        ))
+    }
+}
+
+/// One address in each page of a range: the first byte, then the first of each further page.
+fn places(span: Span) -> impl Iterator<Item = u64> {
+    span.pages_outward().map(move |page| (page * PAGE_BYTES).max(span.ptr.0))
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let answer = self.release();
+        self.machine.note_failure(answer);
+    }
+}

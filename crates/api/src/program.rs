@@ -1,0 +1,164 @@
+//! Device access programs over a buffer: the smallest work that every back end can do.
+
+use bytemuck::Pod;
+use pagewise_hal::{DeviceAccess, DeviceTouch, Result};
+
+use crate::refuse::invalid;
+use crate::{Device, ManagedBuffer, ManagedRangeMut, Stream};
+
+/// What a device does to elements: touches one byte at each stride.
+///
+/// One block of one thread by default, which makes one access after another: then what faults and
+/// moves is the same on every run.
+///
+/// ```
+/// use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let stream = Stream::new(&machine, Device::FIRST)?;
+/// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 3 * 4096)?;
+/// buffer.run_on_device(DeviceProgram::write(Device::FIRST, 7).stride(4096), &stream)?;
+/// let sum = buffer.run_on_device(DeviceProgram::read(Device::FIRST), &stream)?;
+/// assert_eq!(sum, 3 * 7);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceProgram {
+    device: Device,
+    access: DeviceAccess,
+    stride_bytes: u64,
+    blocks: u32,
+    threads: u32,
+}
+
+impl DeviceProgram {
+    /// Reads each byte; the answer is their sum.
+    ///
+    /// ```
+    /// # use pagewise::{Device, DeviceProgram};
+    /// assert_eq!(DeviceProgram::read(Device::FIRST), DeviceProgram::read(Device::FIRST).stride(1));
+    /// ```
+    #[must_use]
+    pub const fn read(device: Device) -> Self {
+        Self::new(device, DeviceAccess::Read)
+    }
+
+    /// Writes each byte.
+    ///
+    /// ```
+    /// # use pagewise::{Device, DeviceProgram};
+    /// assert_ne!(DeviceProgram::write(Device::FIRST, 1), DeviceProgram::read(Device::FIRST));
+    /// ```
+    #[must_use]
+    pub const fn write(device: Device, value: u8) -> Self {
+        Self::new(device, DeviceAccess::Write(value))
+    }
+
+    /// Does this at each place.
+    ///
+    /// ```
+    /// # use pagewise::{Device, DeviceAccess, DeviceProgram};
+    /// let count = DeviceProgram::new(Device::FIRST, DeviceAccess::AtomicAdd).stride(4);
+    /// assert_ne!(count, DeviceProgram::read(Device::FIRST));
+    /// ```
+    #[must_use]
+    pub const fn new(device: Device, access: DeviceAccess) -> Self {
+        Self { device, access, stride_bytes: 1, blocks: 1, threads: 1 }
+    }
+
+    /// The same with so many bytes from one access to the next.
+    ///
+    /// ```
+    /// # use pagewise::{Device, DeviceProgram};
+    /// let one_byte_of_each_page = DeviceProgram::read(Device::FIRST).stride(4096);
+    /// ```
+    #[must_use]
+    pub const fn stride(mut self, bytes: u64) -> Self {
+        self.stride_bytes = bytes;
+        self
+    }
+
+    /// The same by a grid of threads, which share the places.
+    ///
+    /// ```
+    /// # use pagewise::{Device, DeviceProgram};
+    /// let many = DeviceProgram::read(Device::FIRST).grid(132, 1024);
+    /// ```
+    #[must_use]
+    pub const fn grid(mut self, blocks: u32, threads: u32) -> Self {
+        self.blocks = blocks;
+        self.threads = threads;
+        self
+    }
+}
+
+impl<T: Pod> ManagedRangeMut<'_, T> {
+    /// Runs a program of a device over the elements, in stream order, and waits for it. The answer
+    /// is the sum of the bytes that it read, 0 if it wrote.
+    ///
+    /// Discarded elements count as written if it writes every byte.
+    ///
+    /// # Errors
+    /// `InvalidValue`: without a CUDA code for a stream of another machine or device, or if it would
+    /// read discarded contents; code 1 if stride, blocks or threads are 0. `InvalidDevice` (no CUDA
+    /// code). What the program fails with.
+    ///
+    /// ```
+    /// use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 10)?;
+    /// buffer.range_mut(5..)?.run_on_device(DeviceProgram::write(Device::FIRST, 1), &stream)?;
+    /// assert_eq!(buffer.read()?, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn run_on_device(&mut self, program: DeviceProgram, stream: &Stream) -> Result<u64> {
+        const OPERATION: &str = "run on device";
+        let DeviceProgram { device, access, stride_bytes, blocks, threads } = program;
+        let (memory, span) = (self.memory, self.span());
+        memory.machine.check_device(OPERATION, device)?;
+        memory.machine.check_stream(OPERATION, stream)?;
+        if let Some(other) = stream.device().filter(|&other| other != device) {
+            let why = format!("the stream is of {other}, the program for {device}");
+            return Err(invalid(OPERATION, why));
+        }
+        let writes_all = matches!(access, DeviceAccess::Write(_)) && stride_bytes == 1;
+        if !matches!(access, DeviceAccess::Write(_)) {
+            memory.contents.check_readable(OPERATION, span)?;
+        }
+        memory.use_on(stream)?;
+        memory.contents.wait(span)?;
+        let device = device.id();
+        let touch = DeviceTouch { device, span, stride_bytes, access, blocks, threads };
+        // SAFETY: the elements are borrowed exclusively, discards of them are done, and the call
+        // waits for the program.
+        let sum = unsafe { memory.machine.backend().device_touch(touch, stream.handle())? };
+        if writes_all {
+            memory.contents.settle(span)?;
+        }
+        Ok(sum)
+    }
+}
+
+impl<T: Pod> ManagedBuffer<T> {
+    /// Runs a program of a device over all elements. See [`ManagedRangeMut::run_on_device`].
+    ///
+    /// # Errors
+    /// As [`ManagedRangeMut::run_on_device`].
+    ///
+    /// ```
+    /// use pagewise::{Device, DeviceAccess, DeviceProgram, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let mut buffer = ManagedBuffer::<u32>::zeroed(&machine, 3)?;
+    /// let count = DeviceProgram::new(Device::FIRST, DeviceAccess::AtomicAdd).stride(4);
+    /// buffer.run_on_device(count, &stream)?;
+    /// assert_eq!(buffer.read()?, [1, 1, 1]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn run_on_device(&mut self, program: DeviceProgram, stream: &Stream) -> Result<u64> {
+        self.range_mut(..)?.run_on_device(program, stream)
+    }
+}

@@ -1,0 +1,348 @@
+//! Ranges of elements of a buffer.
+
+use std::marker::PhantomData;
+use std::ops::{Bound, Deref, Range, RangeBounds};
+
+use bytemuck::Pod;
+use pagewise_hal::{DevicePtr, Result, Span};
+
+use crate::refuse::invalid;
+use crate::region::{Region, RegionMut};
+use crate::{Discarded, Place, Rounding, Stream};
+
+/// Some elements of a managed buffer, shared.
+///
+/// Does all that a [`Region`] does, and shows contents.
+///
+/// ```
+/// use pagewise::ManagedBuffer;
+///
+/// let buffer = ManagedBuffer::from_slice(pagewise::sim()?, &[1_u32, 2, 3, 4])?;
+/// let middle = buffer.range(1..3)?;
+/// assert_eq!(middle.len(), 2);
+/// assert_eq!(middle.read()?, [2, 3]);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ManagedRange<'b, T> {
+    region: Region<'b>,
+    elements: PhantomData<&'b [T]>,
+}
+
+impl<'b, T: Pod> ManagedRange<'b, T> {
+    /// `span` must lie in the region's buffer, aligned for `T`, and be borrowed for `'b`.
+    pub(crate) fn of(region: Region<'b>) -> Self {
+        Self { region, elements: PhantomData }
+    }
+
+    /// How many elements; at least 1.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<f64>::zeroed(pagewise::sim()?, 10)?;
+    /// assert_eq!(buffer.range(2..)?.len(), 8);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a range is never empty")]
+    pub fn len(&self) -> usize {
+        elements::<T>(self.region.span)
+    }
+
+    /// The bytes.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<f64>::zeroed(pagewise::sim()?, 10)?;
+    /// assert_eq!(buffer.range(2..)?.region().bytes(), 64);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn region(&self) -> Region<'b> {
+        self.region
+    }
+
+    /// The same elements, with another treatment of pages that they cover in part.
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Rounding};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 100)?;
+    /// assert!(buffer.range(..50)?.rounded(Rounding::Inward).set_read_mostly(true).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rounded(&self, rounding: Rounding) -> Region<'b> {
+        self.region.rounded(rounding)
+    }
+
+    /// Shows the elements to the host. On the simulator every page that they touch counts as read
+    /// by the host, now.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) if contents were discarded and not written since;
+    /// `Unsupported` if addresses are not the host's, as a mock's. Without concurrent managed
+    /// access, while work is in flight that nobody waited for: `IllegalAddress` (700) from the
+    /// simulator, `NotReady` on a driver, where the process would end.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::from_slice(pagewise::sim()?, &[7_u8; 100])?;
+    /// assert_eq!(buffer.range(99..)?.read()?, [7]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn read(self) -> Result<&'b [T]> {
+        self.region.memory.prepare_read(self.region.span)?;
+        // SAFETY: the span is live memory of the buffer, borrowed for `'b`, aligned and a whole
+        // number of elements by construction; the back end promised that the host may read it; any
+        // bytes are a `T`. Writers need an exclusive borrow, or `unsafe`.
+        Ok(unsafe { std::slice::from_raw_parts(first(self.region.span), self.len()) })
+    }
+}
+
+impl<'b, T> Deref for ManagedRange<'b, T> {
+    type Target = Region<'b>;
+
+    fn deref(&self) -> &Region<'b> {
+        &self.region
+    }
+}
+
+/// Some elements of a managed buffer, held exclusively: they can be written and discarded.
+///
+/// ```
+/// use pagewise::ManagedBuffer;
+///
+/// let mut buffer = ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 4)?;
+/// buffer.range_mut(1..3)?.write()?.copy_from_slice(&[8, 9]);
+/// assert_eq!(buffer.read()?, [0, 8, 9, 0]);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ManagedRangeMut<'b, T> {
+    region: RegionMut<'b>,
+    elements: PhantomData<&'b mut [T]>,
+}
+
+impl<'b, T: Pod> ManagedRangeMut<'b, T> {
+    /// As [`ManagedRange::of`], borrowed exclusively.
+    pub(crate) fn of(region: RegionMut<'b>) -> Self {
+        Self { region, elements: PhantomData }
+    }
+
+    /// How many elements; at least 1.
+    ///
+    /// ```
+    /// let mut buffer = pagewise::ManagedBuffer::<f64>::zeroed(pagewise::sim()?, 10)?;
+    /// assert_eq!(buffer.range_mut(2..)?.len(), 8);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a range is never empty")]
+    pub fn len(&self) -> usize {
+        elements::<T>(self.region.span)
+    }
+
+    /// The same elements, with another treatment of pages that they cover in part.
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Rounding, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 100)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let exact = buffer.range_mut(..50)?.rounded(Rounding::Exact);
+    /// assert!(exact.discard(&stream).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rounded(self, rounding: Rounding) -> Self {
+        Self::of(self.region.rounded(rounding))
+    }
+
+    /// The bytes, without their type.
+    ///
+    /// ```
+    /// let mut buffer = pagewise::ManagedBuffer::<u16>::zeroed(pagewise::sim()?, 10)?;
+    /// assert_eq!(buffer.range_mut(..2)?.into_region().bytes(), 4);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn into_region(self) -> RegionMut<'b> {
+        self.region
+    }
+
+    /// The first `count` elements, and the others.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) unless both have at least one.
+    ///
+    /// ```
+    /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 10)?;
+    /// let (left, right) = buffer.range_mut(..)?.split_at(4)?;
+    /// assert_eq!((left.len(), right.len()), (4, 6));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn split_at(self, count: usize) -> Result<(Self, Self)> {
+        let whole = *self.region;
+        let part = |range: Range<usize>| -> Result<Self> {
+            let span = sub_span::<T>("split", whole.span, range)?;
+            Ok(Self::of(RegionMut(Region { span, ..whole })))
+        };
+        Ok((part(0..count)?, part(count..self.len())?))
+    }
+
+    /// Shows the elements to the host. See [`ManagedRange::read`].
+    ///
+    /// # Errors
+    /// As [`ManagedRange::read`].
+    ///
+    /// ```
+    /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 10)?;
+    /// assert_eq!(buffer.range_mut(..2)?.read()?, [0, 0]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn read(&self) -> Result<&[T]> {
+        ManagedRange::of(*self.region).read()
+    }
+
+    /// Lends the elements to the host for writing, after waiting for discards of them that are in
+    /// flight. On the simulator every page that they touch counts as written by the host, now.
+    /// Discarded elements count as written from then on: what they show before is indeterminate.
+    ///
+    /// # Errors
+    /// As [`ManagedRange::read`], but for discarded contents; and failures of work on the streams
+    /// that are waited for.
+    ///
+    /// ```
+    /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 10)?;
+    /// buffer.range_mut(8..)?.write()?.fill(1);
+    /// assert_eq!(buffer.read()?.iter().sum::<u8>(), 2);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn write(self) -> Result<&'b mut [T]> {
+        let (memory, span) = (self.region.memory, self.region.span);
+        memory.prepare_write(span)?;
+        // SAFETY: as for reading; and the borrow is exclusive for `'b`, which `self` stands for and
+        // this gives up.
+        Ok(unsafe {
+            std::slice::from_raw_parts_mut(first::<T>(span).cast_mut(), elements::<T>(span))
+        })
+    }
+
+    /// Counts discarded elements as written, because a device has written them. Waits for discards
+    /// in flight.
+    ///
+    /// # Errors
+    /// Failures of work on the streams that are waited for.
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// drop(buffer.discard(&stream)?);
+    /// assert!(buffer.read().is_err());
+    /// // ... here a kernel writes all of it ...
+    /// buffer.range_mut(..)?.assume_written()?;
+    /// assert_eq!(buffer.read()?.len(), 8192);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn assume_written(&mut self) -> Result<()> {
+        self.region.memory.contents.settle(self.region.span)
+    }
+
+    /// Declares the contents worthless, in stream order. See [`discard`](crate::discard).
+    ///
+    /// # Errors
+    /// As [`discard`](crate::discard).
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let discarded = buffer.range_mut(..4096)?.discard(&stream)?;
+    /// discarded.fill(5)?;
+    /// assert_eq!(buffer.read()?[4095..4097], [5, 0]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn discard(self, stream: &Stream) -> Result<Discarded<'b, T>> {
+        crate::batch::discard_all(std::slice::from_ref(&self.region), stream)?;
+        Ok(Discarded::of(self))
+    }
+
+    /// Declares the contents worthless and moves the pages, without copying. See
+    /// [`discard_prefetch`](crate::discard_prefetch).
+    ///
+    /// # Errors
+    /// As [`discard_prefetch`](crate::discard_prefetch).
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let to = Device::FIRST;
+    /// let discarded = buffer.range_mut(..)?.discard_prefetch(to, &stream)?;
+    /// assert_eq!(discarded.last_prefetch_location()?, Some(to.into()));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn discard_prefetch(
+        self,
+        to: impl Into<Place>,
+        stream: &Stream,
+    ) -> Result<Discarded<'b, T>> {
+        let to = to.into().into();
+        crate::batch::discard_prefetch_all(std::slice::from_ref(&self.region), to, stream)?;
+        Ok(Discarded::of(self))
+    }
+}
+
+impl<'b, T> Deref for ManagedRangeMut<'b, T> {
+    type Target = Region<'b>;
+
+    fn deref(&self) -> &Region<'b> {
+        &self.region
+    }
+}
+
+/// Elements of `T` in bytes that are a whole number of them.
+pub(crate) fn elements<T>(span: Span) -> usize {
+    span.bytes as usize / size_of::<T>()
+}
+
+/// The host's pointer to the first byte.
+fn first<T>(span: Span) -> *const T {
+    std::ptr::with_exposed_provenance(span.ptr.0 as usize)
+}
+
+/// The bytes of some elements of a range.
+pub(crate) fn sub_span<T>(
+    operation: &'static str,
+    whole: Span,
+    range: impl RangeBounds<usize>,
+) -> Result<Span> {
+    let length = elements::<T>(whole);
+    let start = match range.start_bound() {
+        Bound::Included(&start) => Some(start),
+        Bound::Excluded(&before) => before.checked_add(1),
+        Bound::Unbounded => Some(0),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.checked_add(1),
+        Bound::Excluded(&end) => Some(end),
+        Bound::Unbounded => Some(length),
+    };
+    match (start, end) {
+        (Some(start), Some(end)) if start < end && end <= length => {
+            let size = size_of::<T>() as u64;
+            let ptr = DevicePtr(whole.ptr.0 + start as u64 * size);
+            Ok(Span::new(ptr, (end - start) as u64 * size))
+        }
+        _ => Err(invalid(
+            operation,
+            format!("give at least one element, and none beyond the {length} that there are"),
+        )),
+    }
+}

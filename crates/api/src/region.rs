@@ -1,0 +1,338 @@
+//! Regions: bytes of a buffer, whatever its elements, and all that can be done to them that leaves
+//! contents alone. Buffers and ranges of elements do it through their region.
+
+use pagewise_hal::{PAGE_BYTES, RangeAttribute, Result, Span};
+
+use crate::memory::Memory;
+use crate::{AccessedBy, Machine, MemoryAdvice, Place, Rounding, Stream};
+
+/// Bytes of a managed buffer.
+///
+/// Copies are the same bytes. Operations work on pages: see [`Rounding`]; the reads of attributes
+/// are always rounded outward, as the driver does it.
+///
+/// ```
+/// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let buffer = ManagedBuffer::<u64>::zeroed(&machine, 2048)?;
+/// let region = buffer.region();
+/// region.prefetch(Device::FIRST, &Stream::legacy_default(&machine))?;
+/// assert_eq!(region.last_prefetch_location()?, Some(Device::FIRST.into()));
+/// assert_eq!(region.bytes(), 2048 * 8);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Region<'b> {
+    pub(crate) memory: &'b Memory,
+    pub(crate) span: Span,
+    pub(crate) rounding: Option<Rounding>,
+}
+
+impl<'b> Region<'b> {
+    /// The bytes, by address.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 100)?;
+    /// assert_eq!(buffer.region().span().bytes, 100);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// How many bytes.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u16>::zeroed(pagewise::sim()?, 100)?;
+    /// assert_eq!(buffer.region().bytes(), 200);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.span.bytes
+    }
+
+    /// How many pages of 4 KiB it touches, those that it covers in part included.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 8193)?;
+    /// assert_eq!(buffer.region().pages(), 3);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        let pages = self.span.pages_outward();
+        pages.end - pages.start
+    }
+
+    /// Whether it is whole pages, so that nothing is rounded.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 8192)?;
+    /// assert!(buffer.range(4096..)?.is_whole_pages());
+    /// assert!(!buffer.range(1..)?.is_whole_pages());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_whole_pages(&self) -> bool {
+        self.span.ptr.0.is_multiple_of(PAGE_BYTES) && self.span.bytes.is_multiple_of(PAGE_BYTES)
+    }
+
+    /// The machine that the memory is of.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
+    /// assert_eq!(buffer.region().machine(), buffer.machine());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn machine(&self) -> &'b Machine {
+        &self.memory.machine
+    }
+
+    /// The same bytes, with another treatment of pages that they cover in part.
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Rounding};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 100)?;
+    /// let exact = buffer.region().rounded(Rounding::Exact);
+    /// assert!(exact.set_read_mostly(true).is_err(), "100 bytes are no whole page");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rounded(self, rounding: Rounding) -> Self {
+        Self { rounding: Some(rounding), ..self }
+    }
+
+    /// Gives advice.
+    ///
+    /// # Errors
+    /// Before the back end is asked, without a CUDA code: `InvalidValue` for accessed-by with a
+    /// NUMA node, or a range that the [`Rounding`] refuses; `InvalidDevice` for a device that does
+    /// not exist; `Unsupported` for a NUMA node before CUDA 12.2. From the back end: `Unsupported`
+    /// (801) for memory of a managed pool (driver 580).
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | CUDA 12.2 and later | `cuMemAdvise_v2`; a NUMA node has no effect on driver 580 with one node |
+    /// | CUDA 12.0, 12.1 | `cuMemAdvise` |
+    /// | simulator | as its driver version |
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer, MemoryAdvice};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.region().advise(MemoryAdvice::SetPreferredLocation(Device::FIRST.into()))?;
+    /// assert_eq!(buffer.preferred_location()?, Some(Device::FIRST.into()));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn advise(&self, advice: MemoryAdvice) -> Result<()> {
+        const OPERATION: &str = "advise";
+        advice.check(OPERATION, self.machine())?;
+        let span = Rounding::for_advice(self.rounding, OPERATION, self.span)?;
+        self.machine().advise(span, advice)
+    }
+
+    /// Whether all of it is read-mostly.
+    ///
+    /// # Errors
+    /// What the back end says of reading attributes.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert!(!buffer.region().read_mostly()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn read_mostly(&self) -> Result<bool> {
+        Ok(self.attribute(RangeAttribute::READ_MOSTLY)? != 0)
+    }
+
+    /// Sets or unsets read-mostly: reads duplicate pages on the reader, a write collapses them.
+    ///
+    /// # Errors
+    /// As [`advise`](Self::advise).
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.region().set_read_mostly(true)?;
+    /// assert!(buffer.read_mostly()?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn set_read_mostly(&self, on: bool) -> Result<()> {
+        let (set, unset) = (MemoryAdvice::SetReadMostly, MemoryAdvice::UnsetReadMostly);
+        self.advise(if on { set } else { unset })
+    }
+
+    /// Where faults leave pages if they can; `None` if nowhere in particular, and also if not all
+    /// of it has the same: the driver does not tell these apart.
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | CUDA 12.2 and later | kind and id of the place, two reads |
+    /// | CUDA 12.0, 12.1 | a device or the host, one read |
+    /// | driver 580 | may report one place over pages that never had it: it walks records |
+    ///
+    /// # Errors
+    /// What the back end says of reading attributes.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert_eq!(buffer.region().preferred_location()?, None);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn preferred_location(&self) -> Result<Option<Place>> {
+        self.place([
+            RangeAttribute::PREFERRED_LOCATION,
+            RangeAttribute::PREFERRED_LOCATION_TYPE,
+            RangeAttribute::PREFERRED_LOCATION_ID,
+        ])
+    }
+
+    /// Sets where faults leave pages if they can; `None` forgets it. Nothing moves.
+    ///
+    /// # Errors
+    /// As [`advise`](Self::advise).
+    ///
+    /// ```
+    /// use pagewise::{ManagedBuffer, Place};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.region().set_preferred_location(Some(Place::HOST))?;
+    /// assert_eq!(buffer.preferred_location()?, Some(Place::HOST));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn set_preferred_location(&self, place: Option<Place>) -> Result<()> {
+        self.advise(match place {
+            Some(place) => MemoryAdvice::SetPreferredLocation(place),
+            None => MemoryAdvice::UnsetPreferredLocation,
+        })
+    }
+
+    /// The processors that keep it mapped, as a set that can be changed.
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.region().accessed_by().insert(Device::FIRST)?;
+    /// assert!(buffer.accessed_by().contains(Device::FIRST)?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn accessed_by(&self) -> AccessedBy<'b> {
+        AccessedBy::of(*self)
+    }
+
+    /// Where it was last *asked* to go by a prefetch, which says nothing of where pages are now;
+    /// `None` if never, or if not all of it has the same.
+    ///
+    /// # Errors
+    /// What the back end says of reading attributes.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// assert_eq!(buffer.region().last_prefetch_location()?, None);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn last_prefetch_location(&self) -> Result<Option<Place>> {
+        self.place([
+            RangeAttribute::LAST_PREFETCH_LOCATION,
+            RangeAttribute::LAST_PREFETCH_LOCATION_TYPE,
+            RangeAttribute::LAST_PREFETCH_LOCATION_ID,
+        ])
+    }
+
+    /// Asks for migration, in stream order. Success promises no residency.
+    ///
+    /// # Errors
+    /// Before the back end is asked, without a CUDA code: `InvalidDevice` for a device that does
+    /// not exist; `Unsupported` for a NUMA node before CUDA 12.2; `InvalidValue` for a stream of
+    /// another machine, or a range that the [`Rounding`] refuses. From the back end:
+    /// `InvalidDevice` (101) on devices without concurrent managed access.
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | CUDA 12.2 and later | `cuMemPrefetchAsync_v2` |
+    /// | CUDA 12.0, 12.1 | `cuMemPrefetchAsync` |
+    /// | simulator | as its driver version; pages have moved when the call returns |
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let buffer = ManagedBuffer::<u8>::zeroed(&machine, 4 << 20)?;
+    /// let half = buffer.range(..2 << 20)?;
+    /// half.prefetch(Device::FIRST, &Stream::legacy_default(&machine))?;
+    /// assert_eq!(half.last_prefetch_location()?, Some(Device::FIRST.into()));
+    /// assert_eq!(buffer.last_prefetch_location()?, None, "the other half has none");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn prefetch(&self, to: impl Into<Place>, stream: &Stream) -> Result<()> {
+        const OPERATION: &str = "prefetch";
+        let to = to.into();
+        self.machine().check_place(OPERATION, to)?;
+        self.machine().check_stream(OPERATION, stream)?;
+        let span = Rounding::for_advice(self.rounding, OPERATION, self.span)?;
+        self.memory.use_on(stream)?;
+        self.machine().prefetch(span, to, stream.handle())
+    }
+
+    fn attribute(&self, attribute: RangeAttribute) -> Result<i32> {
+        self.machine().backend().range_attribute(self.span, attribute)
+    }
+
+    /// A place by its ordinal, or where the driver has them by kind and id.
+    fn place(&self, [ordinal, kind, id]: [RangeAttribute; 3]) -> Result<Option<Place>> {
+        if !self.machine().capabilities().locations {
+            return self.attribute(ordinal).map(Place::of_ordinal);
+        }
+        let kind = pagewise_hal::LocationKind(self.attribute(kind)?);
+        if kind == pagewise_hal::LocationKind::INVALID {
+            return Ok(None);
+        }
+        Ok(Place::of_location(pagewise_hal::Location { kind, id: self.attribute(id)? }))
+    }
+}
+
+/// Bytes of a managed buffer that nobody else looks at: what a discard takes.
+///
+/// ```
+/// use pagewise::ManagedBuffer;
+///
+/// let mut buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 8192)?;
+/// let region = buffer.region_mut();
+/// assert_eq!(region.bytes(), 8192, "it does all that a region does");
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct RegionMut<'b>(pub(crate) Region<'b>);
+
+impl<'b> RegionMut<'b> {
+    /// The same bytes, with another treatment of pages that they cover in part.
+    ///
+    /// ```
+    /// use pagewise::{Machine, ManagedBuffer, Rounding};
+    /// use pagewise::{Device, Stream, discard};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 100)?;
+    /// let exact = buffer.region_mut().rounded(Rounding::Exact);
+    /// assert!(discard(exact, &Stream::new(&machine, Device::FIRST)?).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rounded(self, rounding: Rounding) -> Self {
+        Self(self.0.rounded(rounding))
+    }
+}
+
+impl<'b> std::ops::Deref for RegionMut<'b> {
+    type Target = Region<'b>;
+
+    fn deref(&self) -> &Region<'b> {
+        &self.0
+    }
+}

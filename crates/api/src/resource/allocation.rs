@@ -1,0 +1,164 @@
+//! Bytes of a resource that give themselves back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pagewise_hal::{DevicePtr, Result, Span};
+
+use super::{MemoryKind, MemoryResource};
+use crate::Stream;
+
+/// Bytes of a resource, given back on their stream when this goes out of scope.
+///
+/// ```
+/// use std::sync::Arc;
+/// use pagewise::resource::{Allocation, DeviceMemoryResource};
+/// use pagewise::{Device, Machine, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let stream = Stream::new(&machine, Device::FIRST)?;
+/// let resource = Arc::new(DeviceMemoryResource::current_pool(&machine, Device::FIRST)?);
+/// let bytes = Allocation::new(resource, 1 << 20, &stream)?;
+/// assert_eq!(bytes.span().bytes, 1 << 20);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+pub struct Allocation {
+    resource: Arc<dyn MemoryResource>,
+    span: Span,
+    stream: Option<Stream>,
+}
+
+impl Allocation {
+    /// Takes bytes from a resource, to be given back on the same stream.
+    ///
+    /// # Errors
+    /// As [`MemoryResource::allocate`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, PinnedMemoryResource};
+    /// # use pagewise::{Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Arc::new(PinnedMemoryResource::direct(&machine));
+    /// assert!(Allocation::new(resource, 0, &Stream::legacy_default(&machine)).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn new(resource: Arc<dyn MemoryResource>, bytes: u64, stream: &Stream) -> Result<Self> {
+        let ptr = resource.allocate(bytes, stream)?;
+        Ok(Self { resource, span: Span::new(ptr, bytes), stream: Some(stream.clone()) })
+    }
+
+    /// The address of the first byte. It is valid in the order of the stream until this goes.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, PinnedMemoryResource};
+    /// # use pagewise::{Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Arc::new(PinnedMemoryResource::direct(&machine));
+    /// let bytes = Allocation::new(resource, 8, &Stream::legacy_default(&machine))?;
+    /// assert!(!bytes.device_ptr().is_null());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn device_ptr(&self) -> DevicePtr {
+        self.span.ptr
+    }
+
+    /// The bytes, by address.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, PinnedMemoryResource};
+    /// # use pagewise::{Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Arc::new(PinnedMemoryResource::direct(&machine));
+    /// let bytes = Allocation::new(resource, 8, &Stream::legacy_default(&machine))?;
+    /// assert_eq!(bytes.span().bytes, 8);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// What kind of memory it is.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, MemoryKind, PinnedMemoryResource};
+    /// # use pagewise::{Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Arc::new(PinnedMemoryResource::direct(&machine));
+    /// let bytes = Allocation::new(resource, 8, &Stream::legacy_default(&machine))?;
+    /// assert_eq!(bytes.memory_kind(), MemoryKind::Pinned);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn memory_kind(&self) -> MemoryKind {
+        self.resource.memory_kind()
+    }
+
+    /// Gives the bytes back on another stream, which waits for the present work of the one before.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) for a stream of another machine; as [`Stream::wait_for`]. The
+    /// stream is as before then.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, DeviceMemoryResource};
+    /// # use pagewise::{Device, Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Arc::new(DeviceMemoryResource::current_pool(&machine, Device::FIRST)?);
+    /// let mut bytes = Allocation::new(resource, 8, &Stream::legacy_default(&machine))?;
+    /// bytes.set_stream(&Stream::new(&machine, Device::FIRST)?)?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn set_stream(&mut self, stream: &Stream) -> Result<()> {
+        self.resource.machine().check_stream("set_stream", stream)?;
+        if let Some(before) = &self.stream {
+            stream.wait_for(before)?;
+        }
+        self.stream = Some(stream.clone());
+        Ok(())
+    }
+
+    /// Gives the bytes back now, and says whether that worked.
+    ///
+    /// # Errors
+    /// As [`MemoryResource::deallocate`]. The allocation is gone either way.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, PinnedMemoryResource};
+    /// # use pagewise::{Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Arc::new(PinnedMemoryResource::direct(&machine));
+    /// Allocation::new(resource, 8, &Stream::legacy_default(&machine))?.free()?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn free(mut self) -> Result<()> {
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let Some(stream) = self.stream.take() else { return Ok(()) };
+        // SAFETY: this owns the bytes, which came from the resource, and gives them back once;
+        // whoever gave the address to a device has promised that its work is in the stream's order.
+        unsafe { self.resource.deallocate(self.span.ptr, self.span.bytes, &stream) }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let answer = self.release();
+        self.resource.machine().note_failure(answer);
+    }
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Allocation({}, {:?})", self.span, self.memory_kind())
+    }
+}

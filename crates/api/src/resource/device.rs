@@ -1,0 +1,195 @@
+//! Memory of one device, directly or from a pool.
+
+use pagewise_hal::{AllocationType, DevicePtr, Location, Result};
+
+use super::pool::{Pool, PoolOptions};
+use super::{MemoryKind, MemoryResource, PeerAccess, check_request};
+use crate::{Device, Machine, Stream};
+
+/// Gives memory of a device, which does not migrate.
+///
+/// | made by | memory |
+/// | --- | --- |
+/// | [`direct`](Self::direct) | `cuMemAlloc`; giving it back waits for the stream |
+/// | [`new_pool`](Self::new_pool) | in stream order, from a pool of its own |
+/// | [`current_pool`](Self::current_pool), [`default_pool`](Self::default_pool) | in stream order, from the driver's pool of the device |
+///
+/// ```
+/// use pagewise::resource::{DeviceMemoryResource, MemoryKind, MemoryResource};
+/// use pagewise::{Device, Machine};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let resource = DeviceMemoryResource::new_pool(&machine, Device::FIRST, Default::default())?;
+/// assert_eq!((resource.device(), resource.memory_kind()), (Device::FIRST, MemoryKind::Device));
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct DeviceMemoryResource {
+    machine: Machine,
+    device: Device,
+    pool: Option<Pool>,
+}
+
+impl DeviceMemoryResource {
+    /// Memory from the driver, one call each.
+    ///
+    /// # Errors
+    /// `InvalidDevice` (no CUDA code) for a device that does not exist.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert!(DeviceMemoryResource::direct(&machine, Device::new(5)?).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn direct(machine: impl Into<Machine>, device: Device) -> Result<Self> {
+        let machine = machine.into();
+        machine.check_device("device memory", device)?;
+        Ok(Self { machine, device, pool: None })
+    }
+
+    /// Memory from a pool of its own.
+    ///
+    /// # Errors
+    /// `InvalidDevice` (no CUDA code) for a device that does not exist; `InvalidValue` (1) for
+    /// options that the driver does not have.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = DeviceMemoryResource::new_pool(&machine, Device::FIRST, Default::default())?;
+    /// assert!(resource.pool().unwrap().is_owned());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn new_pool(
+        machine: impl Into<Machine>,
+        device: Device,
+        options: PoolOptions,
+    ) -> Result<Self> {
+        Self::with(machine.into(), device, |machine, at| {
+            Pool::create(machine, AllocationType::PINNED, at, options)
+        })
+    }
+
+    /// Memory from the device's current pool. It is the driver's, and shared.
+    ///
+    /// Its release threshold is 0 until somebody sets it: then all that is unused goes back to the
+    /// system whenever a stream is waited for. See
+    /// [`Pool::set_release_threshold`](super::Pool::set_release_threshold).
+    ///
+    /// # Errors
+    /// `InvalidDevice` (no CUDA code) for a device that does not exist.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
+    /// assert!(!resource.pool().unwrap().is_owned());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn current_pool(machine: impl Into<Machine>, device: Device) -> Result<Self> {
+        Self::with(machine.into(), device, |machine, at| {
+            Pool::current(machine, AllocationType::PINNED, at)
+        })
+    }
+
+    /// Memory from the device's default pool: the current one until somebody sets another.
+    ///
+    /// # Errors
+    /// As [`current_pool`](Self::current_pool).
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert!(DeviceMemoryResource::default_pool(&machine, Device::FIRST)?.pool().is_some());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn default_pool(machine: impl Into<Machine>, device: Device) -> Result<Self> {
+        Self::with(machine.into(), device, |machine, at| {
+            Pool::default_of(machine, AllocationType::PINNED, at)
+        })
+    }
+
+    fn with(
+        machine: Machine,
+        device: Device,
+        pool: impl FnOnce(&Machine, Location) -> Result<Pool>,
+    ) -> Result<Self> {
+        let location = machine.check_place("device memory", device.into())?;
+        let pool = Some(pool(&machine, location)?);
+        Ok(Self { machine, device, pool })
+    }
+
+    /// The device.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = DeviceMemoryResource::direct(&machine, Device::FIRST)?;
+    /// assert_eq!(resource.device(), Device::FIRST);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Its pool, if it has one.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert!(DeviceMemoryResource::direct(&machine, Device::FIRST)?.pool().is_none());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pool(&self) -> Option<&Pool> {
+        self.pool.as_ref()
+    }
+
+    /// The other devices that may use the pool's memory, as a set that can be changed; `None`
+    /// without a pool.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
+    /// assert!(resource.peer_accessible_by().unwrap().to_set()?.is_empty());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn peer_accessible_by(&self) -> Option<PeerAccess<'_>> {
+        self.pool.as_ref().map(|pool| PeerAccess::of(pool, self.device))
+    }
+}
+
+// SAFETY: the driver gives memory of the device of at least the size, aligned to 512 bytes, to
+// nobody else.
+unsafe impl MemoryResource for DeviceMemoryResource {
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn memory_kind(&self) -> MemoryKind {
+        MemoryKind::Device
+    }
+
+    fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
+        if let Some(pool) = &self.pool {
+            return pool.allocate(bytes, stream);
+        }
+        check_request(&self.machine, bytes, stream)?;
+        self.machine.backend().alloc_device(self.device.id(), bytes)
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr, _: u64, stream: &Stream) -> Result<()> {
+        if let Some(pool) = &self.pool {
+            // SAFETY: the caller's duty is the same.
+            return unsafe { pool.deallocate(ptr, stream) };
+        }
+        let waited = stream.synchronize();
+        // SAFETY: the work of the stream is done, and the caller promised that there is no other.
+        let freed = unsafe { self.machine.backend().free(ptr) };
+        waited.and(freed)
+    }
+}

@@ -1,0 +1,108 @@
+//! Failures of a resource, on demand.
+
+use pagewise_hal::{DevicePtr, Result};
+
+use super::{MemoryKind, MemoryResource};
+use crate::inject::{Fault, Injector};
+use crate::intercept::{Call, Interceptor, Operation};
+use crate::{Machine, Stream};
+
+/// Fails where a test wants it to: the n-th allocation, those of a size, or at random from a seed.
+///
+/// Allocations ask as [`Operation::PoolAlloc`], giving back as [`Operation::FreeAsync`]. Memory
+/// whose giving back fails stays allocated. To fail a driver's calls instead, and for a sweep over
+/// all of them, see [`inject`](crate::inject).
+///
+/// ```
+/// use pagewise::inject::Fault;
+/// use pagewise::resource::{Failing, ManagedMemoryResource, MemoryResource};
+/// use pagewise::{Code, Machine, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let resource = Failing::new(ManagedMemoryResource::direct(&machine));
+/// resource.arm(Fault::new(Code::OUT_OF_MEMORY).at_least(1 << 20).always());
+/// let stream = Stream::legacy_default(&machine);
+/// assert!(resource.allocate(100, &stream).is_ok());
+/// let error = resource.allocate(1 << 20, &stream).unwrap_err();
+/// assert_eq!(error.code(), Some(Code::OUT_OF_MEMORY));
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Failing<R> {
+    inner: R,
+    injector: Injector,
+}
+
+impl<R: MemoryResource> Failing<R> {
+    /// Puts one around a resource. No fault is armed.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::{Failing, ManagedMemoryResource}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(Failing::new(ManagedMemoryResource::direct(&machine)).calls(), 0);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn new(inner: R) -> Self {
+        Self { inner, injector: Injector::default() }
+    }
+
+    /// Adds a fault. It counts requests from now on.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, inject::Fault, Code, resource::{Failing, ManagedMemoryResource}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Failing::new(ManagedMemoryResource::direct(&machine));
+    /// resource.arm(Fault::new(Code::OUT_OF_MEMORY).nth(3));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn arm(&self, fault: Fault) {
+        self.injector.arm(fault);
+    }
+
+    /// Takes all faults away.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::{Failing, ManagedMemoryResource}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// Failing::new(ManagedMemoryResource::direct(&machine)).disarm();
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn disarm(&self) {
+        self.injector.disarm();
+    }
+
+    /// How many requests there were, to allocate and to give back.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::{Failing, ManagedMemoryResource}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(Failing::new(ManagedMemoryResource::direct(&machine)).calls(), 0);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.injector.calls()
+    }
+}
+
+// SAFETY: memory is the inner resource's.
+unsafe impl<R: MemoryResource> MemoryResource for Failing<R> {
+    fn machine(&self) -> &Machine {
+        self.inner.machine()
+    }
+
+    fn memory_kind(&self) -> MemoryKind {
+        self.inner.memory_kind()
+    }
+
+    fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
+        let call = Call::new(Operation::PoolAlloc).bytes(bytes);
+        self.injector.around(&call, || self.inner.allocate(bytes, stream))
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
+        let call = Call::new(Operation::FreeAsync).bytes(bytes);
+        // SAFETY: the caller's duty is the same.
+        self.injector.around(&call, || unsafe { self.inner.deallocate(ptr, bytes, stream) })
+    }
+}

@@ -1,0 +1,107 @@
+//! No more than so much.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pagewise_hal::{DevicePtr, Result};
+
+use super::{MemoryKind, MemoryResource, out_of_memory};
+use crate::{Machine, Stream};
+
+/// Gives no more than so many bytes at once.
+///
+/// ```
+/// use pagewise::resource::{Limit, ManagedMemoryResource, MemoryResource};
+/// use pagewise::{ErrorKind, Machine, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let resource = Limit::new(ManagedMemoryResource::direct(&machine), 100);
+/// let stream = Stream::legacy_default(&machine);
+/// let ptr = resource.allocate(60, &stream)?;
+/// let error = resource.allocate(41, &stream).unwrap_err();
+/// assert_eq!((error.kind(), error.code()), (ErrorKind::OutOfMemory, None));
+/// // SAFETY: nobody has used the memory.
+/// unsafe { resource.deallocate(ptr, 60, &stream)? };
+/// assert_eq!(resource.used_bytes(), 0);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Limit<R> {
+    inner: R,
+    limit_bytes: u64,
+    used_bytes: AtomicU64,
+}
+
+impl<R: MemoryResource> Limit<R> {
+    /// Limits what a resource gives from now on.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::{Limit, ManagedMemoryResource}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Limit::new(ManagedMemoryResource::direct(&machine), 1 << 30);
+    /// assert_eq!(resource.limit_bytes(), 1 << 30);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn new(inner: R, limit_bytes: u64) -> Self {
+        Self { inner, limit_bytes, used_bytes: AtomicU64::new(0) }
+    }
+
+    /// The limit.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::{Limit, ManagedMemoryResource}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(Limit::new(ManagedMemoryResource::direct(&machine), 7).limit_bytes(), 7);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Bytes given and not taken back.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::{Limit, ManagedMemoryResource}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(Limit::new(ManagedMemoryResource::direct(&machine), 7).used_bytes(), 0);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: memory is the inner resource's.
+unsafe impl<R: MemoryResource> MemoryResource for Limit<R> {
+    fn machine(&self) -> &Machine {
+        self.inner.machine()
+    }
+
+    fn memory_kind(&self) -> MemoryKind {
+        self.inner.memory_kind()
+    }
+
+    fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
+        let room = |used: u64| used.checked_add(bytes).filter(|&after| after <= self.limit_bytes);
+        // The bytes are taken first, so that two threads cannot pass the limit together.
+        let taken = self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room);
+        if let Err(used) = taken {
+            return Err(out_of_memory(format!(
+                "{bytes} bytes more than the {used} in use would pass the limit of {}",
+                self.limit_bytes
+            )));
+        }
+        let answer = self.inner.allocate(bytes, stream);
+        if answer.is_err() {
+            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        // SAFETY: the caller's duty is the same.
+        unsafe { self.inner.deallocate(ptr, bytes, stream) }
+    }
+}

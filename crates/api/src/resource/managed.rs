@@ -1,0 +1,180 @@
+//! Managed memory, directly or from a pool.
+
+use pagewise_hal::{AllocationType, AttachFlags, DevicePtr, Location, Result};
+
+use super::pool::{Pool, PoolOptions, location_of};
+use super::{MemoryKind, MemoryResource, check_request};
+use crate::{Machine, Place, Stream};
+
+/// Gives managed memory.
+///
+/// | made by | memory | advice | needs |
+/// | --- | --- | --- | --- |
+/// | [`direct`](Self::direct) | `cuMemAllocManaged`, ready at once; giving it back waits for the stream | yes | CUDA 12.0 |
+/// | [`new_pool`](Self::new_pool), [`current_pool`](Self::current_pool), [`default_pool`](Self::default_pool) | in stream order | refused (801) by driver 580 | CUDA 13.0, concurrent managed access |
+///
+/// ```
+/// use pagewise::resource::ManagedMemoryResource;
+/// use pagewise::{Device, Machine, Place};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let resource = ManagedMemoryResource::new_pool(&machine, Some(Place::HOST))?;
+/// assert_eq!(resource.preferred_location(), Some(Place::HOST));
+/// assert!(ManagedMemoryResource::direct(&machine).pool().is_none());
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ManagedMemoryResource {
+    machine: Machine,
+    pool: Option<Pool>,
+    preferred: Option<Place>,
+}
+
+impl ManagedMemoryResource {
+    /// Memory from the driver, one call each.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::{ManagedMemoryResource, MemoryResource}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(ManagedMemoryResource::direct(&machine).machine(), &machine);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn direct(machine: impl Into<Machine>) -> Self {
+        Self { machine: machine.into(), pool: None, preferred: None }
+    }
+
+    /// Memory from a pool of its own, with a preferred location or none.
+    ///
+    /// # Errors
+    /// Without a CUDA code: `Unsupported` before CUDA 13.0 and without concurrent managed access;
+    /// `InvalidDevice`. `InvalidValue` (1) for a NUMA node that does not exist.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::ManagedMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = ManagedMemoryResource::new_pool(&machine, Some(Device::FIRST.into()))?;
+    /// assert_eq!(resource.preferred_location(), Some(Device::FIRST.into()));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn new_pool(machine: impl Into<Machine>, preferred: Option<Place>) -> Result<Self> {
+        Self::with_options(machine, preferred, PoolOptions::default())
+    }
+
+    /// The same, with options. A size limit and handle types are refused by the driver.
+    ///
+    /// # Errors
+    /// As [`new_pool`](Self::new_pool); `InvalidValue` (1) for a size limit or handle types.
+    ///
+    /// ```
+    /// use pagewise::{Machine, resource::{ManagedMemoryResource, PoolOptions}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let options = PoolOptions { release_threshold_bytes: 1 << 30, ..Default::default() };
+    /// let resource = ManagedMemoryResource::with_options(&machine, None, options)?;
+    /// assert_eq!(resource.pool().unwrap().figures()?.release_threshold_bytes, 1 << 30);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn with_options(
+        machine: impl Into<Machine>,
+        preferred: Option<Place>,
+        options: PoolOptions,
+    ) -> Result<Self> {
+        let machine = machine.into();
+        let location = location_of("create pool", &machine, preferred)?;
+        let pool = Pool::create(&machine, AllocationType::MANAGED, location, options)?;
+        Ok(Self { machine, pool: Some(pool), preferred })
+    }
+
+    /// Memory from the current managed pool of the process. It is the driver's, and shared.
+    ///
+    /// # Errors
+    /// `Unsupported` (no CUDA code) before CUDA 13.0 and without concurrent managed access.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = ManagedMemoryResource::current_pool(&machine)?;
+    /// assert!(!resource.pool().unwrap().is_owned());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn current_pool(machine: impl Into<Machine>) -> Result<Self> {
+        let machine = machine.into();
+        let pool = Pool::current(&machine, AllocationType::MANAGED, Location::NONE)?;
+        Ok(Self { machine, pool: Some(pool), preferred: None })
+    }
+
+    /// Memory from the default managed pool: the current one until somebody sets another.
+    ///
+    /// # Errors
+    /// As [`current_pool`](Self::current_pool).
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = ManagedMemoryResource::default_pool(&machine)?;
+    /// let current = ManagedMemoryResource::current_pool(&machine)?;
+    /// assert_eq!(resource.pool().unwrap().handle(), current.pool().unwrap().handle());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn default_pool(machine: impl Into<Machine>) -> Result<Self> {
+        let machine = machine.into();
+        let pool = Pool::default_of(&machine, AllocationType::MANAGED, Location::NONE)?;
+        Ok(Self { machine, pool: Some(pool), preferred: None })
+    }
+
+    /// Its pool, if it has one.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert!(ManagedMemoryResource::new_pool(&machine, None)?.pool().is_some());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pool(&self) -> Option<&Pool> {
+        self.pool.as_ref()
+    }
+
+    /// The preferred location that its own pool was made with.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(ManagedMemoryResource::new_pool(&machine, None)?.preferred_location(), None);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn preferred_location(&self) -> Option<Place> {
+        self.preferred
+    }
+}
+
+// SAFETY: the driver gives managed memory of at least the size, aligned to 512 bytes, to nobody
+// else.
+unsafe impl MemoryResource for ManagedMemoryResource {
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn memory_kind(&self) -> MemoryKind {
+        MemoryKind::Managed
+    }
+
+    fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
+        if let Some(pool) = &self.pool {
+            return pool.allocate(bytes, stream);
+        }
+        check_request(&self.machine, bytes, stream)?;
+        self.machine.backend().alloc_managed(bytes, AttachFlags::GLOBAL)
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr, _: u64, stream: &Stream) -> Result<()> {
+        if let Some(pool) = &self.pool {
+            // SAFETY: the caller's duty is the same.
+            return unsafe { pool.deallocate(ptr, stream) };
+        }
+        let waited = stream.synchronize();
+        // SAFETY: the work of the stream is done, and the caller promised that there is no other.
+        let freed = unsafe { self.machine.backend().free(ptr) };
+        waited.and(freed)
+    }
+}

@@ -1,0 +1,82 @@
+//! Memory that is on its way before it is used.
+
+use pagewise_hal::{DevicePtr, Result, Span};
+
+use super::{MemoryKind, MemoryResource};
+use crate::refuse::unsupported;
+use crate::{Machine, Place, Stream};
+
+/// Prefetches what a resource of managed memory gives, on the stream that asks.
+///
+/// ```
+/// use std::sync::Arc;
+/// use pagewise::resource::{ManagedMemoryResource, PrefetchOnAllocate};
+/// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let to = Device::FIRST;
+/// let resource = PrefetchOnAllocate::new(ManagedMemoryResource::direct(&machine), to)?;
+/// let stream = Stream::new(&machine, to)?;
+/// let buffer = ManagedBuffer::<u8>::from_resource(Arc::new(resource), 2 << 20, &stream)?;
+/// assert_eq!(buffer.last_prefetch_location()?, Some(to.into()));
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PrefetchOnAllocate<R> {
+    inner: R,
+    to: Place,
+}
+
+impl<R: MemoryResource> PrefetchOnAllocate<R> {
+    /// Prefetches what a resource gives from now on.
+    ///
+    /// # Errors
+    /// Without a CUDA code: `Unsupported` for memory that is not managed, or a NUMA node before
+    /// CUDA 12.2; `InvalidDevice` for a device that does not exist.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, resource::{DeviceMemoryResource, PrefetchOnAllocate}};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let device = DeviceMemoryResource::direct(&machine, Device::FIRST)?;
+    /// assert!(PrefetchOnAllocate::new(device, Device::FIRST).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn new(inner: R, to: impl Into<Place>) -> Result<Self> {
+        const OPERATION: &str = "prefetch on allocate";
+        let to = to.into();
+        if inner.memory_kind() != MemoryKind::Managed {
+            return Err(unsupported(OPERATION, "only managed memory can be prefetched"));
+        }
+        inner.machine().check_place(OPERATION, to)?;
+        Ok(Self { inner, to })
+    }
+}
+
+// SAFETY: memory is the inner resource's.
+unsafe impl<R: MemoryResource> MemoryResource for PrefetchOnAllocate<R> {
+    fn machine(&self) -> &Machine {
+        self.inner.machine()
+    }
+
+    fn memory_kind(&self) -> MemoryKind {
+        MemoryKind::Managed
+    }
+
+    /// If the prefetch fails the memory is given back, and its error is the answer.
+    fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
+        let ptr = self.inner.allocate(bytes, stream)?;
+        let sent = self.machine().prefetch(Span::new(ptr, bytes), self.to, stream.handle());
+        if let Err(error) = sent {
+            // SAFETY: the memory was given just now, and nobody has its address.
+            let answer = unsafe { self.inner.deallocate(ptr, bytes, stream) };
+            self.machine().note_failure(answer);
+            return Err(error);
+        }
+        Ok(ptr)
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's duty is the same.
+        unsafe { self.inner.deallocate(ptr, bytes, stream) }
+    }
+}

@@ -1,0 +1,132 @@
+//! What becomes of ranges that are not whole pages.
+
+use std::ops::Range;
+
+use pagewise_hal::{DevicePtr, PAGE_BYTES, Result, Span};
+
+use crate::refuse::invalid;
+
+/// How an operation treats pages that a range covers in part.
+///
+/// Advice, prefetch, discard work on pages of 4 KiB. The driver rounds advice and prefetch outward
+/// and discard inward (recordings and probes of driver 580), and so does a range unless it is told
+/// otherwise, by [`Region::rounded`](crate::Region::rounded).
+///
+/// ```
+/// use pagewise::{ErrorKind, ManagedBuffer, Rounding};
+///
+/// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 3 * 4096)?;
+/// let odd = buffer.range(100..2 * 4096)?;
+/// odd.rounded(Rounding::Inward).set_read_mostly(true)?;
+/// assert!(!buffer.range(..4096)?.read_mostly()?);
+/// assert!(buffer.range(4096..2 * 4096)?.read_mostly()?);
+/// let error = odd.rounded(Rounding::Exact).set_read_mostly(true).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidValue);
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Rounding {
+    /// They take part, and with them the elements that share them. Refused for discards that are
+    /// not whole pages: their neighbours' contents would go.
+    Outward,
+    /// They take no part.
+    Inward,
+    /// There must be none: else the operation is refused.
+    Exact,
+}
+
+const fn is_whole_pages(span: Span) -> bool {
+    span.ptr.0.is_multiple_of(PAGE_BYTES) && span.bytes.is_multiple_of(PAGE_BYTES)
+}
+
+/// The whole pages of a range, as bytes; empty if there is none.
+pub(crate) fn inward(span: Span) -> Span {
+    let Range { start, end } = span.pages_inward();
+    Span::new(DevicePtr(start * PAGE_BYTES), (end - start) * PAGE_BYTES)
+}
+
+impl Rounding {
+    /// What an operation that rounds outward by itself is asked for.
+    pub(crate) fn for_advice(policy: Option<Self>, what: &'static str, span: Span) -> Result<Span> {
+        match policy {
+            None | Some(Self::Outward) => Ok(span),
+            Some(Self::Exact) => exact(what, span),
+            Some(Self::Inward) if inward(span).bytes == 0 => {
+                let why = "no whole page lies in the range: widen it, or round outward";
+                Err(invalid(what, why).with_span(span))
+            }
+            Some(Self::Inward) => Ok(inward(span)),
+        }
+    }
+
+    /// What a discard is asked for; empty if no whole page lies in the range.
+    pub(crate) fn for_discard(
+        policy: Option<Self>,
+        what: &'static str,
+        span: Span,
+    ) -> Result<Span> {
+        match policy {
+            None | Some(Self::Inward) => Ok(inward(span)),
+            Some(Self::Outward | Self::Exact) => exact(what, span),
+        }
+    }
+}
+
+fn exact(what: &'static str, span: Span) -> Result<Span> {
+    if is_whole_pages(span) {
+        return Ok(span);
+    }
+    let why = "the range is not whole pages of 4096 bytes: align it, or round inward";
+    Err(invalid(what, why).with_span(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Inward is within the range, whole, and no page of the range is missing.
+        #[test]
+        fn inward_is_the_largest_set_of_whole_pages_within(
+            start in 1_u64..100_000,
+            bytes in 1_u64..100_000,
+        ) {
+            let span = Span::new(DevicePtr(start), bytes);
+            let whole = inward(span);
+            prop_assert!(is_whole_pages(whole));
+            if whole.bytes == 0 {
+                prop_assert!(bytes < 2 * PAGE_BYTES);
+            } else {
+                prop_assert!(whole.ptr.0 >= start && whole.ptr.0 - start < PAGE_BYTES);
+                let (end, whole_end) = (start + bytes, whole.ptr.0 + whole.bytes);
+                prop_assert!(whole_end <= end && end - whole_end < PAGE_BYTES);
+            }
+        }
+
+        /// The three policies agree where there is nothing to round.
+        #[test]
+        fn whole_pages_are_left_alone(first in 1_u64..1000, pages in 1_u64..1000) {
+            let span = Span::new(DevicePtr(first * PAGE_BYTES), pages * PAGE_BYTES);
+            for policy in [None, Some(Rounding::Outward), Some(Rounding::Inward), Some(Rounding::Exact)] {
+                prop_assert_eq!(Rounding::for_advice(policy, "advise", span), Ok(span));
+                prop_assert_eq!(Rounding::for_discard(policy, "discard", span), Ok(span));
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_page_is_refused_where_it_would_be_lost_or_too_much() {
+        let span = Span::new(DevicePtr(4096 + 8), 100);
+        assert_eq!(Rounding::for_advice(Some(Rounding::Outward), "advise", span), Ok(span));
+        assert!(Rounding::for_advice(Some(Rounding::Inward), "advise", span).is_err());
+        assert!(Rounding::for_advice(Some(Rounding::Exact), "advise", span).is_err());
+        assert!(Rounding::for_discard(Some(Rounding::Outward), "discard", span).is_err());
+        assert!(Rounding::for_discard(Some(Rounding::Exact), "discard", span).is_err());
+        assert_eq!(Rounding::for_discard(None, "discard", span).map(|span| span.bytes), Ok(0));
+    }
+}

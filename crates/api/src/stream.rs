@@ -1,0 +1,235 @@
+//! Streams: what orders work.
+//!
+//! A [`Stream`] is a shared handle, so that whatever still waits for its work can: buffers keep
+//! the stream of work that they have to wait for. The stream is destroyed with its last handle.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pagewise_hal::{EventFlags, Result, StreamFlags, StreamHandle};
+
+use crate::{Device, Machine};
+
+/// A stream of a machine.
+///
+/// | back end | behaviour |
+/// | --- | --- |
+/// | CUDA | work is done when the stream reaches it |
+/// | simulator | work is done when the call returns; without concurrent managed access it counts as in flight until somebody waits |
+///
+/// ```
+/// use pagewise::{Device, Machine, Stream};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let stream = Stream::new(&machine, Device::FIRST)?;
+/// stream.synchronize()?;
+/// assert!(!stream.is_legacy_default());
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream(Arc<Inner>);
+
+struct Inner {
+    machine: Machine,
+    handle: StreamHandle,
+    /// Made here, on this device, and to be destroyed here.
+    owned_on: Option<Device>,
+}
+
+impl Stream {
+    /// A new stream that does not synchronise with the legacy default stream.
+    ///
+    /// # Errors
+    /// `InvalidDevice` (101) if the device does not exist.
+    ///
+    /// ```
+    /// use pagewise::{Device, ErrorKind, Machine, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let error = Stream::new(&machine, Device::new(9)?).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidDevice);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn new(machine: &Machine, device: Device) -> Result<Self> {
+        let handle = machine.backend().stream_create(device.id(), StreamFlags::NON_BLOCKING)?;
+        Ok(Self::of(machine, handle, Some(device)))
+    }
+
+    /// The legacy default stream, which waits for and holds up all ordinary streams of a device.
+    /// Batches and discards refuse it.
+    ///
+    /// ```
+    /// use pagewise::{Machine, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert!(Stream::legacy_default(&machine).is_legacy_default());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn legacy_default(machine: &Machine) -> Self {
+        Self::of(machine, StreamHandle::NULL, None)
+    }
+
+    /// Uses a stream that something else owns, such as one of cudarc's. It is never destroyed here.
+    ///
+    /// # Safety
+    /// `handle` must be a live stream of the machine's back end, and stay live until the last clone
+    /// of this value is gone; and so must every buffer that was given it. Not
+    /// [`StreamHandle::PER_THREAD`], which names another stream on each thread.
+    ///
+    /// ```
+    /// use pagewise::{Machine, Stream, StreamHandle};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// // SAFETY: a default stream lives for ever.
+    /// let stream = unsafe { Stream::from_raw(&machine, StreamHandle::LEGACY) };
+    /// assert_eq!(stream.handle(), StreamHandle::LEGACY);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub unsafe fn from_raw(machine: &Machine, handle: StreamHandle) -> Self {
+        Self::of(machine, handle, None)
+    }
+
+    fn of(machine: &Machine, handle: StreamHandle, owned_on: Option<Device>) -> Self {
+        if let Some(device) = owned_on {
+            machine.note_stream(handle, device);
+        }
+        Self(Arc::new(Inner { machine: machine.clone(), handle, owned_on }))
+    }
+
+    /// The device that it was made on; `None` for default streams, which every device has, and for
+    /// streams from elsewhere.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(Stream::new(&machine, Device::FIRST)?.device(), Some(Device::FIRST));
+    /// assert_eq!(Stream::legacy_default(&machine).device(), None);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn device(&self) -> Option<Device> {
+        self.0.owned_on
+    }
+
+    /// Waits for all work of the stream.
+    ///
+    /// # Errors
+    /// Failures of that work, with the driver's code.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, Stream};
+    /// let stream = Stream::legacy_default(&Machine::from(pagewise::sim()?));
+    /// stream.synchronize()?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.machine.backend().stream_synchronize(self.0.handle)
+    }
+
+    /// Makes all later work of this stream wait for the present work of another.
+    ///
+    /// # Errors
+    /// What the back end says of events.
+    ///
+    /// ```
+    /// # use pagewise::{Device, Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let (first, second) =
+    ///     (Stream::new(&machine, Device::FIRST)?, Stream::new(&machine, Device::FIRST)?);
+    /// second.wait_for(&first)?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn wait_for(&self, other: &Self) -> Result<()> {
+        if self == other {
+            return Ok(());
+        }
+        let backend = self.0.machine.backend();
+        // An event marks streams of its own device only; any stream may wait for it.
+        let device = other.device().unwrap_or(Device::FIRST);
+        let event = backend.event_create(device.id(), EventFlags::DISABLE_TIMING)?;
+        let recorded = backend.event_record(event, other.0.handle);
+        let waits = recorded.and_then(|()| backend.stream_wait_event(self.0.handle, event));
+        // SAFETY: the event was made above and is used nowhere else; the driver keeps what a wait
+        // needs of it. Should that fail, the stream waits all the same.
+        self.0.machine.note_failure(unsafe { backend.event_destroy(event) });
+        waits
+    }
+
+    /// Comes after the present work of another stream, whatever it takes: if this one cannot wait,
+    /// the host does.
+    pub(crate) fn follow(&self, other: &Self) -> Result<()> {
+        self.wait_for(other).or_else(|_| other.synchronize())
+    }
+
+    /// How back ends name it.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, Stream, StreamHandle};
+    /// let stream = Stream::legacy_default(&Machine::from(pagewise::sim()?));
+    /// assert_eq!(stream.handle(), StreamHandle::NULL);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn handle(&self) -> StreamHandle {
+        self.0.handle
+    }
+
+    /// The machine that it is a stream of.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(Stream::legacy_default(&machine).machine(), &machine);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.0.machine
+    }
+
+    /// Whether this is the legacy default stream.
+    ///
+    /// ```
+    /// # use pagewise::{Machine, Stream};
+    /// assert!(Stream::legacy_default(&Machine::from(pagewise::sim()?)).is_legacy_default());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_legacy_default(&self) -> bool {
+        self.0.handle.is_legacy()
+    }
+}
+
+/// Two are equal that name the same stream of the same machine.
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.handle == other.0.handle && self.0.machine == other.0.machine
+    }
+}
+
+impl Eq for Stream {}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({:#x})", self.0.handle.as_raw())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.owned_on.is_none() {
+            return;
+        }
+        let backend = self.machine.backend();
+        // Destroying does not wait. Without concurrent managed access the host may touch managed
+        // memory only once the work is done, and nobody could wait for it any more.
+        if !self.machine.capabilities().concurrent_managed_access {
+            self.machine.note_failure(backend.stream_synchronize(self.handle));
+        }
+        self.machine.forget_stream(self.handle);
+        // SAFETY: this is the last handle, and the stream was made by `Stream::new`.
+        self.machine.note_failure(unsafe { backend.stream_destroy(self.handle) });
+    }
+}

@@ -1,0 +1,64 @@
+//! A driver whose work takes its time: the host is kept away where it has to be.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pagewise::{Capabilities, DriverVersion, ErrorKind, HostViews, Machine, ManagedBuffer, Result};
+use pagewise_hal::mock::{MockBackend, permit_free};
+use pagewise_hal::{DevicePtr, EventHandle};
+
+/// A driver without concurrent managed access over one page of this process's memory, and whether
+/// it is busy.
+fn driver(page: &'static mut [u8; 4096], concurrent: bool) -> (Machine, Arc<AtomicBool>) {
+    let busy = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&busy);
+    let address = page.as_mut_ptr().expose_provenance() as u64;
+    let mut mock = MockBackend::new();
+    mock.expect_capabilities().returning(move || {
+        let mut found = Capabilities::of_driver("mock", DriverVersion::CUDA_13_0);
+        found.concurrent_managed_access = concurrent;
+        // SAFETY: the one allocation is the page, which nobody else uses.
+        unsafe { found.with_host_views(HostViews::Direct) }
+    });
+    mock.expect_alloc_managed().times(1).returning(move |_, _| Ok(DevicePtr(address)));
+    mock.expect_event_create()
+        // SAFETY: the mock dereferences no handle.
+        .returning(|_, _| Ok(unsafe { EventHandle::from_raw(5) }));
+    mock.expect_event_record().returning(|_, _| Ok(()));
+    mock.expect_event_query().returning(move |_| Ok(!asked.load(Ordering::Relaxed)));
+    mock.expect_event_destroy().returning(|_| Ok(()));
+    permit_free(&mut mock);
+    (Machine::from(Arc::new(mock)), busy)
+}
+
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
+fn page() -> &'static mut [u8; 4096] {
+    &mut Box::leak(Box::new(Page([7; 4096]))).0
+}
+
+#[test]
+fn a_busy_driver_without_concurrent_access_keeps_the_host_away() -> Result<()> {
+    let (machine, busy) = driver(page(), false);
+    let mut buffer = ManagedBuffer::<u8>::new(&machine, 4096)?;
+    assert_eq!(buffer.read()?, [7; 4096]);
+    busy.store(true, Ordering::Relaxed);
+    for error in [buffer.read().map(drop).unwrap_err(), buffer.write().map(drop).unwrap_err()] {
+        assert_eq!((error.kind(), error.code()), (ErrorKind::NotReady, None), "{error}");
+        assert!(error.to_string().contains("synchronise its streams first"), "{error}");
+    }
+    busy.store(false, Ordering::Relaxed);
+    buffer.write()?.fill(8);
+    assert_eq!(buffer.read()?, [8; 4096]);
+    Ok(())
+}
+
+#[test]
+fn a_busy_driver_with_concurrent_access_is_not_even_asked() -> Result<()> {
+    let (machine, busy) = driver(page(), true);
+    let buffer = ManagedBuffer::<u8>::new(&machine, 4096)?;
+    busy.store(true, Ordering::Relaxed);
+    assert_eq!(buffer.read()?, [7; 4096]);
+    Ok(())
+}
