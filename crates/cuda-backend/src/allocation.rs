@@ -53,9 +53,9 @@ impl CudaBackend {
             return Err(Error::from_code(OPERATION, Code::INVALID_VALUE)
                 .with_detail("the address belongs to no live allocation"));
         }
-        // The driver names no start for memory of host pools (recording `pools`). Then the address
-        // counts as the first byte, so that a part is checked against the whole's length.
-        let start = if start == 0 { ptr.0 } else { start };
+        // For memory of host pools the driver counts the start from that of the pool. Then the
+        // address counts as the first byte, so that a part is checked against the whole's length.
+        let start = if ptr.0.wrapping_sub(start) < bytes { start } else { ptr.0 };
         Ok(Allocation {
             span: Span::new(DevicePtr(start), bytes),
             is_managed: is_managed as u32 != 0,

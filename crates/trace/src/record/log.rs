@@ -13,7 +13,7 @@ use crate::format::{
     PageMap, Part, Record, Stream,
 };
 use crate::replay::call::{
-    POINTER_ATTRIBUTES, POOL_ATTRIBUTES, RANGE_ATTRIBUTES, all_read, number, pointer_value, read,
+    POINTER_ATTRIBUTES, POOL_ATTRIBUTES, RANGE_ATTRIBUTES, all_read, number, pointer_read, read,
 };
 use crate::replay::names::Owners;
 use crate::replay::{code_of, page_map_of};
@@ -166,8 +166,8 @@ impl Log {
     ) {
         let Some(name) = name_of(&POINTER_ATTRIBUTES, attribute) else { return };
         let Part { buf, offset, .. } = self.ids.part(Span::new(ptr, 0));
-        let value = answer.clone().map(|value| pointer_value(ptr, attribute, value));
-        self.add_read(backend, Op::PointerAttributes { buf, offset }, read(name, value), ns);
+        let one = pointer_read(name, ptr, attribute, answer.clone());
+        self.add_read(backend, Op::PointerAttributes { buf, offset }, one, ns);
     }
 
     pub(super) fn pool_attribute(

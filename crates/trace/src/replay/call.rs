@@ -249,8 +249,7 @@ impl Running<'_> {
     fn pointer_attributes(&self, buf: u32, offset: u64) -> Observed {
         let ptr = self.ptr(buf, offset);
         let one = |(name, attribute)| {
-            let answer = self.backend.pointer_attribute(ptr, attribute);
-            read(name, answer.map(|answer| pointer_value(ptr, attribute, answer)))
+            pointer_read(name, ptr, attribute, self.backend.pointer_attribute(ptr, attribute))
         };
         all_read(POINTER_ATTRIBUTES.into_iter().map(one).collect())
     }
@@ -347,12 +346,27 @@ pub(crate) fn coded<T>(result: &Result<T>) -> Observed {
     Observed { code: code_of(result), ..Observed::default() }
 }
 
+/// Below this there is no memory. For memory of host pools driver 580 counts the start of the range
+/// from the start of the pool's: that is no address, and recordings hold no value for it.
+const FIRST_ADDRESS: u64 = 1 << 32;
+
 /// A pointer attribute as recordings hold it: nothing that depends on addresses.
-pub(crate) fn pointer_value(
+pub(crate) fn pointer_read(
+    name: &str,
     ptr: DevicePtr,
     attribute: PointerAttribute,
-    value: u64,
-) -> AttributeValue {
+    answer: Result<u64>,
+) -> (Label, AttributeRead) {
+    let is_start = attribute == PointerAttribute::RANGE_START_ADDR;
+    let no_address = is_start && answer.as_ref().is_ok_and(|&start| start < FIRST_ADDRESS);
+    let (label, mut read) = read(name, answer.map(|value| pointer_value(ptr, attribute, value)));
+    if no_address && ptr.0 >= FIRST_ADDRESS {
+        read.1 = None;
+    }
+    (label, read)
+}
+
+fn pointer_value(ptr: DevicePtr, attribute: PointerAttribute, value: u64) -> AttributeValue {
     match attribute {
         PointerAttribute::RANGE_START_ADDR => {
             AttributeValue::Number(ptr.0.wrapping_sub(value).cast_signed())
