@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::path::Path;
-
 use common::{Files, json, pagewise, recording, status, stderr, trace};
 use serde_json::Value;
 
@@ -153,7 +151,7 @@ fn what_cannot_be_read_is_status_3_with_file_line_and_reason() {
     let untimed = files.add("untimed.jsonl", trace(&[UNTIMED]));
     let empty = files.add("empty.jsonl", "");
     let many = files.add("many.jsonl", trace(&[ALLOC]).replace("\"gpus\":1", "\"gpus\":33"));
-    let nowhere = Path::new(&files.path()).join("nowhere.jsonl").display().to_string();
+    let nowhere = files.path("nowhere.jsonl");
     let profile = files.add("profile.toml", "as it was");
     for (file, expected) in [
         (&broken, format!("{broken}:4: ")),
@@ -180,7 +178,7 @@ fn usage_errors_are_status_2_and_say_what_is_wrong() {
     let files = Files::new();
     let file = files.add("a.jsonl", trace(&[ALLOC, FREE]));
     let profile = files.add("profile.toml", "");
-    let nowhere = Path::new(&files.path()).join("nowhere/profile.toml").display().to_string();
+    let nowhere = files.path("nowhere/profile.toml");
     for (arguments, part) in [
         (vec!["calibrate", &file], "--output"),
         (vec!["calibrate", "-o", &profile], "TRACE"),

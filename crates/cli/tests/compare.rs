@@ -1,25 +1,10 @@
 //! `pagewise compare` as scripts see it.
 
-use std::process::{Command, Output};
+mod common;
 
-use serde_json::Value;
+use std::process::Command;
 
-fn pagewise(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
-    command.args(arguments).output().expect("the binary runs")
-}
-
-fn status(output: &Output) -> i32 {
-    output.status.code().expect("not killed by a signal")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
+use common::{json, pagewise, status, stderr, stdout};
 
 const SIM: [&str; 3] = ["compare", "--backend", "sim"];
 
@@ -38,7 +23,7 @@ fn the_simulator_agrees_with_itself_in_every_family_that_the_devices_suffice_for
 fn json_counts_the_operations_of_each_family() {
     let more = ["--ops", "200", "--family", "pool,attach", "--ceiling", "12080", "--json"];
     let output = pagewise(&[&SIM[..], &more].concat());
-    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
+    let report = json(&output);
     assert_eq!(report["ok"], true);
     let families = report["traces"].as_array().expect("a list");
     let names: Vec<_> = families.iter().map(|family| family["file"].clone()).collect();
@@ -53,7 +38,7 @@ fn json_counts_the_operations_of_each_family() {
 fn levels_that_are_not_wanted_are_not_compared() {
     let more = ["--ops", "50", "--family", "movement", "--levels", "contract", "--json"];
     let output = pagewise(&[&SIM[..], &more].concat());
-    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
+    let report = json(&output);
     let family = &report["traces"][0];
     assert_eq!((&family["pages"]["checked"], &family["events"]["checked"]), (&0.into(), &0.into()));
     assert!(family["contract"]["checked"].as_u64().expect("a number") >= 50);

@@ -1,6 +1,8 @@
 //! `pagewise record` as scripts see it.
 
-use std::process::{Command, Output};
+mod common;
+
+use common::{Files, pagewise, status, stderr};
 
 /// A plain program: neither header nor case nor results.
 const OPS: &[&str] = &[
@@ -10,50 +12,10 @@ const OPS: &[&str] = &[
     r#"{"op":"free","buf":3}"#,
 ];
 
-fn pagewise(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
-    command.args(arguments).output().expect("the binary runs")
-}
-
-fn status(output: &Output) -> i32 {
-    output.status.code().expect("not killed by a signal")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary directory"))
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).display().to_string()
-    }
-
-    fn add(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.path(name), text).expect("writable");
-        self.path(name)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.0.path()).expect("readable");
-        let name = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.expect("readable").file_name().to_string_lossy().into_owned()
-        };
-        let mut names: Vec<_> = entries.map(name).collect();
-        names.sort();
-        names
-    }
-}
-
 #[test]
 fn a_plain_program_becomes_a_trace_that_replays_whatever_its_compression() {
     let files = Files::new();
-    let program = files.add("touches.jsonl", &OPS.join("\n"));
+    let program = files.add("touches.jsonl", OPS.join("\n"));
     let mut texts = Vec::new();
     for name in ["plain.jsonl", "small.jsonl.gz", "smaller.jsonl.zst"] {
         let trace = files.path(name);
@@ -73,7 +35,7 @@ fn a_plain_program_becomes_a_trace_that_replays_whatever_its_compression() {
 #[test]
 fn recording_a_recording_gives_the_same_bytes() {
     let files = Files::new();
-    let program = files.add("touches.jsonl", &OPS.join("\n"));
+    let program = files.add("touches.jsonl", OPS.join("\n"));
     let (first, second) = (files.path("first.jsonl"), files.path("second.jsonl"));
     assert_eq!(status(&pagewise(&["record", &program, "-o", &first])), 0);
     assert_eq!(status(&pagewise(&["record", &first, "-o", &second])), 0);

@@ -108,7 +108,7 @@ fn gzip_and_directories_are_read() {
     files.add("c.jsonl.zst", zstd::encode_all(trace(AGREEING).as_bytes(), 1).expect("in memory"));
     files.add("a.jsonl", trace(AGREEING));
     files.add("notes.txt", "not a trace");
-    let output = pagewise(&["replay", "--json", &files.path()]);
+    let output = pagewise(&["replay", "--json", &files.directory()]);
     assert_eq!(status(&output), 0);
     let report = json(&output);
     let names: Vec<_> = report["traces"].as_array().expect("a list").iter().collect();
@@ -161,7 +161,7 @@ fn usage_errors_are_status_2_and_say_what_is_wrong() {
 fn without_a_driver_every_command_says_so_and_ends_with_status_3() {
     let files = Files::new();
     let file = files.add("a.jsonl", trace(AGREEING));
-    let output = files.path() + "/recorded.jsonl";
+    let output = files.path("recorded.jsonl");
     for arguments in [
         vec!["replay", "--backend", "cuda", &file],
         vec!["record", "--backend", "cuda", &file, "-o", &output],
@@ -265,11 +265,11 @@ fn every_class_of_invalid_input_is_status_3_with_file_line_and_reason() {
 #[test]
 fn what_cannot_be_opened_is_status_3() {
     let files = Files::new();
-    let missing = format!("{}/none.jsonl", files.path());
+    let missing = files.path("none.jsonl");
     let output = pagewise(&["replay", &missing]);
     assert_eq!(status(&output), 3);
     assert!(stderr(&output).starts_with(&format!("{missing}: cannot read: ")));
-    let output = pagewise(&["replay", &files.path()]);
+    let output = pagewise(&["replay", &files.directory()]);
     assert_eq!(status(&output), 3, "a directory without traces");
     assert!(stderr(&output).contains("no *.jsonl"));
 }

@@ -1,5 +1,7 @@
 //! Calls that allocate and free.
 
+use std::ops::Range;
+
 use pagewise_hal::{
     AccessFlags, AttachFlags, DeviceId, DevicePtr, HostAllocFlags, Location, PAGE_BYTES,
     PoolHandle, Processor, StreamHandle,
@@ -235,8 +237,7 @@ impl Sim {
             let pages = range.first_page..range.first_page + range.pages;
             self.add_managed(range);
             for &processor in &admitted {
-                self.attributes.change(pages.clone(), Change::AccessedBy(processor, true));
-                self.pager.set_accessed_by(pages.clone(), processor, true);
+                self.admit(pages.clone(), processor, true);
             }
             let Some(home) = home else { continue };
             self.pager.set_preferred(pages.clone(), Some(home));
@@ -258,11 +259,14 @@ impl Sim {
         let admitted = access == AccessFlags::READ_WRITE;
         for address in self.pools.managed_chunks(pool.as_raw())? {
             let first_page = address / PAGE_BYTES;
-            let pages = first_page..first_page + CHUNK_BYTES / PAGE_BYTES;
-            self.attributes.change(pages.clone(), Change::AccessedBy(processor, admitted));
-            self.pager.set_accessed_by(pages, processor, admitted);
+            self.admit(first_page..first_page + CHUNK_BYTES / PAGE_BYTES, processor, admitted);
         }
         Ok(())
+    }
+
+    fn admit(&mut self, pages: Range<u64>, processor: Processor, admitted: bool) {
+        self.attributes.change(pages.clone(), Change::AccessedBy(processor, admitted));
+        self.pager.set_accessed_by(pages, processor, admitted);
     }
 
     fn room_for_pool(&self, pool: PoolHandle, home: Option<Processor>) -> u64 {

@@ -446,8 +446,7 @@ impl Pools {
         if let Some(region) = pool.region {
             return Ok(region);
         }
-        let Some(region) = self.regions[usize::from(!pool.is_managed())].take(self.region_bytes)
-        else {
+        let Some(region) = self.regions[pool.zone()].take(self.region_bytes) else {
             return out_of_memory("no address space is left for another pool");
         };
         pool.region = Some(region);
@@ -459,7 +458,7 @@ impl Pools {
             && pool.chunks.is_unused()
             && let Some(region) = pool.region.take()
         {
-            self.regions[usize::from(!pool.is_managed())].give(region, self.region_bytes);
+            self.regions[pool.zone()].give(region, self.region_bytes);
             if pool.destroyed {
                 self.pools.remove(&handle);
             }
@@ -468,6 +467,11 @@ impl Pools {
 }
 
 impl Pool {
+    /// Which of the address spaces for pools is its.
+    fn zone(&self) -> usize {
+        usize::from(!self.is_managed())
+    }
+
     /// Attributes 9 to 13.
     fn describe(&self, attribute: PoolAttribute) -> u64 {
         match attribute {

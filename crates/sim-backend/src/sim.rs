@@ -35,8 +35,8 @@ pub(crate) struct Sim {
     pub(crate) streams: Streams,
     pub(crate) pager: Pager,
     pub(crate) contents: Contents,
-    /// Present without concurrent managed access.
     pub(crate) attachments: Attachments,
+    /// Present without concurrent managed access.
     pub(crate) exclusive: Option<Exclusive>,
     pub(crate) clock_ns: u64,
     /// What the next call is to take, if somebody said so.

@@ -119,8 +119,8 @@ impl Sim {
         Ok(())
     }
 
-    /// Touches every page of a range, as the driver's kernels do. The driver's copy engine reaches any memory, so only
-    /// managed ranges fault.
+    /// Touches every page of a range, as the driver's kernels do. Its copy engine reaches any
+    /// memory, so only managed ranges fault.
     fn walk_pages(&mut self, by: Processor, span: Span, access: FaultAccess) -> Checked<()> {
         match self.space.containing(span.ptr) {
             Some(allocation) if self.is_managed(allocation) => {

@@ -1,9 +1,9 @@
 //! Memory of one device, directly or from a pool.
 
-use pagewise_hal::{AllocationType, DevicePtr, Location, Result};
+use pagewise_hal::{AllocationType, Backend, DevicePtr, Location, Result};
 
 use super::pool::{Pool, PoolOptions};
-use super::{MemoryKind, MemoryResource, PeerAccess, check_request};
+use super::{MemoryKind, MemoryResource, PeerAccess, allocate_from, deallocate_to};
 use crate::{Device, Machine, Stream};
 
 /// Gives memory of a device, which does not migrate.
@@ -175,21 +175,14 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     }
 
     fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
-        if let Some(pool) = &self.pool {
-            return pool.allocate(bytes, stream);
-        }
-        check_request(&self.machine, bytes, stream)?;
-        self.machine.backend().alloc_device(self.device.id(), bytes)
+        let direct = |backend: &dyn Backend| backend.alloc_device(self.device.id(), bytes);
+        allocate_from(self.pool.as_ref(), &self.machine, bytes, stream, direct)
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr, _: u64, stream: &Stream) -> Result<()> {
-        if let Some(pool) = &self.pool {
-            // SAFETY: the caller's duty is the same.
-            return unsafe { pool.deallocate(ptr, stream) };
-        }
-        let waited = stream.synchronize();
         // SAFETY: the work of the stream is done, and the caller promised that there is no other.
-        let freed = unsafe { self.machine.backend().free(ptr) };
-        waited.and(freed)
+        let direct = || unsafe { self.machine.backend().free(ptr) };
+        // SAFETY: the caller's duty is the same.
+        unsafe { deallocate_to(self.pool.as_ref(), ptr, stream, direct) }
     }
 }

@@ -1,9 +1,9 @@
 //! Managed memory, directly or from a pool.
 
-use pagewise_hal::{AllocationType, AttachFlags, DevicePtr, Location, Result};
+use pagewise_hal::{AllocationType, AttachFlags, Backend, DevicePtr, Location, Result};
 
 use super::pool::{Pool, PoolOptions, location_of};
-use super::{MemoryKind, MemoryResource, check_request};
+use super::{MemoryKind, MemoryResource, allocate_from, deallocate_to};
 use crate::{Machine, Place, Stream};
 
 /// Gives managed memory.
@@ -160,21 +160,14 @@ unsafe impl MemoryResource for ManagedMemoryResource {
     }
 
     fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
-        if let Some(pool) = &self.pool {
-            return pool.allocate(bytes, stream);
-        }
-        check_request(&self.machine, bytes, stream)?;
-        self.machine.backend().alloc_managed(bytes, AttachFlags::GLOBAL)
+        let direct = |backend: &dyn Backend| backend.alloc_managed(bytes, AttachFlags::GLOBAL);
+        allocate_from(self.pool.as_ref(), &self.machine, bytes, stream, direct)
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr, _: u64, stream: &Stream) -> Result<()> {
-        if let Some(pool) = &self.pool {
-            // SAFETY: the caller's duty is the same.
-            return unsafe { pool.deallocate(ptr, stream) };
-        }
-        let waited = stream.synchronize();
         // SAFETY: the work of the stream is done, and the caller promised that there is no other.
-        let freed = unsafe { self.machine.backend().free(ptr) };
-        waited.and(freed)
+        let direct = || unsafe { self.machine.backend().free(ptr) };
+        // SAFETY: the caller's duty is the same.
+        unsafe { deallocate_to(self.pool.as_ref(), ptr, stream, direct) }
     }
 }

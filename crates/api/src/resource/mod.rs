@@ -55,7 +55,7 @@ mod sub_allocator;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use pagewise_hal::{DevicePtr, Error, Result};
+use pagewise_hal::{Backend, DevicePtr, Error, Result};
 
 use crate::refuse::invalid;
 use crate::{Machine, Stream};
@@ -181,6 +181,41 @@ fn check_request(machine: &Machine, bytes: u64, stream: &Stream) -> Result<()> {
         return Err(invalid(ALLOCATE, "give at least one byte"));
     }
     machine.check_stream(ALLOCATE, stream)
+}
+
+/// Allocates in stream order from a pool, if there is one, else by a call of its own.
+fn allocate_from(
+    pool: Option<&Pool>,
+    machine: &Machine,
+    bytes: u64,
+    stream: &Stream,
+    direct: impl FnOnce(&dyn Backend) -> Result<DevicePtr>,
+) -> Result<DevicePtr> {
+    if let Some(pool) = pool {
+        return pool.allocate(bytes, stream);
+    }
+    check_request(machine, bytes, stream)?;
+    direct(machine.backend())
+}
+
+/// Gives back what [`allocate_from`] gave: in stream order, or by a call of its own once the work
+/// of the stream is done, also if that failed.
+///
+/// # Safety
+/// The memory is the pool's, if there is one; nobody uses it but work in the stream.
+unsafe fn deallocate_to(
+    pool: Option<&Pool>,
+    ptr: DevicePtr,
+    stream: &Stream,
+    direct: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    if let Some(pool) = pool {
+        // SAFETY: the caller's duty is the same.
+        return unsafe { pool.deallocate(ptr, stream) };
+    }
+    let waited = stream.synchronize();
+    let freed = direct();
+    waited.and(freed)
 }
 
 /// A refusal of an adaptor: the driver was not asked.

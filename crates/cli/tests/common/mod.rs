@@ -24,6 +24,10 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("exactly one JSON value")
 }
@@ -37,13 +41,26 @@ impl Files {
     }
 
     pub(crate) fn add(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        let path = self.0.path().join(name);
-        std::fs::write(&path, bytes).expect("writable");
-        path.display().to_string()
+        std::fs::write(self.path(name), bytes).expect("writable");
+        self.path(name)
     }
 
-    pub(crate) fn path(&self) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    pub(crate) fn directory(&self) -> String {
         self.0.path().display().to_string()
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).expect("readable");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.expect("readable").file_name().to_string_lossy().into_owned()
+        };
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
     }
 }
 

@@ -32,7 +32,9 @@ impl Paging {
         if grouped {
             self.groups.0.extend(pages);
         } else {
-            self.groups.0.retain(|page| !pages.contains(page));
+            // Not one by one: a range may be of any length, and most hold no such page.
+            let leaving: Vec<u64> = self.groups.0.range(pages).copied().collect();
+            leaving.iter().for_each(|page| _ = self.groups.0.remove(page));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise::{
     AccessFlags, AllocationType, Backend, Code, DeviceId, DevicePtr, HandleTypes, Location,
-    PoolAttribute, PoolHandle, PoolProps, Result,
+    PoolAttribute, PoolHandle, PoolProps, Result, SimBackend,
 };
 
 use crate::entry::MemLocation;
@@ -241,6 +241,26 @@ pub extern "C" fn cuDeviceSetMemPool(device: c_int, handle: *mut c_void) -> c_in
     })
 }
 
+/// Runs a call that answers with the pool of a place, and stores it.
+///
+/// # Safety
+/// As [`cuMemPoolGetAccess`].
+unsafe fn give_at(
+    out: *mut *mut c_void,
+    location: *const MemLocation,
+    kind: c_int,
+    find: impl FnOnce(&SimBackend, Location, AllocationType) -> Result<PoolHandle>,
+) -> c_int {
+    // SAFETY: the caller vouches for the place.
+    match unsafe { read(location) } {
+        // SAFETY: likewise.
+        Ok(place) => unsafe {
+            give(out, |machine| find(&machine.sim, place, AllocationType(kind)))
+        },
+        Err(code) => code,
+    }
+}
+
 /// `cuMemGetDefaultMemPool`
 ///
 /// # Safety
@@ -251,15 +271,8 @@ pub unsafe extern "C" fn cuMemGetDefaultMemPool(
     location: *const MemLocation,
     kind: c_int,
 ) -> c_int {
-    // SAFETY: the caller vouches for the place.
-    match unsafe { read(location) } {
-        Ok(location) => {
-            let kind = AllocationType(kind);
-            // SAFETY: likewise.
-            unsafe { give(out, |machine| machine.sim.pool_default(location, kind)) }
-        }
-        Err(code) => code,
-    }
+    // SAFETY: the caller vouches for both places.
+    unsafe { give_at(out, location, kind, |sim, place, kind| sim.pool_default(place, kind)) }
 }
 
 /// `cuMemGetMemPool`
@@ -272,15 +285,8 @@ pub unsafe extern "C" fn cuMemGetMemPool(
     location: *const MemLocation,
     kind: c_int,
 ) -> c_int {
-    // SAFETY: the caller vouches for the place.
-    match unsafe { read(location) } {
-        Ok(location) => {
-            let kind = AllocationType(kind);
-            // SAFETY: likewise.
-            unsafe { give(out, |machine| machine.sim.pool_current(location, kind)) }
-        }
-        Err(code) => code,
-    }
+    // SAFETY: the caller vouches for both places.
+    unsafe { give_at(out, location, kind, |sim, place, kind| sim.pool_current(place, kind)) }
 }
 
 /// `cuMemSetMemPool`
