@@ -97,6 +97,15 @@ impl CudaBackend {
         Ok(slot.wait())
     }
 
+    /// From now on other code may change contexts on threads that call this back end.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn expect_foreign_contexts(&self) {
+        // Contexts that are retained from here on see the first, the others get the second.
+        self.driver.expect_foreign_contexts();
+        let others = self.others.iter().filter_map(OnceLock::get);
+        others.chain([&self.home]).for_each(|device| device.context.forget());
+    }
+
     /// The context that a call on a stream needs: the stream's own, or device 0's for default
     /// streams.
     pub(crate) fn context_of(

@@ -20,6 +20,7 @@ pub(crate) struct Moves<'a> {
     pub(crate) stream: StreamHandle,
 }
 
+#[cold]
 fn refuse<T>(operation: &'static str, why: impl Into<Cow<'static, str>>) -> Result<T> {
     Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
 }
@@ -172,7 +173,9 @@ impl CudaBackend {
         .map_err(|error| self.blame(error, moves.spans))
     }
 
-    /// One call for each range, after every range and location was checked.
+    /// One call for each range, after every range and location was checked. Kept out of the way of
+    /// the driver's own call.
+    #[inline(never)]
     fn looped(&self, operation: &'static str, moves: &Moves<'_>) -> Result<()> {
         for (item, &span) in moves.spans.iter().enumerate() {
             if let Some(why) = self.not_managed(span) {
