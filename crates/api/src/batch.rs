@@ -7,14 +7,12 @@
 
 use pagewise_hal::{BatchSupport, Error, Location, Result, Span};
 use rangemap::RangeMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
+use crate::lists::Few;
 use crate::refuse::{also, invalid, unsupported};
 use crate::region::{Region, RegionMut};
 use crate::{Destinations, Machine, MemoryAdvice, Place, Regions, RegionsMut, Rounding, Stream};
-
-/// Items of which there is mostly one: a single operation allocates nothing.
-type Few<T> = SmallVec<[T; 4]>;
 
 /// Gives advice on each region, in order.
 ///

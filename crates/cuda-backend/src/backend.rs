@@ -108,15 +108,21 @@ impl CudaBackend {
 
     /// The context that a call on a stream needs: the stream's own, or device 0's for default
     /// streams.
+    #[inline]
     pub(crate) fn context_of(
         &self,
         operation: &'static str,
         stream: StreamHandle,
     ) -> Result<&Context> {
-        let home = &self.home.context;
         if self.others.is_empty() || is_default(stream) {
-            return Ok(home);
+            return Ok(&self.home.context);
         }
+        self.context_of_stream(operation, stream)
+    }
+
+    #[inline(never)]
+    fn context_of_stream(&self, operation: &'static str, stream: StreamHandle) -> Result<&Context> {
+        let home = &self.home.context;
         let mut raw = std::ptr::null_mut();
         let find = self.driver.table.stream_get_ctx;
         // SAFETY: the handle is live by the promise of its type, the result has a place.

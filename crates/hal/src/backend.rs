@@ -174,8 +174,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// its contents. A range that begins and ends inside one page makes the driver succeed without
     /// looking at the ranges after it: leave such ranges out. In a va_block of read-mostly memory
     /// that has duplicated pages, only those are unmapped; the others are marked as worthless and
-    /// stay mapped, so that a later write, which does not fault, does not save them: unset
-    /// read-mostly before. (Probed on driver 580; the simulator does the same.)
+    /// stay mapped. Where that was for writing, a later write does not fault, the mark stays and
+    /// the next migration loses what was written: unset read-mostly before. (Recording
+    /// `read-mostly-discard`; the simulator does the same.)
     ///
     /// # Errors
     /// `InvalidValue` for the legacy default stream, `flags` other than 0, no ranges, or a range
