@@ -32,8 +32,8 @@
 //! reported exactly. Wrong places, double frees, views that outlive their buffer and reads of
 //! discarded memory do not compile or are refused; nothing panics on bad input.
 //!
-//! It does not launch kernels (cudarc does, and shares memory with this crate), capture graphs,
-//! manage virtual memory, or export pools to other processes.
+//! It does not launch kernels (cudarc does, and shares memory with this crate), capture graphs or
+//! manage virtual memory.
 //!
 //! # Choosing a back end
 //!

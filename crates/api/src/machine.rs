@@ -172,6 +172,7 @@ impl Machine {
         }
     }
 
+    #[inline]
     pub(crate) fn check_device(&self, operation: &'static str, device: Device) -> Result<()> {
         let count = self.device_count()?;
         if device.ordinal() < count {
@@ -183,6 +184,7 @@ impl Machine {
 
     /// Checks what can be known of a place without asking about memory, and names it as the back
     /// end does.
+    #[inline]
     pub(crate) fn check_place(&self, operation: &'static str, place: Place) -> Result<Location> {
         match place {
             Place::Device(device) => self.check_device(operation, device)?,
@@ -202,6 +204,7 @@ impl Machine {
     }
 
     /// Streams of another machine would be numbers without a meaning here.
+    #[inline]
     pub(crate) fn check_stream(&self, operation: &'static str, stream: &Stream) -> Result<()> {
         if stream.machine() == self {
             return Ok(());
@@ -249,7 +252,8 @@ impl Machine {
 /// Two are equal that hold the same back end.
 impl PartialEq for Machine {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.0.backend), Arc::as_ptr(&other.0.backend))
+        Arc::ptr_eq(&self.0, &other.0)
+            || std::ptr::addr_eq(Arc::as_ptr(&self.0.backend), Arc::as_ptr(&other.0.backend))
     }
 }
 

@@ -109,6 +109,7 @@ impl Memory {
     }
 
     /// A stream is about to use the memory.
+    #[inline]
     pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
         match &self.release {
             Release::Resource(lease) => lease.use_on(stream),

@@ -49,6 +49,7 @@ pub(crate) fn inward(span: Span) -> Span {
 
 impl Rounding {
     /// What an operation that rounds outward by itself is asked for.
+    #[inline]
     pub(crate) fn for_advice(policy: Option<Self>, what: &'static str, span: Span) -> Result<Span> {
         match policy {
             None | Some(Self::Outward) => Ok(span),
@@ -62,6 +63,7 @@ impl Rounding {
     }
 
     /// What a discard is asked for; empty if no whole page lies in the range.
+    #[inline]
     pub(crate) fn for_discard(
         policy: Option<Self>,
         what: &'static str,

@@ -59,6 +59,9 @@ pub struct Capabilities {
     pub events: bool,
     /// [`host_page_map`](crate::Backend::host_page_map) shows the host's page table.
     pub host_page_map: bool,
+    /// [`pool_import`](crate::Backend::pool_import) takes what the same process exported. Drivers
+    /// do not survive that.
+    pub pool_self_import: bool,
     /// The same calls give the same events and times on every run.
     pub deterministic: bool,
     /// See [`Capabilities::host_views`]. Never read from a file: it is a promise, not a figure.
@@ -83,6 +86,7 @@ impl Capabilities {
             concurrent_managed_access: true,
             events: false,
             host_page_map: false,
+            pool_self_import: false,
             deterministic: false,
             host_views: HostViews::Absent,
         }

@@ -206,6 +206,7 @@ impl Backend for SimBackend {
         capabilities.events = self.config.events != EventCapture::Off;
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
+        capabilities.pool_self_import = true;
         // SAFETY: addresses lie in the arena, which is mapped for reading and writing for as long
         // as the back end lives, and no two allocations share a byte.
         unsafe { capabilities.with_host_views(HostViews::Declared) }

@@ -29,6 +29,23 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// What a mapped resource imported.
+    #[cfg(unix)]
+    pub(super) fn adopt(resource: Arc<dyn MemoryResource>, span: Span, stream: &Stream) -> Self {
+        Self { resource, span, stream: Some(stream.clone()) }
+    }
+
+    /// What another process imports the memory by. See the [module](super::ipc).
+    ///
+    /// # Errors
+    /// As [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer): memory of pools
+    /// that were made for export has a descriptor, no other has.
+    #[cfg(unix)]
+    pub fn descriptor(&self) -> Result<super::BufferDescriptor> {
+        let payload = self.resource.machine().backend().pool_export_pointer(self.span.ptr)?;
+        Ok(super::BufferDescriptor::new(payload, self.span.bytes))
+    }
+
     /// Takes bytes from a resource, to be given back on the same stream.
     ///
     /// # Errors

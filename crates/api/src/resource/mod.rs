@@ -42,6 +42,8 @@
 mod allocation;
 mod device;
 mod failing;
+#[cfg(unix)]
+pub mod ipc;
 mod limit;
 mod log;
 mod managed;
@@ -63,6 +65,8 @@ use crate::{Machine, Stream};
 pub use allocation::Allocation;
 pub use device::DeviceMemoryResource;
 pub use failing::Failing;
+#[cfg(unix)]
+pub use ipc::{AllocationHandle, BufferDescriptor};
 pub use limit::Limit;
 pub use log::ReplayLog;
 pub use managed::ManagedMemoryResource;

@@ -8,7 +8,9 @@ use pagewise_hal::{
 };
 
 use super::check_request;
-use crate::refuse::unsupported;
+#[cfg(unix)]
+use super::ipc::Shared;
+use crate::refuse::{invalid, unsupported};
 use crate::{Machine, Place, Stream};
 
 /// What a pool is made with, beyond where its memory is.
@@ -85,6 +87,8 @@ pub struct Pool {
     machine: Machine,
     handle: PoolHandle,
     owned: bool,
+    #[cfg(unix)]
+    pub(super) shared: Shared,
 }
 
 /// What pools of a kind need of the driver.
@@ -125,7 +129,13 @@ impl Pool {
             handle_types: options.handle_types,
             max_bytes: options.max_bytes,
         })?;
-        let pool = Self { machine: machine.clone(), handle, owned: true };
+        let pool = Self {
+            machine: machine.clone(),
+            handle,
+            owned: true,
+            #[cfg(unix)]
+            shared: Shared::by_types(options.handle_types),
+        };
         if options.release_threshold_bytes != 0 {
             pool.set_release_threshold(options.release_threshold_bytes)?;
         }
@@ -140,7 +150,7 @@ impl Pool {
     ) -> Result<Self> {
         check_pools("current pool", machine, kind)?;
         let handle = machine.backend().pool_current(location, kind)?;
-        Ok(Self { machine: machine.clone(), handle, owned: false })
+        Ok(Self::found(machine, handle))
     }
 
     /// The pool that the driver has for a location from the start.
@@ -151,7 +161,41 @@ impl Pool {
     ) -> Result<Self> {
         check_pools("default pool", machine, kind)?;
         let handle = machine.backend().pool_default(location, kind)?;
-        Ok(Self { machine: machine.clone(), handle, owned: false })
+        Ok(Self::found(machine, handle))
+    }
+
+    /// A pool that is the driver's.
+    fn found(machine: &Machine, handle: PoolHandle) -> Self {
+        Self {
+            machine: machine.clone(),
+            handle,
+            owned: false,
+            #[cfg(unix)]
+            shared: Shared::default(),
+        }
+    }
+
+    /// A pool of another process.
+    #[cfg(unix)]
+    pub(super) fn imported(machine: &Machine, handle: PoolHandle, shared: Shared) -> Self {
+        Self { machine: machine.clone(), handle, owned: true, shared }
+    }
+
+    /// Whether it is another process's: it gives no memory but what is imported, and has no
+    /// figures.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        #[cfg(unix)]
+        return self.shared.imports.is_some();
+        #[cfg(not(unix))]
+        false
+    }
+
+    /// The id that other processes know it by, once it was exported or registered.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn uuid(&self) -> Option<uuid::Uuid> {
+        self.shared.uuid()
     }
 
     /// How back ends name it.
@@ -396,12 +440,20 @@ impl Pool {
 
     pub(super) fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
         check_request(&self.machine, bytes, stream)?;
+        if self.is_mapped() {
+            let why = "the pool is another process's: import what that allocates";
+            return Err(invalid("allocate", why));
+        }
         self.machine.backend().pool_alloc(self.handle, bytes, stream.handle())
     }
 
     /// # Safety
     /// As [`MemoryResource::deallocate`](super::MemoryResource::deallocate).
     pub(super) unsafe fn deallocate(&self, ptr: DevicePtr, stream: &Stream) -> Result<()> {
+        #[cfg(unix)]
+        if self.shared.imports.as_ref().is_some_and(|imports| !imports.release(ptr)) {
+            return Ok(());
+        }
         // SAFETY: the caller's duty is the same.
         unsafe { self.machine.backend().free_async(ptr, stream.handle()) }
     }

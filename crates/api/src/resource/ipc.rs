@@ -1,0 +1,398 @@
+//! Pools and their memory for other processes, over file descriptors.
+//!
+//! The exporter makes a resource whose pool can be exported, sends its [`AllocationHandle`] (a
+//! descriptor and an id) to another process, and for each allocation a [`BufferDescriptor`] (bytes).
+//! The importer makes a *mapped* resource of the first and imports allocations with the second. A
+//! registry by id gives each process one resource per pool, however often its handle arrives.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use pagewise::resource::{Allocation, BufferDescriptor, DeviceMemoryResource, PoolOptions};
+//! use pagewise::{Device, HandleTypes, Machine, Stream};
+//!
+//! let machine = Machine::from(pagewise::sim()?);
+//! let stream = Stream::new(&machine, Device::FIRST)?;
+//! let options =
+//!     PoolOptions { handle_types: HandleTypes::POSIX_FILE_DESCRIPTOR, ..PoolOptions::default() };
+//! let pool = Arc::new(DeviceMemoryResource::new_pool(&machine, Device::FIRST, options)?);
+//! let memory = Allocation::new(pool.clone(), 4096, &stream)?;
+//! let (handle, sent) = (pool.allocation_handle()?, memory.descriptor()?.to_bytes());
+//!
+//! // In the other process; a simulated machine has one process, which plays both.
+//! let mapped = DeviceMemoryResource::from_allocation_handle(&machine, handle)?;
+//! assert!(mapped.is_mapped());
+//! let imported = mapped.import(&BufferDescriptor::from_bytes(&sent)?, &stream)?;
+//! assert_eq!(imported.span(), memory.span());
+//! imported.free()?; // before the exporter frees it
+//! memory.free()?;
+//! # Ok::<(), pagewise::Error>(())
+//! ```
+//!
+//! # Source
+//! cuda.core 1.2 for what is offered; probes on driver 580 with two processes for what the driver
+//! does: an imported pool allocates nothing and has no attributes; memory on a device that is
+//! imported twice is one mapping that one free ends, memory on the host is refused the second time.
+//! So allocations are counted here. A pool that its own process imports makes driver 580 crash; it
+//! is refused here.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use pagewise_hal::{
+    AccessFlags, DevicePtr, ExportedPointer, HandleTypes, Location, PointerAttribute, Result,
+    SHARED_BLOB_BYTES, ShareableHandle, Span,
+};
+use uuid::Uuid;
+
+use super::pool::Pool;
+use super::{Allocation, MemoryResource};
+use crate::refuse::{invalid, unsupported};
+use crate::{Machine, Stream};
+
+/// What another process makes a mapped resource of: a descriptor, closed when this goes, and the
+/// pool's id. Send both: the descriptor over a Unix socket or by inheritance, the id as bytes.
+#[derive(Debug)]
+pub struct AllocationHandle {
+    descriptor: OwnedFd,
+    uuid: Uuid,
+}
+
+impl AllocationHandle {
+    /// A handle that arrived from another process.
+    ///
+    /// # Safety
+    /// `descriptor` and `uuid` are of one [`AllocationHandle`].
+    ///
+    /// ```
+    /// # use pagewise::resource::{AllocationHandle, DeviceMemoryResource, PoolOptions};
+    /// # use pagewise::{Device, HandleTypes, Machine};
+    /// # let machine = Machine::from(pagewise::sim()?);
+    /// # let handle_types = HandleTypes::POSIX_FILE_DESCRIPTOR;
+    /// # let options = PoolOptions { handle_types, ..PoolOptions::default() };
+    /// # let pool = DeviceMemoryResource::new_pool(&machine, Device::FIRST, options)?;
+    /// let handle = pool.allocation_handle()?;
+    /// let (uuid, descriptor) = (handle.uuid(), handle.into_descriptor());
+    /// // SAFETY: both are of the handle above.
+    /// let handle = unsafe { AllocationHandle::from_parts(descriptor, uuid) };
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub unsafe fn from_parts(descriptor: OwnedFd, uuid: Uuid) -> Self {
+        Self { descriptor, uuid }
+    }
+
+    /// The pool's id, the same for all its handles.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The descriptor, which is the caller's from now on.
+    #[must_use]
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
+}
+
+impl AsFd for AllocationHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// What another process imports an allocation by, in a mapped resource of the same pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Vec<u8>", into = "Vec<u8>"))]
+pub struct BufferDescriptor {
+    payload: ExportedPointer,
+    bytes: u64,
+}
+
+/// Bytes of a descriptor: the driver's, and the size.
+const DESCRIPTOR_BYTES: usize = SHARED_BLOB_BYTES + 8;
+
+impl BufferDescriptor {
+    pub(super) fn new(payload: ExportedPointer, bytes: u64) -> Self {
+        Self { payload, bytes }
+    }
+
+    /// How many bytes the allocation has.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// As bytes, to be sent.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; DESCRIPTOR_BYTES] {
+        let mut bytes = [0; DESCRIPTOR_BYTES];
+        bytes[..SHARED_BLOB_BYTES].copy_from_slice(&self.payload.0);
+        bytes[SHARED_BLOB_BYTES..].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes
+    }
+
+    /// From bytes that arrived. What they mean is checked by
+    /// [`import`](super::DeviceMemoryResource::import).
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) unless there are 72 bytes.
+    ///
+    /// ```
+    /// assert!(pagewise::resource::BufferDescriptor::from_bytes(&[0; 8]).is_err());
+    /// ```
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let Ok(bytes) = <&[u8; DESCRIPTOR_BYTES]>::try_from(bytes) else {
+            let why = format!("{} bytes are no descriptor: it has {DESCRIPTOR_BYTES}", bytes.len());
+            return Err(invalid("import", why));
+        };
+        let (mut payload, mut size) = ([0; SHARED_BLOB_BYTES], [0; 8]);
+        payload.copy_from_slice(&bytes[..SHARED_BLOB_BYTES]);
+        size.copy_from_slice(&bytes[SHARED_BLOB_BYTES..]);
+        Ok(Self { payload: ExportedPointer(payload), bytes: u64::from_le_bytes(size) })
+    }
+}
+
+impl TryFrom<Vec<u8>> for BufferDescriptor {
+    type Error = pagewise_hal::Error;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self> {
+        Self::from_bytes(&bytes)
+    }
+}
+
+impl From<BufferDescriptor> for Vec<u8> {
+    fn from(descriptor: BufferDescriptor) -> Self {
+        descriptor.to_bytes().into()
+    }
+}
+
+// ---- the process ----------------------------------------------------------------------------
+
+/// What the process knows of pools by their ids.
+#[derive(Debug, Default)]
+struct Registry {
+    /// Resources, exporters' and importers'.
+    known: BTreeMap<Uuid, Weak<dyn Any + Send + Sync>>,
+    /// Pools that this process exported.
+    own: BTreeSet<Uuid>,
+}
+
+static REGISTRY: Mutex<Registry> =
+    Mutex::new(Registry { known: BTreeMap::new(), own: BTreeSet::new() });
+
+/// A panic elsewhere leaves a map of ids as good as it was.
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A resource that can stand for an imported pool.
+pub(super) trait Mapped: Any + Send + Sync + Sized {
+    /// What it is called where there is another under the id.
+    const NAME: &'static str;
+
+    /// Of an imported pool.
+    fn of_import(machine: &Machine, pool: Pool) -> Result<Self>;
+
+    fn the_pool(&self) -> Option<&Pool>;
+}
+
+/// The pool of a resource, if it can be exported.
+fn exportable<R: Mapped>(resource: &R) -> Result<&Pool> {
+    resource.the_pool().filter(|pool| pool.shared.is_exportable).ok_or_else(|| {
+        let why = "the resource's pool was not made for export: make it with \
+                   `HandleTypes::POSIX_FILE_DESCRIPTOR`";
+        unsupported("export pool", why)
+    })
+}
+
+pub(super) fn allocation_handle<R: Mapped>(resource: &R) -> Result<AllocationHandle> {
+    let pool = exportable(resource)?;
+    let backend = pool.machine().backend();
+    let shared = backend.pool_export(pool.handle(), HandleTypes::POSIX_FILE_DESCRIPTOR)?;
+    // SAFETY: the call made the descriptor for its caller.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(shared.0) };
+    let uuid = pool.shared.uuid_for_export();
+    registry().own.insert(uuid);
+    Ok(AllocationHandle { descriptor, uuid })
+}
+
+pub(super) fn register<R: Mapped>(resource: &Arc<R>) -> Result<Uuid> {
+    let mapped = resource.the_pool().filter(|pool| pool.is_mapped());
+    let pool = mapped.map_or_else(|| exportable(&**resource), Ok)?;
+    let uuid = pool.shared.uuid_for_export();
+    let known = Arc::downgrade(resource) as Weak<dyn Any + Send + Sync>;
+    let mut registry = registry();
+    registry.known.retain(|_, resource| resource.strong_count() > 0);
+    registry.known.entry(uuid).or_insert(known);
+    Ok(uuid)
+}
+
+/// The resource under an id, if there is one; an error if it is of another kind.
+fn lookup<R: Mapped>(uuid: Uuid) -> Result<Option<Arc<R>>> {
+    let found = registry().known.get(&uuid).and_then(Weak::upgrade);
+    let Some(found) = found else { return Ok(None) };
+    found.downcast().map(Some).map_err(|_| {
+        let why = format!("the registry holds another kind of resource under {uuid}");
+        invalid("registry", format!("{why} than {}", R::NAME))
+    })
+}
+
+pub(super) fn from_registry<R: Mapped>(uuid: Uuid) -> Result<Arc<R>> {
+    lookup(uuid)?.ok_or_else(|| {
+        let why = format!("no live resource is registered under {uuid}: import its handle");
+        invalid("registry", why)
+    })
+}
+
+pub(super) fn from_allocation_handle<R: Mapped>(
+    machine: &Machine,
+    handle: AllocationHandle,
+) -> Result<Arc<R>> {
+    const OPERATION: &str = "import pool";
+    if let Some(known) = lookup(handle.uuid)? {
+        return Ok(known);
+    }
+    let is_own = registry().own.contains(&handle.uuid);
+    if is_own && !machine.capabilities().pool_self_import {
+        let why = "this process exported the pool, and drivers do not survive importing it where \
+                   it was exported: use the resource, or `register` it";
+        return Err(unsupported(OPERATION, why));
+    }
+    let shared = ShareableHandle(handle.descriptor.as_raw_fd());
+    // SAFETY: the descriptor is of another process, or the back end imports its own.
+    let imported =
+        unsafe { machine.backend().pool_import(shared, HandleTypes::POSIX_FILE_DESCRIPTOR)? };
+    let pool = Pool::imported(machine, imported, Shared::of_import(handle.uuid));
+    let resource = Arc::new(R::of_import(machine, pool)?);
+    register(&resource)?;
+    Ok(resource)
+}
+
+// ---- pools ----------------------------------------------------------------------------------
+
+/// What a pool is to other processes.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) is_exportable: bool,
+    /// Drawn at the first export, or what arrived with the handle.
+    uuid: OnceLock<Uuid>,
+    /// Present in pools of other processes.
+    pub(super) imports: Option<Imports>,
+}
+
+impl Shared {
+    pub(super) fn by_types(types: HandleTypes) -> Self {
+        let is_exportable = types.contains(HandleTypes::POSIX_FILE_DESCRIPTOR);
+        Self { is_exportable, ..Self::default() }
+    }
+
+    fn of_import(uuid: Uuid) -> Self {
+        Self { is_exportable: false, uuid: uuid.into(), imports: Some(Imports::default()) }
+    }
+
+    pub(super) fn uuid(&self) -> Option<Uuid> {
+        self.uuid.get().copied()
+    }
+
+    fn uuid_for_export(&self) -> Uuid {
+        *self.uuid.get_or_init(Uuid::new_v4)
+    }
+}
+
+/// Whether a place reaches an imported pool's memory without having been let in: where it is.
+pub(super) fn is_home(pool: &Pool, location: Location) -> Result<bool> {
+    let access = pool.machine().backend().pool_access(pool.handle(), location)?;
+    Ok(access == AccessFlags::READ_WRITE)
+}
+
+pub(super) fn wrong_kind<T>(expected: &str) -> Result<T> {
+    let why = format!("the handle is of a pool of another kind of memory, not of {expected}");
+    Err(invalid("import pool", why))
+}
+
+// ---- imported memory ------------------------------------------------------------------------
+
+/// Imported allocations of a pool, with how often each is held.
+#[derive(Debug, Default)]
+pub(super) struct Imports(Mutex<BTreeMap<[u8; SHARED_BLOB_BYTES], (DevicePtr, usize)>>);
+
+impl Imports {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<[u8; SHARED_BLOB_BYTES], (DevicePtr, usize)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An allocation, imported now or before.
+    pub(super) fn take(
+        &self,
+        pool: &Pool,
+        descriptor: &BufferDescriptor,
+        stream: &Stream,
+    ) -> Result<Span> {
+        let backend = pool.machine().backend();
+        let mut held = self.locked();
+        let payload = descriptor.payload;
+        let (ptr, count) = match held.get(&payload.0) {
+            Some(&(ptr, count)) => (ptr, count),
+            // SAFETY: the exporter's duty to allocate before and to free after is part of sending
+            // the descriptor.
+            None => (unsafe { backend.pool_import_pointer(pool.handle(), payload)? }, 0),
+        };
+        let span = Span::new(ptr, descriptor.bytes);
+        if let Err(error) = check_extent(pool, span) {
+            if count == 0 {
+                // SAFETY: imported above, handed out to nobody.
+                let undone = unsafe { backend.free_async(ptr, stream.handle()) };
+                pool.machine().note_failure(undone);
+            }
+            return Err(error);
+        }
+        held.insert(payload.0, (ptr, count + 1));
+        Ok(span)
+    }
+
+    /// Gives one of its holders' claims back. True if it was the last: then it is to be freed.
+    pub(super) fn release(&self, ptr: DevicePtr) -> bool {
+        let mut held = self.locked();
+        let Some((&payload, &(_, count))) = held.iter().find(|(_, (known, _))| *known == ptr)
+        else {
+            return true;
+        };
+        if count > 1 {
+            held.insert(payload, (ptr, count - 1));
+            return false;
+        }
+        held.remove(&payload);
+        true
+    }
+}
+
+pub(super) fn import<R: Mapped + MemoryResource>(
+    resource: &Arc<R>,
+    descriptor: &BufferDescriptor,
+    stream: &Stream,
+) -> Result<Allocation> {
+    const OPERATION: &str = "import";
+    let pool = resource.the_pool();
+    let Some((pool, imports)) = pool.and_then(|pool| Some((pool, pool.shared.imports.as_ref()?)))
+    else {
+        let why = "the resource is not of another process: make it with `from_allocation_handle`";
+        return Err(invalid(OPERATION, why));
+    };
+    pool.machine().check_stream(OPERATION, stream)?;
+    let span = imports.take(pool, descriptor, stream)?;
+    Ok(Allocation::adopt(Arc::<R>::clone(resource), span, stream))
+}
+
+/// A size that somebody sent is not to be believed.
+fn check_extent(pool: &Pool, span: Span) -> Result<()> {
+    let backend = pool.machine().backend();
+    let extent = backend.pointer_attribute(span.ptr, PointerAttribute::RANGE_SIZE)?;
+    if (1..=extent).contains(&span.bytes) {
+        return Ok(());
+    }
+    let why = format!("the descriptor says {} bytes, the allocation has {extent}", span.bytes);
+    Err(invalid("import", why))
+}
