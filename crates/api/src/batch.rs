@@ -336,7 +336,7 @@ fn check_one_place_each(operation: &'static str, spans: &[Span], to: &Runs) -> R
 
 /// What a loop says that failed at an item.
 #[cold]
-fn midway(error: Error, item: usize, span: Span, done: &str) -> Error {
+pub(crate) fn midway(error: Error, item: usize, span: Span, done: &str) -> Error {
     let outcome = format!("the {item} regions before this one were {done}, the others were not");
     also(error, &outcome).with_item(item).with_span(span)
 }

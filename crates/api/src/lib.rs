@@ -25,6 +25,7 @@
 //! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
+//! | tensors and modules in managed memory | [`mempool`] |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
 //!
@@ -68,6 +69,7 @@ pub mod intercept;
 mod lists;
 mod machine;
 mod memory;
+pub mod mempool;
 mod observe;
 mod place;
 mod program;
