@@ -19,7 +19,7 @@ use pagewise::mempool::{
 };
 use pagewise::resource::{ManagedMemoryResource, PinnedMemoryResource};
 use pagewise::{
-    Backend, BackendExt, BatchSupport, DevicePtr, DriverVersion, ErrorKind, Location, Machine,
+    BackendExt, BatchSupport, DevicePtr, DriverVersion, ErrorKind, Host, Location, Machine,
     MemoryAdvice, Place, RangeAttribute, Result, Rounding, Span, Stream, observe,
 };
 use proptest::prelude::*;
@@ -373,6 +373,29 @@ fn minus_one_is_the_host_everywhere_on_every_driver() -> Result<()> {
     for wrong in [-2, i64::MIN, 1 << 31, i64::MAX] {
         assert_eq!(device_index(wrong).unwrap_err().kind(), ErrorKind::InvalidValue);
     }
+    Ok(())
+}
+
+/// Defect 9, of advice and places.
+#[test]
+fn any_advice_is_given_and_taken_back_and_any_place_is_gone_to() -> Result<()> {
+    let (_, machine, stream) = injected(DriverVersion::CUDA_13_0)?;
+    let pool = create_unified_mempool(&machine)?;
+    let tensor = pool.tensor("t", bytes(4096), &stream)?;
+    let module = module_of([("t", tensor.clone())])?;
+    let read = |what| attribute(&machine, tensor.span(), what);
+    advise_managed_tensor(&tensor, MemoryAdvice::SetReadMostly)?;
+    assert_eq!(read(RangeAttribute::READ_MOSTLY), Ok(1));
+    let options = ModuleOptions::default();
+    advise_managed_module_parameters(&module, MemoryAdvice::UnsetReadMostly, &options)?;
+    assert_eq!(read(RangeAttribute::READ_MOSTLY), Ok(0));
+    advise_managed_tensor_preferred_location(&tensor, FIRST)?;
+    advise_managed_module_parameters(&module, MemoryAdvice::UnsetPreferredLocation, &options)?;
+    assert_eq!(read(RangeAttribute::PREFERRED_LOCATION), Ok(-2));
+    prefetch_managed_tensor(&tensor, Host::node(0)?, &stream)?;
+    assert_eq!(read(RangeAttribute::LAST_PREFETCH_LOCATION_ID), Ok(0));
+    let node = advise_managed_tensor_accessed_by(&tensor, Host::node(0)?).unwrap_err();
+    assert_eq!((node.kind(), node.code()), (ErrorKind::InvalidValue, None));
     Ok(())
 }
 

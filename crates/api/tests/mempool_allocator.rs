@@ -74,6 +74,44 @@ fn numbers_are_those_of_the_runtime() -> Result<()> {
     Ok(())
 }
 
+/// What the five lack: many ranges at once, and discards.
+#[test]
+fn batches_and_discards_return_numbers_too() -> Result<()> {
+    let machine = Machine::from(pagewise::sim()?);
+    let allocator = over(&machine)?;
+    let made = Stream::new(&machine, Device::FIRST)?;
+    let stream = pointer(made.handle().as_raw());
+    let ptrs = [(); 3].map(|()| allocator.managed_malloc(2 * MIB, 0, null_mut()));
+    for (on, expected) in [(stream, 0), (null_mut(), 0)] {
+        // SAFETY: live streams.
+        let answer = |sizes: &[usize], device| unsafe {
+            allocator.managed_prefetch_batch(&ptrs, sizes, device, on)
+        };
+        assert_eq!(answer(&[2 * MIB, 0, 4096], -1), expected);
+        assert_eq!(answer(&[0; 3], -1), 0);
+        assert_eq!(answer(&[1; 2], -1), 1, "two sizes for three");
+        assert_eq!(answer(&[1; 3], 9), 101);
+        assert_eq!(answer(&[3 * MIB, 1, 1], 0), 1, "past the end");
+    }
+    let asked = |ptr| {
+        let read = RangeAttribute::LAST_PREFETCH_LOCATION;
+        machine.backend().range_attribute(span(ptr, 2 * MIB), read)
+    };
+    assert_eq!((asked(ptrs[0]), asked(ptrs[1])), (Ok(-1), Ok(-2)));
+    // SAFETY: a live stream; nobody uses the memory.
+    unsafe {
+        assert_eq!(allocator.managed_discard(ptrs[0], 2 * MIB, stream), 0);
+        assert_eq!(allocator.managed_discard(ptrs[0], 100, stream), 0, "no whole page");
+        assert_eq!(allocator.managed_discard(ptrs[0], 2 * MIB, null_mut()), 1, "default stream");
+        assert_eq!(allocator.managed_discard(pointer(64), 1 << 20, stream), 1);
+        assert_eq!(allocator.managed_discard_prefetch(ptrs[1], 2 * MIB, 0, stream), 0);
+        assert_eq!(allocator.managed_discard_prefetch(ptrs[1], 2 * MIB, 7, stream), 101);
+    }
+    assert_eq!(asked(ptrs[1]), Ok(0));
+    ptrs.into_iter().for_each(|ptr| free(&allocator, ptr));
+    Ok(())
+}
+
 #[test]
 fn every_kind_of_error_has_a_number() {
     let kinds = [

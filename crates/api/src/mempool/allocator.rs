@@ -17,7 +17,8 @@ use super::device_index;
 use super::pool::MempoolOptions;
 use crate::refuse::{invalid, unsupported};
 use crate::resource::{Limit, MemoryKind, MemoryResource, ResourceCounters, Statistics};
-use crate::{Machine, MemoryAdvice, Place, Stream};
+use crate::rounding::inward;
+use crate::{Machine, MemoryAdvice, Place, Stream, batch};
 
 /// `cudaErrorUnknown`: what has no number of its own, panics included.
 const UNKNOWN: i32 = 999;
@@ -244,6 +245,78 @@ impl ManagedAllocator {
         self.advise(ptr, size, -1, |_| advice)
     }
 
+    /// Asks for migration of many ranges, in one call where the driver has one and takes the
+    /// stream. Ranges of 0 bytes are left out.
+    ///
+    /// # Safety
+    /// As [`managed_prefetch`](Self::managed_prefetch).
+    #[must_use]
+    pub unsafe fn managed_prefetch_batch(
+        &self,
+        ptrs: &[*mut c_void],
+        sizes: &[usize],
+        device: i32,
+        stream: *mut c_void,
+    ) -> i32 {
+        const OPERATION: &str = "managed_prefetch_batch";
+        // SAFETY: the caller's duty is the same.
+        let stream = unsafe { StreamHandle::from_raw(address(stream).0) };
+        number(|| {
+            let place = self.place(OPERATION, device)?;
+            if ptrs.len() != sizes.len() {
+                let why = format!("{} addresses for {} sizes", ptrs.len(), sizes.len());
+                return Err(invalid(OPERATION, why));
+            }
+            let ranges = ptrs.iter().zip(sizes).filter(|&(_, &size)| size > 0);
+            let spans: Vec<Span> =
+                ranges.map(|(&ptr, &size)| Span::new(address(ptr), size as u64)).collect();
+            batch::prefetch_spans(self.machine(), &spans, place, stream)
+        })
+    }
+
+    /// Declares the contents of a range worthless: of its whole pages.
+    ///
+    /// # Safety
+    /// As [`managed_prefetch`](Self::managed_prefetch); and nobody may use the range until the
+    /// stream has come to this, or read it after that before it was written.
+    #[must_use]
+    pub unsafe fn managed_discard(
+        &self,
+        ptr: *mut c_void,
+        size: usize,
+        stream: *mut c_void,
+    ) -> i32 {
+        // SAFETY: the caller's duty is the same.
+        let stream = unsafe { StreamHandle::from_raw(address(stream).0) };
+        self.on(ptr, size, |span| match inward(span) {
+            Span { bytes: 0, .. } => Ok(()),
+            // SAFETY: as above.
+            whole => unsafe { self.machine().backend().discard_batch(&[whole], 0, stream) },
+        })
+    }
+
+    /// The same, and then migrates the range without copying what was discarded.
+    ///
+    /// # Safety
+    /// As [`managed_discard`](Self::managed_discard).
+    #[must_use]
+    pub unsafe fn managed_discard_prefetch(
+        &self,
+        ptr: *mut c_void,
+        size: usize,
+        device: i32,
+        stream: *mut c_void,
+    ) -> i32 {
+        // SAFETY: the caller's duty is the same.
+        let stream = unsafe { StreamHandle::from_raw(address(stream).0) };
+        self.on(ptr, size, |span| {
+            let to = [self.place("managed_discard_prefetch", device)?.into()];
+            let backend = self.machine().backend();
+            // SAFETY: as above; what is discarded are whole pages within the range.
+            unsafe { backend.discard_prefetch_batch(&[span], &to, &[0], 0, stream) }
+        })
+    }
+
     fn machine(&self) -> &Machine {
         self.resource.machine()
     }
@@ -311,15 +384,16 @@ impl ManagedAllocator {
         if size == 0 {
             return Code::SUCCESS;
         }
-        match answer(|| act(Span::new(address(ptr), size as u64))) {
-            Ok(()) => Code::SUCCESS,
-            Err(number) => number,
-        }
+        number(|| act(Span::new(address(ptr), size as u64)))
     }
 }
 
 fn address(ptr: *mut c_void) -> DevicePtr {
     DevicePtr(ptr.expose_provenance() as u64)
+}
+
+fn number(run: impl FnOnce() -> Result<()>) -> i32 {
+    answer(run).map_or_else(|number| number, |()| Code::SUCCESS)
 }
 
 /// Runs something that must not unwind; a failure is kept, and its number is the answer.

@@ -250,16 +250,8 @@ impl Plan {
         first.machine().check_place(self.operation, to)?;
         first.machine().check_stream(self.operation, stream)?;
         self.use_on(stream)?;
-        if !stream.is_legacy_default() {
-            return batch::prefetch(regions, to, stream).map_err(|error| self.blame(error));
-        }
-        for (item, region) in regions.iter().enumerate() {
-            let sent = region.prefetch(to, stream);
-            sent.map_err(|error| {
-                self.blame(batch::midway(error, item, region.span(), "submitted"))
-            })?;
-        }
-        Ok(())
+        let sent = batch::prefetch_spans(first.machine(), &self.ranges, to, stream.handle());
+        sent.map_err(|error| self.blame(error))
     }
 
     pub(super) fn advise(&self, advice: MemoryAdvice) -> Result<()> {

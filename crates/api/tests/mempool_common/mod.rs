@@ -7,8 +7,8 @@ use pagewise::inject::FaultInjector;
 use pagewise::intercept::Operation;
 use pagewise::mempool::{Module, Tensor, TensorLayout};
 use pagewise::{
-    Backend, Device, DeviceAccess, DeviceTouch, DriverVersion, HostAccess, HostTouch, Machine,
-    Place, RangeAttribute, Result, SimBackend, SimConfig, Span, Stream,
+    Device, DeviceAccess, DeviceTouch, DriverVersion, HostAccess, HostTouch, Machine, Place,
+    RangeAttribute, Result, SimBackend, SimConfig, Span, Stream,
 };
 
 pub const PAGE: u64 = 4096;
