@@ -26,6 +26,7 @@
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
 //! | tensors and modules in managed memory | [`mempool`] |
+//! | to manage the memory of contexts, or let others | [`emm`] |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
 //!
@@ -62,6 +63,7 @@ mod choose;
 mod construct;
 mod contents;
 mod discarded;
+pub mod emm;
 #[cfg(feature = "sim")]
 pub mod guide;
 pub mod inject;
