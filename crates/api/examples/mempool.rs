@@ -1,7 +1,7 @@
-//! A model in a unified pool: moved off the GPU and back, with and without the pool's help.
-//!
-//! `cargo run --example mempool -- --bytes 268435456` on the simulator, which predicts times; with
-//! `--features cuda` and `PAGEWISE_BACKEND=cuda` on a GPU, which measures them.
+// A model in a unified pool: moved off the GPU and back, with and without the pool's help.
+//
+// `cargo run --example mempool -- --bytes 268435456` on the simulator, which predicts times; with
+// `--features cuda` and `PAGEWISE_BACKEND=cuda` on a GPU, which measures them.
 use pagewise::mempool::{Tensor, TensorLayout, UnifiedMempool, create_unified_mempool};
 use pagewise::{
     BackendKind, Builder, Device, DeviceAccess, DeviceTouch, Error, ErrorKind, Location, Machine,
@@ -12,7 +12,11 @@ const TENSOR_BYTES: u64 = 16 << 20;
 const ROUNDS: usize = 3;
 
 fn main() -> Result<()> {
-    let bytes = bytes_asked_for()?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    run(bytes_asked_for(&arguments)?)
+}
+
+fn run(bytes: u64) -> Result<()> {
     let machine = open()?;
     let stream = Stream::new(&machine, Device::FIRST)?;
     let pool = create_unified_mempool(&machine)?;
@@ -66,9 +70,8 @@ fn open() -> Result<Machine> {
     builder.open().map(Machine::new)
 }
 
-fn bytes_asked_for() -> Result<u64> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let asked = match &arguments[..] {
+fn bytes_asked_for(arguments: &[String]) -> Result<u64> {
+    let asked = match arguments {
         [] => Some(64 << 20),
         [flag, number] if flag == "--bytes" => number.parse().ok().filter(|&bytes| bytes > 0),
         _ => None,

@@ -13,6 +13,24 @@ mod newcomer {
     }
 }
 
+#[allow(dead_code, reason = "its `main` reads the arguments of a process of its own")]
+mod mempool {
+    include!("../examples/mempool.rs");
+
+    pub(super) fn run_with(arguments: &[&str]) -> Result<()> {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        run(bytes_asked_for(&arguments)?)
+    }
+}
+
+mod emm {
+    include!("../examples/emm.rs");
+
+    pub(super) fn run() -> Result<()> {
+        main()
+    }
+}
+
 fn repository(path: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
@@ -28,7 +46,8 @@ fn tests_named(text: &str) -> Vec<(&str, &str)> {
 }
 
 /// The tables of parity, each with how many tests it names at least.
-const PARITY: [(&str, usize); 2] = [("docs/parity.md", 100), ("docs/parity-mempool.md", 60)];
+const PARITY: [(&str, usize); 3] =
+    [("docs/parity.md", 100), ("docs/parity-mempool.md", 60), ("docs/parity-emm.md", 70)];
 
 #[test]
 fn every_test_that_the_parity_tables_name_exists() {
@@ -64,6 +83,15 @@ fn the_tables_of_parity_are_linked_from_the_first() {
         let name = table.trim_start_matches("docs/");
         assert!(first.contains(&format!("]({name})")), "{name}");
     }
+}
+
+#[test]
+fn the_examples_of_modules_run() -> pagewise::Result<()> {
+    mempool::run_with(&["--bytes", "20000000"])?;
+    for wrong in [&["--bytes"][..], &["--bytes", "0"], &["--bytes", "-1"], &["x"]] {
+        assert!(mempool::run_with(wrong).is_err(), "{wrong:?}");
+    }
+    emm::run()
 }
 
 #[test]
