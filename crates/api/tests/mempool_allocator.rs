@@ -64,6 +64,7 @@ fn numbers_are_those_of_the_runtime() -> Result<()> {
                 assert_eq!(all(ptr, 0), [0; 4], "0 bytes are nothing to do");
             }
             assert_eq!(all(managed, 2 * MIB + 1), [refused; 4], "past the end");
+            assert_eq!(all(managed, usize::MAX), [refused; 4], "past the address space");
         }
         assert_eq!(allocator.managed_advise_read_mostly(managed, 2 * MIB, 1), 0);
         assert_eq!(allocator.managed_unadvise_preferred_location(managed, 2 * MIB), 0);
@@ -190,6 +191,22 @@ fn failures_are_null_and_remembered_and_advice_is_no_failure() -> Result<()> {
         assert!(theirs.is_ok_and(|error| error.is_none()), "each thread has its own");
     });
     assert!(LastError::take().is_some());
+    Ok(())
+}
+
+/// Devices that refuse advice and prefetch (profile `wsl`) still have managed memory.
+#[test]
+fn memory_serves_where_nothing_can_be_advised_or_prefetched() -> Result<()> {
+    let config = SimConfig::profile("wsl").expect("shipped");
+    let machine = Machine::from(Arc::new(SimBackend::new(config)?));
+    let allocator = over(&machine)?;
+    let _ = LastError::take();
+    let ptr = allocator.managed_malloc(2 * MIB, 0, null_mut());
+    assert!(!ptr.is_null());
+    assert_eq!(prefetch(&allocator, ptr, 2 * MIB, 0), 101);
+    assert_eq!(LastError::take().map(|error| error.number), Some(101));
+    free(&allocator, ptr);
+    assert_eq!(LastError::take(), None);
     Ok(())
 }
 

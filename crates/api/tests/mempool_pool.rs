@@ -3,6 +3,7 @@
 
 mod mempool_common;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mempool_common::{FIRST, MIB, PAGE, attribute, bytes, host_sum, injected, operations, write};
@@ -19,6 +20,7 @@ use pagewise::{
     Backend, Code, Device, DevicePtr, DriverVersion, ErrorKind, Machine, Place, RangeAttribute,
     Result, SimBackend, SimConfig, Stream, observe,
 };
+use proptest::prelude::*;
 
 // ---- the pool ---------------------------------------------------------------------------------
 
@@ -181,25 +183,63 @@ fn without_discards_everything_moves() -> Result<()> {
     Ok(())
 }
 
-/// Disposable storage beside storage to keep, in pages that both are in.
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Disposable storage beside storage to keep, in pages that both are in: all pages with
+    /// something to keep go away and come back by copies, which says that they were not discarded,
+    /// and no others do.
+    #[test]
+    fn a_page_that_is_shared_with_something_to_keep_is_not_discarded(
+        sizes in prop::collection::vec((1_u64..30_000, prop::bool::weighted(0.7)), 1..40),
+    ) {
+        let (_, machine, stream) = injected(DriverVersion::CUDA_13_0)?;
+        let pool = create_unified_mempool(&machine)?;
+        let mut tensors = Vec::new();
+        for (n, &(size, disposable)) in (0..).zip(&sizes) {
+            let tensor = pool.tensor(&format!("t{n}"), bytes(size), &stream)?;
+            write(&machine, &tensor, n, &stream)?;
+            // SAFETY: what is disposable is not read again.
+            unsafe { tensor.set_disposable(disposable)? };
+            tensors.push(tensor);
+        }
+        let pages = |disposable: bool| -> BTreeSet<u64> {
+            let those = tensors.iter().zip(&sizes).filter(|(_, size)| size.1 == disposable);
+            those.flat_map(|(tensor, _)| tensor.span().pages_outward()).collect()
+        };
+        let (kept, lost) = (pages(false), pages(true));
+        let (away, seen) = observe(&machine, || pool.suspend(Place::HOST, &stream))?;
+        let away = away?;
+        prop_assert_eq!(away.moved.page_bytes, kept.len() as u64 * PAGE);
+        prop_assert_eq!(seen.counters.migrated_bytes(), kept.len() as u64 * PAGE);
+        let alone = lost.difference(&kept).count() as u64;
+        prop_assert!(away.discarded.page_bytes <= alone * PAGE);
+        let (back, seen) = observe(&machine, || pool.resume(Device::FIRST, &stream))?;
+        back?;
+        prop_assert_eq!(seen.counters.migrated_bytes(), kept.len() as u64 * PAGE);
+        for ((n, tensor), (_, disposable)) in (0_u64..).zip(&tensors).zip(&sizes) {
+            prop_assert!(*disposable || host_sum(&machine, tensor)? == n * tensor.span().bytes);
+        }
+    }
+}
+
 #[test]
-fn a_page_that_is_shared_with_something_to_keep_is_not_discarded() -> Result<()> {
-    let (_, machine, stream) = injected(DriverVersion::CUDA_13_0)?;
+fn without_concurrent_access_a_pool_gives_memory_that_stays_where_it_is() -> Result<()> {
+    let config = SimConfig::profile("wsl").expect("shipped");
+    let machine = Machine::from(Arc::new(SimBackend::new(config)?));
+    let stream = Stream::new(&machine, Device::FIRST)?;
     let pool = create_unified_mempool(&machine)?;
-    let tensors: Vec<Tensor> = (0..64)
-        .map(|n| pool.tensor(&format!("t{n}"), bytes(1280 + 512 * (n % 9)), &stream))
-        .collect::<Result<_>>()?;
-    for (n, tensor) in (0..).zip(&tensors) {
-        write(&machine, tensor, n, &stream)?;
-        // SAFETY: what is disposable is not read again.
-        unsafe { tensor.set_disposable(n % 5 != 0)? };
-    }
-    let away = pool.suspend(Place::HOST, &stream)?;
-    assert!(away.discarded.page_bytes > 0, "{away:?}");
-    pool.resume(FIRST, &stream)?;
-    for (n, tensor) in (0_u64..).zip(&tensors).filter(|(n, _)| n % 5 == 0) {
-        assert_eq!(host_sum(&machine, tensor)?, n * tensor.span().bytes, "{n}");
-    }
+    let tensor = pool.tensor("t", bytes(2 * MIB), &stream)?;
+    assert_eq!(prefetch_managed_tensor(&tensor, FIRST, &stream).unwrap_err().code(), Some(101));
+    let away = pool.suspend(Place::HOST, &stream);
+    assert_eq!(away.is_ok(), pool.is_suspended());
+    write(&machine, &tensor, 1, &stream)?;
+    stream.synchronize()?;
+    assert_eq!(host_sum(&machine, &tensor)?, 2 * MIB);
     Ok(())
 }
 
