@@ -12,13 +12,14 @@ use pagewise::intercept::Operation;
 use pagewise::mempool::{
     MempoolOptions, Module, ModuleOptions, Tensor, UnifiedMempool,
     advise_managed_module_parameters_accessed_by, advise_managed_tensor_accessed_by,
-    check_allocator_configuration, create_unified_mempool, device_index, expandable_segments,
-    is_unified_memory_unsupported, prefetch_managed_module_parameters, prefetch_managed_tensor,
+    check_allocator_configuration, create_unified_mempool, device_index,
+    discard_managed_module_parameters, expandable_segments, is_unified_memory_unsupported,
+    prefetch_managed_module_parameters, prefetch_managed_tensor,
 };
 use pagewise::resource::{Failing, ManagedMemoryResource, PinnedMemoryResource};
 use pagewise::{
-    Backend, Code, Device, DevicePtr, DriverVersion, ErrorKind, Machine, Place, RangeAttribute,
-    Result, SimBackend, SimConfig, Stream, observe,
+    Backend, BackendExt, Code, Device, DevicePtr, DriverVersion, ErrorKind, Machine, Place,
+    RangeAttribute, Result, SimBackend, SimConfig, Stream, observe,
 };
 use proptest::prelude::*;
 
@@ -334,6 +335,58 @@ fn whatever_fails_the_pool_is_as_it_was() -> Result<()> {
         Ok(())
     })?;
     assert!(sites > 15 && moved > 10, "{sites} calls were failed, {moved} pools moved");
+    Ok(())
+}
+
+/// Everything that is done to a module, each call failing once: one error, with a name, the pool as
+/// it was, contents there unless they were discarded, and all of it works afterwards.
+#[test]
+fn whatever_fails_an_operation_says_so_and_can_be_repeated() -> Result<()> {
+    let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, failing| {
+        let machine = Machine::from(backend);
+        let home = Stream::new(&machine, Device::FIRST)?;
+        let stream = Stream::new(&machine, Device::FIRST)?;
+        let pool = create_unified_mempool(&machine)?;
+        let (kept, lost) =
+            (pool.tensor("k", bytes(MIB), &home)?, pool.tensor("l", bytes(MIB), &home)?);
+        let span = machine.backend().alloc(8192)?;
+        let mut module = Module::new();
+        module.add_parameter("kept", kept.clone())?;
+        module.add_parameter("foreign", Tensor::foreign("f", &machine, span.ptr, bytes(8192))?)?;
+        let mut worthless = Module::new();
+        worthless.add_parameter("lost", lost.clone())?;
+        for tensor in [&kept, &lost] {
+            write(&machine, tensor, 9, &home)?;
+        }
+        let options = ModuleOptions::default();
+        let before = pool.counters();
+        let all = || {
+            [
+                prefetch_managed_module_parameters(&module, Place::HOST, &options, &stream),
+                advise_managed_module_parameters_accessed_by(&module, FIRST, &options),
+                prefetch_managed_tensor(&kept, FIRST, &stream),
+                // SAFETY: nobody uses it.
+                unsafe {
+                    discard_managed_module_parameters(&worthless, Some(FIRST), &options, &stream)
+                },
+            ]
+        };
+        let answers = backend.watch(all);
+        let errors: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+        // The giving back of an event that a stream waited for can fail without an error.
+        let quiet = backend.failed().iter().all(|c| c.operation() == Operation::EventDestroy);
+        assert!(errors.len() == usize::from(!quiet), "{failing:?}: {errors:?}");
+        assert_eq!(pool.counters(), before);
+        assert!(!pool.is_suspended());
+        assert_eq!(host_sum(&machine, &kept)?, 9 * MIB);
+        if answers[3].is_err() {
+            assert_eq!(host_sum(&machine, &lost)?, 9 * MIB);
+        }
+        assert!(all().iter().all(Result::is_ok));
+        // SAFETY: nobody uses it.
+        unsafe { machine.backend().free(span.ptr) }
+    })?;
+    assert!(sites >= 10, "{sites}");
     Ok(())
 }
 

@@ -75,7 +75,8 @@ fn must(holds: bool, else_say: impl Into<String>) -> Result<(), Broken> {
 /// Tries a manager: on a fresh back end for each rule, made by `make` for a device of it.
 ///
 /// `make` gets a machine whose calls are watched; a manager that uses another fails the rules that
-/// count calls. Nothing panics: a manager that does breaks the rule.
+/// count calls. Nothing panics: a manager that does breaks the rule. Calls are failed on purpose,
+/// among them some that free: that memory stays allocated on the back end which `fresh` made.
 ///
 /// ```
 /// use std::sync::Arc;
