@@ -79,6 +79,25 @@ impl ManagedOptions {
 }
 
 /// When memory that is freed is given back.
+///
+/// ```
+/// use pagewise::emm::{GiveBack, HostOnlyManager, ManagerOptions, PointerKind};
+/// use pagewise::{Device, DevicePtr, Machine};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let base = HostOnlyManager::new(&machine, Device::FIRST, ManagerOptions::default())?;
+/// base.initialize()?;
+/// for (back, waiting) in
+///     [(GiveBack::AtOnce, (0, 0)), (GiveBack::Later, (1, 8)), (GiveBack::LaterUncounted, (2, 8))]
+/// {
+///     let next = DevicePtr(4096 * (1 + waiting.0 as u64));
+///     let kind = PointerKind::Memory;
+///     base.manage("memalloc", kind, 8, back, || Ok(next), |_| Ok(()))?.free()?;
+///     let queue = base.deallocations();
+///     assert_eq!((queue.count(), queue.bytes()), waiting);
+/// }
+/// # Ok::<(), pagewise::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GiveBack {
     /// With others, later; its bytes count towards the limit of what may wait.

@@ -112,9 +112,12 @@ impl MemoryPointer {
     /// The same, which keeps something until the finalizer has run.
     #[must_use]
     pub fn with_owner(self, keep: Owner) -> Self {
-        if let State::Live { owner, .. } = &mut *self.memory.locked() {
-            *owner = Some(keep);
-        }
+        // What is let go may be foreign code's: after the lock.
+        let let_go = match &mut *self.memory.locked() {
+            State::Live { owner, .. } => owner.replace(keep),
+            State::Freed => Some(keep),
+        };
+        drop(let_go);
         self
     }
 

@@ -250,6 +250,21 @@ impl ManagedAllocator {
     ///
     /// # Safety
     /// As [`managed_prefetch`](Self::managed_prefetch).
+    ///
+    /// ```
+    /// # use std::{ptr::null_mut, sync::Arc};
+    /// # use pagewise::mempool::ManagedAllocator;
+    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let allocator = ManagedAllocator::new(Arc::new(ManagedMemoryResource::direct(&machine)))?;
+    /// let two = [(); 2].map(|()| allocator.managed_malloc(4096, 0, null_mut()));
+    /// // SAFETY: the default stream, and nobody uses the memory.
+    /// unsafe {
+    ///     assert_eq!(allocator.managed_prefetch_batch(&two, &[4096; 2], -1, null_mut()), 0);
+    ///     two.into_iter().for_each(|ptr| allocator.managed_free(ptr, 4096, 0, null_mut()));
+    /// }
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
     #[must_use]
     pub unsafe fn managed_prefetch_batch(
         &self,
@@ -279,6 +294,24 @@ impl ManagedAllocator {
     /// # Safety
     /// As [`managed_prefetch`](Self::managed_prefetch); and nobody may use the range until the
     /// stream has come to this, or read it after that before it was written.
+    ///
+    /// ```
+    /// # use std::{ptr::null_mut, sync::Arc};
+    /// # use pagewise::mempool::ManagedAllocator;
+    /// # use pagewise::{Device, Machine, Stream, resource::ManagedMemoryResource};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let raw = std::ptr::with_exposed_provenance_mut(stream.handle().as_raw() as usize);
+    /// let allocator = ManagedAllocator::new(Arc::new(ManagedMemoryResource::direct(&machine)))?;
+    /// let cache = allocator.managed_malloc(2 << 20, 0, null_mut());
+    /// // SAFETY: a live stream, and nobody uses the memory.
+    /// unsafe {
+    ///     assert_eq!(allocator.managed_discard(cache, 2 << 20, raw), 0);
+    ///     assert_eq!(allocator.managed_discard_prefetch(cache, 2 << 20, 0, raw), 0);
+    ///     allocator.managed_free(cache, 2 << 20, 0, null_mut());
+    /// }
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
     #[must_use]
     pub unsafe fn managed_discard(
         &self,
