@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pagewise::emm::{
-    ExternalMemoryManager, GiveBack, HostOnlyManager, HostOptions, IpcHandle, ManagedOptions,
-    ManagerOptions, MemoryPointer, PendingLimits, PointerKind, ResourceManager,
-    StreamOrderedManager,
+    ExternalMemoryManager, GiveBack, HostOnlyManager, HostOptions, ManagedOptions, ManagerOptions,
+    MemoryPointer, PendingLimits, PointerKind, ResourceManager, StreamOrderedManager,
 };
 use pagewise::inject::{Fault, FaultInjector, sweep};
 use pagewise::intercept::Operation;
 use pagewise::resource::{
     DeviceMemoryResource, Limit, ManagedMemoryResource, PinnedMemoryResource, Statistics,
+    SubAllocator,
 };
 use pagewise::{
     AttachFlags, Backend, Capabilities, Code, Device, DevicePtr, DriverVersion, ErrorKind,
@@ -386,7 +386,6 @@ fn memory_that_cannot_be_shared_says_why() -> Result<()> {
     let freed = manager.memalloc(8)?;
     freed.free()?;
     assert_eq!(manager.get_ipc_handle(&freed).unwrap_err().kind(), ErrorKind::InvalidValue);
-    assert_eq!(IpcHandle::HANDLE_BYTES, 64);
     Ok(())
 }
 
@@ -395,7 +394,8 @@ fn memory_that_cannot_be_shared_says_why() -> Result<()> {
 /// Each call of the driver fails once: nothing leaks, nothing is freed twice, bytes are exact.
 #[test]
 fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice() -> Result<()> {
-    const PAIRS: [(Operation, Operation); 3] = [
+    const PAIRS: [(Operation, Operation); 4] = [
+        (Operation::HostRegister, Operation::HostUnregister),
         (Operation::AllocDevice, Operation::Free),
         (Operation::AllocPinned, Operation::FreePinned),
         (Operation::PoolAlloc, Operation::FreeAsync),
@@ -414,7 +414,12 @@ fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice() -> Result<()> {
             let answer = backend.watch(|| -> Result<()> {
                 manager.initialize()?;
                 let first = manager.memalloc(1 << 20)?;
+                let owner = Arc::new(vec![0_u8; 8192]);
+                let span = Span::new(DevicePtr(owner.as_ptr().expose_provenance() as u64), 8192);
+                // SAFETY: the memory stays while its owner does.
+                let locked = unsafe { manager.mempin(owner, span, true)? };
                 let pinned = manager.memhostalloc(4096, MAPPED)?;
+                locked.free()?;
                 first.free()?;
                 let deferred = manager.defer_cleanup();
                 let second = manager.memalloc(2 << 20)?;
@@ -428,8 +433,7 @@ fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice() -> Result<()> {
             assert_eq!((manager.base().used_bytes(), manager.base().count()), (0, 0));
             let failed = backend.failed();
             let giving_back = |call: &pagewise::intercept::Call| {
-                [Operation::Free, Operation::FreePinned, Operation::FreeAsync]
-                    .contains(&call.operation())
+                PAIRS.iter().any(|(_, takes)| *takes == call.operation())
             };
             if failing.is_none() || failed.iter().any(|call| !giving_back(call)) {
                 assert!(reset.is_ok());
@@ -506,15 +510,94 @@ fn several_threads_with_failures_at_random_lose_nothing() -> Result<()> {
     Ok(())
 }
 
+/// The same memory can be locked again at once, also while deallocation is deferred.
 #[test]
-fn page_locking_memory_from_elsewhere_says_what_is_missing() -> Result<()> {
-    let (_, machine) = injected()?;
+fn page_locked_memory_is_unlocked_at_once_and_keeps_its_owner() -> Result<()> {
+    let (backend, machine) = injected()?;
     let manager = direct(&machine)?;
     let owner = Arc::new(vec![0_u8; 8192]);
-    let span = Span::new(DevicePtr(owner.as_ptr() as u64), 8192);
-    // SAFETY: the memory stays while the owner does.
-    let error = unsafe { manager.mempin(owner.clone(), span, true) }.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(Arc::strong_count(&owner), 1, "it is not kept");
+    let span = Span::new(DevicePtr(owner.as_ptr().expose_provenance() as u64), 8192);
+    // SAFETY: the memory stays while its owner does.
+    let pin = |mapped| unsafe { manager.mempin(owner.clone(), span, mapped) };
+    let deferred = manager.defer_cleanup();
+    for (mapped, kind) in [(true, PointerKind::Mapped), (false, PointerKind::Pinned)] {
+        let pinned = pin(mapped)?;
+        assert_eq!((pinned.kind(), pinned.span()), (kind, span));
+        assert_eq!(pin(mapped).unwrap_err().code(), Some(Code::HOST_MEMORY_ALREADY_REGISTERED));
+        assert_eq!((Arc::strong_count(&owner), manager.base().count()), (2, 1));
+        let error = manager.get_ipc_handle(&pinned).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let _ = backend.take_calls();
+        pinned.free()?;
+        assert_eq!(times(&backend, Operation::HostUnregister), 1);
+        assert_eq!((Arc::strong_count(&owner), manager.base().count()), (1, 0));
+    }
+    deferred.end()?;
+    for code in [Code::OUT_OF_MEMORY, Code::INVALID_VALUE] {
+        backend.arm(Fault::new(code).on(Operation::HostRegister));
+        assert_eq!(pin(true).unwrap_err().code(), Some(code));
+        assert_eq!((Arc::strong_count(&owner), manager.base().used_bytes()), (1, 0));
+    }
+    let pinned = pin(true)?;
+    backend.arm(Fault::new(Code::ILLEGAL_ADDRESS).on(Operation::HostUnregister));
+    assert_eq!(pinned.free().unwrap_err().span(), Some(span));
+    assert_eq!(manager.base().count(), 0, "it counts as given back");
+    assert_eq!(Arc::strong_count(&owner), 2, "the driver may still use it: it is never freed");
     Ok(())
+}
+
+#[test]
+fn a_handle_is_of_the_allocation_and_says_where_in_it_the_memory_is() -> Result<()> {
+    let (backend, machine) = injected()?;
+    let pieces = SubAllocator::new(DeviceMemoryResource::direct(&machine, FIRST)?, 1 << 20)?;
+    let manager = ResourceManager::over(Arc::new(pieces), FIRST, ManagerOptions::default())?;
+    manager.initialize()?;
+    let (one, two) = (manager.memalloc(1000)?, manager.memalloc(1000)?);
+    let [first, second] = [&one, &two].map(|memory| manager.get_ipc_handle(memory));
+    let (first, second) = (first?, second?);
+    assert_eq!(first.handle, second.handle, "one allocation");
+    assert_eq!((first.device, first.bytes), (FIRST, 1000));
+    let apart = two.device_ptr().0 - one.device_ptr().0;
+    assert_eq!(second.offset_bytes - first.offset_bytes, apart);
+    let view = manager.get_ipc_handle(&two.view(100, Some(300))?)?;
+    assert_eq!((view.offset_bytes, view.bytes), (second.offset_bytes + 100, 200));
+    assert_eq!(
+        view.span_at(DevicePtr(1 << 30)),
+        Span::new(DevicePtr((1 << 30) + view.offset_bytes), 200)
+    );
+    backend.arm(Fault::new(Code::NOT_PERMITTED).on(Operation::IpcMemHandle));
+    let error = manager.get_ipc_handle(&one).unwrap_err();
+    assert_eq!((error.code(), error.span()), (Some(Code::NOT_PERMITTED), Some(one.span())));
+    // SAFETY: it is refused.
+    let error = unsafe { first.open(&machine) }.unwrap_err();
+    assert_eq!(error.code(), Some(Code::INVALID_CONTEXT), "in the process that made it");
+    let pool = Arc::new(DeviceMemoryResource::current_pool(&machine, FIRST)?);
+    let pooled = ResourceManager::over(pool, FIRST, ManagerOptions::default())?;
+    pooled.initialize()?;
+    let error = pooled.get_ipc_handle(&pooled.memalloc(8)?).unwrap_err();
+    assert_eq!(error.code(), Some(Code::INVALID_VALUE), "memory of pools has none");
+    Ok(())
+}
+
+/// Another process, as a mock: opened there, closed once with the last pointer.
+#[test]
+fn a_handle_that_was_opened_is_closed_once() -> Result<()> {
+    let mut mock = MockBackend::new();
+    mock.expect_capabilities()
+        .returning(|| Capabilities::of_driver("mock", DriverVersion::CUDA_13_0));
+    mock.expect_ipc_open_mem_handle().times(1).returning(|_, _| Ok(DevicePtr(1 << 20)));
+    mock.expect_ipc_close_mem_handle()
+        .withf(|ptr| *ptr == DevicePtr(1 << 20))
+        .times(1)
+        .returning(|_| Ok(()));
+    let (_, maker) = injected()?;
+    let manager = direct(&maker)?;
+    let handle = manager.get_ipc_handle(&manager.memalloc(1000)?.view(512, None)?)?;
+    let machine = Machine::from(Arc::new(mock));
+    // SAFETY: a mock has no memory.
+    let opened = unsafe { handle.open(&machine)? };
+    assert_eq!(opened.span(), Span::new(DevicePtr((1 << 20) + 512), 488));
+    let view = opened.view(0, Some(8))?;
+    drop(opened);
+    view.free()
 }

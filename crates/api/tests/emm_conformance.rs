@@ -24,7 +24,7 @@ fn direct(machine: &Machine, device: Device) -> Result<ResourceManager> {
 }
 
 fn all_hold(what: &str, findings: &[Finding]) {
-    assert_eq!(findings.len(), 16);
+    assert_eq!(findings.len(), 17);
     for finding in findings {
         assert!(finding.passes(), "{what}: {finding}");
     }
@@ -90,6 +90,7 @@ enum Wrong {
     Leaks,
     ResetForgetsHalf,
     NoDeferral,
+    Unpins,
     Figures,
     Silent,
     Panics,
@@ -169,7 +170,11 @@ impl ExternalMemoryManager for Misbehaving {
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
         // SAFETY: the caller's duty is the same.
-        unsafe { self.inner.mempin(owner, span, mapped) }
+        let pinned = unsafe { self.inner.mempin(owner, span, mapped)? };
+        if self.how == Wrong::Unpins {
+            self.keep(&pinned);
+        }
+        Ok(pinned)
     }
 
     fn memallocmanaged(&self, bytes: u64, attach_global: bool) -> Result<MemoryPointer> {
@@ -231,6 +236,7 @@ fn each_way_to_be_wrong_breaks_a_rule() {
         (Wrong::Leaks, "views keep memory"),
         (Wrong::ResetForgetsHalf, "names what is out"),
         (Wrong::NoDeferral, "while cleanup is deferred"),
+        (Wrong::Unpins, "page-locking is undone at once"),
         (Wrong::Figures, "it knows its memory"),
         (Wrong::Silent, "without memory it says so"),
         (Wrong::Panics, "it panicked"),

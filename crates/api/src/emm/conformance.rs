@@ -8,7 +8,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use pagewise_hal::{Backend, Code, Error, ErrorKind, Result};
+use pagewise_hal::{Backend, Code, DevicePtr, Error, ErrorKind, Result, Span};
 
 use super::host_only::HostOptions;
 use super::manager::{ExternalMemoryManager, INTERFACE_VERSION};
@@ -130,6 +130,7 @@ fn rules<B: Backend>() -> Vec<Rule<B>> {
         ("reset gives back what waits and names what is out", reset_reports),
         ("while cleanup is deferred nothing is freed, however nested", deferral),
         ("a failing deallocation takes no other with it", failing),
+        ("page-locking is undone at once, and keeps its owner until then", pinning),
         ("memory without a handle for other processes is refused one", no_handle),
         ("it knows its memory, or says that it does not", info),
         ("without memory it says so, and goes on", exhausted),
@@ -363,6 +364,28 @@ fn failing<B: Backend>(trial: Trial<B>) -> Result<(), Broken> {
     drop(manager.memallocmanaged(4096, true)?);
     manager.reset()?;
     must(trial.freed() == 1, "it does not go on afterwards")
+}
+
+fn pinning<B: Backend>(trial: Trial<B>) -> Result<(), Broken> {
+    let manager = trial.ready()?;
+    let owner = Arc::new(vec![0_u8; 10_000]);
+    let span = Span::new(DevicePtr(owner.as_ptr().expose_provenance() as u64), 10_000);
+    let deferred = manager.defer_cleanup();
+    for mapped in [true, false, true] {
+        // SAFETY: the memory stays while its owner does.
+        let pinned = unsafe { manager.mempin(owner.clone(), span, mapped)? };
+        let kind = if mapped { PointerKind::Mapped } else { PointerKind::Pinned };
+        must(pinned.kind() == kind, format!("{pinned:?} is not {kind:?}"))?;
+        must(pinned.span() == span, format!("{pinned:?} is elsewhere than {span}"))?;
+        must(Arc::strong_count(&owner) > 1, "it does not keep the owner")?;
+        let _ = trial.backend.take_calls();
+        drop(pinned);
+        let undone = count(&trial.backend.take_calls(), &[Operation::HostUnregister]);
+        must(undone == 1, "it was not undone at once")?;
+        must(Arc::strong_count(&owner) == 1, "it keeps the owner for ever")?;
+    }
+    deferred.end()?;
+    trial.settled()
 }
 
 fn no_handle<B: Backend>(trial: Trial<B>) -> Result<(), Broken> {

@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pagewise_hal::{AttachFlags, DevicePtr, ErrorKind, HostAllocFlags, MemoryInfo, Result, Span};
+use pagewise_hal::{
+    AttachFlags, DevicePtr, ErrorKind, HostAllocFlags, HostRegisterFlags, MemoryInfo, Result, Span,
+};
 
 use super::ledger::{Leak, Ledger};
 use super::pending::{DeferCleanup, PendingDeallocations, PendingLimits};
 use super::pointer::{MemoryPointer, Owner, PointerKind};
-use crate::refuse::{also, invalid, unsupported};
+use crate::refuse::{also, invalid};
 use crate::{Device, Machine, MemoryAdvice, Place};
 
 /// What a manager may give and how much may wait.
@@ -19,7 +21,8 @@ use crate::{Device, Machine, MemoryAdvice, Place};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ManagerOptions {
-    /// Most bytes that may be out, of all kinds together, those that wait to be freed included.
+    /// Most bytes that may be out, of all kinds together, those that wait to be freed and those of
+    /// others that are page-locked included.
     pub limit_bytes: u64,
     /// How many deallocations may wait.
     pub pending: PendingLimits,
@@ -310,20 +313,53 @@ impl HostOnlyManager {
         })
     }
 
-    /// Page-locks memory of `owner`'s, and keeps that; unlocks it at once when it goes, so that the
-    /// same memory can be locked again.
+    /// Page-locks memory of `owner`'s (`cuMemHostRegister`) and keeps that; unlocks it at once when
+    /// the pointer goes, and never later, so that the same memory can be locked again.
     ///
     /// # Errors
-    /// `Unsupported` (no CUDA code): the back ends have no call that page-locks memory from
-    /// elsewhere yet.
+    /// As [`manage`](Self::manage), and as [`Backend::host_register`](crate::Backend::host_register):
+    /// 712 if a page of it is locked already.
     ///
     /// # Safety
     /// The bytes must be ordinary host memory that stays while `owner` does.
-    pub unsafe fn mempin(&self, owner: Owner, span: Span, _mapped: bool) -> Result<MemoryPointer> {
-        drop(owner);
-        let why = "this back end has no call that page-locks memory from elsewhere: use \
-                   `memhostalloc`";
-        Err(unsupported("mempin", why).with_span(span))
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use pagewise::emm::{HostOnlyManager, ManagerOptions};
+    /// use pagewise::{Device, DevicePtr, Machine, Span};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let host = HostOnlyManager::new(&machine, Device::FIRST, ManagerOptions::default())?;
+    /// host.initialize()?;
+    /// let array = Arc::new(vec![0_u8; 10_000]);
+    /// let span = Span::new(DevicePtr(array.as_ptr() as u64), 10_000);
+    /// // SAFETY: the array stays while it is held.
+    /// let pinned = unsafe { host.mempin(array.clone(), span, true)? };
+    /// // SAFETY: as above.
+    /// assert_eq!(unsafe { host.mempin(array, span, true) }.unwrap_err().code(), Some(712));
+    /// drop(pinned);
+    /// assert_eq!(host.deallocations().count(), 0, "at once");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
+        let (kind, flags) = match mapped {
+            true => (PointerKind::Mapped, HostRegisterFlags::DEVICE_MAP),
+            false => (PointerKind::Pinned, HostRegisterFlags::empty()),
+        };
+        let allocate = || {
+            // SAFETY: the caller promised that the memory stays while `owner` does, which the
+            // pointer keeps until it is unlocked.
+            let locked = unsafe { self.0.machine.backend().host_register(span, flags) };
+            locked.map(|()| span.ptr)
+        };
+        let machine = self.0.machine.clone();
+        let release = move |span: Span| {
+            // SAFETY: as in `memhostalloc`.
+            unsafe { machine.backend().host_unregister(span.ptr) }
+        };
+        let pinned =
+            self.manage("mempin", kind, span.bytes, GiveBack::AtOnce, allocate, release)?;
+        Ok(pinned.with_owner(owner))
     }
 
     /// Managed memory (`cuMemAllocManaged`), for every device or at first for none but the host.

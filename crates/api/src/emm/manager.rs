@@ -64,7 +64,7 @@ pub trait ExternalMemoryManager: Debug + Send + Sync + 'static {
     /// Page-locks memory of `owner`'s until the pointer goes, at once and never later.
     ///
     /// # Errors
-    /// As [`memalloc`](Self::memalloc); `Unsupported` where no back end can.
+    /// As [`memalloc`](Self::memalloc); 712 if a page of it is locked already.
     ///
     /// # Safety
     /// The bytes must be ordinary host memory that stays while `owner` does.
@@ -256,7 +256,7 @@ impl ExternalMemoryManager for ResourceManager {
     }
 
     fn get_ipc_handle(&self, memory: &MemoryPointer) -> Result<IpcHandle> {
-        IpcHandle::of(&self.base, memory)
+        IpcHandle::of(self.base.device(), memory)
     }
 
     fn get_memory_info(&self) -> Result<MemoryInfo> {

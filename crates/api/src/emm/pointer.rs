@@ -109,7 +109,7 @@ impl MemoryPointer {
         Self { memory: Arc::new(Memory { machine: machine.into(), kind, state, owned }), span }
     }
 
-    /// The same, which keeps something until the finalizer has run.
+    /// The same, which keeps something until the finalizer has run, and for ever if that fails.
     #[must_use]
     pub fn with_owner(self, keep: Owner) -> Self {
         // What is let go may be foreign code's: after the lock.
@@ -220,18 +220,22 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the finalizer, then lets the owner go; `None` if that was done.
+    /// Runs the finalizer, then lets the owner go if that worked; `None` if that was done.
     fn free(&self) -> Option<Result<()>> {
         let before = mem::replace(&mut *self.locked(), State::Freed);
         match before {
             State::Freed => None,
             State::Live { finalizer, owner } => {
-                let answer = finalizer.map_or(Ok(()), run);
-                let gone = run(move || {
+                if let Err(error) = finalizer.map_or(Ok(()), run) {
+                    // The driver may still use what the owner holds, such as pages that it did not
+                    // unlock: better never freed than freed under it.
+                    mem::forget(owner);
+                    return Some(Err(error));
+                }
+                Some(run(move || {
                     drop(owner);
                     Ok(())
-                });
-                Some(answer.and(gone))
+                }))
             }
         }
     }
