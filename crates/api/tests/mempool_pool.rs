@@ -172,6 +172,34 @@ fn a_suspension_is_refused_before_anything_is_done() -> Result<()> {
     Ok(())
 }
 
+/// What a suspension discards must not be in flight when another stream brings it back.
+#[test]
+fn a_move_comes_after_the_one_before_on_whatever_stream() -> Result<()> {
+    let (backend, machine, stream) = injected(DriverVersion::CUDA_13_0)?;
+    let other = Stream::new(&machine, Device::FIRST)?;
+    let (pool, tensors) = filled(&machine, &stream)?;
+    // From here on the other stream has waited for the memory to come.
+    for tensor in &tensors {
+        prefetch_managed_tensor(tensor, FIRST, &other)?;
+    }
+    let waits = || {
+        let calls = operations(&backend);
+        calls.iter().filter(|&&call| call == Operation::StreamWaitEvent).count()
+    };
+    pool.suspend(Place::HOST, &stream)?;
+    let _ = waits();
+    backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::StreamWaitEvent));
+    assert!(pool.resume(FIRST, &other).is_err());
+    assert!(!operations(&backend).contains(&Operation::PrefetchBatch) && pool.is_suspended());
+    pool.resume(FIRST, &other)?;
+    assert_eq!(waits(), 1, "it waits for the suspension");
+    pool.suspend(Place::HOST, &stream)?;
+    assert_eq!(waits(), 1, "and the next suspension for it");
+    pool.resume(FIRST, &stream)?;
+    assert_eq!(waits(), 0, "a stream need not wait for itself");
+    Ok(())
+}
+
 #[test]
 fn without_discards_everything_moves() -> Result<()> {
     let (backend, machine, stream) = injected(DriverVersion::CUDA_12_9)?;

@@ -105,6 +105,8 @@ struct Inner {
 #[derive(Default)]
 struct State {
     phase: Phase,
+    /// The stream that the pool was last moved on: the next move comes after it.
+    moved_on: Option<Stream>,
     storages: Vec<Weak<Storage>>,
 }
 
@@ -351,18 +353,19 @@ impl UnifiedMempool {
                 "the driver discards on no legacy default stream: make one with `Stream::new`";
             return Err(invalid(OPERATION, why));
         }
+        moving.comes_first(stream)?;
         keep.prefetch(to, stream)?;
         // Last, because it cannot be taken back: whatever failed before, no contents are lost.
         // SAFETY: whoever called the storage disposable has promised that nobody uses it.
         unsafe { lose.discard(None, stream) }.map_err(|error| {
             also(error, "nothing was discarded; what is to be kept was asked to move")
         })?;
-        moving.end(Phase::Suspended);
+        moving.end(Phase::Suspended, stream);
         Ok(Suspension { moved: keep.report, discarded: lose.report })
     }
 
-    /// Brings a suspended pool back, in stream order and in one batch. Discarded storage comes
-    /// without being copied.
+    /// Brings a suspended pool back, in stream order, after what the suspension asked for on its own
+    /// stream, and in one batch. Discarded storage comes without being copied.
     ///
     /// # Errors
     /// Before anything is done, without a CUDA code: `InvalidValue` if it is not suspended, or for
@@ -387,8 +390,9 @@ impl UnifiedMempool {
         let moving = self.begin(OPERATION, Phase::Suspended)?;
         let storages = self.live();
         let all = plan(OPERATION, &storages, Purpose::AdviceOrPrefetch)?;
+        moving.comes_first(stream)?;
         all.prefetch(to, stream)?;
-        moving.end(Phase::Active);
+        moving.end(Phase::Active, stream);
         Ok(all.report)
     }
 
@@ -413,7 +417,7 @@ impl UnifiedMempool {
         match state.phase {
             phase if phase == from => {
                 state.phase = Phase::Moving;
-                Ok(Moving { pool: self, then: from })
+                Ok(Moving { pool: self, then: from, on: state.moved_on.clone() })
             }
             Phase::Moving => Err(Error::new(operation, ErrorKind::NotReady)
                 .with_detail("another thread is moving the pool: try again when it is done")),
@@ -427,17 +431,27 @@ impl UnifiedMempool {
 struct Moving<'p> {
     pool: &'p UnifiedMempool,
     then: Phase,
+    on: Option<Stream>,
 }
 
 impl Moving<'_> {
-    fn end(mut self, then: Phase) {
+    /// Makes a stream come after the last move: what that discarded or sent must not be in flight.
+    fn comes_first(&self, stream: &Stream) -> Result<()> {
+        self.on.as_ref().map_or(Ok(()), |before| stream.wait_for(before))
+    }
+
+    fn end(mut self, then: Phase, stream: &Stream) {
         self.then = then;
+        self.on = Some(stream.clone());
     }
 }
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        self.pool.locked().phase = self.then;
+        let mut state = self.pool.locked();
+        state.phase = self.then;
+        // The one before may go with `self`, by a call of the driver: after the lock.
+        std::mem::swap(&mut state.moved_on, &mut self.on);
     }
 }
 

@@ -177,9 +177,10 @@ impl Tensor {
     /// `InvalidValue` (no CUDA code) for memory that is not a pool's.
     ///
     /// # Safety
-    /// While it is set, nobody may use the storage, on the host or on a device, from the beginning
-    /// of a [`suspend`](super::UnifiedMempool::suspend) until its stream has reached it, and nobody
-    /// may read it after that until it was written.
+    /// While it is set, nobody may use or move the storage, on the host or on a device, from the
+    /// beginning of a [`suspend`](super::UnifiedMempool::suspend) until its stream has reached it,
+    /// but by a [`resume`](super::UnifiedMempool::resume); and nobody may read it after that until
+    /// it was written.
     ///
     /// ```
     /// # use pagewise::mempool::{TensorLayout, create_unified_mempool};
