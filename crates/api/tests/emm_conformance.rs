@@ -40,6 +40,17 @@ fn managers_of_this_crate_pass_on_every_driver() {
     }
 }
 
+#[test]
+fn managers_of_this_crate_pass_on_every_machine() {
+    let names = ["a100", "l4", "rtx4060ti-16gb", "v100", "gtx1080ti", "gh200", "wsl"];
+    for name in names {
+        let fresh = || SimBackend::new(SimConfig::profile(name).expect("shipped").devices(2));
+        let findings =
+            check_conformance(fresh, |machine, device| Ok(Arc::new(direct(machine, device)?)));
+        all_hold(name, &findings);
+    }
+}
+
 /// A resource that is made when it is first needed: making a manager calls no driver.
 fn over(what: &'static str) -> Vec<Finding> {
     check_conformance(pagewise::sim, move |machine, device| {
