@@ -5,7 +5,7 @@
 //! the item that failed and what became of the others. Advice is always a loop: no driver takes it
 //! for many ranges.
 
-use pagewise_hal::{BatchSupport, Error, Location, Result, Span};
+use pagewise_hal::{BatchSupport, Error, Location, Result, Span, StreamHandle};
 use rangemap::RangeMap;
 use smallvec::smallvec;
 
@@ -165,6 +165,25 @@ pub fn discard_prefetch<'b>(
     stream: &Stream,
 ) -> Result<()> {
     discard_prefetch_all(&regions.into().0, to.into(), stream)
+}
+
+/// Prefetches ranges of anybody's memory to one checked place: in one call, or in a loop where the
+/// back end has none or the stream is the legacy default, which batch calls refuse.
+pub(crate) fn prefetch_spans(
+    machine: &Machine,
+    spans: &[Span],
+    to: Place,
+    stream: StreamHandle,
+) -> Result<()> {
+    let absent = machine.capabilities().prefetch_batch == BatchSupport::Absent;
+    if spans.len() > 1 && !absent && !stream.is_legacy() {
+        return machine.backend().prefetch_batch(spans, &[to.into()], &[0], 0, stream);
+    }
+    for (item, &span) in spans.iter().enumerate() {
+        let sent = machine.prefetch(span, to, stream);
+        sent.map_err(|error| midway(error, item, span, "submitted"))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {

@@ -25,6 +25,8 @@
 //! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
+//! | tensors and modules in managed memory | [`mempool`] |
+//! | to manage the memory of contexts, or let others | [`emm`] |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
 //!
@@ -61,6 +63,7 @@ mod choose;
 mod construct;
 mod contents;
 mod discarded;
+pub mod emm;
 #[cfg(feature = "sim")]
 pub mod guide;
 pub mod inject;
@@ -68,6 +71,7 @@ pub mod intercept;
 mod lists;
 mod machine;
 mod memory;
+pub mod mempool;
 mod observe;
 mod place;
 mod program;

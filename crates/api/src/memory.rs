@@ -54,12 +54,16 @@ impl Lease {
 
     /// A stream is about to use the memory.
     fn use_on(&self, stream: &Stream) -> Result<()> {
-        if *stream == self.stream || self.users().contains(stream) {
-            return Ok(());
+        if self.is_news_to(stream) {
+            stream.wait_for(&self.stream)?;
+            self.users().push(stream.clone());
         }
-        stream.wait_for(&self.stream)?;
-        self.users().push(stream.clone());
         Ok(())
+    }
+
+    /// Whether a stream has yet to wait for it to come.
+    fn is_news_to(&self, stream: &Stream) -> bool {
+        *stream != self.stream && !self.users().contains(stream)
     }
 
     /// The host is about to use the memory.
@@ -114,6 +118,22 @@ impl Memory {
         match &self.release {
             Release::Resource(lease) => lease.use_on(stream),
             _ => Ok(()),
+        }
+    }
+
+    /// The stream that another has to wait for before it uses the memory, unless it has. For many
+    /// allocations at once, which wait together and say so by [`is_used_on`](Self::is_used_on).
+    pub(crate) fn comes_before(&self, stream: &Stream) -> Option<&Stream> {
+        match &self.release {
+            Release::Resource(lease) => lease.is_news_to(stream).then_some(&lease.stream),
+            _ => None,
+        }
+    }
+
+    /// A stream that has waited is about to use the memory.
+    pub(crate) fn is_used_on(&self, stream: &Stream) {
+        if let Release::Resource(lease) = &self.release {
+            lease.users().push(stream.clone());
         }
     }
 

@@ -76,7 +76,7 @@ impl Rounding {
     }
 }
 
-fn exact(what: &'static str, span: Span) -> Result<Span> {
+pub(crate) fn exact(what: &'static str, span: Span) -> Result<Span> {
     if is_whole_pages(span) {
         return Ok(span);
     }

@@ -13,6 +13,24 @@ mod newcomer {
     }
 }
 
+#[allow(dead_code, reason = "its `main` reads the arguments of a process of its own")]
+mod mempool {
+    include!("../examples/mempool.rs");
+
+    pub(super) fn run_with(arguments: &[&str]) -> Result<()> {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        run(bytes_asked_for(&arguments)?)
+    }
+}
+
+mod emm {
+    include!("../examples/emm.rs");
+
+    pub(super) fn run() -> Result<()> {
+        main()
+    }
+}
+
 fn repository(path: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
@@ -27,27 +45,53 @@ fn tests_named(text: &str) -> Vec<(&str, &str)> {
     names.filter(|(file, test)| is_name(file) && is_name(test) && test.contains('_')).collect()
 }
 
+/// The tables of parity, each with how many tests it names at least.
+const PARITY: [(&str, usize); 3] =
+    [("docs/parity.md", 100), ("docs/parity-mempool.md", 60), ("docs/parity-emm.md", 70)];
+
 #[test]
-fn every_test_that_the_parity_table_names_exists() {
-    let text = repository("docs/parity.md");
-    let named = tests_named(&text);
-    assert!(named.len() > 100, "{} names were found", named.len());
-    for (file, test) in named {
-        let source = repository(&format!("crates/api/tests/{file}.rs"));
-        assert!(source.contains(&format!("fn {test}(")), "{file}::{test}");
+fn every_test_that_the_parity_tables_name_exists() {
+    for (table, least) in PARITY {
+        let text = repository(table);
+        let named = tests_named(&text);
+        assert!(named.len() > least, "{table}: {} names were found", named.len());
+        for (file, test) in named {
+            let source = repository(&format!("crates/api/tests/{file}.rs"));
+            assert!(source.contains(&format!("fn {test}(")), "{table}: {file}::{test}");
+        }
     }
 }
 
 #[test]
-fn every_row_of_the_parity_table_has_evidence_or_a_reason() {
-    for line in repository("docs/parity.md").lines().filter(|line| line.starts_with('|')) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        assert!(cells.iter().all(|cell| !cell.is_empty()), "{line}");
-        if cells.last() == Some(&"–") {
-            let reason = cells[cells.len() - 2];
-            assert!(reason.len() >= "by type".len(), "{line}");
+fn every_row_of_the_parity_tables_has_evidence_or_a_reason() {
+    for text in PARITY.map(|(table, _)| repository(table)) {
+        for line in text.lines().filter(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            assert!(cells.iter().all(|cell| !cell.is_empty()), "{line}");
+            if cells.last() == Some(&"–") {
+                let reason = cells[cells.len() - 2];
+                assert!(reason.len() >= "by type".len(), "{line}");
+            }
         }
     }
+}
+
+#[test]
+fn the_tables_of_parity_are_linked_from_the_first() {
+    let first = repository(PARITY[0].0);
+    for (table, _) in &PARITY[1..] {
+        let name = table.trim_start_matches("docs/");
+        assert!(first.contains(&format!("]({name})")), "{name}");
+    }
+}
+
+#[test]
+fn the_examples_of_modules_run() -> pagewise::Result<()> {
+    mempool::run_with(&["--bytes", "20000000"])?;
+    for wrong in [&["--bytes"][..], &["--bytes", "0"], &["--bytes", "-1"], &["x"]] {
+        assert!(mempool::run_with(wrong).is_err(), "{wrong:?}");
+    }
+    emm::run()
 }
 
 #[test]
