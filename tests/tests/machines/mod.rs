@@ -1,0 +1,166 @@
+//! Where claims about managers of memory are checked: on every back end that there is.
+//!
+//! The simulator as several drivers, in a recorder, in a fault injector, and the CUDA back end over
+//! the simulated driver; with a GPU, also over the driver. `REQUIRE_CUDA=1` makes its absence a
+//! failure. What a back end may lack is read from its capabilities.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::sync::Arc;
+
+use pagewise::inject::FaultInjector;
+use pagewise::{
+    Backend, CudaBackend, Device, DeviceAccess, DeviceTouch, DiscardedContents, DriverVersion,
+    HostAccess, HostTouch, Machine, RangeReads, Result, SimBackend, SimConfig, Span, Stream,
+};
+use pagewise_trace::record::Recorder;
+
+pub mod tensors;
+
+pub const PAGE: u64 = pagewise::PAGE_BYTES;
+pub const MIB: u64 = 1 << 20;
+
+/// A claim: its name and how to check it. It leaves nothing allocated.
+pub type Claim = (&'static str, fn(&Arc<dyn Backend>) -> Result<()>);
+
+const VERSIONS: [DriverVersion; 3] =
+    [DriverVersion::CUDA_12_0, DriverVersion::CUDA_12_2, DriverVersion::CUDA_13_0];
+
+/// Lists functions as claims, and checks them everywhere.
+macro_rules! claims_hold_everywhere {
+    ($($claim:ident),* $(,)?) => {
+        const CLAIMS: &[machines::Claim] = &[$((stringify!($claim), $claim)),*];
+
+        #[test]
+        fn claims_hold_on_the_simulator() {
+            machines::on_the_simulator(CLAIMS);
+        }
+
+        #[test]
+        fn claims_hold_in_a_recorder() {
+            machines::in_a_recorder(CLAIMS);
+        }
+
+        #[test]
+        fn claims_hold_in_a_fault_injector() {
+            machines::in_a_fault_injector(CLAIMS);
+        }
+
+        #[test]
+        #[cfg(target_os = "linux")]
+        fn claims_hold_on_the_cuda_back_end_over_the_simulated_driver() {
+            machines::over_the_simulated_driver(CLAIMS);
+        }
+
+        #[test]
+        fn claims_hold_on_the_driver() {
+            machines::on_the_driver(CLAIMS);
+        }
+    };
+}
+pub(crate) use claims_hold_everywhere;
+
+/// Checks each claim on a back end of its own; the name of a failing one is in the message.
+fn check(claims: &[Claim], what: &str, make: impl Fn() -> Result<Arc<dyn Backend>>) {
+    for (name, claim) in claims {
+        let backend = make().unwrap_or_else(|error| panic!("{what}: {error}"));
+        println!("{what}: {name}");
+        let free = || backend.memory_info(Device::FIRST.id()).map(|info| info.free_bytes);
+        let before = free();
+        claim(&backend).unwrap_or_else(|error| panic!("{what}: {name}: {error}"));
+        // On a driver others allocate too.
+        if backend.capabilities().deterministic {
+            assert_eq!(free(), before, "{what}: {name} leaves memory allocated");
+        }
+    }
+}
+
+fn sim(version: DriverVersion) -> Result<SimBackend> {
+    SimBackend::new(SimConfig::h200().driver_version(version))
+}
+
+pub fn on_the_simulator(claims: &[Claim]) {
+    for version in VERSIONS {
+        check(claims, &format!("simulator {version}"), || Ok(Arc::new(sim(version)?)));
+    }
+    let as_a_driver = SimConfig::h200()
+        .devices(2)
+        .range_reads(RangeReads::Driver)
+        .discarded_contents(DiscardedContents::Driver);
+    let make = || Ok(Arc::new(SimBackend::new(as_a_driver.clone())?) as Arc<dyn Backend>);
+    check(claims, "simulator as a driver, 2 devices", make);
+}
+
+pub fn in_a_recorder(claims: &[Claim]) {
+    for version in VERSIONS {
+        let make = || Ok(Arc::new(Recorder::new(sim(version)?)) as Arc<dyn Backend>);
+        check(claims, &format!("recorder {version}"), make);
+    }
+}
+
+pub fn in_a_fault_injector(claims: &[Claim]) {
+    for version in VERSIONS {
+        let make = || Ok(Arc::new(FaultInjector::around(sim(version)?)) as Arc<dyn Backend>);
+        check(claims, &format!("fault injector {version}"), make);
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub fn over_the_simulated_driver(claims: &[Claim]) {
+    let driver = pagewise_tests::driver::SimulatedDriver::load();
+    for version in VERSIONS {
+        // A new driver that acts as an old one, as a GPU's driver would.
+        let make = || {
+            driver.reset("devices=2 version=13000 reads=driver discarded=driver");
+            Ok(Arc::new(driver.builder().max_version(version).open()?) as Arc<dyn Backend>)
+        };
+        check(claims, &format!("simulated driver {version}"), make);
+    }
+}
+
+pub fn on_the_driver(claims: &[Claim]) {
+    let required = std::env::var_os("REQUIRE_CUDA").is_some_and(|value| value == "1");
+    for version in VERSIONS {
+        let driver: Arc<dyn Backend> = match CudaBackend::builder().max_version(version).open() {
+            Ok(driver) => Arc::new(driver),
+            Err(error) if required => panic!("REQUIRE_CUDA=1, and {error}"),
+            Err(error) => return println!("skipped: there is no driver: {error}"),
+        };
+        check(claims, &format!("driver {version}"), || Ok(Arc::clone(&driver)));
+    }
+}
+
+// ---- what claims share ------------------------------------------------------------------------
+
+/// A machine on the back end, and a stream of its first device.
+pub fn machine(backend: &Arc<dyn Backend>) -> Result<(Machine, Stream)> {
+    let machine = Machine::from(Arc::clone(backend));
+    let stream = Stream::new(&machine, Device::FIRST)?;
+    Ok((machine, stream))
+}
+
+/// Bytes from one that is written or read to the next.
+const STRIDE: u64 = 256;
+
+/// Fills on the device, as work of the caller's would, and waits.
+pub fn fill(span: Span, value: u8, stream: &Stream) -> Result<()> {
+    let touch = DeviceTouch {
+        device: Device::FIRST.id(),
+        span,
+        stride_bytes: STRIDE,
+        access: DeviceAccess::Write(value),
+        blocks: 8,
+        threads: 64,
+    };
+    // SAFETY: claims use their memory from one thread, and it is live.
+    unsafe { stream.machine().backend().device_touch(touch, stream.handle())? };
+    stream.synchronize()
+}
+
+/// Whether the host reads what [`fill`] wrote, once the stream has come to it.
+pub fn holds(span: Span, value: u8, stream: &Stream) -> Result<bool> {
+    stream.synchronize()?;
+    let touch = HostTouch { span, stride_bytes: STRIDE, access: HostAccess::Read };
+    // SAFETY: as above.
+    let sum = unsafe { stream.machine().backend().host_touch(touch)? };
+    Ok(sum == span.bytes.div_ceil(STRIDE) * u64::from(value))
+}

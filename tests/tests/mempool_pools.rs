@@ -1,0 +1,195 @@
+//! Unified pools on every back end: what they give, how they are moved away and back, what failures
+//! and threads leave.
+
+mod machines;
+
+use std::sync::Arc;
+
+use machines::tensors::{FIRST, HOST, apart, bytes, figures, mapped_by, prefers, sent_to};
+use machines::{MIB, PAGE, fill, holds, machine};
+use pagewise::mempool::{
+    MempoolOptions, Tensor, UnifiedMempool, advise_managed_tensor_accessed_by,
+    create_unified_mempool, device_index, prefetch_managed_tensor,
+};
+use pagewise::resource::{ManagedMemoryResource, PinnedMemoryResource};
+use pagewise::{Backend, Device, ErrorKind, Place, Result, Stream, observe};
+
+machines::claims_hold_everywhere![
+    a_suspended_pool_comes_back_with_what_was_kept,
+    a_pool_is_moved_in_turns,
+    a_limit_holds_and_pools_are_counted_apart,
+    advice_at_creation_holds_for_every_tensor,
+    several_threads_share_a_pool,
+];
+
+fn a_suspended_pool_comes_back_with_what_was_kept(backend: &Arc<dyn Backend>) -> Result<()> {
+    let (machine, stream) = machine(backend)?;
+    let pool = create_unified_mempool(&machine)?;
+    let tensor = |name, size| pool.tensor(name, bytes(size), &stream);
+    let (weights, cache) = (tensor("weights", 8 * MIB)?, tensor("cache", 8 * MIB + 100)?);
+    let state = tensor("state", 10_000)?;
+    let all = [&weights, &cache, &state];
+    all.iter().try_for_each(|tensor| fill(tensor.span(), 5, &stream))?;
+    // SAFETY: nobody reads it after a suspension without having written it.
+    unsafe { cache.set_disposable(true)? };
+    let addresses = all.map(Tensor::span);
+    let discards = machine.capabilities().discard;
+    let (away, seen) = observe(&machine, || {
+        let away = pool.suspend(Place::HOST, &stream)?;
+        stream.synchronize().map(|()| away)
+    })?;
+    let away = away?;
+    assert!(pool.is_suspended());
+    let expected = match discards {
+        true => (2, 8 * MIB + 10_000, 1, 8 * MIB),
+        false => (3, 16 * MIB + 10_100, 0, 0),
+    };
+    let (moved, discarded) = (&away.moved, &away.discarded);
+    let got = (moved.tensors, moved.unique_bytes, discarded.tensors, discarded.page_bytes);
+    assert_eq!(got, expected);
+    if machine.capabilities().events && discards {
+        assert_eq!(seen.counters.migrated_bytes(), 8 * MIB + 3 * PAGE, "no more than must be");
+    }
+    for kept in [&weights, &state] {
+        assert_eq!(sent_to(kept, &stream)?, HOST);
+        assert!(holds(kept.span(), 5, &stream)?, "{kept:?}");
+    }
+    let back = pool.resume(Device::FIRST, &stream)?;
+    assert_eq!((back.tensors, back.unique_bytes), (3, 16 * MIB + 10_100));
+    assert_eq!(sent_to(&weights, &stream)?, 0);
+    assert!(!pool.is_suspended());
+    assert_eq!(all.map(Tensor::span), addresses, "addresses stay");
+    for kept in [&weights, &state] {
+        assert!(holds(kept.span(), 5, &stream)?, "{kept:?}");
+    }
+    // What was discarded is written before it is read.
+    fill(cache.span(), 6, &stream)?;
+    assert!(holds(cache.span(), 6, &stream)?);
+    Ok(())
+}
+
+fn a_pool_is_moved_in_turns(backend: &Arc<dyn Backend>) -> Result<()> {
+    let (machine, stream) = machine(backend)?;
+    let (pool, other) = (apart(&machine)?, Stream::new(&machine, Device::FIRST)?);
+    let tensor = pool.tensor("t", bytes(4 * MIB), &stream)?;
+    fill(tensor.span(), 7, &stream)?;
+    let early = pool.resume(FIRST, &stream).unwrap_err();
+    assert_eq!((early.kind(), early.code()), (ErrorKind::InvalidValue, None));
+    let default = Stream::legacy_default(&machine);
+    for on in [&stream, &other, &default] {
+        let away = pool.suspend(Place::HOST, on)?;
+        assert_eq!(figures(&away.moved), (1, 4 * MIB, 4 * MIB, 4 * MIB, 1));
+        let again = pool.suspend(Place::HOST, &stream).unwrap_err();
+        assert_eq!((again.kind(), again.code()), (ErrorKind::InvalidValue, None));
+        assert!(pool.resume(device_index(99)?, &stream).is_err());
+        assert!(pool.is_suspended());
+        // On another stream, which waits for the suspension.
+        pool.resume(FIRST, &stream)?;
+        assert_eq!(sent_to(&tensor, &stream)?, 0);
+    }
+    assert!(holds(tensor.span(), 7, &stream)?);
+    // SAFETY: nobody reads it after the suspension without having written it.
+    unsafe { tensor.set_disposable(true)? };
+    let answer = pool.suspend(Place::HOST, &default);
+    assert_eq!(answer.is_err(), machine.capabilities().discard, "it takes no discards");
+    assert_eq!(pool.is_suspended(), answer.is_ok());
+    assert!(holds(tensor.span(), 7, &stream)?, "nothing was discarded");
+    Ok(())
+}
+
+fn a_limit_holds_and_pools_are_counted_apart(backend: &Arc<dyn Backend>) -> Result<()> {
+    let (machine, stream) = machine(backend)?;
+    let options = MempoolOptions { limit_bytes: 3 * MIB, ..MempoolOptions::default() };
+    let pool = UnifiedMempool::with_options(&machine, options)?;
+    let other = create_unified_mempool(&machine)?;
+    let kept = pool.tensor("kept", bytes(2 * MIB), &stream)?;
+    let error = pool.tensor("much", bytes(MIB + 1), &stream).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::OutOfMemory, None));
+    assert!(error.to_string().contains("`much`"), "{error}");
+    let counters = pool.counters();
+    assert_eq!((counters.bytes.current, counters.allocations.total), (2 << 20, 1));
+    assert_eq!(other.counters().bytes.total, 0);
+    let view = kept.view("view", 0, bytes(8))?;
+    drop((pool, kept));
+    prefetch_managed_tensor(&view, FIRST, &stream)?;
+    drop(view);
+    assert_eq!(machine.failures_on_drop(), 0, "tensors may outlive their pool");
+    let pinned = Arc::new(PinnedMemoryResource::direct(&machine));
+    let error = UnifiedMempool::over(pinned, MempoolOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    Ok(())
+}
+
+fn advice_at_creation_holds_for_every_tensor(backend: &Arc<dyn Backend>) -> Result<()> {
+    let (machine, stream) = machine(backend)?;
+    let options = MempoolOptions {
+        preferred_location: Some(FIRST),
+        accessed_by: vec![FIRST, Place::HOST],
+        ..MempoolOptions::default()
+    };
+    let direct = Arc::new(ManagedMemoryResource::direct(&machine));
+    let own = UnifiedMempool::over(direct, options.clone())?;
+    let cut = UnifiedMempool::with_options(&machine, options.clone())?;
+    for pool in [&own, &cut] {
+        for size in [PAGE, 100 * PAGE, 6 * MIB] {
+            let tensor = pool.tensor("t", bytes(size), &stream)?;
+            let reads = (prefers(&tensor, &stream)?, mapped_by(&tensor)?);
+            assert_eq!(reads, (0, vec![HOST, 0]), "{tensor:?}");
+        }
+    }
+    let nowhere = MempoolOptions { accessed_by: vec![device_index(99)?], ..options };
+    let error = UnifiedMempool::with_options(&machine, nowhere).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidDevice);
+    Ok(())
+}
+
+/// Makes, fills, moves, advises, suspends, checks and drops from several threads over one pool.
+fn several_threads_share_a_pool(backend: &Arc<dyn Backend>) -> Result<()> {
+    let (machine, stream) = machine(backend)?;
+    let pool = create_unified_mempool(&machine)?;
+    let work = |seed: u8| -> Result<u32> {
+        let stream = Stream::new(&machine, Device::FIRST)?;
+        let mut kept: Vec<(u8, Tensor)> = Vec::new();
+        let mut suspended = 0;
+        for step in 0..24_u8 {
+            let value = 1 + seed * 50 + step;
+            let size = 1 + (u64::from(value) * 104_729) % (256 << 10);
+            let tensor = pool.tensor(&format!("{seed}.{step}"), bytes(size), &stream)?;
+            fill(tensor.span(), value, &stream)?;
+            prefetch_managed_tensor(&tensor, FIRST, &stream)?;
+            advise_managed_tensor_accessed_by(&tensor, FIRST)?;
+            kept.push((value, tensor));
+            if step % 3 == seed % 3 {
+                let (value, tensor) = kept.swap_remove(usize::from(step / 2) % kept.len());
+                assert!(holds(tensor.span(), value, &stream)?, "{tensor:?}");
+            }
+            if step % 6 == seed {
+                match pool.suspend(Place::HOST, &stream) {
+                    Ok(_) => {
+                        suspended += 1;
+                        pool.resume(FIRST, &stream)?;
+                    }
+                    Err(error) => {
+                        let kinds = [ErrorKind::NotReady, ErrorKind::InvalidValue];
+                        assert!(kinds.contains(&error.kind()), "{error}");
+                    }
+                }
+            }
+        }
+        for (value, tensor) in &kept {
+            assert!(holds(tensor.span(), *value, &stream)?, "{tensor:?}");
+        }
+        Ok(suspended)
+    };
+    let suspended: Vec<Result<u32>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|seed| scope.spawn(move || work(seed))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panics")).collect()
+    });
+    assert!(suspended.into_iter().sum::<Result<u32>>()? > 0);
+    assert!(!pool.is_suspended());
+    assert_eq!(pool.counters().bytes.current, 0);
+    drop(pool);
+    stream.synchronize()?;
+    assert_eq!(machine.failures_on_drop(), 0);
+    Ok(())
+}
