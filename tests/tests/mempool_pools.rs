@@ -6,19 +6,24 @@ mod machines;
 use std::sync::Arc;
 
 use machines::tensors::{FIRST, HOST, apart, bytes, figures, mapped_by, prefers, sent_to};
-use machines::{MIB, PAGE, fill, holds, machine};
+use machines::{MIB, PAGE, fill, give_back, holds, is_allocated, machine};
+use pagewise::inject::sweep;
+use pagewise::intercept::Operation;
 use pagewise::mempool::{
     MempoolOptions, Tensor, UnifiedMempool, advise_managed_tensor_accessed_by,
     create_unified_mempool, device_index, prefetch_managed_tensor,
 };
 use pagewise::resource::{ManagedMemoryResource, PinnedMemoryResource};
-use pagewise::{Backend, Device, ErrorKind, Place, Result, Stream, observe};
+use pagewise::{
+    Backend, Code, Device, DevicePtr, ErrorKind, Machine, Place, Result, Stream, observe,
+};
 
 machines::claims_hold_everywhere![
     a_suspended_pool_comes_back_with_what_was_kept,
     a_pool_is_moved_in_turns,
     a_limit_holds_and_pools_are_counted_apart,
     advice_at_creation_holds_for_every_tensor,
+    whatever_fails_the_pool_is_as_it_was,
     several_threads_share_a_pool,
 ];
 
@@ -140,6 +145,59 @@ fn advice_at_creation_holds_for_every_tensor(backend: &Arc<dyn Backend>) -> Resu
     let nowhere = MempoolOptions { accessed_by: vec![device_index(99)?], ..options };
     let error = UnifiedMempool::with_options(&machine, nowhere).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidDevice);
+    Ok(())
+}
+
+/// Everything that a pool does, each call failing once: nothing is left behind, given back twice,
+/// or lost, and a pool that could not be moved is as it was.
+fn whatever_fails_the_pool_is_as_it_was(backend: &Arc<dyn Backend>) -> Result<()> {
+    let options = MempoolOptions { preferred_location: Some(FIRST), ..MempoolOptions::default() };
+    let (mut moved, mut leaked) = (0, 0);
+    let fresh = || Ok(Arc::clone(backend));
+    let sites = sweep(Code::OUT_OF_MEMORY, fresh, |injected, failing| {
+        let machine = Machine::from(injected);
+        let stream = Stream::new(&machine, Device::FIRST)?;
+        let direct = Arc::new(ManagedMemoryResource::direct(&machine));
+        let pool = UnifiedMempool::over(direct, options.clone())?;
+        let tensor = |name, size| injected.watch(|| pool.tensor(name, bytes(size), &stream));
+        let made = [tensor("weights", MIB), tensor("cache", MIB), tensor("bias", 5000)];
+        let live: Vec<Tensor> = made.into_iter().flatten().collect();
+        assert!(live.len() == 3 || failing.is_some());
+        assert_eq!(pool.counters().allocations.current, live.len() as i64);
+        for tensor in &live {
+            fill(tensor.span(), 7, &stream)?;
+            // SAFETY: what is disposable is not read again.
+            unsafe { tensor.set_disposable(tensor.name() == "cache")? };
+        }
+        let away = injected.watch(|| pool.suspend(Place::HOST, &stream));
+        assert_eq!(away.is_ok(), pool.is_suspended(), "{away:?}");
+        let lost = pool.is_suspended();
+        if lost {
+            let back = injected.watch(|| pool.resume(Device::FIRST, &stream));
+            assert_eq!(back.is_err(), pool.is_suspended(), "it can be resumed again");
+            moved += u32::from(back.is_ok());
+        }
+        for tensor in live.iter().filter(|tensor| !lost || tensor.name() != "cache") {
+            assert!(holds(tensor.span(), 7, &stream)?, "{tensor:?}");
+        }
+        let given: Vec<DevicePtr> = live.iter().map(|tensor| tensor.span().ptr).collect();
+        injected.watch(|| drop((live, pool)));
+        let failed = injected.failed();
+        let giving_back = [Operation::Free, Operation::StreamSynchronize];
+        let gone_wrong = failed.iter().any(|call| giving_back.contains(&call.operation()));
+        assert_eq!(machine.failures_on_drop() > 0, gone_wrong, "{failed:?}");
+        let calls = injected.take_calls();
+        let count = |what| calls.iter().filter(|call| call.operation() == what).count();
+        let refused = failed.iter().filter(|c| c.operation() == Operation::AllocManaged).count();
+        assert_eq!(count(Operation::Free), count(Operation::AllocManaged) - refused);
+        if gone_wrong {
+            leaked += given.iter().filter(|ptr| is_allocated(&**backend, **ptr)).count();
+            give_back(&**backend, &given);
+        }
+        Ok(())
+    })?;
+    assert!(sites > 12 && moved > 6, "{sites} calls were failed, {moved} pools moved");
+    assert_eq!(leaked, 3, "what could not be freed, each in its run, and nothing else");
     Ok(())
 }
 

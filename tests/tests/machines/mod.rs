@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use pagewise::inject::FaultInjector;
 use pagewise::{
-    Backend, CudaBackend, Device, DeviceAccess, DeviceTouch, DiscardedContents, DriverVersion,
-    HostAccess, HostTouch, Machine, RangeReads, Result, SimBackend, SimConfig, Span, Stream,
+    Backend, CudaBackend, Device, DeviceAccess, DevicePtr, DeviceTouch, DiscardedContents,
+    DriverVersion, HostAccess, HostTouch, Machine, PointerAttribute, RangeReads, Result,
+    SimBackend, SimConfig, Span, Stream,
 };
 use pagewise_trace::record::Recorder;
 
@@ -126,6 +127,28 @@ pub fn on_the_driver(claims: &[Claim]) {
             Err(error) => return println!("skipped: there is no driver: {error}"),
         };
         check(claims, &format!("driver {version}"), || Ok(Arc::clone(&driver)));
+    }
+}
+
+/// Whether an allocation, or page-locked memory of ours, starts here.
+pub fn is_allocated(backend: &dyn Backend, ptr: DevicePtr) -> bool {
+    backend.pointer_attribute(ptr, PointerAttribute::RANGE_START_ADDR) == Ok(ptr.0)
+}
+
+/// Gives back what a call that was failed on purpose left allocated, so that a claim leaves nothing.
+pub fn give_back(backend: &dyn Backend, ptrs: &[DevicePtr]) {
+    for &ptr in ptrs {
+        if !is_allocated(backend, ptr) {
+            continue;
+        }
+        // SAFETY: the claim is done with it. What is not the call's kind of memory is refused.
+        let freed = unsafe {
+            backend
+                .free(ptr)
+                .or_else(|_| backend.free_pinned(ptr))
+                .or_else(|_| backend.host_unregister(ptr))
+        };
+        freed.expect("memory of some kind");
     }
 }
 
