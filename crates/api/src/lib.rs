@@ -25,6 +25,7 @@
 //! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
+//! | one device's memory for many | [`manager`]: shares, stream groups, chunks, eviction, windows |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
 //!
@@ -67,6 +68,7 @@ pub mod inject;
 pub mod intercept;
 mod lists;
 mod machine;
+pub mod manager;
 mod memory;
 mod observe;
 mod place;

@@ -1,0 +1,324 @@
+//! Requests that wait for their group, and their allocation.
+//!
+//! A request waits under the instance that made it, not under a group: an instance that changes its
+//! group takes its requests along. Allocation is: add up, decide, allocate everything, and only
+//! then change what the manager holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pagewise_hal::ErrorKind;
+
+use super::array::{Array, Layout};
+use super::chunking::{ChunkParameters, ChunkPolicy};
+use super::error::{ManagerError, Result};
+use super::hooks::After;
+use super::instance::InstanceId;
+use super::plan::Decision;
+use super::request::{ArrayRequest, ArrayResponse};
+use super::{MemoryManager, Requests, State};
+use crate::Stream;
+
+/// What [`allocate_queue`](MemoryManager::allocate_queue) did.
+///
+/// ```
+/// use pagewise::manager::{MemoryManager, Registration};
+/// use pagewise::{Device, Machine};
+///
+/// let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+/// let id = manager.register(Registration::new())?;
+/// let allocated = manager.allocate_queue(id)?;
+/// assert_eq!(allocated.parameters.chunks(), 1, "nothing was queued");
+/// assert!(allocated.evicted.is_empty());
+/// # Ok::<(), pagewise::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Allocated {
+    /// The division, the same for all.
+    pub parameters: ChunkParameters,
+    /// What each was told: who had asked, its arrays; the others of the group, the chunks.
+    pub responses: BTreeMap<InstanceId, ArrayResponse>,
+    /// Who lost memory to make room.
+    pub evicted: Vec<InstanceId>,
+}
+
+type Made = Vec<(InstanceId, BTreeMap<String, Array>)>;
+
+impl MemoryManager {
+    /// Queues requests of an instance, by label, to be allocated with those of its group. They
+    /// replace whatever it had queued.
+    ///
+    /// # Errors
+    /// [`ManagerError::UnknownInstance`], [`ManagerError::InvalidRequest`],
+    /// [`ManagerError::RunsDiffer`], [`ManagerError::HookRequired`]. What was queued stays then.
+    pub fn queue_request<L: Into<String>>(
+        &self,
+        id: InstanceId,
+        requests: impl IntoIterator<Item = (L, ArrayRequest)>,
+    ) -> Result<()> {
+        let requests: Requests =
+            requests.into_iter().map(|(label, request)| (label.into(), request)).collect();
+        for (label, request) in &requests {
+            request.check(label)?;
+        }
+        super::plan::Demand::of(requests.iter())?;
+        self.enter(|state, _| {
+            let instance = state.instance(id)?;
+            if self.require_invalidate_hook && !instance.registration.has_invalidate_hook() {
+                return Err(ManagerError::HookRequired(id));
+            }
+            state.queue.insert(id, requests);
+            Ok(())
+        })
+    }
+
+    /// Takes an instance's requests out of the queue, and returns them.
+    ///
+    /// # Errors
+    /// [`ManagerError::UnknownInstance`].
+    pub fn cancel_request(&self, id: InstanceId) -> Result<BTreeMap<String, ArrayRequest>> {
+        self.enter(|state, _| {
+            state.instance(id)?;
+            Ok(state.queue.remove(&id).unwrap_or_default())
+        })
+    }
+
+    /// Allocates everything that the instances of a group have queued, on the group's stream, then
+    /// calls the allocation hook of each of them, and of the others of the group, who learn of the
+    /// chunks. `id` is any of the group.
+    ///
+    /// Arrays replace those of the same label. Peers of the same owner who keep arrays in chunks
+    /// fix the length of chunks. If nothing is queued, the last division is told again to those of
+    /// the group who have the owner of `id`.
+    ///
+    /// # Errors
+    /// As [`Footprint::chunks`](super::Footprint::chunks); [`ManagerError::RunsDiffer`],
+    /// [`ManagerError::PartitionDoesNotFit`], [`ManagerError::AfterFreeing`]; of the back end and
+    /// of resources. The queue is as it was, and nothing that was allocated on the way is left.
+    pub fn allocate_queue(&self, id: InstanceId) -> Result<Allocated> {
+        self.enter(|state, after| {
+            let group = state.groups.get_group(id)?.to_owned();
+            let members = state.groups.get_instances_in_group(&group);
+            let requests = |id: &InstanceId| Some((*id, state.queue.get(id)?.clone()));
+            let queued: Vec<_> = members.iter().filter_map(requests).collect();
+            if queued.is_empty() {
+                return state.tell_again(id, &members, after);
+            }
+            let stream = state.groups.get_stream(id)?;
+            let (decision, made) = self.attempt(state, after, &queued, &stream)?;
+            Ok(state.commit(&members, decision, &made, after))
+        })
+    }
+
+    /// Decides and allocates; with less if that fails for want of memory, as what is free is a
+    /// guess where others allocate too.
+    fn attempt(
+        &self,
+        state: &mut State,
+        after: &mut After,
+        queued: &[(InstanceId, Requests)],
+        stream: &Stream,
+    ) -> Result<(Decision, Made)> {
+        let mut freed: Vec<(InstanceId, String)> = Vec::new();
+        let mut evicted = Vec::new();
+        let mut limit = u64::MAX;
+        let mut failure = None;
+        for _ in 0..state.policy.tries() {
+            let decided = self.decide(state, after, queued, limit);
+            let mut decision = match (decided, failure.take()) {
+                (Ok(decision), _) => decision,
+                // There is no smaller way: what the first try reported is the reason.
+                (Err(_), Some(first)) => return Err(with_freed(first, freed)),
+                (Err(error), None) => return Err(error),
+            };
+            evicted.append(&mut decision.evicted);
+            if decision.frees_first {
+                freed.extend(state.free_replaced(queued));
+            }
+            match self.make(state, queued, decision.parameters, stream) {
+                Ok(made) => return Ok((Decision { evicted, ..decision }, made)),
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                    let bytes = planned_bytes(queued, decision.parameters, state.policy);
+                    limit = bytes - bytes / 8 - 1;
+                    failure = Some(error);
+                }
+                Err(error) => return Err(with_freed(error, freed)),
+            }
+        }
+        Err(with_freed(failure.unwrap_or(ManagerError::ArrayGone), freed))
+    }
+
+    /// Allocates all arrays, or none.
+    fn make(
+        &self,
+        state: &State,
+        queued: &[(InstanceId, Requests)],
+        parameters: ChunkParameters,
+        stream: &Stream,
+    ) -> Result<Made> {
+        let mut made = Made::new();
+        for (id, requests) in queued {
+            let mut arrays = BTreeMap::new();
+            for (label, request) in requests {
+                let layout = layout(label, request, parameters, state.policy)?;
+                // What was made before goes out of scope, and so back, if this fails.
+                let resource = &state.resources[&request.memory];
+                let array = Array::new(request, layout, resource, self.device, stream)?;
+                arrays.insert(label.clone(), array);
+            }
+            made.push((*id, arrays));
+        }
+        Ok(made)
+    }
+
+    /// Allocates an array that belongs to nobody but who holds it.
+    ///
+    /// # Errors
+    /// [`ManagerError::InvalidRequest`]; of the back end and of resources.
+    pub fn allocate(&self, request: &ArrayRequest, stream: &Stream) -> Result<Array> {
+        request.check("")?;
+        self.machine.check_stream("allocate", stream)?;
+        let resource = self.enter(|state, _| Arc::clone(&state.resources[&request.memory]));
+        let runs = request.runs().unwrap_or(1);
+        let whole = ChunkParameters::of(runs, runs);
+        let layout = layout("", request, whole, ChunkPolicy::exact())?;
+        Array::new(request, layout, &resource, self.device, stream)
+    }
+}
+
+fn with_freed(error: ManagerError, freed: Vec<(InstanceId, String)>) -> ManagerError {
+    match error {
+        ManagerError::Driver(cause) if !freed.is_empty() => {
+            ManagerError::AfterFreeing { cause, freed }
+        }
+        error => error,
+    }
+}
+
+/// What requests take of the device with these chunks.
+fn planned_bytes(
+    queued: &[(InstanceId, Requests)],
+    parameters: ChunkParameters,
+    policy: ChunkPolicy,
+) -> u64 {
+    let all = queued.iter().flat_map(|(_, requests)| requests);
+    let demand = super::plan::Demand::of(all);
+    let bytes =
+        demand.map(|demand| demand.footprint.chunk_bytes(parameters.chunk_length(), policy));
+    u64::try_from(bytes.unwrap_or(1)).unwrap_or(u64::MAX).max(1)
+}
+
+/// What an array becomes with these chunks.
+fn layout(
+    label: &str,
+    request: &ArrayRequest,
+    parameters: ChunkParameters,
+    policy: ChunkPolicy,
+) -> Result<Layout> {
+    let too_large = || ManagerError::InvalidRequest {
+        label: label.to_owned(),
+        why: "its size is beyond what a driver allocates".to_owned(),
+    };
+    let is_along_runs = request.is_chunkable() && request.runs() == Some(parameters.runs());
+    let is_divided = is_along_runs && parameters.chunks() > 1;
+    let whole = request.bytes().ok_or_else(too_large)?;
+    if !is_divided || request.oversubscribe {
+        let bytes = u64::try_from(whole).map_err(|_| too_large())?;
+        let window = is_divided.then_some(parameters);
+        let shape = request.shape.clone();
+        return Ok(Layout { shape, slots: 1, slot_bytes: bytes, bytes, window, is_along_runs });
+    }
+    let chunk = whole / u128::from(parameters.runs()) * u128::from(parameters.chunk_length());
+    let slots = policy.slots(parameters.chunks());
+    let slot = if slots > 1 { policy.rounded(chunk) } else { chunk };
+    let bytes = slot.saturating_mul(slots.into());
+    Ok(Layout {
+        shape: request.chunked_shape(parameters.chunk_length()),
+        slots,
+        slot_bytes: u64::try_from(slot).map_err(|_| too_large())?,
+        bytes: u64::try_from(bytes).map_err(|_| too_large())?,
+        window: None,
+        is_along_runs,
+    })
+}
+
+impl State {
+    /// Gives back the arrays that requests replace. Says which.
+    fn free_replaced(&mut self, queued: &[(InstanceId, Requests)]) -> Vec<(InstanceId, String)> {
+        let mut freed = Vec::new();
+        for (id, requests) in queued {
+            let Some(instance) = self.instances.get_mut(id) else { continue };
+            for label in requests.keys() {
+                if let Some(array) = instance.arrays.remove(label) {
+                    array.release();
+                    freed.push((*id, label.clone()));
+                }
+            }
+        }
+        freed
+    }
+
+    /// Takes note of what was allocated, and tells everybody in the group.
+    fn commit(
+        &mut self,
+        members: &[InstanceId],
+        decision: Decision,
+        made: &Made,
+        after: &mut After,
+    ) -> Allocated {
+        let Decision { parameters, evicted, .. } = decision;
+        let mut responses = BTreeMap::new();
+        for (id, arrays) in made {
+            self.queue.remove(id);
+            let now = self.tick();
+            let Some(instance) = self.instances.get_mut(id) else { continue };
+            let mut response = ArrayResponse::of(parameters);
+            for (label, array) in arrays {
+                if parameters.chunks() > 1 && array.is_along_runs() && !array.is_windowed() {
+                    response.chunked_shapes.insert(label.clone(), array.shape().to_vec());
+                }
+                if let Some(old) = instance.arrays.insert(label.clone(), array.clone()) {
+                    old.release();
+                }
+                response.arr.insert(label.clone(), array.clone());
+            }
+            instance.partition = Some(parameters);
+            instance.last_used = now;
+            responses.insert(*id, response);
+        }
+        for id in members {
+            let Some(instance) = self.instances.get_mut(id) else { continue };
+            let told = responses.entry(*id).or_insert_with(|| ArrayResponse::of(parameters));
+            if !instance.is_laid_out() {
+                instance.partition = Some(parameters);
+            }
+            after.ready(instance, told.clone());
+        }
+        Allocated { parameters, responses, evicted }
+    }
+
+    /// Nothing is queued: tells the last division again to those of the owner in the group.
+    fn tell_again(
+        &mut self,
+        id: InstanceId,
+        members: &[InstanceId],
+        after: &mut After,
+    ) -> Result<Allocated> {
+        let owner = self.instance(id)?.owner;
+        let peers = members.iter().filter_map(|member| self.instances.get(member));
+        let told = peers.filter(|peer| peer.owner == owner && peer.partition.is_some());
+        let last = told.max_by_key(|peer| peer.last_used);
+        let parameters = last.and_then(|peer| peer.partition).unwrap_or_default();
+        let mut responses = BTreeMap::new();
+        for member in members {
+            let Some(instance) = self.instances.get(member) else { continue };
+            if instance.owner == owner {
+                let response = ArrayResponse::of(parameters);
+                after.ready(instance, response.clone());
+                responses.insert(*member, response);
+            }
+        }
+        Ok(Allocated { parameters, responses, evicted: Vec::new() })
+    }
+}

@@ -1,0 +1,195 @@
+//! Copies between host and device, in the order of an instance's stream.
+//!
+//! Page-locked arrays are copied while the program goes on. Others go through a page-locked buffer
+//! of at most 64 MiB, piece by piece, and are done when the call returns.
+
+use pagewise_hal::{DevicePtr, Span};
+
+use super::array::Array;
+use super::error::{ManagerError, Result};
+use super::host_array::HostArray;
+use super::{InstanceId, MemoryManager};
+use crate::Stream;
+use crate::resource::Allocation;
+
+/// The most bytes that a copy of memory that is not page-locked takes on the way.
+const STAGING_BYTES: usize = 64 << 20;
+
+impl MemoryManager {
+    /// Copies host arrays into arrays, pair by pair: as many bytes as the host side has. Empty ones
+    /// are passed over. Divided arrays take them as the first chunk; see
+    /// [`to_device_chunk`](Self::to_device_chunk).
+    ///
+    /// # Errors
+    /// [`ManagerError::UnknownInstance`]; [`ManagerError::Mismatch`] for lists of different length,
+    /// other element types, or a host side that is larger; [`ManagerError::ArrayGone`]; all before
+    /// anything is copied, but for an array that is freed meanwhile. Of the back end: the pairs
+    /// before the one that failed are copied.
+    pub fn to_device(&self, id: InstanceId, from: &[&HostArray], to: &[&Array]) -> Result<()> {
+        self.to_device_chunk(id, 0, from, to)
+    }
+
+    /// The same into the slot that a chunk uses.
+    ///
+    /// # Errors
+    /// As [`to_device`](Self::to_device).
+    pub fn to_device_chunk(
+        &self,
+        id: InstanceId,
+        chunk: u64,
+        from: &[&HostArray],
+        to: &[&Array],
+    ) -> Result<()> {
+        let stream = self.get_stream(id)?;
+        check_lengths(from.len(), to.len())?;
+        for (item, (host, array)) in from.iter().zip(to).enumerate() {
+            check_pair(item, host, array)?;
+        }
+        let staging = self.staging(from.iter().copied())?;
+        for (host, array) in from.iter().zip(to).filter(|(host, _)| host.nbytes() > 0) {
+            match host.pinned() {
+                Some(source) => {
+                    host.copied_on(&stream)?;
+                    array.copy(chunk, &stream, true, |slot| {
+                        copy(&stream, slot.ptr, source, host.nbytes())
+                    })?;
+                }
+                None => array.copy(chunk, &stream, true, |slot| {
+                    let Some(staging) = &staging else { return Ok(()) };
+                    stage_up(&stream, slot.ptr, host.bytes(), staging)
+                })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies arrays into host arrays, pair by pair: as many bytes as the host side has.
+    ///
+    /// # Errors
+    /// As [`to_device`](Self::to_device).
+    pub fn from_device(
+        &self,
+        id: InstanceId,
+        from: &[&Array],
+        to: &mut [&mut HostArray],
+    ) -> Result<()> {
+        self.from_device_chunk(id, 0, from, to)
+    }
+
+    /// The same out of the slot that a chunk uses.
+    ///
+    /// # Errors
+    /// As [`to_device`](Self::to_device).
+    pub fn from_device_chunk(
+        &self,
+        id: InstanceId,
+        chunk: u64,
+        from: &[&Array],
+        to: &mut [&mut HostArray],
+    ) -> Result<()> {
+        let stream = self.get_stream(id)?;
+        check_lengths(from.len(), to.len())?;
+        for (item, (array, host)) in from.iter().zip(to.iter()).enumerate() {
+            check_pair(item, host, array)?;
+        }
+        let staging = self.staging(to.iter().map(|host| &**host))?;
+        for (array, host) in from.iter().zip(to).filter(|(_, host)| host.nbytes() > 0) {
+            match host.pinned() {
+                Some(target) => {
+                    host.copied_on(&stream)?;
+                    array.copy(chunk, &stream, false, |slot| {
+                        copy(&stream, target, slot.ptr, host.nbytes())
+                    })?;
+                }
+                None => array.copy(chunk, &stream, false, |slot| {
+                    let Some(staging) = &staging else { return Ok(()) };
+                    stage_down(&stream, slot.ptr, host.bytes_mut(), staging)
+                })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A buffer for the host arrays that need one.
+    fn staging<'h>(
+        &self,
+        hosts: impl Iterator<Item = &'h HostArray>,
+    ) -> Result<Option<Allocation>> {
+        let unpinned = hosts.filter(|host| host.pinned().is_none());
+        match unpinned.map(|host| host.bytes().len()).max() {
+            None | Some(0) => Ok(None),
+            Some(bytes) => self.pinned(bytes.min(STAGING_BYTES)).map(Some),
+        }
+    }
+}
+
+fn check_lengths(from: usize, to: usize) -> Result<()> {
+    if from == to {
+        return Ok(());
+    }
+    let why = format!("{from} arrays are to be copied into {to}");
+    Err(ManagerError::Mismatch { item: from.min(to), why })
+}
+
+fn check_pair(item: usize, host: &HostArray, array: &Array) -> Result<()> {
+    if host.nbytes() == 0 {
+        return Ok(());
+    }
+    if host.dtype() != array.dtype() {
+        let why = format!("{:?} on the host, {:?} on the device", host.dtype(), array.dtype());
+        return Err(ManagerError::Mismatch { item, why });
+    }
+    if host.nbytes() > array.nbytes() {
+        let (host, array) = (host.nbytes(), array.nbytes());
+        let why = format!("{host} bytes on the host, room for {array} on the device");
+        return Err(ManagerError::Mismatch { item, why });
+    }
+    array.span().map(drop)
+}
+
+fn copy(stream: &Stream, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
+    let backend = stream.machine().backend();
+    // SAFETY: both sides are live allocations of at least so many bytes, different ones; they are
+    // not given back before the stream has passed the copy, and host views wait for it. What a
+    // device does meanwhile is promised by whoever gave it the address.
+    Ok(unsafe { backend.memcpy(to, from, bytes, stream.handle())? })
+}
+
+/// The buffer as the host sees it, up to a length that it has.
+///
+/// # Safety
+/// No copy from or to it is in flight.
+unsafe fn buffer_bytes(staging: &Allocation, len: usize) -> &mut [u8] {
+    let Span { ptr, bytes } = staging.span();
+    let len = len.min(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let ptr = std::ptr::with_exposed_provenance_mut::<u8>(ptr.0 as usize);
+    // SAFETY: page-locked memory that the host reaches, by `MemoryManager::pinned`, which only this
+    // module uses, one slice at a time.
+    unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+}
+
+fn stage_up(stream: &Stream, to: DevicePtr, from: &[u8], staging: &Allocation) -> Result<()> {
+    let piece_bytes = usize::try_from(staging.span().bytes).unwrap_or(usize::MAX);
+    let mut to = to.0;
+    for piece in from.chunks(piece_bytes) {
+        // SAFETY: the copy of the piece before was waited for.
+        unsafe { buffer_bytes(staging, piece.len()) }.copy_from_slice(piece);
+        copy(stream, DevicePtr(to), staging.device_ptr(), piece.len() as u64)?;
+        stream.synchronize()?;
+        to += piece.len() as u64;
+    }
+    Ok(())
+}
+
+fn stage_down(stream: &Stream, from: DevicePtr, to: &mut [u8], staging: &Allocation) -> Result<()> {
+    let piece_bytes = usize::try_from(staging.span().bytes).unwrap_or(usize::MAX);
+    let mut from = from.0;
+    for piece in to.chunks_mut(piece_bytes) {
+        copy(stream, staging.device_ptr(), DevicePtr(from), piece.len() as u64)?;
+        stream.synchronize()?;
+        // SAFETY: the copy was waited for.
+        piece.copy_from_slice(unsafe { buffer_bytes(staging, piece.len()) });
+        from += piece.len() as u64;
+    }
+    Ok(())
+}
