@@ -122,7 +122,8 @@ impl HostArray {
     pub fn as_slice<T: Pod>(&self) -> Result<&[T]> {
         self.check::<T>()?;
         self.wait()?;
-        Ok(bytemuck::cast_slice(self.bytes()))
+        // No bytes have no address, and so no alignment.
+        Ok(if self.bytes == 0 { &[] } else { bytemuck::cast_slice(self.bytes()) })
     }
 
     /// Its elements, to be changed.
@@ -132,7 +133,7 @@ impl HostArray {
     pub fn as_mut_slice<T: Pod>(&mut self) -> Result<&mut [T]> {
         self.check::<T>()?;
         self.wait()?;
-        Ok(bytemuck::cast_slice_mut(self.bytes_mut()))
+        Ok(if self.bytes == 0 { &mut [] } else { bytemuck::cast_slice_mut(self.bytes_mut()) })
     }
 
     fn check<T: Pod>(&self) -> Result<()> {

@@ -4,4 +4,8 @@
 
 mod chunking;
 mod groups;
+mod hosts;
+mod lifetime;
 mod pools;
+mod queue;
+mod windows;
