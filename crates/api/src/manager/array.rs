@@ -454,6 +454,10 @@ impl Array {
             Held::Empty => return Ok(()),
             Held::Gone => return Err(ManagerError::ArrayGone),
         };
+        // The host waits for one stream only, so that has to come after any other.
+        if let Some(other) = state.copies.as_ref().filter(|other| *other != stream) {
+            stream.wait_for(other)?;
+        }
         state.copies = Some(stream.clone());
         copy(self.slot_of(whole, slot))
     }

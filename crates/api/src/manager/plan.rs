@@ -177,7 +177,9 @@ impl MemoryManager {
             }
             None => demand.chunks(available.into(), policy)?,
         };
-        Ok(Decision { parameters, frees_first: replaced > 0, evicted })
+        let planned = demand.footprint.chunk_bytes(parameters.chunk_length(), policy);
+        let room = available.saturating_sub(replaced);
+        Ok(Decision { parameters, frees_first: planned > u128::from(room), evicted })
     }
 
     /// Chunks for requests of a group, as [`allocate_queue`](Self::allocate_queue) would choose

@@ -133,10 +133,12 @@ impl MemoryManager {
                 (Err(error), None) => return Err(error),
             };
             evicted.append(&mut decision.evicted);
+            // All that can be refused is refused before anything is freed.
+            let layouts = layouts(queued, decision.parameters, state.policy)?;
             if decision.frees_first {
                 freed.extend(state.free_replaced(queued));
             }
-            match self.make(state, queued, decision.parameters, stream) {
+            match self.make(state, queued, layouts, stream) {
                 Ok(made) => return Ok((Decision { evicted, ..decision }, made)),
                 Err(error) if error.kind() == ErrorKind::OutOfMemory => {
                     let bytes = planned_bytes(queued, decision.parameters, state.policy);
@@ -154,14 +156,14 @@ impl MemoryManager {
         &self,
         state: &State,
         queued: &[(InstanceId, Requests)],
-        parameters: ChunkParameters,
+        layouts: Vec<Layout>,
         stream: &Stream,
     ) -> Result<Made> {
         let mut made = Made::new();
+        let mut layouts = layouts.into_iter();
         for (id, requests) in queued {
             let mut arrays = BTreeMap::new();
-            for (label, request) in requests {
-                let layout = layout(label, request, parameters, state.policy)?;
+            for ((label, request), layout) in requests.iter().zip(layouts.by_ref()) {
                 // What was made before goes out of scope, and so back, if this fails.
                 let resource = &state.resources[&request.memory];
                 let array = Array::new(request, layout, resource, self.device, stream)?;
@@ -207,6 +209,16 @@ fn planned_bytes(
     let bytes =
         demand.map(|demand| demand.footprint.chunk_bytes(parameters.chunk_length(), policy));
     u64::try_from(bytes.unwrap_or(1)).unwrap_or(u64::MAX).max(1)
+}
+
+/// What arrays become with these chunks, in the order of the requests.
+fn layouts(
+    queued: &[(InstanceId, Requests)],
+    parameters: ChunkParameters,
+    policy: ChunkPolicy,
+) -> Result<Vec<Layout>> {
+    let all = queued.iter().flat_map(|(_, requests)| requests);
+    all.map(|(label, request)| layout(label, request, parameters, policy)).collect()
 }
 
 /// What an array becomes with these chunks.
