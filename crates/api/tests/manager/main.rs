@@ -9,4 +9,5 @@ mod hosts;
 mod lifetime;
 mod pools;
 mod queue;
+mod threads;
 mod windows;
