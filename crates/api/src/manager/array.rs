@@ -7,10 +7,11 @@ use pagewise_hal::{DevicePtr, HostViews, Span};
 
 use super::chunking::ChunkParameters;
 use super::error::{ManagerError, Result};
+use super::host_array::pinned_bytes;
 use super::request::{ArrayMemory, ArrayRequest, Dtype};
 use super::sync::{Mutex, lock};
 use crate::resource::{Allocation, MemoryKind, MemoryResource};
-use crate::{Device, Host, Machine, ManagedBuffer, MemoryAdvice, Place, Stream};
+use crate::{Device, Machine, ManagedBuffer, MemoryAdvice, Place, Stream};
 
 /// A handle on an array's memory. Clones are the same array.
 ///
@@ -91,9 +92,9 @@ impl Drop for State {
 
 /// Of an array that is brought to the device in parts.
 #[derive(Debug, Clone, Copy)]
-struct Window {
-    parameters: ChunkParameters,
-    bytes_per_run: u64,
+pub(super) struct Window {
+    pub(super) parameters: ChunkParameters,
+    pub(super) bytes_per_run: u64,
 }
 
 #[derive(Debug)]
@@ -261,8 +262,8 @@ impl Array {
             Held::Bytes(allocation) => {
                 self.check_host_reaches()?;
                 allocation.arrive()?;
-                // SAFETY: see `host_bytes`; the lock is held, so nobody else has a view.
-                unsafe { host_bytes(allocation.span(), bytes.len()) }.copy_from_slice(bytes);
+                // SAFETY: see `pinned_bytes`; the lock is held, so nobody else has a view.
+                unsafe { pinned_bytes(allocation.span(), bytes.len()) }.copy_from_slice(bytes);
                 Ok(())
             }
             Held::Empty => Ok(()),
@@ -286,8 +287,8 @@ impl Array {
             Held::Bytes(allocation) => {
                 self.check_host_reaches()?;
                 allocation.arrive()?;
-                // SAFETY: see `host_bytes`; the lock is held, so nobody else has a view.
-                bytes.copy_from_slice(unsafe { host_bytes(allocation.span(), bytes.len()) });
+                // SAFETY: see `pinned_bytes`; the lock is held, so nobody else has a view.
+                bytes.copy_from_slice(unsafe { pinned_bytes(allocation.span(), bytes.len()) });
             }
             Held::Empty => {}
             Held::Gone => return Err(ManagerError::ArrayGone),
@@ -338,7 +339,10 @@ impl Array {
         self.managed(|buffer| Ok(buffer.prefetch(to, stream)?))
     }
 
-    fn managed<T>(&self, act: impl FnOnce(&mut ManagedBuffer<u8>) -> Result<T>) -> Result<T> {
+    pub(super) fn managed<T>(
+        &self,
+        act: impl FnOnce(&mut ManagedBuffer<u8>) -> Result<T>,
+    ) -> Result<T> {
         match &mut lock(&self.0.state).held {
             Held::Managed(buffer) => act(buffer),
             Held::Gone => Err(ManagerError::ArrayGone),
@@ -349,58 +353,6 @@ impl Array {
         }
     }
 
-    /// The bytes of a chunk of an array in windows.
-    ///
-    /// # Errors
-    /// [`ManagerError::WrongMemory`] if it is not in windows, as where all of it fits;
-    /// [`ManagerError::ChunkOutOfRange`], [`ManagerError::ArrayGone`].
-    pub fn window(&self, chunk: u64) -> Result<Span> {
-        let why = "it is not in windows: ask for `oversubscribe`, and more than fits";
-        let window =
-            self.0.window.ok_or(ManagerError::WrongMemory { memory: self.0.memory, why })?;
-        let runs = window.parameters.range(chunk)?;
-        let start = self.span()?.ptr.0 + runs.start * window.bytes_per_run;
-        Ok(Span::new(DevicePtr(start), (runs.end - runs.start) * window.bytes_per_run))
-    }
-
-    /// Whether it is allocated whole and brought to the device in windows.
-    #[must_use]
-    pub fn is_windowed(&self) -> bool {
-        self.0.window.is_some()
-    }
-
-    /// Moves the windows to a chunk: it and the next go to the device, and the one before leaves
-    /// it, in the order of the stream. Chunks are entered in order; the first also brings itself.
-    ///
-    /// What is prefetched early costs no faults; what leaves by hand costs no eviction. Pages on
-    /// the border of two chunks belong to the later one.
-    ///
-    /// # Errors
-    /// As [`window`](Self::window) and [`Region::prefetch`](crate::Region::prefetch). Nothing is
-    /// lost then: pages that were not moved are moved by faults.
-    pub fn enter_chunk(&self, chunk: u64, before: Leaving, stream: &Stream) -> Result<()> {
-        let now = self.window(chunk)?;
-        let next = self.window(chunk + 1).ok();
-        let last = chunk.checked_sub(1).map(|last| self.window(last)).transpose()?;
-        let device = self.0.device;
-        let span = self.span()?;
-        let range = |part: Span| {
-            let start = usize::try_from(part.ptr.0 - span.ptr.0).unwrap_or(usize::MAX);
-            start..start.saturating_add(usize::try_from(part.bytes).unwrap_or(usize::MAX))
-        };
-        self.managed(|buffer| {
-            if let Some(last) = last {
-                leave(buffer, range(last), before, stream)?;
-            } else {
-                buffer.range(range(now))?.prefetch(device, stream)?;
-            }
-            if let Some(next) = next {
-                buffer.range(range(next))?.prefetch(device, stream)?;
-            }
-            Ok(())
-        })
-    }
-
     /// Says that a device has written all that was discarded, so that the host may read it.
     ///
     /// # Errors
@@ -408,6 +360,14 @@ impl Array {
     /// waits for.
     pub fn assume_written(&self) -> Result<()> {
         self.managed(|buffer| Ok(buffer.memory.contents.settle(buffer.span())?))
+    }
+
+    pub(super) fn windows(&self) -> Option<Window> {
+        self.0.window
+    }
+
+    pub(super) fn device(&self) -> Device {
+        self.0.device
     }
 
     /// Whether it is divided along the run axis, or would be.
@@ -461,48 +421,4 @@ impl Array {
         state.copies = Some(stream.clone());
         copy(self.slot_of(whole, slot))
     }
-}
-
-/// What becomes of a chunk that nobody needs on the device any more.
-///
-/// ```
-/// use pagewise::manager::Leaving;
-/// assert_eq!(Leaving::default(), Leaving::Kept);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Leaving {
-    /// Its contents go to the host.
-    #[default]
-    Kept,
-    /// Its contents are worthless: its whole pages are discarded, and cost no copy. Needs CUDA 13.
-    Discarded,
-}
-
-fn leave(
-    buffer: &mut ManagedBuffer<u8>,
-    range: std::ops::Range<usize>,
-    leaving: Leaving,
-    stream: &Stream,
-) -> Result<()> {
-    match leaving {
-        Leaving::Kept => buffer.range(range)?.prefetch(Host::Any, stream)?,
-        Leaving::Discarded => {
-            // Whoever writes the contents again, on a device, says so with `assume_written`.
-            let _ = buffer.range_mut(range)?.discard(stream)?;
-        }
-    }
-    Ok(())
-}
-
-/// Page-locked memory as the host sees it.
-///
-/// # Safety
-/// `span` is live page-locked memory of a machine whose back end promised that its addresses are
-/// the host's; nobody else has a view of it.
-unsafe fn host_bytes<'a>(span: Span, len: usize) -> &'a mut [u8] {
-    let len = len.min(usize::try_from(span.bytes).unwrap_or(usize::MAX));
-    let ptr = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
-    // SAFETY: the caller's promise; bytes of any value are `u8`.
-    unsafe { std::slice::from_raw_parts_mut(ptr, len) }
 }

@@ -195,13 +195,13 @@ impl HostArray {
     }
 }
 
-/// Page-locked memory as the host sees it.
+/// Page-locked memory as the host sees it, at most as many bytes as there are.
 ///
 /// # Safety
 /// `span` is live page-locked memory of a machine whose back end promised that its addresses are
-/// the host's, of at least `len` bytes; nobody writes it while the result lives, and if that is
-/// written nobody reads it.
-unsafe fn pinned_bytes<'a>(span: Span, len: usize) -> &'a mut [u8] {
+/// the host's; nobody writes it while the result lives, and if that is written nobody reads it.
+pub(super) unsafe fn pinned_bytes<'a>(span: Span, len: usize) -> &'a mut [u8] {
+    let len = len.min(usize::try_from(span.bytes).unwrap_or(usize::MAX));
     let ptr = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
     // SAFETY: the caller's promise; bytes of any value are `u8`.
     unsafe { std::slice::from_raw_parts_mut(ptr, len) }

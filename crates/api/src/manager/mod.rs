@@ -74,6 +74,7 @@ mod stream_groups;
 mod sync;
 mod transfers;
 mod warning;
+mod window;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -86,7 +87,7 @@ use options::Resources;
 use sync::{Mutex, lock};
 use warning::Warnings;
 
-pub use array::{Array, Leaving};
+pub use array::Array;
 pub use buffer_pool::{ChunkBuffer, ChunkBufferPool};
 pub use chunking::{ChunkParameters, ChunkPolicy, Footprint, RunArray};
 pub use error::{ManagerError, Result};
@@ -99,6 +100,7 @@ pub use request::{ArrayMemory, ArrayRequest, ArrayResponse, Dtype};
 pub use spill::SpillLevel;
 pub use stream_groups::{DEFAULT_GROUP, StreamGroups};
 pub use warning::Warning;
+pub use window::Leaving;
 
 /// Requests of an instance, by label.
 type Requests = BTreeMap<String, ArrayRequest>;

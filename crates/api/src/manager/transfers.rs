@@ -3,11 +3,11 @@
 //! Page-locked arrays are copied while the program goes on. Others go through a page-locked buffer
 //! of at most 64 MiB, piece by piece, and are done when the call returns.
 
-use pagewise_hal::{DevicePtr, Span};
+use pagewise_hal::DevicePtr;
 
 use super::array::Array;
 use super::error::{ManagerError, Result};
-use super::host_array::HostArray;
+use super::host_array::{HostArray, pinned_bytes};
 use super::{InstanceId, MemoryManager};
 use crate::Stream;
 use crate::resource::Allocation;
@@ -152,28 +152,17 @@ fn copy(stream: &Stream, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<(
     // SAFETY: both sides are live allocations of at least so many bytes, different ones; they are
     // not given back before the stream has passed the copy, and host views wait for it. What a
     // device does meanwhile is promised by whoever gave it the address.
-    Ok(unsafe { backend.memcpy(to, from, bytes, stream.handle())? })
-}
-
-/// The buffer as the host sees it, up to a length that it has.
-///
-/// # Safety
-/// No copy from or to it is in flight.
-unsafe fn buffer_bytes(staging: &Allocation, len: usize) -> &mut [u8] {
-    let Span { ptr, bytes } = staging.span();
-    let len = len.min(usize::try_from(bytes).unwrap_or(usize::MAX));
-    let ptr = std::ptr::with_exposed_provenance_mut::<u8>(ptr.0 as usize);
-    // SAFETY: page-locked memory that the host reaches, by `MemoryManager::pinned`, which only this
-    // module uses, one slice at a time.
-    unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+    unsafe { backend.memcpy(to, from, bytes, stream.handle())? };
+    Ok(())
 }
 
 fn stage_up(stream: &Stream, to: DevicePtr, from: &[u8], staging: &Allocation) -> Result<()> {
     let piece_bytes = usize::try_from(staging.span().bytes).unwrap_or(usize::MAX);
     let mut to = to.0;
     for piece in from.chunks(piece_bytes) {
-        // SAFETY: the copy of the piece before was waited for.
-        unsafe { buffer_bytes(staging, piece.len()) }.copy_from_slice(piece);
+        // SAFETY: the buffer is page-locked memory that the host reaches, by `pinned`, and only this
+        // call's; the copy of the piece before was waited for.
+        unsafe { pinned_bytes(staging.span(), piece.len()) }.copy_from_slice(piece);
         copy(stream, DevicePtr(to), staging.device_ptr(), piece.len() as u64)?;
         stream.synchronize()?;
         to += piece.len() as u64;
@@ -187,8 +176,8 @@ fn stage_down(stream: &Stream, from: DevicePtr, to: &mut [u8], staging: &Allocat
     for piece in to.chunks_mut(piece_bytes) {
         copy(stream, staging.device_ptr(), DevicePtr(from), piece.len() as u64)?;
         stream.synchronize()?;
-        // SAFETY: the copy was waited for.
-        piece.copy_from_slice(unsafe { buffer_bytes(staging, piece.len()) });
+        // SAFETY: as above; the copy was waited for.
+        piece.copy_from_slice(unsafe { pinned_bytes(staging.span(), piece.len()) });
         from += piece.len() as u64;
     }
     Ok(())

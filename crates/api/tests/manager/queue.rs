@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use pagewise::inject::FaultInjector;
+use pagewise::intercept::Operation;
 use pagewise::manager::{
     ArrayMemory, ArrayRequest, ArrayResponse, ChunkPolicy, Dtype, InstanceId, LimitMode,
     ManagerError, ManagerOptions, MemoryManager, Registration, Result, Warning,
@@ -403,6 +405,22 @@ fn two_buffers_are_two_places_for_chunks() -> Result<()> {
     let (first, second, third) = (x.slot_span(0)?, x.slot_span(1)?, x.slot_span(2)?);
     assert_eq!(second.ptr.0 - first.ptr.0, 496);
     assert_eq!((third, second.bytes), (first, 495));
+    Ok(())
+}
+
+#[test]
+fn dividing_waits_for_nobody() -> Result<()> {
+    let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
+    let options = ManagerOptions::new().total_bytes(1000).limit_mode(LimitMode::Active);
+    let options = options.chunk_policy(ChunkPolicy::exact());
+    let manager = MemoryManager::with_options(&backend, Device::FIRST, options)?;
+    let id = manager.register(Registration::new().stream_group("a"))?;
+    let _other = manager.register(Registration::new().stream_group("b"))?;
+    manager.queue_request(id, [("x", runs(100, 30))])?;
+    drop(backend.take_calls());
+    assert!(manager.allocate_queue(id)?.parameters.chunks() > 1);
+    let calls: Vec<_> = backend.take_calls().iter().map(|call| call.operation()).collect();
+    assert_eq!(calls, [Operation::MemoryInfo, Operation::AllocDevice]);
     Ok(())
 }
 

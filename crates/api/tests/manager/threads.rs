@@ -114,10 +114,8 @@ fn a_manager_and_its_parts_go_to_other_threads() {
 fn each_device_has_a_manager_of_its_own() -> Result<()> {
     let config = pagewise::SimConfig::h200().devices(2);
     let machine = Machine::from(Arc::new(pagewise::SimBackend::new(config)?));
-    let managers =
-        [0, 1].map(|n| MemoryManager::new(&machine, Device::new(n)?).map_err(Into::into));
-    let [first, second] =
-        managers.map(|manager: Result<MemoryManager>| manager.expect("it exists"));
+    let manager = |n| MemoryManager::new(&machine, Device::new(n)?);
+    let (first, second) = (manager(0)?, manager(1)?);
     let before = first.get_memory_info()?;
     let id = second.register(Registration::new())?;
     second.queue_request(id, [("x", ArrayRequest::new(Dtype::U8, [64 << 20]))])?;
