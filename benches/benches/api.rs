@@ -6,12 +6,13 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{Bencher, Criterion, criterion_group, criterion_main};
 use pagewise::resource::{ManagedMemoryResource, MemoryResource, SubAllocator};
 use pagewise::{
-    Advice, Builder, Device, EventCapture, Location, Machine, ManagedBuffer, Place, RangeAttribute,
-    Region, SimBackend, SimConfig, Span, Stream, prefetch,
+    Advice, AttachFlags, Builder, Device, EventCapture, Location, Machine, ManagedBuffer, Place,
+    RangeAttribute, Region, SimBackend, SimConfig, Span, Stream, prefetch,
 };
 
 /// Pieces that live while others come and go.
@@ -28,6 +29,26 @@ fn machine() -> Machine {
 
 fn buffer(machine: &Machine, bytes: usize) -> ManagedBuffer<u8> {
     ManagedBuffer::zeroed(machine, bytes).expect("managed memory")
+}
+
+/// The most calls that are queued before the stream is waited for, which is not measured: a full
+/// queue makes a call wait for the device.
+const QUEUED: u64 = 32;
+
+/// Measures a call that only queues work.
+fn queued<T>(bench: &mut Bencher<'_>, stream: &Stream, mut call: impl FnMut() -> T) {
+    bench.iter_custom(|calls| {
+        let (mut left, mut total) = (calls, Duration::ZERO);
+        while left > 0 {
+            let now = left.min(QUEUED);
+            let start = Instant::now();
+            (0..now).for_each(|_| _ = black_box(call()));
+            total += start.elapsed();
+            stream.synchronize().expect("no work fails");
+            left -= now;
+        }
+        total
+    });
 }
 
 fn single(criterion: &mut Criterion) {
@@ -56,12 +77,57 @@ fn single(criterion: &mut Criterion) {
     });
     group.bench_function("accessed_by, api", |bench| bench.iter(|| buffer.accessed_by().to_set()));
     group.bench_function("prefetch, raw", |bench| {
-        bench.iter(|| backend.prefetch(black_box(span), Location::HOST, 0, stream.handle()));
+        queued(bench, &stream, || {
+            backend.prefetch(black_box(span), Location::HOST, 0, stream.handle())
+        });
     });
     group.bench_function("prefetch, api", |bench| {
-        bench.iter(|| buffer.prefetch(black_box(Place::HOST), &stream));
+        queued(bench, &stream, || buffer.prefetch(black_box(Place::HOST), &stream));
     });
-    stream.synchronize().expect("no work fails");
+    group.bench_function("discard_prefetch, raw", |bench| {
+        queued(bench, &stream, || {
+            let places = &[Location::HOST];
+            // SAFETY: nobody uses the contents.
+            unsafe { backend.discard_prefetch_batch(&[span], places, &[0], 0, stream.handle()) }
+        });
+    });
+    let mut buffer = buffer;
+    group.bench_function("discard_prefetch, api", |bench| {
+        queued(bench, &stream, || buffer.discard_prefetch(Place::HOST, &stream).map(drop));
+    });
+    group.finish();
+}
+
+fn allocation(criterion: &mut Criterion) {
+    let machine = machine();
+    let backend = machine.backend();
+    let stream = Stream::new(&machine, Device::FIRST).expect("a stream");
+    let mut group = criterion.benchmark_group("allocate and free 4 KiB");
+    group.bench_function("direct, raw", |bench| {
+        bench.iter(|| {
+            let ptr = backend.alloc_managed(PAGE as u64, AttachFlags::GLOBAL).expect("memory");
+            // SAFETY: nobody uses it.
+            unsafe { backend.free(ptr) }
+        });
+    });
+    group.bench_function("direct, api", |bench| {
+        bench.iter(|| ManagedBuffer::<u8>::new(&machine, PAGE).expect("memory").free());
+    });
+    let resource =
+        Arc::new(ManagedMemoryResource::new_pool(&machine, None).expect("pools of managed memory"));
+    let pool = resource.pool().expect("it has one").handle();
+    group.bench_function("pool, raw", |bench| {
+        queued(bench, &stream, || {
+            let ptr = backend.pool_alloc(pool, PAGE as u64, stream.handle()).expect("memory");
+            // SAFETY: nobody uses it.
+            unsafe { backend.free_async(ptr, stream.handle()) }
+        });
+    });
+    group.bench_function("pool, api", |bench| {
+        queued(bench, &stream, || {
+            ManagedBuffer::<u8>::from_resource(resource.clone(), PAGE, &stream).map(drop)
+        });
+    });
     group.finish();
 }
 
@@ -75,19 +141,18 @@ fn batches(criterion: &mut Criterion) {
         let spans: Vec<Span> = buffers.iter().map(ManagedBuffer::span).collect();
         let regions: Vec<Region<'_>> = buffers.iter().map(ManagedBuffer::region).collect();
         group.bench_function(format!("{count}, one place, raw"), |bench| {
-            bench.iter(|| {
+            queued(bench, &stream, || {
                 backend.prefetch_batch(&spans, &[Location::HOST], &[0], 0, stream.handle())
             });
         });
         group.bench_function(format!("{count}, one place, api"), |bench| {
-            bench.iter(|| prefetch(&regions[..], Place::HOST, &stream));
+            queued(bench, &stream, || prefetch(&regions[..], Place::HOST, &stream));
         });
         let places = vec![Place::HOST; count];
         group.bench_function(format!("{count}, a place each, api"), |bench| {
-            bench.iter(|| prefetch(&regions[..], &places[..], &stream));
+            queued(bench, &stream, || prefetch(&regions[..], &places[..], &stream));
         });
     }
-    stream.synchronize().expect("no work fails");
     group.finish();
 }
 
@@ -114,5 +179,5 @@ fn pieces(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, single, batches, pieces);
+criterion_group!(benches, single, allocation, batches, pieces);
 criterion_main!(benches);

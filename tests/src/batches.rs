@@ -1,6 +1,8 @@
 //! Batch calls: what is refused as a whole, and what each range records.
 
-use pagewise::{Backend, BatchSupport, Location, LocationKind, RangeAttribute, Span, StreamHandle};
+use pagewise::{
+    Advice, Backend, BatchSupport, Location, LocationKind, RangeAttribute, Span, StreamHandle,
+};
 
 use crate::{GPU, MIB, Managed, NO_GPU, PAGE, STREAM, claims, code, is_absent};
 
@@ -15,6 +17,7 @@ claims![
     discard_is_absent_before_cuda_13,
     discard_takes_unaligned_ranges_and_leaves_the_last_prefetch,
     discard_unmaps_the_pages_that_it_covers_whole_and_no_others,
+    discard_of_a_block_with_duplicated_pages_unmaps_only_those,
 ];
 
 fn has_batches(backend: &dyn Backend) -> bool {
@@ -172,4 +175,22 @@ fn discard_unmaps_the_pages_that_it_covers_whole_and_no_others(backend: &dyn Bac
         let gone: Vec<u64> = (0..8).filter(|&page| !mapped(page)).collect();
         assert_eq!(gone, unmapped.collect::<Vec<_>>(), "{offset}+{bytes}");
     }
+}
+
+/// The device duplicates half of the first of two blocks.
+fn discard_of_a_block_with_duplicated_pages_unmaps_only_those(backend: &dyn Backend) {
+    let capabilities = backend.capabilities();
+    if !(capabilities.discard && capabilities.host_page_map) {
+        return;
+    }
+    let managed = Managed::new(backend, 4 * MIB);
+    backend.advise(managed.span, Advice::SET_READ_MOSTLY, Location::HOST).expect("managed");
+    backend.prefetch(managed.span, Location::HOST, 0, STREAM).expect("the host");
+    backend.prefetch(managed.at(0, MIB), GPU, 0, STREAM).expect("a device");
+    // SAFETY: nothing uses the contents.
+    unsafe { backend.discard_batch(&[managed.span], 0, STREAM) }.expect("managed");
+    backend.stream_synchronize(STREAM).expect("a stream");
+    let runs = backend.host_page_map(managed.span).expect("managed");
+    let mapped: Vec<_> = runs.iter().map(|run| (run.pages, run.mapped)).collect();
+    assert_eq!(mapped, [(256, false), (256, true), (512, false)]);
 }

@@ -82,6 +82,7 @@ fn pages_move_as_recorded() {
 #[test]
 fn discarded_pages_move_and_read_as_recorded() {
     assert_agrees("discard", 0, 0);
+    assert_agrees("read-mostly-discard", 0, 0);
 }
 
 #[test]

@@ -7,7 +7,9 @@
 
 use pagewise_hal::{BatchSupport, Error, Location, Result, Span};
 use rangemap::RangeMap;
+use smallvec::smallvec;
 
+use crate::lists::Few;
 use crate::refuse::{also, invalid, unsupported};
 use crate::region::{Region, RegionMut};
 use crate::{Destinations, Machine, MemoryAdvice, Place, Regions, RegionsMut, Rounding, Stream};
@@ -168,7 +170,7 @@ pub fn discard_prefetch<'b>(
 pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {
     const OPERATION: &str = "discard";
     let (machine, discarded) = check_discard(OPERATION, regions, stream)?;
-    let spans: Vec<Span> = discarded.iter().copied().filter(|span| span.bytes > 0).collect();
+    let spans: Few<Span> = discarded.iter().copied().filter(|span| span.bytes > 0).collect();
     if spans.is_empty() {
         return Ok(());
     }
@@ -217,7 +219,7 @@ fn check_discard<'b>(
     operation: &'static str,
     regions: &[RegionMut<'b>],
     stream: &Stream,
-) -> Result<(&'b Machine, Vec<Span>)> {
+) -> Result<(&'b Machine, Few<Span>)> {
     let machine = common_machine(operation, shared(regions))?;
     if !machine.capabilities().discard {
         let version = machine.capabilities().driver_version;
@@ -263,7 +265,7 @@ fn common_machine<'r, 'b: 'r>(
 fn spans_of<'r, 'b: 'r>(
     regions: impl Iterator<Item = &'r Region<'b>>,
     round: impl Fn(&Region<'b>) -> Result<Span>,
-) -> Result<Vec<Span>> {
+) -> Result<Few<Span>> {
     let spans = regions.enumerate();
     spans.map(|(item, region)| round(region).map_err(|error| error.with_item(item))).collect()
 }
@@ -271,8 +273,8 @@ fn spans_of<'r, 'b: 'r>(
 /// Places of items, equal neighbours merged: as the driver takes them.
 #[derive(Debug)]
 struct Runs {
-    places: Vec<Place>,
-    starts: Vec<usize>,
+    places: Few<Place>,
+    starts: Few<usize>,
 }
 
 impl Runs {
@@ -280,7 +282,7 @@ impl Runs {
         self.places[self.starts.partition_point(|&start| start <= item) - 1]
     }
 
-    fn locations(&self) -> Vec<Location> {
+    fn locations(&self) -> Few<Location> {
         self.places.iter().map(|&place| place.into()).collect()
     }
 }
@@ -294,7 +296,7 @@ fn runs_of(
     let each = match to {
         Destinations::All(place) => {
             machine.check_place(operation, place)?;
-            return Ok(Runs { places: vec![place], starts: vec![0] });
+            return Ok(Runs { places: smallvec![place], starts: smallvec![0] });
         }
         Destinations::Each(each) => each,
     };
@@ -305,7 +307,7 @@ fn runs_of(
         );
         return Err(invalid(operation, why));
     }
-    let mut runs = Runs { places: Vec::new(), starts: Vec::new() };
+    let mut runs = Runs { places: Few::new(), starts: Few::new() };
     for (item, &place) in each.iter().enumerate() {
         machine.check_place(operation, place).map_err(|error| error.with_item(item))?;
         if runs.places.last() != Some(&place) {
@@ -349,7 +351,8 @@ mod tests {
     #[test]
     fn equal_neighbours_are_one_run_and_each_item_keeps_its_place() {
         let device = Place::from(Device::FIRST);
-        let runs = Runs { places: vec![device, Place::HOST, device], starts: vec![0, 2, 3] };
+        let runs =
+            Runs { places: smallvec![device, Place::HOST, device], starts: smallvec![0, 2, 3] };
         let places: Vec<Place> = (0..5).map(|item| runs.of(item)).collect();
         assert_eq!(places, [device, device, Place::HOST, device, device]);
     }

@@ -28,9 +28,16 @@ impl Contents {
 
     /// These bytes were discarded.
     pub(crate) fn discarded(&self, span: Span, stream: &Stream) {
-        if span.bytes > 0 {
-            self.locked().insert(addresses(span), stream.clone());
+        if span.bytes == 0 {
+            return;
         }
+        let bytes = addresses(span);
+        let mut discarded = self.locked();
+        let known = discarded.get_key_value(&bytes.start);
+        if known.is_some_and(|(range, on)| range.end >= bytes.end && on == stream) {
+            return;
+        }
+        discarded.insert(bytes, stream.clone());
     }
 
     /// Refuses to read what means nothing.

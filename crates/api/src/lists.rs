@@ -2,7 +2,12 @@
 //!
 //! Values are made by `into()`, so that a function takes one or many, a place for all or for each.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::{Device, Host, ManagedBuffer, Place, Region, RegionMut};
+
+/// Items of which there is mostly one: a single operation allocates nothing.
+pub(crate) type Few<T> = SmallVec<[T; 1]>;
 
 /// One region, or a list of them.
 ///
@@ -20,7 +25,7 @@ use crate::{Device, Host, ManagedBuffer, Place, Region, RegionMut};
 /// # Ok::<(), pagewise::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Regions<'b>(pub(crate) Vec<Region<'b>>);
+pub struct Regions<'b>(pub(crate) Few<Region<'b>>);
 
 impl Regions<'_> {
     /// How many.
@@ -46,7 +51,7 @@ impl Regions<'_> {
 
 impl<'b> From<Region<'b>> for Regions<'b> {
     fn from(region: Region<'b>) -> Self {
-        Self(vec![region])
+        Self(smallvec![region])
     }
 }
 
@@ -58,19 +63,19 @@ impl<'b, T> From<&'b ManagedBuffer<T>> for Regions<'b> {
 
 impl<'b> From<&[Region<'b>]> for Regions<'b> {
     fn from(regions: &[Region<'b>]) -> Self {
-        Self(regions.to_vec())
+        Self(regions.iter().cloned().collect())
     }
 }
 
 impl<'b, const N: usize> From<[Region<'b>; N]> for Regions<'b> {
     fn from(regions: [Region<'b>; N]) -> Self {
-        Self(regions.into())
+        Self(regions.into_iter().collect())
     }
 }
 
 impl<'b> From<Vec<Region<'b>>> for Regions<'b> {
     fn from(regions: Vec<Region<'b>>) -> Self {
-        Self(regions)
+        Self(regions.into())
     }
 }
 
@@ -85,7 +90,7 @@ impl<'b> From<Vec<Region<'b>>> for Regions<'b> {
 /// # Ok::<(), pagewise::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct RegionsMut<'b>(pub(crate) Vec<RegionMut<'b>>);
+pub struct RegionsMut<'b>(pub(crate) Few<RegionMut<'b>>);
 
 impl RegionsMut<'_> {
     /// How many.
@@ -111,7 +116,7 @@ impl RegionsMut<'_> {
 
 impl<'b> From<RegionMut<'b>> for RegionsMut<'b> {
     fn from(region: RegionMut<'b>) -> Self {
-        Self(vec![region])
+        Self(smallvec![region])
     }
 }
 
@@ -123,13 +128,13 @@ impl<'b, T> From<&'b mut ManagedBuffer<T>> for RegionsMut<'b> {
 
 impl<'b, const N: usize> From<[RegionMut<'b>; N]> for RegionsMut<'b> {
     fn from(regions: [RegionMut<'b>; N]) -> Self {
-        Self(regions.into())
+        Self(regions.into_iter().collect())
     }
 }
 
 impl<'b> From<Vec<RegionMut<'b>>> for RegionsMut<'b> {
     fn from(regions: Vec<RegionMut<'b>>) -> Self {
-        Self(regions)
+        Self(regions.into())
     }
 }
 

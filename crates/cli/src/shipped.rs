@@ -27,6 +27,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "migrate.jsonl.zst",
     "parallel.jsonl.zst",
     "pools.jsonl.zst",
+    "read-mostly-discard.jsonl.zst",
     "slab.jsonl.zst",
     "small.jsonl.zst",
     "thrash.jsonl.zst",

@@ -97,17 +97,32 @@ impl CudaBackend {
         Ok(slot.wait())
     }
 
+    /// From now on other code may change contexts on threads that call this back end.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn expect_foreign_contexts(&self) {
+        // Contexts that are retained from here on see the first, the others get the second.
+        self.driver.expect_foreign_contexts();
+        let others = self.others.iter().filter_map(OnceLock::get);
+        others.chain([&self.home]).for_each(|device| device.context.forget());
+    }
+
     /// The context that a call on a stream needs: the stream's own, or device 0's for default
     /// streams.
+    #[inline]
     pub(crate) fn context_of(
         &self,
         operation: &'static str,
         stream: StreamHandle,
     ) -> Result<&Context> {
-        let home = &self.home.context;
         if self.others.is_empty() || is_default(stream) {
-            return Ok(home);
+            return Ok(&self.home.context);
         }
+        self.context_of_stream(operation, stream)
+    }
+
+    #[inline(never)]
+    fn context_of_stream(&self, operation: &'static str, stream: StreamHandle) -> Result<&Context> {
+        let home = &self.home.context;
         let mut raw = std::ptr::null_mut();
         let find = self.driver.table.stream_get_ctx;
         // SAFETY: the handle is live by the promise of its type, the result has a place.

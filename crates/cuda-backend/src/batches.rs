@@ -9,6 +9,7 @@ use pagewise_hal::{Code, Error, ErrorKind, Location, LocationKind, Result, Span,
 
 use crate::abi::{MemLocation, handle};
 use crate::backend::CudaBackend;
+use crate::context::Context;
 
 /// The arguments of a batch that moves.
 #[derive(Debug, Clone, Copy)]
@@ -20,11 +21,13 @@ pub(crate) struct Moves<'a> {
     pub(crate) stream: StreamHandle,
 }
 
+#[cold]
 fn refuse<T>(operation: &'static str, why: impl Into<Cow<'static, str>>) -> Result<T> {
     Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
 }
 
 /// What every batch call refuses.
+#[inline]
 fn check_spans(
     operation: &'static str,
     spans: &[Span],
@@ -45,6 +48,7 @@ fn check_spans(
 
 impl Moves<'_> {
     /// What every batch call that moves refuses, ranges and locations excepted.
+    #[inline]
     fn check(&self, operation: &'static str) -> Result<()> {
         check_spans(operation, self.spans, self.flags, self.stream)?;
         let starts = self.location_starts;
@@ -66,27 +70,19 @@ impl Moves<'_> {
     }
 }
 
-/// Hands ranges over as the driver takes them: addresses and lengths apart. One range, the common
-/// case, costs no allocation.
-fn with_columns<T>(spans: &[Span], call: impl FnOnce(&mut [u64], &mut [usize]) -> T) -> T {
-    if let [Span { ptr, bytes }] = *spans {
-        return call(&mut [ptr.0], &mut [bytes as usize]);
-    }
-    let mut ptrs: Vec<u64> = spans.iter().map(|span| span.ptr.0).collect();
-    let mut sizes: Vec<usize> = spans.iter().map(|span| span.bytes as usize).collect();
-    call(&mut ptrs, &mut sizes)
+/// Ranges as the driver takes them: addresses and lengths apart.
+struct Columns {
+    ptrs: Vec<u64>,
+    sizes: Vec<usize>,
 }
 
-/// The same for locations and their starts.
-fn with_locations<T>(
-    moves: &Moves<'_>,
-    call: impl FnOnce(&mut [MemLocation], &mut [usize]) -> T,
-) -> T {
-    if let ([location], [start]) = (moves.locations, moves.location_starts) {
-        return call(&mut [(*location).into()], &mut [*start]);
+impl Columns {
+    fn of(spans: &[Span]) -> Self {
+        Self {
+            ptrs: spans.iter().map(|span| span.ptr.0).collect(),
+            sizes: spans.iter().map(|span| span.bytes as usize).collect(),
+        }
     }
-    let mut locations: Vec<MemLocation> = moves.locations.iter().map(|&at| at.into()).collect();
-    call(&mut locations, &mut moves.location_starts.to_vec())
 }
 
 /// `cuMemPrefetchBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync` have one signature.
@@ -102,6 +98,7 @@ type MoveBatch = unsafe extern "C" fn(
 ) -> i32;
 
 impl CudaBackend {
+    #[inline]
     pub(crate) fn prefetch_batch_of(&self, moves: Moves<'_>) -> Result<()> {
         const OPERATION: &str = "prefetch_batch";
         moves.check(OPERATION)?;
@@ -138,41 +135,73 @@ impl CudaBackend {
         };
         check_spans(OPERATION, spans, flags, stream)?;
         let context = self.context_of(OPERATION, stream)?;
-        with_columns(spans, |ptrs, sizes| {
-            // SAFETY: both arrays have `count` items and are only read; the driver checks the
-            // ranges. What discarding means is the caller's duty.
+        let discard = |ptrs: *mut u64, sizes: *mut usize| {
+            // SAFETY: both arrays have as many items as there are ranges and are only read; the
+            // driver checks the ranges. What discarding means is the caller's duty.
             context.call(OPERATION, || unsafe {
-                let (count, stream) = (ptrs.len(), handle(stream.as_raw()));
-                call(ptrs.as_mut_ptr(), sizes.as_mut_ptr(), count, flags, stream)
+                call(ptrs, sizes, spans.len(), flags, handle(stream.as_raw()))
             })
-        })
-        .map_err(|error| self.blame(error, spans))
+        };
+        // One range, the common case, costs no allocation.
+        let answer = if let [Span { ptr, bytes }] = *spans {
+            discard(&mut { ptr.0 }, &mut (bytes as usize))
+        } else {
+            let mut columns = Columns::of(spans);
+            discard(columns.ptrs.as_mut_ptr(), columns.sizes.as_mut_ptr())
+        };
+        answer.map_err(|error| self.blame(error, spans))
     }
 
+    /// The driver's own call. Through no helper where there is one range: every step counts there.
+    #[inline]
     fn native(&self, operation: &'static str, call: MoveBatch, moves: &Moves<'_>) -> Result<()> {
         let context = self.context_of(operation, moves.stream)?;
-        with_columns(moves.spans, |ptrs, sizes| {
-            with_locations(moves, |locations, starts| {
-                // SAFETY: the arrays have the lengths given, are only read, and the starts were
-                // checked; the driver checks ranges and locations.
-                context.call(operation, || unsafe {
-                    call(
-                        ptrs.as_mut_ptr(),
-                        sizes.as_mut_ptr(),
-                        ptrs.len(),
-                        locations.as_mut_ptr(),
-                        starts.as_mut_ptr(),
-                        locations.len(),
-                        moves.flags,
-                        handle(moves.stream.as_raw()),
-                    )
-                })
-            })
-        })
-        .map_err(|error| self.blame(error, moves.spans))
+        let ([Span { ptr, bytes }], [location]) = (moves.spans, moves.locations) else {
+            return self.native_many(operation, call, moves, context);
+        };
+        let (mut ptr, mut bytes) = (ptr.0, *bytes as usize);
+        let (mut place, mut start) = (MemLocation::from(*location), 0);
+        // SAFETY: the arrays are of one item each and only read; the start can only be 0, as was
+        // checked; the driver checks range and location.
+        let answer = context.call(operation, || unsafe {
+            let (ptr, bytes) = (&raw mut ptr, &raw mut bytes);
+            let (place, start) = (&raw mut place, &raw mut start);
+            call(ptr, bytes, 1, place, start, 1, moves.flags, handle(moves.stream.as_raw()))
+        });
+        answer.map_err(|error| self.blame(error, moves.spans))
     }
 
-    /// One call for each range, after every range and location was checked.
+    #[inline(never)]
+    fn native_many(
+        &self,
+        operation: &'static str,
+        call: MoveBatch,
+        moves: &Moves<'_>,
+        context: &Context,
+    ) -> Result<()> {
+        let mut columns = Columns::of(moves.spans);
+        let mut places: Vec<MemLocation> = moves.locations.iter().map(|&at| at.into()).collect();
+        let mut starts = moves.location_starts.to_vec();
+        // SAFETY: the arrays have the lengths given, are only read, and the starts were checked;
+        // the driver checks ranges and locations.
+        let answer = context.call(operation, || unsafe {
+            call(
+                columns.ptrs.as_mut_ptr(),
+                columns.sizes.as_mut_ptr(),
+                columns.ptrs.len(),
+                places.as_mut_ptr(),
+                starts.as_mut_ptr(),
+                places.len(),
+                moves.flags,
+                handle(moves.stream.as_raw()),
+            )
+        });
+        answer.map_err(|error| self.blame(error, moves.spans))
+    }
+
+    /// One call for each range, after every range and location was checked. Kept out of the way of
+    /// the driver's own call.
+    #[inline(never)]
     fn looped(&self, operation: &'static str, moves: &Moves<'_>) -> Result<()> {
         for (item, &span) in moves.spans.iter().enumerate() {
             if let Some(why) = self.not_managed(span) {

@@ -16,10 +16,12 @@ use crate::abi::{AccessDesc, handle};
 use crate::backend::{CudaBackend, is_default};
 use crate::batches::Moves;
 
+#[cold]
 fn bad_handle<T>(operation: &'static str, why: &'static str) -> Result<T> {
     Err(Error::from_code(operation, Code::INVALID_HANDLE).with_detail(why))
 }
 
+#[cold]
 fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
     Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
 }

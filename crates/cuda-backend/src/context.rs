@@ -24,13 +24,17 @@ thread_local! {
 /// What calls return without a usable current context: no context, or a destroyed one.
 const CONTEXT_LOST: [i32; 2] = [201, 709];
 
+/// The id of a context that no thread may take for current without asking the driver.
+const NEVER_REMEMBERED: u64 = u64::MAX;
+
 /// A retained primary context.
 #[derive(Debug)]
 pub(crate) struct Context {
     driver: Arc<Driver>,
     device: i32,
-    /// Unique in the process: the address of a context may come back, this does not.
-    id: u64,
+    /// Unique in the process: the address of a context may come back, this does not. Or
+    /// [`NEVER_REMEMBERED`].
+    id: AtomicU64,
     raw: usize,
 }
 
@@ -48,8 +52,27 @@ impl Context {
         driver.check("cuDevicePrimaryCtxRetain", unsafe {
             (driver.table.primary_ctx_retain)(&raw mut raw, ordinal)
         })?;
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { driver, device: ordinal, id, raw: raw as usize })
+        let context = Self {
+            id: AtomicU64::new(NEXT.fetch_add(1, Ordering::Relaxed)),
+            device: ordinal,
+            raw: raw as usize,
+            driver,
+        };
+        if context.driver.expects_foreign_contexts() {
+            context.forget();
+        }
+        Ok(context)
+    }
+
+    /// From now on every call asks whether the context is current: other code changes it.
+    pub(crate) fn forget(&self) {
+        self.id.store(NEVER_REMEMBERED, Ordering::Relaxed);
+    }
+
+    /// No thread keeps the id that stands for never.
+    fn remember(&self) {
+        let id = self.id.load(Ordering::Relaxed);
+        CURRENT.set(if id == NEVER_REMEMBERED { 0 } else { id });
     }
 
     pub(crate) fn table(&self) -> &Table {
@@ -77,7 +100,7 @@ impl Context {
         operation: &'static str,
         mut call: impl FnMut() -> i32,
     ) -> Result<i32> {
-        if CURRENT.get() != self.id || self.driver.expects_foreign_contexts() {
+        if CURRENT.get() != self.id.load(Ordering::Relaxed) {
             self.enter(operation)?;
         }
         match call() {
@@ -96,7 +119,7 @@ impl Context {
         // SAFETY: the result goes to a live place.
         let code = unsafe { (self.driver.table.ctx_get_current)(&raw mut current) };
         if code == Code::SUCCESS && current as usize == self.raw {
-            CURRENT.set(self.id);
+            self.remember();
             return Ok(());
         }
         self.set(operation)
@@ -108,7 +131,7 @@ impl Context {
         if code != Code::SUCCESS {
             return Err(self.cannot_enter(operation, code));
         }
-        CURRENT.set(self.id);
+        self.remember();
         Ok(())
     }
 

@@ -146,7 +146,7 @@ impl CudaBackend {
         const OPERATION: &str = "device of a cudarc context";
         let ordinal = i32::try_from(context.ordinal()).unwrap_or(-1);
         let device = self.device(OPERATION, DeviceId(ordinal))?;
-        self.driver.expect_foreign_contexts();
+        self.expect_foreign_contexts();
         if device.context.as_raw().addr() == context.cu_ctx().addr() {
             return Ok(DeviceId(ordinal));
         }

@@ -172,7 +172,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// [`Capabilities::discard`]. Nothing is copied; the pages are unmapped everywhere and the next
     /// touch populates them anew. Ranges are rounded *inward*: a page that is covered in part keeps
     /// its contents. A range that begins and ends inside one page makes the driver succeed without
-    /// looking at the ranges after it: leave such ranges out. (Both probed on driver 580.)
+    /// looking at the ranges after it: leave such ranges out. In a va_block of read-mostly memory
+    /// that has duplicated pages, only those are unmapped; the others are marked as worthless and
+    /// stay mapped. Where that was for writing, a later write does not fault, the mark stays and
+    /// the next migration loses what was written: unset read-mostly before. (Recording
+    /// `read-mostly-discard`; the simulator does the same.)
     ///
     /// # Errors
     /// `InvalidValue` for the legacy default stream, `flags` other than 0, no ranges, or a range

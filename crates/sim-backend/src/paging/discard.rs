@@ -1,7 +1,7 @@
 //! Discard: the contents of pages are no longer needed.
 //!
 //! Memory stays allocated and nothing is recorded. Source: uvm_policy 6.2; rules_paging 2 rule 8
-//! and 3.3.
+//! and 3.3; recording `read-mostly-discard`.
 
 use super::block::Block;
 use super::context::Context;
@@ -10,7 +10,9 @@ use super::mask::PageMask;
 /// How pages are discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Discard {
-    /// They are unmapped everywhere and resident nowhere (rules_paging 2 rule 8).
+    /// They are unmapped everywhere and resident nowhere (rules_paging 2 rule 8). If some of a
+    /// block's are duplicated, that is done to those only; the others are just marked (recording
+    /// `read-mostly-discard`, every case).
     Eager,
     /// They are only marked, and copies under read duplication collapse. Discard-and-prefetch
     /// does this first: recorded pages that were at the destination keep their mappings by
@@ -21,18 +23,20 @@ pub(crate) enum Discard {
 impl Context<'_> {
     /// Discards pages of a block.
     pub(super) fn discard(&mut self, block: &mut Block, pages: PageMask, manner: Discard) {
+        let duplicated = pages & block.duplicated();
         block.add_discarded(pages);
         if manner == Discard::Lazy {
-            self.collapse_discarded(block, pages & block.duplicated());
+            self.collapse_discarded(block, duplicated);
             return;
         }
+        let leaving = if duplicated.is_empty() { pages } else { duplicated };
         for id in block.mappers().iter() {
-            self.unmap(block, id, pages);
+            self.unmap(block, id, leaving);
         }
         for id in block.residents().iter() {
-            self.leave(block, id, pages);
+            self.leave(block, id, leaving);
         }
-        block.remove_duplicated(pages);
+        block.remove_duplicated(leaving);
     }
 
     fn collapse_discarded(&mut self, block: &mut Block, pages: PageMask) {

@@ -75,6 +75,11 @@ impl Context<'_> {
         let nowhere = arriving.minus(block.resident_anywhere()).minus(block.discarded());
         self.copy_pages(block, destination, arriving, reason, true);
         let copied = arriving & block.resident_anywhere().minus(block.discarded());
+        for holder in block.residents().iter() {
+            // What is not copied shows the destination's memory; the holder's keeps its own.
+            let kept = arriving.minus(copied) & block.resident(holder);
+            self.note_holding(block, holder, kept, Holding::Left);
+        }
         self.arrive(block, destination, arriving, copied);
         // Discarded pages count as copied (rules_paging 2, detail 1).
         block.add_duplicated(arriving.minus(nowhere));

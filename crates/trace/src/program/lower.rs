@@ -1,7 +1,8 @@
 //! From steps to operations that are safe, whatever the steps.
 
 use pagewise_hal::{
-    AllocationType, BLOCK_BYTES, DeviceAccess, DriverVersion, Location, LocationKind, PAGE_BYTES,
+    Advice, AllocationType, BLOCK_BYTES, DeviceAccess, DriverVersion, Location, LocationKind,
+    PAGE_BYTES,
 };
 
 use super::step::{AttachPart, BatchStep, Grid, Range, Starts, Step, Stretch};
@@ -44,6 +45,8 @@ struct Buffer {
     id: u32,
     bytes: u64,
     kind: Kind,
+    /// Whether some of it may be read-mostly.
+    read_mostly: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +101,10 @@ impl Lowering {
             &Step::Free { nth: which } => self.free(which),
             &Step::Advise { range, advice, place } => {
                 let (Some(part), place) = (self.any(range), self.place(place)) else { return };
+                let advised = self.live.iter_mut().find(|buffer| buffer.id == part.buf);
+                if let Some(buffer) = advised.filter(|_| advice == Advice::SET_READ_MOSTLY) {
+                    buffer.read_mostly = true;
+                }
                 self.moving(Op::Advise { part, advice, place });
             }
             &Step::Prefetch { range, place, flags } => {
@@ -158,7 +165,7 @@ impl Lowering {
         let buf = self.next_id();
         self.ops.push(Op::AllocManaged { buf, bytes, attach_flags });
         if bytes > 0 && matches!(attach_flags, 1 | 2) {
-            self.live.push(Buffer { id: buf, bytes, kind: Kind::Managed });
+            self.live.push(Buffer { id: buf, bytes, kind: Kind::Managed, read_mostly: false });
         }
     }
 
@@ -166,7 +173,7 @@ impl Lowering {
         if bytes > 0 && self.has_room(bytes) {
             let buf = self.next_id();
             self.ops.push(op(buf));
-            self.live.push(Buffer { id: buf, bytes, kind });
+            self.live.push(Buffer { id: buf, bytes, kind, read_mostly: false });
         }
     }
 
@@ -209,12 +216,13 @@ impl Lowering {
     }
 
     /// A part that many threads may touch, widened to whole va_blocks where they fault: which pages
-    /// come along when they touch some of a block, is chance. `None` if a block has other owners.
+    /// come along when they touch some of a block, is chance. `None` if a block has other owners,
+    /// and for read-mostly memory: whether a write finds a page duplicated is chance as well.
     fn whole_blocks(&self, part: Part) -> Option<Part> {
         let buffer = self.live.iter().find(|buffer| buffer.id == part.buf)?;
         match buffer.kind {
             Kind::Device | Kind::Pinned => Some(part),
-            Kind::Managed if buffer.bytes >= BLOCK_BYTES => {
+            Kind::Managed if buffer.bytes >= BLOCK_BYTES && !buffer.read_mostly => {
                 let start = part.offset / BLOCK_BYTES * BLOCK_BYTES;
                 let end = (part.offset + part.bytes).next_multiple_of(BLOCK_BYTES);
                 Some(Part { offset: start, bytes: end.min(buffer.bytes) - start, ..part })
@@ -448,7 +456,7 @@ impl Lowering {
         }
         let buf = self.next_id();
         self.moving(Op::PoolAlloc { buf, pool: self.pools[at].id, bytes });
-        self.live.push(Buffer { id: buf, bytes, kind: Kind::Pool(at) });
+        self.live.push(Buffer { id: buf, bytes, kind: Kind::Pool(at), read_mostly: false });
     }
 }
 
