@@ -366,6 +366,10 @@ impl Array {
         self.0.window
     }
 
+    pub(super) fn machine(&self) -> &Machine {
+        &self.0.machine
+    }
+
     pub(super) fn device(&self) -> Device {
         self.0.device
     }

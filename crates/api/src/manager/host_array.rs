@@ -165,6 +165,14 @@ impl HostArray {
         Ok(())
     }
 
+    /// The machine that it is page-locked for.
+    pub(crate) fn machine(&self) -> Option<&crate::Machine> {
+        match &self.storage {
+            Storage::Pinned(allocation) => Some(allocation.machine()),
+            _ => None,
+        }
+    }
+
     /// Where a device reaches it, if it does.
     pub(crate) fn pinned(&self) -> Option<DevicePtr> {
         match &self.storage {
@@ -210,8 +218,8 @@ pub(super) unsafe fn pinned_bytes<'a>(span: Span, len: usize) -> &'a mut [u8] {
 impl Drop for HostArray {
     fn drop(&mut self) {
         let waited = self.wait();
-        if let (Err(error), Storage::Pinned(allocation)) = (waited, &self.storage) {
-            allocation.machine().note_failure(Err(error.into()));
+        if let (Err(error), Some(machine)) = (waited, self.machine()) {
+            machine.note_failure(Err(error.into()));
         }
     }
 }
@@ -300,7 +308,7 @@ impl MemoryManager {
             let why = "addresses of this back end are not the host's: use `HostMemory::Host`";
             return Err(ManagerError::WrongMemory { memory, why });
         }
-        let resource = self.enter(|state, _| state.resources[&memory].clone());
+        let resource = self.enter(|state, _| state.resources.of(memory).clone());
         let stream = Stream::legacy_default(&self.machine);
         let allocation = Allocation::new(resource, bytes as u64, &stream)?;
         allocation.arrive()?;

@@ -34,13 +34,15 @@
 //!
 //! # What holds
 //!
-//! - **A call that fails changes nothing**, with one exception that the error names: where memory
-//!   is so short that arrays have to be freed before those that replace them are allocated
-//!   ([`ManagerError::AfterFreeing`]). Requests stay queued until they are allocated.
+//! - **A call that fails changes nothing**, with two exceptions where memory is short. Arrays that
+//!   had to be freed before those that replace them could be allocated are gone, and the error
+//!   names them ([`ManagerError::AfterFreeing`]); owners that were evicted are, and their hooks tell
+//!   them. Requests stay queued until they are allocated.
 //! - **Bytes are counted exactly**, in integers, with the allocator's rounding.
 //! - **It may be called from several threads.** It has one lock, under which it also calls the back
 //!   end, so that two groups never see the same free bytes. Hooks and destructors of what users
-//!   gave are called without it, so they may call the manager. Memory resources may not.
+//!   gave are called without it, so they may call the manager. Memory resources and back ends may
+//!   not.
 //! - **Nothing is printed**: see [`Warning`].
 //!
 //! Work on a device is unknown to the manager unless it is in the order of the group's stream, or

@@ -89,14 +89,39 @@ impl FromStr for Allocator {
 }
 
 /// Who gives which kind of memory.
-pub(crate) type Resources = BTreeMap<ArrayMemory, Arc<dyn MemoryResource>>;
+#[derive(Debug)]
+pub(crate) struct Resources {
+    of: BTreeMap<ArrayMemory, Arc<dyn MemoryResource>>,
+    /// The resource for the device's memory again, if it is one of [`Allocator`]'s.
+    own: Option<Arc<DeviceMemoryResource>>,
+}
+
+impl Resources {
+    pub(crate) fn of(&self, memory: ArrayMemory) -> &Arc<dyn MemoryResource> {
+        &self.of[&memory]
+    }
+
+    pub(crate) fn set_device(&mut self, resource: Arc<DeviceMemoryResource>) {
+        self.of.insert(ArrayMemory::Device, resource.clone());
+        self.own = Some(resource);
+    }
+
+    /// What the pool keeps and nobody uses: it is as good as free.
+    pub(crate) fn kept_bytes(&self) -> Result<u64> {
+        let Some(pool) = self.own.as_ref().and_then(|resource| resource.pool()) else {
+            return Ok(0);
+        };
+        let figures = pool.figures()?;
+        Ok(figures.reserved_bytes.saturating_sub(figures.used_bytes))
+    }
+}
 
 impl Allocator {
     pub(crate) fn resource(
         self,
         machine: &Machine,
         device: Device,
-    ) -> Result<Arc<dyn MemoryResource>> {
+    ) -> Result<Arc<DeviceMemoryResource>> {
         let resource = match self {
             Self::Direct => DeviceMemoryResource::direct(machine, device)?,
             Self::OwnPool => {
@@ -129,7 +154,7 @@ pub struct ManagerOptions {
     pub(crate) limit_mode: LimitMode,
     pub(crate) allocator: Allocator,
     pub(crate) chunk_policy: ChunkPolicy,
-    pub(crate) resources: Resources,
+    pub(crate) resources: BTreeMap<ArrayMemory, Arc<dyn MemoryResource>>,
     pub(crate) require_invalidate_hook: bool,
     pub(crate) spill_threshold_bytes: Option<u64>,
     pub(crate) spill_directory: Option<PathBuf>,
@@ -201,15 +226,17 @@ impl ManagerOptions {
 
     /// The resources that were given, and the driver for the others.
     pub(crate) fn resources(&self, machine: &Machine, device: Device) -> Result<Resources> {
-        let mut resources = self.resources.clone();
-        for memory in ArrayMemory::ALL {
-            let resource = match (resources.remove(&memory), memory) {
-                (Some(resource), _) => checked(resource, memory, machine)?,
-                (None, ArrayMemory::Device) => self.allocator.resource(machine, device)?,
-                (None, ArrayMemory::Managed) => Arc::new(ManagedMemoryResource::direct(machine)),
-                (None, _) => Arc::new(PinnedMemoryResource::direct(machine)),
-            };
-            resources.insert(memory, resource);
+        let managed = Arc::new(ManagedMemoryResource::direct(machine));
+        let pinned = Arc::new(PinnedMemoryResource::direct(machine));
+        let mut resources = Resources { of: BTreeMap::new(), own: None };
+        resources.of.insert(ArrayMemory::Managed, managed);
+        resources.of.insert(ArrayMemory::Pinned, pinned.clone());
+        resources.of.insert(ArrayMemory::Mapped, pinned);
+        for (&memory, resource) in &self.resources {
+            resources.of.insert(memory, checked(resource.clone(), memory, machine)?);
+        }
+        if !self.resources.contains_key(&ArrayMemory::Device) {
+            resources.set_device(self.allocator.resource(machine, device)?);
         }
         Ok(resources)
     }

@@ -93,6 +93,11 @@ impl Demand {
     }
 }
 
+fn does_not_fit(parameters: ChunkParameters, needed: u128, available: u64) -> ManagerError {
+    let (chunk_length, available) = (parameters.chunk_length(), available.into());
+    ManagerError::PartitionDoesNotFit { chunk_length, needed, available }
+}
+
 impl MemoryManager {
     /// What a group may allocate. Its members' memory counts against their shares, and memory of
     /// managed arrays counts whether it has come to the device yet or not.
@@ -100,7 +105,8 @@ impl MemoryManager {
         let info = self.machine.backend().memory_info(self.device.id())?;
         let held = state.instances.values().map(|instance| instance.device_bytes());
         let held = held.fold(0, u64::saturating_add);
-        let free = info.free_bytes.min(info.total_bytes.saturating_sub(held));
+        let free = info.free_bytes.saturating_add(state.resources.kept_bytes()?);
+        let free = free.min(info.total_bytes.saturating_sub(held));
         let (mut caps, mut used) = (0_u64, 0_u64);
         for id in state.groups.get_instances_in_group(group) {
             caps = caps.saturating_add(state.pools.cap(id, self.total_bytes).unwrap_or(0));
@@ -168,13 +174,7 @@ impl MemoryManager {
         }
         let parameters = match fixed {
             Some(parameters) if enough(available) => parameters,
-            Some(parameters) => {
-                return Err(ManagerError::PartitionDoesNotFit {
-                    chunk_length: parameters.chunk_length(),
-                    needed: goal,
-                    available: available.into(),
-                });
-            }
+            Some(parameters) => return Err(does_not_fit(parameters, goal, available)),
             None => demand.chunks(available.into(), policy)?,
         };
         let planned = demand.footprint.chunk_bytes(parameters.chunk_length(), policy);

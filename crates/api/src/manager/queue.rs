@@ -165,7 +165,7 @@ impl MemoryManager {
             let mut arrays = BTreeMap::new();
             for ((label, request), layout) in requests.iter().zip(layouts.by_ref()) {
                 // What was made before goes out of scope, and so back, if this fails.
-                let resource = &state.resources[&request.memory];
+                let resource = state.resources.of(request.memory);
                 let array = Array::new(request, layout, resource, self.device, stream)?;
                 arrays.insert(label.clone(), array);
             }
@@ -181,7 +181,7 @@ impl MemoryManager {
     pub fn allocate(&self, request: &ArrayRequest, stream: &Stream) -> Result<Array> {
         request.check("")?;
         self.machine.check_stream("allocate", stream)?;
-        let resource = self.enter(|state, _| Arc::clone(&state.resources[&request.memory]));
+        let resource = self.enter(|state, _| Arc::clone(state.resources.of(request.memory)));
         let runs = request.runs().unwrap_or(1);
         let whole = ChunkParameters::of(runs, runs);
         let layout = layout("", request, whole, ChunkPolicy::exact())?;

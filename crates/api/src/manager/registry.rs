@@ -10,7 +10,7 @@ use super::options::{Allocator, LimitMode};
 use super::stream_groups::DEFAULT_GROUP;
 use super::sync::lock;
 use super::warning::Warning;
-use super::{ArrayMemory, ChunkPolicy, MemoryManager, State};
+use super::{ChunkPolicy, MemoryManager, State};
 use crate::Stream;
 
 impl MemoryManager {
@@ -229,7 +229,7 @@ impl MemoryManager {
             let resource = allocator.resource(&self.machine, self.device)?;
             let streams = state.groups.new_streams()?;
             invalidate_all(state, after);
-            state.resources.insert(ArrayMemory::Device, resource);
+            state.resources.set_device(resource);
             state.groups.set_streams(streams);
             Ok(())
         })

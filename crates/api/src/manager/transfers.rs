@@ -43,7 +43,7 @@ impl MemoryManager {
         let stream = self.get_stream(id)?;
         check_lengths(from.len(), to.len())?;
         for (item, (host, array)) in from.iter().zip(to).enumerate() {
-            check_pair(item, host, array)?;
+            check_pair(&stream, item, host, array)?;
         }
         let staging = self.staging(from.iter().copied())?;
         for (host, array) in from.iter().zip(to).filter(|(host, _)| host.nbytes() > 0) {
@@ -90,7 +90,7 @@ impl MemoryManager {
         let stream = self.get_stream(id)?;
         check_lengths(from.len(), to.len())?;
         for (item, (array, host)) in from.iter().zip(to.iter()).enumerate() {
-            check_pair(item, host, array)?;
+            check_pair(&stream, item, host, array)?;
         }
         let staging = self.staging(to.iter().map(|host| &**host))?;
         for (array, host) in from.iter().zip(to).filter(|(_, host)| host.nbytes() > 0) {
@@ -131,9 +131,15 @@ fn check_lengths(from: usize, to: usize) -> Result<()> {
     Err(ManagerError::Mismatch { item: from.min(to), why })
 }
 
-fn check_pair(item: usize, host: &HostArray, array: &Array) -> Result<()> {
+fn check_pair(stream: &Stream, item: usize, host: &HostArray, array: &Array) -> Result<()> {
     if host.nbytes() == 0 {
         return Ok(());
+    }
+    // Streams and addresses of one machine mean nothing to another.
+    let machine = stream.machine();
+    if array.machine() != machine || host.machine().is_some_and(|other| other != machine) {
+        let why = "they are of different machines".to_owned();
+        return Err(ManagerError::Mismatch { item, why });
     }
     if host.dtype() != array.dtype() {
         let why = format!("{:?} on the host, {:?} on the device", host.dtype(), array.dtype());

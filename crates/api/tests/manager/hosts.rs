@@ -99,6 +99,9 @@ fn copies_are_checked_before_any_is_made() -> Result<()> {
     manager.to_device(id, &[&five, &empty], &[x, z])?;
     manager.from_device(id, &[y], &mut [&mut empty])?;
     assert_eq!(backend.take_calls().iter().filter(|call| copied(call)).count(), 1);
+    let elsewhere = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    let stranger = elsewhere.register(Registration::new())?;
+    assert!(refused(elsewhere.to_device(stranger, &[&ten], &[x]), 0), "of another machine");
     manager.free("x");
     assert_eq!(manager.to_device(id, &[&ten], &[x]), Err(ManagerError::ArrayGone));
     let on_device = y.to_vec::<f32>();

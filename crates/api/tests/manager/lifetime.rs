@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use pagewise::inject::FaultInjector;
 use pagewise::intercept::Operation;
 use pagewise::manager::{
-    Allocator, ArrayMemory, InstanceId, ManagerError, MemoryManager, Registration, Result, Warning,
+    Allocator, ArrayMemory, InstanceId, ManagerError, ManagerOptions, MemoryManager, Registration,
+    Result, Warning,
 };
-use pagewise::resource::{ManagedMemoryResource, Statistics};
+use pagewise::resource::{DeviceMemoryResource, ManagedMemoryResource, Statistics};
 use pagewise::{Device, Machine, Stream};
 
 use crate::queue::{manager_of, runs, table};
@@ -301,6 +302,23 @@ fn another_allocator_comes_after_all_memory_has_gone() -> Result<()> {
     }
     assert!("numba".parse::<Allocator>().is_err());
     assert_eq!((count.get(), machine.failures_on_drop()), (3, 0));
+    Ok(())
+}
+
+#[test]
+fn what_a_pool_keeps_counts_as_free() -> Result<()> {
+    let machine = Machine::from(pagewise::sim()?);
+    let pool = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
+    pool.pool().expect("it has one").set_release_threshold(u64::MAX)?;
+    let options = ManagerOptions::new().allocator(Allocator::CurrentPool);
+    let manager = MemoryManager::with_options(&machine, Device::FIRST, options)?;
+    let id = manager.register(Registration::new())?;
+    let before = manager.get_available_memory("default")?;
+    hold(&manager, id, before / 4 * 3)?;
+    manager.free("x");
+    assert!(manager.get_memory_info()?.free_bytes < before / 2, "the driver says");
+    assert_eq!(manager.get_available_memory("default")?, before);
+    hold(&manager, id, before / 4 * 3)?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod failures;
 mod groups;
 mod hosts;
 mod lifetime;
+mod model;
 mod pools;
 mod queue;
 mod threads;
