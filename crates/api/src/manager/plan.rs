@@ -188,6 +188,19 @@ impl MemoryManager {
     /// # Errors
     /// [`ManagerError::UnknownGroup`]; [`ManagerError::InvalidRequest`],
     /// [`ManagerError::RunsDiffer`]; as [`Footprint::chunks`].
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// use pagewise::manager::{ArrayRequest, Dtype};
+    /// manager.register(Registration::new())?;
+    /// // 400 GB for less than 150.
+    /// let request = ArrayRequest::new(Dtype::F64, [500, 1000, 100_000]).total_runs(100_000);
+    /// let chunks = manager.get_chunk_parameters([("state", &request)], "default")?;
+    /// assert_eq!(chunks.chunks(), 3);
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn get_chunk_parameters<'r>(
         &self,
         requests: impl IntoIterator<Item = (&'r str, &'r ArrayRequest)>,

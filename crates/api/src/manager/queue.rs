@@ -52,6 +52,17 @@ impl MemoryManager {
     /// # Errors
     /// [`ManagerError::UnknownInstance`], [`ManagerError::InvalidRequest`],
     /// [`ManagerError::RunsDiffer`], [`ManagerError::HookRequired`]. What was queued stays then.
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// use pagewise::manager::{ArrayRequest, Dtype};
+    /// let id = manager.register(Registration::new())?;
+    /// manager.queue_request(id, [("state", ArrayRequest::new(Dtype::F64, [8, 8, 8]))])?;
+    /// assert_eq!(manager.settings(id)?.queued, ["state"]);
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn queue_request<L: Into<String>>(
         &self,
         id: InstanceId,
@@ -77,6 +88,15 @@ impl MemoryManager {
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// let id = manager.register(Registration::new())?;
+    /// assert!(manager.cancel_request(id)?.is_empty());
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn cancel_request(&self, id: InstanceId) -> Result<BTreeMap<String, ArrayRequest>> {
         self.enter(|state, _| {
             state.instance(id)?;
@@ -96,6 +116,18 @@ impl MemoryManager {
     /// As [`Footprint::chunks`](super::Footprint::chunks); [`ManagerError::RunsDiffer`],
     /// [`ManagerError::PartitionDoesNotFit`], [`ManagerError::AfterFreeing`]; of the back end and
     /// of resources. The queue is as it was, and nothing that was allocated on the way is left.
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// use pagewise::manager::{ArrayRequest, Dtype};
+    /// let id = manager.register(Registration::new())?;
+    /// manager.queue_request(id, [("state", ArrayRequest::new(Dtype::F64, [8, 8, 8]))])?;
+    /// let allocated = manager.allocate_queue(id)?;
+    /// assert_eq!(allocated.responses[&id].arr["state"].nbytes(), 4096);
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn allocate_queue(&self, id: InstanceId) -> Result<Allocated> {
         self.enter(|state, after| {
             let group = state.groups.get_group(id)?.to_owned();

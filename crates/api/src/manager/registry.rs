@@ -1,16 +1,10 @@
-//! Who is there: registration, shares, groups, modes, and letting go of memory.
+//! Who is there: registration, stream groups, work in progress.
 
-use pagewise_hal::MemoryInfo;
-
-use super::array::Array;
+use super::MemoryManager;
 use super::error::{ManagerError, Result};
-use super::hooks::After;
 use super::instance::{Completion, Instance, InstanceId, InstanceMemorySettings, Registration};
-use super::options::{Allocator, LimitMode};
 use super::stream_groups::DEFAULT_GROUP;
 use super::sync::lock;
-use super::warning::Warning;
-use super::{ChunkPolicy, MemoryManager, State};
 use crate::Stream;
 
 impl MemoryManager {
@@ -55,6 +49,16 @@ impl MemoryManager {
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// let id = manager.register(Registration::new())?;
+    /// manager.release_instance(id)?;
+    /// assert!(manager.instances().is_empty());
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn release_instance(&self, id: InstanceId) -> Result<()> {
         self.enter(|state, after| {
             state.instance(id)?;
@@ -65,6 +69,16 @@ impl MemoryManager {
 
     /// The same at the next call of the manager. For destructors: it cannot fail and waits for
     /// nothing, whatever the calling thread is doing.
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// let id = manager.register(Registration::new())?;
+    /// manager.release_later(id);
+    /// assert!(manager.instances().is_empty());
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn release_later(&self, id: InstanceId) {
         lock(&self.released).push(id);
     }
@@ -95,144 +109,18 @@ impl MemoryManager {
     }
 
     /// Everybody who is registered, in the order in which they came.
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// let id = manager.register(Registration::new())?;
+    /// assert_eq!(manager.instances(), [id]);
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     #[must_use]
     pub fn instances(&self) -> Vec<InstanceId> {
         self.enter(|state, _| state.instances.keys().copied().collect())
-    }
-
-    // ---- shares -------------------------------------------------------------------------------
-
-    /// Gives an instance a share of its own, from either pool.
-    ///
-    /// # Errors
-    /// [`ManagerError::UnknownInstance`]; as [`Pools::set_manual`](super::Pools::set_manual).
-    pub fn set_manual_proportion(&self, id: InstanceId, proportion: f64) -> Result<()> {
-        self.enter(|state, _| set_manual(state, id, proportion))
-    }
-
-    /// Moves an instance from the auto pool to a share of its own; one that has a share keeps it.
-    ///
-    /// # Errors
-    /// As [`set_manual_proportion`](Self::set_manual_proportion).
-    pub fn set_manual_limit_mode(&self, id: InstanceId, proportion: f64) -> Result<()> {
-        self.enter(|state, _| match state.pools.is_manual(id) {
-            true => Ok(()),
-            false => set_manual(state, id, proportion),
-        })
-    }
-
-    /// Moves an instance to the auto pool; one that is there stays.
-    ///
-    /// # Errors
-    /// [`ManagerError::UnknownInstance`]; as [`Pools::set_auto`](super::Pools::set_auto).
-    pub fn set_auto_limit_mode(&self, id: InstanceId) -> Result<()> {
-        self.enter(|state, _| {
-            state.instance(id)?;
-            state.pools.set_auto(id)
-        })
-    }
-
-    /// The share of an instance.
-    ///
-    /// # Errors
-    /// [`ManagerError::UnknownInstance`].
-    pub fn proportion(&self, id: InstanceId) -> Result<f64> {
-        self.enter(|state, _| state.pools.proportion(id)).ok_or(ManagerError::UnknownInstance(id))
-    }
-
-    /// Its share in bytes.
-    ///
-    /// # Errors
-    /// [`ManagerError::UnknownInstance`].
-    pub fn cap(&self, id: InstanceId) -> Result<u64> {
-        let cap = self.enter(|state, _| state.pools.cap(id, self.total_bytes));
-        cap.ok_or(ManagerError::UnknownInstance(id))
-    }
-
-    /// What shares of their own come to.
-    #[must_use]
-    pub fn manual_pool_proportion(&self) -> f64 {
-        self.enter(|state, _| state.pools.manual_pool_proportion())
-    }
-
-    /// What is left for the others.
-    #[must_use]
-    pub fn auto_pool_proportion(&self) -> f64 {
-        self.enter(|state, _| state.pools.auto_pool_proportion())
-    }
-
-    /// Who has a share of its own.
-    #[must_use]
-    pub fn manual_pool(&self) -> Vec<InstanceId> {
-        self.enter(|state, _| state.pools.manual_pool().collect())
-    }
-
-    /// Who shares the rest.
-    #[must_use]
-    pub fn auto_pool(&self) -> Vec<InstanceId> {
-        self.enter(|state, _| state.pools.auto_pool().collect())
-    }
-
-    // ---- modes --------------------------------------------------------------------------------
-
-    /// Chooses whether shares are enforced.
-    pub fn set_limit_mode(&self, mode: LimitMode) {
-        self.enter(|state, _| state.mode = mode);
-    }
-
-    /// Whether shares are enforced.
-    #[must_use]
-    pub fn limit_mode(&self) -> LimitMode {
-        self.enter(|state, _| state.mode)
-    }
-
-    /// Chooses how chunks are chosen from now on.
-    pub fn set_chunk_policy(&self, policy: ChunkPolicy) {
-        self.enter(|state, _| state.policy = policy);
-    }
-
-    /// How chunks are chosen.
-    #[must_use]
-    pub fn chunk_policy(&self) -> ChunkPolicy {
-        self.enter(|state, _| state.policy)
-    }
-
-    /// Free and total memory of the device.
-    ///
-    /// # Errors
-    /// As [`Backend::memory_info`](crate::Backend::memory_info).
-    pub fn get_memory_info(&self) -> Result<MemoryInfo> {
-        Ok(self.machine.backend().memory_info(self.device.id())?)
-    }
-
-    /// How many bytes a stream group may allocate now: what is free, and if shares are enforced no
-    /// more than what its instances have left of theirs.
-    ///
-    /// # Errors
-    /// [`ManagerError::UnknownGroup`]; as [`get_memory_info`](Self::get_memory_info).
-    pub fn get_available_memory(&self, group: &str) -> Result<u64> {
-        self.enter(|state, _| {
-            if !state.groups.names().any(|name| name == group) {
-                return Err(ManagerError::UnknownGroup(group.to_owned()));
-            }
-            Ok(self.budget(state, group)?.available)
-        })
-    }
-
-    /// Chooses where memory of the device comes from. All memory goes back first, groups get new
-    /// streams, and everybody's invalidation hook is called.
-    ///
-    /// # Errors
-    /// As making the [`resource`](crate::resource) and streams; everything is as before then.
-    pub fn set_allocator(&self, allocator: Allocator) -> Result<()> {
-        self.enter(|state, after| {
-            let resource = allocator.resource(&self.machine, self.device)?;
-            let streams = state.groups.new_streams()?;
-            invalidate_all(state, after);
-            state.resources.set_device(resource);
-            state.groups.set_streams(streams);
-            Ok(())
-        })
     }
 
     // ---- stream groups ------------------------------------------------------------------------
@@ -249,6 +137,16 @@ impl MemoryManager {
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// let a = manager.register(Registration::new().stream_group("solver"))?;
+    /// let b = manager.register(Registration::new().stream_group("solver"))?;
+    /// assert_eq!(manager.get_stream(a)?, manager.get_stream(b)?);
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn get_stream(&self, id: InstanceId) -> Result<Stream> {
         self.enter(|state, _| state.groups.get_stream(id))
     }
@@ -280,6 +178,16 @@ impl MemoryManager {
     ///
     /// # Errors
     /// As [`StreamGroups::change_group`](super::StreamGroups::change_group).
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// let id = manager.register(Registration::new())?;
+    /// manager.change_stream_group(id, "solver")?;
+    /// assert_eq!(manager.get_stream_group(id)?, "solver");
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn change_stream_group(&self, id: InstanceId, group: &str) -> Result<()> {
         self.enter(|state, _| {
             state.groups.change_group(id, group)?;
@@ -293,6 +201,16 @@ impl MemoryManager {
     ///
     /// # Errors
     /// As [`StreamGroups::reinit_streams`](super::StreamGroups::reinit_streams).
+    ///
+    /// ```
+    /// # use pagewise::manager::MemoryManager;
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// let before = manager.get_group_stream("solver")?;
+    /// manager.reinit_streams()?;
+    /// assert_ne!(manager.get_group_stream("solver")?, before);
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn reinit_streams(&self) -> Result<()> {
         self.enter(|state, _| {
             state.groups.reinit_streams()?;
@@ -311,55 +229,6 @@ impl MemoryManager {
         Ok(self.get_stream(id)?.synchronize()?)
     }
 
-    // ---- letting go ---------------------------------------------------------------------------
-
-    /// Frees the arrays of a label, of every instance that has one, and says how many there were.
-    /// None is worth a [`Warning::NothingToFree`].
-    pub fn free(&self, label: &str) -> usize {
-        self.enter(|state, _| {
-            let all = state.instances.values_mut();
-            let freed: Vec<Array> = all.filter_map(|one| one.arrays.remove(label)).collect();
-            freed.iter().for_each(Array::release);
-            if freed.is_empty() {
-                state.warnings.push(Warning::NothingToFree { label: label.to_owned() });
-            }
-            freed.len()
-        })
-    }
-
-    /// Frees one array of one instance, and says whether there was one. None is worth a warning.
-    ///
-    /// # Errors
-    /// [`ManagerError::UnknownInstance`].
-    pub fn free_array(&self, id: InstanceId, label: &str) -> Result<bool> {
-        self.enter(|state, _| {
-            let array = state.instance_mut(id)?.arrays.remove(label);
-            match &array {
-                Some(array) => array.release(),
-                None => state.warnings.push(Warning::NothingToFree { label: label.to_owned() }),
-            }
-            Ok(array.is_some())
-        })
-    }
-
-    /// Frees all arrays of an instance.
-    ///
-    /// # Errors
-    /// [`ManagerError::UnknownInstance`].
-    pub fn free_instance(&self, id: InstanceId) -> Result<()> {
-        self.enter(|state, _| state.instance_mut(id).map(Instance::free_all))
-    }
-
-    /// Frees all arrays of everybody. No hook is called.
-    pub fn free_all(&self) {
-        self.enter(|state, _| state.instances.values_mut().for_each(Instance::free_all));
-    }
-
-    /// Frees all arrays of everybody, then calls everybody's invalidation hook.
-    pub fn invalidate_all(&self) {
-        self.enter(invalidate_all);
-    }
-
     // ---- work in progress ---------------------------------------------------------------------
 
     /// Says that work of an instance is being given to the device: its memory is not evicted until
@@ -367,6 +236,18 @@ impl MemoryManager {
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// let id = manager.register(Registration::new())?;
+    /// manager.begin_submission(id)?;
+    /// // Launch kernels here.
+    /// manager.end_submission(id, &manager.get_stream(id)?)?;
+    /// assert_eq!(manager.settings(id)?.submitting, 0);
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn begin_submission(&self, id: InstanceId) -> Result<()> {
         self.enter(|state, _| {
             let now = state.tick();
@@ -396,20 +277,6 @@ impl MemoryManager {
     }
 }
 
-fn set_manual(state: &mut State, id: InstanceId, proportion: f64) -> Result<()> {
-    state.instance(id)?;
-    let warning = state.pools.set_manual(id, proportion)?;
-    warning.into_iter().for_each(|warning| state.warnings.push(warning));
-    Ok(())
-}
-
 fn move_arrays(instance: &Instance, stream: &Stream) {
     instance.arrays.values().for_each(|array| array.move_to(stream));
-}
-
-fn invalidate_all(state: &mut State, after: &mut After) {
-    for instance in state.instances.values_mut() {
-        instance.free_all();
-        after.invalidate(instance);
-    }
 }

@@ -25,6 +25,22 @@ impl MemoryManager {
     /// other element types, or a host side that is larger; [`ManagerError::ArrayGone`]; all before
     /// anything is copied, but for an array that is freed meanwhile. Of the back end: the pairs
     /// before the one that failed are copied.
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// use pagewise::manager::{ArrayRequest, Dtype, HostMemory};
+    /// let id = manager.register(Registration::new())?;
+    /// manager.queue_request(id, [("x", ArrayRequest::new(Dtype::F32, [100]))])?;
+    /// let x = manager.allocate_queue(id)?.responses[&id].arr["x"].clone();
+    /// let mut host = manager.create_host_array(&[100], Dtype::F32, HostMemory::Pinned, None)?;
+    /// host.as_mut_slice::<f32>()?.fill(1.5);
+    /// manager.to_device(id, &[&host], &[&x])?;
+    /// manager.from_device(id, &[&x], &mut [&mut host])?;
+    /// assert_eq!(host.as_slice::<f32>()?, [1.5; 100]);
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn to_device(&self, id: InstanceId, from: &[&HostArray], to: &[&Array]) -> Result<()> {
         self.to_device_chunk(id, 0, from, to)
     }

@@ -39,6 +39,28 @@ impl Array {
     /// # Errors
     /// As [`window`](Self::window) and [`Region::prefetch`](crate::Region::prefetch). Nothing is
     /// lost then: pages that were not moved are moved by faults.
+    ///
+    /// ```
+    /// # use pagewise::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// use pagewise::manager::{ArrayMemory, ArrayRequest, Dtype, Leaving, LimitMode, ManagerOptions};
+    /// let options = ManagerOptions::new().total_bytes(8 << 20).limit_mode(LimitMode::Active);
+    /// # let machine = manager.machine();
+    /// let manager = MemoryManager::with_options(machine, Device::FIRST, options)?;
+    /// let id = manager.register(Registration::new())?;
+    /// let request = ArrayRequest::new(Dtype::U8, [16, 1 << 20]).chunk_axis(0).total_runs(16);
+    /// let request = request.memory(ArrayMemory::Managed).oversubscribe(true);
+    /// manager.queue_request(id, [("x", request)])?;
+    /// let allocated = manager.allocate_queue(id)?;
+    /// let (x, stream) = (&allocated.responses[&id].arr["x"], manager.get_stream(id)?);
+    /// for chunk in 0..allocated.parameters.chunks() {
+    ///     x.enter_chunk(chunk, Leaving::Kept, &stream)?;
+    ///     let here = x.window(chunk)?; // Launch a kernel on it.
+    ///     assert_eq!(here.bytes, 4 << 20);
+    /// }
+    /// # Ok::<(), pagewise::manager::ManagerError>(())
+    /// ```
     pub fn enter_chunk(&self, chunk: u64, before: Leaving, stream: &Stream) -> Result<()> {
         let now = self.window(chunk)?;
         let next = self.window(chunk + 1).ok();

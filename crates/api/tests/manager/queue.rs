@@ -468,6 +468,28 @@ fn requests_are_checked_before_they_are_queued() -> Result<()> {
 }
 
 #[test]
+fn a_request_knows_its_bytes_runs_and_chunks() {
+    let request = ArrayRequest::new(Dtype::F64, [2, 3, 100]);
+    assert_eq!((request.bytes(), request.runs()), (Some(4800), Some(100)));
+    assert_eq!(request.chunked_shape(40), [2, 3, 40]);
+    assert_eq!(request.chunked_shape(400), [2, 3, 100], "never longer than it is");
+    let whole = |request: ArrayRequest| {
+        !request.is_chunkable() && request.chunked_shape(1) == request.shape
+    };
+    assert!(whole(ArrayRequest::new(Dtype::F64, [])));
+    assert!(whole(request.clone().chunk_axis(None)));
+    assert!(whole(request.clone().chunk_axis(3)));
+    assert!(whole(request.clone().unchunkable(true)));
+    assert!(whole(request.clone().memory(ArrayMemory::Mapped)));
+    assert!(whole(ArrayRequest::new(Dtype::F64, [2, 3, 1])));
+    assert!(whole(ArrayRequest::new(Dtype::F64, [0, 3, 9])));
+    assert_eq!(ArrayRequest::new(Dtype::F64, [u64::MAX; 3]).bytes(), None);
+    let sizes = [Dtype::F64, Dtype::F32, Dtype::I32].map(Dtype::size_bytes);
+    assert_eq!(sizes, [8, 4, 4]);
+    assert_eq!((Dtype::of::<u8>(), Dtype::of::<[f32; 2]>()), (Some(Dtype::U8), None));
+}
+
+#[test]
 fn hooks_may_be_required() -> Result<()> {
     let options = ManagerOptions::new().require_invalidate_hook(true);
     let machine = Machine::from(pagewise::sim()?);
