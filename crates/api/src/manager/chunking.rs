@@ -37,6 +37,7 @@ use super::error::{ManagerError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkPolicy {
     granularity_bytes: u64,
+    block_bytes: u64,
     margin_bytes: u64,
     multiple: u64,
     min_length: u64,
@@ -46,10 +47,11 @@ pub struct ChunkPolicy {
 }
 
 impl Default for ChunkPolicy {
-    /// Arrays are counted as multiples of 512 bytes, which is what drivers hand out, and an
-    /// allocation that fails for want of memory is tried twice more with shorter chunks.
+    /// As drivers hand memory out: arrays of more than 1 MiB in blocks of 2 MiB, smaller ones in
+    /// multiples of 512 bytes. An allocation that fails for want of memory is tried twice more
+    /// with shorter chunks.
     fn default() -> Self {
-        Self { granularity_bytes: 512, retries: 2, ..Self::exact() }
+        Self { granularity_bytes: 512, block_bytes: 2 << 20, retries: 2, ..Self::exact() }
     }
 }
 
@@ -59,6 +61,7 @@ impl ChunkPolicy {
     pub const fn exact() -> Self {
         Self {
             granularity_bytes: 1,
+            block_bytes: 1,
             margin_bytes: 0,
             multiple: 1,
             min_length: 1,
@@ -72,6 +75,14 @@ impl ChunkPolicy {
     #[must_use]
     pub const fn granularity_bytes(mut self, bytes: u64) -> Self {
         self.granularity_bytes = if bytes == 0 { 1 } else { bytes };
+        self
+    }
+
+    /// What sizes beyond half of it are rounded up to, as two such arrays do not fit into one
+    /// block; 0 counts as 1.
+    #[must_use]
+    pub const fn block_bytes(mut self, bytes: u64) -> Self {
+        self.block_bytes = if bytes == 0 { 1 } else { bytes };
         self
     }
 
@@ -132,9 +143,19 @@ impl ChunkPolicy {
         if chunks < 2 { 1 } else { self.buffers }
     }
 
-    /// The size that an allocation of so many bytes counts as.
+    /// The size that an allocation of so many bytes counts as. It never falls as they grow.
     pub(crate) fn rounded(&self, bytes: u128) -> u128 {
-        bytes.div_ceil(self.granularity_bytes.into()).saturating_mul(self.granularity_bytes.into())
+        let to = |unit: u64| bytes.div_ceil(unit.into()).saturating_mul(unit.into());
+        let granules = to(self.granularity_bytes);
+        if bytes > u128::from(self.block_bytes) / 2 {
+            return granules.max(to(self.block_bytes));
+        }
+        granules
+    }
+
+    /// Less than what rounding adds.
+    fn unit(&self) -> u128 {
+        self.granularity_bytes.max(self.block_bytes).into()
     }
 }
 
@@ -294,9 +315,9 @@ impl Footprint {
         if fits(high) {
             return high;
         }
-        // Rounding adds less than one granule to each copy of each array.
+        // Rounding adds less than one unit to each copy of each array.
         let slack = self.arrays.iter().map(copies).fold(0, u128::saturating_add);
-        let slack = slack.saturating_mul(u128::from(policy.granularity_bytes) - 1);
+        let slack = slack.saturating_mul(policy.unit() - 1);
         let mut low = bound(room.saturating_sub(slack));
         // `low` fits or is 0, `high` does not fit.
         while high - low > 1 {

@@ -29,6 +29,7 @@ impl Numbers {
 #[derive(Clone, Copy)]
 struct Rules {
     granularity: u64,
+    block: u64,
     margin: u64,
     buffers: u64,
 }
@@ -51,6 +52,7 @@ impl Case {
             (0..numbers.below(3)).map(|_| u128::from(numbers.up_to_bits(40))).collect();
         let rules = Rules {
             granularity: [1, 1, 512, 4096, 2 << 20][numbers.below(5) as usize],
+            block: [1, 1, 1024, 2 << 20][numbers.below(4) as usize],
             margin: if numbers.below(4) == 0 { numbers.up_to_bits(30) } else { 0 },
             buffers: [1, 1, 1, 2, 3][numbers.below(5) as usize],
         };
@@ -67,10 +69,14 @@ impl Case {
 
     /// Counted anew, one array at a time.
     fn bytes(&self, length: u64) -> u128 {
-        let Rules { granularity, buffers, .. } = self.rules;
-        let round = |bytes: u128| match bytes % u128::from(granularity) {
+        let Rules { granularity, block, buffers, .. } = self.rules;
+        let up = |bytes: u128, unit: u64| match bytes % u128::from(unit) {
             0 => bytes,
-            rest => bytes + u128::from(granularity) - rest,
+            rest => bytes + u128::from(unit) - rest,
+        };
+        let round = |bytes: u128| match bytes * 2 > u128::from(block) {
+            true => up(bytes, granularity).max(up(bytes, block)),
+            false => up(bytes, granularity),
         };
         let divided = length < self.runs;
         let mut sum = 0;
@@ -101,8 +107,8 @@ impl Case {
     }
 
     fn policy(&self) -> ChunkPolicy {
-        let Rules { granularity, margin, buffers } = self.rules;
-        let policy = ChunkPolicy::exact().granularity_bytes(granularity);
+        let Rules { granularity, block, margin, buffers } = self.rules;
+        let policy = ChunkPolicy::exact().granularity_bytes(granularity).block_bytes(block);
         policy.margin_bytes(margin).buffers(buffers)
     }
 }
@@ -148,6 +154,7 @@ fn small_divisions_agree_with_trying_every_length() {
         let mut case = Case::random(&mut numbers);
         case.runs = 1 + numbers.below(60);
         case.rules.granularity = [1, 16, 512][numbers.below(3) as usize];
+        case.rules.block = [1, 64, 1024][numbers.below(3) as usize];
         case.rules.margin = 0;
         case.arrays.iter_mut().for_each(|(bytes, _)| *bytes = *bytes % 100 + 1);
         case.fixed.iter_mut().for_each(|bytes| *bytes %= 100);
@@ -294,5 +301,8 @@ fn what_is_rounded_by_the_allocator_is_counted_rounded() -> Result<(), ManagerEr
     assert_eq!(chunks.chunk_length(), 15, "1536 and 512, not 2020 and 20");
     assert_eq!(footprint.chunk_bytes(15, policy), 2048);
     assert_eq!(footprint.chunks(2048, policy.margin_bytes(1))?.chunk_length(), 10);
+    let bytes = |bytes| Footprint::new(1).fixed(bytes).whole_bytes(ChunkPolicy::default());
+    assert_eq!((bytes(1), bytes(1 << 20), bytes((1 << 20) + 1)), (512, 1 << 20, 2 << 20));
+    assert_eq!(bytes(3 << 20), 4 << 20, "as drivers hand it out");
     Ok(())
 }
