@@ -93,15 +93,16 @@ impl Registration {
         self
     }
 
-    /// Instances of one owner are evicted together, and one of them never makes another go.
+    /// Instances of one owner are evicted together, and one of them never makes another go; in a
+    /// stream group they are divided alike.
     #[must_use]
     pub fn owner(mut self, owner: u64) -> Self {
         self.owner = Some(owner);
         self
     }
 
-    /// The object that it stands for. It is kept from nothing: when it is gone, the instance is
-    /// released at the next call of the manager. An object is registered once at a time.
+    /// The object that it stands for. The manager does not keep it: when it is gone, the instance
+    /// is released at the next call. An object is registered once at a time.
     #[must_use]
     pub fn object<T: Any + Send + Sync>(mut self, object: &Arc<T>) -> Self {
         let weak: Weak<T> = Arc::downgrade(object);

@@ -3,7 +3,7 @@
 use super::chunking::{ChunkParameters, ChunkPolicy, Footprint, RunArray};
 use super::error::{ManagerError, Result};
 use super::hooks::After;
-use super::instance::{InstanceId, Owner};
+use super::instance::{Instance, InstanceId, Owner};
 use super::options::LimitMode;
 use super::request::ArrayRequest;
 use super::warning::Warning;
@@ -22,6 +22,8 @@ pub(crate) struct Budget {
 #[derive(Debug, Clone)]
 pub(crate) struct Demand {
     pub(crate) footprint: Footprint,
+    /// How many runs there are, if any request says so.
+    runs: Option<u64>,
     /// Arrays along run axes of different lengths: they can be allocated, but not divided.
     differs: Option<ManagerError>,
 }
@@ -52,7 +54,8 @@ impl Demand {
         }
         let chunkable = requests.clone().filter(|(_, request)| request.is_chunkable());
         let first = chunkable.filter_map(|(_, request)| request.runs()).next();
-        let runs = stated.or(first).unwrap_or(1);
+        let known = stated.or(first);
+        let runs = known.unwrap_or(1);
         let mut differs = None;
         let mut footprint = Footprint::new(runs);
         for (label, request) in
@@ -78,9 +81,9 @@ impl Demand {
             let on_device = requests.filter(|(_, request)| request.memory.is_on_device());
             let bytes = on_device.map(|(_, request)| request.bytes().unwrap_or(u128::MAX));
             let footprint = bytes.fold(Footprint::new(1), Footprint::fixed);
-            return Ok(Self { footprint, differs });
+            return Ok(Self { footprint, runs: None, differs });
         }
-        Ok(Self { footprint, differs })
+        Ok(Self { footprint, runs: known, differs })
     }
 
     fn chunks(&self, available: u128, policy: ChunkPolicy) -> Result<ChunkParameters> {
@@ -140,7 +143,7 @@ impl MemoryManager {
         let group = state.groups.get_group(first)?.to_owned();
         let demand = Demand::of(queued.iter().flat_map(|(_, requests)| requests))?;
         let policy = state.policy;
-        let fixed = state.partition_in_use(&group, queued, demand.footprint.runs());
+        let fixed = state.partition_in_use(&group, queued, demand.runs);
         let goal = match fixed {
             Some(parameters) => demand.footprint.chunk_bytes(parameters.chunk_length(), policy),
             None => demand.footprint.whole_bytes(policy),
@@ -218,22 +221,39 @@ impl MemoryManager {
 }
 
 impl State {
-    /// The division in which peers of the requesters hold arrays that they keep.
+    /// The division in which the requesters and their peers hold arrays that they keep.
     fn partition_in_use(
         &self,
         group: &str,
         queued: &[(InstanceId, Requests)],
-        runs: u64,
+        runs: Option<u64>,
     ) -> Option<ChunkParameters> {
-        let asks = |id: &InstanceId| queued.iter().any(|(other, _)| other == id);
-        let owners: Vec<Owner> = self.owners_of(queued);
         let members = self.groups.get_instances_in_group(group);
-        let peers = members.iter().filter(|id| !asks(id)).filter_map(|id| self.instances.get(id));
-        let laid_out = peers.filter(|peer| peer.is_laid_out() && owners.contains(&peer.owner));
+        let keeps = |id: &InstanceId| {
+            let instance = self.instances.get(id).filter(|one| self.belongs(one, queued))?;
+            let asked = queued.iter().find(|(other, _)| other == id).map(|(_, requests)| requests);
+            let stays = |label: &String| asked.is_none_or(|requests| !requests.contains_key(label));
+            let mut arrays = instance.arrays.iter();
+            arrays.any(|(label, array)| array.is_along_runs() && stays(label)).then_some(instance)
+        };
         // Of several, the one that was used last.
-        let last = laid_out.max_by_key(|peer| peer.last_used)?;
-        let length = last.partition?.chunk_length();
-        (length <= runs).then(|| ChunkParameters::of(runs, length))
+        let last = members.iter().filter_map(keeps).max_by_key(|instance| instance.last_used)?;
+        let partition = last.partition?;
+        match runs {
+            // Nothing that is asked for is along the run axis.
+            None => Some(partition),
+            Some(runs) if partition.chunk_length() <= runs => {
+                Some(ChunkParameters::of(runs, partition.chunk_length()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Whether an instance has an owner in common with those who ask; those without one belong
+    /// together.
+    pub(crate) fn belongs(&self, one: &Instance, queued: &[(InstanceId, Requests)]) -> bool {
+        let mut asking = queued.iter().filter_map(|(id, _)| self.instances.get(id));
+        asking.any(|other| other.registration.owner == one.registration.owner)
     }
 
     pub(crate) fn owners_of(&self, queued: &[(InstanceId, Requests)]) -> Vec<Owner> {

@@ -13,7 +13,7 @@ use super::array::{Array, Layout};
 use super::chunking::{ChunkParameters, ChunkPolicy};
 use super::error::{ManagerError, Result};
 use super::hooks::After;
-use super::instance::InstanceId;
+use super::instance::{Instance, InstanceId};
 use super::plan::Decision;
 use super::request::{ArrayRequest, ArrayResponse};
 use super::{MemoryManager, Requests, State};
@@ -106,11 +106,12 @@ impl MemoryManager {
 
     /// Allocates everything that the instances of a group have queued, on the group's stream, then
     /// calls the allocation hook of each of them, and of the others of the group, who learn of the
-    /// chunks. `id` is any of the group.
+    /// chunks; not of those of other owners who hold arrays in chunks of their own. `id` is any of
+    /// the group.
     ///
-    /// Arrays replace those of the same label. Peers of the same owner who keep arrays in chunks
-    /// fix the length of chunks. If nothing is queued, the last division is told again to those of
-    /// the group who have the owner of `id`.
+    /// Arrays replace those of the same label. Arrays that are kept, by who asks or by others of
+    /// the same owner (or, like who asks, of none), fix the length of chunks. If nothing is queued,
+    /// the last division is told again to those of the group who have the owner of `id`.
     ///
     /// # Errors
     /// As [`Footprint::chunks`](super::Footprint::chunks); [`ManagerError::RunsDiffer`],
@@ -139,7 +140,7 @@ impl MemoryManager {
             }
             let stream = state.groups.get_stream(id)?;
             let (decision, made) = self.attempt(state, after, &queued, &stream)?;
-            Ok(state.commit(&members, decision, &made, after))
+            Ok(state.commit(&members, &queued, decision, &made, after))
         })
     }
 
@@ -307,6 +308,7 @@ impl State {
     fn commit(
         &mut self,
         members: &[InstanceId],
+        queued: &[(InstanceId, Requests)],
         decision: Decision,
         made: &Made,
         after: &mut After,
@@ -327,17 +329,20 @@ impl State {
                 }
                 response.arr.insert(label.clone(), array.clone());
             }
-            instance.partition = Some(parameters);
             instance.last_used = now;
             responses.insert(*id, response);
         }
         for id in members {
-            let Some(instance) = self.instances.get_mut(id) else { continue };
+            let Some(instance) = self.instances.get(id) else { continue };
+            // Somebody else's, who holds arrays in chunks of his own.
+            if !self.belongs(instance, queued) && instance.is_laid_out() {
+                continue;
+            }
             let told = responses.entry(*id).or_insert_with(|| ArrayResponse::of(parameters));
-            if !instance.is_laid_out() {
+            after.ready(instance, told.clone());
+            if let Some(instance) = self.instances.get_mut(id) {
                 instance.partition = Some(parameters);
             }
-            after.ready(instance, told.clone());
         }
         Allocated { parameters, responses, evicted }
     }
@@ -349,15 +354,16 @@ impl State {
         members: &[InstanceId],
         after: &mut After,
     ) -> Result<Allocated> {
-        let owner = self.instance(id)?.owner;
+        let owner = self.instance(id)?.registration.owner;
         let peers = members.iter().filter_map(|member| self.instances.get(member));
-        let told = peers.filter(|peer| peer.owner == owner && peer.partition.is_some());
+        let of_owner = |peer: &&Instance| peer.registration.owner == owner;
+        let told = peers.filter(of_owner).filter(|peer| peer.partition.is_some());
         let last = told.max_by_key(|peer| peer.last_used);
         let parameters = last.and_then(|peer| peer.partition).unwrap_or_default();
         let mut responses = BTreeMap::new();
         for member in members {
             let Some(instance) = self.instances.get(member) else { continue };
-            if instance.owner == owner {
+            if of_owner(&instance) {
                 let response = ArrayResponse::of(parameters);
                 after.ready(instance, response.clone());
                 responses.insert(*member, response);

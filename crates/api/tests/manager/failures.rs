@@ -68,7 +68,7 @@ fn scene(backend: &Failing, policy: ChunkPolicy) -> Result<Scene> {
     let a = manager.register(Registration::new().stream_group("g").proportion(0.4))?;
     let b = manager.register(Registration::new().stream_group("g"))?;
     let other = manager.register(Registration::new().invalidate_hook(|| {}))?;
-    let managed = runs(100, 1000).memory(ArrayMemory::Managed);
+    let managed = table(100_000).memory(ArrayMemory::Managed);
     manager.queue_request(a, [("x", table(1000)), ("m", managed)])?;
     let x = manager.allocate_queue(a)?.responses[&a].arr["x"].clone();
     manager.queue_request(other, [("o", table(1000))])?;

@@ -3,6 +3,7 @@
 #![cfg(feature = "sim")]
 
 mod chunking;
+mod divisions;
 mod failures;
 mod groups;
 mod hosts;
