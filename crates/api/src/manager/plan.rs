@@ -7,7 +7,7 @@ use super::instance::{Instance, InstanceId, Owner};
 use super::options::LimitMode;
 use super::request::ArrayRequest;
 use super::warning::Warning;
-use super::{MemoryManager, Requests, State};
+use super::{DEFAULT_GROUP, MemoryManager, Requests, State};
 
 /// What a group may allocate.
 #[derive(Debug, Clone, Copy)]
@@ -230,7 +230,11 @@ impl State {
     ) -> Option<ChunkParameters> {
         let members = self.groups.get_instances_in_group(group);
         let keeps = |id: &InstanceId| {
-            let instance = self.instances.get(id).filter(|one| self.belongs(one, queued))?;
+            let asking = queued.iter().map(|&(id, _)| id);
+            let instance = self.instances.get(id)?;
+            if !self.belongs(instance, group, asking) {
+                return None;
+            }
             let asked = queued.iter().find(|(other, _)| other == id).map(|(_, requests)| requests);
             let stays = |label: &String| asked.is_none_or(|requests| !requests.contains_key(label));
             let mut arrays = instance.arrays.iter();
@@ -249,11 +253,20 @@ impl State {
         }
     }
 
-    /// Whether an instance has an owner in common with those who ask; those without one belong
-    /// together.
-    pub(crate) fn belongs(&self, one: &Instance, queued: &[(InstanceId, Requests)]) -> bool {
-        let mut asking = queued.iter().filter_map(|(id, _)| self.instances.get(id));
-        asking.any(|other| other.registration.owner == one.registration.owner)
+    /// Whether a member of a group is divided like any of those who ask: they have an owner in
+    /// common, or none. Nobody chose to be in the default group, so there everybody without an
+    /// owner is alone.
+    pub(crate) fn belongs(
+        &self,
+        one: &Instance,
+        group: &str,
+        mut asking: impl Iterator<Item = InstanceId>,
+    ) -> bool {
+        asking.any(|id| match self.instances.get(&id) {
+            Some(other) if group == DEFAULT_GROUP => other.owner == one.owner,
+            Some(other) => other.registration.owner == one.registration.owner,
+            None => false,
+        })
     }
 
     pub(crate) fn owners_of(&self, queued: &[(InstanceId, Requests)]) -> Vec<Owner> {

@@ -13,7 +13,7 @@ use super::array::{Array, Layout};
 use super::chunking::{ChunkParameters, ChunkPolicy};
 use super::error::{ManagerError, Result};
 use super::hooks::After;
-use super::instance::{Instance, InstanceId};
+use super::instance::InstanceId;
 use super::plan::Decision;
 use super::request::{ArrayRequest, ArrayResponse};
 use super::{MemoryManager, Requests, State};
@@ -136,11 +136,11 @@ impl MemoryManager {
             let requests = |id: &InstanceId| Some((*id, state.queue.get(id)?.clone()));
             let queued: Vec<_> = members.iter().filter_map(requests).collect();
             if queued.is_empty() {
-                return state.tell_again(id, &members, after);
+                return Ok(state.tell_again(id, &group, &members, after));
             }
             let stream = state.groups.get_stream(id)?;
             let (decision, made) = self.attempt(state, after, &queued, &stream)?;
-            Ok(state.commit(&members, &queued, decision, &made, after))
+            Ok(state.commit(&group, decision, &made, after))
         })
     }
 
@@ -307,8 +307,7 @@ impl State {
     /// Takes note of what was allocated, and tells everybody in the group.
     fn commit(
         &mut self,
-        members: &[InstanceId],
-        queued: &[(InstanceId, Requests)],
+        group: &str,
         decision: Decision,
         made: &Made,
         after: &mut After,
@@ -332,43 +331,44 @@ impl State {
             instance.last_used = now;
             responses.insert(*id, response);
         }
-        for id in members {
-            let Some(instance) = self.instances.get(id) else { continue };
+        for id in self.groups.get_instances_in_group(group) {
+            let Some(instance) = self.instances.get(&id) else { continue };
             // Somebody else's, who holds arrays in chunks of his own.
-            if !self.belongs(instance, queued) && instance.is_laid_out() {
+            let asking = made.iter().map(|&(id, _)| id);
+            if instance.is_laid_out() && !self.belongs(instance, group, asking) {
                 continue;
             }
-            let told = responses.entry(*id).or_insert_with(|| ArrayResponse::of(parameters));
+            let told = responses.entry(id).or_insert_with(|| ArrayResponse::of(parameters));
             after.ready(instance, told.clone());
-            if let Some(instance) = self.instances.get_mut(id) {
+            if let Some(instance) = self.instances.get_mut(&id) {
                 instance.partition = Some(parameters);
             }
         }
         Allocated { parameters, responses, evicted }
     }
 
-    /// Nothing is queued: tells the last division again to those of the owner in the group.
+    /// Nothing is queued: tells the last division again to those who belong to the asking one.
     fn tell_again(
         &mut self,
         id: InstanceId,
+        group: &str,
         members: &[InstanceId],
         after: &mut After,
-    ) -> Result<Allocated> {
-        let owner = self.instance(id)?.registration.owner;
-        let peers = members.iter().filter_map(|member| self.instances.get(member));
-        let of_owner = |peer: &&Instance| peer.registration.owner == owner;
-        let told = peers.filter(of_owner).filter(|peer| peer.partition.is_some());
-        let last = told.max_by_key(|peer| peer.last_used);
-        let parameters = last.and_then(|peer| peer.partition).unwrap_or_default();
+    ) -> Allocated {
+        let belongs = |member: &InstanceId| {
+            let instance = self.instances.get(member)?;
+            self.belongs(instance, group, [id].into_iter()).then_some((*member, instance))
+        };
+        let peers: Vec<_> = members.iter().filter_map(belongs).collect();
+        let told = peers.iter().filter(|(_, peer)| peer.partition.is_some());
+        let last = told.max_by_key(|(_, peer)| peer.last_used);
+        let parameters = last.and_then(|(_, peer)| peer.partition).unwrap_or_default();
         let mut responses = BTreeMap::new();
-        for member in members {
-            let Some(instance) = self.instances.get(member) else { continue };
-            if of_owner(&instance) {
-                let response = ArrayResponse::of(parameters);
-                after.ready(instance, response.clone());
-                responses.insert(*member, response);
-            }
+        for (member, instance) in peers {
+            let response = ArrayResponse::of(parameters);
+            after.ready(instance, response.clone());
+            responses.insert(member, response);
         }
-        Ok(Allocated { parameters, responses, evicted: Vec::new() })
+        Allocated { parameters, responses, evicted: Vec::new() }
     }
 }

@@ -106,6 +106,19 @@ fn owners_in_one_group_have_chunks_of_their_own() -> Result<()> {
     Ok(())
 }
 
+/// Nobody chose to be in the default group.
+#[test]
+fn strangers_in_the_default_group_are_divided_apart() -> Result<()> {
+    let manager = manager_of(1000)?;
+    let (a, b) = (manager.register(Registration::new())?, manager.register(Registration::new())?);
+    manager.queue_request(a, [("x", runs(10, 3))])?;
+    assert_eq!(manager.allocate_queue(a)?.parameters.chunk_length(), 10);
+    manager.queue_request(b, [("y", runs(50, 3))])?;
+    assert_eq!(manager.allocate_queue(b)?.parameters.chunks(), 1);
+    assert_eq!(manager.allocate_queue(a)?.parameters.chunk_length(), 10);
+    Ok(())
+}
+
 #[test]
 fn what_is_replaced_makes_room_where_memory_is_short() -> Result<()> {
     let manager = manager_of(1000)?;
