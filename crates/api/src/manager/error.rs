@@ -133,6 +133,17 @@ pub enum ManagerError {
         /// Bytes available.
         available: u128,
     },
+    /// Instances that allocate together keep arrays in chunks of different lengths.
+    #[error(
+        "who asks keeps arrays in chunks of {one} runs and in chunks of {other}: free one or the \
+         other, or use groups of their own"
+    )]
+    DivisionsDiffer {
+        /// One length.
+        one: u64,
+        /// Another.
+        other: u64,
+    },
     /// An allocation failed after memory that was to be replaced had been given back to make room.
     /// The requests are queued as before; the arrays named are gone.
     #[error("{cause}; to make room, arrays that the requests replace were freed before: {freed:?}")]

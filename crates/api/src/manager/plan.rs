@@ -133,24 +133,20 @@ impl MemoryManager {
         &self,
         state: &mut State,
         after: &mut After,
+        group: &str,
         queued: &[(InstanceId, Requests)],
         limit: u64,
     ) -> Result<Decision> {
-        let Some(&(first, _)) = queued.first() else {
-            let parameters = ChunkParameters::default();
-            return Ok(Decision { parameters, frees_first: false, evicted: Vec::new() });
-        };
-        let group = state.groups.get_group(first)?.to_owned();
         let demand = Demand::of(queued.iter().flat_map(|(_, requests)| requests))?;
         let policy = state.policy;
-        let fixed = state.partition_in_use(&group, queued, demand.runs);
+        let fixed = state.partition_in_use(group, queued, demand.runs)?;
         let goal = match fixed {
             Some(parameters) => demand.footprint.chunk_bytes(parameters.chunk_length(), policy),
             None => demand.footprint.whole_bytes(policy),
         };
         // What needs nothing needs no margin either.
         let goal = if goal == 0 { 0 } else { goal.saturating_add(policy.margin().into()) };
-        let budget = self.budget(state, &group)?;
+        let budget = self.budget(state, group)?;
         let available = budget.available.min(limit);
         let enough = |available: u64| goal <= u128::from(available);
         if enough(available) {
@@ -158,7 +154,7 @@ impl MemoryManager {
             let parameters = fixed.unwrap_or(whole);
             return Ok(Decision { parameters, frees_first: false, evicted: Vec::new() });
         }
-        // What is replaced makes room, as far as memory and not a share is short of it.
+        // What is replaced makes room, and so does who is idle, within the share of who asks.
         let replaced = state.replaced_bytes(queued);
         let mut available = available.saturating_add(replaced).min(limit);
         let mut evicted = Vec::new();
@@ -168,7 +164,7 @@ impl MemoryManager {
             evicted = state.evict(shortage, queued, after);
         }
         if !evicted.is_empty() {
-            let budget = self.budget(state, &group)?;
+            let budget = self.budget(state, group)?;
             available = budget.available.saturating_add(replaced).min(limit);
         }
         if goal > 20 * u128::from(available) {
@@ -227,7 +223,7 @@ impl State {
         group: &str,
         queued: &[(InstanceId, Requests)],
         runs: Option<u64>,
-    ) -> Option<ChunkParameters> {
+    ) -> Result<Option<ChunkParameters>> {
         let members = self.groups.get_instances_in_group(group);
         let keeps = |id: &InstanceId| {
             let asking = queued.iter().map(|&(id, _)| id);
@@ -240,17 +236,18 @@ impl State {
             let mut arrays = instance.arrays.iter();
             arrays.any(|(label, array)| array.is_along_runs() && stays(label)).then_some(instance)
         };
-        // Of several, the one that was used last.
-        let last = members.iter().filter_map(keeps).max_by_key(|instance| instance.last_used)?;
-        let partition = last.partition?;
-        match runs {
+        let mut kept = members.iter().filter_map(keeps).filter_map(|instance| instance.partition);
+        let Some(partition) = kept.next() else { return Ok(None) };
+        let length = partition.chunk_length();
+        if let Some(other) = kept.find(|other| other.chunk_length() != length) {
+            return Err(ManagerError::DivisionsDiffer { one: length, other: other.chunk_length() });
+        }
+        Ok(match runs {
             // Nothing that is asked for is along the run axis.
             None => Some(partition),
-            Some(runs) if partition.chunk_length() <= runs => {
-                Some(ChunkParameters::of(runs, partition.chunk_length()))
-            }
+            Some(runs) if length <= runs => Some(ChunkParameters::of(runs, length)),
             Some(_) => None,
-        }
+        })
     }
 
     /// Whether a member of a group is divided like any of those who ask: they have an owner in

@@ -115,8 +115,8 @@ impl MemoryManager {
     ///
     /// # Errors
     /// As [`Footprint::chunks`](super::Footprint::chunks); [`ManagerError::RunsDiffer`],
-    /// [`ManagerError::PartitionDoesNotFit`], [`ManagerError::AfterFreeing`]; of the back end and
-    /// of resources. The queue is as it was, and nothing that was allocated on the way is left.
+    /// [`ManagerError::DivisionsDiffer`], [`ManagerError::PartitionDoesNotFit`],
+    /// [`ManagerError::AfterFreeing`]; of the back end and of resources. The queue is as it was, and nothing that was allocated on the way is left.
     ///
     /// ```
     /// # use pagewise::manager::{MemoryManager, Registration};
@@ -139,7 +139,7 @@ impl MemoryManager {
                 return Ok(state.tell_again(id, &group, &members, after));
             }
             let stream = state.groups.get_stream(id)?;
-            let (decision, made) = self.attempt(state, after, &queued, &stream)?;
+            let (decision, made) = self.attempt(state, after, &group, &queued, &stream)?;
             Ok(state.commit(&group, decision, &made, after))
         })
     }
@@ -150,6 +150,7 @@ impl MemoryManager {
         &self,
         state: &mut State,
         after: &mut After,
+        group: &str,
         queued: &[(InstanceId, Requests)],
         stream: &Stream,
     ) -> Result<(Decision, Made)> {
@@ -158,7 +159,7 @@ impl MemoryManager {
         let mut limit = u64::MAX;
         let mut failure = None;
         for _ in 0..state.policy.tries() {
-            let decided = self.decide(state, after, queued, limit);
+            let decided = self.decide(state, after, group, queued, limit);
             let mut decision = match (decided, failure.take()) {
                 (Ok(decision), _) => decision,
                 // There is no smaller way: what the first try reported is the reason.

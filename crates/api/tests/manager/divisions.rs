@@ -106,6 +106,25 @@ fn owners_in_one_group_have_chunks_of_their_own() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn chunks_of_two_lengths_do_not_become_one() -> Result<()> {
+    let manager = manager_of(1000)?;
+    let register = |group: &str| manager.register(Registration::new().stream_group(group));
+    let (a, b) = (register("g")?, register("h")?);
+    for (id, length) in [(a, 10), (b, 20)] {
+        manager.queue_request(id, [("x", runs(length, 3))])?;
+        manager.allocate_queue(id)?;
+    }
+    manager.change_stream_group(b, "g")?;
+    manager.queue_request(b, [("y", runs(20, 3))])?;
+    let refused = manager.allocate_queue(b).unwrap_err();
+    assert_eq!(refused, ManagerError::DivisionsDiffer { one: 10, other: 20 });
+    assert_eq!(manager.settings(b)?.queued, ["y"]);
+    manager.free_instance(a)?;
+    assert_eq!(manager.allocate_queue(a)?.parameters.chunk_length(), 20);
+    Ok(())
+}
+
 /// Nobody chose to be in the default group.
 #[test]
 fn strangers_in_the_default_group_are_divided_apart() -> Result<()> {
