@@ -11,6 +11,7 @@ mod batches;
 pub mod driver;
 mod memory;
 mod movement;
+mod sharing;
 
 use pagewise::{
     AttachFlags, Backend, Capabilities, DeviceId, DevicePtr, Error, ErrorKind, Location, Result,
@@ -21,8 +22,14 @@ use pagewise::{
 pub type Claim = (&'static str, fn(&dyn Backend));
 
 /// Every claim.
-pub const CLAIMS: &[&[Claim]] =
-    &[advice::CLAIMS, advice::ABOUT_DEVICES, batches::CLAIMS, memory::CLAIMS, movement::CLAIMS];
+pub const CLAIMS: &[&[Claim]] = &[
+    advice::CLAIMS,
+    advice::ABOUT_DEVICES,
+    batches::CLAIMS,
+    memory::CLAIMS,
+    movement::CLAIMS,
+    sharing::CLAIMS,
+];
 
 /// Those that also hold without [`Capabilities::concurrent_managed_access`]: the others are about
 /// calls that such a device refuses.

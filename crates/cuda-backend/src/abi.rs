@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::mem::offset_of;
 
-use pagewise_hal::{Location, PoolProps};
+use pagewise_hal::{Location, PoolProps, SHARED_BLOB_BYTES};
 
 /// A context, stream, event, pool, module or function.
 pub(crate) type Handle = *mut c_void;
@@ -64,7 +64,13 @@ impl From<PoolProps> for RawPoolProps {
     }
 }
 
+/// `CUmemPoolPtrExportData` and `CUipcMemHandle`
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Blob(pub(crate) [u8; SHARED_BLOB_BYTES]);
+
 const _: () = {
+    assert!(size_of::<Blob>() == 64 && align_of::<Blob>() == 1);
     assert!(size_of::<usize>() == 8, "CUDA 12 and later exist for 64-bit systems only");
     assert!(size_of::<MemLocation>() == 8 && offset_of!(MemLocation, id) == 4);
     assert!(size_of::<AccessDesc>() == 12 && offset_of!(AccessDesc, flags) == 8);

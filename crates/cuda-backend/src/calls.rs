@@ -7,8 +7,9 @@
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities, Code,
     DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags,
-    EventHandle, HostAllocFlags, HostTouch, HostViews, Location, MemoryEvent, MemoryInfo, PageRun,
-    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
+    EventHandle, ExportedPointer, HandleTypes, HostAllocFlags, HostRegisterFlags, HostTouch,
+    HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute,
+    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, ShareableHandle, Span,
     StreamFlags, StreamHandle,
 };
 
@@ -369,6 +370,50 @@ impl Backend for CudaBackend {
         // SAFETY: see above.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { free(ptr.0, handle(stream.as_raw())) })
+    }
+
+    unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
+        self.host_register_of(span, flags)
+    }
+
+    unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
+        self.host_unregister_of(ptr)
+    }
+
+    fn pool_export(&self, pool: PoolHandle, kind: HandleTypes) -> Result<ShareableHandle> {
+        self.pool_export_of(pool, kind)
+    }
+
+    unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
+        self.pool_import_of(handle, kind)
+    }
+
+    fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
+        self.pool_export_pointer_of(ptr)
+    }
+
+    unsafe fn pool_import_pointer(
+        &self,
+        pool: PoolHandle,
+        exported: ExportedPointer,
+    ) -> Result<DevicePtr> {
+        self.pool_import_pointer_of(pool, exported)
+    }
+
+    fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
+        self.ipc_mem_handle_of(ptr)
+    }
+
+    unsafe fn ipc_open_mem_handle(
+        &self,
+        device: DeviceId,
+        handle: IpcMemHandle,
+    ) -> Result<DevicePtr> {
+        self.ipc_open_mem_handle_of(device, handle)
+    }
+
+    unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
+        self.ipc_close_mem_handle_of(ptr)
     }
 
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {

@@ -57,6 +57,7 @@ mod numa;
 mod observe;
 mod pools;
 mod probe;
+mod sharing;
 mod table;
 mod touching;
 

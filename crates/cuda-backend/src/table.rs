@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 
 use pagewise_hal::DriverVersion;
 
-use crate::abi::{AccessDesc, Handle, MemLocation, RawPoolProps};
+use crate::abi::{AccessDesc, Blob, Handle, MemLocation, RawPoolProps};
 
 /// A row of the table: a name, and the version whose signature is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +174,20 @@ entry_points! {
         );
     }
     optional {
+        mem_host_register: c"cuMemHostRegister" @ 6050
+            (ptr: *mut c_void, bytes: usize, flags: c_uint);
+        mem_host_unregister: c"cuMemHostUnregister" @ 4000 (ptr: *mut c_void);
+        mem_pool_export: c"cuMemPoolExportToShareableHandle" @ 11020
+            (shared: *mut c_void, pool: Handle, kind: i32, flags: u64);
+        mem_pool_import: c"cuMemPoolImportFromShareableHandle" @ 11020
+            (pool: *mut Handle, shared: *mut c_void, kind: i32, flags: u64);
+        mem_pool_export_pointer: c"cuMemPoolExportPointer" @ 11020 (blob: *mut Blob, ptr: u64);
+        mem_pool_import_pointer: c"cuMemPoolImportPointer" @ 11020
+            (ptr: *mut u64, pool: Handle, blob: *mut Blob);
+        ipc_get_mem_handle: c"cuIpcGetMemHandle" @ 4010 (blob: *mut Blob, ptr: u64);
+        ipc_open_mem_handle: c"cuIpcOpenMemHandle" @ 11000
+            (ptr: *mut u64, blob: Blob, flags: c_uint);
+        ipc_close_mem_handle: c"cuIpcCloseMemHandle" @ 4010 (ptr: u64);
         mem_advise: c"cuMemAdvise" @ 12020
             (ptr: u64, bytes: usize, advice: i32, location: MemLocation);
         mem_prefetch: c"cuMemPrefetchAsync" @ 12020

@@ -4,9 +4,10 @@ use std::fmt::Debug;
 
 use crate::{
     AccessFlags, Advice, AllocationType, AttachFlags, Capabilities, DeviceAttribute, DeviceId,
-    DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, HostAllocFlags, HostTouch,
-    Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle,
-    PoolProps, RangeAttribute, Result, Span, StreamFlags, StreamHandle,
+    DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, ExportedPointer, HandleTypes,
+    HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, Location, MemoryEvent, MemoryInfo,
+    PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
+    ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 /// CUDA managed memory, as a driver offers it.
@@ -93,6 +94,28 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// # Safety
     /// Nobody may use the allocation during or after the call.
     unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()>;
+
+    /// Page-locks host memory that other code owns and maps it on devices, at its own address
+    /// (`cuMemHostRegister`). Need not be whole pages; the pages count.
+    ///
+    /// # Errors
+    /// `InvalidValue` for the null pointer, 0 bytes, unknown flags, `IO_MEMORY` of ordinary memory,
+    /// or memory that the driver gave; 712 (`HOST_MEMORY_ALREADY_REGISTERED`) if a page of it is
+    /// registered already. Facts here and below are from probes on driver 580.
+    ///
+    /// # Safety
+    /// The memory is live and stays so until it is unregistered.
+    unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()>;
+
+    /// Undoes that (`cuMemHostUnregister`).
+    ///
+    /// # Errors
+    /// `InvalidValue` for an address inside registered memory, the null pointer, or memory that the
+    /// driver gave; 713 (`HOST_MEMORY_NOT_REGISTERED`) for other memory.
+    ///
+    /// # Safety
+    /// No device may use the memory during or after the call.
+    unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()>;
 
     // ---- advice and movement ------------------------------------------------------------------
 
@@ -336,6 +359,89 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// # Safety
     /// No work submitted later, and none unordered with `stream`, may use the memory.
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()>;
+
+    // ---- other processes ----------------------------------------------------------------------
+
+    /// A handle by which another process imports a pool (`cuMemPoolExportToShareableHandle`), of
+    /// one of the types that the pool was made with. Each call makes a new descriptor, which the
+    /// caller closes.
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live pool, one that does not have the type, or an imported one;
+    /// `Unsupported` for types other than a file descriptor, which this crate does not carry.
+    fn pool_export(&self, pool: PoolHandle, kind: HandleTypes) -> Result<ShareableHandle>;
+
+    /// A pool of another process (`cuMemPoolImportFromShareableHandle`). The handle stays the
+    /// caller's. Importing a pool again gives the same one. An imported pool allocates nothing, has
+    /// no attributes, cannot become current and cannot be exported (`InvalidValue` each); access
+    /// can be given, and it can be destroyed.
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | driver 580 | imports what another process exported; see Safety |
+    /// | simulator | has one process: imports what the same machine exported |
+    ///
+    /// # Errors
+    /// `InvalidValue` for no handle type; `Unsupported` for types other than a file descriptor;
+    /// 999 (`UNKNOWN`) for a handle that is none.
+    ///
+    /// # Safety
+    /// On a driver the handle is of another process: driver 580 takes one of its own, and then
+    /// crashes.
+    unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle>;
+
+    /// What another process imports an allocation by (`cuMemPoolExportPointer`).
+    ///
+    /// # Errors
+    /// `InvalidValue` unless `ptr` is the first byte of live memory of a pool that can be exported.
+    fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer>;
+
+    /// An allocation of another process (`cuMemPoolImportPointer`), freed by
+    /// [`free_async`](Self::free_async) here *before* the exporter frees it.
+    ///
+    /// # Errors
+    /// `InvalidValue` for a pool that was not imported, or a blob that is not of it; 208
+    /// (`ALREADY_MAPPED`) for memory on the host that is imported already. Memory on a device gives
+    /// the same address again, and one free ends both: import once.
+    ///
+    /// # Safety
+    /// The exporter's allocation has completed, and is freed after this one.
+    unsafe fn pool_import_pointer(
+        &self,
+        pool: PoolHandle,
+        exported: ExportedPointer,
+    ) -> Result<DevicePtr>;
+
+    /// A handle by which another process opens device memory (`cuIpcGetMemHandle`); any address of
+    /// an allocation gives the allocation's.
+    ///
+    /// # Errors
+    /// `InvalidValue` for anything but memory of [`alloc_device`](Self::alloc_device): managed,
+    /// pinned and pool memory have none.
+    fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle>;
+
+    /// Device memory of another process, in a device's context (`cuIpcOpenMemHandle`).
+    ///
+    /// # Errors
+    /// 201 (`INVALID_CONTEXT`) for a handle of this process, which on the simulator all are;
+    /// `InvalidValue` for one that is none; `InvalidDevice`.
+    ///
+    /// # Safety
+    /// The exporter frees the memory after it was closed here.
+    unsafe fn ipc_open_mem_handle(
+        &self,
+        device: DeviceId,
+        handle: IpcMemHandle,
+    ) -> Result<DevicePtr>;
+
+    /// Closes it (`cuIpcCloseMemHandle`).
+    ///
+    /// # Errors
+    /// `InvalidValue` for memory that was not opened.
+    ///
+    /// # Safety
+    /// Nobody may use the memory during or after the call.
+    unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()>;
 
     // ---- streams and events -------------------------------------------------------------------
 

@@ -31,6 +31,16 @@ impl Code {
     pub const NOT_PERMITTED: i32 = 800;
     /// `CUDA_ERROR_NOT_SUPPORTED`
     pub const NOT_SUPPORTED: i32 = 801;
+    /// Memory is mapped already.
+    pub const ALREADY_MAPPED: i32 = 208;
+    /// A context that cannot be used here.
+    pub const INVALID_CONTEXT: i32 = 201;
+    /// Host memory is registered already.
+    pub const HOST_MEMORY_ALREADY_REGISTERED: i32 = 712;
+    /// Host memory is not registered.
+    pub const HOST_MEMORY_NOT_REGISTERED: i32 = 713;
+    /// None of the others.
+    pub const UNKNOWN: i32 = 999;
 }
 
 const NAMES: &[(i32, &str)] = &[

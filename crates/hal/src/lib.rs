@@ -51,6 +51,7 @@ mod handle;
 pub mod mock;
 mod place;
 mod pool;
+mod sharing;
 mod touch;
 mod version;
 
@@ -67,5 +68,8 @@ pub use ext::BackendExt;
 pub use handle::{EventFlags, EventHandle, PoolHandle, StreamFlags, StreamHandle};
 pub use place::{DeviceId, Location, LocationKind, Processor};
 pub use pool::{AccessFlags, AllocationType, HandleTypes, MemoryInfo, PoolProps};
+pub use sharing::{
+    ExportedPointer, HostRegisterFlags, IpcMemHandle, SHARED_BLOB_BYTES, ShareableHandle,
+};
 pub use touch::{DeviceAccess, DeviceTouch, HostAccess, HostTouch};
 pub use version::DriverVersion;

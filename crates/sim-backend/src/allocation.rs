@@ -15,6 +15,8 @@ use crate::sim::Sim;
 use crate::space::{Allocation, Kind, ManagedRange};
 use crate::touching::processor_of;
 
+const REGISTERED: &str = "registered memory is its owner's: unregister it";
+
 impl Sim {
     /// `cuMemAllocManaged`
     pub(crate) fn alloc_managed(&mut self, bytes: u64, flags: AttachFlags) -> Checked<DevicePtr> {
@@ -89,6 +91,7 @@ impl Sim {
         let allocation = self.allocation_starting(ptr)?;
         match allocation.kind {
             Kind::Pinned => return invalid("pinned memory is freed by cuMemFreeHost"),
+            Kind::Registered => return invalid(REGISTERED),
             Kind::Pool(pool) => {
                 self.leave_pool(&allocation, pool, false);
                 let released = self.pools.release_to_threshold(pool.as_raw());
@@ -132,6 +135,9 @@ impl Sim {
             return Ok(());
         }
         let allocation = self.allocation_starting(ptr)?;
+        if self.end_import(ptr) {
+            return Ok(());
+        }
         match allocation.kind {
             Kind::Pool(pool) => {
                 self.leave_pool(&allocation, pool, true);
@@ -141,6 +147,7 @@ impl Sim {
             Kind::Device(_) => self.free(ptr),
             Kind::Managed => unsupported("managed memory is freed by cuMemFree"),
             Kind::Pinned => invalid("pinned memory is freed by cuMemFreeHost"),
+            Kind::Registered => invalid(REGISTERED),
         }
     }
 

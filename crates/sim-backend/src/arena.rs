@@ -116,30 +116,24 @@ impl Arena {
 
     /// Sets every byte of a range.
     pub(crate) fn fill(&self, address: u64, bytes: u64, value: u8) {
-        let (offset, length) = self.checked(address, bytes);
-        // SAFETY: `checked` keeps the range inside the mapping, which is writable and outlives
-        // `self`; the caller of the Backend method promised that nobody else uses the range.
-        unsafe { self.map.as_mut_ptr().add(offset).write_bytes(value, length) }
+        let (place, length) = self.checked(address, bytes);
+        // SAFETY: `checked` gives live, writable memory; the caller of the Backend method promised
+        // that nobody else uses the range.
+        unsafe { place.write_bytes(value, length) }
     }
 
     /// The bytes of a range.
     pub(crate) fn read(&self, address: u64, bytes: u64) -> Box<[u8]> {
-        let (offset, length) = self.checked(address, bytes);
+        let (place, length) = self.checked(address, bytes);
         // SAFETY: as in `fill`; the copy is made before the lock is given up.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(offset), length) }.into()
+        unsafe { std::slice::from_raw_parts(place, length) }.into()
     }
 
     /// Writes bytes.
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
-        let (offset, length) = self.checked(address, bytes.len() as u64);
-        // SAFETY: as in `fill`; `bytes` was copied out of the mapping and does not overlap it.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                bytes.as_ptr(),
-                self.map.as_mut_ptr().add(offset),
-                length,
-            );
-        }
+        let (place, length) = self.checked(address, bytes.len() as u64);
+        // SAFETY: as in `fill`; `bytes` was copied out of the range and does not overlap it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, length) }
     }
 
     /// Copies between ranges, which may overlap.
@@ -147,36 +141,35 @@ impl Arena {
         let (to, length) = self.checked(destination, bytes);
         let (from, _) = self.checked(source, bytes);
         // SAFETY: as in `fill`; `ptr::copy` allows overlap.
-        unsafe {
-            std::ptr::copy(self.map.as_ptr().add(from), self.map.as_mut_ptr().add(to), length)
-        }
+        unsafe { std::ptr::copy(from, to, length) }
     }
 
     /// The sum of the bytes at `address`, `address + stride`, … below `address + bytes`.
     pub(crate) fn sum_strided(&self, address: u64, bytes: u64, stride: u64) -> u64 {
-        let (offset, length) = self.checked(address, bytes);
+        let (place, length) = self.checked(address, bytes);
         let steps = steps(length, stride);
-        // SAFETY: every place lies below `bytes`, inside the mapping; see `fill`.
-        steps.map(|step| u64::from(unsafe { self.map.as_ptr().add(offset + step).read() })).sum()
+        // SAFETY: every step lies below `bytes`; see `fill`.
+        steps.map(|step| u64::from(unsafe { place.add(step).read() })).sum()
     }
 
     /// Writes one byte at each of those places.
     pub(crate) fn write_strided(&self, address: u64, bytes: u64, stride: u64, value: u8) {
-        let (offset, length) = self.checked(address, bytes);
+        let (place, length) = self.checked(address, bytes);
         for step in steps(length, stride) {
             // SAFETY: as in `sum_strided`.
-            unsafe { self.map.as_mut_ptr().add(offset + step).write(value) }
+            unsafe { place.add(step).write(value) }
         }
     }
 
     /// Adds 1 to the little-endian word that holds each of those places.
     pub(crate) fn add_strided(&self, address: u64, bytes: u64, stride: u64) {
-        let (offset, length) = self.checked(address, bytes);
+        let (place, length) = self.checked(address, bytes);
         for step in steps(length, stride) {
-            // SAFETY: an aligned word that holds a byte of the mapping lies in the mapping, whose
+            // SAFETY: an aligned word that holds a byte of a mapping lies in the mapping, whose
             // ends are page-aligned.
             unsafe {
-                let word = self.map.as_mut_ptr().add((offset + step) & !3).cast::<[u8; 4]>();
+                let byte = place.add(step);
+                let word = byte.sub(byte.addr() & 3).cast::<[u8; 4]>();
                 let value = u32::from_le_bytes(word.read()).wrapping_add(1);
                 word.write(value.to_le_bytes());
             }
@@ -184,9 +177,22 @@ impl Arena {
     }
 
     /// Where the bytes of a range are read and written: no bytes at all if contents are skipped.
-    fn checked(&self, address: u64, bytes: u64) -> (usize, usize) {
-        let (offset, length) = self.place(address, bytes);
-        (offset, if self.skips_contents { 0 } else { length })
+    /// Host memory that was registered lies elsewhere; whoever registered it promised that it is
+    /// live.
+    fn checked(&self, address: u64, bytes: u64) -> (*mut u8, usize) {
+        let place = if self.holds(address) {
+            let (offset, _) = self.place(address, bytes);
+            // SAFETY: `place` keeps the range inside the mapping.
+            unsafe { self.map.as_mut_ptr().add(offset) }
+        } else {
+            std::ptr::with_exposed_provenance_mut(address as usize)
+        };
+        (place, if self.skips_contents { 0 } else { bytes as usize })
+    }
+
+    /// Whether an address is the arena's own.
+    fn holds(&self, address: u64) -> bool {
+        (self.base..self.base + self.bytes).contains(&address)
     }
 
     /// Offset and length of a range in the mapping.

@@ -5,15 +5,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities,
     Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind,
-    EventFlags, EventHandle, HostAllocFlags, HostTouch, HostViews, Location, MemoryEvent,
-    MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
-    Result, Span, StreamFlags, StreamHandle,
+    EventFlags, EventHandle, ExportedPointer, HandleTypes, HostAllocFlags, HostRegisterFlags,
+    HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
+    ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 use crate::config::{EventCapture, SimConfig};
 use crate::cost::{Call, CostObservation};
 use crate::records::{Deliveries, Listener};
-use crate::refusal::{Checked, Refusal};
+use crate::refusal::{Checked, Refusal, invalid};
 use crate::sim::Sim;
 
 /// A copy or fill by a device.
@@ -331,6 +332,7 @@ impl Backend for SimBackend {
         self.call("pool_destroy", Call::Other, |sim| {
             let released = sim.pools.destroy(pool.as_raw())?;
             sim.drop_chunks(released);
+            sim.forget_import(pool);
             Ok(())
         })
     }
@@ -404,6 +406,52 @@ impl Backend for SimBackend {
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
         self.call("free_async", Call::Other, |sim| sim.free_async(ptr, stream))
+    }
+
+    unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
+        self.call("host_register", Call::PlainMemory, |sim| sim.host_register(span, flags))
+    }
+
+    unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
+        self.call("host_unregister", Call::PlainMemory, |sim| sim.host_unregister(ptr))
+    }
+
+    fn pool_export(&self, pool: PoolHandle, kind: HandleTypes) -> Result<ShareableHandle> {
+        self.call("pool_export", Call::Other, |sim| sim.pool_export(pool, kind))
+    }
+
+    unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
+        self.call("pool_import", Call::Other, |sim| sim.pool_import(handle, kind))
+    }
+
+    fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
+        self.call("pool_export_pointer", Call::Other, |sim| sim.pool_export_pointer(ptr))
+    }
+
+    unsafe fn pool_import_pointer(
+        &self,
+        pool: PoolHandle,
+        exported: ExportedPointer,
+    ) -> Result<DevicePtr> {
+        self.call("pool_import_pointer", Call::Other, |sim| sim.pool_import_pointer(pool, exported))
+    }
+
+    fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
+        self.call("ipc_mem_handle", Call::Other, |sim| sim.ipc_mem_handle(ptr))
+    }
+
+    unsafe fn ipc_open_mem_handle(
+        &self,
+        device: DeviceId,
+        handle: IpcMemHandle,
+    ) -> Result<DevicePtr> {
+        self.call("ipc_open_mem_handle", Call::Other, |sim| sim.ipc_open_mem_handle(device, handle))
+    }
+
+    unsafe fn ipc_close_mem_handle(&self, _: DevicePtr) -> Result<()> {
+        self.call("ipc_close_mem_handle", Call::Other, |_| {
+            invalid("nothing is open: a simulated machine has one process")
+        })
     }
 
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {

@@ -31,6 +31,8 @@ pub(crate) struct Pool {
     located: Located,
     is_default: bool,
     destroyed: bool,
+    /// Of another process: memory of it can be imported, nothing else.
+    imported: bool,
     /// Attributes 1 to 3.
     reuse: [bool; 3],
     release_threshold: u64,
@@ -56,6 +58,7 @@ impl Pool {
             located,
             is_default,
             destroyed: false,
+            imported: false,
             reuse: [true; 3],
             release_threshold: 0,
             used: 0,
@@ -139,6 +142,14 @@ impl Pools {
 
     pub(crate) fn get(&self, handle: u64) -> Checked<&Pool> {
         match self.pools.get(&handle) {
+            Some(pool) if !pool.destroyed && !pool.imported => Ok(pool),
+            _ => invalid(NO_POOL),
+        }
+    }
+
+    /// A pool or an imported one.
+    fn live(&self, handle: u64) -> Checked<&Pool> {
+        match self.pools.get(&handle) {
             Some(pool) if !pool.destroyed => Ok(pool),
             _ => invalid(NO_POOL),
         }
@@ -202,6 +213,14 @@ impl Pools {
             );
         }
         Ok(self.insert(Pool::new(props, located, false)))
+    }
+
+    /// A handle for what another process knows of a pool: its kind and place.
+    pub(crate) fn import(&mut self, exporter: u64) -> Checked<u64> {
+        let Some(pool) = self.pools.get(&exporter) else { return invalid(NO_POOL) };
+        let mut imported = Pool::new(pool.props, pool.located, false);
+        imported.imported = true;
+        Ok(self.insert(imported))
     }
 
     /// `cuMemPoolDestroy`. Returns the chunks that went.
@@ -304,6 +323,7 @@ impl Pools {
         attribute: PoolAttribute,
         value: u64,
     ) -> Checked<()> {
+        self.get(handle)?;
         let pool = self.get_mut(handle)?;
         match (attribute, value) {
             // The driver reads an int: the low half decides.
@@ -321,7 +341,7 @@ impl Pools {
 
     /// `cuMemPoolGetAccess`
     pub(crate) fn access(&self, handle: u64, location: Location) -> Checked<AccessFlags> {
-        let pool = self.get(handle)?;
+        let pool = self.live(handle)?;
         match accessor(self.machine.locate(location)) {
             Some(processor) => Ok(pool.access_of(processor)),
             None => invalid("unknown device or location type; name the NUMA node"),
@@ -485,7 +505,7 @@ impl Pool {
     }
 }
 
-const NO_POOL: &str = "there is no such pool, or it was destroyed";
+const NO_POOL: &str = "there is no such pool, or it was destroyed, or it is another process's";
 
 /// Pools can be exported in one way or none: as file descriptors or to the fabric.
 fn exportable(types: HandleTypes) -> bool {

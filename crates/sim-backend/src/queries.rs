@@ -127,7 +127,7 @@ impl Sim {
     /// Whether the memory stays on the host.
     pub(crate) fn is_host_memory(&self, allocation: &Allocation) -> bool {
         match allocation.kind {
-            Kind::Pinned => true,
+            Kind::Pinned | Kind::Registered => true,
             Kind::Managed | Kind::Device(_) => false,
             Kind::Pool(pool) => self
                 .pools

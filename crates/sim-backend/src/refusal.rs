@@ -12,7 +12,7 @@ pub(crate) struct Refusal {
 
 pub(crate) type Checked<T> = Result<T, Refusal>;
 
-const fn refuse<T>(code: i32, why: &'static str) -> Checked<T> {
+pub(crate) const fn refuse<T>(code: i32, why: &'static str) -> Checked<T> {
     Err(Refusal { code: Some(code), why })
 }
 

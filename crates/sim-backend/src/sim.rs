@@ -20,6 +20,7 @@ use crate::locate::Machine;
 use crate::pager::Pager;
 use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, bad_device, invalid};
+use crate::sharing::Sharing;
 use crate::space::{Allocation, Kind, Space};
 use crate::streams::Streams;
 
@@ -36,6 +37,7 @@ pub(crate) struct Sim {
     pub(crate) pager: Pager,
     pub(crate) contents: Contents,
     pub(crate) attachments: Attachments,
+    pub(crate) sharing: Sharing,
     /// Present without concurrent managed access.
     pub(crate) exclusive: Option<Exclusive>,
     pub(crate) clock_ns: u64,
@@ -63,6 +65,7 @@ impl Sim {
             pager: Pager::new(&config),
             contents: Contents::default(),
             attachments: Attachments::default(),
+            sharing: Sharing::default(),
             exclusive: Exclusive::of(&config),
             clock_ns: 0,
             pace_ns: None,
@@ -81,7 +84,7 @@ impl Sim {
     pub(crate) fn is_managed(&self, allocation: &Allocation) -> bool {
         match allocation.kind {
             Kind::Managed => true,
-            Kind::Device(_) | Kind::Pinned => false,
+            Kind::Device(_) | Kind::Pinned | Kind::Registered => false,
             Kind::Pool(pool) => self.pool_is_managed(pool),
         }
     }

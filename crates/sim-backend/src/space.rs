@@ -4,6 +4,7 @@
 //! pages, policy or pools' accounting.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, PAGE_BYTES, PoolHandle, Span};
 
@@ -22,6 +23,8 @@ pub(crate) enum Kind {
     Pinned,
     /// Memory of a pool.
     Pool(PoolHandle),
+    /// `cuMemHostRegister`: memory of other code, outside of the arena.
+    Registered,
 }
 
 /// A live allocation.
@@ -129,6 +132,20 @@ impl Space {
         self.live.values().filter(|allocation| allocation.kind == Kind::Managed)
     }
 
+    /// Live allocations of every kind, by address.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Allocation> {
+        self.live.values()
+    }
+
+    /// Live allocations that have pages among these addresses, registered ones counted by their
+    /// pages.
+    pub(crate) fn overlapping(&self, bytes: Range<u64>) -> impl Iterator<Item = &Allocation> {
+        let before = self.live.range(..bytes.end).rev();
+        before.map(|(_, allocation)| allocation).take_while(move |allocation| {
+            (allocation.start + allocation.bytes).next_multiple_of(PAGE_BYTES) > bytes.start
+        })
+    }
+
     /// The live allocation that holds this address.
     pub(crate) fn containing(&self, ptr: DevicePtr) -> Option<&Allocation> {
         let (_, allocation) = self.live.range(..=ptr.0).next_back()?;
@@ -147,7 +164,7 @@ impl Space {
         let removed = self.live.remove(&start);
         debug_assert!(removed.is_some(), "{start:#x} is not live");
         match kind {
-            Kind::Pool(_) => None,
+            Kind::Pool(_) | Kind::Registered => None,
             Kind::Device(_) => {
                 self.device.give(start, bytes);
                 None

@@ -155,7 +155,7 @@ impl Sim {
     /// Whether a processor can access memory that does not migrate.
     pub(crate) fn reaches(&self, by: Processor, allocation: &Allocation) -> bool {
         match (allocation.kind, by.device_ordinal()) {
-            (Kind::Pinned | Kind::Managed, _) => true,
+            (Kind::Pinned | Kind::Registered | Kind::Managed, _) => true,
             (Kind::Device(device), Some(ordinal)) => {
                 processor_of(device).device_ordinal() == Some(ordinal)
             }

@@ -88,6 +88,15 @@ forms! {
     c"cuMemFree" @ 3020 cuMemFree_v2;
     c"cuMemHostAlloc" @ 2020 cuMemHostAlloc;
     c"cuMemFreeHost" @ 2000 cuMemFreeHost;
+    c"cuMemHostRegister" @ 6050 cuMemHostRegister_v2;
+    c"cuMemHostUnregister" @ 4000 cuMemHostUnregister;
+    c"cuIpcGetMemHandle" @ 4010 cuIpcGetMemHandle;
+    c"cuIpcOpenMemHandle" @ 11000 cuIpcOpenMemHandle_v2;
+    c"cuIpcCloseMemHandle" @ 4010 cuIpcCloseMemHandle;
+    c"cuMemPoolExportToShareableHandle" @ 11020 cuMemPoolExportToShareableHandle;
+    c"cuMemPoolImportFromShareableHandle" @ 11020 cuMemPoolImportFromShareableHandle;
+    c"cuMemPoolExportPointer" @ 11020 cuMemPoolExportPointer;
+    c"cuMemPoolImportPointer" @ 11020 cuMemPoolImportPointer;
     c"cuMemRangeGetAttribute" @ 8000 cuMemRangeGetAttribute;
     c"cuPointerGetAttribute" @ 4000 cuPointerGetAttribute;
     c"cuPointerGetAttributes" @ 7000 cuPointerGetAttributes;

@@ -70,6 +70,10 @@ operations! {
     Free = "free",
     /// [`Backend::free_pinned`](crate::Backend::free_pinned)
     FreePinned = "free_pinned",
+    /// [`Backend::host_register`](crate::Backend::host_register)
+    HostRegister = "host_register",
+    /// [`Backend::host_unregister`](crate::Backend::host_unregister)
+    HostUnregister = "host_unregister",
     /// [`Backend::advise_ordinal`](crate::Backend::advise_ordinal)
     AdviseOrdinal = "advise_ordinal",
     /// [`Backend::advise`](crate::Backend::advise)
@@ -114,6 +118,20 @@ operations! {
     PoolAlloc = "pool_alloc",
     /// [`Backend::free_async`](crate::Backend::free_async)
     FreeAsync = "free_async",
+    /// [`Backend::pool_export`](crate::Backend::pool_export)
+    PoolExport = "pool_export",
+    /// [`Backend::pool_import`](crate::Backend::pool_import)
+    PoolImport = "pool_import",
+    /// [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer)
+    PoolExportPointer = "pool_export_pointer",
+    /// [`Backend::pool_import_pointer`](crate::Backend::pool_import_pointer)
+    PoolImportPointer = "pool_import_pointer",
+    /// [`Backend::ipc_mem_handle`](crate::Backend::ipc_mem_handle)
+    IpcMemHandle = "ipc_mem_handle",
+    /// [`Backend::ipc_open_mem_handle`](crate::Backend::ipc_open_mem_handle)
+    IpcOpenMemHandle = "ipc_open_mem_handle",
+    /// [`Backend::ipc_close_mem_handle`](crate::Backend::ipc_close_mem_handle)
+    IpcCloseMemHandle = "ipc_close_mem_handle",
     /// [`Backend::stream_create`](crate::Backend::stream_create)
     StreamCreate = "stream_create",
     /// [`Backend::stream_destroy`](crate::Backend::stream_destroy)

@@ -31,9 +31,10 @@ use std::fmt::Debug;
 
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, DeviceAttribute,
-    DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, HostAllocFlags,
-    HostTouch, Location, LocationKind, MemoryEvent, MemoryInfo, PageRun, PointerAttribute,
-    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span, StreamFlags, StreamHandle,
+    DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, ExportedPointer,
+    HandleTypes, HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, Location,
+    LocationKind, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle,
+    PoolProps, RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 pub use call::{Call, Operation};
@@ -353,6 +354,65 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         let call = Call::new(Operation::FreeAsync);
         // SAFETY: see above.
         self.interceptor.around(&call, || unsafe { self.inner.free_async(ptr, stream) })
+    }
+
+    unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
+        let call = Call::new(Operation::HostRegister).on(span);
+        // SAFETY: see above.
+        self.interceptor.around(&call, || unsafe { self.inner.host_register(span, flags) })
+    }
+
+    unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
+        let call = Call::new(Operation::HostUnregister);
+        // SAFETY: see above.
+        self.interceptor.around(&call, || unsafe { self.inner.host_unregister(ptr) })
+    }
+
+    fn pool_export(&self, pool: PoolHandle, kind: HandleTypes) -> Result<ShareableHandle> {
+        let call = Call::new(Operation::PoolExport);
+        self.interceptor.around(&call, || self.inner.pool_export(pool, kind))
+    }
+
+    unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
+        let call = Call::new(Operation::PoolImport);
+        // SAFETY: see above.
+        self.interceptor.around(&call, || unsafe { self.inner.pool_import(handle, kind) })
+    }
+
+    fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
+        let call = Call::new(Operation::PoolExportPointer);
+        self.interceptor.around(&call, || self.inner.pool_export_pointer(ptr))
+    }
+
+    unsafe fn pool_import_pointer(
+        &self,
+        pool: PoolHandle,
+        exported: ExportedPointer,
+    ) -> Result<DevicePtr> {
+        let call = Call::new(Operation::PoolImportPointer);
+        // SAFETY: see above.
+        self.interceptor.around(&call, || unsafe { self.inner.pool_import_pointer(pool, exported) })
+    }
+
+    fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
+        let call = Call::new(Operation::IpcMemHandle);
+        self.interceptor.around(&call, || self.inner.ipc_mem_handle(ptr))
+    }
+
+    unsafe fn ipc_open_mem_handle(
+        &self,
+        device: DeviceId,
+        handle: IpcMemHandle,
+    ) -> Result<DevicePtr> {
+        let call = Call::new(Operation::IpcOpenMemHandle).at(Location::device(device));
+        // SAFETY: see above.
+        self.interceptor.around(&call, || unsafe { self.inner.ipc_open_mem_handle(device, handle) })
+    }
+
+    unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
+        let call = Call::new(Operation::IpcCloseMemHandle);
+        // SAFETY: see above.
+        self.interceptor.around(&call, || unsafe { self.inner.ipc_close_mem_handle(ptr) })
     }
 
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {

@@ -10,6 +10,7 @@ mod kernels;
 mod memory;
 mod movement;
 mod pools;
+mod sharing;
 mod streams;
 
 pub use copies::*;
@@ -18,6 +19,7 @@ pub use kernels::*;
 pub use memory::*;
 pub use movement::*;
 pub use pools::*;
+pub use sharing::*;
 pub use streams::*;
 
 use std::ffi::c_int;

@@ -3,9 +3,10 @@
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, DeviceAccess,
     DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle,
-    HostAccess, HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun,
-    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
-    StreamFlags, StreamHandle,
+    ExportedPointer, HandleTypes, HostAccess, HostAllocFlags, HostRegisterFlags, HostTouch,
+    IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute,
+    PoolHandle, PoolProps, RangeAttribute, Result, ShareableHandle, Span, StreamFlags,
+    StreamHandle,
 };
 
 use super::log::{Log, coded, stream_of};
@@ -317,6 +318,70 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     // ---- streams and events -------------------------------------------------------------------
+
+    // Traces have no operations for what other code or other processes own.
+
+    unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
+        let mut log = self.next_call();
+        // SAFETY: the caller's duty is the same.
+        self.left(&mut log, |inner| unsafe { inner.host_register(span, flags) })
+    }
+
+    unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
+        let mut log = self.next_call();
+        // SAFETY: the caller's duty is the same.
+        self.left(&mut log, |inner| unsafe { inner.host_unregister(ptr) })
+    }
+
+    fn pool_export(&self, pool: PoolHandle, kind: HandleTypes) -> Result<ShareableHandle> {
+        let mut log = self.next_call();
+
+        self.left(&mut log, |inner| inner.pool_export(pool, kind))
+    }
+
+    unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
+        let mut log = self.next_call();
+        // SAFETY: the caller's duty is the same.
+        self.left(&mut log, |inner| unsafe { inner.pool_import(handle, kind) })
+    }
+
+    fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
+        let mut log = self.next_call();
+
+        self.left(&mut log, |inner| inner.pool_export_pointer(ptr))
+    }
+
+    unsafe fn pool_import_pointer(
+        &self,
+        pool: PoolHandle,
+        exported: ExportedPointer,
+    ) -> Result<DevicePtr> {
+        let mut log = self.next_call();
+        // SAFETY: the caller's duty is the same.
+        self.left(&mut log, |inner| unsafe { inner.pool_import_pointer(pool, exported) })
+    }
+
+    fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
+        let mut log = self.next_call();
+
+        self.left(&mut log, |inner| inner.ipc_mem_handle(ptr))
+    }
+
+    unsafe fn ipc_open_mem_handle(
+        &self,
+        device: DeviceId,
+        handle: IpcMemHandle,
+    ) -> Result<DevicePtr> {
+        let mut log = self.next_call();
+        // SAFETY: the caller's duty is the same.
+        self.left(&mut log, |inner| unsafe { inner.ipc_open_mem_handle(device, handle) })
+    }
+
+    unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
+        let mut log = self.next_call();
+        // SAFETY: the caller's duty is the same.
+        self.left(&mut log, |inner| unsafe { inner.ipc_close_mem_handle(ptr) })
+    }
 
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
         self.inner.stream_create(device, flags)

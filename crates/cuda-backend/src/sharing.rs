@@ -1,0 +1,153 @@
+//! Memory of other code and of other processes: registered host memory, exported and imported
+//! pools, handles of device memory.
+//!
+//! Handles of pools are POSIX file descriptors. Other types are refused here: the driver would
+//! write more than a descriptor has room for.
+
+use pagewise_hal::{
+    Code, DeviceId, DevicePtr, Error, ErrorKind, ExportedPointer, HandleTypes, HostRegisterFlags,
+    IpcMemHandle, PoolHandle, Result, SHARED_BLOB_BYTES, ShareableHandle, Span,
+};
+
+use crate::abi::{Blob, handle};
+use crate::backend::CudaBackend;
+
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`; the driver takes no other flags.
+const LAZY_ENABLE_PEER_ACCESS: u32 = 1;
+
+fn check_handle_type(operation: &'static str, kind: HandleTypes) -> Result<()> {
+    if kind.is_empty() {
+        return Err(
+            Error::from_code(operation, Code::INVALID_VALUE).with_detail("name a handle type")
+        );
+    }
+    if kind != HandleTypes::POSIX_FILE_DESCRIPTOR {
+        return Err(Error::from_code(operation, Code::NOT_SUPPORTED)
+            .with_detail("handles are POSIX file descriptors"));
+    }
+    Ok(())
+}
+
+#[cold]
+fn missing(operation: &'static str) -> Error {
+    Error::new(operation, ErrorKind::Unsupported)
+        .with_detail("the driver library lacks the entry point: see `pagewise doctor`")
+}
+
+/// An entry point that drivers have had since before CUDA 12.
+fn present<T>(operation: &'static str, entry: Option<T>) -> Result<T> {
+    entry.ok_or_else(|| missing(operation))
+}
+
+impl CudaBackend {
+    pub(crate) fn host_register_of(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
+        const OPERATION: &str = "host_register";
+        let register = present(OPERATION, self.driver.table.mem_host_register)?;
+        // SAFETY: the driver checks that the range is memory; that it stays live is the caller's
+        // duty.
+        let answer = self.home.context.call(OPERATION, || unsafe {
+            register(handle(span.ptr.0), span.bytes as usize, flags.bits())
+        });
+        answer.map_err(|error| error.with_span(span))
+    }
+
+    pub(crate) fn host_unregister_of(&self, ptr: DevicePtr) -> Result<()> {
+        const OPERATION: &str = "host_unregister";
+        let unregister = present(OPERATION, self.driver.table.mem_host_unregister)?;
+        // SAFETY: the driver checks the address; that no device uses it is the caller's duty.
+        self.home.context.call(OPERATION, || unsafe { unregister(handle(ptr.0)) })
+    }
+
+    pub(crate) fn pool_export_of(
+        &self,
+        pool: PoolHandle,
+        kind: HandleTypes,
+    ) -> Result<ShareableHandle> {
+        const OPERATION: &str = "pool_export";
+        check_handle_type(OPERATION, kind)?;
+        let export = present(OPERATION, self.driver.table.mem_pool_export)?;
+        let mut descriptor = -1_i32;
+        // SAFETY: the handle is live by the promise of its type; a descriptor is an `int`, for
+        // which there is a place.
+        self.home.context.call(OPERATION, || unsafe {
+            let place = (&raw mut descriptor).cast();
+            export(place, handle(pool.as_raw()), kind.bits().cast_signed(), 0)
+        })?;
+        Ok(ShareableHandle(descriptor))
+    }
+
+    pub(crate) fn pool_import_of(
+        &self,
+        shared: ShareableHandle,
+        kind: HandleTypes,
+    ) -> Result<PoolHandle> {
+        const OPERATION: &str = "pool_import";
+        check_handle_type(OPERATION, kind)?;
+        let import = present(OPERATION, self.driver.table.mem_pool_import)?;
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: a descriptor is passed as the pointer itself; the driver checks it; the result
+        // has a place.
+        self.home.context.call(OPERATION, || unsafe {
+            let descriptor = handle(i64::from(shared.0).cast_unsigned());
+            import(&raw mut pool, descriptor, kind.bits().cast_signed(), 0)
+        })?;
+        // SAFETY: the driver has just made it.
+        Ok(unsafe { PoolHandle::from_raw(pool.addr() as u64) })
+    }
+
+    pub(crate) fn pool_export_pointer_of(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
+        const OPERATION: &str = "pool_export_pointer";
+        let export = present(OPERATION, self.driver.table.mem_pool_export_pointer)?;
+        let mut blob = Blob([0; SHARED_BLOB_BYTES]);
+        // SAFETY: the driver checks the address and writes a blob, for which there is a place.
+        self.home.context.call(OPERATION, || unsafe { export(&raw mut blob, ptr.0) })?;
+        Ok(ExportedPointer(blob.0))
+    }
+
+    pub(crate) fn pool_import_pointer_of(
+        &self,
+        pool: PoolHandle,
+        exported: ExportedPointer,
+    ) -> Result<DevicePtr> {
+        const OPERATION: &str = "pool_import_pointer";
+        let import = present(OPERATION, self.driver.table.mem_pool_import_pointer)?;
+        let (mut ptr, mut blob) = (0, Blob(exported.0));
+        // SAFETY: the handle is live by the promise of its type; the driver checks the blob.
+        self.home.context.call(OPERATION, || unsafe {
+            import(&raw mut ptr, handle(pool.as_raw()), &raw mut blob)
+        })?;
+        Ok(DevicePtr(ptr))
+    }
+
+    pub(crate) fn ipc_mem_handle_of(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
+        const OPERATION: &str = "ipc_mem_handle";
+        let get = present(OPERATION, self.driver.table.ipc_get_mem_handle)?;
+        let mut blob = Blob([0; SHARED_BLOB_BYTES]);
+        // SAFETY: the driver checks the address and writes a blob, for which there is a place.
+        self.home.context.call(OPERATION, || unsafe { get(&raw mut blob, ptr.0) })?;
+        Ok(IpcMemHandle(blob.0))
+    }
+
+    pub(crate) fn ipc_open_mem_handle_of(
+        &self,
+        device: DeviceId,
+        shared: IpcMemHandle,
+    ) -> Result<DevicePtr> {
+        const OPERATION: &str = "ipc_open_mem_handle";
+        let open = present(OPERATION, self.driver.table.ipc_open_mem_handle)?;
+        let context = &self.device(OPERATION, device)?.context;
+        let mut ptr = 0;
+        // SAFETY: the driver checks the blob; the result has a place.
+        context.call(OPERATION, || unsafe {
+            open(&raw mut ptr, Blob(shared.0), LAZY_ENABLE_PEER_ACCESS)
+        })?;
+        Ok(DevicePtr(ptr))
+    }
+
+    pub(crate) fn ipc_close_mem_handle_of(&self, ptr: DevicePtr) -> Result<()> {
+        const OPERATION: &str = "ipc_close_mem_handle";
+        let close = present(OPERATION, self.driver.table.ipc_close_mem_handle)?;
+        // SAFETY: the driver checks the address; that nobody uses it is the caller's duty.
+        self.home.context.call(OPERATION, || unsafe { close(ptr.0) })
+    }
+}

@@ -1,0 +1,75 @@
+//! What stands for an exported pool outside of the simulator: a file descriptor, as on a driver.
+
+use std::io;
+
+use pagewise_hal::ShareableHandle;
+
+#[cfg(unix)]
+pub(crate) use unix::Descriptor;
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::File;
+    use std::io::{PipeReader, PipeWriter};
+    use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+    use std::os::unix::fs::MetadataExt;
+
+    use super::{ShareableHandle, io};
+
+    /// One end of a pipe that nobody reads: a descriptor that is like no other, however often it
+    /// is duplicated. The other end keeps it so.
+    #[derive(Debug)]
+    pub(crate) struct Descriptor {
+        reader: PipeReader,
+        _writer: PipeWriter,
+    }
+
+    fn identity(descriptor: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+        let metadata = File::from(descriptor.try_clone_to_owned()?).metadata()?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+
+    impl Descriptor {
+        pub(crate) fn new() -> io::Result<Self> {
+            let (reader, writer) = io::pipe()?;
+            Ok(Self { reader, _writer: writer })
+        }
+
+        /// One more descriptor, which is the caller's.
+        pub(crate) fn duplicate(&self) -> io::Result<ShareableHandle> {
+            Ok(ShareableHandle(self.reader.try_clone()?.into_raw_fd()))
+        }
+
+        /// Whether a number is a descriptor of this.
+        pub(crate) fn is(&self, handle: ShareableHandle) -> bool {
+            if handle.0 < 0 {
+                return false;
+            }
+            // SAFETY: not -1; a number that is not open is refused by the system, and one that is
+            // open stays so while this is looked at, or the caller races with itself.
+            let given = unsafe { BorrowedFd::borrow_raw(handle.0) };
+            let own = identity(self.reader.as_fd());
+            identity(given).is_ok_and(|given| own.is_ok_and(|own| given == own))
+        }
+    }
+}
+
+/// Elsewhere there are none.
+#[cfg(not(unix))]
+#[derive(Debug)]
+pub(crate) struct Descriptor;
+
+#[cfg(not(unix))]
+impl Descriptor {
+    pub(crate) fn new() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn duplicate(&self) -> io::Result<ShareableHandle> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn is(&self, _: ShareableHandle) -> bool {
+        false
+    }
+}

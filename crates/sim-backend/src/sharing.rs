@@ -1,0 +1,216 @@
+//! Memory of other code and of other processes: registered host memory, exported and imported
+//! pools.
+//!
+//! The simulated machine has one process. What it exports it can import itself, at the addresses
+//! that the memory has; a driver gives another process just that. Source of every refusal: probes
+//! on driver 580, exporter and importer in two processes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pagewise_hal::{
+    Code, DeviceId, DevicePtr, ExportedPointer, HandleTypes, HostRegisterFlags, IpcMemHandle,
+    PAGE_BYTES, PoolHandle, SHARED_BLOB_BYTES, ShareableHandle, Span,
+};
+
+use crate::descriptor::Descriptor;
+use crate::refusal::{Checked, bad_device, invalid, refuse, unsupported};
+use crate::sim::Sim;
+use crate::space::{Allocation, Kind};
+
+/// What the process shares, with itself.
+#[derive(Debug, Default)]
+pub(crate) struct Sharing {
+    exports: BTreeMap<PoolHandle, Descriptor>,
+    /// Imported pools, and the pools that they are.
+    imports: BTreeMap<PoolHandle, PoolHandle>,
+    /// Addresses of imported allocations.
+    mapped: BTreeSet<u64>,
+}
+
+/// A blob says which allocation of which pool it is.
+fn blob(words: [u64; 2]) -> [u8; SHARED_BLOB_BYTES] {
+    let mut bytes = [0; SHARED_BLOB_BYTES];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn check_handle_type(kind: HandleTypes) -> Checked<()> {
+    if kind.is_empty() {
+        return invalid("name a handle type");
+    }
+    if kind != HandleTypes::POSIX_FILE_DESCRIPTOR {
+        return unsupported("handles are POSIX file descriptors");
+    }
+    Ok(())
+}
+
+impl Sim {
+    /// `cuMemHostRegister`
+    pub(crate) fn host_register(&mut self, span: Span, flags: HostRegisterFlags) -> Checked<()> {
+        let known = HostRegisterFlags::PORTABLE
+            | HostRegisterFlags::DEVICE_MAP
+            | HostRegisterFlags::READ_ONLY;
+        if span.ptr.is_null() || span.bytes == 0 || span.end().is_none() {
+            return invalid("give at least one byte of host memory");
+        }
+        if !known.contains(flags) {
+            return invalid("flags are PORTABLE, DEVICE_MAP and READ_ONLY");
+        }
+        let pages = span.pages_outward();
+        let (start, end) = (pages.start * PAGE_BYTES, pages.end * PAGE_BYTES);
+        match self.space.overlapping(start..end).next().map(|other| other.kind) {
+            Some(Kind::Registered) => {
+                return refuse(
+                    Code::HOST_MEMORY_ALREADY_REGISTERED,
+                    "a page of the range is registered already",
+                );
+            }
+            Some(_) => {
+                return invalid("the driver gave the memory: it is known to devices as it is");
+            }
+            None => {}
+        }
+        self.space.enter(span.ptr.0, span.bytes, Kind::Registered);
+        Ok(())
+    }
+
+    /// `cuMemHostUnregister`
+    pub(crate) fn host_unregister(&mut self, ptr: DevicePtr) -> Checked<()> {
+        if ptr.is_null() {
+            return invalid("the null pointer was not registered");
+        }
+        match self.space.containing(ptr).copied() {
+            None => refuse(Code::HOST_MEMORY_NOT_REGISTERED, "the memory is not registered"),
+            Some(allocation)
+                if allocation.kind == Kind::Registered && allocation.start == ptr.0 =>
+            {
+                self.space.remove(&allocation);
+                Ok(())
+            }
+            Some(_) => invalid("give the first byte of what was registered"),
+        }
+    }
+
+    /// `cuMemPoolExportToShareableHandle`
+    pub(crate) fn pool_export(
+        &mut self,
+        pool: PoolHandle,
+        kind: HandleTypes,
+    ) -> Checked<ShareableHandle> {
+        let types = self.pools.get(pool.as_raw())?.props.handle_types;
+        if kind.is_empty() || !types.contains(kind) {
+            return invalid("the pool was not made with this handle type");
+        }
+        check_handle_type(kind)?;
+        let exported = match self.sharing.exports.get(&pool) {
+            Some(known) => known.duplicate(),
+            None => Descriptor::new().and_then(|made| {
+                let handle = made.duplicate();
+                self.sharing.exports.insert(pool, made);
+                handle
+            }),
+        };
+        exported.or_else(|_| refuse(Code::OUT_OF_MEMORY, "the process has no descriptor left"))
+    }
+
+    /// `cuMemPoolImportFromShareableHandle`
+    pub(crate) fn pool_import(
+        &mut self,
+        handle: ShareableHandle,
+        kind: HandleTypes,
+    ) -> Checked<PoolHandle> {
+        check_handle_type(kind)?;
+        let mut exports = self.sharing.exports.iter();
+        let Some((&exporter, _)) = exports.find(|(_, descriptor)| descriptor.is(handle)) else {
+            return refuse(
+                Code::UNKNOWN,
+                "the handle is no pool of this machine; a simulated machine has one process",
+            );
+        };
+        let mut imports = self.sharing.imports.iter();
+        if let Some((&known, _)) = imports.find(|(_, of)| **of == exporter) {
+            return Ok(known);
+        }
+        let raw = self.pools.import(exporter.as_raw())?;
+        // SAFETY: a live pool of this simulator.
+        let imported = unsafe { PoolHandle::from_raw(raw) };
+        self.sharing.imports.insert(imported, exporter);
+        Ok(imported)
+    }
+
+    /// `cuMemPoolExportPointer`
+    pub(crate) fn pool_export_pointer(&self, ptr: DevicePtr) -> Checked<ExportedPointer> {
+        if let Some(&Allocation { id, kind: Kind::Pool(pool), .. }) = self.space.starting(ptr) {
+            let types = self.pools.any(pool.as_raw()).map(|pool| pool.props.handle_types);
+            if types.is_some_and(|types| !types.is_empty()) {
+                return Ok(ExportedPointer(blob([pool.as_raw(), id])));
+            }
+        }
+        invalid("give the first byte of live memory of a pool that can be exported")
+    }
+
+    /// `cuMemPoolImportPointer`
+    pub(crate) fn pool_import_pointer(
+        &mut self,
+        pool: PoolHandle,
+        exported: ExportedPointer,
+    ) -> Checked<DevicePtr> {
+        let Some(&exporter) = self.sharing.imports.get(&pool) else {
+            return invalid("the pool was not imported");
+        };
+        let is_meant = |allocation: &&Allocation| {
+            allocation.kind == Kind::Pool(exporter)
+                && blob([exporter.as_raw(), allocation.id]) == exported.0
+        };
+        let Some(&Allocation { start, .. }) = self.space.all().find(is_meant) else {
+            return invalid("the blob is of no live allocation of the pool");
+        };
+        let is_new = self.sharing.mapped.insert(start);
+        let host = self.pools.any(exporter.as_raw()).and_then(crate::pools::Pool::home);
+        if !is_new && host == Some(pagewise_hal::Processor::HOST) {
+            return refuse(Code::ALREADY_MAPPED, "the memory is imported already");
+        }
+        Ok(DevicePtr(start))
+    }
+
+    /// Ends an import, if the address is one: importers free before the exporter does.
+    pub(crate) fn end_import(&mut self, ptr: DevicePtr) -> bool {
+        self.sharing.mapped.remove(&ptr.0)
+    }
+
+    /// A pool was destroyed.
+    pub(crate) fn forget_import(&mut self, pool: PoolHandle) {
+        self.sharing.imports.remove(&pool);
+    }
+
+    /// `cuIpcGetMemHandle`
+    pub(crate) fn ipc_mem_handle(&self, ptr: DevicePtr) -> Checked<IpcMemHandle> {
+        match self.space.containing(ptr) {
+            Some(Allocation { id, kind: Kind::Device(device), .. }) => {
+                Ok(IpcMemHandle(blob([device.0 as u64, *id])))
+            }
+            _ => invalid("only memory of cuMemAlloc has a handle; export a pool instead"),
+        }
+    }
+
+    /// `cuIpcOpenMemHandle`: whatever it names is of this process.
+    pub(crate) fn ipc_open_mem_handle(
+        &self,
+        device: DeviceId,
+        handle: IpcMemHandle,
+    ) -> Checked<DevicePtr> {
+        if !self.machine.has_device(device) {
+            return bad_device("the device does not exist");
+        }
+        let known = |allocation: &Allocation| match allocation.kind {
+            Kind::Device(device) => blob([device.0 as u64, allocation.id]) == handle.0,
+            _ => false,
+        };
+        if self.space.all().any(known) {
+            return refuse(Code::INVALID_CONTEXT, "the memory is of this process");
+        }
+        invalid("the handle is no memory of this machine; a simulated machine has one process")
+    }
+}

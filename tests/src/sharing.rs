@@ -1,0 +1,204 @@
+//! Registered host memory, exported pools, handles of device memory: what is refused, and how.
+//! Imports need a second process: here they are not made, as driver 580 crashes on its own exports.
+//! Source: probes on driver 580.
+
+use pagewise::{
+    AllocationType, Backend, DeviceId, DevicePtr, HandleTypes, HostAllocFlags, HostRegisterFlags,
+    Location, LocationKind, PointerAttribute, PoolHandle, PoolProps, ShareableHandle, Span,
+};
+
+use crate::{GPU, Managed, PAGE, STREAM, WILD, claims, code};
+
+claims![
+    registered_memory_is_known_until_it_is_not,
+    a_page_is_registered_once,
+    memory_that_the_driver_gave_is_not_registered,
+    only_flags_of_ordinary_memory_are_taken,
+    a_pool_is_exported_in_the_way_that_it_was_made_for,
+    only_first_bytes_of_exportable_memory_are_exported,
+    a_handle_that_is_none_is_not_imported,
+    only_plain_device_memory_has_a_handle,
+];
+
+const PINNED: i32 = 1;
+
+/// Host memory of ours: whole pages.
+struct Pages(Vec<u8>);
+
+impl Pages {
+    fn new(pages: u64) -> Self {
+        Self(vec![7; ((pages + 1) * PAGE) as usize])
+    }
+
+    fn at(&self, offset: u64, bytes: u64) -> Span {
+        let start = (self.0.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE);
+        Span::new(DevicePtr(start + offset), bytes)
+    }
+}
+
+fn register(backend: &dyn Backend, span: Span) -> i32 {
+    // SAFETY: claims keep the memory until they have unregistered it.
+    code(unsafe { backend.host_register(span, HostRegisterFlags::PORTABLE) })
+}
+
+fn unregister(backend: &dyn Backend, ptr: DevicePtr) -> i32 {
+    // SAFETY: nothing uses the memory.
+    code(unsafe { backend.host_unregister(ptr) })
+}
+
+fn registered_memory_is_known_until_it_is_not(backend: &dyn Backend) {
+    let pages = Pages::new(4);
+    let span = pages.at(100, 2 * PAGE);
+    assert_eq!(register(backend, span), 0);
+    let ask = |attribute| backend.pointer_attribute(span.ptr.offset(9), attribute);
+    assert_eq!(ask(PointerAttribute::RANGE_START_ADDR), Ok(span.ptr.0));
+    assert_eq!(ask(PointerAttribute::RANGE_SIZE), Ok(span.bytes));
+    assert_eq!(ask(PointerAttribute::IS_MANAGED), Ok(0));
+    let managed = Managed::new(backend, PAGE);
+    // SAFETY: nothing else uses either.
+    unsafe { backend.memcpy(managed.span.ptr, span.ptr, PAGE, STREAM) }.expect("both are live");
+    backend.stream_synchronize(STREAM).expect("a stream");
+    assert_eq!(unregister(backend, span.ptr.offset(PAGE)), 1, "not the first byte");
+    assert_eq!(unregister(backend, span.ptr), 0);
+    assert_eq!(unregister(backend, span.ptr), 713);
+    assert_eq!(code(ask(PointerAttribute::RANGE_SIZE)), 1);
+    assert_eq!(unregister(backend, DevicePtr::NULL), 1);
+}
+
+fn a_page_is_registered_once(backend: &dyn Backend) {
+    let pages = Pages::new(8);
+    assert_eq!(register(backend, pages.at(0, 4 * PAGE)), 0);
+    for again in [pages.at(0, 4 * PAGE), pages.at(PAGE, PAGE), pages.at(2 * PAGE, 4 * PAGE)] {
+        assert_eq!(register(backend, again), 712);
+    }
+    assert_eq!(register(backend, pages.at(4 * PAGE, PAGE)), 0, "its neighbour");
+    assert_eq!(unregister(backend, pages.at(4 * PAGE, 0).ptr), 0);
+    assert_eq!(unregister(backend, pages.at(0, 0).ptr), 0);
+}
+
+fn memory_that_the_driver_gave_is_not_registered(backend: &dyn Backend) {
+    let managed = Managed::new(backend, PAGE);
+    let pinned = backend.alloc_pinned(PAGE, HostAllocFlags::empty()).expect("host memory");
+    for ptr in [managed.span.ptr, pinned] {
+        assert_eq!(register(backend, Span::new(ptr, PAGE)), 1);
+        assert_eq!(unregister(backend, ptr), 1);
+    }
+    // SAFETY: nothing uses it.
+    unsafe { backend.free_pinned(pinned) }.expect("pinned");
+    let pages = Pages::new(1);
+    let span = pages.at(0, PAGE);
+    assert_eq!(register(backend, span), 0);
+    // SAFETY: both are refused.
+    let frees = unsafe { [backend.free(span.ptr), backend.free_pinned(span.ptr)] };
+    assert_eq!(frees.map(code), [1, 1], "its owner frees it");
+    assert_eq!(unregister(backend, span.ptr), 0);
+}
+
+fn only_flags_of_ordinary_memory_are_taken(backend: &dyn Backend) {
+    let pages = Pages::new(1);
+    for (flags, expected) in [(0, 0), (1, 0), (2, 0), (8, 0), (4, 1), (16, 1)] {
+        let flags = HostRegisterFlags::from_bits_retain(flags);
+        // SAFETY: the memory outlives this.
+        let answer = unsafe { backend.host_register(pages.at(0, PAGE), flags) };
+        assert_eq!(code(answer), expected, "{flags:?}");
+        if expected == 0 {
+            assert_eq!(unregister(backend, pages.at(0, 0).ptr), 0);
+        }
+    }
+    assert_eq!(register(backend, pages.at(0, 0)), 1);
+    assert_eq!(register(backend, Span::new(DevicePtr::NULL, PAGE)), 1);
+}
+
+fn pool(backend: &dyn Backend, location: Location, handle_types: HandleTypes) -> PoolHandle {
+    let allocation_type = AllocationType(PINNED);
+    backend
+        .pool_create(PoolProps { allocation_type, location, handle_types, max_bytes: 0 })
+        .expect("a pool")
+}
+
+fn close(handle: ShareableHandle) {
+    #[cfg(unix)]
+    {
+        use std::os::fd::{FromRawFd, OwnedFd};
+        // SAFETY: the descriptor was made for us.
+        drop(unsafe { OwnedFd::from_raw_fd(handle.0) });
+    }
+    #[cfg(not(unix))]
+    let _ = handle;
+}
+
+fn a_pool_is_exported_in_the_way_that_it_was_made_for(backend: &dyn Backend) {
+    let fd = HandleTypes::POSIX_FILE_DESCRIPTOR;
+    let open = pool(backend, GPU, fd);
+    let handles = [0, 1].map(|_| backend.pool_export(open, fd).expect("made for it"));
+    assert_ne!(handles[0], handles[1], "each is the caller's");
+    handles.into_iter().for_each(close);
+    assert_eq!(code(backend.pool_export(open, HandleTypes::empty())), 1);
+    let closed = pool(backend, GPU, HandleTypes::empty());
+    assert_eq!(code(backend.pool_export(closed, fd)), 1);
+    for pool in [open, closed] {
+        // SAFETY: it is not used again.
+        unsafe { backend.pool_destroy(pool) }.expect("live");
+    }
+    let on_host = |kind| PoolProps {
+        allocation_type: AllocationType(PINNED),
+        location: Location { kind, id: 0 },
+        handle_types: fd,
+        max_bytes: 0,
+    };
+    assert_eq!(code(backend.pool_create(on_host(LocationKind::HOST))), 1);
+}
+
+fn only_first_bytes_of_exportable_memory_are_exported(backend: &dyn Backend) {
+    let open = pool(backend, GPU, HandleTypes::POSIX_FILE_DESCRIPTOR);
+    let closed = pool(backend, GPU, HandleTypes::empty());
+    let [a, b] = [open, closed].map(|pool| backend.pool_alloc(pool, PAGE, STREAM).expect("room"));
+    backend.stream_synchronize(STREAM).expect("a stream");
+    let blob = backend.pool_export_pointer(a).expect("exportable");
+    assert_eq!(backend.pool_export_pointer(a), Ok(blob));
+    let managed = Managed::new(backend, PAGE);
+    for other in [a.offset(512), b, managed.span.ptr, DevicePtr::NULL, WILD] {
+        assert_eq!(code(backend.pool_export_pointer(other)), 1);
+    }
+    // SAFETY: refused: the pool is no import.
+    assert_eq!(code(unsafe { backend.pool_import_pointer(open, blob) }), 1);
+    for (pool, ptr) in [(open, a), (closed, b)] {
+        // SAFETY: nothing uses either any more.
+        unsafe {
+            backend.free_async(ptr, STREAM).expect("live");
+            backend.stream_synchronize(STREAM).expect("a stream");
+            backend.pool_destroy(pool).expect("live");
+        }
+    }
+    assert_eq!(code(backend.pool_export_pointer(a)), 1);
+}
+
+fn a_handle_that_is_none_is_not_imported(backend: &dyn Backend) {
+    let fd = HandleTypes::POSIX_FILE_DESCRIPTOR;
+    // SAFETY: all are refused.
+    unsafe {
+        assert_eq!(code(backend.pool_import(ShareableHandle(-1), fd)), 999);
+        assert_eq!(code(backend.pool_import(ShareableHandle(1), fd)), 999, "not a pool");
+        assert_eq!(code(backend.pool_import(ShareableHandle(-1), HandleTypes::empty())), 1);
+        assert_eq!(code(backend.pool_import(ShareableHandle(-1), HandleTypes::WIN32)), 801);
+    }
+}
+
+fn only_plain_device_memory_has_a_handle(backend: &dyn Backend) {
+    let device = DeviceId(0);
+    let plain = backend.alloc_device(device, 4 * PAGE).expect("device memory");
+    let handle = backend.ipc_mem_handle(plain).expect("device memory");
+    assert_eq!(backend.ipc_mem_handle(plain.offset(PAGE)), Ok(handle), "the allocation's");
+    let managed = Managed::new(backend, PAGE);
+    let pinned = backend.alloc_pinned(PAGE, HostAllocFlags::empty()).expect("host memory");
+    for other in [managed.span.ptr, pinned, DevicePtr::NULL, WILD] {
+        assert_eq!(code(backend.ipc_mem_handle(other)), 1);
+    }
+    // SAFETY: refused: it is this process's own, and not open; then nothing uses the memory.
+    unsafe {
+        assert_eq!(code(backend.ipc_open_mem_handle(device, handle)), 201);
+        assert_eq!(code(backend.ipc_close_mem_handle(plain)), 1);
+        backend.free_pinned(pinned).expect("pinned");
+        backend.free(plain).expect("live");
+    }
+}
