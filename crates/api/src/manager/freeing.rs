@@ -26,7 +26,7 @@ impl MemoryManager {
     /// Frees one array of one instance, and says whether there was one. None is worth a warning.
     ///
     /// # Errors
-    /// [`ManagerError::UnknownInstance`].
+    /// [`ManagerError::UnknownInstance`](super::ManagerError::UnknownInstance).
     pub fn free_array(&self, id: InstanceId, label: &str) -> Result<bool> {
         self.enter(|state, _| {
             let array = state.instance_mut(id)?.arrays.remove(label);
@@ -41,7 +41,7 @@ impl MemoryManager {
     /// Frees all arrays of an instance.
     ///
     /// # Errors
-    /// [`ManagerError::UnknownInstance`].
+    /// [`ManagerError::UnknownInstance`](super::ManagerError::UnknownInstance).
     pub fn free_instance(&self, id: InstanceId) -> Result<()> {
         self.enter(|state, _| state.instance_mut(id).map(Instance::free_all))
     }
