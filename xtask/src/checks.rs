@@ -131,6 +131,17 @@ pub(crate) fn determinism() -> Outcome {
     run(cargo(&arguments).args(["--test", "programs", "records_answers_and_times"]))
 }
 
+/// The memory manager under random thread schedules: a build of its own, in which its locks are
+/// those of `shuttle`.
+pub(crate) fn schedules() -> Outcome {
+    const CFG: &str = "--cfg pagewise_shuttle";
+    let flags = std::env::var("RUSTFLAGS").map_or(CFG.to_owned(), |flags| format!("{flags} {CFG}"));
+    let arguments = ["test", "--locked", "--package", "pagewise", "--test", "manager_shuttle"];
+    // A folder of its own, as other flags would have everything built anew.
+    let target = ["--target-dir", "target/shuttle"];
+    run(cargo(&arguments).args(target).env("RUSTFLAGS", flags))
+}
+
 /// The main command replays the shipped recordings to its end: it may report divergences (that is
 /// what tests judge), but not fail to read or to run.
 pub(crate) fn main_command() -> Outcome {

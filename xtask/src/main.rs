@@ -52,5 +52,6 @@ fn ci() -> Outcome {
     checks::documentation()?;
     checks::main_command()?;
     checks::determinism()?;
+    checks::schedules()?;
     suite::run()
 }

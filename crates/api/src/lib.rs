@@ -27,6 +27,7 @@
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
 //! | tensors and modules in managed memory | [`mempool`] |
 //! | to manage the memory of contexts, or let others | [`emm`] |
+//! | one device's memory for many | [`manager`]: shares, stream groups, chunks, eviction, windows |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
 //!
@@ -70,6 +71,7 @@ pub mod inject;
 pub mod intercept;
 mod lists;
 mod machine;
+pub mod manager;
 mod memory;
 pub mod mempool;
 mod observe;

@@ -137,6 +137,13 @@ impl Memory {
         }
     }
 
+    /// Leased memory goes back on another stream, which has been made to wait for the one before.
+    pub(crate) fn move_to(&mut self, stream: &Stream) {
+        if let Release::Resource(lease) = &mut self.release {
+            lease.stream = stream.clone();
+        }
+    }
+
     fn arrive(&self) -> Result<()> {
         match &self.release {
             Release::Resource(lease) => lease.arrive(),

@@ -45,41 +45,52 @@ fn tests_named(text: &str) -> Vec<(&str, &str)> {
     names.filter(|(file, test)| is_name(file) && is_name(test) && test.contains('_')).collect()
 }
 
-/// The tables of parity, each with how many tests it names at least.
-const PARITY: [(&str, usize); 3] =
-    [("docs/parity.md", 100), ("docs/parity-mempool.md", 60), ("docs/parity-emm.md", 70)];
+/// The tables, and how many tests each names at least.
+const TABLES: [(&str, usize); 4] = [
+    ("docs/parity.md", 100),
+    ("docs/parity-mempool.md", 60),
+    ("docs/parity-emm.md", 70),
+    ("docs/parity-manager.md", 90),
+];
+
+/// The source of a test program: a file, or a folder of files.
+fn tests_of(name: &str) -> String {
+    let folder = format!("crates/api/tests/{name}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&folder);
+    let Ok(files) = fs::read_dir(path) else { return repository(&format!("{folder}.rs")) };
+    let names = files.map(|file| file.expect("a file").file_name());
+    names.map(|file| repository(&format!("{folder}/{}", file.display()))).collect()
+}
 
 #[test]
 fn every_test_that_the_parity_tables_name_exists() {
-    for (table, least) in PARITY {
+    for (table, least) in TABLES {
         let text = repository(table);
         let named = tests_named(&text);
         assert!(named.len() > least, "{table}: {} names were found", named.len());
         for (file, test) in named {
-            let source = repository(&format!("crates/api/tests/{file}.rs"));
-            assert!(source.contains(&format!("fn {test}(")), "{table}: {file}::{test}");
+            assert!(tests_of(file).contains(&format!("fn {test}(")), "{table}: {file}::{test}");
         }
     }
 }
 
 #[test]
 fn every_row_of_the_parity_tables_has_evidence_or_a_reason() {
-    for text in PARITY.map(|(table, _)| repository(table)) {
-        for line in text.lines().filter(|line| line.starts_with('|')) {
-            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-            assert!(cells.iter().all(|cell| !cell.is_empty()), "{line}");
-            if cells.last() == Some(&"–") {
-                let reason = cells[cells.len() - 2];
-                assert!(reason.len() >= "by type".len(), "{line}");
-            }
+    let texts = TABLES.map(|(table, _)| repository(table));
+    for line in texts.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "{line}");
+        if cells.last() == Some(&"–") {
+            let reason = cells[cells.len() - 2];
+            assert!(reason.len() >= "by type".len(), "{line}");
         }
     }
 }
 
 #[test]
 fn the_tables_of_parity_are_linked_from_the_first() {
-    let first = repository(PARITY[0].0);
-    for (table, _) in &PARITY[1..] {
+    let first = repository(TABLES[0].0);
+    for (table, _) in &TABLES[1..] {
         let name = table.trim_start_matches("docs/");
         assert!(first.contains(&format!("]({name})")), "{name}");
     }

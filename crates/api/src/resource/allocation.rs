@@ -159,6 +159,38 @@ impl Allocation {
         self.release()
     }
 
+    pub(crate) fn machine(&self) -> &crate::Machine {
+        self.resource.machine()
+    }
+
+    /// The host is about to use the bytes: waits for what the stream does with them.
+    pub(crate) fn arrive(&self) -> Result<()> {
+        self.stream.as_ref().map_or(Ok(()), Stream::synchronize)
+    }
+
+    /// A stream is about to use the bytes: it waits for them to come.
+    pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
+        self.stream.as_ref().map_or(Ok(()), |own| stream.wait_for(own))
+    }
+
+    /// Gives the bytes back after the present work of another stream. If that cannot be waited for
+    /// they stay allocated, as work may still use them.
+    pub(crate) fn free_after(mut self, other: Option<&Stream>) {
+        if let (Some(own), Some(other)) = (&self.stream, other)
+            && let Err(error) = own.follow(other)
+        {
+            self.stream = None;
+            self.resource.machine().note_failure(Err(error));
+        }
+    }
+
+    /// Gives the bytes back on another stream, which has been made to wait for the one before.
+    pub(crate) fn move_to(&mut self, stream: &Stream) {
+        if self.stream.is_some() {
+            self.stream = Some(stream.clone());
+        }
+    }
+
     fn release(&mut self) -> Result<()> {
         let Some(stream) = self.stream.take() else { return Ok(()) };
         // SAFETY: this owns the bytes, which came from the resource, and gives them back once;

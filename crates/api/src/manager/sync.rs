@@ -1,0 +1,17 @@
+//! The locks of the manager: the standard library's, or those of `shuttle`, which tries schedules.
+//!
+//! `cargo xtask ci` builds the crate with `--cfg pagewise_shuttle` for `tests/manager_shuttle.rs`,
+//! and for nothing else.
+
+#[cfg(pagewise_shuttle)]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(pagewise_shuttle))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+
+use std::sync::PoisonError;
+
+/// Takes a lock. What it guards is changed only by assignments that cannot panic half-way, so a
+/// panic elsewhere leaves it whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
