@@ -136,10 +136,11 @@ pub(crate) fn determinism() -> Outcome {
 pub(crate) fn schedules() -> Outcome {
     const CFG: &str = "--cfg pagewise_shuttle";
     let flags = std::env::var("RUSTFLAGS").map_or(CFG.to_owned(), |flags| format!("{flags} {CFG}"));
-    let arguments = ["test", "--locked", "--package", "pagewise", "--test", "manager_shuttle"];
+    let arguments = ["test", "--locked", "--package", "pagewise"];
+    let tests = ["--test", "manager_shuttle", "--test", "emm_shuttle"];
     // A folder of its own, as other flags would have everything built anew.
     let target = ["--target-dir", "target/shuttle"];
-    run(cargo(&arguments).args(target).env("RUSTFLAGS", flags))
+    run(cargo(&arguments).args(tests).args(target).env("RUSTFLAGS", flags))
 }
 
 /// The main command replays the shipped recordings to its end: it may report divergences (that is

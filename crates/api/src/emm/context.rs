@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use pagewise_hal::{Error, ErrorKind, Result};
 
 use super::host_only::ManagerOptions;
 use super::ledger::Leak;
 use super::manager::{ExternalMemoryManager, INTERFACE_VERSION, ResourceManager};
+use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::{also, invalid};
 use crate::{Device, Machine};
 
@@ -232,7 +233,7 @@ impl Contexts {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{DevicePtr, Error, ErrorKind, Result, Span};
 
 use super::pointer::PointerKind;
+use crate::manager::sync::{Mutex, MutexGuard, lock};
 
 /// Memory that was still out when its manager was reset. It stays valid, and goes with its pointer.
 ///
@@ -49,7 +49,7 @@ impl Ledger {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Takes bytes first, so that two threads cannot pass the limit together.

@@ -1,7 +1,7 @@
 //! Whether whoever uses a manager calls it in the right order.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{MemoryInfo, Result, Span};
 
@@ -11,6 +11,7 @@ use super::ledger::Leak;
 use super::manager::ExternalMemoryManager;
 use super::pending::DeferCleanup;
 use super::pointer::{MemoryPointer, Owner};
+use crate::manager::sync::{Mutex, MutexGuard, lock};
 
 /// A manager around a manager that notes each call, and which came too early. All are passed on.
 ///
@@ -63,7 +64,7 @@ impl OrderChecker {
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.noted)
     }
 
     fn note(&self, call: &'static str) {

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use pagewise_hal::{Error, ErrorKind, Result};
 
 use crate::Machine;
+use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::{also, invalid};
 
 const OPERATION: &str = "deallocate";
@@ -188,7 +189,7 @@ impl PendingDeallocations {
 
     /// A destructor runs outside the lock, so a panic leaves the queue as good as it was.
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 
     fn is_over(&self, state: &State) -> bool {

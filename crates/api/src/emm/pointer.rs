@@ -3,13 +3,14 @@
 use std::any::Any;
 use std::fmt;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{DevicePtr, Result, Span};
 
 use super::pending::run;
 use crate::Machine;
+use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::invalid;
 
 /// What runs when memory goes: once, on whichever thread, and never under a lock.
@@ -217,7 +218,7 @@ impl MemoryPointer {
 
 impl Memory {
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Runs the finalizer, then lets the owner go if that worked; `None` if that was done.

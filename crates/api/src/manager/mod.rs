@@ -75,7 +75,7 @@ mod request;
 mod shares;
 mod spill;
 mod stream_groups;
-mod sync;
+pub(crate) mod sync;
 mod transfers;
 mod warning;
 mod window;

@@ -1,7 +1,7 @@
-//! The locks of the manager: the standard library's, or those of `shuttle`, which tries schedules.
+//! The locks of managers: the standard library's, or those of `shuttle`, which tries schedules.
 //!
-//! `cargo xtask ci` builds the crate with `--cfg pagewise_shuttle` for `tests/manager_shuttle.rs`,
-//! and for nothing else.
+//! `cargo xtask ci` builds the crate with `--cfg pagewise_shuttle` for the tests that are named
+//! `*_shuttle.rs`, and for nothing else.
 
 #[cfg(pagewise_shuttle)]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use pagewise_hal::{Code, DevicePtr, Error, ErrorKind, Result, Span, StreamHandle};
 
 use super::device_index;
 use super::pool::MempoolOptions;
+use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::{invalid, unsupported};
 use crate::resource::{Limit, MemoryKind, MemoryResource, ResourceCounters, Statistics};
 use crate::rounding::inward;
@@ -356,7 +357,7 @@ impl ManagedAllocator {
 
     /// The map is as good as it was if somebody panicked while holding it.
     fn given(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.given)
     }
 
     fn place(&self, operation: &'static str, device: i32) -> Result<Place> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use pagewise_hal::{DevicePtr, Error, ErrorKind, PointerAttribute, Result, Span};
 
@@ -10,6 +10,7 @@ use super::layout::TensorLayout;
 use super::plan::{Item, ModuleOptions, Plan, Purpose, Report};
 use super::support::check_machine;
 use super::tensor::{Memory, Storage, Tensor};
+use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::{also, invalid, unsupported};
 use crate::resource::{
     Limit, ManagedMemoryResource, MemoryKind, MemoryResource, ResourceCounters, Statistics,
@@ -402,7 +403,7 @@ impl UnifiedMempool {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 
     /// The storages that tensors are over, held so that none goes while something is done to them.
