@@ -166,6 +166,7 @@ impl PendingDeallocations {
 
     /// Defers deallocation until the answer goes: nothing is carried out before, however much
     /// waits. Deferrals nest; when the last one goes, what is too much is carried out.
+    /// What another thread has begun to carry out goes on.
     ///
     /// ```
     /// use pagewise::emm::{PendingDeallocations, PendingLimits};
