@@ -11,7 +11,9 @@ use pagewise::manager::{
     MemoryManager, Registration, Result,
 };
 use pagewise::{Backend, Device, DeviceAccess, DeviceTouch, Machine, SimBackend, SimConfig};
+use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::gpu::gpu;
 use pagewise_trace::record::Recorder;
 
 /// Each run a MiB, along the first axis.
@@ -101,5 +103,8 @@ fn the_manager_does_the_same_on_every_back_end() -> Result<()> {
     let driver = SimulatedDriver::load();
     let cuda: Arc<dyn Backend> = Arc::new(driver.fresh(""));
     assert_eq!(transcript(&Machine::from(cuda))?, plain);
+    if let Some(cuda) = gpu(CudaBackend::builder()) {
+        assert_eq!(transcript(&Machine::from(Arc::new(cuda)))?, plain, "on a GPU");
+    }
     Ok(())
 }
