@@ -142,10 +142,10 @@ impl Sim {
 
     /// `cuMemPoolExportPointer`
     pub(crate) fn pool_export_pointer(&self, ptr: DevicePtr) -> Checked<ExportedPointer> {
-        if let Some(&Allocation { id, kind: Kind::Pool(pool), .. }) = self.space.starting(ptr) {
-            if self.sharing.exports.contains_key(&pool) {
-                return Ok(ExportedPointer(blob([pool.as_raw(), id])));
-            }
+        if let Some(&Allocation { id, kind: Kind::Pool(pool), .. }) = self.space.starting(ptr)
+            && self.sharing.exports.contains_key(&pool)
+        {
+            return Ok(ExportedPointer(blob([pool.as_raw(), id])));
         }
         invalid("give the first byte of live memory of a pool that was exported before")
     }
