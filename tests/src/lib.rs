@@ -9,6 +9,7 @@ mod advice;
 mod batches;
 #[cfg(target_os = "linux")]
 pub mod driver;
+pub mod gpu;
 mod memory;
 mod movement;
 mod sharing;

@@ -15,7 +15,7 @@ claims![
     memory_that_the_driver_gave_is_not_registered,
     only_flags_of_ordinary_memory_are_taken,
     a_pool_is_exported_in_the_way_that_it_was_made_for,
-    only_first_bytes_of_exportable_memory_are_exported,
+    only_first_bytes_of_memory_of_exported_pools_are_exported,
     a_handle_that_is_none_is_not_imported,
     only_plain_device_memory_has_a_handle,
 ];
@@ -149,12 +149,14 @@ fn a_pool_is_exported_in_the_way_that_it_was_made_for(backend: &dyn Backend) {
     assert_eq!(code(backend.pool_create(on_host(LocationKind::HOST))), 1);
 }
 
-fn only_first_bytes_of_exportable_memory_are_exported(backend: &dyn Backend) {
+fn only_first_bytes_of_memory_of_exported_pools_are_exported(backend: &dyn Backend) {
     let open = pool(backend, GPU, HandleTypes::POSIX_FILE_DESCRIPTOR);
     let closed = pool(backend, GPU, HandleTypes::empty());
     let [a, b] = [open, closed].map(|pool| backend.pool_alloc(pool, PAGE, STREAM).expect("room"));
     backend.stream_synchronize(STREAM).expect("a stream");
-    let blob = backend.pool_export_pointer(a).expect("exportable");
+    assert_eq!(code(backend.pool_export_pointer(a)), 1, "the pool comes first");
+    close(backend.pool_export(open, HandleTypes::POSIX_FILE_DESCRIPTOR).expect("made for it"));
+    let blob = backend.pool_export_pointer(a).expect("exported");
     assert_eq!(backend.pool_export_pointer(a), Ok(blob));
     let managed = Managed::new(backend, PAGE);
     for other in [a.offset(512), b, managed.span.ptr, DevicePtr::NULL, WILD] {

@@ -1,20 +1,23 @@
-//! The public API over every back end that needs no GPU: the same programs, the same answers.
+//! The public API over every back end: the same programs, the same answers.
 //!
-//! The simulator, a recorder around it, and the CUDA back end over the simulated driver, which is
-//! reached by the C ABI and whose host views declare nothing. Answers are results with kind and
+//! The simulator, a recorder around it, the CUDA back end over the driver of this machine if it has
+//! one, and over the simulated driver, which is reached by the C ABI and whose host views declare nothing. Answers are results with kind and
 //! code, attributes, and contents; not faults, which only the first can see of host views.
 #![cfg(target_os = "linux")]
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 
 use pagewise::resource::ManagedMemoryResource;
 use pagewise::{
-    Device, DeviceAccess, DeviceProgram, DriverVersion, Error, ErrorKind, Host, Machine,
+    Backend, Device, DeviceAccess, DeviceProgram, DriverVersion, Error, ErrorKind, Host, Machine,
     ManagedBuffer, MemoryAdvice, Place, Result, Rounding, SimBackend, SimConfig, Stream,
     discard_prefetch, prefetch,
 };
+use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::gpu::gpu;
 use pagewise_trace::record::Recorder;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -222,6 +225,36 @@ proptest! {
         let cuda = DRIVER.fresh(&format!("devices=2 version={version}"));
         let driven = transcript(&Machine::from(Arc::new(cuda)), &steps)?;
         prop_assert_eq!(&driven, &plain);
+    }
+}
+
+/// The driver of this machine for each version, opened once.
+static GPU: LazyLock<BTreeMap<i32, Arc<CudaBackend>>> = LazyLock::new(|| {
+    let open = |version| {
+        let opened = gpu(CudaBackend::builder().max_version(DriverVersion(version)));
+        let two = opened.filter(|driver| driver.device_count().is_ok_and(|count| count >= 2));
+        if two.is_none() {
+            println!("skipped: the programs use two devices");
+        }
+        two.map(|driver| (version, Arc::new(driver)))
+    };
+    [12000, 12020, 12090, 13000].into_iter().map_while(open).collect()
+});
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn programs_have_the_same_answers_on_a_gpu(
+        steps in steps(),
+        version in prop_oneof![Just(12000), Just(12020), Just(12090), Just(13000)],
+    ) {
+        if let Some(driver) = GPU.get(&version) {
+            let devices = driver.device_count()?;
+            let config = SimConfig::h200().devices(devices).driver_version(DriverVersion(version));
+            let plain = transcript(&Machine::from(Arc::new(SimBackend::new(config)?)), &steps)?;
+            prop_assert_eq!(&transcript(&Machine::from(driver), &steps)?, &plain);
+        }
     }
 }
 

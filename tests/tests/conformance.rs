@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use pagewise::{Backend, DriverVersion, GpuProfile, RangeReads, SimBackend, SimConfig};
+use pagewise_cuda::CudaBackend;
+use pagewise_tests::gpu::gpu;
 use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim};
 
 /// Checks every claim on a fresh back end each; the name of a failing one is in the message.
@@ -41,6 +43,19 @@ fn claims_hold_with_attribute_reads_as_the_driver_answers_them() {
 fn claims_hold_for_every_driver_version() {
     for version in [12000, 12020, 12080, 12090, 13000, 13010, 13020, 13050].map(DriverVersion) {
         check(|| Box::new(sim(SimConfig::h200().driver_version(version))));
+    }
+}
+
+/// On the driver itself, and as it acts as older ones.
+#[test]
+fn claims_hold_on_a_gpu() {
+    for version in [12000, 12020, 12080, 13000].map(DriverVersion) {
+        let open = || gpu(CudaBackend::builder().max_version(version));
+        if open().is_none() {
+            return;
+        }
+        println!("CUDA {version}");
+        check(|| Box::new(open().expect("it was there")));
     }
 }
 

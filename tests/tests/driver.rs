@@ -64,6 +64,7 @@ fn all_but_the_name(capabilities: Capabilities) -> Capabilities {
     let mut capabilities = capabilities;
     capabilities.backend = String::new();
     capabilities.deterministic = false;
+    capabilities.pool_self_import = false;
     // The simulator's accesses have to be declared, the driver's do not.
     // SAFETY: it promises nothing.
     unsafe { capabilities.with_host_views(HostViews::Absent) }

@@ -11,7 +11,9 @@ use pagewise::manager::{
     MemoryManager, Registration, Result,
 };
 use pagewise::{Backend, Device, DeviceAccess, DeviceTouch, Machine, SimBackend, SimConfig};
+use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::gpu::gpu;
 use pagewise_trace::record::Recorder;
 
 /// Each run a MiB, along the first axis.
@@ -87,7 +89,10 @@ fn transcript(machine: &Machine) -> Result<String> {
         // A pool gives back what nobody uses when a stream is waited for.
         manager.sync_stream(a)?;
     }
-    writeln!(text, "{} {}", free()? == before, machine.failures_on_drop()).expect("a string");
+    if machine.capabilities().deterministic {
+        assert_eq!(free()?, before, "of a real device others take memory too");
+    }
+    writeln!(text, "{}", machine.failures_on_drop()).expect("a string");
     Ok(text)
 }
 
@@ -95,11 +100,14 @@ fn transcript(machine: &Machine) -> Result<String> {
 fn the_manager_does_the_same_on_every_back_end() -> Result<()> {
     let sim = || SimBackend::new(SimConfig::h200());
     let plain = transcript(&Machine::from(Arc::new(sim()?)))?;
-    assert!(plain.ends_with("true 0\n"), "{plain}");
+    assert!(plain.ends_with("\n0\n"), "{plain}");
     let recorder = Recorder::new(sim()?);
     assert_eq!(transcript(&Machine::from(Arc::new(recorder)))?, plain);
     let driver = SimulatedDriver::load();
     let cuda: Arc<dyn Backend> = Arc::new(driver.fresh(""));
     assert_eq!(transcript(&Machine::from(cuda))?, plain);
+    if let Some(cuda) = gpu(CudaBackend::builder()) {
+        assert_eq!(transcript(&Machine::from(Arc::new(cuda)))?, plain, "on a GPU");
+    }
     Ok(())
 }

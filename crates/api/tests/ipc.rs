@@ -117,6 +117,7 @@ fn descriptors_are_checked_before_they_are_believed() -> Result<()> {
     let garbage = BufferDescriptor::from_bytes(&[7; 72])?;
     assert_eq!(mapped.import(&garbage, &stream).unwrap_err().code(), Some(Code::INVALID_VALUE));
     let other = on_device(&machine)?;
+    other.allocation_handle()?;
     let elsewhere = Allocation::new(other, 4096, &stream)?.descriptor()?;
     assert!(mapped.import(&elsewhere, &stream).is_err(), "of another pool");
     mapped.import(&memory.descriptor()?, &stream)?.free()
@@ -136,7 +137,12 @@ fn only_pools_made_for_it_are_exported() -> Result<()> {
         let memory = Allocation::new(resource, 4096, &stream)?;
         assert_eq!(memory.descriptor().unwrap_err().code(), Some(Code::INVALID_VALUE));
     }
-    Ok(())
+    let open = on_device(&machine)?;
+    let memory = Allocation::new(open.clone(), 4096, &stream)?;
+    let error = memory.descriptor().unwrap_err();
+    assert!(error.to_string().contains("allocation_handle"), "{error}");
+    open.allocation_handle()?;
+    memory.descriptor().map(drop)
 }
 
 #[test]

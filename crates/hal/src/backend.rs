@@ -393,7 +393,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// What another process imports an allocation by (`cuMemPoolExportPointer`).
     ///
     /// # Errors
-    /// `InvalidValue` unless `ptr` is the first byte of live memory of a pool that can be exported.
+    /// `InvalidValue` unless `ptr` is the first byte of live memory of a pool that was exported
+    /// before.
     fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer>;
 
     /// An allocation of another process (`cuMemPoolImportPointer`), freed by

@@ -142,13 +142,12 @@ impl Sim {
 
     /// `cuMemPoolExportPointer`
     pub(crate) fn pool_export_pointer(&self, ptr: DevicePtr) -> Checked<ExportedPointer> {
-        if let Some(&Allocation { id, kind: Kind::Pool(pool), .. }) = self.space.starting(ptr) {
-            let types = self.pools.any(pool.as_raw()).map(|pool| pool.props.handle_types);
-            if types.is_some_and(|types| !types.is_empty()) {
-                return Ok(ExportedPointer(blob([pool.as_raw(), id])));
-            }
+        if let Some(&Allocation { id, kind: Kind::Pool(pool), .. }) = self.space.starting(ptr)
+            && self.sharing.exports.contains_key(&pool)
+        {
+            return Ok(ExportedPointer(blob([pool.as_raw(), id])));
         }
-        invalid("give the first byte of live memory of a pool that can be exported")
+        invalid("give the first byte of live memory of a pool that was exported before")
     }
 
     /// `cuMemPoolImportPointer`

@@ -7,6 +7,8 @@ use pagewise_hal::{DevicePtr, Result, Span};
 
 use super::{MemoryKind, MemoryResource};
 use crate::Stream;
+#[cfg(unix)]
+use crate::refuse::also;
 
 /// Bytes of a resource, given back on their stream when this goes out of scope.
 ///
@@ -39,10 +41,13 @@ impl Allocation {
     ///
     /// # Errors
     /// As [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer): memory of pools
-    /// that were made for export has a descriptor, no other has.
+    /// that were exported before, by an `allocation_handle`, has a descriptor, no other has.
     #[cfg(unix)]
     pub fn descriptor(&self) -> Result<super::BufferDescriptor> {
-        let payload = self.resource.machine().backend().pool_export_pointer(self.span.ptr)?;
+        let backend = self.resource.machine().backend();
+        let payload = backend.pool_export_pointer(self.span.ptr).map_err(|error| {
+            also(error, "only memory of pools that were exported has a descriptor: take the pool's `allocation_handle` first")
+        })?;
         Ok(super::BufferDescriptor::new(payload, self.span.bytes))
     }
 
