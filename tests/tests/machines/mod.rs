@@ -1,8 +1,8 @@
 //! Where claims about managers of memory are checked: on every back end that there is.
 //!
 //! The simulator as several drivers, in a recorder, in a fault injector, and the CUDA back end over
-//! the simulated driver; with a GPU, also over the driver. `REQUIRE_CUDA=1` makes its absence a
-//! failure. What a back end may lack is read from its capabilities.
+//! the simulated driver; on a machine with a GPU, also over its driver. What a back
+//! end may lack is read from its capabilities.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use pagewise::{
     DriverVersion, HostAccess, HostTouch, Machine, PointerAttribute, RangeReads, Result,
     SimBackend, SimConfig, Span, Stream,
 };
+use pagewise_tests::gpu::gpu;
 use pagewise_trace::compare::compare_case;
 use pagewise_trace::record::Recorder;
 use pagewise_trace::replay::replay_case;
@@ -55,8 +56,8 @@ macro_rules! claims_hold_everywhere {
         }
 
         #[test]
-        fn claims_hold_on_the_driver() {
-            machines::on_the_driver(CLAIMS);
+        fn claims_hold_on_a_gpu() {
+            machines::on_a_gpu(CLAIMS);
         }
     };
 }
@@ -133,14 +134,11 @@ pub fn over_the_simulated_driver(claims: &[Claim]) {
     }
 }
 
-pub fn on_the_driver(claims: &[Claim]) {
-    let required = std::env::var_os("REQUIRE_CUDA").is_some_and(|value| value == "1");
+/// The driver itself, and as it acts as older ones.
+pub fn on_a_gpu(claims: &[Claim]) {
     for version in VERSIONS {
-        let driver: Arc<dyn Backend> = match CudaBackend::builder().max_version(version).open() {
-            Ok(driver) => Arc::new(driver),
-            Err(error) if required => panic!("REQUIRE_CUDA=1, and {error}"),
-            Err(error) => return println!("skipped: there is no driver: {error}"),
-        };
+        let Some(driver) = gpu(CudaBackend::builder().max_version(version)) else { return };
+        let driver: Arc<dyn Backend> = Arc::new(driver);
         check(claims, &format!("driver {version}"), || Ok(Arc::clone(&driver)));
     }
 }
