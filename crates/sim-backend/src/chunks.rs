@@ -1,10 +1,15 @@
 //! The memory of one pool: where in the pool's addresses an allocation goes, and which 32 MiB
-//! chunks are held for it.
+//! chunks are held for it. Offsets are bytes from the start of the pool.
 //!
-//! Pool addresses are not in the recordings; the totals that they do show are all given by this
-//! rule: the lowest place, in 512-byte steps, that needs the fewest new chunks. Growth asks for the
-//! largest power of two first and gives back on failure, which is visible in the high-water mark
-//! (recording `pools`, lines 9, 455, 1188). Offsets are bytes from the start of the pool.
+//! Source: the addresses of 3,374 allocations in 72 random programs on driver 580, of pools of
+//! managed and of device memory alike, of which this rule gives all but 2; the totals of recording
+//! `pools`. Freed memory is *pending* until work is waited for, or until an allocation finds no
+//! room; blocks settle by address. An allocation takes the smallest block that it fits into, the one that has been free for
+//! longest among equals: of the pending ones; else of the settled ones, if the chunks behind it are
+//! held; else everything settles, and it takes the smallest of all, or new addresses. Blocks merge
+//! with neighbours of their kind; what is settled at the end of the addresses counts as new.
+//! Releasing chunks leaves blocks as they are. Growth asks for the largest power of two first and
+//! gives back on failure, which is visible in the high-water mark (`pools`, lines 9, 455, 1188).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +27,50 @@ pub(crate) struct Chunks {
     held: BTreeSet<u64>,
     /// Live places: offset to rounded length.
     places: BTreeMap<u64, u64>,
+    /// Freed since work was waited for.
+    pending: Blocks,
+    /// Free below `end`, and settled.
+    settled: Blocks,
+    /// Where new addresses begin.
+    end: u64,
     /// Most bytes ever held since the last reset.
     pub(crate) reserved_high: u64,
+}
+
+/// Free blocks, in the order in which they came to be: offset and length.
+#[derive(Debug, Default)]
+struct Blocks(Vec<(u64, u64)>);
+
+impl Blocks {
+    /// Adds a block, merged with its neighbours.
+    fn add(&mut self, offset: u64, length: u64) {
+        let end = offset + length;
+        let (mut first, mut last) = (offset, end);
+        self.0.retain(|&(other, room)| {
+            let touches = other + room == offset || other == end;
+            if touches {
+                (first, last) = (first.min(other), last.max(other + room));
+            }
+            !touches
+        });
+        self.0.push((first, last - first));
+    }
+
+    /// The smallest block that is long enough, the oldest among equals.
+    fn smallest(&self, length: u64) -> Option<u64> {
+        let fitting = self.0.iter().filter(|(_, room)| *room >= length);
+        fitting.min_by_key(|(_, room)| *room).map(|&(offset, _)| offset)
+    }
+
+    /// Takes the first bytes of the block that starts here, if there is one.
+    fn take(&mut self, offset: u64, length: u64) {
+        if let Some(at) = self.0.iter().position(|&(start, _)| start == offset) {
+            let (start, room) = self.0.remove(at);
+            if room > length {
+                self.0.push((start + length, room - length));
+            }
+        }
+    }
 }
 
 /// There is no room within the limit.
@@ -48,7 +95,7 @@ impl Chunks {
         if length > LENGTH_MAX {
             return Err(Full);
         }
-        let offset = self.best_place(length);
+        let offset = self.choose(length);
         let new: Vec<u64> = chunks_of(offset, length).filter(|c| !self.held.contains(c)).collect();
         let growth = new.len() as u64 * CHUNK_BYTES;
         if self.reserved() + growth > limit {
@@ -57,6 +104,9 @@ impl Chunks {
         }
         self.held.extend(&new);
         self.places.insert(offset, length);
+        self.pending.take(offset, length);
+        self.settled.take(offset, length);
+        self.end = self.end.max(offset + length);
         self.reserved_high = self.reserved_high.max(self.reserved());
         Ok((offset, new))
     }
@@ -65,11 +115,15 @@ impl Chunks {
     pub(crate) fn give(&mut self, offset: u64) {
         let place = self.places.remove(&offset);
         debug_assert!(place.is_some(), "offset {offset} is not live");
+        if let Some(length) = place {
+            self.pending.add(offset, length);
+        }
     }
 
-    /// Gives back chunks with nothing in them while more than `keep` bytes are held, highest first.
-    /// Returns their indices.
+    /// Work was waited for: everything that was freed settles, and chunks with nothing in them are
+    /// given back while more than `keep` bytes are held, highest first. Returns their indices.
     pub(crate) fn release(&mut self, keep: u64) -> Vec<u64> {
+        self.settle();
         let empty: Vec<u64> =
             self.held.iter().rev().copied().filter(|&chunk| self.is_empty(chunk)).collect();
         let mut released = Vec::new();
@@ -99,26 +153,32 @@ impl Chunks {
         before.is_none_or(|(&offset, &length)| offset + length <= start)
     }
 
-    /// The lowest place that needs the fewest new chunks. Candidates are the start of each gap and
-    /// the start of each held chunk in a gap: between them the count only grows.
-    fn best_place(&self, length: u64) -> u64 {
-        let mut best = (usize::MAX, 0);
-        let mut gap_start = 0u64;
-        let ends = self.places.iter().map(|(&offset, &length)| (offset, offset + length));
-        for (gap_end, next_start) in ends.chain([(u64::MAX, u64::MAX)]) {
-            let held = self.held.range(gap_start.div_ceil(CHUNK_BYTES)..).map(|c| c * CHUNK_BYTES);
-            for start in [gap_start].into_iter().chain(held) {
-                if start.checked_add(length).is_none_or(|end| end > gap_end) {
-                    break;
-                }
-                let new = chunks_of(start, length).filter(|c| !self.held.contains(c)).count();
-                if new < best.0 {
-                    best = (new, start);
-                }
-            }
-            gap_start = next_start;
+    /// Where an allocation goes.
+    fn choose(&mut self, length: u64) -> u64 {
+        if let Some(offset) = self.pending.smallest(length) {
+            return offset;
         }
-        best.1
+        if let Some(offset) = self.settled.smallest(length)
+            && chunks_of(offset, length).all(|chunk| self.held.contains(&chunk))
+        {
+            return offset;
+        }
+        self.settle();
+        self.settled.smallest(length).unwrap_or(self.end)
+    }
+
+    fn settle(&mut self) {
+        let mut blocks = std::mem::take(&mut self.pending).0;
+        blocks.sort_unstable();
+        for (offset, length) in blocks {
+            self.settled.add(offset, length);
+        }
+        let end = self.end;
+        if let Some(&(offset, _)) = self.settled.0.iter().find(|(start, room)| start + room == end)
+        {
+            self.end = offset;
+            self.settled.0.retain(|&(start, _)| start != offset);
+        }
     }
 
     /// Bytes of a place that no held chunk covers.
@@ -190,14 +250,27 @@ mod tests {
     }
 
     #[test]
-    fn an_allocation_prefers_held_chunks_to_lower_addresses() {
+    fn what_was_freed_last_is_used_before_what_has_settled() {
+        let mut chunks = Chunks::default();
+        let offsets = [MIB, MIB, 2 * MIB, MIB].map(|bytes| chunks.take(bytes, u64::MAX).unwrap().0);
+        assert_eq!(offsets, [0, MIB, 2 * MIB, 4 * MIB]);
+        chunks.give(0);
+        chunks.release(u64::MAX);
+        chunks.give(2 * MIB);
+        assert_eq!(chunks.take(MIB, u64::MAX).unwrap().0, 2 * MIB, "larger, but pending");
+        assert_eq!(chunks.take(2 * MIB, u64::MAX).unwrap().0, 5 * MIB, "no block is as long");
+        assert_eq!(chunks.take(MIB, u64::MAX).unwrap().0, 0, "settled: the oldest of its length");
+        assert_eq!(chunks.take(MIB, u64::MAX).unwrap().0, 3 * MIB);
+    }
+
+    #[test]
+    fn an_allocation_goes_where_it_fits_best_even_if_the_chunk_was_released() {
         let mut chunks = Chunks::default();
         let (first, _) = chunks.take(32 * MIB, u64::MAX).unwrap();
         let (second, _) = chunks.take(MIB, u64::MAX).unwrap();
         chunks.give(first);
-        chunks.release(0);
+        assert_eq!(chunks.release(0), [0]);
         assert_eq!(second, 32 * MIB);
-        let (third, new) = chunks.take(MIB, u64::MAX).unwrap();
-        assert_eq!((third, new), (33 * MIB, vec![]));
+        assert_eq!(chunks.take(MIB, u64::MAX).unwrap(), (0, vec![0]));
     }
 }
