@@ -12,8 +12,8 @@ use std::sync::{Arc, LazyLock};
 use pagewise::resource::ManagedMemoryResource;
 use pagewise::{
     Backend, Device, DeviceAccess, DeviceProgram, DriverVersion, Error, ErrorKind, Host, Machine,
-    ManagedBuffer, MemoryAdvice, Place, Result, Rounding, SimBackend, SimConfig, Stream,
-    discard_prefetch, prefetch,
+    ManagedBuffer, MemoryAdvice, Place, RangeReads, Result, Rounding, SimBackend, SimConfig,
+    Stream, discard_prefetch, prefetch,
 };
 use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
@@ -251,7 +251,10 @@ proptest! {
     ) {
         if let Some(driver) = GPU.get(&version) {
             let devices = driver.device_count()?;
-            let config = SimConfig::h200().devices(devices).driver_version(DriverVersion(version));
+            let config = SimConfig::h200()
+                .devices(devices)
+                .driver_version(DriverVersion(version))
+                .range_reads(RangeReads::Driver);
             let plain = transcript(&Machine::from(Arc::new(SimBackend::new(config)?)), &steps)?;
             prop_assert_eq!(&transcript(&Machine::from(driver), &steps)?, &plain);
         }

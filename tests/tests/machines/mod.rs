@@ -11,7 +11,7 @@ use pagewise::inject::FaultInjector;
 use pagewise::{
     Backend, CudaBackend, Device, DeviceAccess, DevicePtr, DeviceTouch, DiscardedContents,
     DriverVersion, HostAccess, HostTouch, Machine, PointerAttribute, RangeReads, Result,
-    SimBackend, SimConfig, Span, Stream,
+    SimBackend, SimConfig, Span, Stream, observe,
 };
 use pagewise_tests::gpu::gpu;
 use pagewise_trace::compare::compare_case;
@@ -163,6 +163,15 @@ pub fn give_back(backend: &dyn Backend, ptrs: &[DevicePtr]) {
         };
         freed.expect("memory of some kind");
     }
+}
+
+/// Runs something, with the bytes that it moved where the back end reports what moves.
+pub fn moving<T>(machine: &Machine, run: impl FnOnce() -> Result<T>) -> Result<(T, Option<u64>)> {
+    if !machine.capabilities().events {
+        return run().map(|answer| (answer, None));
+    }
+    let (answer, seen) = observe(machine, run)?;
+    Ok((answer?, Some(seen.counters.migrated_bytes())))
 }
 
 // ---- what claims share ------------------------------------------------------------------------
