@@ -165,6 +165,8 @@ fn discard_unmaps_the_pages_that_it_covers_whole_and_no_others(backend: &dyn Bac
     ] {
         let managed = Managed::new(backend, 2 * MIB);
         backend.prefetch(managed.span, Location::HOST, 0, STREAM).expect("the host");
+        // No wait covers a discard that queued behind a prefetch.
+        backend.stream_synchronize(STREAM).expect("a stream");
         // SAFETY: nothing uses the contents.
         unsafe { backend.discard_batch(&[managed.at(offset, bytes)], 0, STREAM) }.expect("inside");
         backend.stream_synchronize(STREAM).expect("a stream");
@@ -187,6 +189,7 @@ fn discard_of_a_block_with_duplicated_pages_unmaps_only_those(backend: &dyn Back
     backend.advise(managed.span, Advice::SET_READ_MOSTLY, Location::HOST).expect("managed");
     backend.prefetch(managed.span, Location::HOST, 0, STREAM).expect("the host");
     backend.prefetch(managed.at(0, MIB), GPU, 0, STREAM).expect("a device");
+    backend.stream_synchronize(STREAM).expect("a stream");
     // SAFETY: nothing uses the contents.
     unsafe { backend.discard_batch(&[managed.span], 0, STREAM) }.expect("managed");
     backend.stream_synchronize(STREAM).expect("a stream");

@@ -196,6 +196,8 @@ pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<
     for region in regions {
         region.memory.use_on(stream)?;
     }
+    // Nothing may be unfinished before a discard; see `Backend::discard_batch`.
+    stream.synchronize()?;
     // SAFETY: the regions are borrowed exclusively; from here on their buffers refuse to show what
     // is discarded, and wait for the stream before it is written.
     unsafe { machine.backend().discard_batch(&spans, 0, stream.handle())? };

@@ -324,8 +324,13 @@ impl ManagedAllocator {
         let stream = unsafe { StreamHandle::from_raw(address(stream).0) };
         self.on(ptr, size, |span| match inward(span) {
             Span { bytes: 0, .. } => Ok(()),
-            // SAFETY: as above.
-            whole => unsafe { self.machine().backend().discard_batch(&[whole], 0, stream) },
+            whole => {
+                let backend = self.machine().backend();
+                // Nothing may be unfinished before a discard; see `Backend::discard_batch`.
+                backend.stream_synchronize(stream)?;
+                // SAFETY: as above.
+                unsafe { backend.discard_batch(&[whole], 0, stream) }
+            }
         })
     }
 
