@@ -144,13 +144,11 @@ fn compare_settled(
         }
     }
     let more = |kind: &Vec<f64>| median(kind.iter().zip(&turns[0]).map(|(a, b)| a - b).collect());
-    let mut columns: Vec<String> =
-        turns[1..].iter().map(|kind| format!("{:.1}", more(kind))).collect();
-    columns.resize(2, String::new());
+    let column =
+        |kind: usize| turns.get(kind).map_or_else(String::new, |k| format!("{:.1}", more(k)));
     let raw_ns = median(turns[0].clone());
     let per_call = allocations as f64 / (f64::from(calls) * TURNS as f64);
-    let [backend, api] = &columns[..] else { unreachable!("two columns") };
-    println!("{name:<46}{raw_ns:>10.1}{backend:>10}{api:>10}{per_call:>12.4}");
+    println!("{name:<46}{raw_ns:>10.1}{:>10}{:>10}{per_call:>12.4}", column(1), column(2));
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

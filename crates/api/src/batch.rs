@@ -186,6 +186,21 @@ pub(crate) fn prefetch_spans(
     Ok(())
 }
 
+/// Discards ranges of anybody's memory, once the stream has nothing unfinished: driver 580 loses
+/// what is written after a discard that queued behind a prefetch.
+///
+/// # Safety
+/// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
+pub(crate) unsafe fn discard_spans(
+    machine: &Machine,
+    spans: &[Span],
+    stream: StreamHandle,
+) -> Result<()> {
+    machine.backend().stream_synchronize(stream)?;
+    // SAFETY: the caller's duty is the same.
+    unsafe { machine.backend().discard_batch(spans, 0, stream) }
+}
+
 pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {
     const OPERATION: &str = "discard";
     let (machine, discarded) = check_discard(OPERATION, regions, stream)?;
@@ -196,11 +211,9 @@ pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<
     for region in regions {
         region.memory.use_on(stream)?;
     }
-    // Nothing may be unfinished before a discard; see `Backend::discard_batch`.
-    stream.synchronize()?;
     // SAFETY: the regions are borrowed exclusively; from here on their buffers refuse to show what
     // is discarded, and wait for the stream before it is written.
-    unsafe { machine.backend().discard_batch(&spans, 0, stream.handle())? };
+    unsafe { discard_spans(machine, &spans, stream.handle())? };
     remember(regions, &discarded, stream);
     Ok(())
 }

@@ -83,6 +83,7 @@ mod region;
 pub mod resource;
 mod rounding;
 mod stream;
+mod sync;
 #[cfg(feature = "tracing")]
 pub mod traced;
 

@@ -4,6 +4,8 @@
 //! ci` makes one. A schedule that fails is printed, to be replayed by `shuttle::replay`.
 #![cfg(pagewise_shuttle)]
 
+mod schedules;
+
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,24 +16,9 @@ use pagewise::emm::{
 };
 use pagewise::mempool::{ManagedAllocator, MempoolOptions, TensorLayout, UnifiedMempool};
 use pagewise::resource::ManagedMemoryResource;
-use pagewise::{Device, DevicePtr, ErrorKind, Machine, Place, Span, Stream};
+use pagewise::{Device, DevicePtr, ErrorKind, Place, Span, Stream};
+use schedules::check;
 use shuttle::thread;
-
-/// Tries many schedules; a deadlock is a failure. One machine does for all of them: it has no locks
-/// of shuttle's, so it is like hardware.
-fn check(program: impl Fn(&Machine) + Send + Sync + 'static) {
-    let machine = Machine::from(pagewise::sim().expect("a simulated machine"));
-    let info = || machine.backend().memory_info(Device::FIRST.id()).expect("the simulator answers");
-    let before = info();
-    let mut config = shuttle::Config::new();
-    // The simulator needs more than shuttle's 32 KiB.
-    config.stack_size = 1 << 20;
-    let scheduler = shuttle::scheduler::RandomScheduler::new(1000);
-    let hardware = machine.clone();
-    shuttle::Runner::new(scheduler, config).run(move || program(&hardware));
-    assert_eq!(info(), before, "nothing leaks, whatever the schedule");
-    assert_eq!(machine.failures_on_drop(), 0);
-}
 
 /// Runs the same on several threads, each with a number.
 fn on_threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) {

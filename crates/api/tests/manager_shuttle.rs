@@ -4,6 +4,8 @@
 //! xtask ci` makes one. A schedule that fails is printed, to be replayed by `shuttle::replay`.
 #![cfg(pagewise_shuttle)]
 
+mod schedules;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use pagewise::manager::{
     MemoryManager, Registration,
 };
 use pagewise::{Device, Machine};
+use schedules::check;
 use shuttle::sync::Mutex;
 use shuttle::thread;
 
@@ -25,22 +28,6 @@ fn manager(machine: &Machine) -> Arc<MemoryManager> {
 
 fn table(bytes: u64) -> ArrayRequest {
     ArrayRequest::new(Dtype::U8, [bytes]).unchunkable(true)
-}
-
-/// Tries many schedules; a deadlock is a failure. One machine does for all of them: it has no locks
-/// of shuttle's, so it is like hardware.
-fn check(program: impl Fn(&Machine) + Send + Sync + 'static) {
-    let machine = Machine::from(pagewise::sim().expect("a simulated machine"));
-    let info = || machine.backend().memory_info(Device::FIRST.id()).expect("the simulator answers");
-    let before = info();
-    let mut config = shuttle::Config::new();
-    // The simulator needs more than shuttle's 32 KiB.
-    config.stack_size = 1 << 20;
-    let scheduler = shuttle::scheduler::RandomScheduler::new(1000);
-    let hardware = machine.clone();
-    shuttle::Runner::new(scheduler, config).run(move || program(&hardware));
-    assert_eq!(info(), before, "nothing leaks, whatever the schedule");
-    assert_eq!(machine.failures_on_drop(), 0);
 }
 
 /// Whoever queues and allocates, together with others of the group: each request is allocated, and

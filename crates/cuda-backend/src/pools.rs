@@ -164,7 +164,7 @@ impl CudaBackend {
 }
 
 /// A pool that the driver has just named.
-fn made(pool: Handle) -> PoolHandle {
+pub(crate) fn made(pool: Handle) -> PoolHandle {
     // SAFETY: the driver returned it as a live pool.
     unsafe { PoolHandle::from_raw(pool.addr() as u64) }
 }

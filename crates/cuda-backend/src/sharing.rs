@@ -11,6 +11,7 @@ use pagewise_hal::{
 
 use crate::abi::{Blob, handle};
 use crate::backend::CudaBackend;
+use crate::pools::made;
 
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`; the driver takes no other flags.
 const LAZY_ENABLE_PEER_ACCESS: u32 = 1;
@@ -91,8 +92,7 @@ impl CudaBackend {
             let descriptor = handle(i64::from(shared.0).cast_unsigned());
             import(&raw mut pool, descriptor, kind.bits().cast_signed(), 0)
         })?;
-        // SAFETY: the driver has just made it.
-        Ok(unsafe { PoolHandle::from_raw(pool.addr() as u64) })
+        Ok(made(pool))
     }
 
     pub(crate) fn pool_export_pointer_of(&self, ptr: DevicePtr) -> Result<ExportedPointer> {

@@ -19,6 +19,10 @@ impl Code {
     pub const NOT_INITIALIZED: i32 = 3;
     /// `CUDA_ERROR_INVALID_DEVICE`
     pub const INVALID_DEVICE: i32 = 101;
+    /// `CUDA_ERROR_INVALID_CONTEXT`
+    pub const INVALID_CONTEXT: i32 = 201;
+    /// `CUDA_ERROR_ALREADY_MAPPED`
+    pub const ALREADY_MAPPED: i32 = 208;
     /// `CUDA_ERROR_INVALID_HANDLE`
     pub const INVALID_HANDLE: i32 = 400;
     /// `CUDA_ERROR_NOT_FOUND`
@@ -27,19 +31,15 @@ impl Code {
     pub const NOT_READY: i32 = 600;
     /// `CUDA_ERROR_ILLEGAL_ADDRESS`
     pub const ILLEGAL_ADDRESS: i32 = 700;
+    /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`
+    pub const HOST_MEMORY_ALREADY_REGISTERED: i32 = 712;
+    /// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`
+    pub const HOST_MEMORY_NOT_REGISTERED: i32 = 713;
     /// `CUDA_ERROR_NOT_PERMITTED`
     pub const NOT_PERMITTED: i32 = 800;
     /// `CUDA_ERROR_NOT_SUPPORTED`
     pub const NOT_SUPPORTED: i32 = 801;
-    /// Memory is mapped already.
-    pub const ALREADY_MAPPED: i32 = 208;
-    /// A context that cannot be used here.
-    pub const INVALID_CONTEXT: i32 = 201;
-    /// Host memory is registered already.
-    pub const HOST_MEMORY_ALREADY_REGISTERED: i32 = 712;
-    /// Host memory is not registered.
-    pub const HOST_MEMORY_NOT_REGISTERED: i32 = 713;
-    /// None of the others.
+    /// `CUDA_ERROR_UNKNOWN`
     pub const UNKNOWN: i32 = 999;
 }
 

@@ -5,14 +5,17 @@
 //! that the memory has; a driver gives another process just that. Source of every refusal: probes
 //! on driver 580, exporter and importer in two processes.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use pagewise_hal::{
     Code, DeviceId, DevicePtr, ExportedPointer, HandleTypes, HostRegisterFlags, IpcMemHandle,
-    PAGE_BYTES, PoolHandle, SHARED_BLOB_BYTES, ShareableHandle, Span,
+    PAGE_BYTES, PoolHandle, Processor, SHARED_BLOB_BYTES, ShareableHandle, Span,
 };
 
 use crate::descriptor::Descriptor;
+use crate::pools::Pool;
 use crate::refusal::{Checked, bad_device, invalid, refuse, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind};
@@ -25,6 +28,17 @@ pub(crate) struct Sharing {
     imports: BTreeMap<PoolHandle, PoolHandle>,
     /// Addresses of imported allocations.
     mapped: BTreeSet<u64>,
+}
+
+impl Sharing {
+    /// One more handle of a pool.
+    fn export(&mut self, pool: PoolHandle) -> io::Result<ShareableHandle> {
+        let descriptor = match self.exports.entry(pool) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(Descriptor::new()?),
+        };
+        descriptor.duplicate()
+    }
 }
 
 /// A blob says which allocation of which pool it is.
@@ -104,14 +118,7 @@ impl Sim {
             return invalid("the pool was not made with this handle type");
         }
         check_handle_type(kind)?;
-        let exported = match self.sharing.exports.get(&pool) {
-            Some(known) => known.duplicate(),
-            None => Descriptor::new().and_then(|made| {
-                let handle = made.duplicate();
-                self.sharing.exports.insert(pool, made);
-                handle
-            }),
-        };
+        let exported = self.sharing.export(pool);
         exported.or_else(|_| refuse(Code::OUT_OF_MEMORY, "the process has no descriptor left"))
     }
 
@@ -167,8 +174,8 @@ impl Sim {
             return invalid("the blob is of no live allocation of the pool");
         };
         let is_new = self.sharing.mapped.insert(start);
-        let host = self.pools.any(exporter.as_raw()).and_then(crate::pools::Pool::home);
-        if !is_new && host == Some(pagewise_hal::Processor::HOST) {
+        let home = self.pools.any(exporter.as_raw()).and_then(Pool::home);
+        if !is_new && home == Some(Processor::HOST) {
             return refuse(Code::ALREADY_MAPPED, "the memory is imported already");
         }
         Ok(DevicePtr(start))

@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use pagewise::{Backend, HostAccess, HostTouch};
+use pagewise::{Backend, Code, HostAccess, HostTouch};
 
 use crate::entry::span;
-use crate::machine::{UNKNOWN, answer, any_time, has_place, replace, store};
+use crate::machine::{answer, any_time, has_place, replace, store};
 
 /// Replaces the simulated machine by a new one with these [options](crate::Options); null gives
 /// the machine up until the next call. Whatever came from the old one is invalid from now on.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn pagewise_driver_take_events(
 ) -> c_int {
     any_time(|machine| {
         let events = answer(machine.sim.take_events())?;
-        let text = serde_json::to_string(&events).map_err(|_| UNKNOWN)?;
+        let text = serde_json::to_string(&events).map_err(|_| Code::UNKNOWN)?;
         // SAFETY: the caller vouches for the function.
         unsafe { use_text(context, text.as_ptr(), text.len()) };
         Ok(())

@@ -15,8 +15,6 @@ use crate::options::Options;
 const INVALID_CONTEXT: c_int = 201;
 /// `CUDA_ERROR_CONTEXT_IS_DESTROYED`
 const CONTEXT_IS_DESTROYED: c_int = 709;
-/// `CUDA_ERROR_UNKNOWN`
-pub(crate) const UNKNOWN: c_int = 999;
 
 thread_local! {
     /// The context that is current on this thread, as its handle; 0 for none.
@@ -174,7 +172,7 @@ impl Machine {
             return Ok(stands_in);
         }
         let made =
-            self.sim.stream_create(device, StreamFlags::NON_BLOCKING).map_err(|_| UNKNOWN)?;
+            self.sim.stream_create(device, StreamFlags::NON_BLOCKING).map_err(|_| Code::UNKNOWN)?;
         self.contexts().defaults.insert(device.0, made);
         Ok(made)
     }
@@ -226,13 +224,13 @@ pub(crate) fn any_time(call: impl FnOnce(&Machine) -> Outcome) -> c_int {
         Ok(machine) => call(&machine),
         Err(why) => {
             eprintln!("simulated CUDA driver: {why}");
-            Err(UNKNOWN)
+            Err(Code::UNKNOWN)
         }
     }));
     match outcome {
         Ok(Ok(())) => Code::SUCCESS,
         Ok(Err(code)) => code,
-        Err(_) => UNKNOWN,
+        Err(_) => Code::UNKNOWN,
     }
 }
 

@@ -9,8 +9,8 @@ use pagewise_hal::{Error, ErrorKind, Result};
 use super::host_only::ManagerOptions;
 use super::ledger::Leak;
 use super::manager::{ExternalMemoryManager, INTERFACE_VERSION, ResourceManager};
-use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::{also, invalid};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Device, Machine};
 
 const REGISTER: &str = "set_memory_manager";

@@ -6,7 +6,7 @@ use std::fmt;
 use pagewise_hal::{DevicePtr, Error, ErrorKind, Result, Span};
 
 use super::pointer::PointerKind;
-use crate::manager::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Memory that was still out when its manager was reset. It stays valid, and goes with its pointer.
 ///

@@ -11,7 +11,7 @@ use super::ledger::Leak;
 use super::manager::ExternalMemoryManager;
 use super::pending::DeferCleanup;
 use super::pointer::{MemoryPointer, Owner};
-use crate::manager::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A manager around a manager that notes each call, and which came too early. All are passed on.
 ///

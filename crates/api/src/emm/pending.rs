@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError};
 use pagewise_hal::{Error, ErrorKind, Result};
 
 use crate::Machine;
-use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::{also, invalid};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 const OPERATION: &str = "deallocate";
 

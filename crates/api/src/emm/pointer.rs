@@ -10,8 +10,8 @@ use pagewise_hal::{DevicePtr, Result, Span};
 
 use super::pending::run;
 use crate::Machine;
-use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::invalid;
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// What runs when memory goes: once, on whichever thread, and never under a lock.
 pub type Finalizer = Box<dyn FnOnce() -> Result<()> + Send>;

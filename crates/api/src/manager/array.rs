@@ -9,8 +9,8 @@ use super::chunking::ChunkParameters;
 use super::error::{ManagerError, Result};
 use super::host_array::pinned_bytes;
 use super::request::{ArrayMemory, ArrayRequest, Dtype};
-use super::sync::{Mutex, lock};
 use crate::resource::{Allocation, MemoryKind, MemoryResource};
+use crate::sync::{Mutex, lock};
 use crate::{Device, Machine, ManagedBuffer, MemoryAdvice, Place, Stream};
 
 /// A handle on an array's memory. Clones are the same array.

@@ -9,7 +9,7 @@ use super::error::Result;
 use super::host_array::{HostArray, HostMemory};
 use super::request::Dtype;
 use super::spill::system_memory;
-use super::sync::{Condvar, Mutex, lock};
+use crate::sync::{Condvar, Mutex, lock};
 
 type Key = (String, Vec<u64>, Dtype);
 

@@ -6,6 +6,30 @@ use crate::{Error, ErrorKind};
 /// What the manager's calls return.
 pub type Result<T, E = ManagerError> = std::result::Result<T, E>;
 
+/// Reads a variant by its name; an error lists the names.
+macro_rules! named {
+    ($kind:ident, $what:literal, $(#[$doc:meta])* { $first:literal => $variant:ident
+        $(, $name:literal => $other:ident)* $(,)? }) => {
+        impl std::str::FromStr for $kind {
+            type Err = $crate::manager::ManagerError;
+
+            $(#[$doc])*
+            fn from_str(name: &str) -> $crate::manager::Result<Self> {
+                match name {
+                    $first => Ok(Self::$variant),
+                    $($name => Ok(Self::$other),)*
+                    _ => Err($crate::manager::ManagerError::UnknownName {
+                        what: $what,
+                        name: name.to_owned(),
+                        known: concat!($first $(, ", ", $name)*),
+                    }),
+                }
+            }
+        }
+    };
+}
+pub(super) use named;
+
 /// Why a call was refused, or failed. Nothing has changed then, unless the variant says so.
 ///
 /// It becomes a [`pagewise::Error`](crate::Error) of the same kind where that is wanted.

@@ -1,18 +1,17 @@
 //! Arrays on the host, for copies to and from a device.
 
 use std::fmt;
-use std::str::FromStr;
 
 use bytemuck::Pod;
 use pagewise_hal::{DevicePtr, HostViews, Span};
 
-use super::error::{ManagerError, Result};
+use super::error::{ManagerError, Result, named};
 use super::request::{ArrayMemory, Dtype};
 use super::spill::SpillFile;
-use super::sync::{Mutex, lock};
 use super::{InstanceId, MemoryManager};
 use crate::Stream;
 use crate::resource::Allocation;
+use crate::sync::{Mutex, lock};
 
 /// Where a host array lives.
 ///
@@ -36,22 +35,11 @@ pub enum HostMemory {
     Memmap,
 }
 
-impl FromStr for HostMemory {
-    type Err = ManagerError;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "pinned" => Ok(Self::Pinned),
-            "host" => Ok(Self::Host),
-            "memmap" => Ok(Self::Memmap),
-            _ => Err(ManagerError::UnknownName {
-                what: "kind of host memory",
-                name: name.to_owned(),
-                known: "pinned, host, memmap",
-            }),
-        }
-    }
-}
+named!(HostMemory, "kind of host memory", {
+    "pinned" => Pinned,
+    "host" => Host,
+    "memmap" => Memmap,
+});
 
 enum Storage {
     Empty,

@@ -75,7 +75,6 @@ mod request;
 mod shares;
 mod spill;
 mod stream_groups;
-pub(crate) mod sync;
 mod transfers;
 mod warning;
 mod window;
@@ -84,11 +83,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::sync::{Mutex, lock};
 use crate::{Device, Machine};
 use hooks::After;
 use instance::Instance;
 use options::Resources;
-use sync::{Mutex, lock};
 use warning::Warnings;
 
 pub use array::Array;

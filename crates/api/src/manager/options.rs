@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use super::chunking::ChunkPolicy;
-use super::error::{ManagerError, Result};
+use super::error::{ManagerError, Result, named};
 use super::request::ArrayMemory;
 use crate::resource::{
     DeviceMemoryResource, ManagedMemoryResource, MemoryKind, MemoryResource, PinnedMemoryResource,
@@ -33,21 +32,10 @@ pub enum LimitMode {
     Active,
 }
 
-impl FromStr for LimitMode {
-    type Err = ManagerError;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "passive" => Ok(Self::Passive),
-            "active" => Ok(Self::Active),
-            _ => Err(ManagerError::UnknownName {
-                what: "limit mode",
-                name: name.to_owned(),
-                known: "passive, active",
-            }),
-        }
-    }
-}
+named!(LimitMode, "limit mode", {
+    "passive" => Passive,
+    "active" => Active,
+});
 
 /// Where memory of the device comes from.
 ///
@@ -70,23 +58,13 @@ pub enum Allocator {
     CurrentPool,
 }
 
-impl FromStr for Allocator {
-    type Err = ManagerError;
-
+named!(Allocator, "allocator",
     /// By the names of cubie: `default`, `cupy` and `cupy_async`.
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "default" => Ok(Self::Direct),
-            "cupy" => Ok(Self::OwnPool),
-            "cupy_async" => Ok(Self::CurrentPool),
-            _ => Err(ManagerError::UnknownName {
-                what: "allocator",
-                name: name.to_owned(),
-                known: "default, cupy, cupy_async",
-            }),
-        }
-    }
-}
+    {
+    "default" => Direct,
+    "cupy" => OwnPool,
+    "cupy_async" => CurrentPool,
+});
 
 /// Who gives which kind of memory.
 #[derive(Debug)]

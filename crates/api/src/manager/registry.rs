@@ -4,8 +4,8 @@ use super::MemoryManager;
 use super::error::{ManagerError, Result};
 use super::instance::{Completion, Instance, InstanceId, InstanceMemorySettings, Registration};
 use super::stream_groups::DEFAULT_GROUP;
-use super::sync::lock;
 use crate::Stream;
+use crate::sync::lock;
 
 impl MemoryManager {
     /// Registers an instance, with its share, its stream group and its hooks.

@@ -1,11 +1,10 @@
 //! What is asked for, and what comes of it.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use super::array::Array;
 use super::chunking::ChunkParameters;
-use super::error::{ManagerError, Result};
+use super::error::{ManagerError, Result, named};
 
 /// The element types of arrays.
 ///
@@ -103,23 +102,12 @@ impl ArrayMemory {
     }
 }
 
-impl FromStr for ArrayMemory {
-    type Err = ManagerError;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "device" => Ok(Self::Device),
-            "mapped" => Ok(Self::Mapped),
-            "pinned" => Ok(Self::Pinned),
-            "managed" => Ok(Self::Managed),
-            _ => Err(ManagerError::UnknownName {
-                what: "kind of memory",
-                name: name.to_owned(),
-                known: "device, mapped, pinned, managed",
-            }),
-        }
-    }
-}
+named!(ArrayMemory, "kind of memory", {
+    "device" => Device,
+    "mapped" => Mapped,
+    "pinned" => Pinned,
+    "managed" => Managed,
+});
 
 /// An array that is wanted.
 ///

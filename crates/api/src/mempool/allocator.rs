@@ -15,10 +15,10 @@ use pagewise_hal::{Code, DevicePtr, Error, ErrorKind, Result, Span, StreamHandle
 
 use super::device_index;
 use super::pool::MempoolOptions;
-use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::{invalid, unsupported};
 use crate::resource::{Limit, MemoryKind, MemoryResource, ResourceCounters, Statistics};
 use crate::rounding::inward;
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Machine, MemoryAdvice, Place, Stream, batch};
 
 /// `cudaErrorUnknown`: what has no number of its own, panics included.
@@ -201,7 +201,7 @@ impl ManagedAllocator {
         stream: *mut c_void,
     ) -> i32 {
         // SAFETY: the caller's duty is the same.
-        let stream = unsafe { StreamHandle::from_raw(address(stream).0) };
+        let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| {
             let place = self.place("managed_prefetch", device)?;
             self.machine().prefetch(span, place, stream)
@@ -276,7 +276,7 @@ impl ManagedAllocator {
     ) -> i32 {
         const OPERATION: &str = "managed_prefetch_batch";
         // SAFETY: the caller's duty is the same.
-        let stream = unsafe { StreamHandle::from_raw(address(stream).0) };
+        let stream = unsafe { stream_of(stream) };
         number(|| {
             let place = self.place(OPERATION, device)?;
             if ptrs.len() != sizes.len() {
@@ -321,16 +321,11 @@ impl ManagedAllocator {
         stream: *mut c_void,
     ) -> i32 {
         // SAFETY: the caller's duty is the same.
-        let stream = unsafe { StreamHandle::from_raw(address(stream).0) };
+        let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| match inward(span) {
             Span { bytes: 0, .. } => Ok(()),
-            whole => {
-                let backend = self.machine().backend();
-                // Nothing may be unfinished before a discard; see `Backend::discard_batch`.
-                backend.stream_synchronize(stream)?;
-                // SAFETY: as above.
-                unsafe { backend.discard_batch(&[whole], 0, stream) }
-            }
+            // SAFETY: as above.
+            whole => unsafe { batch::discard_spans(self.machine(), &[whole], stream) },
         })
     }
 
@@ -347,7 +342,7 @@ impl ManagedAllocator {
         stream: *mut c_void,
     ) -> i32 {
         // SAFETY: the caller's duty is the same.
-        let stream = unsafe { StreamHandle::from_raw(address(stream).0) };
+        let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| {
             let to = [self.place("managed_discard_prefetch", device)?.into()];
             let backend = self.machine().backend();
@@ -429,6 +424,13 @@ impl ManagedAllocator {
 
 fn address(ptr: *mut c_void) -> DevicePtr {
     DevicePtr(ptr.expose_provenance() as u64)
+}
+
+/// # Safety
+/// It must be a live stream of the machine, or null.
+unsafe fn stream_of(stream: *mut c_void) -> StreamHandle {
+    // SAFETY: the caller's duty is the same.
+    unsafe { StreamHandle::from_raw(address(stream).0) }
 }
 
 fn number(run: impl FnOnce() -> Result<()>) -> i32 {

@@ -10,12 +10,12 @@ use super::layout::TensorLayout;
 use super::plan::{Item, ModuleOptions, Plan, Purpose, Report};
 use super::support::check_machine;
 use super::tensor::{Memory, Storage, Tensor};
-use crate::manager::sync::{Mutex, MutexGuard, lock};
 use crate::refuse::{also, invalid, unsupported};
 use crate::resource::{
     Limit, ManagedMemoryResource, MemoryKind, MemoryResource, ResourceCounters, Statistics,
     SubAllocator,
 };
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Machine, ManagedBuffer, MemoryAdvice, Place, Stream};
 
 /// Bytes of the chunks that small tensors are cut from: those above a quarter of it have

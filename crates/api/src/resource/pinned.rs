@@ -205,68 +205,7 @@ fn nearest_node(machine: &Machine) -> Result<NumaNode> {
 }
 
 #[cfg(unix)]
-impl PinnedMemoryResource {
-    /// What another process makes a mapped resource of. See the [module](super::ipc).
-    ///
-    /// # Errors
-    /// `Unsupported` (no CUDA code) if the resource has no pool or one that was not made for
-    /// export; as [`Backend::pool_export`].
-    pub fn allocation_handle(&self) -> Result<AllocationHandle> {
-        ipc::allocation_handle(self)
-    }
-
-    /// The resource of another process's pool: the one that this process knows under its id, or a
-    /// new, mapped one, which is registered. It allocates nothing; see [`import`](Self::import).
-    ///
-    /// # Errors
-    /// `InvalidValue` (no CUDA code) if the registry holds another kind of resource under the id;
-    /// `Unsupported` (no CUDA code) if this process exported the pool and the back end cannot
-    /// import it; as [`Backend::pool_import`].
-    pub fn from_allocation_handle(
-        machine: impl Into<Machine>,
-        handle: AllocationHandle,
-    ) -> Result<Arc<Self>> {
-        ipc::from_allocation_handle(&machine.into(), handle)
-    }
-
-    /// Makes the resource known under its pool's id, in this process, for as long as it lives.
-    /// Another that is known already stays.
-    ///
-    /// # Errors
-    /// As [`allocation_handle`](Self::allocation_handle), but for the driver's.
-    pub fn register(self: &Arc<Self>) -> Result<Uuid> {
-        ipc::register(self)
-    }
-
-    /// The resource that is known under an id.
-    ///
-    /// # Errors
-    /// `InvalidValue` (no CUDA code) if there is none, or one of another kind.
-    pub fn from_registry(uuid: Uuid) -> Result<Arc<Self>> {
-        ipc::from_registry(uuid)
-    }
-
-    /// Whether the pool is another process's.
-    #[must_use]
-    pub fn is_mapped(&self) -> bool {
-        self.pool().is_some_and(Pool::is_mapped)
-    }
-
-    /// An allocation of another process, which frees it after this one is freed. Importing it twice
-    /// is safe: both are the same memory, and the last one ends the import.
-    ///
-    /// # Errors
-    /// `InvalidValue` (no CUDA code) if the resource is not mapped, if the descriptor says more
-    /// bytes than the allocation has, for a stream of another machine; as
-    /// [`Backend::pool_import_pointer`].
-    pub fn import(
-        self: &Arc<Self>,
-        descriptor: &BufferDescriptor,
-        stream: &Stream,
-    ) -> Result<Allocation> {
-        ipc::import(self, descriptor, stream)
-    }
-}
+ipc::shared_with_other_processes!(PinnedMemoryResource);
 
 #[cfg(unix)]
 impl Mapped for PinnedMemoryResource {

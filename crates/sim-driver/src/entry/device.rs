@@ -5,9 +5,7 @@ use std::sync::OnceLock;
 
 use pagewise::{Backend, Code, DeviceAttribute, DeviceId, code_name};
 
-use crate::machine::{
-    Machine, UNKNOWN, answer, any_time, has_place, in_context, started, store, stream,
-};
+use crate::machine::{Machine, answer, any_time, has_place, in_context, started, store, stream};
 
 /// `cuInit`
 #[unsafe(no_mangle)]
@@ -187,7 +185,7 @@ unsafe fn name_of(code: c_int, text: *mut *const c_char) -> c_int {
     static NAMES: OnceLock<Vec<Option<CString>>> = OnceLock::new();
     let names = NAMES.get_or_init(|| {
         let terminated = |code| CString::new(code_name(code)?).ok();
-        (0..=UNKNOWN).map(terminated).collect()
+        (0..=Code::UNKNOWN).map(terminated).collect()
     });
     let found = usize::try_from(code).ok().and_then(|index| names.get(index)?.as_ref());
     match found {

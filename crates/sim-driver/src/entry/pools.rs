@@ -39,7 +39,7 @@ pub struct MemAccessDesc {
 }
 
 /// A pool of the caller: the simulator looks it up and refuses what it did not make.
-fn pool(raw: *mut c_void) -> PoolHandle {
+pub(super) fn pool(raw: *mut c_void) -> PoolHandle {
     // SAFETY: the simulator dereferences no handle.
     unsafe { PoolHandle::from_raw(raw.addr() as u64) }
 }
@@ -48,7 +48,10 @@ fn pool(raw: *mut c_void) -> PoolHandle {
 ///
 /// # Safety
 /// `out` must be null or valid for writing.
-unsafe fn give(out: *mut *mut c_void, find: impl FnOnce(&Machine) -> Result<PoolHandle>) -> c_int {
+pub(super) unsafe fn give(
+    out: *mut *mut c_void,
+    find: impl FnOnce(&Machine) -> Result<PoolHandle>,
+) -> c_int {
     started(|machine| {
         has_place(out)?;
         let found = answer(find(machine))?;

@@ -4,9 +4,10 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise::{
     Backend, Code, DevicePtr, ExportedPointer, HandleTypes, HostRegisterFlags, IpcMemHandle,
-    PoolHandle, SHARED_BLOB_BYTES, ShareableHandle,
+    SHARED_BLOB_BYTES, ShareableHandle,
 };
 
+use crate::entry::pools::{give, pool};
 use crate::entry::span;
 use crate::machine::{answer, has_place, in_context, started, store};
 
@@ -14,11 +15,6 @@ use crate::machine::{answer, has_place, in_context, started, store};
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Blob(pub [u8; SHARED_BLOB_BYTES]);
-
-fn pool(raw: *mut c_void) -> PoolHandle {
-    // SAFETY: the simulator dereferences no handle.
-    unsafe { PoolHandle::from_raw(raw.addr() as u64) }
-}
 
 /// `cuMemHostRegister`
 ///
@@ -81,18 +77,13 @@ pub unsafe extern "C" fn cuMemPoolImportFromShareableHandle(
     kind: c_int,
     flags: u64,
 ) -> c_int {
-    started(|machine| {
-        has_place(out)?;
-        if flags != 0 {
-            return Err(Code::INVALID_VALUE);
-        }
-        let kind = HandleTypes::from_bits_retain(kind.cast_unsigned());
-        let shared = ShareableHandle(shared.addr() as c_int);
-        // SAFETY: the simulator takes handles of its own.
-        let found = answer(unsafe { machine.sim.pool_import(shared, kind) })?;
-        // SAFETY: the caller vouches for the place.
-        unsafe { store(out, std::ptr::without_provenance_mut(found.as_raw() as usize)) }
-    })
+    if flags != 0 {
+        return Code::INVALID_VALUE;
+    }
+    let kind = HandleTypes::from_bits_retain(kind.cast_unsigned());
+    let shared = ShareableHandle(shared.addr() as c_int);
+    // SAFETY: the caller vouches for the place; the simulator takes handles of its own.
+    unsafe { give(out, |machine| machine.sim.pool_import(shared, kind)) }
 }
 
 /// `cuMemPoolExportPointer`

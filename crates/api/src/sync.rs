@@ -1,4 +1,4 @@
-//! The locks of managers: the standard library's, or those of `shuttle`, which tries schedules.
+//! The locks of managers and pools: the standard library's, or those of `shuttle`, which tries schedules.
 //!
 //! `cargo xtask ci` builds the crate with `--cfg pagewise_shuttle` for the tests that are named
 //! `*_shuttle.rs`, and for nothing else.
