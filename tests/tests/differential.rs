@@ -114,7 +114,7 @@ fn the_simulator_agrees_with_the_cuda_back_end_over_the_simulated_driver() {
                 // Its clock is its own: the reference's runs on the same model.
                 other: &|| Ok(Session { pace: None, ..simulator(as_a_driver(machine))? }),
             };
-            let outcome = carry_out(&campaign, &sides, |_| ()).expect("a driver");
+            let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("a driver");
             assert_agrees(&outcome, &campaign);
         }
     }
@@ -129,7 +129,7 @@ fn the_simulator_agrees_with_itself_through_the_recorder() {
             reference: &|| Ok(Arc::new(Recorder::new(simulator(as_a_driver(machine))?.backend))),
             other: &|| simulator(as_a_driver(machine)),
         };
-        let outcome = carry_out(&campaign, &sides, |_| ()).expect("address space");
+        let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
         assert_agrees(&outcome, &campaign);
     }
 }
@@ -208,7 +208,7 @@ fn a_difference_between_back_ends_is_found_and_made_small() {
             reference: &|| Ok(simulator(driver())?.backend),
             other: &|| simulator(other.clone()),
         };
-        let outcome = carry_out(&campaign, &sides, |_| ()).expect("address space");
+        let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
         assert_eq!(outcome.disagreeing, 3, "{family}: it goes on to count, and stops at the limit");
         let first = outcome.first.expect("a disagreement");
         assert!(first.divergence.expected.get(field).is_some(), "{:?}", first.divergence);
@@ -256,7 +256,7 @@ fn the_simulator_agrees_with_the_driver() {
                 reference: &|| Ok(Arc::clone(&driver) as Arc<dyn Backend>),
                 other: &|| simulator(as_a_driver(machine)),
             };
-            let outcome = carry_out(&campaign, &sides, |_| ()).expect("address space");
+            let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
             assert_agrees(&outcome, &campaign);
         }
     }

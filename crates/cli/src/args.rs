@@ -155,6 +155,10 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "FILE")]
     pub(crate) programs: Option<PathBuf>,
 
+    /// Where to keep the program that is being carried out, in case the driver ends the process
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trying: Option<PathBuf>,
+
     /// Name each program on stderr before it is carried out
     #[arg(long)]
     pub(crate) verbose: bool,

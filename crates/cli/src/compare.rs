@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use pagewise_hal::{Backend, DriverVersion, Error};
 use pagewise_sim::RangeReads;
-use pagewise_trace::campaign::{Campaign, Disagreement, Sides, carry_out};
+use pagewise_trace::campaign::{Campaign, Disagreement, Sides, Stage, carry_out};
 use pagewise_trace::compare::{Levels, Tally, compare_recordings};
 use pagewise_trace::differential::Rules;
 use pagewise_trace::error::TraceError;
@@ -109,14 +109,21 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
             reference: &|| Ok(recorded(args.backend, reference.open(&header)?.backend)),
             other: &|| other.open(&header),
         };
-        let outcome = carry_out(&campaign, &sides, |case| {
+        let mut kept = Ok(());
+        let outcome = carry_out(&campaign, &sides, |case, stage| {
             if args.verbose {
                 eprintln!("{}: {} operations", case.name, case.ops.len());
             }
-            // Writing to memory cannot fail.
-            _ = write_program(&mut programs, case);
-            progress.case_done();
+            if let (Some(path), Ok(())) = (&args.trying, &kept) {
+                kept = write_file(path, program_text(case, &program_header));
+            }
+            if stage == Stage::Drawn {
+                // Writing to memory cannot fail.
+                _ = write_program(&mut programs, case);
+                progress.case_done();
+            }
         });
+        kept?;
         results.push((family, outcome.map_err(|error| no_back_end(&error))?));
     }
     progress.end();
@@ -238,7 +245,11 @@ fn explain(
         _ = writeln!(text, "    {line}");
     }
     let Some(path) = save else { return Ok(()) };
-    std::fs::write(path, program)
+    write_file(path, program)
+}
+
+fn write_file(path: &Path, text: String) -> Result<(), Failure> {
+    std::fs::write(path, text)
         .map_err(|error| Failure::Input(format!("{}: cannot write: {error}", path.display())))
 }
 

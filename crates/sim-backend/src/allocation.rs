@@ -222,7 +222,9 @@ impl Sim {
         self.detach(allocation);
         self.leave_home(gone);
         let Some(ManagedRange { first_page, pages }) = gone else {
-            self.attributes.forget(allocation.span().pages_outward());
+            let pages = allocation.span().pages_outward();
+            self.attributes.forget(pages.clone());
+            self.pager.forget_advice(pages, self.config.devices);
             return;
         };
         self.attributes.remove_region(first_page..first_page + pages);

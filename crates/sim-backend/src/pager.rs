@@ -11,11 +11,11 @@ use crate::arrival::{Accesses, Arrival, ArrivalParams, Threads};
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, Meter};
-pub(crate) use crate::paging::Discard;
 use crate::paging::{
     self, Access, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, Relations,
     Work,
 };
+pub(crate) use crate::paging::{Discard, Group};
 use crate::records::Records;
 
 /// An access program on managed memory.
@@ -131,13 +131,21 @@ impl Pager {
         self.paging.set_read_mostly(pages, on, self.now_ns, &mut self.listener);
     }
 
+    /// Withdraws all advice.
+    pub(crate) fn forget_advice(&mut self, pages: Range<u64>, devices: u32) {
+        self.set_read_mostly(pages.clone(), false);
+        self.set_preferred(pages.clone(), None);
+        let processors = (0..devices).map(Processor::device).chain([Processor::HOST]);
+        processors.for_each(|by| self.set_accessed_by(pages.clone(), by, false));
+    }
+
     pub(crate) fn migrate(&mut self, pages: Range<u64>, to: Processor) {
         self.paging.migrate(pages, to, self.now_ns, &mut self.listener);
     }
 
     /// Puts pages of small allocations in a group, or takes them out: see `paging::groups`.
-    pub(crate) fn group(&mut self, pages: Range<u64>, grouped: bool) {
-        self.paging.group(pages, grouped);
+    pub(crate) fn group(&mut self, pages: Range<u64>, group: Option<Group>) {
+        self.paging.group(pages, group);
     }
 
     pub(crate) fn discard(&mut self, pages: Range<u64>, manner: Discard) {

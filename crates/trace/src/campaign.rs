@@ -32,6 +32,15 @@ pub struct Campaign {
     pub shrink_tries: usize,
 }
 
+/// Why a program is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// As it was drawn.
+    Drawn,
+    /// As a part of one that disagrees.
+    Shrunk,
+}
+
 /// The two back ends. Each is opened for every program; a back end that a process can have only
 /// once may be the same each time.
 pub struct Sides<'a> {
@@ -84,21 +93,21 @@ impl Outcome {
 }
 
 /// Compares programs until there were operations enough. `before` is told of each program before it
-/// is carried out, so that one that does not come back is known.
+/// is carried out, shrunk ones too, so that one that does not come back is known.
 ///
 /// # Errors
 /// If a back end cannot be opened.
 pub fn carry_out(
     campaign: &Campaign,
     sides: &Sides<'_>,
-    mut before: impl FnMut(&Case),
+    mut before: impl FnMut(&Case, Stage),
 ) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     while outcome.ops < campaign.ops {
         let Campaign { family, seed, steps, machine, .. } = *campaign;
         let mut program = RandomProgram::new(family, seed, outcome.programs, steps, machine);
         let case = program.case();
-        before(&case);
+        before(&case, Stage::Drawn);
         let tally = compare(campaign, sides, &case)?;
         outcome.programs += 1;
         let sleeps = |op: &Op| matches!(op, Op::Sleep { .. });
@@ -106,7 +115,8 @@ pub fn carry_out(
         if let Some(divergence) = tally.first_divergence().cloned() {
             outcome.disagreeing += 1;
             if outcome.first.is_none() {
-                outcome.first = Some(shrink(campaign, sides, &mut program, divergence)?);
+                outcome.first =
+                    Some(shrink(campaign, sides, &mut program, divergence, &mut before)?);
             }
         }
         outcome.tally.merge(tally);
@@ -130,6 +140,7 @@ fn shrink(
     sides: &Sides<'_>,
     program: &mut RandomProgram,
     mut divergence: Divergence,
+    before: &mut impl FnMut(&Case, Stage),
 ) -> Result<Disagreement> {
     let drawn = program.case();
     let mut failed = None;
@@ -137,6 +148,7 @@ fn shrink(
         if failed.is_some() {
             return false;
         }
+        before(case, Stage::Shrunk);
         match compare(campaign, sides, case) {
             Err(error) => {
                 failed = Some(error);

@@ -1,39 +1,53 @@
 //! Pages that an attachment to a stream put in a group of their own.
 //!
-//! Small allocations share va_blocks. A fault outside all groups does not bring grouped pages
-//! along; a fault on a grouped page brings its neighbours as always (observed on an H200 under
-//! driver 580, on slabs with attached and other allocations). Allocations with a range of their own
-//! lie in a group as a whole or not at all, so they are not kept here.
+//! Small allocations share va_blocks. A fault does not bring pages of another group than its own
+//! along; pages in no group always come (observed on an H200 under driver 580, for all pairs of
+//! attachments of two neighbours in a slab). Allocations with a range of their own lie in a group as
+//! a whole or not at all, so they are not kept here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::Paging;
 use super::block::Block;
 use super::mask::PageMask;
 
+/// Which group pages are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Group {
+    /// That of memory which was attached to a stream or the host and is everybody's again.
+    Global,
+    /// That of memory which is one stream's.
+    Stream(u64),
+}
+
 /// Grouped pages, absolute.
 #[derive(Debug, Default)]
-pub(super) struct Groups(BTreeSet<u64>);
+pub(super) struct Groups(BTreeMap<u64, Group>);
 
 impl Groups {
     /// The pages of a block that faults on these pages of it leave alone.
     pub(super) fn left_alone(&self, block: &Block, faulted: PageMask) -> PageMask {
-        let mut grouped = PageMask::EMPTY;
         let Range { start, end } = block.pages();
-        self.0.range(start..end).for_each(|page| grouped.insert((page - start) as usize));
-        if (grouped & faulted).is_empty() { grouped } else { PageMask::EMPTY }
+        let grouped =
+            || self.0.range(start..end).map(|(page, group)| ((page - start) as usize, group));
+        let faulting = grouped().filter(|(at, _)| faulted.contains(*at));
+        let faulting: BTreeSet<&Group> = faulting.map(|(_, group)| group).collect();
+        let mut left = PageMask::EMPTY;
+        let others = grouped().filter(|(_, group)| !faulting.contains(group));
+        others.for_each(|(at, _)| left.insert(at));
+        left
     }
 }
 
 impl Paging {
     /// Puts pages in a group, or takes them out of theirs.
-    pub(crate) fn group(&mut self, pages: Range<u64>, grouped: bool) {
-        if grouped {
-            self.groups.0.extend(pages);
+    pub(crate) fn group(&mut self, pages: Range<u64>, group: Option<Group>) {
+        if let Some(group) = group {
+            self.groups.0.extend(pages.map(|page| (page, group)));
         } else {
             // Not one by one: a range may be of any length, and most hold no such page.
-            let leaving: Vec<u64> = self.groups.0.range(pages).copied().collect();
+            let leaving: Vec<u64> = self.groups.0.range(pages).map(|(page, _)| *page).collect();
             leaving.iter().for_each(|page| _ = self.groups.0.remove(page));
         }
     }

@@ -75,6 +75,7 @@ pub(crate) use block::Protection;
 pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use discard::Discard;
 pub(crate) use event::{Advised, EventSink, Holding, Step, Work};
+pub(crate) use groups::Group;
 pub(crate) use mask::PageMask;
 pub use params::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub(crate) use processor::Relations;
