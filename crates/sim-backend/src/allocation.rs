@@ -191,7 +191,6 @@ impl Sim {
         for address in chunks {
             let first_page = address / PAGE_BYTES;
             let pages = first_page..first_page + CHUNK_BYTES / PAGE_BYTES;
-            self.attributes.remove_region(pages.clone());
             self.pager.remove_range(first_page, CHUNK_BYTES / PAGE_BYTES);
             self.contents.remove(&pages);
             self.arena.clear(address, CHUNK_BYTES);
@@ -240,11 +239,15 @@ impl Sim {
         let location = pool.props.location;
         let admitted: Vec<Processor> = pool.admitted().collect();
         let home = self.machine.locate(location).processor();
+        if let Some(region) = grown.region {
+            self.attributes.remove_region(region.pages_outward());
+        }
         for &address in &grown.chunks {
             let range =
                 ManagedRange { first_page: address / PAGE_BYTES, pages: CHUNK_BYTES / PAGE_BYTES };
             let pages = range.first_page..range.first_page + range.pages;
-            self.add_managed(range);
+            self.attributes.add_pool_memory(pages.clone());
+            self.pager.add_range(range.first_page, range.pages);
             for &processor in &admitted {
                 self.admit(pages.clone(), processor, true);
             }

@@ -123,6 +123,20 @@ impl Attributes {
         self.driver.remove_region(pages);
     }
 
+    /// Memory of a pool appeared, where some may have been before: the driver keeps where that was
+    /// last asked to go, until another pool has the addresses (65 programs on an H200).
+    pub(crate) fn add_pool_memory(&mut self, pages: Range<u64>) {
+        if self.truth.containing(pages.start).is_none() {
+            return self.add_region(pages);
+        }
+        for runs in [&mut self.truth, &mut self.driver] {
+            runs.update(pages.clone(), |page| {
+                let last_prefetch = page.last_prefetch;
+                *page = PageAttributes { last_prefetch, ..PageAttributes::default() };
+            });
+        }
+    }
+
     /// Changes one attribute of a range.
     pub(crate) fn change(&mut self, pages: Range<u64>, change: Change) {
         self.truth.update(pages.clone(), |page| change.apply(page));

@@ -6,15 +6,13 @@
 use std::collections::BTreeMap;
 
 use pagewise_hal::{
-    AccessFlags, AllocationType, Code, DriverVersion, HandleTypes, Location, LocationKind,
-    PoolAttribute, PoolProps, Processor,
+    AccessFlags, AllocationType, DevicePtr, DriverVersion, HandleTypes, Location, LocationKind,
+    PoolAttribute, PoolProps, Processor, Span,
 };
 
 use crate::chunks::{CHUNK_BYTES, Chunks};
 use crate::locate::{Located, Machine};
-use crate::refusal::{
-    Checked, Refusal, bad_device, invalid, no_entry_point, out_of_memory, unsupported,
-};
+use crate::refusal::{Checked, bad_device, invalid, no_entry_point, out_of_memory, unsupported};
 use crate::slots::Slots;
 
 /// Pools that can hold memory at once. Each gets this part of the address space with its first
@@ -39,16 +37,19 @@ pub(crate) struct Pool {
     used: u64,
     used_high: u64,
     chunks: Chunks,
-    /// First address, while memory is held.
+    /// First address, from the first allocation on.
     region: Option<u64>,
     access: BTreeMap<Processor, AccessFlags>,
 }
 
-/// Memory that appeared with an allocation, as addresses of whole chunks.
+/// Memory that appeared with an allocation.
 #[derive(Debug)]
 pub(crate) struct Grown {
     pub(crate) address: u64,
+    /// Addresses of whole chunks.
     pub(crate) chunks: Vec<u64>,
+    /// All addresses that the pool may use, if it may only now.
+    pub(crate) region: Option<Span>,
 }
 
 impl Pool {
@@ -395,7 +396,7 @@ impl Pools {
     /// `cuMemAllocFromPoolAsync` of at least 1 byte. `room` is what the pool's device, or the host,
     /// has left.
     pub(crate) fn alloc(&mut self, handle: u64, bytes: u64, room: u64) -> Checked<Grown> {
-        self.get(handle)?;
+        let had_region = self.get(handle)?.region.is_some();
         let region = self.region(handle)?;
         let region_bytes = self.region_bytes;
         let pool = self.get_mut(handle)?;
@@ -403,13 +404,15 @@ impl Pools {
         let limit = pool.limit().min(held.saturating_add(room)).min(region_bytes);
         let taken = pool.chunks.take(bytes, limit);
         let Ok((offset, new)) = taken else {
-            self.drop_region_if_unused(handle);
             return out_of_memory("the pool's size limit or the memory behind it is used up");
         };
         pool.used += bytes;
         pool.used_high = pool.used_high.max(pool.used);
         let chunks = new.into_iter().map(|index| region + index * CHUNK_BYTES).collect();
-        Ok(Grown { address: region + offset, chunks })
+        let address = region + offset;
+        let appeared = Span { ptr: DevicePtr(region), bytes: region_bytes };
+        let region = (!had_region).then_some(appeared);
+        Ok(Grown { address, chunks, region })
     }
 
     /// Frees memory. `counted` is false for `cuMemFree`, which leaves the used figure as it is
@@ -451,38 +454,47 @@ impl Pools {
 
     fn release(&mut self, handle: u64, keep: u64) -> Vec<u64> {
         let Some(pool) = self.pools.get_mut(&handle) else { return Vec::new() };
-        let Some(region) = pool.region else { return Vec::new() };
         let released = pool.chunks.release(keep);
-        self.drop_region_if_unused(handle);
-        released.into_iter().map(|index| region + index * CHUNK_BYTES).collect()
+        let address = |region: u64| released.into_iter().map(move |n| region + n * CHUNK_BYTES);
+        let addresses = pool.region.map(|region| address(region).collect());
+        self.forget_if_gone(handle);
+        addresses.unwrap_or_default()
     }
 
-    /// The pool's first address; taken if it has none.
+    /// The pool's first address; taken if it has none, from a pool without memory if need be.
     fn region(&mut self, handle: u64) -> Checked<u64> {
-        let pool = self
-            .pools
-            .get_mut(&handle)
-            .ok_or(Refusal { code: Some(Code::INVALID_VALUE), why: NO_POOL })?;
+        let Some(pool) = self.pools.get(&handle) else { return invalid(NO_POOL) };
         if let Some(region) = pool.region {
             return Ok(region);
         }
-        let Some(region) = self.regions[pool.zone()].take(self.region_bytes) else {
+        let zone = pool.zone();
+        let free = self.regions[zone].take(self.region_bytes);
+        let Some(region) = free.or_else(|| self.unused_region(zone)) else {
             return out_of_memory("no address space is left for another pool");
         };
-        pool.region = Some(region);
+        self.get_mut(handle)?.region = Some(region);
         Ok(region)
     }
 
-    fn drop_region_if_unused(&mut self, handle: u64) {
-        if let Some(pool) = self.pools.get_mut(&handle)
-            && pool.chunks.is_unused()
-            && let Some(region) = pool.region.take()
-        {
-            self.regions[pool.zone()].give(region, self.region_bytes);
-            if pool.destroyed {
-                self.pools.remove(&handle);
-            }
+    /// Takes the region of a pool that holds no memory.
+    fn unused_region(&mut self, zone: usize) -> Option<u64> {
+        let mut pools = self.pools.values_mut();
+        let owner = pools
+            .find(|pool| pool.zone() == zone && pool.region.is_some() && pool.chunks.is_unused())?;
+        owner.region.take()
+    }
+
+    /// A pool keeps its addresses until it is destroyed and holds no memory.
+    fn forget_if_gone(&mut self, handle: u64) {
+        let Some(pool) = self.pools.get(&handle) else { return };
+        if !pool.destroyed || !pool.chunks.is_unused() {
+            return;
         }
+        if let Some(region) = pool.region {
+            let zone = pool.zone();
+            self.regions[zone].give(region, self.region_bytes);
+        }
+        self.pools.remove(&handle);
     }
 }
 
