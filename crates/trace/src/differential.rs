@@ -7,13 +7,15 @@
 //!
 //! Records of an operation of several threads ([`Op::is_parallel`](crate::format::Op::is_parallel))
 //! differ from run to run in number and size, not in what they add up to: of those the bytes copied
-//! each way are compared.
+//! each way are compared. What a read of discarded memory adds up to is not compared (see
+//! `indeterminate`).
 
 use pagewise_hal::Backend;
 
 use crate::compare::{Levels, Tally, compare_case, compare_copied_bytes};
 use crate::error::Reason;
 use crate::format::{Case, Observed};
+use crate::indeterminate::Indeterminate;
 use crate::record::{Pass, merge, record_case};
 use crate::run::Session;
 
@@ -53,7 +55,7 @@ pub fn compare_backends(
     let mut replay = other.replay(&recorded, !shown.deterministic);
     replay.has_events &= rules.levels.events && shown.events;
     replay.has_host_mapped &= rules.levels.pages && shown.host_page_map;
-    let exact = without_parallel_records(&recorded);
+    let exact = without_chance(&recorded);
     let mut tally = compare_case(&exact, &replay, false);
     tally.compare_exactly();
     if replay.has_events {
@@ -65,11 +67,20 @@ pub fn compare_backends(
     Ok(tally)
 }
 
-/// The recording with the records of parallel operations left out of the comparison.
-fn without_parallel_records(recorded: &Case) -> Case {
+/// The recording without what is no promise: records of parallel operations, and sums of memory
+/// whose contents are indeterminate.
+fn without_chance(recorded: &Case) -> Case {
     let mut case = recorded.clone();
-    for line in case.ops.iter_mut().filter(|line| line.record.op.is_parallel()) {
-        line.record.observed.unstable.push("events".to_owned());
+    let mut indeterminate = Indeterminate::default();
+    for line in &mut case.ops {
+        let unstable = &mut line.record.observed.unstable;
+        if line.record.op.is_parallel() {
+            unstable.push("events".to_owned());
+        }
+        if indeterminate.is_read_by(&line.record.op) {
+            unstable.push("sum".to_owned());
+        }
+        indeterminate.follow(&line.record);
     }
     case
 }

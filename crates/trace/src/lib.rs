@@ -34,6 +34,7 @@ pub mod compare;
 pub mod differential;
 pub mod error;
 pub mod format;
+mod indeterminate;
 #[cfg(feature = "program")]
 pub mod program;
 pub mod reader;
