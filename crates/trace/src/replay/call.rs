@@ -264,6 +264,7 @@ impl Running<'_> {
                 let props = PoolProps { allocation_type: kind, location, handle_types, max_bytes };
                 let made = backend.pool_create(props);
                 self.pools.extend(made.as_ref().ok().map(|&handle| (pool, handle)));
+                self.made_pools.extend(made.as_ref().ok());
                 coded(&made)
             }
             Op::PoolGetDefault(PoolQuery { pool, location, kind }) => {
@@ -318,6 +319,7 @@ impl Running<'_> {
         let destroyed = unsafe { self.backend.pool_destroy(handle) };
         if destroyed.is_ok() {
             self.pools.retain(|&(_, other)| other != handle);
+            self.made_pools.retain(|&other| other != handle);
         }
         coded(&destroyed)
     }
