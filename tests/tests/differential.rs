@@ -183,7 +183,9 @@ fn a_recorder_gives_the_case_that_was_carried_out_on_it() {
                 assert_eq!(noted.observed.events.len(), expected.observed.events.len());
             }
             let rest = &noted.ops[expected.ops.len()..];
-            let frees = |op: &Op| matches!(op, Op::Free { .. } | Op::FreePinned { .. });
+            let frees = |op: &Op| {
+                matches!(op, Op::Free { .. } | Op::FreePinned { .. } | Op::PoolDestroy { .. })
+            };
             assert!(rest.iter().all(|line| frees(&line.record.op)), "{}", program.name);
             assert_eq!(recorder.left_out(), 0, "{}", program.name);
             let again = replay_case(&*fresh(), &noted, |_, _| ());

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use pagewise_hal::{Backend, DriverVersion, Error};
 use pagewise_sim::RangeReads;
-use pagewise_trace::campaign::{Campaign, Disagreement, Sides, Stage, carry_out};
+use pagewise_trace::campaign::{Campaign, Disagreement, Outcome, Sides, Stage, carry_out};
 use pagewise_trace::compare::{Levels, Tally, compare_recordings};
 use pagewise_trace::differential::Rules;
 use pagewise_trace::error::TraceError;
@@ -134,7 +134,7 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
     let mut text = String::new();
     let mut traces = Vec::new();
     for (family, outcome) in results {
-        describe(&mut text, args, family, outcome.programs, outcome.disagreeing);
+        describe(&mut text, args, family, &outcome);
         if let Some(first) = &outcome.first {
             explain(&mut text, first, &program_header, args.save.as_deref())?;
         }
@@ -211,9 +211,13 @@ fn no_back_end(error: &Error) -> Failure {
     Failure::Input(format!("no back end to compare with: {error}"))
 }
 
-fn describe(text: &mut String, args: &Compare, family: Family, programs: u64, disagreeing: u64) {
+fn describe(text: &mut String, args: &Compare, family: Family, outcome: &Outcome) {
+    let Outcome { programs, disagreeing, by_chance, .. } = *outcome;
     let seed = args.seed;
     _ = write!(text, "{family}, seed {seed}: {programs} programs, {disagreeing} disagree");
+    if by_chance > 0 {
+        _ = write!(text, "; {by_chance} more did once and not again");
+    }
     if disagreeing > 0 && disagreeing == args.max_disagreements {
         text.push_str("; stopped there");
     }

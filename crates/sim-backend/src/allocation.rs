@@ -221,9 +221,9 @@ impl Sim {
         self.detach(allocation);
         self.leave_home(gone);
         let Some(ManagedRange { first_page, pages }) = gone else {
-            let pages = allocation.span().pages_outward();
-            self.attributes.forget(pages.clone());
-            self.pager.forget_advice(pages, self.config.devices);
+            for pages in self.attributes.forget(allocation.span().pages_outward()) {
+                self.pager.forget_advice(pages, self.config.devices);
+            }
             return;
         };
         self.attributes.remove_region(first_page..first_page + pages);
@@ -240,13 +240,15 @@ impl Sim {
         let admitted: Vec<Processor> = pool.admitted().collect();
         let home = self.machine.locate(location).processor();
         if let Some(region) = grown.region {
+            // Another pool may have had it.
             self.attributes.remove_region(region.pages_outward());
+            self.attributes.add_region(region.pages_outward());
         }
         for &address in &grown.chunks {
             let range =
                 ManagedRange { first_page: address / PAGE_BYTES, pages: CHUNK_BYTES / PAGE_BYTES };
             let pages = range.first_page..range.first_page + range.pages;
-            self.attributes.add_pool_memory(pages.clone());
+            self.attributes.add_pool_memory(&pages);
             self.pager.add_range(range.first_page, range.pages);
             for &processor in &admitted {
                 self.admit(pages.clone(), processor, true);

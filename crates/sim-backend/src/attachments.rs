@@ -85,8 +85,9 @@ impl Sim {
         stream: StreamHandle,
     ) {
         let before = self.attachments.attach(allocation.start, flags, stream);
-        let group = match self.attachments.of(allocation) {
-            Attached::Global if before == Attached::Global => return,
+        let now = self.attachments.of(allocation);
+        let group = match now {
+            _ if now == before => return,
             Attached::Global => Some(Group::Global),
             Attached::Stream(stream) => Some(Group::Stream(stream)),
             Attached::Host => None,
@@ -96,25 +97,31 @@ impl Sim {
         }
     }
 
-    /// An allocation goes.
+    /// An allocation goes, and all pages that it reaches into leave their groups, neighbours' too
+    /// (compared with an H200).
     pub(crate) fn detach(&mut self, allocation: &Allocation) {
         self.attachments.forget(allocation.start);
-        self.pager.group(attached_pages(allocation), None);
+        self.pager.group(allocation.span().pages_outward(), None);
     }
 
     /// Work begins in a stream, on a device with concurrent managed access: what is attached to
-    /// the stream alone migrates there.
+    /// the stream alone migrates there. Of small allocations that is what is in the stream's group
+    /// now: a page that several share is in the group that it was put in last.
     pub(crate) fn bring_attached(&mut self, to: Processor, stream: StreamHandle) {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for start in self.attachments.alone_to(stream) {
-            let Some(allocation) = self.space.starting(DevicePtr(start)) else { continue };
-            let pages = attached_pages(allocation);
-            match ranges.last_mut() {
-                // Neighbours in a slab travel together.
-                Some(last) if pages.start <= last.end => last.end = last.end.max(pages.end),
-                _ => ranges.push(pages),
+        let starts = self.attachments.alone_to(stream);
+        let attached = starts.filter_map(|start| self.space.starting(DevicePtr(start)));
+        let large = attached.filter(|allocation| allocation.bytes >= BLOCK_BYTES);
+        let mut ranges: Vec<Range<u64>> = large.map(attached_pages).collect();
+        ranges.extend(self.pager.grouped(Group::Stream(key(stream))));
+        ranges.sort_unstable_by_key(|pages| pages.start);
+        // Neighbours travel together.
+        ranges.dedup_by(|next, last| {
+            let adjoins = last.end == next.start;
+            if adjoins {
+                last.end = next.end;
             }
-        }
+            adjoins
+        });
         if !ranges.is_empty() {
             self.clock_ns = self.pager.bring(&ranges, to, self.clock_ns);
             self.settle_contents();

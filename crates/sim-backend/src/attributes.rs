@@ -111,7 +111,7 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// A managed allocation or a slab appeared: nothing is set.
+    /// A managed allocation, a slab or the region of a pool appeared: nothing is set.
     pub(crate) fn add_region(&mut self, pages: Range<u64>) {
         self.truth.add_region(pages.clone(), PageAttributes::default());
         self.driver.add_region(pages, PageAttributes::default());
@@ -123,12 +123,9 @@ impl Attributes {
         self.driver.remove_region(pages);
     }
 
-    /// Memory of a pool appeared, where some may have been before: the driver keeps where that was
-    /// last asked to go, until another pool has the addresses (65 programs on an H200).
-    pub(crate) fn add_pool_memory(&mut self, pages: Range<u64>) {
-        if self.truth.containing(pages.start).is_none() {
-            return self.add_region(pages);
-        }
+    /// Memory of a pool appeared in its region, where some may have been before: the driver keeps
+    /// where that was last asked to go (150 programs on an H200).
+    pub(crate) fn add_pool_memory(&mut self, pages: &Range<u64>) {
         for runs in [&mut self.truth, &mut self.driver] {
             runs.update(pages.clone(), |page| {
                 let last_prefetch = page.last_prefetch;
@@ -140,15 +137,16 @@ impl Attributes {
     /// Changes one attribute of a range.
     pub(crate) fn change(&mut self, pages: Range<u64>, change: Change) {
         self.truth.update(pages.clone(), |page| change.apply(page));
-        write_like_the_driver(&mut self.driver, &pages, change);
+        write_like_the_driver(&mut self.driver, &pages, |page| change.apply(page));
     }
 
     /// An allocation of a slab was freed: all attributes of all pages that it touched are gone, also
-    /// for a neighbour on the same page (recording `small`, line 400).
-    pub(crate) fn forget(&mut self, pages: Range<u64>) {
-        for runs in [&mut self.truth, &mut self.driver] {
-            runs.update(pages.clone(), |page| *page = PageAttributes::default());
-        }
+    /// for a neighbour on the same page (recording `small`, line 400), as far as the driver's cursor
+    /// comes. Returns the pages that the driver went through.
+    pub(crate) fn forget(&mut self, pages: Range<u64>) -> Vec<Range<u64>> {
+        let reset = |page: &mut PageAttributes| *page = PageAttributes::default();
+        self.truth.update(pages.clone(), reset);
+        write_like_the_driver(&mut self.driver, &pages, reset)
     }
 
     /// Whether the range is read-mostly.
@@ -207,15 +205,23 @@ impl Attributes {
 }
 
 /// Writes with the driver's overshooting cursor: the run is measured after cutting and joining.
-fn write_like_the_driver(runs: &mut Runs<PageAttributes>, pages: &Range<u64>, change: Change) {
+/// Returns what was written.
+fn write_like_the_driver(
+    runs: &mut Runs<PageAttributes>,
+    pages: &Range<u64>,
+    change: impl Fn(&mut PageAttributes),
+) -> Vec<Range<u64>> {
+    let mut written = Vec::new();
     let mut cursor = pages.start;
     while cursor < pages.end {
-        let Some(run) = runs.containing(cursor) else { return };
+        let Some(run) = runs.containing(cursor) else { break };
         let piece = run.start.max(pages.start)..run.end.min(pages.end);
-        runs.update(piece, |page| change.apply(page));
-        let Some(joined) = runs.containing(cursor) else { return };
+        runs.update(piece.clone(), &change);
+        written.push(piece);
+        let Some(joined) = runs.containing(cursor) else { break };
         cursor += joined.end - joined.start;
     }
+    written
 }
 
 #[cfg(test)]

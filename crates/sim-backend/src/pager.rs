@@ -148,6 +148,11 @@ impl Pager {
         self.paging.group(pages, group);
     }
 
+    /// The runs of pages in a group.
+    pub(crate) fn grouped(&self, group: Group) -> Vec<Range<u64>> {
+        self.paging.grouped(group)
+    }
+
     pub(crate) fn discard(&mut self, pages: Range<u64>, manner: Discard) {
         self.paging.discard(pages, manner, self.now_ns, &mut self.listener);
     }

@@ -4,11 +4,12 @@
 //! program leaves behind does not depend on where its pages are.
 
 use pagewise_hal::{
-    DeviceAccess, DeviceId, DevicePtr, DeviceTouch, FaultAccess, HostAccess, HostTouch, Processor,
-    Span, StreamHandle,
+    DeviceAccess, DeviceId, DevicePtr, DeviceTouch, FaultAccess, HostAccess, HostTouch,
+    LocationKind, PAGE_BYTES, Processor, Span, StreamHandle,
 };
 
 use crate::arrival::Threads;
+use crate::config::RangeReads;
 use crate::pager::Walk;
 use crate::refusal::{Checked, bad_device, illegal_address, invalid};
 use crate::sim::Sim;
@@ -87,14 +88,15 @@ impl Sim {
         }
         self.check_within_one(span)?;
         self.launch(device, span, stream)?;
-        self.walk_pages(device, span, FaultAccess::Write)?;
+        self.walk_pages(device, span, FaultAccess::Write, Threads::Bulk);
         self.started(stream);
         self.before_write(span);
         self.arena.fill(span.ptr.0, span.bytes, value);
         Ok(())
     }
 
-    /// `cuMemcpyAsync`: the stream's device reads the source and writes the destination.
+    /// `cuMemcpyAsync`: the stream's device reads the source and writes the destination, except for
+    /// memory that is to be on the host.
     pub(crate) fn memcpy(
         &mut self,
         destination: DevicePtr,
@@ -111,23 +113,36 @@ impl Sim {
         self.check_within_one(from)?;
         self.launch(device, from, stream)?;
         self.launch(device, to, stream)?;
-        self.walk_pages(device, from, FaultAccess::Read)?;
-        self.walk_pages(device, to, FaultAccess::Write)?;
+        self.walk_copied(device, from, FaultAccess::Read);
+        self.walk_copied(device, to, FaultAccess::Write);
         self.started(stream);
         self.before_write(to);
         self.arena.copy(destination.0, source.0, bytes);
         Ok(())
     }
 
-    /// Touches every page of a range, as the driver's kernels do. Its copy engine reaches any
-    /// memory, so only managed ranges fault.
-    fn walk_pages(&mut self, by: Processor, span: Span, access: FaultAccess) -> Checked<()> {
-        match self.space.containing(span.ptr) {
-            Some(allocation) if self.is_managed(allocation) => {
-                let stride_bytes = pagewise_hal::PAGE_BYTES;
-                self.walk(Walk { by, span, stride_bytes, access, threads: Threads::Bulk })
-            }
-            _ => Ok(()),
+    /// Touches every page of the source or destination of a copy. If it prefers the host, as far as
+    /// the driver knows, the host's threads do that (447 copies on an H200 under driver 580).
+    fn walk_copied(&mut self, device: Processor, span: Span, access: FaultAccess) {
+        let pages = span.pages_outward();
+        let preferred = self.attributes.preferred(&pages, RangeReads::Driver);
+        let by_host = preferred.is_some_and(|place| place.kind != LocationKind::DEVICE);
+        if by_host && self.exclusive.is_none() {
+            self.walk_pages(Processor::HOST, span, access, Threads::One);
+        } else {
+            self.walk_pages(device, span, access, Threads::Bulk);
+        }
+    }
+
+    /// Touches every page of a range, also one that it only reaches into, as the driver's kernels
+    /// do. Its copy engine reaches any memory, so only managed ranges fault.
+    fn walk_pages(&mut self, by: Processor, span: Span, access: FaultAccess, threads: Threads) {
+        let allocation = self.space.containing(span.ptr);
+        if allocation.is_some_and(|allocation| self.is_managed(allocation)) {
+            let pages = span.pages_outward();
+            let bytes = (pages.end - pages.start) * PAGE_BYTES;
+            let span = Span::new(DevicePtr(pages.start * PAGE_BYTES), bytes);
+            self.walk_managed(Walk { by, span, stride_bytes: PAGE_BYTES, access, threads });
         }
     }
 
@@ -141,8 +156,7 @@ impl Sim {
             return illegal_address("the range is not within one live allocation");
         };
         if self.is_managed(allocation) {
-            self.clock_ns = self.pager.walk(walk, self.clock_ns);
-            self.settle_contents();
+            self.walk_managed(walk);
             return Ok(());
         }
         if self.reaches(walk.by, allocation) {
@@ -150,6 +164,11 @@ impl Sim {
             return Ok(());
         }
         illegal_address("the processor cannot reach the memory")
+    }
+
+    fn walk_managed(&mut self, walk: Walk) {
+        self.clock_ns = self.pager.walk(walk, self.clock_ns);
+        self.settle_contents();
     }
 
     /// Whether a processor can access memory that does not migrate.

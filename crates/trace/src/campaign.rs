@@ -65,8 +65,10 @@ pub struct Outcome {
     pub programs: u64,
     /// Their operations, sleeps not counted.
     pub ops: u64,
-    /// Programs that disagree.
+    /// Programs that disagree; if the reference is not deterministic, twice.
     pub disagreeing: u64,
+    /// Programs that disagreed once: what thrashes is a matter of microseconds.
+    pub by_chance: u64,
     /// The first that does.
     pub first: Option<Disagreement>,
 }
@@ -108,7 +110,12 @@ pub fn carry_out(
         let mut program = RandomProgram::new(family, seed, outcome.programs, steps, machine);
         let case = program.case();
         before(&case, Stage::Drawn);
-        let tally = compare(campaign, sides, &case)?;
+        let mut tally = compare(campaign, sides, &case)?;
+        if !tally.agrees() && campaign.rules.repeat > 1 {
+            // The reference is not deterministic.
+            tally = compare(campaign, sides, &case)?;
+            outcome.by_chance += u64::from(tally.agrees());
+        }
         outcome.programs += 1;
         let sleeps = |op: &Op| matches!(op, Op::Sleep { .. });
         outcome.ops += case.ops.iter().filter(|line| !sleeps(&line.record.op)).count() as u64;

@@ -1,4 +1,5 @@
-//! Which bytes a discard left without determined contents.
+//! Which bytes have no determined contents: those that a discard left, and those of pool memory that
+//! may have been used before.
 //!
 //! CUDA says that the contents of a discarded range are indeterminate until it is written. What an
 //! H200 shows of it is not even the same each time: memory that the driver knows to be zero is used
@@ -14,9 +15,13 @@ use rangemap::RangeSet;
 
 use crate::format::{Op, Part, Record};
 
-/// Bytes by buffer, from its start.
 #[derive(Debug, Default)]
-pub(crate) struct Indeterminate(HashMap<u32, RangeSet<u64>>);
+pub(crate) struct Indeterminate {
+    /// Bytes by buffer, from its start.
+    bytes: HashMap<u32, RangeSet<u64>>,
+    /// Whether pool memory was freed, which another allocation may get as it is.
+    pool_memory_used: bool,
+}
 
 impl Indeterminate {
     /// Whether an operation of the host reads such a byte. What devices read is not observed.
@@ -24,7 +29,7 @@ impl Indeterminate {
         let Op::HostTouch { part, stride, access: HostAccess::Read, .. } = *op else {
             return false;
         };
-        let Some(bytes) = self.0.get(&part.buf) else { return false };
+        let Some(bytes) = self.bytes.get(&part.buf) else { return false };
         touched(part, stride).any(|byte| bytes.contains(&byte))
     }
 
@@ -35,7 +40,13 @@ impl Indeterminate {
             Op::DiscardPrefetchBatch(batch) => self.discard(&batch.ranges),
             Op::DiscardBatch { ranges, .. } => self.discard(ranges),
             _ if record.observed.code != 0 => {}
-            Op::AllocManaged { buf, .. } | Op::PoolAlloc { buf, .. } => _ = self.0.remove(buf),
+            Op::PoolFree { .. } => self.pool_memory_used = true,
+            Op::PoolAlloc { buf, bytes, .. } if self.pool_memory_used && *bytes > 0 => {
+                self.bytes.insert(*buf, RangeSet::from_iter([0..*bytes]));
+            }
+            Op::AllocManaged { buf, .. } | Op::PoolAlloc { buf, .. } => {
+                self.bytes.remove(buf);
+            }
             Op::HostTouch { part, stride, access: HostAccess::Write(_), .. }
             | Op::DeviceTouch { part, stride, access: DeviceAccess::Write(_), .. } => {
                 touched(*part, *stride).for_each(|byte| self.write(part.buf, byte..byte + 1));
@@ -51,12 +62,12 @@ impl Indeterminate {
         for part in parts.iter().filter(|part| part.bytes > 0) {
             let start = part.offset / PAGE_BYTES * PAGE_BYTES;
             let end = part.offset.saturating_add(part.bytes).next_multiple_of(PAGE_BYTES);
-            self.0.entry(part.buf).or_default().insert(start..end);
+            self.bytes.entry(part.buf).or_default().insert(start..end);
         }
     }
 
     fn write(&mut self, buf: u32, bytes: Range<u64>) {
-        if let Some(set) = self.0.get_mut(&buf)
+        if let Some(set) = self.bytes.get_mut(&buf)
             && !bytes.is_empty()
         {
             set.remove(bytes);
@@ -64,12 +75,12 @@ impl Indeterminate {
     }
 
     fn copy(&mut self, to: (u32, u64), from: (u32, u64), bytes: u64) {
-        let source = self.0.get(&from.0).cloned().unwrap_or_default();
+        let source = self.bytes.get(&from.0).cloned().unwrap_or_default();
         self.write(to.0, to.1..to.1 + bytes);
         for range in source.overlapping(from.1..from.1 + bytes) {
             let start = range.start.max(from.1) - from.1 + to.1;
             let end = range.end.min(from.1 + bytes) - from.1 + to.1;
-            self.0.entry(to.0).or_default().insert(start..end);
+            self.bytes.entry(to.0).or_default().insert(start..end);
         }
     }
 }
@@ -125,6 +136,17 @@ mod tests {
         assert!(state.is_read_by(&reads(1, 1, 1)));
         follow(&mut state, Op::Memset { part: part(0, 8192), value: 3, stream: None });
         assert!(!state.is_read_by(&reads(0, 8192, 1)));
+    }
+
+    #[test]
+    fn pool_memory_may_show_what_an_earlier_allocation_wrote() {
+        let alloc = |buf| Op::PoolAlloc { buf, pool: 0, bytes: 100 };
+        let mut state = Indeterminate::default();
+        follow(&mut state, alloc(0));
+        assert!(!state.is_read_by(&reads(0, 100, 1)));
+        follow(&mut state, Op::PoolFree { buf: 0 });
+        follow(&mut state, alloc(0));
+        assert!(state.is_read_by(&reads(99, 1, 1)));
     }
 
     #[test]

@@ -159,6 +159,8 @@ pub fn run(
             files.push(Arc::clone(&file));
             let read = read(input, &file, &budget, |job| {
                 let file = Arc::clone(&file);
+                // Here, as what is spawned need not begin in this order.
+                let job = file.queue(job);
                 if target.is_concurrent() {
                     scope.spawn(move |_| file.carry_out(job, target, options, on_case));
                 } else {
@@ -253,20 +255,29 @@ impl File {
         state.error.is_some() || state.panic.is_some()
     }
 
+    /// Puts a case into the lane if it belongs there; else returns it.
+    fn queue(&self, job: Job) -> Option<Job> {
+        if !job.case.uses_pools() {
+            return Some(job);
+        }
+        self.locked().lane.waiting.push_back(job);
+        None
+    }
+
+    /// Carries out a case of its own, or what waits in the lane.
     fn carry_out(
         &self,
-        job: Job,
+        job: Option<Job>,
         target: &dyn Target,
         options: Options,
         on_case: &(dyn Fn() + Sync),
     ) {
-        if !job.case.uses_pools() {
+        if let Some(job) = job {
             self.replay(&job, None, target, options);
             on_case();
             return;
         }
         let mut state = self.locked();
-        state.lane.waiting.push_back(job);
         if state.lane.busy {
             return;
         }

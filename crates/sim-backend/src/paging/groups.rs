@@ -41,6 +41,18 @@ impl Groups {
 }
 
 impl Paging {
+    /// The runs of pages in a group.
+    pub(crate) fn grouped(&self, group: Group) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (&page, _) in self.groups.0.iter().filter(|(_, other)| **other == group) {
+            match runs.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+        }
+        runs
+    }
+
     /// Puts pages in a group, or takes them out of theirs.
     pub(crate) fn group(&mut self, pages: Range<u64>, group: Option<Group>) {
         if let Some(group) = group {

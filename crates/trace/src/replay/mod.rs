@@ -291,7 +291,8 @@ impl Running<'_> {
             // SAFETY: made by this case, which has ended.
             _ = unsafe { self.backend.stream_destroy(stream) };
         }
-        for pool in std::mem::take(&mut self.made_pools) {
+        // The youngest first: see the driver's bug above.
+        for pool in std::mem::take(&mut self.made_pools).into_iter().rev() {
             // SAFETY: the same.
             _ = unsafe { self.backend.pool_destroy(pool) };
         }
