@@ -221,9 +221,9 @@ impl Sim {
         self.detach(allocation);
         self.leave_home(gone);
         let Some(ManagedRange { first_page, pages }) = gone else {
-            for pages in self.attributes.forget(allocation.span().pages_outward()) {
-                self.pager.forget_advice(pages, self.config.devices);
-            }
+            let pages = allocation.span().pages_outward();
+            self.attributes.forget(pages.clone());
+            self.pager.forget_advice(pages, self.config.devices);
             return;
         };
         self.attributes.remove_region(first_page..first_page + pages);

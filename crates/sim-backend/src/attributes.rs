@@ -142,11 +142,11 @@ impl Attributes {
 
     /// An allocation of a slab was freed: all attributes of all pages that it touched are gone, also
     /// for a neighbour on the same page (recording `small`, line 400), as far as the driver's cursor
-    /// comes. Returns the pages that the driver went through.
-    pub(crate) fn forget(&mut self, pages: Range<u64>) -> Vec<Range<u64>> {
+    /// comes.
+    pub(crate) fn forget(&mut self, pages: Range<u64>) {
         let reset = |page: &mut PageAttributes| *page = PageAttributes::default();
-        self.truth.update(pages.clone(), reset);
-        write_like_the_driver(&mut self.driver, &pages, reset)
+        write_like_the_driver(&mut self.driver, &pages, reset);
+        self.truth.update(pages, reset);
     }
 
     /// Whether the range is read-mostly.
@@ -205,23 +205,19 @@ impl Attributes {
 }
 
 /// Writes with the driver's overshooting cursor: the run is measured after cutting and joining.
-/// Returns what was written.
 fn write_like_the_driver(
     runs: &mut Runs<PageAttributes>,
     pages: &Range<u64>,
     change: impl Fn(&mut PageAttributes),
-) -> Vec<Range<u64>> {
-    let mut written = Vec::new();
+) {
     let mut cursor = pages.start;
     while cursor < pages.end {
-        let Some(run) = runs.containing(cursor) else { break };
+        let Some(run) = runs.containing(cursor) else { return };
         let piece = run.start.max(pages.start)..run.end.min(pages.end);
-        runs.update(piece.clone(), &change);
-        written.push(piece);
-        let Some(joined) = runs.containing(cursor) else { break };
+        runs.update(piece, &change);
+        let Some(joined) = runs.containing(cursor) else { return };
         cursor += joined.end - joined.start;
     }
-    written
 }
 
 #[cfg(test)]
