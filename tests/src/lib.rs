@@ -12,6 +12,7 @@ pub mod driver;
 pub mod gpu;
 mod memory;
 mod movement;
+mod pools;
 mod sharing;
 
 use pagewise::{
@@ -29,6 +30,7 @@ pub const CLAIMS: &[&[Claim]] = &[
     batches::CLAIMS,
     memory::CLAIMS,
     movement::CLAIMS,
+    pools::CLAIMS,
     sharing::CLAIMS,
 ];
 

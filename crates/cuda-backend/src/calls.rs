@@ -283,9 +283,7 @@ impl Backend for CudaBackend {
     }
 
     unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
-        let destroy = self.driver.table.mem_pool_destroy;
-        // SAFETY: see above.
-        self.home.context.call("pool_destroy", || unsafe { destroy(handle(pool.as_raw())) })
+        self.pool_destroy_of(pool)
     }
 
     fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {

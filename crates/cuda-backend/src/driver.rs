@@ -6,6 +6,7 @@ use pagewise_hal::{Code, DriverVersion, Error, Result};
 
 use crate::library::DriverLibrary;
 use crate::load_error::LoadError;
+use crate::pool_order::ManagedPools;
 use crate::table::Table;
 
 /// A started driver with at least one device.
@@ -14,6 +15,7 @@ pub(crate) struct Driver {
     pub(crate) table: Table,
     pub(crate) library: DriverLibrary,
     pub(crate) devices: u32,
+    pub(crate) managed_pools: ManagedPools,
     /// Whether other code changes contexts on threads that call us.
     foreign_contexts: AtomicBool,
 }
@@ -22,7 +24,13 @@ impl Driver {
     pub(crate) fn start(library: DriverLibrary) -> Result<Self, LoadError> {
         let table = library.table()?;
         let devices = library.start(&table)?;
-        Ok(Self { table, library, devices, foreign_contexts: AtomicBool::new(false) })
+        Ok(Self {
+            table,
+            library,
+            devices,
+            managed_pools: ManagedPools::default(),
+            foreign_contexts: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn expect_foreign_contexts(&self) {

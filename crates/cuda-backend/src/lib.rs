@@ -55,6 +55,7 @@ mod library;
 mod load_error;
 mod numa;
 mod observe;
+mod pool_order;
 mod pools;
 mod probe;
 mod sharing;

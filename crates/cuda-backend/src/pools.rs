@@ -26,7 +26,11 @@ impl CudaBackend {
         let create = self.driver.table.mem_pool_create;
         // SAFETY: both places are live, and unused bytes of the properties are zero.
         self.home.context.call(OPERATION, || unsafe { create(&raw mut pool, &raw const raw) })?;
-        Ok(made(pool))
+        let pool = made(pool);
+        if props.allocation_type == AllocationType::MANAGED {
+            self.driver.managed_pools.made(pool, props.location);
+        }
+        Ok(pool)
     }
 
     /// What drivers of the version in use refuse, where the installed one may be newer.

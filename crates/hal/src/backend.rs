@@ -267,11 +267,19 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Makes a pool (`cuMemPoolCreate`).
     ///
+    /// Driver 580 reserves 265 GiB of address space for each managed pool, and ends the process in
+    /// this call once there is none left: after some 460 managed pools that live at a time. For
+    /// pools of pinned memory the call then fails with `OutOfMemory` (probed on an H200).
+    ///
     /// # Errors
     /// `InvalidValue` for a combination that the type of memory does not take; see [`PoolProps`].
     fn pool_create(&self, props: PoolProps) -> Result<PoolHandle>;
 
     /// Destroys a pool (`cuMemPoolDestroy`); its memory goes when the last allocation is freed.
+    ///
+    /// The driver back end empties a managed pool at once and destroys it once no younger one of its
+    /// location is left: driver 580 ends the process in this call if an older one, whose memory was
+    /// prefetched, was destroyed before (probed on an H200).
     ///
     /// # Errors
     /// `InvalidValue` for no live pool, or for a default pool.

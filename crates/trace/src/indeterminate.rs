@@ -42,7 +42,7 @@ impl Indeterminate {
             _ if record.observed.code != 0 => {}
             Op::PoolFree { .. } => self.pool_memory_used = true,
             Op::PoolAlloc { buf, bytes, .. } if self.pool_memory_used && *bytes > 0 => {
-                self.bytes.insert(*buf, RangeSet::from_iter([0..*bytes]));
+                self.bytes.entry(*buf).or_default().insert(0..*bytes);
             }
             Op::AllocManaged { buf, .. } | Op::PoolAlloc { buf, .. } => {
                 self.bytes.remove(buf);

@@ -33,7 +33,7 @@ impl Groups {
         for (run, _) in runs(self.0.range(start..end)) {
             let run = PageMask::range((run.start - start) as usize..(run.end - start) as usize);
             if (run & faulted).is_empty() {
-                left = left | run;
+                left |= run;
             }
         }
         left

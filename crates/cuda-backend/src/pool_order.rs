@@ -1,0 +1,182 @@
+//! In which order managed pools are destroyed: of one location, the youngest first.
+//!
+//! Driver 580 follows a null pointer in `cuMemPoolDestroy` if an older managed pool of the same
+//! location was destroyed before and its memory had been prefetched (25 orders tried on an H200:
+//! every crash is of this kind, and destroyed youngest first none crashes; docs/measurements.md). So
+//! an older pool waits until the younger ones are destroyed. Meanwhile it is emptied, and no longer
+//! current; what waits holds address space only.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pagewise_hal::{AllocationType, Code, Error, Location, PoolAttribute, PoolHandle, Result};
+
+use crate::abi::handle;
+use crate::backend::CudaBackend;
+
+const OPERATION: &str = "pool_destroy";
+
+/// A managed pool that a back end of this driver made.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    pool: PoolHandle,
+    location: Location,
+    /// Whether the user destroyed it, and it waits.
+    waits: bool,
+}
+
+/// What destroying a pool comes to.
+#[derive(Debug, PartialEq, Eq)]
+enum Turn {
+    /// It can go now.
+    Now,
+    /// A younger one of this location lives.
+    Later(Location),
+    /// It was destroyed before.
+    Over,
+}
+
+/// Managed pools, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct PoolOrder(Vec<Made>);
+
+impl PoolOrder {
+    fn made(&mut self, pool: PoolHandle, location: Location) {
+        self.0.push(Made { pool, location, waits: false });
+    }
+
+    /// Pools of others, and of pinned memory, go at any time.
+    fn leave(&mut self, pool: PoolHandle) -> Turn {
+        let Some(at) = self.0.iter().position(|made| made.pool == pool) else { return Turn::Now };
+        let Made { location, waits, .. } = self.0[at];
+        if waits {
+            return Turn::Over;
+        }
+        let is_younger = |made: &Made| made.location == location;
+        if !self.0[at + 1..].iter().any(is_younger) {
+            return Turn::Now;
+        }
+        self.0[at].waits = true;
+        Turn::Later(location)
+    }
+
+    /// A pool is gone. Returns those that waited for it, the youngest first.
+    fn gone(&mut self, pool: PoolHandle) -> Vec<PoolHandle> {
+        let Some(at) = self.0.iter().position(|made| made.pool == pool) else { return Vec::new() };
+        let location = self.0.remove(at).location;
+        let alike = self.0.iter().rev().filter(|made| made.location == location);
+        let free: Vec<PoolHandle> = alike.take_while(|made| made.waits).map(|m| m.pool).collect();
+        self.0.retain(|made| !free.contains(&made.pool));
+        free
+    }
+}
+
+/// The pools of a driver.
+#[derive(Debug, Default)]
+pub(crate) struct ManagedPools(Mutex<PoolOrder>);
+
+impl ManagedPools {
+    pub(crate) fn made(&self, pool: PoolHandle, location: Location) {
+        self.locked().made(pool, location);
+    }
+
+    fn locked(&self) -> MutexGuard<'_, PoolOrder> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CudaBackend {
+    pub(crate) fn pool_destroy_of(&self, pool: PoolHandle) -> Result<()> {
+        // Held over the calls, as two threads may destroy two pools.
+        let mut order = self.driver.managed_pools.locked();
+        match order.leave(pool) {
+            Turn::Now => {
+                self.destroy_now(pool)?;
+                for waiting in order.gone(pool) {
+                    // Its user was told that it is destroyed.
+                    _ = self.destroy_now(waiting);
+                }
+                Ok(())
+            }
+            Turn::Later(location) => {
+                self.empty(pool, location);
+                Ok(())
+            }
+            Turn::Over => Err(Error::from_code(OPERATION, Code::INVALID_VALUE)
+                .with_detail("the pool was destroyed before")),
+        }
+    }
+
+    fn destroy_now(&self, pool: PoolHandle) -> Result<()> {
+        let destroy = self.driver.table.mem_pool_destroy;
+        // SAFETY: the caller's promise; a pool that waited has no other user.
+        self.home.context.call(OPERATION, || unsafe { destroy(handle(pool.as_raw())) })
+    }
+
+    /// Does what destroying a pool does besides ending it. Failures are the driver's to deal with
+    /// when the pool's turn comes.
+    fn empty(&self, pool: PoolHandle, location: Location) {
+        use pagewise_hal::Backend as _;
+        const MANAGED: AllocationType = AllocationType::MANAGED;
+        if self.pool_current(location, MANAGED).is_ok_and(|current| current == pool)
+            && let Ok(default) = self.pool_default(location, MANAGED)
+        {
+            _ = self.pool_set_current(location, MANAGED, default);
+        }
+        _ = self.pool_set_attribute(pool, PoolAttribute::RELEASE_THRESHOLD, 0);
+        _ = self.pool_trim(pool, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: Location = Location::HOST;
+    const GPU: Location = Location::device(pagewise_hal::DeviceId(0));
+
+    fn pool(raw: u64) -> PoolHandle {
+        // SAFETY: the tests call no driver.
+        unsafe { PoolHandle::from_raw(raw) }
+    }
+
+    fn order(locations: &[Location]) -> PoolOrder {
+        let mut order = PoolOrder::default();
+        locations.iter().zip(1..).for_each(|(location, raw)| order.made(pool(raw), *location));
+        order
+    }
+
+    #[test]
+    fn the_youngest_of_a_location_goes_at_once_and_takes_along_who_waited() {
+        let mut order = order(&[HOST, HOST, HOST]);
+        assert_eq!(order.leave(pool(1)), Turn::Later(HOST));
+        assert_eq!(order.leave(pool(2)), Turn::Later(HOST));
+        assert_eq!(order.leave(pool(3)), Turn::Now);
+        assert_eq!(order.gone(pool(3)), [pool(2), pool(1)]);
+        assert!(order.0.is_empty());
+    }
+
+    #[test]
+    fn a_pool_in_use_keeps_the_older_ones_waiting() {
+        let mut order = order(&[HOST, HOST, HOST]);
+        assert_eq!(order.leave(pool(1)), Turn::Later(HOST));
+        assert_eq!(order.leave(pool(3)), Turn::Now);
+        assert_eq!(order.gone(pool(3)), []);
+        assert_eq!(order.leave(pool(2)), Turn::Now);
+        assert_eq!(order.gone(pool(2)), [pool(1)]);
+    }
+
+    #[test]
+    fn other_locations_and_unknown_pools_do_not_wait() {
+        let mut order = order(&[HOST, GPU]);
+        assert_eq!(order.leave(pool(1)), Turn::Now);
+        assert_eq!(order.leave(pool(9)), Turn::Now);
+        assert_eq!(order.gone(pool(9)), []);
+    }
+
+    #[test]
+    fn a_pool_is_destroyed_once() {
+        let mut order = order(&[HOST, HOST]);
+        assert_eq!(order.leave(pool(1)), Turn::Later(HOST));
+        assert_eq!(order.leave(pool(1)), Turn::Over);
+    }
+}

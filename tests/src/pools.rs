@@ -1,0 +1,83 @@
+//! Managed pools: what their addresses remember, and in which order they may be destroyed.
+
+use pagewise::{
+    AllocationType, Backend, DevicePtr, HandleTypes, Location, PoolHandle, PoolProps,
+    RangeAttribute, Span,
+};
+
+use crate::{GPU, MIB, STREAM, claims, code};
+
+claims![
+    managed_pools_are_destroyed_in_any_order,
+    a_destroyed_pool_is_not_current,
+    memory_that_comes_to_a_pool_again_keeps_its_last_prefetch_location,
+];
+
+const MANAGED: AllocationType = AllocationType::MANAGED;
+
+/// A pool of managed memory of the host, where there are such pools and current ones: CUDA 13.0.
+fn pool(backend: &dyn Backend) -> Option<PoolHandle> {
+    let (location, handle_types) = (Location::HOST, HandleTypes::empty());
+    let props = PoolProps { allocation_type: MANAGED, location, handle_types, max_bytes: 0 };
+    let has_pools = backend.capabilities().location_pools;
+    has_pools.then(|| backend.pool_create(props).expect("a driver of CUDA 13.0"))
+}
+
+fn alloc(backend: &dyn Backend, pool: PoolHandle) -> Span {
+    let ptr = backend.pool_alloc(pool, MIB, STREAM).expect("room");
+    backend.stream_synchronize(STREAM).expect("a stream");
+    Span::new(ptr, MIB)
+}
+
+fn prefetch(backend: &dyn Backend, span: Span) {
+    assert_eq!(code(backend.prefetch(span, GPU, 0, STREAM)), 0);
+    backend.stream_synchronize(STREAM).expect("a stream");
+}
+
+fn free(backend: &dyn Backend, ptr: DevicePtr) {
+    // SAFETY: the claims use it no more.
+    unsafe { backend.free_async(ptr, STREAM) }.expect("live");
+    backend.stream_synchronize(STREAM).expect("a stream");
+}
+
+fn destroy(backend: &dyn Backend, pool: PoolHandle) {
+    // SAFETY: the claims use it no more.
+    unsafe { backend.pool_destroy(pool) }.expect("live");
+}
+
+/// Driver 580 crashes at some of the orders.
+fn managed_pools_are_destroyed_in_any_order(backend: &dyn Backend) {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for prefetched in 0..3 {
+            let pools: Option<Vec<_>> = (0..3).map(|_| pool(backend)).collect();
+            let Some(pools) = pools else { return };
+            let span = alloc(backend, pools[prefetched]);
+            prefetch(backend, span);
+            free(backend, span.ptr);
+            order.iter().for_each(|&at| destroy(backend, pools[at]));
+        }
+    }
+}
+
+fn a_destroyed_pool_is_not_current(backend: &dyn Backend) {
+    let (Some(old), Some(young)) = (pool(backend), pool(backend)) else { return };
+    let default = backend.pool_default(Location::HOST, MANAGED).expect("CUDA 13.0");
+    for destroyed in [old, young] {
+        backend.pool_set_current(Location::HOST, MANAGED, destroyed).expect("its own location");
+        destroy(backend, destroyed);
+        assert_eq!(backend.pool_current(Location::HOST, MANAGED), Ok(default));
+    }
+}
+
+fn memory_that_comes_to_a_pool_again_keeps_its_last_prefetch_location(backend: &dyn Backend) {
+    let Some(pool) = pool(backend) else { return };
+    let last = |span| backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION);
+    let first = alloc(backend, pool);
+    assert_eq!(last(first), Ok(-2));
+    prefetch(backend, first);
+    free(backend, first.ptr);
+    let again = alloc(backend, pool);
+    assert_eq!((again.ptr, last(again)), (first.ptr, Ok(0)));
+    free(backend, again.ptr);
+    destroy(backend, pool);
+}
