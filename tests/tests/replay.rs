@@ -99,10 +99,27 @@ fn attached_memory_and_batches_with_bad_ranges_do_as_recorded() {
     }
 }
 
+#[test]
+fn what_small_allocations_share_is_attached_and_forgotten_as_recorded() {
+    for family in ["slab-attach", "slab-free"] {
+        assert_agrees(family, 0, 0);
+    }
+}
+
+#[test]
+fn copies_of_memory_that_prefers_the_host_are_the_hosts_as_recorded() {
+    assert_agrees("copies", 0, 0);
+}
+
+#[test]
+fn the_addresses_of_a_pool_remember_their_last_prefetch_as_recorded() {
+    assert_agrees("pool-reuse", 0, 0);
+}
+
 /// Random programs on pools, fills, copies and attached memory.
 #[test]
-fn random_programs_on_pools_contents_and_attachment_do_nearly_as_recorded() {
-    assert_agrees("fresh", 0, 2);
+fn random_programs_on_pools_contents_and_attachment_do_as_recorded() {
+    assert_agrees("fresh", 0, 0);
 }
 
 /// Which pages thrash depends on real time, which recordings give to the operation only.
