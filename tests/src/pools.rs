@@ -1,8 +1,8 @@
 //! Managed pools: what their addresses remember, and in which order they may be destroyed.
 
 use pagewise::{
-    AllocationType, Backend, DevicePtr, HandleTypes, Location, PoolHandle, PoolProps,
-    RangeAttribute, Span,
+    AllocationType, Backend, DeviceId, DevicePtr, HandleTypes, Location, PointerAttribute,
+    PoolHandle, PoolProps, RangeAttribute, Span,
 };
 
 use crate::{GPU, MIB, STREAM, claims, code};
@@ -11,13 +11,18 @@ claims![
     managed_pools_are_destroyed_in_any_order,
     a_destroyed_pool_is_not_current,
     memory_that_comes_to_a_pool_again_keeps_its_last_prefetch_location,
+    memory_of_a_pool_belongs_to_the_pools_device,
 ];
 
 const MANAGED: AllocationType = AllocationType::MANAGED;
 
 /// A pool of managed memory of the host, where there are such pools and current ones: CUDA 13.0.
 fn pool(backend: &dyn Backend) -> Option<PoolHandle> {
-    let (location, handle_types) = (Location::HOST, HandleTypes::empty());
+    pool_of(backend, Location::HOST)
+}
+
+fn pool_of(backend: &dyn Backend, location: Location) -> Option<PoolHandle> {
+    let handle_types = HandleTypes::empty();
     let props = PoolProps { allocation_type: MANAGED, location, handle_types, max_bytes: 0 };
     let has_pools = backend.capabilities().location_pools;
     has_pools.then(|| backend.pool_create(props).expect("a driver of CUDA 13.0"))
@@ -80,4 +85,17 @@ fn memory_that_comes_to_a_pool_again_keeps_its_last_prefetch_location(backend: &
     assert_eq!((again.ptr, last(again)), (first.ptr, Ok(0)));
     free(backend, again.ptr);
     destroy(backend, pool);
+}
+
+fn memory_of_a_pool_belongs_to_the_pools_device(backend: &dyn Backend) {
+    let ordinal =
+        |span: Span| backend.pointer_attribute(span.ptr, PointerAttribute::DEVICE_ORDINAL);
+    for device in 0..backend.device_count().expect("the driver answers") {
+        let location = Location::device(DeviceId(device.cast_signed()));
+        let Some(pool) = pool_of(backend, location) else { return };
+        let span = alloc(backend, pool);
+        assert_eq!(ordinal(span), Ok(u64::from(device)));
+        free(backend, span.ptr);
+        destroy(backend, pool);
+    }
 }

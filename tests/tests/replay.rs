@@ -116,10 +116,12 @@ fn the_addresses_of_a_pool_remember_their_last_prefetch_as_recorded() {
     assert_agrees("pool-reuse", 0, 0);
 }
 
-/// Random programs on pools, fills, copies and attached memory.
+/// Those on pools, fills, copies and attached memory, and those on which an earlier state of the
+/// simulator and an H200 disagreed, made small.
 #[test]
-fn random_programs_on_pools_contents_and_attachment_do_as_recorded() {
+fn random_programs_do_as_recorded() {
     assert_agrees("fresh", 0, 0);
+    assert_agrees("found", 0, 0);
 }
 
 /// Which pages thrash depends on real time, which recordings give to the operation only.

@@ -24,6 +24,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "contract.jsonl.zst",
     "copies.jsonl.zst",
     "discard.jsonl.zst",
+    "found.jsonl.zst",
     "fresh.jsonl.zst",
     "migrate.jsonl.zst",
     "parallel.jsonl.zst",

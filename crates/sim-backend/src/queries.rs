@@ -8,6 +8,7 @@ use pagewise_hal::{
 };
 
 use crate::attributes::Place;
+use crate::pools::Pool;
 use crate::refusal::{Checked, bad_device, invalid};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind};
@@ -92,6 +93,11 @@ impl Sim {
             PointerAttribute::IS_MANAGED => u64::from(self.is_managed(allocation)),
             PointerAttribute::DEVICE_ORDINAL => match allocation.kind {
                 Kind::Device(device) => device.0 as u64,
+                // Of a managed pool too (compared with two H200s).
+                Kind::Pool(pool) => {
+                    let home = self.pools.any(pool.as_raw()).and_then(Pool::home);
+                    home.and_then(Processor::device_ordinal).map_or(0, u64::from)
+                }
                 _ => 0,
             },
             PointerAttribute::RANGE_START_ADDR => allocation.start,
