@@ -45,6 +45,10 @@ impl ManagedMemoryResource {
 
     /// Memory from a pool of its own, with a preferred location or none.
     ///
+    /// Driver 580 reserves 265 GiB of address space for such a pool and ends the process when it
+    /// has none left, after some 460 pools that live at a time: keep a resource, and share it. Its
+    /// memory may show what an earlier allocation of the pool wrote.
+    ///
     /// # Errors
     /// Without a CUDA code: `Unsupported` before CUDA 13.0 and without concurrent managed access;
     /// `InvalidDevice`. `InvalidValue` (1) for a NUMA node that does not exist.
