@@ -1,6 +1,9 @@
 //! Prefetch: what is refused, what is recorded, and what moves.
 
-use pagewise::{Backend, Location, LocationKind, PageRun, RangeAttribute, Span, StreamHandle};
+use pagewise::{
+    AttachFlags, Backend, DeviceId, HostAccess, HostTouch, Location, LocationKind, PageRun,
+    RangeAttribute, Span, StreamFlags, StreamHandle,
+};
 
 use crate::{GPU, MIB, Managed, NO_GPU, PAGE, WILD, claims, code, has_locations, is_absent};
 
@@ -12,6 +15,7 @@ claims![
     a_prefetch_to_the_host_maps_whole_pages_there_and_to_the_device_unmaps_them,
     each_kind_of_location_is_recorded_as_itself,
     a_range_never_prefetched_or_mixed_reports_none,
+    memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others,
 ];
 
 fn prefetch(backend: &dyn Backend, span: Span, ordinal: i32) -> i32 {
@@ -111,4 +115,47 @@ fn a_range_never_prefetched_or_mixed_reports_none(backend: &dyn Backend) {
     assert_eq!(prefetch(backend, managed.at(MIB, MIB), -1), 0);
     assert_eq!(last(backend, managed.span), -2);
     assert_eq!(last(backend, managed.at(MIB, MIB)), -1);
+}
+
+/// Three small allocations of one slab, two of them attached to a stream each.
+fn memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others(backend: &dyn Backend) {
+    if !backend.capabilities().host_page_map {
+        return;
+    }
+    let work = Managed::new(backend, 4 * MIB);
+    let small = [0; 3].map(|_| Managed::new(backend, PAGE));
+    let streams = [0; 2]
+        .map(|_| backend.stream_create(DeviceId(0), StreamFlags::NON_BLOCKING).expect("a stream"));
+    for (stream, managed) in streams.iter().zip(&small) {
+        // SAFETY: one thread uses the memory, and it waits for its streams.
+        unsafe { backend.stream_attach(*stream, managed.span, AttachFlags::SINGLE) }
+            .expect("whole");
+        backend.stream_synchronize(*stream).expect("a stream");
+    }
+    let write = |managed: &Managed<'_>| {
+        let access = HostAccess::Write(1);
+        // SAFETY: nothing else uses the memory.
+        unsafe { backend.host_touch(HostTouch { span: managed.span, stride_bytes: PAGE, access }) }
+            .expect("inside");
+    };
+    let mapped = || {
+        small.each_ref().map(|managed| {
+            let runs = backend.host_page_map(managed.span).expect("inside");
+            runs.iter().any(|run| run.mapped)
+        })
+    };
+    write(&small[0]);
+    assert_eq!(mapped(), [true, false, true], "the fault leaves another stream's page alone");
+    small.iter().for_each(write);
+    for (stream, expected) in streams.into_iter().zip([[false, true, true], [false, false, true]]) {
+        // SAFETY: nothing else uses the memory.
+        unsafe { backend.memset(work.at(0, PAGE), 1, stream) }.expect("inside");
+        backend.stream_synchronize(stream).expect("a stream");
+        assert_eq!(mapped(), expected, "work brings its own stream's memory");
+    }
+    drop(small);
+    for stream in streams {
+        // SAFETY: nothing uses it any more.
+        unsafe { backend.stream_destroy(stream) }.expect("live");
+    }
 }
