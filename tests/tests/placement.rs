@@ -1,19 +1,20 @@
-//! Where pools place allocations: random programs of allocating, freeing and waiting, recorded on
-//! an H200 with the offset of every allocation, carried out on the simulator.
+//! Where allocations are placed: random programs of allocating, freeing and waiting, recorded on an
+//! H200 with the offset of every allocation, carried out on the simulator.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use pagewise::{
-    AllocationType, Backend, DeviceId, DevicePtr, HandleTypes, Location, PoolAttribute, PoolProps,
-    SimBackend, SimConfig, StreamHandle,
+    AllocationType, AttachFlags, Backend, DeviceId, DevicePtr, HandleTypes, Location,
+    PoolAttribute, PoolProps, SimBackend, SimConfig, StreamHandle,
 };
 use serde_json::Value;
 
 const STREAM: StreamHandle = StreamHandle::PER_THREAD;
 
 /// The programs: a line each, after one that says what they are.
-fn programs() -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/placement/h200-580.jsonl");
+fn programs(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/placement").join(file);
     let text = std::fs::read_to_string(path).expect("the recording");
     text.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
@@ -60,10 +61,41 @@ fn carry_out(program: &Value) -> (usize, usize) {
 /// the H200 takes another of two blocks; what follows from that differs too.
 #[test]
 fn pools_place_allocations_where_an_h200_does() {
-    let results: Vec<(usize, usize)> = programs().iter().map(carry_out).collect();
+    let results: Vec<(usize, usize)> = programs("h200-580.jsonl").iter().map(carry_out).collect();
     let count: usize = results.iter().map(|(count, _)| count).sum();
     let equal: usize = results.iter().map(|(_, equal)| equal).sum();
     let whole = results.iter().filter(|(count, equal)| count == equal).count();
     assert_eq!((results.len(), count), (72, 3374));
     assert_eq!((whole, equal), (70, 3370));
+}
+
+/// Regions of managed memory, of 32 MiB, descend on the H200 and ascend here; within them addresses
+/// ascend on both. No allocation of these programs needs more than a region.
+#[test]
+fn managed_allocations_are_where_an_h200_places_them() {
+    const REGION_BYTES: u64 = 32 << 20;
+    let (mut count, mut first) = (0, None);
+    for program in programs("managed-h200-580.jsonl") {
+        let sim = SimBackend::new(SimConfig::h200()).expect("address space");
+        let mut live = HashMap::new();
+        for op in program["log"].as_array().expect("operations") {
+            let number = |at: usize| op[at].as_u64().expect("a number");
+            if op[0] == "f" {
+                let ptr = live.remove(&number(1)).expect("it lives");
+                // SAFETY: nothing uses it.
+                unsafe { sim.free(ptr) }.expect("it lives");
+                continue;
+            }
+            let ptr = sim.alloc_managed(number(2), AttachFlags::GLOBAL).expect("room");
+            let offset = ptr.0 - *first.get_or_insert(ptr.0);
+            let (region, within) = (offset / REGION_BYTES, offset % REGION_BYTES);
+            let there = within.cast_signed() - (region * REGION_BYTES).cast_signed();
+            assert_eq!(Some(there), op[3].as_i64(), "allocation {}", number(1));
+            live.insert(number(1), ptr);
+            count += 1;
+        }
+        // Each program begins at the same address again.
+        first = None;
+    }
+    assert_eq!(count, 661);
 }

@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | lock, clock, errors | `backend` |
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching` |
-//! | what exists | `space` (over `slots`, `slabs`), `pools` (over `chunks`), `streams`, `arena` |
+//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `chunks`), `streams`, `arena` |
 //! | what attribute reads report | `attributes` (over `runs`) |
 //! | which thread faults when, in kernels of many | [`arrival`] |
 //! | where pages are and why they move | `paging` |
@@ -57,6 +57,7 @@ mod profile;
 mod queries;
 mod records;
 mod refusal;
+mod regions;
 mod runs;
 mod sharing;
 mod sim;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, PAGE_BYTES, PoolHandle, Span};
 
 use crate::arena::{Arena, Zone};
+use crate::regions::Regions;
 use crate::slabs::Slabs;
 use crate::slots::Slots;
 
@@ -68,7 +69,7 @@ impl ManagedRange {
 #[derive(Debug)]
 pub(crate) struct Space {
     live: BTreeMap<u64, Allocation>,
-    managed: Slots,
+    managed: Regions,
     slabs: Slabs,
     device: Slots,
     pinned: Slots,
@@ -79,7 +80,7 @@ impl Space {
     pub(crate) fn new(arena: &Arena) -> Self {
         Self {
             live: BTreeMap::new(),
-            managed: Slots::new(arena.zone(Zone::Managed)),
+            managed: Regions::new(arena.zone(Zone::Managed)),
             slabs: Slabs::default(),
             device: Slots::new(arena.zone(Zone::Device)),
             pinned: Slots::new(arena.zone(Zone::Pinned)),
