@@ -253,8 +253,7 @@ fn explain(
 }
 
 fn write_file(path: &Path, text: String) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|error| Failure::Input(format!("{}: cannot write: {error}", path.display())))
+    std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
 }
 
 /// A program as `pagewise record` takes it.
@@ -274,5 +273,9 @@ fn write_program(writer: &mut TraceWriter<Vec<u8>>, case: &Case) -> io::Result<(
 
 fn unwritten(args: &Compare, error: &io::Error) -> Failure {
     let path = args.programs.as_deref().unwrap_or(Path::new("programs"));
+    cannot_write(path, error)
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::Input(format!("{}: cannot write: {error}", path.display()))
 }

@@ -6,8 +6,8 @@ use pagewise_hal::BLOCK_BYTES;
 
 /// Hands out runs of 2 MiB slots of one zone, lowest address first.
 ///
-/// Freed runs merge with free neighbours and are used again before new addresses are taken
-/// (driver 580; recordings `small`, `timing`).
+/// Freed runs merge with free neighbours and are used again before new addresses are taken. For
+/// memory whose addresses no recording shows; managed memory has `regions`.
 #[derive(Debug)]
 pub(crate) struct Slots {
     /// Free runs: first address to bytes. Never adjacent.

@@ -10,8 +10,7 @@
 //!   clean-up. An address that no buffer owns is -1 with its offset modulo 2 MiB.
 //! - At the end every live buffer is freed by [`Backend::free`], those of pools too, and the
 //!   streams and the pools that the case made are destroyed: driver 580 reserves 265 GiB of address
-//!   space for each managed pool, and ends a process that has made some 350 in the next
-//!   `cuMemPoolCreate`.
+//!   space for each managed pool, and ends a process that makes one more than there is room for.
 
 pub(crate) mod call;
 pub(crate) mod names;
@@ -291,8 +290,7 @@ impl Running<'_> {
             // SAFETY: made by this case, which has ended.
             _ = unsafe { self.backend.stream_destroy(stream) };
         }
-        // The youngest first: see the driver's bug above.
-        for pool in std::mem::take(&mut self.made_pools).into_iter().rev() {
+        for pool in std::mem::take(&mut self.made_pools) {
             // SAFETY: the same.
             _ = unsafe { self.backend.pool_destroy(pool) };
         }
