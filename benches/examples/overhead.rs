@@ -29,6 +29,9 @@ use pagewise::{
 const TURNS: usize = 1000;
 const TURN: Duration = Duration::from_micros(200);
 
+/// The most calls that are queued before the stream is waited for.
+const QUEUED: u32 = 32;
+
 /// Counts allocations.
 struct Counting;
 
@@ -92,22 +95,32 @@ impl Raw {
     }
 }
 
-/// Nanoseconds per call over `calls` calls.
-fn turn(calls: u32, call: &mut dyn FnMut()) -> f64 {
+/// What a turn took, in nanoseconds.
+struct Turn {
+    /// The first call, which finds caches as waiting and other kinds left them.
+    first: f64,
+    /// Each of the calls after it.
+    each: f64,
+}
+
+/// Times one call, and then `calls` calls.
+fn turn(calls: u32, call: &mut dyn FnMut()) -> Turn {
+    let start = Instant::now();
+    call();
+    let first = start.elapsed();
     let start = Instant::now();
     for _ in 0..calls {
         call();
     }
-    start.elapsed().as_nanos() as f64 / f64::from(calls)
+    let each = start.elapsed().as_nanos() as f64 / f64::from(calls);
+    Turn { first: first.as_nanos() as f64, each }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
-
-/// The most calls that are queued before the stream is waited for.
-const QUEUED: u32 = 32;
 
 /// Compares kinds of a call that are done when they return, the raw one first.
 fn compare(name: &str, kinds: &mut [&mut dyn FnMut()]) {
@@ -117,7 +130,8 @@ fn compare(name: &str, kinds: &mut [&mut dyn FnMut()]) {
 /// Compares kinds of a call that queues work on a stream.
 fn compare_queued(name: &str, stream: &Stream, kinds: &mut [&mut dyn FnMut()]) {
     let mut settle = || stream.synchronize().expect("no work fails");
-    compare_settled(name, kinds, &mut settle, QUEUED);
+    let queued = std::env::args().nth(1).map_or(QUEUED, |calls| calls.parse().expect("a number"));
+    compare_settled(name, kinds, &mut settle, queued);
 }
 
 fn compare_settled(
@@ -126,35 +140,60 @@ fn compare_settled(
     settle: &mut dyn FnMut(),
     calls_max: u32,
 ) {
-    let once = kinds.iter_mut().map(|call| turn(20, call)).fold(1.0, f64::max);
+    let once = kinds.iter_mut().map(|call| turn(20, call).each).fold(1.0, f64::max);
     settle();
     let calls = ((TURN.as_nanos() as f64 / once).clamp(10.0, 100_000.0) as u32).min(calls_max);
-    let mut turns = vec![Vec::with_capacity(TURNS); kinds.len()];
+    // The raw call has a second turn at the end: how far it is from its first is the noise.
+    let order: Vec<usize> = (0..kinds.len()).chain([0]).collect();
+    let mut turns: Vec<Vec<Turn>> = order.iter().map(|_| Vec::with_capacity(TURNS)).collect();
     let mut allocations = 0;
     for first in 0..TURNS {
-        for place in 0..kinds.len() {
-            let kind = (first + place) % kinds.len();
+        for place in 0..order.len() {
+            let at = (first + place) % order.len();
             let before = ALLOCATIONS.load(Ordering::Relaxed);
-            let took = turn(calls, kinds[kind]);
-            if kind + 1 == kinds.len() {
+            let took = turn(calls, kinds[order[at]]);
+            if at + 1 == kinds.len() {
                 allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
             }
-            turns[kind].push(took);
+            turns[at].push(took);
             settle();
         }
     }
-    let more = |kind: &Vec<f64>| median(kind.iter().zip(&turns[0]).map(|(a, b)| a - b).collect());
-    let column =
-        |kind: usize| turns.get(kind).map_or_else(String::new, |k| format!("{:.1}", more(k)));
-    let raw_ns = median(turns[0].clone());
-    let per_call = allocations as f64 / (f64::from(calls) * TURNS as f64);
-    println!("{name:<46}{raw_ns:>10.1}{:>10}{:>10}{per_call:>12.4}", column(1), column(2));
+    let more = |at: usize, part: fn(&Turn) -> f64| {
+        median(turns[at].iter().zip(&turns[0]).map(|(a, b)| part(a) - part(b)))
+    };
+    let each: fn(&Turn) -> f64 = |turn| turn.each;
+    let first: fn(&Turn) -> f64 = |turn| turn.first;
+    let shown = |at: usize, part| match at < kinds.len() {
+        true => format!("{:.1}", more(at, part)),
+        false => String::new(),
+    };
+    let raw = |part| median(turns[0].iter().map(part));
+    let per_call = allocations as f64 / (f64::from(calls + 1) * TURNS as f64);
+    println!(
+        "{name:<46}{:>10.1}{:>8.1}{:>10}{:>10}{:>10.0}{:>10}{:>10}{per_call:>12.4}",
+        raw(each),
+        more(kinds.len(), each),
+        shown(1, each),
+        shown(2, each),
+        raw(first),
+        shown(1, first),
+        shown(2, first),
+    );
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!(
-        "{:<46}{:>10}{:>10}{:>10}{:>12}",
-        "ns per call", "raw", "backend +", "buffer +", "allocations"
+        "{:<46}{:>10}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}",
+        "ns per call",
+        "raw",
+        "again +",
+        "backend +",
+        "buffer +",
+        "1st: raw",
+        "backend +",
+        "buffer +",
+        "allocations"
     );
     run("", Arc::new(CudaBackend::open()?))?;
     let asking = CudaBackend::builder().foreign_contexts(true).open()?;

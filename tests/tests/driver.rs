@@ -255,9 +255,21 @@ fn a_thread_whose_context_was_taken_away_gets_it_back() {
     let driver = SimulatedDriver::load();
     let backend = driver.fresh("");
     let span = backend.alloc(4096).expect("memory");
-    driver.make_none_current();
-    // SAFETY: nobody uses the memory.
-    unsafe { backend.free(span.ptr) }.expect("the context is made current again");
+    let (stream, host) = (StreamHandle::PER_THREAD, [Location::HOST]);
+    // SAFETY: nobody uses the memory or its contents.
+    let calls: [&dyn Fn() -> pagewise::Result<()>; 5] = unsafe {
+        [
+            &|| backend.prefetch(span, Location::HOST, 0, stream),
+            &|| backend.prefetch_batch(&[span], &host, &[0], 0, stream),
+            &|| backend.discard_prefetch_batch(&[span], &host, &[0], 0, stream),
+            &|| backend.discard_batch(&[span], 0, stream),
+            &|| backend.free(span.ptr),
+        ]
+    };
+    for call in calls {
+        driver.make_none_current();
+        call().expect("the context is made current again");
+    }
 }
 
 #[test]

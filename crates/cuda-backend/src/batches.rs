@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 
 use pagewise_hal::{Code, Error, ErrorKind, Location, LocationKind, Result, Span, StreamHandle};
+use smallvec::SmallVec;
 
 use crate::abi::{MemLocation, handle};
 use crate::backend::CudaBackend;
-use crate::context::Context;
+use crate::context::is_context_lost;
 
 /// The arguments of a batch that moves.
 #[derive(Debug, Clone, Copy)]
@@ -70,10 +71,13 @@ impl Moves<'_> {
     }
 }
 
+/// An array of a batch. One item, the common case, costs no allocation.
+type Column<T> = SmallVec<[T; 1]>;
+
 /// Ranges as the driver takes them: addresses and lengths apart.
 struct Columns {
-    ptrs: Vec<u64>,
-    sizes: Vec<usize>,
+    ptrs: Column<u64>,
+    sizes: Column<usize>,
 }
 
 impl Columns {
@@ -86,7 +90,7 @@ impl Columns {
 }
 
 /// `cuMemPrefetchBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync` have one signature.
-type MoveBatch = unsafe extern "C" fn(
+pub(crate) type MoveBatch = unsafe extern "C" fn(
     *mut u64,
     *mut usize,
     usize,
@@ -98,10 +102,17 @@ type MoveBatch = unsafe extern "C" fn(
 ) -> i32;
 
 impl CudaBackend {
-    #[inline]
-    pub(crate) fn prefetch_batch_of(&self, moves: Moves<'_>) -> Result<()> {
+    #[inline(never)]
+    pub(crate) fn prefetch_batch_of(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
         const OPERATION: &str = "prefetch_batch";
-        moves.check(OPERATION)?;
+        let moves = Moves { spans, locations, location_starts, flags, stream };
         match self.driver.table.mem_prefetch_batch {
             Some(call) => self.native(OPERATION, call, &moves),
             None => self.looped(OPERATION, &moves),
@@ -110,18 +121,105 @@ impl CudaBackend {
 
     /// # Safety
     /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
-    pub(crate) unsafe fn discard_prefetch_batch_of(&self, moves: Moves<'_>) -> Result<()> {
+    #[inline(never)]
+    pub(crate) unsafe fn discard_prefetch_batch_of(
+        &self,
+        spans: &[Span],
+        locations: &[Location],
+        location_starts: &[usize],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
         const OPERATION: &str = "discard_prefetch_batch";
-        let call = self.driver.table.mem_discard_prefetch_batch;
-        let Some(call) = call.filter(|_| self.has_discard()) else {
-            return Err(self.too_old_to_discard(OPERATION));
+        let moves = Moves { spans, locations, location_starts, flags, stream };
+        match self.driver.table.mem_discard_prefetch_batch {
+            Some(call) => self.native(OPERATION, call, &moves),
+            None => Err(self.too_old_to_discard(OPERATION)),
+        }
+    }
+
+    /// Moves one range by the driver's own call, the common case, where nothing needs more than a
+    /// look. None if something does, or if the call found no context: then it did nothing.
+    ///
+    /// Little of this code is in the caches after a call into the driver, so each line costs. Hence
+    /// the general way is elsewhere, and arguments are in registers until they are known to fit.
+    #[inline(always)]
+    pub(crate) fn move_one(
+        &self,
+        operation: &'static str,
+        call: Option<MoveBatch>,
+        moves: Moves<'_>,
+    ) -> Option<Result<()>> {
+        let (Some(call), [span], [location], [0]) =
+            (call, moves.spans, moves.locations, moves.location_starts)
+        else {
+            return None;
         };
-        moves.check(OPERATION)?;
-        self.native(OPERATION, call, &moves)
+        if !self.is_plain(moves.flags, moves.stream) {
+            return None;
+        }
+        let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
+        let (mut place, mut start) = (MemLocation::from(*location), 0);
+        // SAFETY: the arrays are of one item each and only read; the driver checks range and
+        // location.
+        let code = unsafe {
+            let (ptr, bytes) = (&raw mut ptr, &raw mut bytes);
+            let (place, start) = (&raw mut place, &raw mut start);
+            call(ptr, bytes, 1, place, start, 1, 0, handle(moves.stream.as_raw()))
+        };
+        if code == Code::SUCCESS {
+            return Some(Ok(()));
+        }
+        self.refused_one(operation, code, span)
+    }
+
+    /// The same for a discard.
+    ///
+    /// # Safety
+    /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
+    #[inline(always)]
+    pub(crate) unsafe fn discard_one(
+        &self,
+        operation: &'static str,
+        spans: &[Span],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Option<Result<()>> {
+        let (Some(call), [span]) = (self.driver.table.mem_discard_batch, spans) else {
+            return None;
+        };
+        if !self.is_plain(flags, stream) {
+            return None;
+        }
+        let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
+        // SAFETY: the arrays are of one item each and only read; the driver checks the range. What
+        // discarding means is the caller's duty.
+        let code = unsafe { call(&raw mut ptr, &raw mut bytes, 1, 0, handle(stream.as_raw())) };
+        if code == Code::SUCCESS {
+            return Some(Ok(()));
+        }
+        self.refused_one(operation, code, span)
+    }
+
+    /// Whether a batch call needs no check of its flags, its stream and the context.
+    #[inline(always)]
+    fn is_plain(&self, flags: u64, stream: StreamHandle) -> bool {
+        let plain = flags == 0 && !stream.is_legacy() && self.others.is_empty();
+        plain && self.home.context.is_current()
+    }
+
+    #[cold]
+    fn refused_one(&self, operation: &'static str, code: i32, span: &Span) -> Option<Result<()>> {
+        if is_context_lost(code) {
+            return None;
+        }
+        let error = self.driver.error(operation, code);
+        Some(Err(self.blame(error, std::slice::from_ref(span))))
     }
 
     /// # Safety
     /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
+    #[inline(never)]
     pub(crate) unsafe fn discard_batch_of(
         &self,
         spans: &[Span],
@@ -129,59 +227,29 @@ impl CudaBackend {
         stream: StreamHandle,
     ) -> Result<()> {
         const OPERATION: &str = "discard_batch";
-        let call = self.driver.table.mem_discard_batch;
-        let Some(call) = call.filter(|_| self.has_discard()) else {
+        let Some(call) = self.driver.table.mem_discard_batch else {
             return Err(self.too_old_to_discard(OPERATION));
         };
         check_spans(OPERATION, spans, flags, stream)?;
         let context = self.context_of(OPERATION, stream)?;
-        let discard = |ptrs: *mut u64, sizes: *mut usize| {
-            // SAFETY: both arrays have as many items as there are ranges and are only read; the
-            // driver checks the ranges. What discarding means is the caller's duty.
-            context.call(OPERATION, || unsafe {
-                call(ptrs, sizes, spans.len(), flags, handle(stream.as_raw()))
-            })
-        };
-        // One range, the common case, costs no allocation.
-        let answer = if let [Span { ptr, bytes }] = *spans {
-            discard(&mut { ptr.0 }, &mut (bytes as usize))
-        } else {
-            let mut columns = Columns::of(spans);
-            discard(columns.ptrs.as_mut_ptr(), columns.sizes.as_mut_ptr())
-        };
+        let mut columns = Columns::of(spans);
+        // SAFETY: both arrays have as many items as there are ranges and are only read; the driver
+        // checks the ranges. What discarding means is the caller's duty.
+        let answer = context.call(OPERATION, || unsafe {
+            let (ptrs, sizes) = (columns.ptrs.as_mut_ptr(), columns.sizes.as_mut_ptr());
+            call(ptrs, sizes, spans.len(), flags, handle(stream.as_raw()))
+        });
         answer.map_err(|error| self.blame(error, spans))
     }
 
-    /// The driver's own call. Through no helper where there is one range: every step counts there.
-    #[inline]
+    /// The driver's own call.
     fn native(&self, operation: &'static str, call: MoveBatch, moves: &Moves<'_>) -> Result<()> {
+        moves.check(operation)?;
         let context = self.context_of(operation, moves.stream)?;
-        let ([Span { ptr, bytes }], [location]) = (moves.spans, moves.locations) else {
-            return self.native_many(operation, call, moves, context);
-        };
-        let (mut ptr, mut bytes) = (ptr.0, *bytes as usize);
-        let (mut place, mut start) = (MemLocation::from(*location), 0);
-        // SAFETY: the arrays are of one item each and only read; the start can only be 0, as was
-        // checked; the driver checks range and location.
-        let answer = context.call(operation, || unsafe {
-            let (ptr, bytes) = (&raw mut ptr, &raw mut bytes);
-            let (place, start) = (&raw mut place, &raw mut start);
-            call(ptr, bytes, 1, place, start, 1, moves.flags, handle(moves.stream.as_raw()))
-        });
-        answer.map_err(|error| self.blame(error, moves.spans))
-    }
-
-    #[inline(never)]
-    fn native_many(
-        &self,
-        operation: &'static str,
-        call: MoveBatch,
-        moves: &Moves<'_>,
-        context: &Context,
-    ) -> Result<()> {
         let mut columns = Columns::of(moves.spans);
-        let mut places: Vec<MemLocation> = moves.locations.iter().map(|&at| at.into()).collect();
-        let mut starts = moves.location_starts.to_vec();
+        let places = moves.locations.iter().map(|&at| MemLocation::from(at));
+        let mut places: Column<MemLocation> = places.collect();
+        let mut starts = Column::from_slice(moves.location_starts);
         // SAFETY: the arrays have the lengths given, are only read, and the starts were checked;
         // the driver checks ranges and locations.
         let answer = context.call(operation, || unsafe {
@@ -199,10 +267,9 @@ impl CudaBackend {
         answer.map_err(|error| self.blame(error, moves.spans))
     }
 
-    /// One call for each range, after every range and location was checked. Kept out of the way of
-    /// the driver's own call.
-    #[inline(never)]
+    /// One call for each range, after every range and location was checked.
     fn looped(&self, operation: &'static str, moves: &Moves<'_>) -> Result<()> {
+        moves.check(operation)?;
         for (item, &span) in moves.spans.iter().enumerate() {
             if let Some(why) = self.not_managed(span) {
                 let error = refuse(operation, why).map_err(|error| error.with_item(item));
@@ -278,6 +345,7 @@ impl CudaBackend {
         refuse(operation, "a location names no device, NUMA node or known type")
     }
 
+    #[cold]
     fn too_old_to_discard(&self, operation: &'static str) -> Error {
         self.too_old(operation, "13.0", "prefetch the range, or leave its contents as they are")
     }

@@ -94,13 +94,13 @@ impl CudaBuilder {
         }
         let context = Context::retain(Arc::clone(&driver), DeviceId(0))?;
         Ok(CudaBackend {
-            home: Device::new(context),
+            driver: Arc::clone(&driver),
             others: (1..driver.devices).map(|_| OnceLock::new()).collect(),
+            home: Device::new(context),
             cells: Cells::default(),
             numa: NumaNodes::of_this_machine(),
             observer: self.observer,
             host: self.host.unwrap_or_else(|| Box::new(Process::new())),
-            driver,
         })
     }
 }

@@ -150,7 +150,7 @@ impl Backend for CudaBackend {
 
     fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
         const OPERATION: &str = "advise";
-        let Some(advise) = self.driver.table.mem_advise.filter(|_| self.has_locations()) else {
+        let Some(advise) = self.driver.table.mem_advise else {
             return Err(self.no_locations(OPERATION, location).with_span(span));
         };
         self.home
@@ -182,7 +182,7 @@ impl Backend for CudaBackend {
         stream: StreamHandle,
     ) -> Result<()> {
         const OPERATION: &str = "prefetch";
-        let Some(prefetch) = self.driver.table.mem_prefetch.filter(|_| self.has_locations()) else {
+        let Some(prefetch) = self.driver.table.mem_prefetch else {
             return Err(self.no_locations(OPERATION, location).with_span(span));
         };
         self.context_of(OPERATION, stream)?
@@ -202,12 +202,22 @@ impl Backend for CudaBackend {
         flags: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        self.prefetch_batch_of(Moves { spans, locations, location_starts, flags, stream })
+        let moves = Moves { spans, locations, location_starts, flags, stream };
+        let call = self.driver.table.mem_prefetch_batch;
+        if let Some(answer) = self.move_one("prefetch_batch", call, moves) {
+            return answer;
+        }
+        self.prefetch_batch_of(spans, locations, location_starts, flags, stream)
     }
 
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
         // SAFETY: see above.
-        unsafe { self.discard_batch_of(spans, flags, stream) }
+        unsafe {
+            if let Some(answer) = self.discard_one("discard_batch", spans, flags, stream) {
+                return answer;
+            }
+            self.discard_batch_of(spans, flags, stream)
+        }
     }
 
     unsafe fn discard_prefetch_batch(
@@ -219,8 +229,12 @@ impl Backend for CudaBackend {
         stream: StreamHandle,
     ) -> Result<()> {
         let moves = Moves { spans, locations, location_starts, flags, stream };
+        let call = self.driver.table.mem_discard_prefetch_batch;
+        if let Some(answer) = self.move_one("discard_prefetch_batch", call, moves) {
+            return answer;
+        }
         // SAFETY: see above.
-        unsafe { self.discard_prefetch_batch_of(moves) }
+        unsafe { self.discard_prefetch_batch_of(spans, locations, location_starts, flags, stream) }
     }
 
     fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {

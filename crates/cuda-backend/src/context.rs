@@ -21,8 +21,10 @@ thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What calls return without a usable current context: no context, or a destroyed one.
-const CONTEXT_LOST: [i32; 2] = [201, 709];
+/// Whether a call says that no usable context was current: none, or a destroyed one.
+pub(crate) fn is_context_lost(code: i32) -> bool {
+    [201, 709].contains(&code)
+}
 
 /// The id of a context that no thread may take for current without asking the driver.
 const NEVER_REMEMBERED: u64 = u64::MAX;
@@ -83,6 +85,12 @@ impl Context {
         handle(self.raw as u64)
     }
 
+    /// Whether the context is current on this thread, for all that is known here.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        CURRENT.get() == self.id.load(Ordering::Relaxed)
+    }
+
     /// Makes a call with this context current and turns its number into an error. The call is
     /// repeated once if it found no usable context: then it did nothing.
     #[inline]
@@ -100,16 +108,26 @@ impl Context {
         operation: &'static str,
         mut call: impl FnMut() -> i32,
     ) -> Result<i32> {
-        if CURRENT.get() != self.id.load(Ordering::Relaxed) {
+        if !self.is_current() {
             self.enter(operation)?;
         }
-        match call() {
-            code if CONTEXT_LOST.contains(&code) => {
-                self.set(operation)?;
-                Ok(call())
+        let mut repeated = false;
+        // A loop, so that the call is in the code once: callers inline this.
+        loop {
+            let code = call();
+            if code == Code::SUCCESS || !self.repeats(operation, code, &mut repeated)? {
+                return Ok(code);
             }
-            code => Ok(code),
         }
+    }
+
+    /// Whether a call that failed is to be made once more, with the context that it did not find.
+    #[cold]
+    fn repeats(&self, operation: &'static str, code: i32, repeated: &mut bool) -> Result<bool> {
+        if !is_context_lost(code) || std::mem::replace(repeated, true) {
+            return Ok(false);
+        }
+        self.set(operation).map(|()| true)
     }
 
     /// Makes the context current unless it is.

@@ -9,7 +9,8 @@ use crate::cells::Cells;
 use crate::context::Context;
 use crate::kernels::{Kernels, Launch};
 
-/// A device in use.
+/// A device in use. Every call reads its context, which therefore comes first.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) context: Context,

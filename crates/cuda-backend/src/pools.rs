@@ -61,7 +61,7 @@ impl CudaBackend {
         by_device: ByDevice,
     ) -> Result<PoolHandle> {
         let mut pool = std::ptr::null_mut();
-        if let Some(find) = by_location.filter(|_| self.has_location_pools()) {
+        if let Some(find) = by_location {
             let mut raw = MemLocation::from(location);
             let context = &self.home.context;
             // SAFETY: both places are live.
@@ -83,7 +83,7 @@ impl CudaBackend {
         const OPERATION: &str = "pool_set_current";
         let (table, context) = (&self.driver.table, &self.home.context);
         let raw_pool = handle(pool.as_raw());
-        if let Some(set) = table.mem_set_mem_pool.filter(|_| self.has_location_pools()) {
+        if let Some(set) = table.mem_set_mem_pool {
             let mut raw = MemLocation::from(location);
             // SAFETY: the location is live, the pool by the promise of its handle.
             return context.call(OPERATION, || unsafe { set(&raw mut raw, kind.0, raw_pool) });

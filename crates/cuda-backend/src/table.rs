@@ -82,7 +82,7 @@ macro_rules! entry_points {
                         >(address)
                     }),)*
                 }))();
-                table.ok_or(missing)
+                table.map(Self::with_whole_groups).ok_or(missing)
             }
         }
     };
@@ -213,6 +213,26 @@ entry_points! {
     }
 }
 
+impl Table {
+    /// Optional entry points that serve together are all there, or none is: so one of them
+    /// answers for its group.
+    fn with_whole_groups(mut self) -> Self {
+        if self.mem_advise.is_none() || self.mem_prefetch.is_none() {
+            (self.mem_advise, self.mem_prefetch) = (None, None);
+        }
+        if self.mem_discard_batch.is_none() || self.mem_discard_prefetch_batch.is_none() {
+            (self.mem_discard_batch, self.mem_discard_prefetch_batch) = (None, None);
+        }
+        let (default, get, set) =
+            (self.mem_get_default_mem_pool, self.mem_get_mem_pool, self.mem_set_mem_pool);
+        if default.is_none() || get.is_none() || set.is_none() {
+            self.mem_get_default_mem_pool = None;
+            (self.mem_get_mem_pool, self.mem_set_mem_pool) = (None, None);
+        }
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +247,7 @@ mod tests {
         assert!(without(c"").is_ok());
         let optional = without(c"cuMemDiscardBatchAsync").expect("an optional row");
         assert!(optional.mem_discard_batch.is_none() && optional.mem_prefetch_batch.is_some());
+        assert!(optional.mem_discard_prefetch_batch.is_none(), "discards serve together");
         let missing = without(c"cuMemFree").expect_err("a required row");
         assert_eq!(missing.iter().map(|row| row.name).collect::<Vec<_>>(), [c"cuMemFree"]);
     }
