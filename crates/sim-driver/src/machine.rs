@@ -157,6 +157,16 @@ impl Machine {
         device.map(DeviceId).ok_or(Code::INVALID_HANDLE)
     }
 
+    /// A stream of the caller, if it has a context: default streams belong to the current one, of
+    /// which there must be one; other streams bring theirs.
+    pub(crate) fn stream(&self, raw: *mut c_void) -> Outcome<StreamHandle> {
+        let on = stream(raw);
+        if is_default(on) {
+            self.device()?;
+        }
+        Ok(on)
+    }
+
     pub(crate) fn context_of_stream(&self, stream: StreamHandle) -> Outcome<usize> {
         self.device_of_stream(stream).map(|device| self.handle_of(device.0))
     }

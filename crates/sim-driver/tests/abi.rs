@@ -1,14 +1,15 @@
 //! The C entry points, called as C calls them.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, without_provenance_mut};
 
 use pagewise_driver::{
     MemLocation, cuCtxGetCurrent, cuCtxSetCurrent, cuDeviceGet, cuDeviceGetCount,
     cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuDriverGetVersion, cuGetErrorName,
-    cuGetProcAddress_v2, cuInit, cuMemAdvise, cuMemAdvise_v2, cuMemAllocManaged, cuMemFree_v2,
-    cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemRangeGetAttribute, cuModuleGetFunction,
-    cuModuleLoadData,
+    cuGetProcAddress_v2, cuInit, cuMemAdvise, cuMemAdvise_v2, cuMemAllocManaged,
+    cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync, cuMemFree_v2, cuMemPrefetchAsync,
+    cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cuModuleGetFunction,
+    cuModuleLoadData, cuStreamCreate, cuStreamSynchronize,
 };
 
 /// Starts the driver and makes device 0's context current on this thread.
@@ -59,6 +60,51 @@ fn a_program_allocates_advises_prefetches_asks_and_frees() {
         assert_eq!(cuMemFree_v2(ptr), 1);
     }
     assert_eq!((read_mostly, last, by), (1, -1, [-1, -2]));
+}
+
+/// As an H200 with driver 580.159.04 answers.
+#[test]
+fn without_a_context_only_a_stream_of_ones_own_serves() {
+    let context = start();
+    let (mut own, mut ptr) = (null_mut(), managed(4096));
+    // SAFETY: the result goes to a live place.
+    assert_eq!(unsafe { cuStreamCreate(&raw mut own, 1) }, 0);
+    let (null, legacy, per_thread) =
+        (null_mut(), without_provenance_mut(1), without_provenance_mut(2));
+    let (mut bytes, mut host, mut start) = (4096, MemLocation { kind: 2, id: 0 }, 0);
+    let mut codes = |on| {
+        let (ptrs, bytes) = (&raw mut ptr, &raw mut bytes);
+        let (to, starts) = (&raw mut host, &raw mut start);
+        // SAFETY: arrays of one live item each; nothing uses the contents.
+        let batches = unsafe {
+            [
+                cuMemPrefetchBatchAsync(ptrs, bytes, 1, to, starts, 1, 0, on),
+                cuMemDiscardBatchAsync(ptrs, bytes, 1, 0, on),
+                cuMemDiscardAndPrefetchBatchAsync(ptrs, bytes, 1, to, starts, 1, 0, on),
+            ]
+        };
+        // SAFETY: these are live.
+        let others = unsafe {
+            [
+                cuMemPrefetchAsync(*ptrs, 4096, -1, on),
+                cuMemPrefetchAsync_v2(*ptrs, 4096, *to, 0, on),
+                cuStreamSynchronize(on),
+            ]
+        };
+        (batches, others)
+    };
+    assert_eq!(cuCtxSetCurrent(null_mut()), 0);
+    assert_eq!(codes(null), ([1; 3], [201; 3]));
+    assert_eq!(codes(legacy), ([1; 3], [201; 3]));
+    assert_eq!(codes(per_thread), ([201; 3], [201; 3]));
+    assert_eq!(codes(own), ([0; 3], [0; 3]));
+    let mut value = 0;
+    // SAFETY: the result goes to a live place.
+    assert_eq!(unsafe { cuMemRangeGetAttribute(&raw mut value, 4, 1, ptr, 4096) }, 201);
+    assert_eq!((cuMemAdvise(ptr, 4096, 1, -1), cuMemAdvise_v2(ptr, 4096, 1, host)), (201, 201));
+    // SAFETY: live, and not used again.
+    assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
+    assert_eq!(cuCtxSetCurrent(context), 0);
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
     // SAFETY: the caller's duty is the same.
-    in_context(|machine, _| answer(unsafe { machine.sim.free(DevicePtr(ptr)) }))
+    started(|machine| answer(unsafe { machine.sim.free(DevicePtr(ptr)) }))
 }
 
 /// `cuMemHostAlloc`
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn cuMemRangeGetAttribute(
     ptr: u64,
     bytes: usize,
 ) -> c_int {
-    started(|machine| {
+    in_context(|machine, _| {
         let attribute = RangeAttribute(attribute);
         let is_list = attribute == RangeAttribute::ACCESSED_BY;
         let fits =

@@ -2,15 +2,17 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise::{Advice, Backend, Code, Location, Span};
+use pagewise::{Advice, Backend, Code, Location, Span, StreamHandle};
 
 use crate::entry::{MemLocation, span};
-use crate::machine::{Outcome, answer, started, stream};
+use crate::machine::{Machine, Outcome, answer, in_context, started, stream};
 
 /// `cuMemAdvise`, the form of CUDA 8.0
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAdvise(ptr: u64, bytes: usize, advice: c_int, device: c_int) -> c_int {
-    started(|machine| answer(machine.sim.advise_ordinal(span(ptr, bytes), Advice(advice), device)))
+    in_context(|machine, _| {
+        answer(machine.sim.advise_ordinal(span(ptr, bytes), Advice(advice), device))
+    })
 }
 
 /// `cuMemAdvise`, the form of CUDA 12.2
@@ -21,7 +23,9 @@ pub extern "C" fn cuMemAdvise_v2(
     advice: c_int,
     location: MemLocation,
 ) -> c_int {
-    started(|machine| answer(machine.sim.advise(span(ptr, bytes), Advice(advice), location.into())))
+    in_context(|machine, _| {
+        answer(machine.sim.advise(span(ptr, bytes), Advice(advice), location.into()))
+    })
 }
 
 /// `cuMemPrefetchAsync`, the form of CUDA 8.0
@@ -34,7 +38,7 @@ pub extern "C" fn cuMemPrefetchAsync(
 ) -> c_int {
     started(|machine| {
         machine.count_prefetch()?;
-        answer(machine.sim.prefetch_ordinal(span(ptr, bytes), device, stream(on)))
+        answer(machine.sim.prefetch_ordinal(span(ptr, bytes), device, machine.stream(on)?))
     })
 }
 
@@ -49,8 +53,14 @@ pub extern "C" fn cuMemPrefetchAsync_v2(
 ) -> c_int {
     started(|machine| {
         machine.count_prefetch()?;
-        answer(machine.sim.prefetch(span(ptr, bytes), location.into(), flags, stream(on)))
+        answer(machine.sim.prefetch(span(ptr, bytes), location.into(), flags, machine.stream(on)?))
     })
+}
+
+/// The stream of a batch. Legacy default streams are refused as such, context or not.
+fn batch_stream(machine: &Machine, raw: *mut c_void) -> Outcome<StreamHandle> {
+    let on = stream(raw);
+    if on.is_legacy() { Ok(on) } else { machine.stream(raw) }
 }
 
 /// The ranges of a batch.
@@ -103,7 +113,13 @@ pub unsafe extern "C" fn cuMemPrefetchBatchAsync(
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: likewise.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
-        answer(machine.sim.prefetch_batch(&spans, &locations, &starts, flags, stream(on)))
+        answer(machine.sim.prefetch_batch(
+            &spans,
+            &locations,
+            &starts,
+            flags,
+            batch_stream(machine, on)?,
+        ))
     })
 }
 
@@ -123,7 +139,7 @@ pub unsafe extern "C" fn cuMemDiscardBatchAsync(
         // SAFETY: the caller's duty is the same.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: likewise.
-        answer(unsafe { machine.sim.discard_batch(&spans, flags, stream(on)) })
+        answer(unsafe { machine.sim.discard_batch(&spans, flags, batch_stream(machine, on)?) })
     })
 }
 
@@ -147,7 +163,7 @@ pub unsafe extern "C" fn cuMemDiscardAndPrefetchBatchAsync(
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: likewise.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
-        let (sim, on) = (&machine.sim, stream(on));
+        let (sim, on) = (&machine.sim, batch_stream(machine, on)?);
         // SAFETY: likewise.
         answer(unsafe { sim.discard_prefetch_batch(&spans, &locations, &starts, flags, on) })
     })

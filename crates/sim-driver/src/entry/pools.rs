@@ -8,7 +8,7 @@ use pagewise::{
 };
 
 use crate::entry::MemLocation;
-use crate::machine::{Machine, Outcome, answer, has_place, started, store, stream};
+use crate::machine::{Machine, Outcome, answer, has_place, started, store};
 
 /// `CUmemPoolProps` as of CUDA 12.2.
 #[repr(C)]
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
 ) -> c_int {
     started(|machine| {
         has_place(ptr)?;
-        let made = answer(machine.sim.pool_alloc(pool(handle), bytes as u64, stream(on)))?;
+        let made = answer(machine.sim.pool_alloc(pool(handle), bytes as u64, machine.stream(on)?))?;
         // SAFETY: the caller vouches for the place.
         unsafe { store(ptr, made.0) }
     })
@@ -334,6 +334,9 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
 /// No work submitted later may use the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeAsync(ptr: u64, on: *mut c_void) -> c_int {
-    // SAFETY: the caller's duty is the same.
-    started(|machine| answer(unsafe { machine.sim.free_async(DevicePtr(ptr), stream(on)) }))
+    started(|machine| {
+        let on = machine.stream(on)?;
+        // SAFETY: the caller's duty is the same.
+        answer(unsafe { machine.sim.free_async(DevicePtr(ptr), on) })
+    })
 }

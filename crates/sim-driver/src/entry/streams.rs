@@ -46,7 +46,7 @@ pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
 /// `cuStreamSynchronize`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
-    in_context(|machine, _| answer(machine.sim.stream_synchronize(stream(on))))
+    started(|machine| answer(machine.sim.stream_synchronize(machine.stream(on)?)))
 }
 
 /// `cuStreamQuery`: calls are complete when they return.
@@ -59,7 +59,7 @@ pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitEvent(on: *mut c_void, for_: *mut c_void, flags: c_uint) -> c_int {
     _ = flags;
-    in_context(|machine, _| answer(machine.sim.stream_wait_event(stream(on), event(for_))))
+    started(|machine| answer(machine.sim.stream_wait_event(machine.stream(on)?, event(for_))))
 }
 
 /// `cuStreamAttachMemAsync`
@@ -74,9 +74,9 @@ pub unsafe extern "C" fn cuStreamAttachMemAsync(
     flags: c_uint,
 ) -> c_int {
     let flags = AttachFlags::from_bits_retain(flags);
-    in_context(|machine, _| {
+    started(|machine| {
         // SAFETY: the caller's duty is the same.
-        answer(unsafe { machine.sim.stream_attach(stream(on), span(ptr, bytes), flags) })
+        answer(unsafe { machine.sim.stream_attach(machine.stream(on)?, span(ptr, bytes), flags) })
     })
 }
 
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
 /// `cuEventRecord`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecord(handle: *mut c_void, on: *mut c_void) -> c_int {
-    in_context(|machine, _| answer(machine.sim.event_record(event(handle), stream(on))))
+    started(|machine| answer(machine.sim.event_record(event(handle), machine.stream(on)?)))
 }
 
 /// `cuEventQuery`
