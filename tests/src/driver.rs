@@ -27,7 +27,7 @@ pub struct SimulatedDriver {
     host_pages: unsafe extern "C" fn(u64, usize, *mut u8) -> c_int,
     host_touch: unsafe extern "C" fn(u64, usize, u64, c_int, *mut u64) -> c_int,
     take_events: unsafe extern "C" fn(UseText, *mut c_void) -> c_int,
-    pace: unsafe extern "C" fn(u64),
+    pace: unsafe extern "C" fn(u64, *const [u64; 2], usize),
     clock_ns: unsafe extern "C" fn() -> u64,
     sleep_ns: unsafe extern "C" fn(u64),
     retained: unsafe extern "C" fn() -> u64,
@@ -151,10 +151,11 @@ impl SimulatedDriver {
         assert_eq!(unsafe { (self.set_current)(std::ptr::null_mut()) }, 0);
     }
 
-    /// Lets the next call take this long.
-    pub fn pace(&self, duration_ns: u64) {
-        // SAFETY: takes a number.
-        unsafe { (self.pace)(duration_ns) };
+    /// Lets the next call take this long, and its faults: see `SimBackend::pace_next_op`.
+    pub fn pace(&self, duration_ns: u64, faults: &[(u64, u64)]) {
+        let faults: Vec<[u64; 2]> = faults.iter().map(|&fault| fault.into()).collect();
+        // SAFETY: so many live pairs, which are only read.
+        unsafe { (self.pace)(duration_ns, faults.as_ptr(), faults.len()) };
     }
 }
 

@@ -18,6 +18,7 @@ use pagewise_trace::campaign::{Campaign, Outcome, Sides, carry_out};
 use pagewise_trace::compare::{Levels, Tally, compare_case};
 use pagewise_trace::differential::{Rules, compare_backends};
 use pagewise_trace::format::{Case, Header, Op, RecordedOn};
+use pagewise_trace::pace::Pace;
 use pagewise_trace::program::{Family, Machine, RandomProgram};
 use pagewise_trace::record::{Pass, Recorder, record_case};
 use pagewise_trace::replay::replay_case;
@@ -46,7 +47,8 @@ fn as_a_driver(machine: Machine) -> SimConfig {
 fn simulator(config: SimConfig) -> Result<Session> {
     let backend = Arc::new(SimBackend::new(config)?);
     let paced = Arc::clone(&backend);
-    Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
+    let pace = move |pace: Pace| paced.pace_next_op(pace.call_ns, pace.faults);
+    Ok(Session { backend, pace: Some(Box::new(pace)) })
 }
 
 fn campaign(family: Family, machine: Machine, ops: u64) -> Campaign {
@@ -232,6 +234,19 @@ fn what_discarded_memory_shows_is_no_disagreement() {
         other: &|| simulator(kept()),
     };
     let campaign = campaign(Family::Discard, machine, 3000);
+    let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
+    assert_agrees(&outcome, &campaign);
+}
+
+/// Fills, and copies of what a device reaches by faults, are the work of many threads.
+#[test]
+fn the_order_of_the_faults_of_many_threads_is_no_disagreement() {
+    let machine = Machine { devices: 1, version: DriverVersion::CUDA_13_0 };
+    let sides = Sides {
+        reference: &|| Ok(simulator(as_a_driver(machine).seed(1))?.backend),
+        other: &|| simulator(as_a_driver(machine).seed(2)),
+    };
+    let campaign = campaign(Family::Contents, machine, 3000);
     let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
     assert_agrees(&outcome, &campaign);
 }

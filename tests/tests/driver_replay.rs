@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pagewise::{DeviceId, Result};
 use pagewise_tests::driver::SimulatedDriver;
 use pagewise_trace::format::Header;
+use pagewise_trace::pace::Pace;
 use pagewise_trace::report::{Count, TraceReport};
 use pagewise_trace::run::{Input, Options, Session, Target, run};
 
@@ -42,9 +43,9 @@ impl Target for Drivers {
             backend.prepare_device(DeviceId(device.cast_signed()))?;
         }
         let lent = Lent { driver: Some(Arc::clone(&driver)), home: Arc::clone(&self.0) };
-        let pace = move |ns| {
+        let pace = move |pace: Pace| {
             let _held = &lent;
-            driver.pace(ns);
+            driver.pace(pace.call_ns, &pace.faults);
         };
         Ok(Session { backend, pace: Some(Box::new(pace)) })
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pagewise_hal::{DriverVersion, PAGE_BYTES, Result};
 use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimBackend, SimConfig};
 use pagewise_trace::format::{Header, RecordedOn};
+use pagewise_trace::pace::Pace;
 use pagewise_trace::run::{Session, Target};
 
 /// A profile file is a handful of numbers.
@@ -58,7 +59,8 @@ impl Target for SimTarget {
     fn open(&self, header: &Header) -> Result<Session> {
         let backend = Arc::new(SimBackend::new(like(&self.config, header))?);
         let paced = Arc::clone(&backend);
-        Ok(Session { backend, pace: Some(Box::new(move |ns| paced.pace_next_op(ns))) })
+        let pace = move |pace: Pace| paced.pace_next_op(pace.call_ns, pace.faults);
+        Ok(Session { backend, pace: Some(Box::new(pace)) })
     }
 
     fn is_concurrent(&self) -> bool {

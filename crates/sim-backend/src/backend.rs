@@ -75,9 +75,13 @@ impl SimBackend {
     }
 
     /// Lets the next call take exactly this many nanoseconds of virtual time: for replaying
-    /// recordings whose results depend on when things happened.
-    pub fn pace_next_op(&self, duration_ns: u64) {
-        self.lock().pace_ns = Some(duration_ns);
+    /// recordings whose results depend on when things happened. `faults` are the times of its
+    /// faults, in their order: from the end of the fault before it, or the beginning of the call,
+    /// until the driver looks at it, and from then on. Faults without a time take what the model
+    /// says.
+    pub fn pace_next_op(&self, duration_ns: u64, faults: impl IntoIterator<Item = (u64, u64)>) {
+        let faults = faults.into_iter().collect();
+        self.lock().pace = Some((duration_ns, faults));
     }
 
     /// Keeps, from now on, what calls take their time for: see
@@ -157,12 +161,14 @@ impl SimBackend {
     ) -> Result<T> {
         let mut sim = self.lock();
         let start_ns = sim.clock_ns;
+        let (pace_ns, faults) = sim.pace.take().unzip();
+        sim.pager.pace(faults.unwrap_or_default());
         sim.pager.begin(call, start_ns);
         let answer = act(&mut sim);
         sim.settle_contents();
         let now_ns = sim.clock_ns;
         let modelled_ns = sim.pager.end(start_ns, now_ns, answer.is_err());
-        let paced_ns = sim.pace_ns.take().map(|ns| start_ns.saturating_add(ns));
+        let paced_ns = pace_ns.map(|ns: u64| start_ns.saturating_add(ns));
         sim.clock_ns = paced_ns.unwrap_or(modelled_ns);
         let end_ns = sim.clock_ns;
         sim.pager.remember(end_ns);
@@ -583,7 +589,7 @@ impl Backend for SimBackend {
     fn sleep_ns(&self, duration_ns: u64) {
         let mut sim = self.lock();
         let modelled_ns = sim.pager.sleep(duration_ns);
-        let duration_ns = sim.pace_ns.take().unwrap_or(modelled_ns);
+        let duration_ns = sim.pace.take().map_or(modelled_ns, |(pace_ns, _)| pace_ns);
         sim.clock_ns = sim.clock_ns.saturating_add(duration_ns);
     }
 }

@@ -65,6 +65,7 @@ mod slabs;
 mod slots;
 mod space;
 mod streams;
+mod tempo;
 mod touching;
 
 pub use arrival::ArrivalParams;

@@ -3,6 +3,7 @@
 //! Calls carry no time and no sink; both are here, so that the modules of calls read as what they
 //! do.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use pagewise_hal::{FaultAccess, MemoryEvent, PageRun, Processor, Span};
@@ -13,10 +14,11 @@ use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, Meter};
 use crate::paging::{
     self, Access, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, Relations,
-    Work,
+    Step, Work,
 };
 pub(crate) use crate::paging::{Discard, Group};
 use crate::records::Records;
+use crate::tempo::{FaultPace, Tempo};
 
 /// An access program on managed memory.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +59,7 @@ pub(crate) struct Pager {
 #[derive(Debug)]
 struct Listener {
     meter: Meter,
+    tempo: Tempo,
     records: Records,
     /// What memory held of pages changed; `None` if nobody wants to know.
     holdings: Option<Vec<HoldingChange>>,
@@ -64,15 +67,23 @@ struct Listener {
 
 impl EventSink for Listener {
     fn event(&mut self, event: MemoryEvent) {
+        if matches!(event, MemoryEvent::GpuFault { .. } | MemoryEvent::CpuFault { .. }) {
+            self.tempo.recorded();
+        }
         self.records.push(event);
     }
 
     fn work(&mut self, work: &Work) -> u64 {
-        self.meter.work(work)
+        let modelled_ns = self.meter.work(work);
+        match work.step {
+            Step::Fault => self.tempo.service_ns().unwrap_or(modelled_ns),
+            _ => modelled_ns,
+        }
     }
 
     fn fault_latency_ns(&mut self, by: Processor, access: u64) -> u64 {
-        self.meter.fault_latency_ns(by, access)
+        let modelled_ns = self.meter.fault_latency_ns(by, access);
+        self.tempo.latency_ns().unwrap_or(modelled_ns)
     }
 
     fn holding(&mut self, first_page: u64, pages: PageMask, processor: Processor, now: Holding) {
@@ -95,6 +106,7 @@ impl Pager {
             paging: Paging::new(config.gpu.paging.clone(), &gpus, relations),
             listener: Listener {
                 meter: Meter::new(config.gpu.cost),
+                tempo: Tempo::default(),
                 records: Records::new(config.events),
                 holdings,
             },
@@ -186,6 +198,11 @@ impl Pager {
     pub(crate) fn walked_plain(&mut self, walk: Walk) {
         let walk = walk.in_pages();
         self.listener.meter.walked(&walk, Covered::of_plain(&walk));
+    }
+
+    /// The faults of the call that is about to begin take this long, as far as is known.
+    pub(crate) fn pace(&mut self, faults: VecDeque<FaultPace>) {
+        self.listener.tempo = Tempo::new(faults);
     }
 
     /// A call begins.

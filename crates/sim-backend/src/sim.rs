@@ -4,6 +4,7 @@
 //! [`Sim`]. Each method is one call of the driver: it checks in the driver's order, then acts; a
 //! refusal leaves everything as it was.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use pagewise_hal::{
@@ -23,6 +24,7 @@ use crate::refusal::{Checked, bad_device, invalid};
 use crate::sharing::Sharing;
 use crate::space::{Allocation, Kind, Space};
 use crate::streams::Streams;
+use crate::tempo::FaultPace;
 
 /// The simulated process.
 #[derive(Debug)]
@@ -41,8 +43,8 @@ pub(crate) struct Sim {
     /// Present without concurrent managed access.
     pub(crate) exclusive: Option<Exclusive>,
     pub(crate) clock_ns: u64,
-    /// What the next call is to take, if somebody said so.
-    pub(crate) pace_ns: Option<u64>,
+    /// What the next call and its faults are to take, if somebody said so.
+    pub(crate) pace: Option<(u64, VecDeque<FaultPace>)>,
     /// Whether somebody wants each call's records.
     pub(crate) listened: bool,
     /// Bytes of `cuMemAlloc` by device.
@@ -68,7 +70,7 @@ impl Sim {
             sharing: Sharing::default(),
             exclusive: Exclusive::of(&config),
             clock_ns: 0,
-            pace_ns: None,
+            pace: None,
             listened: false,
             device_bytes: vec![0; config.devices as usize],
             arena,

@@ -102,11 +102,21 @@ pub unsafe extern "C" fn pagewise_driver_take_events(
     })
 }
 
-/// Lets the next call take this many nanoseconds of virtual time.
+/// Lets the next call take this many nanoseconds of virtual time, and its faults so many: each the
+/// time until it is looked at, and the time from then on.
+///
+/// # Safety
+/// `faults` must point to `count` pairs, or `count` be 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagewise_driver_pace(duration_ns: u64) {
+pub unsafe extern "C" fn pagewise_driver_pace(
+    duration_ns: u64,
+    faults: *const [u64; 2],
+    count: usize,
+) {
+    // SAFETY: the caller vouches for so many pairs.
+    let fault = |at| <(u64, u64)>::from(unsafe { faults.add(at).read() });
     any_time(|machine| {
-        machine.sim.pace_next_op(duration_ns);
+        machine.sim.pace_next_op(duration_ns, (0..count).map(fault));
         Ok(())
     });
 }

@@ -5,7 +5,7 @@
 //! compared. The other back end is told how long each operation took on such a reference, where it
 //! can be told ([`Session::pace`]), as what thrashes depends on time.
 //!
-//! Records of an operation of several threads ([`Op::is_parallel`](crate::format::Op::is_parallel))
+//! Records of an operation of several threads ([`Record::is_parallel`](crate::format::Record::is_parallel))
 //! differ from run to run in number and size, not in what they add up to: of those the bytes copied
 //! each way are compared. What a read of discarded memory adds up to is not compared (see
 //! `indeterminate`).
@@ -73,8 +73,9 @@ fn without_chance(recorded: &Case) -> Case {
     let mut case = recorded.clone();
     let mut indeterminate = Indeterminate::default();
     for line in &mut case.ops {
+        let parallel = line.record.is_parallel();
         let unstable = &mut line.record.observed.unstable;
-        if line.record.op.is_parallel() {
+        if parallel {
             unstable.push("events".to_owned());
         }
         if indeterminate.is_read_by(&line.record.op) {

@@ -35,6 +35,7 @@ pub mod differential;
 pub mod error;
 pub mod format;
 mod indeterminate;
+pub mod pace;
 #[cfg(feature = "program")]
 pub mod program;
 pub mod reader;

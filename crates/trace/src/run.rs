@@ -17,6 +17,7 @@ use pagewise_hal::{Backend, Result};
 use crate::compare::{Tally, compare_case};
 use crate::error::{Reason, TraceError};
 use crate::format::{Case, Header};
+use crate::pace::Pace;
 use crate::reader::TraceReader;
 use crate::replay::{CaseReplay, Moment, replay_case};
 use crate::report::{Report, TraceReport};
@@ -46,7 +47,7 @@ pub struct Session {
     pub backend: Arc<dyn Backend>,
     /// Tells the back end how long the next operation took on the recorded machine; for back ends
     /// whose clock can be set.
-    pub pace: Option<Box<dyn Fn(u64) + Send>>,
+    pub pace: Option<Box<dyn Fn(Pace) + Send>>,
 }
 
 impl Session {
@@ -54,9 +55,9 @@ impl Session {
     pub(crate) fn replay(&self, case: &Case, paced: bool) -> CaseReplay {
         let pace = self.pace.as_ref().filter(|_| paced);
         replay_case(&*self.backend, case, |moment, line| {
-            let recorded_ns = line.record.observed.ns_profiled;
-            if let (Moment::Before, Some(pace), Some(ns)) = (moment, pace, recorded_ns) {
-                pace(ns);
+            let recorded = || Pace::of(&line.record);
+            if let (Moment::Before, Some(pace), Some(recorded)) = (moment, pace, recorded()) {
+                pace(recorded);
             }
         })
     }

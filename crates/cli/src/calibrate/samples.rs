@@ -93,7 +93,7 @@ impl Recording {
                     drop(sim.take_cost_observations());
                     let untimed = || line.record.observed.ns_profiled;
                     if let Some(ns) = recorded.map(|ns| ns.median).or_else(untimed) {
-                        sim.pace_next_op(ns);
+                        sim.pace_next_op(ns, []);
                     }
                 } else if let Some(recorded) = recorded {
                     let terms = probes.terms(sim.take_cost_observations());

@@ -1,7 +1,7 @@
 //! Claims about the model.
 
 use pagewise_hal::{Advice, AttachFlags, Backend, HostAccess, HostTouch, Location, StreamHandle};
-use pagewise_hal::{Processor, RangeAttribute, Span};
+use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span};
 
 use super::*;
 use crate::{SimBackend, SimConfig};
@@ -80,11 +80,46 @@ fn a_call_that_moves_more_takes_longer() {
 fn a_paced_call_takes_its_pace_whatever_it_does() {
     let sim = machine();
     let span = alloc(&sim, 64 * MIB);
-    sim.pace_next_op(77);
+    sim.pace_next_op(77, []);
     assert_eq!(took(&sim, |sim| write(sim, span)), 77);
-    sim.pace_next_op(5);
+    sim.pace_next_op(5, []);
     assert_eq!(took(&sim, |sim| sim.sleep_ns(1_000_000)), 5);
     assert!(took(&sim, |sim| write(sim, span)) > 0, "the pace is for one call");
+}
+
+#[test]
+fn the_pace_of_faults_decides_what_thrashes() {
+    const CALL_NS: u64 = 400_000;
+    // A page goes back and forth three times. Where faults come late in one call and early in the
+    // next, two lie close together and the pair after them does not.
+    let thrashing = |waits_ns: [u64; 2]| {
+        let sim = machine();
+        let span = Span::new(alloc(&sim, 2 * MIB).ptr, 4096);
+        for call in 0..6 {
+            let wait_ns = waits_ns[call % 2];
+            sim.pace_next_op(CALL_NS, [(wait_ns, 0)]);
+            match call % 2 {
+                0 => write(&sim, span),
+                _ => write_by_device(&sim, span),
+            }
+        }
+        assert_eq!(sim.clock_ns(), 6 * CALL_NS + took_by_alloc());
+        sim.counters().thrashing_pages
+    };
+    assert_eq!(thrashing([0, 0]), 16, "each 400 us after the last, 64 KiB at a time");
+    assert_eq!(thrashing([0, CALL_NS]), 0, "alternately 800 us and none");
+}
+
+fn took_by_alloc() -> u64 {
+    took(&machine(), |sim| _ = alloc(sim, 2 * MIB))
+}
+
+fn write_by_device(sim: &SimBackend, span: Span) {
+    let access = DeviceAccess::Write(1);
+    let device = pagewise_hal::DeviceId(0);
+    let touch = DeviceTouch { device, span, stride_bytes: 4096, access, blocks: 1, threads: 1 };
+    // SAFETY: nobody else has the memory.
+    unsafe { sim.device_touch(touch, StreamHandle::NULL) }.expect("written");
 }
 
 #[test]

@@ -98,7 +98,7 @@ pub fn compare_copied_bytes(
 ) {
     for ((line, runs), got) in case.ops.iter().zip(runs).zip(&replay.observed) {
         let mut totals = runs.iter().map(|run| copied_bytes(&run.events));
-        let Some(recorded) = totals.next().filter(|_| line.record.op.is_parallel()) else {
+        let Some(recorded) = totals.next().filter(|_| line.record.is_parallel()) else {
             continue;
         };
         if totals.any(|other| other != recorded) {

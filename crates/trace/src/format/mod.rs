@@ -248,6 +248,17 @@ pub struct Record {
     pub observed: Observed,
 }
 
+impl Record {
+    /// Whether several threads of a device accessed memory: [`Op::is_parallel`], or a copy in which
+    /// a device faulted. Devices copy what faults with kernels, hosts with one thread.
+    #[must_use]
+    pub fn is_parallel(&self) -> bool {
+        let faulted =
+            || self.observed.events.iter().any(|event| event.kind.as_str() == "gpu_fault");
+        self.op.is_parallel() || (matches!(self.op, Op::Memcpy { .. }) && faulted())
+    }
+}
+
 /// A record and the line that it stands on, from 1 on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpLine {

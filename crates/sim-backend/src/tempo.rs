@@ -1,0 +1,39 @@
+//! Faults at a recorded pace: what thrashes depends on which events lie within half a millisecond of
+//! each other, also within one call.
+
+use std::collections::VecDeque;
+
+/// How long one fault takes, in nanoseconds: until the driver looks at it, and from then on.
+pub(crate) type FaultPace = (u64, u64);
+
+/// How long the faults of the call that is being carried out take.
+#[derive(Debug, Default)]
+pub(crate) struct Tempo {
+    /// Those that are still to be recorded.
+    faults: VecDeque<FaultPace>,
+    /// What is left of the one that is being served.
+    service_ns: Option<u64>,
+}
+
+impl Tempo {
+    pub(crate) fn new(faults: VecDeque<FaultPace>) -> Self {
+        Self { faults, service_ns: None }
+    }
+
+    /// The time until the next fault is looked at, if it is known.
+    pub(crate) fn latency_ns(&mut self) -> Option<u64> {
+        let &(wait_ns, service_ns) = self.faults.front()?;
+        self.service_ns = Some(service_ns);
+        Some(wait_ns)
+    }
+
+    /// A fault was recorded.
+    pub(crate) fn recorded(&mut self) {
+        self.faults.pop_front();
+    }
+
+    /// The time of a step of the service, if it is known: the first step takes it all.
+    pub(crate) fn service_ns(&mut self) -> Option<u64> {
+        self.service_ns.as_mut().map(std::mem::take)
+    }
+}
