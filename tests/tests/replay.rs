@@ -118,6 +118,11 @@ fn the_addresses_of_a_pool_remember_their_last_prefetch_as_recorded() {
     assert_agrees("pool-reuse", 0, 0);
 }
 
+#[test]
+fn memory_that_a_managed_pool_gave_back_stays_and_is_mapped_as_it_was_as_recorded() {
+    assert_agrees("pool-touch", 0, 0);
+}
+
 /// Those on pools, fills, copies and attached memory, and those on which an earlier state of the
 /// simulator and an H200 disagreed, made small.
 #[test]

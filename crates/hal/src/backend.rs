@@ -333,6 +333,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Gives unused memory back (`cuMemPoolTrimTo`), never so much that less than
     /// `min_bytes_to_keep` stay reserved.
     ///
+    /// What a managed pool gives back, here or after a wait, stays with it until it is destroyed:
+    /// it is not reserved any more and what it holds is discarded, but `memory_info` does not show
+    /// it as free, and whoever had it mapped has it mapped when it is allocated again (driver 580;
+    /// recording `pool-touch`).
+    ///
     /// # Errors
     /// `InvalidValue` for no live pool.
     fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()>;

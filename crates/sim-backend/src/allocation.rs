@@ -9,7 +9,8 @@ use pagewise_hal::{
 
 use crate::attributes::{Change, Place};
 use crate::chunks::CHUNK_BYTES;
-use crate::pools::{Grown, Pool};
+use crate::pager::Discard;
+use crate::pools::{Grown, Pool, Released};
 use crate::refusal::{Checked, bad_device, invalid, out_of_memory, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind, ManagedRange};
@@ -95,7 +96,7 @@ impl Sim {
             Kind::Pool(pool) => {
                 self.leave_pool(&allocation, pool, false);
                 let released = self.pools.release_to_threshold(pool.as_raw());
-                self.drop_chunks(released);
+                self.give_back(released);
             }
             Kind::Managed => {
                 let gone = self.space.remove(&allocation);
@@ -180,22 +181,26 @@ impl Sim {
     /// What a synchronise does to pools: empty chunks go, as far as thresholds allow.
     pub(crate) fn release_pools(&mut self) {
         let released = self.pools.release_all();
-        self.drop_chunks(released);
+        self.give_back(released);
     }
 
-    /// Takes chunks that a pool no longer holds out of everything.
-    pub(crate) fn drop_chunks(&mut self, chunks: Vec<u64>) {
-        if chunks.is_empty() {
-            return;
+    /// Carries out what pools gave back.
+    pub(crate) fn give_back(&mut self, released: Released) {
+        for address in released.idle {
+            self.pager.discard(chunk_pages(address), Discard::Lazy);
         }
-        for address in chunks {
-            let first_page = address / PAGE_BYTES;
-            let pages = first_page..first_page + CHUNK_BYTES / PAGE_BYTES;
-            self.pager.remove_range(first_page, CHUNK_BYTES / PAGE_BYTES);
-            self.contents.remove(&pages);
-            self.arena.clear(address, CHUNK_BYTES);
+        if !released.gone.is_empty() {
+            released.gone.into_iter().for_each(|memory| self.drop_memory(memory));
+            self.make_way();
         }
-        self.make_way();
+    }
+
+    /// Takes memory that no pool holds any more out of everything.
+    fn drop_memory(&mut self, addresses: Range<u64>) {
+        let pages = addresses.start / PAGE_BYTES..addresses.end / PAGE_BYTES;
+        self.pager.remove_range(pages.start, pages.end - pages.start);
+        self.contents.remove(&pages);
+        self.arena.clear(addresses.start, addresses.end - addresses.start);
     }
 
     fn allocation_starting(&self, ptr: DevicePtr) -> Checked<Allocation> {
@@ -235,6 +240,9 @@ impl Sim {
     /// New chunks of a managed pool: pages prefer the pool's location and start there, and those
     /// that the pool gave access to count as accessing them (recording `pools`, lines 979, 2141).
     fn add_managed_chunks(&mut self, grown: &Grown, pool: PoolHandle) {
+        if let Some(inherited) = &grown.inherited {
+            self.drop_memory(inherited.clone());
+        }
         let Ok(pool) = self.pools.get(pool.as_raw()) else { return };
         let location = pool.props.location;
         let admitted: Vec<Processor> = pool.admitted().collect();
@@ -245,11 +253,13 @@ impl Sim {
             self.attributes.add_region(region.pages_outward());
         }
         for &address in &grown.chunks {
-            let range =
-                ManagedRange { first_page: address / PAGE_BYTES, pages: CHUNK_BYTES / PAGE_BYTES };
-            let pages = range.first_page..range.first_page + range.pages;
+            let pages = chunk_pages(address);
             self.attributes.add_pool_memory(&pages);
-            self.pager.add_range(range.first_page, range.pages);
+            if self.pager.has_range(pages.start) {
+                self.pager.forget_advice(pages.clone(), self.config.devices);
+            } else {
+                self.pager.add_range(pages.start, pages.end - pages.start);
+            }
             for &processor in &admitted {
                 self.admit(pages.clone(), processor, true);
             }
@@ -325,4 +335,9 @@ impl Sim {
         let pinned = pools.filter(|pool| !pool.is_managed() && pool.home() == Some(home));
         pinned.map(Pool::reserved).sum()
     }
+}
+
+/// The pages of a chunk of a pool.
+fn chunk_pages(address: u64) -> Range<u64> {
+    address / PAGE_BYTES..(address + CHUNK_BYTES) / PAGE_BYTES
 }

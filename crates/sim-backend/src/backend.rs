@@ -338,7 +338,7 @@ impl Backend for SimBackend {
     unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
         self.call("pool_destroy", Call::Other, |sim| {
             let released = sim.pools.destroy(pool.as_raw())?;
-            sim.drop_chunks(released);
+            sim.give_back(released);
             sim.forget_import(pool);
             Ok(())
         })
@@ -389,7 +389,7 @@ impl Backend for SimBackend {
     fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
         self.call("pool_trim", Call::Other, |sim| {
             let released = sim.pools.trim(pool.as_raw(), min_bytes_to_keep)?;
-            sim.drop_chunks(released);
+            sim.give_back(released);
             Ok(())
         })
     }

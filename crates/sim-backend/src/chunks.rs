@@ -33,6 +33,8 @@ pub(crate) struct Chunks {
     settled: Blocks,
     /// Where new addresses begin.
     end: u64,
+    /// The end of the last chunk that was ever held.
+    held_end: u64,
     /// Most bytes ever held since the last reset.
     pub(crate) reserved_high: u64,
 }
@@ -78,6 +80,11 @@ impl Blocks {
 pub(crate) struct Full;
 
 impl Chunks {
+    /// The end of the last chunk that was ever held.
+    pub(crate) fn held_end(&self) -> u64 {
+        self.held_end
+    }
+
     /// Bytes held now.
     pub(crate) fn reserved(&self) -> u64 {
         self.held.len() as u64 * CHUNK_BYTES
@@ -102,6 +109,8 @@ impl Chunks {
             self.note_failed_growth(self.missing(offset, length), limit);
             return Err(Full);
         }
+        let last_end = new.iter().max().map_or(0, |chunk| (chunk + 1) * CHUNK_BYTES);
+        self.held_end = self.held_end.max(last_end);
         self.held.extend(&new);
         self.places.insert(offset, length);
         self.pending.take(offset, length);

@@ -124,6 +124,11 @@ impl Pager {
         self.listener.meter.range_made();
     }
 
+    /// Whether there is managed memory at a page.
+    pub(crate) fn has_range(&self, page: u64) -> bool {
+        self.paging.has_range(page)
+    }
+
     /// It went, with where its pages were.
     pub(crate) fn remove_range(&mut self, first_page: u64, pages: u64) {
         let held = self.paging.held_blocks(&(first_page..first_page + pages));

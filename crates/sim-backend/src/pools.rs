@@ -4,6 +4,7 @@
 //! what memory appeared or went is returned.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use pagewise_hal::{
     AccessFlags, AllocationType, DevicePtr, DriverVersion, HandleTypes, Location, LocationKind,
@@ -50,6 +51,25 @@ pub(crate) struct Grown {
     pub(crate) chunks: Vec<u64>,
     /// All addresses that the pool may use, if it may only now.
     pub(crate) region: Option<Span>,
+    /// Those among them that another pool used and holds no more.
+    pub(crate) inherited: Option<Range<u64>>,
+}
+
+/// Memory that pools gave back, by address.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// Chunks of managed pools that live on. Their pages stay where they are, mapped as they are;
+    /// what they hold is discarded (recording `pool-touch`).
+    pub(crate) idle: Vec<u64>,
+    /// What is gone: other chunks, and all that a pool had that is gone.
+    pub(crate) gone: Vec<Range<u64>>,
+}
+
+impl Released {
+    fn add(&mut self, other: Self) {
+        self.idle.extend(other.idle);
+        self.gone.extend(other.gone);
+    }
 }
 
 impl Pool {
@@ -224,8 +244,8 @@ impl Pools {
         Ok(self.insert(imported))
     }
 
-    /// `cuMemPoolDestroy`. Returns the chunks that went.
-    pub(crate) fn destroy(&mut self, handle: u64) -> Checked<Vec<u64>> {
+    /// `cuMemPoolDestroy`
+    pub(crate) fn destroy(&mut self, handle: u64) -> Checked<Released> {
         let pool = self.get_mut(handle)?;
         if pool.is_default {
             return invalid("a default pool cannot be destroyed");
@@ -397,7 +417,7 @@ impl Pools {
     /// has left.
     pub(crate) fn alloc(&mut self, handle: u64, bytes: u64, room: u64) -> Checked<Grown> {
         let had_region = self.get(handle)?.region.is_some();
-        let region = self.region(handle)?;
+        let (region, inherited) = self.region(handle)?;
         let region_bytes = self.region_bytes;
         let pool = self.get_mut(handle)?;
         let held = pool.reserved();
@@ -412,7 +432,7 @@ impl Pools {
         let address = region + offset;
         let appeared = Span { ptr: DevicePtr(region), bytes: region_bytes };
         let region = (!had_region).then_some(appeared);
-        Ok(Grown { address, chunks, region })
+        Ok(Grown { address, chunks, region, inherited })
     }
 
     /// Frees memory. `counted` is false for `cuMemFree`, which leaves the used figure as it is
@@ -429,14 +449,15 @@ impl Pools {
     }
 
     /// What a synchronise does: chunks with nothing in them go, as far as the thresholds allow.
-    /// Returns the addresses of those of managed pools' chunks and of all others alike.
-    pub(crate) fn release_all(&mut self) -> Vec<u64> {
+    pub(crate) fn release_all(&mut self) -> Released {
         let handles: Vec<u64> = self.pools.keys().copied().collect();
-        handles.into_iter().flat_map(|handle| self.release_to_threshold(handle)).collect()
+        let mut released = Released::default();
+        handles.into_iter().for_each(|handle| released.add(self.release_to_threshold(handle)));
+        released
     }
 
     /// The same for one pool.
-    pub(crate) fn release_to_threshold(&mut self, handle: u64) -> Vec<u64> {
+    pub(crate) fn release_to_threshold(&mut self, handle: u64) -> Released {
         let keep = match self.pools.get(&handle) {
             Some(pool) if !pool.destroyed => pool.release_threshold,
             _ => 0,
@@ -446,59 +467,76 @@ impl Pools {
 
     /// `cuMemPoolTrimTo`: unlike the threshold, which stops once no more than it is held, trimming
     /// never goes below what is to be kept (probed on driver 580).
-    pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Checked<Vec<u64>> {
+    pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Checked<Released> {
         self.get(handle)?;
         let whole_chunks = keep.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX);
         Ok(self.release(handle, whole_chunks))
     }
 
-    fn release(&mut self, handle: u64, keep: u64) -> Vec<u64> {
-        let Some(pool) = self.pools.get_mut(&handle) else { return Vec::new() };
-        let released = pool.chunks.release(keep);
-        let address = |region: u64| released.into_iter().map(move |n| region + n * CHUNK_BYTES);
-        let addresses = pool.region.map(|region| address(region).collect());
-        self.forget_if_gone(handle);
-        addresses.unwrap_or_default()
+    fn release(&mut self, handle: u64, keep: u64) -> Released {
+        let Some(pool) = self.pools.get_mut(&handle) else { return Released::default() };
+        let indices = pool.chunks.release(keep);
+        let (managed, used) = (pool.is_managed(), pool.used_addresses());
+        let is_gone = self.forget_if_gone(handle);
+        let Some(used) = used else { return Released::default() };
+        let chunks = indices.iter().map(|index| used.start + index * CHUNK_BYTES);
+        match (managed, is_gone) {
+            (true, false) => Released { idle: chunks.collect(), gone: Vec::new() },
+            (true, true) => Released { idle: Vec::new(), gone: vec![used] },
+            (false, _) => {
+                let gone = chunks.map(|address| address..address + CHUNK_BYTES);
+                Released { idle: Vec::new(), gone: gone.collect() }
+            }
+        }
     }
 
-    /// The pool's first address; taken if it has none, from a pool without memory if need be.
-    fn region(&mut self, handle: u64) -> Checked<u64> {
+    /// The pool's first address; taken if it has none, from a pool without memory if need be: then
+    /// with what that one used.
+    fn region(&mut self, handle: u64) -> Checked<(u64, Option<Range<u64>>)> {
         let Some(pool) = self.pools.get(&handle) else { return invalid(NO_POOL) };
         if let Some(region) = pool.region {
-            return Ok(region);
+            return Ok((region, None));
         }
         let zone = pool.zone();
-        let free = self.regions[zone].take(self.region_bytes);
-        let Some(region) = free.or_else(|| self.unused_region(zone)) else {
+        let free = self.regions[zone].take(self.region_bytes).map(|region| (region, None));
+        let Some((region, inherited)) = free.or_else(|| self.unused_region(zone)) else {
             return out_of_memory("no address space is left for another pool");
         };
         self.get_mut(handle)?.region = Some(region);
-        Ok(region)
+        Ok((region, inherited))
     }
 
     /// Takes the region of a pool that holds no memory.
-    fn unused_region(&mut self, zone: usize) -> Option<u64> {
+    fn unused_region(&mut self, zone: usize) -> Option<(u64, Option<Range<u64>>)> {
         let mut pools = self.pools.values_mut();
         let owner = pools
             .find(|pool| pool.zone() == zone && pool.region.is_some() && pool.chunks.is_unused())?;
-        owner.region.take()
+        let used = owner.used_addresses();
+        Some((owner.region.take()?, used))
     }
 
-    /// A pool keeps its addresses until it is destroyed and holds no memory.
-    fn forget_if_gone(&mut self, handle: u64) {
-        let Some(pool) = self.pools.get(&handle) else { return };
+    /// A pool keeps its addresses until it is destroyed and holds no memory. Whether it is gone.
+    fn forget_if_gone(&mut self, handle: u64) -> bool {
+        let Some(pool) = self.pools.get(&handle) else { return false };
         if !pool.destroyed || !pool.chunks.is_unused() {
-            return;
+            return false;
         }
         if let Some(region) = pool.region {
             let zone = pool.zone();
             self.regions[zone].give(region, self.region_bytes);
         }
         self.pools.remove(&handle);
+        true
     }
 }
 
 impl Pool {
+    /// The addresses of all chunks that it ever had, if it had any.
+    fn used_addresses(&self) -> Option<Range<u64>> {
+        let start = self.region?;
+        Some(start..start + self.chunks.held_end()).filter(|used| !used.is_empty())
+    }
+
     /// Which of the address spaces for pools is its.
     fn zone(&self) -> usize {
         usize::from(!self.is_managed())

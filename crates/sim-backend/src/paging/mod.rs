@@ -144,6 +144,11 @@ impl Paging {
         self.ranges.insert(first_page..first_page + pages);
     }
 
+    /// Whether a page is managed memory.
+    pub(crate) fn has_range(&self, page: u64) -> bool {
+        self.ranges.containing(page).is_some()
+    }
+
     /// Removes what [`create_range`](Self::create_range) added, with all that became of it.
     pub(crate) fn destroy_range(&mut self, first_page: u64, pages: u64) {
         let pages = first_page..first_page + pages;
