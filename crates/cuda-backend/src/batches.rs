@@ -139,7 +139,7 @@ impl CudaBackend {
     }
 
     /// Moves one range by the driver's own call, the common case, where nothing needs more than a
-    /// look. None if something does, or if the call found no context: then it did nothing.
+    /// look. None if something does.
     ///
     /// Little of this code is in the caches after a call into the driver, so each line costs. Hence
     /// the general way is elsewhere, and arguments are in registers until they are known to fit.
@@ -160,17 +160,17 @@ impl CudaBackend {
         }
         let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
         let (mut place, mut start) = (MemLocation::from(*location), 0);
+        let on = handle(moves.stream.as_raw());
         // SAFETY: the arrays are of one item each and only read; the driver checks range and
         // location.
-        let code = unsafe {
+        let mut submit = move || unsafe {
             let (ptr, bytes) = (&raw mut ptr, &raw mut bytes);
-            let (place, start) = (&raw mut place, &raw mut start);
-            call(ptr, bytes, 1, place, start, 1, 0, handle(moves.stream.as_raw()))
+            call(ptr, bytes, 1, &raw mut place, &raw mut start, 1, 0, on)
         };
-        if code == Code::SUCCESS {
-            return Some(Ok(()));
-        }
-        self.refused_one(operation, code, span)
+        Some(match submit() {
+            Code::SUCCESS => Ok(()),
+            code => self.refused_one(operation, code, &mut submit, *span),
+        })
     }
 
     /// The same for a discard.
@@ -192,13 +192,14 @@ impl CudaBackend {
             return None;
         }
         let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
+        let on = handle(stream.as_raw());
         // SAFETY: the arrays are of one item each and only read; the driver checks the range. What
         // discarding means is the caller's duty.
-        let code = unsafe { call(&raw mut ptr, &raw mut bytes, 1, 0, handle(stream.as_raw())) };
-        if code == Code::SUCCESS {
-            return Some(Ok(()));
-        }
-        self.refused_one(operation, code, span)
+        let mut submit = move || unsafe { call(&raw mut ptr, &raw mut bytes, 1, 0, on) };
+        Some(match submit() {
+            Code::SUCCESS => Ok(()),
+            code => self.refused_one(operation, code, &mut submit, *span),
+        })
     }
 
     /// Whether a batch call needs no check of its flags, its stream and the context.
@@ -208,13 +209,22 @@ impl CudaBackend {
         plain && self.home.context.is_current()
     }
 
+    /// What becomes of a refused call about one range: it is made again if it found no context,
+    /// because then it did nothing.
     #[cold]
-    fn refused_one(&self, operation: &'static str, code: i32, span: &Span) -> Option<Result<()>> {
-        if is_context_lost(code) {
-            return None;
-        }
-        let error = self.driver.error(operation, code);
-        Some(Err(self.blame(error, std::slice::from_ref(span))))
+    fn refused_one(
+        &self,
+        operation: &'static str,
+        code: i32,
+        again: &mut dyn FnMut() -> i32,
+        span: Span,
+    ) -> Result<()> {
+        let answer = if is_context_lost(code) {
+            self.home.context.enter_and(operation, again)
+        } else {
+            Err(self.driver.error(operation, code))
+        };
+        answer.map_err(|error| self.blame(error, &[span]))
     }
 
     /// # Safety

@@ -130,6 +130,16 @@ impl Context {
         self.set(operation).map(|()| true)
     }
 
+    /// Makes the context current, and then a call.
+    pub(crate) fn enter_and(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce() -> i32,
+    ) -> Result<()> {
+        self.set(operation)?;
+        self.driver.check(operation, call())
+    }
+
     /// Makes the context current unless it is.
     #[cold]
     fn enter(&self, operation: &'static str) -> Result<()> {
