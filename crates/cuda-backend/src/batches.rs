@@ -10,7 +10,6 @@ use smallvec::SmallVec;
 
 use crate::abi::{MemLocation, handle};
 use crate::backend::CudaBackend;
-use crate::context::is_context_lost;
 
 /// The arguments of a batch that moves.
 #[derive(Debug, Clone, Copy)]
@@ -209,21 +208,16 @@ impl CudaBackend {
         plain && self.home.context.is_current()
     }
 
-    /// What becomes of a refused call about one range: it is made again if it found no context,
-    /// because then it did nothing.
+    /// What becomes of a refused call about one range.
     #[cold]
     fn refused_one(
         &self,
         operation: &'static str,
         code: i32,
-        again: &mut dyn FnMut() -> i32,
+        call: &mut dyn FnMut() -> i32,
         span: Span,
     ) -> Result<()> {
-        let answer = if is_context_lost(code) {
-            self.home.context.enter_and(operation, again)
-        } else {
-            Err(self.driver.error(operation, code))
-        };
+        let answer = self.home.context.refused(operation, code, call);
         answer.map_err(|error| self.blame(error, &[span]))
     }
 

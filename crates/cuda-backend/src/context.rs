@@ -22,7 +22,7 @@ thread_local! {
 }
 
 /// Whether a call says that no usable context was current: none, or a destroyed one.
-pub(crate) fn is_context_lost(code: i32) -> bool {
+fn is_context_lost(code: i32) -> bool {
     [201, 709].contains(&code)
 }
 
@@ -94,15 +94,36 @@ impl Context {
     /// Makes a call with this context current and turns its number into an error. The call is
     /// repeated once if it found no usable context: then it did nothing.
     #[inline]
-    pub(crate) fn call(&self, operation: &'static str, call: impl FnMut() -> i32) -> Result<()> {
-        match self.number(operation, call)? {
+    pub(crate) fn call(
+        &self,
+        operation: &'static str,
+        mut call: impl FnMut() -> i32,
+    ) -> Result<()> {
+        if !self.is_current() {
+            self.enter(operation)?;
+        }
+        match call() {
             Code::SUCCESS => Ok(()),
-            code => Err(self.driver.error(operation, code)),
+            code => self.refused(operation, code, &mut call),
         }
     }
 
-    /// The same, with the number as the answer.
-    #[inline]
+    /// What becomes of a call that was refused.
+    #[cold]
+    pub(crate) fn refused(
+        &self,
+        operation: &'static str,
+        code: i32,
+        call: &mut dyn FnMut() -> i32,
+    ) -> Result<()> {
+        if !is_context_lost(code) {
+            return Err(self.driver.error(operation, code));
+        }
+        self.set(operation)?;
+        self.driver.check(operation, call())
+    }
+
+    /// [`call`](Self::call) with the number as the answer.
     pub(crate) fn number(
         &self,
         operation: &'static str,
@@ -111,33 +132,13 @@ impl Context {
         if !self.is_current() {
             self.enter(operation)?;
         }
-        let mut repeated = false;
-        // A loop, so that the call is in the code once: callers inline this.
-        loop {
-            let code = call();
-            if code == Code::SUCCESS || !self.repeats(operation, code, &mut repeated)? {
-                return Ok(code);
+        match call() {
+            code if is_context_lost(code) => {
+                self.set(operation)?;
+                Ok(call())
             }
+            code => Ok(code),
         }
-    }
-
-    /// Whether a call that failed is to be made once more, with the context that it did not find.
-    #[cold]
-    fn repeats(&self, operation: &'static str, code: i32, repeated: &mut bool) -> Result<bool> {
-        if !is_context_lost(code) || std::mem::replace(repeated, true) {
-            return Ok(false);
-        }
-        self.set(operation).map(|()| true)
-    }
-
-    /// Makes the context current, and then a call.
-    pub(crate) fn enter_and(
-        &self,
-        operation: &'static str,
-        call: impl FnOnce() -> i32,
-    ) -> Result<()> {
-        self.set(operation)?;
-        self.driver.check(operation, call())
     }
 
     /// Makes the context current unless it is.
