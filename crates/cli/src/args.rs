@@ -252,7 +252,7 @@ pub(crate) struct Replay {
     pub(crate) range_reads: RangeReadsArg,
 
     /// The clock: the recording's (nothing is predicted then), the model's, or the recording's
-    /// where it has no times to predict
+    /// where it has no times to predict and for cases that disagree on the model's
     #[arg(long, value_enum, default_value_t = ClockArg::Auto)]
     pub(crate) clock: ClockArg,
 

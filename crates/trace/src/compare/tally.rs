@@ -216,6 +216,15 @@ impl Tally {
         }
     }
 
+    /// The tally of another replay of the same case, with the times of this one, if nothing
+    /// disagrees there; else this one.
+    pub(crate) fn or_if_it_agrees(self, other: Self) -> Self {
+        if !other.agrees() {
+            return self;
+        }
+        Self { time: self.time, simulated_ns: self.simulated_ns, ..other }
+    }
+
     /// Adds the tally of other cases of the same file.
     pub fn merge(&mut self, other: Self) {
         self.cases += other.cases;
