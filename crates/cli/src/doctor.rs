@@ -79,7 +79,7 @@ impl Report {
                 (false, _) => "not in this driver",
             };
             let name = format!("  {}", entry.name);
-            self.0 += &format!("  {name:<36}as of {:<6}{state}\n", entry.since.to_string());
+            self.0 += &format!("  {name:<36} as of {:<6}{state}\n", entry.since.to_string());
         }
         match &probe.devices {
             Ok(count) => self.line("devices", count),
