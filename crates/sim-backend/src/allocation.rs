@@ -190,17 +190,17 @@ impl Sim {
             self.pager.discard(chunk_pages(address), Discard::Lazy);
         }
         if !released.gone.is_empty() {
-            released.gone.into_iter().for_each(|memory| self.drop_memory(memory));
+            released.gone.iter().for_each(|memory| self.drop_memory(pages_of(memory)));
             self.make_way();
         }
     }
 
-    /// Takes memory that no pool holds any more out of everything.
-    fn drop_memory(&mut self, addresses: Range<u64>) {
-        let pages = addresses.start / PAGE_BYTES..addresses.end / PAGE_BYTES;
-        self.pager.remove_range(pages.start, pages.end - pages.start);
+    /// Takes pages that are nobody's memory any more out of everything.
+    fn drop_memory(&mut self, pages: Range<u64>) {
+        let count = pages.end - pages.start;
+        self.pager.remove_range(pages.start, count);
         self.contents.remove(&pages);
-        self.arena.clear(addresses.start, addresses.end - addresses.start);
+        self.arena.clear(pages.start * PAGE_BYTES, count * PAGE_BYTES);
     }
 
     fn allocation_starting(&self, ptr: DevicePtr) -> Checked<Allocation> {
@@ -232,16 +232,14 @@ impl Sim {
             return;
         };
         self.attributes.remove_region(first_page..first_page + pages);
-        self.pager.remove_range(first_page, pages);
-        self.contents.remove(&(first_page..first_page + pages));
-        self.arena.clear(first_page * PAGE_BYTES, pages * PAGE_BYTES);
+        self.drop_memory(first_page..first_page + pages);
     }
 
     /// New chunks of a managed pool: pages prefer the pool's location and start there, and those
     /// that the pool gave access to count as accessing them (recording `pools`, lines 979, 2141).
     fn add_managed_chunks(&mut self, grown: &Grown, pool: PoolHandle) {
         if let Some(inherited) = &grown.inherited {
-            self.drop_memory(inherited.clone());
+            self.drop_memory(pages_of(inherited));
         }
         let Ok(pool) = self.pools.get(pool.as_raw()) else { return };
         let location = pool.props.location;
@@ -339,5 +337,9 @@ impl Sim {
 
 /// The pages of a chunk of a pool.
 fn chunk_pages(address: u64) -> Range<u64> {
-    address / PAGE_BYTES..(address + CHUNK_BYTES) / PAGE_BYTES
+    pages_of(&(address..address + CHUNK_BYTES))
+}
+
+fn pages_of(addresses: &Range<u64>) -> Range<u64> {
+    addresses.start / PAGE_BYTES..addresses.end / PAGE_BYTES
 }
