@@ -1,0 +1,47 @@
+//! Attackers: programs that make hostile calls and read hostile files.
+//!
+//! An attack is a function from bytes to calls. The bytes are a file of the corpus, an input of
+//! libFuzzer, or those of a seed; one function serves all three. See `fuzz/README.md` for how to
+//! run one, and for how to repeat a call that failed.
+//!
+//! | target | what it attacks |
+//! | --- | --- |
+//! | `hal` | every method of `Backend`, on simulators of every profile and configuration |
+//!
+//! # Adding a target
+//!
+//! Write a module with one public function `attack` of type [`Attack`], and a row in [`TARGETS`].
+#![deny(missing_docs)]
+
+pub mod campaign;
+mod choices;
+pub mod hal;
+mod log;
+
+pub use choices::Choices;
+pub use log::{Log, NO_CODE, Running, Tally};
+
+/// Makes calls as the bytes say, each through [`Log::call`], until the bytes are used up.
+///
+/// Panics if an answer breaks a rule. Whatever the attack makes, it frees.
+pub type Attack = fn(&mut Choices<'_>, &mut Log);
+
+/// One target.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// The name on the command line, and the folder of the corpus.
+    pub name: &'static str,
+    /// What makes the calls.
+    pub attack: Attack,
+    /// How many bytes a seed gives to one round.
+    pub round_bytes: usize,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[Target { name: "hal", attack: hal::attack, round_bytes: 4096 }];
+
+/// The target with this name.
+#[must_use]
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
