@@ -14,6 +14,7 @@ use pagewise_hal::PAGE_BYTES;
 use super::block::Block;
 use super::context::Context;
 use super::event::{EventSink, Step};
+use super::evict::OwnChunk;
 use super::mask::{PAGES, PageMask};
 use super::prefetcher;
 use super::processor::ProcId;
@@ -110,7 +111,21 @@ impl Paging {
         touched: &mut Touched,
         sink: &mut dyn EventSink,
     ) -> Option<u64> {
-        let range = self.ranges.containing_mut(*pages.first()?)?;
+        self.with_memory(sink, |paging, sink| {
+            paging.service_once((by, access), pages, held, touched, sink)
+        })
+    }
+
+    fn service_once(
+        &mut self,
+        (by, access): (ProcId, Access),
+        pages: &[u64],
+        held: &mut Held,
+        touched: &mut Touched,
+        sink: &mut dyn EventSink,
+    ) -> Result<Option<u64>, OwnChunk> {
+        let Some(first) = pages.first() else { return Ok(None) };
+        let Some(range) = self.ranges.containing_mut(*first) else { return Ok(None) };
         let mut block = range.take_or_new(pages[0]);
         let policy = range.policy;
         let needs = access.needs(by, &self.params);
@@ -123,21 +138,30 @@ impl Paging {
         if let Some(plain) = context.plain(&block, by).filter(|_| !faulted.is_empty()) {
             let prefetched = prefetcher::pages_to_prefetch(&context, &mut block, faulted, by);
             let pages = faulted | prefetched;
-            self.reserve(&mut block, by, pages, touched.now_ns, sink);
+            let there = self.reserve(&mut block, by, pages, touched.now_ns, sink);
+            if there.is_err() {
+                self.put(block);
+                return there.map(|()| None);
+            }
             let mut context = self.context(&block, policy, step, touched.now_ns, sink);
             report_held(&mut context, &block, faulted, by, held);
             context.arrive_plainly(&mut block, by, plain, pages, prefetched);
             touched.now_ns += context.finish();
             self.note_chunks(&block, Some(by));
             self.put(block);
-            return None;
+            return Ok(None);
         }
         let plans = service::plan(&mut context, &mut block, faulted, by, access);
         for page in plans.throttled.pages() {
             held.entry(block.first_page() + page as u64).or_insert(touched.now_ns);
         }
         for plan in plans.iter() {
-            self.reserve(&mut block, plan.destination, plan.pages(), touched.now_ns, sink);
+            let (destination, pages) = (plan.destination, plan.pages());
+            let there = self.reserve(&mut block, destination, pages, touched.now_ns, sink);
+            if there.is_err() {
+                self.put(block);
+                return there.map(|()| None);
+            }
             let mut context = self.context(&block, policy, step, touched.now_ns, sink);
             report_held(&mut context, &block, plan.faulted, by, held);
             service::apply(&mut context, &mut block, plan);
@@ -145,7 +169,7 @@ impl Paging {
             self.note_chunks(&block, Some(plan.destination));
         }
         self.put(block);
-        plans.until_ns
+        Ok(plans.until_ns)
     }
 }
 

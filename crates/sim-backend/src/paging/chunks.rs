@@ -170,6 +170,8 @@ pub(super) struct Chunks {
     lists: [VecDeque<(u64, RootId)>; 3],
     /// Chunks with room for more pieces.
     open: BTreeSet<RootId>,
+    /// Chunks in which a running step took memory: they are not given up before it ends.
+    pinned: Vec<RootId>,
 }
 
 impl Chunks {
@@ -213,9 +215,9 @@ impl Chunks {
         &mut self.roots[id.index()]
     }
 
-    /// Takes memory for the piece that begins with this page. More than the capacity is given if
-    /// the caller found nothing to give up.
-    pub(super) fn allocate(&mut self, first_page: u64, len: u16) {
+    /// Takes memory for the piece that begins with this page; returns its chunk. More than the
+    /// capacity is given if the caller found nothing to give up.
+    pub(super) fn allocate(&mut self, first_page: u64, len: u16) -> RootId {
         let id = self.open_for(len).unwrap_or_else(|| self.add_root());
         let root = self.root_mut(id);
         root.used += len;
@@ -235,6 +237,19 @@ impl Chunks {
             }
         }
         self.place(id, List::Used);
+        id
+    }
+
+    /// Keeps a chunk until [`unpin`](Self::unpin), as the step that is running uses it.
+    pub(super) fn pin(&mut self, id: RootId) {
+        if !self.pinned.contains(&id) {
+            self.pinned.push(id);
+        }
+    }
+
+    /// The step that pinned chunks ends, or gives up what it took.
+    pub(super) fn unpin(&mut self) {
+        self.pinned.clear();
     }
 
     fn add_root(&mut self) -> RootId {
@@ -294,9 +309,8 @@ impl Chunks {
         }
     }
 
-    /// The chunk to give up next, leaving out those with a piece in `keep`. Its pieces stay until
-    /// they are [freed](Self::free).
-    pub(super) fn next_to_give_up(&mut self, keep: &Range<u64>) -> Option<RootId> {
+    /// The chunk to give up next. Its pieces stay until they are [freed](Self::free).
+    pub(super) fn next_to_give_up(&mut self) -> Option<RootId> {
         for list in &mut self.lists {
             let outdated = |entry: &(u64, RootId)| self.roots[entry.1.index()].stamp != entry.0;
             while list.front().is_some_and(outdated) {
@@ -304,13 +318,13 @@ impl Chunks {
             }
         }
         let current = |entry: &&(u64, RootId)| self.root(entry.1).stamp == entry.0;
-        let mut in_order = self.lists.iter().flatten().filter(current);
-        in_order.find(|(_, id)| !self.has_piece_in(*id, keep)).map(|(_, id)| *id)
+        let mut in_order = self.lists.iter().flatten().filter(current).map(|(_, id)| *id);
+        in_order.find(|id| !self.pinned.contains(id))
     }
 
     /// Whether a piece in a chunk has one of these pages. It may begin below: a chunk of a block
     /// that was split since.
-    fn has_piece_in(&self, id: RootId, pages: &Range<u64>) -> bool {
+    pub(super) fn has_piece_in(&self, id: RootId, pages: &Range<u64>) -> bool {
         let last = match &self.root(id).holds {
             Holds::Whole(first) => Some(*first..*first + u64::from(ROOT)),
             Holds::Pieces(firsts) => firsts.range(..pages.end).next_back().map(|f| self.piece(*f)),
@@ -377,17 +391,17 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    const NONE: Range<u64> = 0..0;
-
     fn first_of(chunks: &mut Chunks) -> u64 {
-        let id = chunks.next_to_give_up(&NONE).expect("something in use");
+        let id = chunks.next_to_give_up().expect("something in use");
         chunks.first_piece(id).expect("a piece").start
     }
 
     #[test]
     fn unused_goes_before_discarded_before_least_recently_serviced() {
         let mut chunks = Chunks::new(8 << 20);
-        (0..4).for_each(|block| chunks.allocate(block * 512, 512));
+        for block in 0..4 {
+            chunks.allocate(block * 512, 512);
+        }
         assert!(!chunks.has_room(512));
         chunks.note(0, List::Used, true);
         assert_eq!(first_of(&mut chunks), 512);
@@ -405,10 +419,10 @@ mod tests {
         chunks.allocate(0, 16);
         chunks.allocate(600, 1);
         assert!(chunks.has_room(495) && !chunks.has_room(496));
-        let shared = chunks.next_to_give_up(&NONE).expect("one chunk");
+        let shared = chunks.next_to_give_up().expect("one chunk");
         assert_eq!((chunks.first_piece(shared), chunks.in_use()), (Some(0..16), 1));
-        assert_eq!(chunks.next_to_give_up(&(0..100)), None, "kept by its first piece");
-        assert_eq!(chunks.next_to_give_up(&(8..12)), None, "kept by a piece that begins below");
+        assert!(chunks.has_piece_in(shared, &(8..12)), "a piece that begins below");
+        assert!(!chunks.has_piece_in(shared, &(16..600)));
         chunks.free(&(0..100));
         assert_eq!((chunks.in_use(), chunks.has_room(511)), (1, true));
         assert_eq!(chunks.first_piece(shared), Some(600..601));
@@ -417,9 +431,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_running_step_took_is_not_given_up() {
+        let mut chunks = Chunks::new(4 << 20);
+        let first = chunks.allocate(0, 512);
+        let second = chunks.allocate(512, 512);
+        chunks.pin(first);
+        assert_eq!(chunks.next_to_give_up(), Some(second));
+        chunks.pin(second);
+        assert_eq!(chunks.next_to_give_up(), None);
+        chunks.unpin();
+        assert_eq!(chunks.next_to_give_up(), Some(first));
+    }
+
+    #[test]
     fn lists_stay_short_however_often_chunks_move() {
         let mut chunks = Chunks::new(8 << 20);
-        (0..4).for_each(|block| chunks.allocate(block * 512, 512));
+        for block in 0..4 {
+            chunks.allocate(block * 512, 512);
+        }
         for round in 0..10_000 {
             chunks.note(round % 3 * 512, List::Used, true);
         }

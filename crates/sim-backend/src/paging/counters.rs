@@ -16,6 +16,7 @@ use pagewise_hal::{CopyCause, MapCause, PAGE_BYTES};
 
 use super::block::{Block, Protection};
 use super::event::{EventSink, Step};
+use super::evict::OwnChunk;
 use super::mask::{PAGES, PageMask};
 use super::moves::Reason;
 use super::processor::ProcId;
@@ -120,9 +121,23 @@ impl Paging {
         now_ns: u64,
         sink: &mut dyn EventSink,
     ) {
+        self.with_memory(sink, |paging, sink| {
+            paging.serve_counters_once(by, page, told, policy, now_ns, sink)
+        });
+    }
+
+    fn serve_counters_once(
+        &mut self,
+        by: ProcId,
+        page: u64,
+        told: PageMask,
+        policy: Policy,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), OwnChunk> {
         let Some(mut block) = self.ranges.containing_mut(page).and_then(|range| range.take(page))
         else {
-            return;
+            return Ok(());
         };
         let groups = self.destinations(by, &mut block, told, policy, now_ns, sink);
         let single = groups.len() == 1;
@@ -135,7 +150,11 @@ impl Paging {
                 PageMask::EMPTY
             };
             let pages = pages | prefetched;
-            self.reserve(&mut block, destination, pages, now_ns, sink);
+            let there = self.reserve(&mut block, destination, pages, now_ns, sink);
+            if there.is_err() {
+                self.put(block);
+                return there;
+            }
             let mut context = self.context(&block, policy, step, now_ns, sink);
             let reason =
                 Reason { cause: CopyCause::AccessCounters, prefetched, pinned: PageMask::EMPTY };
@@ -150,6 +169,7 @@ impl Paging {
             self.note_chunks(&block, Some(destination));
         }
         self.put(block);
+        Ok(())
     }
 
     /// Where the pages go, lowest processor first; those that stay are left out.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use pagewise_hal::{CopyCause, MapCause, Processor};
 
 use super::block::Block;
-use super::chunks::{List, RootId};
+use super::chunks::{Chunks, List, RootId};
 use super::event::{EventSink, Holding, Step, Work};
 use super::mask::{PAGES, PageMask};
 use super::moves::Reason;
@@ -20,8 +20,38 @@ use super::{Context, Paging};
 /// Pages in a 64 KiB chunk.
 const BIG: usize = 16;
 
+/// A step needs a chunk that holds pages of the block that it has taken out of its range. It puts
+/// the block back and begins again once the chunk is empty.
+#[derive(Debug)]
+pub(super) struct OwnChunk {
+    id: ProcId,
+    chunk: RootId,
+    now_ns: u64,
+}
+
 impl Paging {
-    /// Provides memory on `id` for pages of a block that is taken out of its range.
+    /// Runs a step on one block, and again whenever the block itself had to give memory up.
+    ///
+    /// The driver drops the block's lock to evict, keeps what the step took so far, and begins the
+    /// step anew (uvm_policy 2.3). So a chunk with older pages of the block may go like any other.
+    pub(super) fn with_memory<T>(
+        &mut self,
+        sink: &mut dyn EventSink,
+        mut step: impl FnMut(&mut Self, &mut dyn EventSink) -> Result<T, OwnChunk>,
+    ) -> T {
+        loop {
+            match step(self, sink) {
+                Ok(done) => {
+                    self.chunks.iter_mut().for_each(Chunks::unpin);
+                    return done;
+                }
+                Err(OwnChunk { id, chunk, now_ns }) => self.evict(id, chunk, now_ns, sink),
+            }
+        }
+    }
+
+    /// Provides memory on `id` for pages of a block that is taken out of its range, within
+    /// [`with_memory`](Self::with_memory).
     pub(super) fn reserve(
         &mut self,
         block: &mut Block,
@@ -29,30 +59,34 @@ impl Paging {
         pages: PageMask,
         now_ns: u64,
         sink: &mut dyn EventSink,
-    ) {
+    ) -> Result<(), OwnChunk> {
         if id.is_host() {
-            return; // The host's memory is provided by the move itself.
+            return Ok(()); // The host's memory is provided by the move itself.
         }
         if block.is_populated(id) {
-            return;
+            return Ok(());
         }
         let missing = pages.minus(block.populated(id));
         if missing.is_empty() {
-            return;
+            return Ok(());
         }
         let gpu = id.index() - 1;
-        let keep = block.first_page()..block.first_page() + block.len() as u64;
         let mut given = PageMask::EMPTY;
         let mut given_chunks = 0;
+        let mut room = Ok(());
         for chunk in chunks_for(block, missing) {
             let len = chunk.len() as u16;
-            while !self.chunks[gpu].has_room(len) {
-                let Some(victim) = self.chunks[gpu].next_to_give_up(&keep) else { break };
-                self.evict(id, victim, now_ns, sink);
+            room = self.make_room(block, id, len, now_ns, sink);
+            if room.is_err() {
+                break;
             }
-            self.chunks[gpu].allocate(keep.start + chunk.start as u64, len);
+            let root = self.chunks[gpu].allocate(block.first_page() + chunk.start as u64, len);
+            self.chunks[gpu].pin(root);
             given.insert_range(chunk);
             given_chunks += 1;
+        }
+        if given.is_empty() {
+            return room;
         }
         // New chunks are zeroed where nothing valid is resident (uvm_policy 1.5).
         let valid = block.resident_anywhere().minus(block.discarded());
@@ -64,6 +98,33 @@ impl Paging {
         work.zeroed_runs_device = given.minus(valid).run_count() as u64;
         work.chunks_device = given_chunks;
         sink.work(&work);
+        room
+    }
+
+    /// Evicts until a piece of this length fits, for a block that is taken out of its range.
+    fn make_room(
+        &mut self,
+        block: &Block,
+        id: ProcId,
+        len: u16,
+        now_ns: u64,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), OwnChunk> {
+        let gpu = id.index() - 1;
+        while !self.chunks[gpu].has_room(len) {
+            let chunk = self.chunks[gpu].next_to_give_up().or_else(|| {
+                // All chunks are the step's own, each shared with other blocks. The driver fails
+                // here; no device is so small. One empty chunk has room for the whole block.
+                self.chunks[gpu].unpin();
+                self.chunks[gpu].next_to_give_up()
+            });
+            let Some(chunk) = chunk else { break };
+            if self.chunks[gpu].has_piece_in(chunk, &block.pages()) {
+                return Err(OwnChunk { id, chunk, now_ns });
+            }
+            self.evict(id, chunk, now_ns, sink);
+        }
+        Ok(())
     }
 
     /// Leaves this much of a GPU's memory to allocations that do not migrate. Managed pages leave
@@ -79,7 +140,7 @@ impl Paging {
         let Some(index) = id.index().checked_sub(1) else { return };
         self.chunks[index].claim(bytes);
         while self.chunks[index].is_over() {
-            let Some(victim) = self.chunks[index].next_to_give_up(&(0..0)) else { break };
+            let Some(victim) = self.chunks[index].next_to_give_up() else { break };
             self.evict(id, victim, now_ns, sink);
         }
     }
@@ -194,6 +255,7 @@ mod tests {
     use pagewise_hal::{MemoryEvent, Processor};
 
     const GPU0: Processor = Processor::device(0);
+    const HOST: Processor = Processor::HOST;
 
     fn paging(chunks: u64) -> Paging {
         let gpus = [GpuMemory { capacity_bytes: chunks << 21 }];
@@ -219,7 +281,7 @@ mod tests {
             paging.migrate(block * 512..block * 512 + 512, GPU0, 0, &mut events);
         }
         assert_eq!(evicted(&events), [512]);
-        assert_eq!(paging.resident_on(512), [Processor::HOST]);
+        assert_eq!(paging.resident_on(512), [HOST]);
         assert_eq!(paging.resident_on(1024), [GPU0]);
     }
 
@@ -242,7 +304,7 @@ mod tests {
         events.clear();
         paging.migrate(512..1024, GPU0, 0, &mut events);
         assert_eq!(events, []);
-        assert_eq!(paging.resident_on(0), [Processor::HOST]);
+        assert_eq!(paging.resident_on(0), [HOST]);
     }
 
     #[test]
@@ -259,6 +321,39 @@ mod tests {
         paging.claim(GPU0, 0, 0, &mut events);
         paging.migrate(512..1024, GPU0, 0, &mut events);
         assert_eq!(paging.resident_pages(GPU0), 3 * 512);
+    }
+
+    /// Splits the blocks at these pages.
+    fn split(paging: &mut Paging, at: &[u64]) {
+        for page in at {
+            let (start, to) = (page / 512 * 512, Some(GPU0));
+            paging.set_preferred(start..*page, to, 0, &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn a_short_block_gives_up_its_own_older_memory_in_its_turn() {
+        let mut paging = paging(2);
+        split(&mut paging, &[256, 512 + 256]);
+        let mut events = Vec::new();
+        for pages in [0..16, 512..768, 768..1008, 1024..1536] {
+            paging.migrate(pages, GPU0, 0, &mut events);
+        }
+        assert_eq!((evicted(&events), paging.device_chunks_in_use(GPU0)), (vec![], 2));
+        paging.migrate(16..32, GPU0, 0, &mut events);
+        let on = |page| paging.resident_on(page);
+        assert_eq!((on(0), on(512), on(1007)), (vec![HOST], vec![HOST], vec![HOST]));
+        assert_eq!((on(16), on(1024)), (vec![GPU0], vec![GPU0]));
+    }
+
+    #[test]
+    fn a_short_block_that_fits_beside_no_other_gets_the_last_chunk_alone() {
+        let mut paging = paging(1);
+        split(&mut paging, &[100, 512 + 500]);
+        paging.migrate(0..100, GPU0, 0, &mut Vec::new());
+        paging.migrate(512..1012, GPU0, 0, &mut Vec::new());
+        assert_eq!((paging.device_chunks_in_use(GPU0), paging.resident_pages(GPU0)), (1, 500));
+        assert_eq!((paging.resident_on(0), paging.resident_on(512)), (vec![HOST], vec![GPU0]));
     }
 
     #[test]

@@ -190,20 +190,27 @@ impl Paging {
         now_ns: u64,
         sink: &mut dyn EventSink,
     ) {
-        let Some((mut block, policy, within)) = self.take_piece(piece) else { return };
-        let home = policy.preferred.filter(|_| policy.read_mostly).unwrap_or(to);
-        let to_home = if home == to { PageMask::EMPTY } else { within & block.discarded() };
-        self.reserve(&mut block, to, within.minus(to_home), now_ns, sink);
-        self.reserve(&mut block, home, to_home, now_ns, sink);
-        let mut context = self.context(&block, policy, (Step::Migration, Some(to)), now_ns, sink);
-        context.migrate(&mut block, to, within);
-        if maps {
-            context.work.blocks = 1;
-            context.map_migrated(&mut block, to, within);
-        }
-        context.finish();
-        self.note_chunks(&block, Some(to));
-        self.put(block);
+        self.with_memory(sink, |paging, sink| {
+            let Some((mut block, policy, within)) = paging.take_piece(piece) else { return Ok(()) };
+            let home = policy.preferred.filter(|_| policy.read_mostly).unwrap_or(to);
+            let to_home = if home == to { PageMask::EMPTY } else { within & block.discarded() };
+            let there = paging
+                .reserve(&mut block, to, within.minus(to_home), now_ns, sink)
+                .and_then(|()| paging.reserve(&mut block, home, to_home, now_ns, sink));
+            if there.is_ok() {
+                let step = (Step::Migration, Some(to));
+                let mut context = paging.context(&block, policy, step, now_ns, sink);
+                context.migrate(&mut block, to, within);
+                if maps {
+                    context.work.blocks = 1;
+                    context.map_migrated(&mut block, to, within);
+                }
+                context.finish();
+                paging.note_chunks(&block, Some(to));
+            }
+            paging.put(block);
+            there
+        });
     }
 
     /// Declares the contents of pages no longer needed. `cuMemDiscardBatchAsync` is eager; the
