@@ -212,6 +212,8 @@ impl Sim {
 
     fn leave_pool(&mut self, allocation: &Allocation, pool: PoolHandle, counted: bool) {
         self.space.remove(allocation);
+        // An import of it that was not freed before ends with it.
+        self.end_import(DevicePtr(allocation.start));
         self.pools.free(pool.as_raw(), allocation.start, allocation.bytes, counted);
     }
 

@@ -294,3 +294,27 @@ fn a_pool_can_be_current_where_it_belongs_until_it_is_destroyed() {
     assert_eq!(sim.pool_current(home, pinned), sim.pool_default(home, pinned));
     assert_eq!(code(sim.pool_attribute(pool, PoolAttribute::RELEASE_THRESHOLD)), 1);
 }
+
+/// Else the import would swallow the free of whatever has the address next.
+#[test]
+#[cfg(unix)]
+fn memory_that_its_exporter_frees_first_takes_its_import_along() {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    let (sim, fd) = (sim(), HandleTypes::POSIX_FILE_DESCRIPTOR);
+    let at = Location::device(DeviceId(0));
+    let pool = sim.pool_create(props(AllocationType::PINNED, at, fd.bits(), 0)).unwrap();
+    let first = sim.pool_alloc(pool, MIB, STREAM).unwrap();
+    let handle = sim.pool_export(pool, fd).unwrap();
+    let blob = sim.pool_export_pointer(first).unwrap();
+    // SAFETY: the simulator imports its own pools, and nobody uses the memory; the descriptor is
+    // this test's.
+    unsafe {
+        let imported = sim.pool_import(handle, fd).unwrap();
+        assert_eq!(sim.pool_import_pointer(imported, blob), Ok(first));
+        sim.free(first).unwrap();
+        assert_eq!(sim.pool_alloc(pool, MIB, STREAM), Ok(first));
+        sim.free_async(first, STREAM).unwrap();
+        assert_eq!(code(sim.free_async(first, STREAM)), 1, "one free ends it");
+        drop(OwnedFd::from_raw_fd(handle.0));
+    }
+}
