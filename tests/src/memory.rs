@@ -2,7 +2,7 @@
 
 use pagewise::{
     AttachFlags, Backend, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HostAccess,
-    HostAllocFlags, HostTouch, PointerAttribute, Span, StreamHandle,
+    HostAllocFlags, HostTouch, PointerAttribute, Span, StreamFlags, StreamHandle,
 };
 
 use crate::{MIB, Managed, PAGE, WILD, claims, code};
@@ -18,6 +18,8 @@ claims![
     atomics_add_up,
     memset_and_memcpy_change_what_they_name_and_nothing_else,
     a_program_outside_an_allocation_is_an_illegal_address,
+    a_program_in_a_stream_of_another_device_is_an_invalid_handle,
+    fills_copies_and_prefetches_take_a_stream_of_any_device,
 ];
 
 fn an_allocation_of_2_mib_starts_on_a_2_mib_boundary(backend: &dyn Backend) {
@@ -149,4 +151,52 @@ fn a_program_outside_an_allocation_is_an_illegal_address(backend: &dyn Backend) 
         unsafe { backend.host_touch(HostTouch { span: managed.span, stride_bytes, access }) };
     assert_eq!(code(answer), 1);
     assert_eq!(code(backend.alloc_managed(MIB, AttachFlags::SINGLE)), 1);
+}
+
+/// A stream of the second device, if there is one.
+fn stream_of_the_second_device(backend: &dyn Backend) -> Option<StreamHandle> {
+    let devices = backend.device_count().expect("a machine");
+    let make = || backend.stream_create(DeviceId(1), StreamFlags::NON_BLOCKING).expect("a stream");
+    (devices > 1).then(make)
+}
+
+fn a_program_in_a_stream_of_another_device_is_an_invalid_handle(backend: &dyn Backend) {
+    let Some(stream) = stream_of_the_second_device(backend) else { return };
+    let managed = Managed::new(backend, MIB);
+    host(backend, managed.span, 1, HostAccess::Write(1));
+    let run = |device, span, stride_bytes, stream| {
+        let access = DeviceAccess::Write(2);
+        let touch = DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 };
+        // SAFETY: claims use their memory from one thread, and the call waits for the program.
+        code(unsafe { backend.device_touch(touch, stream) })
+    };
+    for span in [managed.span, managed.at(0, 0), Span::new(WILD, 1)] {
+        assert_eq!(run(DeviceId(0), span, PAGE, stream), 400);
+    }
+    assert_eq!(run(DeviceId(0), managed.span, 0, stream), 1, "the stride is looked at before");
+    assert_eq!(run(DeviceId(99), managed.span, PAGE, stream), 101, "and the device before that");
+    assert_eq!(host(backend, managed.span, 1, HostAccess::Read), MIB, "nothing was written");
+    for own in [stream, StreamHandle::NULL, StreamHandle::PER_THREAD] {
+        assert_eq!(run(DeviceId(1), managed.span, PAGE, own), 0);
+    }
+    // SAFETY: nothing uses the stream.
+    unsafe { backend.stream_destroy(stream) }.expect("live");
+}
+
+fn fills_copies_and_prefetches_take_a_stream_of_any_device(backend: &dyn Backend) {
+    let Some(stream) = stream_of_the_second_device(backend) else { return };
+    let capabilities = backend.capabilities();
+    let [from, to] = [(); 2].map(|()| Managed::new(backend, MIB));
+    // SAFETY: claims use their memory from one thread, and wait for the stream.
+    unsafe {
+        backend.memset(from.span, 3, stream).expect("inside");
+        backend.memcpy(to.span.ptr, from.span.ptr, MIB, stream).expect("inside");
+    }
+    if capabilities.concurrent_managed_access {
+        backend.prefetch_ordinal(to.span, 0, stream).expect("another device than the stream's");
+    }
+    backend.stream_synchronize(stream).expect("a stream");
+    assert_eq!(host(backend, to.span, 1, HostAccess::Read), 3 * MIB);
+    // SAFETY: nothing uses the stream.
+    unsafe { backend.stream_destroy(stream) }.expect("live");
 }

@@ -7,7 +7,7 @@ use pagewise_hal::{
 
 use crate::abi::handle;
 use crate::allocation::Allocation;
-use crate::backend::CudaBackend;
+use crate::backend::{CudaBackend, is_default};
 use crate::kernels::Launch;
 
 fn refuse<T>(operation: &'static str, code: i32, why: &'static str) -> Result<T> {
@@ -53,6 +53,15 @@ impl CudaBackend {
         if stride_bytes == 0 || blocks == 0 || threads == 0 {
             let why = "stride, blocks and threads must be at least 1";
             return refuse(OPERATION, Code::INVALID_VALUE, why);
+        }
+        // The driver refuses the launch before a kernel could fault. Default streams are those of
+        // the context that is current.
+        let is_elsewhere = || -> Result<bool> {
+            let of_stream = self.context_of(OPERATION, stream)?;
+            Ok(of_stream.as_raw() != device.context.as_raw())
+        };
+        if !is_default(stream) && is_elsewhere()? {
+            return refuse(OPERATION, Code::INVALID_HANDLE, "the stream is another device's");
         }
         if span.bytes == 0 {
             return Ok(0);

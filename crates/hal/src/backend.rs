@@ -573,8 +573,10 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// 0 if it wrote. The result is final once the call returns: it waits for the program.
     ///
     /// # Errors
-    /// `IllegalAddress` if the range is not within one allocation that the device can reach;
-    /// `InvalidValue` if stride, blocks or threads are 0; `InvalidDevice`.
+    /// In this order: `InvalidDevice`; `InvalidValue` if stride, blocks or threads are 0;
+    /// `InvalidHandle` for a stream that was made on another device (each device has default
+    /// streams of its own); `IllegalAddress` if the range is not within one allocation that the
+    /// device can reach.
     ///
     /// # Safety
     /// Nobody else may use the range meanwhile.

@@ -61,6 +61,16 @@ impl Streams {
         bad_handle("the stream was never created, or was destroyed")
     }
 
+    /// Whether a program of a device can be submitted to the stream: each device has default
+    /// streams of its own, other streams belong to one device.
+    pub(crate) fn check_for(&self, stream: StreamHandle, device: DeviceId) -> Checked<()> {
+        self.check(stream)?;
+        match self.streams.get(&stream.as_raw()) {
+            Some(owner) if *owner != device => bad_handle("the stream is another device's"),
+            _ => Ok(()),
+        }
+    }
+
     /// The device that a stream's work runs on; default streams belong to device 0.
     pub(crate) fn device_of(&self, stream: StreamHandle) -> Checked<DeviceId> {
         self.check(stream)?;

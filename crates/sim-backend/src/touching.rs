@@ -53,7 +53,7 @@ impl Sim {
         if stride_bytes == 0 || blocks == 0 || threads == 0 {
             return invalid("stride, blocks and threads must be at least 1");
         }
-        self.streams.check(stream)?;
+        self.streams.check_for(stream, device)?;
         let fault = match access {
             DeviceAccess::Read => FaultAccess::Read,
             DeviceAccess::Write(_) => FaultAccess::Write,
