@@ -136,23 +136,29 @@ impl Sim {
         Ok(())
     }
 
-    /// A device is about to touch memory, in a stream: what has to be there comes. Does nothing if
-    /// the access will be refused.
+    /// A device is about to touch memory, in a stream: what has to be there comes, once for all
+    /// that the call touches. Does nothing if the access will be refused.
     pub(crate) fn launch(
         &mut self,
         by: Processor,
-        span: Span,
+        spans: &[Span],
         stream: StreamHandle,
     ) -> Checked<()> {
-        let allocation = self.space.containing(span.ptr).filter(|a| a.contains(span));
-        let Some(allocation) = allocation.filter(|a| span.bytes > 0 && self.reaches(by, a)) else {
+        let mut touched = Vec::new();
+        for span in spans.iter().filter(|span| span.bytes > 0) {
+            let allocation = self.space.containing(span.ptr).filter(|a| a.contains(*span));
+            touched.extend(allocation.filter(|a| self.reaches(by, a)));
+        }
+        if touched.is_empty() {
             return Ok(());
-        };
+        }
         let Some(exclusive) = &self.exclusive else {
             self.bring_attached(by, stream);
             return Ok(());
         };
-        check_reach(self.attachments.of(allocation), stream)?;
+        for allocation in touched {
+            check_reach(self.attachments.of(allocation), stream)?;
+        }
         let home = exclusive.home;
         let away: Vec<Range<u64>> = if home == Processor::HOST {
             Vec::new()

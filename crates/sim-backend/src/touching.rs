@@ -62,7 +62,7 @@ impl Sim {
         let threads =
             if touch.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
         let by = processor_of(device);
-        self.launch(by, span, stream)?;
+        self.launch(by, &[span], stream)?;
         self.walk(Walk { by, span, stride_bytes, access: fault, threads })?;
         self.waited_for(stream);
         let Span { ptr, bytes } = span;
@@ -87,7 +87,7 @@ impl Sim {
             return Ok(());
         }
         self.check_within_one(span)?;
-        self.launch(device, span, stream)?;
+        self.launch(device, &[span], stream)?;
         self.walk_pages(device, span, FaultAccess::Write, Threads::Bulk);
         self.started(stream);
         self.before_write(span);
@@ -111,8 +111,7 @@ impl Sim {
         }
         self.check_within_one(to)?;
         self.check_within_one(from)?;
-        self.launch(device, from, stream)?;
-        self.launch(device, to, stream)?;
+        self.launch(device, &[from, to], stream)?;
         self.walk_copied(device, from, FaultAccess::Read);
         self.walk_copied(device, to, FaultAccess::Write);
         self.started(stream);

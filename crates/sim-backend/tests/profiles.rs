@@ -276,6 +276,19 @@ fn without_concurrent_access_attachment_decides_who_waits_for_whom() {
 }
 
 #[test]
+fn without_concurrent_access_a_copy_that_is_refused_for_its_destination_brings_nothing() {
+    let sim = machine("wsl");
+    let source = sim.alloc(2 * MIB).expect("memory");
+    let hosts = sim.alloc_managed(2 * MIB, AttachFlags::HOST).expect("memory");
+    host(&sim, source, HostAccess::Write(1)).expect("written");
+    sim.take_events().expect("events");
+    // SAFETY: nothing else uses the simulator's memory.
+    let copy = unsafe { sim.memcpy(hosts, source.ptr, 2 * MIB, STREAM) };
+    assert_eq!(kind(copy), (ErrorKind::IllegalAddress, Some(700)));
+    assert_eq!(sim.take_events().expect("events"), []);
+}
+
+#[test]
 fn without_concurrent_access_calls_that_move_are_refused_as_the_driver_refuses_them() {
     let sim = machine("wsl");
     let span = sim.alloc(2 * MIB).expect("memory");

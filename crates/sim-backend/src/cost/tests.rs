@@ -1,7 +1,7 @@
 //! Claims about the model.
 
 use pagewise_hal::{Advice, AttachFlags, Backend, HostAccess, HostTouch, Location, StreamHandle};
-use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span};
+use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, StreamFlags};
 
 use super::*;
 use crate::{SimBackend, SimConfig};
@@ -206,6 +206,33 @@ fn an_observed_call_has_the_time_that_it_took() {
         // Each fault is rounded to whole nanoseconds when it is charged.
         assert!(!seen.is_empty() && (took - again).abs() <= took * 0.001, "{took} and {again}");
     }
+}
+
+/// A fill with attached memory charges one migration and itself; a copy looks at two ranges.
+#[test]
+fn memory_attached_to_a_stream_migrates_once_for_a_copy() {
+    let charged = |work: &dyn Fn(&SimBackend, StreamHandle, [Span; 2])| {
+        let sim = machine();
+        let stream = sim
+            .stream_create(pagewise_hal::DeviceId(0), StreamFlags::NON_BLOCKING)
+            .expect("a stream");
+        let [attached, from, to] = [4 * MIB, MIB, MIB].map(|bytes| alloc(&sim, bytes));
+        write(&sim, attached);
+        // SAFETY: only the host used the memory.
+        unsafe { sim.stream_attach(stream, attached, AttachFlags::SINGLE) }.expect("attached");
+        sim.observe_costs();
+        work(&sim, stream, [from, to]);
+        sim.take_cost_observations().len()
+    };
+    let fill = charged(&|sim, stream, [_, to]| {
+        // SAFETY: nobody else has the memory.
+        unsafe { sim.memset(to, 1, stream) }.expect("filled");
+    });
+    let copy = charged(&|sim, stream, [from, to]| {
+        // SAFETY: nobody else has the memory.
+        unsafe { sim.memcpy(to.ptr, from.ptr, MIB, stream) }.expect("copied");
+    });
+    assert_eq!((fill, copy), (2, 2));
 }
 
 #[test]
