@@ -2,10 +2,12 @@
 #![cfg(target_os = "linux")]
 
 use pagewise::{
-    Advice, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities, DeviceAccess, DeviceId,
-    DeviceTouch, DriverVersion, ErrorKind, GpuProfile, HostViews, Location, PointerAttribute,
-    RangeAttribute, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
+    Advice, AllocationType, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities,
+    DeviceAccess, DeviceId, DeviceTouch, DriverVersion, ErrorKind, GpuProfile, HandleTypes,
+    HostViews, Location, PointerAttribute, PoolAttribute, PoolProps, RangeAttribute, SimBackend,
+    SimConfig, Span, StreamFlags, StreamHandle,
 };
+use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
 use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim};
 
@@ -214,6 +216,39 @@ fn work_on_a_stream_runs_in_the_streams_context() {
     }
     // SAFETY: nobody uses the memory.
     unsafe { backend.free(span.ptr) }.expect("live");
+}
+
+/// Driver 580 crashes if an older pool goes first, and pools are the process's, not a back end's.
+#[test]
+fn managed_pools_of_two_back_ends_over_one_driver_are_destroyed_youngest_first() {
+    let [driver, other] = [(); 2].map(|()| SimulatedDriver::load());
+    let first = driver.fresh("");
+    let second = driver.builder().open().expect("a second back end over the same library");
+    let elsewhere = other.fresh("");
+    let make = |backend: &CudaBackend| {
+        let props = PoolProps {
+            allocation_type: AllocationType::MANAGED,
+            location: Location::HOST,
+            handle_types: HandleTypes::empty(),
+            max_bytes: 0,
+        };
+        backend.pool_create(props).expect("CUDA 13.0")
+    };
+    // SAFETY: the pools have no memory; a destroyed one is only asked for, which the driver refuses.
+    let destroy = |backend: &CudaBackend, pool| unsafe { backend.pool_destroy(pool) };
+    let lives = |pool| second.pool_attribute(pool, PoolAttribute::RELEASE_THRESHOLD).is_ok();
+
+    let (old, young) = (make(&first), make(&second));
+    assert_eq!(destroy(&first, old), Ok(()));
+    assert!(lives(old), "the driver keeps it until the younger one of the other back end is gone");
+    drop(first);
+    assert_eq!(destroy(&second, young), Ok(()));
+    assert!(!lives(young) && !lives(old), "and then it goes, whoever made it");
+
+    let alone = make(&second);
+    let _younger_elsewhere = make(&elsewhere);
+    assert_eq!(destroy(&second, alone), Ok(()));
+    assert!(!lives(alone), "pools of another library do not keep it");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A started driver: its table, its versions, and its numbers as errors.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagewise_hal::{Code, DriverVersion, Error, Result};
@@ -15,7 +16,8 @@ pub(crate) struct Driver {
     pub(crate) table: Table,
     pub(crate) library: DriverLibrary,
     pub(crate) devices: u32,
-    pub(crate) managed_pools: ManagedPools,
+    /// Common to all back ends over this library.
+    pub(crate) managed_pools: Arc<ManagedPools>,
     /// Whether other code changes contexts on threads that call us.
     foreign_contexts: AtomicBool,
 }
@@ -26,9 +28,9 @@ impl Driver {
         let devices = library.start(&table)?;
         Ok(Self {
             table,
+            managed_pools: ManagedPools::of(library.id()),
             library,
             devices,
-            managed_pools: ManagedPools::default(),
             foreign_contexts: AtomicBool::new(false),
         })
     }

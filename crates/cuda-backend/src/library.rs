@@ -83,6 +83,12 @@ impl DriverLibrary {
         })
     }
 
+    /// Tells loaded libraries apart, by whatever name each was opened: the address of a function,
+    /// which stays as the library does.
+    pub(crate) fn id(&self) -> usize {
+        self.get_proc_address as usize
+    }
+
     /// The function of a row, if the driver has it and the ceiling allows it.
     ///
     /// A driver without the newer form of a function answers with the older one, which has

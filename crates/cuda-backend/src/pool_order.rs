@@ -5,8 +5,13 @@
 //! every crash is of this kind, and destroyed youngest first none crashes; docs/measurements.md). So
 //! an older pool waits until the younger ones are destroyed. Meanwhile it is emptied, and no longer
 //! current; what waits holds address space only.
+//!
+//! A pool belongs to a primary context, of which a process has one per device and driver. So all
+//! back ends over one loaded library keep one order, whichever of them made a pool. Pools that other
+//! code makes through the driver are not known here.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pagewise_hal::{AllocationType, Code, Error, Location, PoolAttribute, PoolHandle, Result};
 
@@ -40,7 +45,9 @@ enum Turn {
 pub(crate) struct PoolOrder(Vec<Made>);
 
 impl PoolOrder {
+    /// The driver made a pool. Whatever had its handle before is gone.
     fn made(&mut self, pool: PoolHandle, location: Location) {
+        self.0.retain(|made| made.pool != pool);
         self.0.push(Made { pool, location, waits: false });
     }
 
@@ -70,13 +77,39 @@ impl PoolOrder {
     }
 }
 
-/// The pools of a driver.
+/// The managed pools of a driver, as all back ends over it made them.
 #[derive(Debug, Default)]
 pub(crate) struct ManagedPools(Mutex<PoolOrder>);
 
+/// Those of each driver library with a back end, by [`DriverLibrary::id`]. What the last back end
+/// leaves behind goes with its contexts.
+///
+/// [`DriverLibrary::id`]: crate::library::DriverLibrary::id
+static OPEN: Mutex<BTreeMap<usize, Weak<ManagedPools>>> = Mutex::new(BTreeMap::new());
+
 impl ManagedPools {
-    pub(crate) fn made(&self, pool: PoolHandle, location: Location) {
-        self.locked().made(pool, location);
+    /// The pools of a driver library.
+    pub(crate) fn of(library: usize) -> Arc<Self> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, pools| pools.strong_count() > 0);
+        open.get(&library).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let pools = Arc::default();
+            open.insert(library, Arc::downgrade(&pools));
+            pools
+        })
+    }
+
+    /// Makes a pool of this location.
+    pub(crate) fn make(
+        &self,
+        location: Location,
+        make: impl FnOnce() -> Result<PoolHandle>,
+    ) -> Result<PoolHandle> {
+        // Held over the call, as the order is the one in which the driver makes pools.
+        let mut order = self.locked();
+        let pool = make()?;
+        order.made(pool, location);
+        Ok(pool)
     }
 
     fn locked(&self) -> MutexGuard<'_, PoolOrder> {
@@ -171,6 +204,25 @@ mod tests {
         assert_eq!(order.leave(pool(1)), Turn::Now);
         assert_eq!(order.leave(pool(9)), Turn::Now);
         assert_eq!(order.gone(pool(9)), []);
+    }
+
+    #[test]
+    fn back_ends_over_one_library_keep_one_order_and_libraries_one_each() {
+        // No library is at these addresses.
+        let [first, again, other] = [1, 1, 2].map(ManagedPools::of);
+        assert!(Arc::ptr_eq(&first, &again) && !Arc::ptr_eq(&first, &other));
+        first.make(HOST, || Ok(pool(7))).expect("made");
+        assert_eq!(again.locked().0.len(), 1);
+        drop((first, again));
+        assert_eq!(ManagedPools::of(1).locked().0.len(), 0, "gone with the last back end");
+    }
+
+    #[test]
+    fn a_handle_that_the_driver_gives_again_is_a_new_pool() {
+        let mut order = order(&[HOST, HOST]);
+        assert_eq!(order.leave(pool(1)), Turn::Later(HOST));
+        order.made(pool(1), HOST);
+        assert_eq!(order.leave(pool(1)), Turn::Now);
     }
 
     #[test]

@@ -24,13 +24,16 @@ impl CudaBackend {
         let raw = RawPoolProps::from(props);
         let mut pool = std::ptr::null_mut();
         let create = self.driver.table.mem_pool_create;
-        // SAFETY: both places are live, and unused bytes of the properties are zero.
-        self.home.context.call(OPERATION, || unsafe { create(&raw mut pool, &raw const raw) })?;
-        let pool = made(pool);
+        let mut make = || {
+            let context = &self.home.context;
+            // SAFETY: both places are live, and unused bytes of the properties are zero.
+            context.call(OPERATION, || unsafe { create(&raw mut pool, &raw const raw) })?;
+            Ok(made(pool))
+        };
         if props.allocation_type == AllocationType::MANAGED {
-            self.driver.managed_pools.made(pool, props.location);
+            return self.driver.managed_pools.make(props.location, make);
         }
-        Ok(pool)
+        make()
     }
 
     /// What drivers of the version in use refuse, where the installed one may be newer.
