@@ -128,7 +128,7 @@ pub use stream::Stream;
 /// A simulated machine with one H200: the one line that a test needs.
 ///
 /// # Errors
-/// `OutOfMemory` if the process may not reserve 1 GiB of address space.
+/// None on this machine; the result is that of [`SimBackend::new`].
 #[cfg(feature = "sim")]
 pub fn sim() -> Result<std::sync::Arc<SimBackend>> {
     SimBackend::new(SimConfig::h200()).map(std::sync::Arc::new)

@@ -7,6 +7,7 @@ use pagewise_hal::{
     PoolHandle, Processor, StreamHandle,
 };
 
+use crate::arena::NO_ADDRESSES;
 use crate::attributes::{Change, Place};
 use crate::chunks::CHUNK_BYTES;
 use crate::pager::Discard;
@@ -30,8 +31,8 @@ impl Sim {
         if flags != AttachFlags::GLOBAL && flags != AttachFlags::HOST {
             return invalid("attach flags are exactly GLOBAL or HOST");
         }
-        let Some((allocation, appeared)) = self.space.place_managed(bytes) else {
-            return out_of_memory("no address space is left");
+        let Some((allocation, appeared)) = self.space.place_managed(&mut self.arena, bytes) else {
+            return out_of_memory(NO_ADDRESSES);
         };
         if let Some(range) = appeared {
             if !self.has_room_at_home(range) {
@@ -60,8 +61,9 @@ impl Sim {
         if bytes > self.plain_room(device) {
             return out_of_memory("the device's memory is used up");
         }
-        let Some(allocation) = self.space.place_plain(bytes, Kind::Device(device)) else {
-            return out_of_memory("no address space is left");
+        let kind = Kind::Device(device);
+        let Some(allocation) = self.space.place_plain(&mut self.arena, bytes, kind) else {
+            return out_of_memory(NO_ADDRESSES);
         };
         self.device_bytes[device.0 as usize] += bytes;
         self.make_way();
@@ -78,9 +80,9 @@ impl Sim {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        match self.space.place_plain(bytes, Kind::Pinned) {
+        match self.space.place_plain(&mut self.arena, bytes, Kind::Pinned) {
             Some(allocation) => Ok(DevicePtr(allocation.start)),
-            None => out_of_memory("no address space is left"),
+            None => out_of_memory(NO_ADDRESSES),
         }
     }
 
@@ -168,7 +170,7 @@ impl Sim {
             return Ok(DevicePtr::NULL);
         }
         let room = self.room_for_pool(pool, home);
-        let grown = self.pools.alloc(pool.as_raw(), bytes, room)?;
+        let grown = self.pools.alloc(&mut self.arena, pool.as_raw(), bytes, room)?;
         if self.pools.get(pool.as_raw())?.is_managed() {
             self.add_managed_chunks(&grown, pool);
         } else if !grown.chunks.is_empty() {

@@ -1,114 +1,103 @@
 //! Real memory behind simulated addresses.
 //!
-//! One reservation of address space holds every simulated allocation, so that an address is the
-//! host's address of the same bytes. Pages cost nothing until they are written. Zones keep kinds
-//! of memory apart: managed allocations must be adjacent to managed ones only, as on the driver.
-//! This module knows no policy: who gets which address is `slots`' and `slabs`' business.
+//! Every simulated allocation lies in address space that this module reserved, so that an address
+//! is the host's address of the same bytes. Pages cost nothing until they are written. Zones keep
+//! kinds of memory apart: managed allocations must be adjacent to managed ones only, as on the
+//! driver. A zone is a list of segments, each reserved when the ones before it have no room: an
+//! idle machine holds no address space, and no machine takes what another one needs. This module
+//! knows no policy: `regions`, `slabs`, `slots` and `pool_regions` decide who gets which address.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use pagewise_hal::BLOCK_BYTES;
+
+/// Why there is no room, if addresses are what is missing.
+pub(crate) const NO_ADDRESSES: &str = "no address space is left: drop machines that are not \
+    needed, raise the limit of the process (`ulimit -v`), or ask for less; one machine has 16 TiB \
+    for each kind of memory";
 
 /// A kind of memory that has addresses of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
     Managed,
+    /// Pools of managed memory.
+    ManagedPools,
+    /// Other pools.
     Pools,
     Device,
     Pinned,
 }
 
-/// How many reservations the process holds.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        LIVE.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Address space of one zone, 2 MiB aligned. Something else lies between any two segments.
+#[derive(Debug)]
+struct Segment {
+    zone: Zone,
+    map: MmapRaw,
+    bytes: u64,
 }
 
-/// A reservation of address space, 2 MiB aligned.
-#[derive(Debug)]
+/// The address space of one machine.
+#[derive(Debug, Default)]
 pub(crate) struct Arena {
-    map: MmapRaw,
-    base: u64,
-    bytes: u64,
+    /// By first address. A segment stays until the machine goes.
+    segments: BTreeMap<u64, Segment>,
     /// Whether bytes are read and written at all.
     skips_contents: bool,
 }
 
 impl Arena {
-    /// Wanted address space of a lone machine: room for 16 TiB of managed memory.
-    const BYTES_WANTED: u64 = 32 << 40;
-    /// Each machine that lives already halves that, this many times at most: a process has 128 TiB,
-    /// and a test runner may hold a machine for each of many threads.
-    const HALVINGS_MAX: usize = 6;
+    /// Most address space of a zone. A process has 128 TiB.
+    const ZONE_BYTES_MAX: u64 = 16 << 40;
+    /// What a segment has if the process may not reserve what is wanted.
+    const BYTES_LIMITED: u64 = 1 << 30;
     /// How much of managed memory, from its start, may be backed by huge pages. Bounds what a
     /// sparse program wastes.
     #[cfg(target_os = "linux")]
     const HUGE_PAGES_BYTES: u64 = 512 << 20;
-    /// Below this a reservation is refused.
-    const BYTES_MIN: u64 = 1 << 30;
-
-    /// Reserves address space: as much as wanted, or as the process's limits allow.
-    pub(crate) fn reserve() -> std::io::Result<Self> {
-        let live = LIVE.load(Ordering::Relaxed);
-        let mut bytes = Self::BYTES_WANTED >> live.min(Self::HALVINGS_MAX);
-        loop {
-            match Self::try_reserve(bytes) {
-                Ok(arena) => return Ok(arena),
-                Err(error) if bytes <= Self::BYTES_MIN => return Err(error),
-                Err(_) => bytes /= 2,
-            }
-        }
-    }
 
     /// From now on addresses are all that there is: nothing is written, everything reads as zero.
     pub(crate) fn skip_contents(&mut self) {
         self.skips_contents = true;
     }
 
-    fn try_reserve(bytes: u64) -> std::io::Result<Self> {
-        let with_slack = usize::try_from(bytes + BLOCK_BYTES).map_err(std::io::Error::other)?;
-        let map: MmapRaw = MmapOptions::new().len(with_slack).no_reserve_swap().map_anon()?.into();
-        let base = (map.as_ptr() as u64).next_multiple_of(BLOCK_BYTES);
-        LIVE.fetch_add(1, Ordering::Relaxed);
-        let arena = Self { map, base, bytes, skips_contents: false };
-        arena.prefer_huge_pages();
-        Ok(arena)
+    /// Reserves one more segment of a zone and returns its addresses: as many bytes as wanted, or
+    /// fewer if the process may not have as many, but never less than needed. `None` if there is no
+    /// address space left, of the zone or of the process.
+    pub(crate) fn grow(&mut self, zone: Zone, wanted: u64, needed: u64) -> Option<Range<u64>> {
+        let of_zone = self.segments.values().filter(|segment| segment.zone == zone);
+        let left = Self::ZONE_BYTES_MAX - of_zone.map(|segment| segment.bytes).sum::<u64>();
+        let needed = needed.checked_next_multiple_of(BLOCK_BYTES).filter(|&bytes| bytes <= left)?;
+        let sizes = [wanted, Self::BYTES_LIMITED, needed];
+        let mut sizes = sizes.into_iter().map(|bytes| bytes.clamp(needed, left));
+        sizes.find_map(|bytes| self.reserve(zone, bytes).ok())
     }
 
-    /// Asks for huge pages where managed allocations go first: a dense touch of 2 MiB then costs
-    /// the host one page fault instead of 512. Only there, because a sparse touch commits 2 MiB.
-    fn prefer_huge_pages(&self) {
-        #[cfg(target_os = "linux")]
-        {
-            let (offset, length) = self.place(self.base, Self::HUGE_PAGES_BYTES);
-            // Without huge pages everything works, only slower.
-            let _ = self.map.advise_range(memmap2::Advice::HugePage, offset, length);
+    fn reserve(&mut self, zone: Zone, bytes: u64) -> io::Result<Range<u64>> {
+        // A block more on both sides keeps what the host places next to it apart.
+        let with_guards = usize::try_from(bytes + 2 * BLOCK_BYTES).map_err(io::Error::other)?;
+        let map: MmapRaw = MmapOptions::new().len(with_guards).no_reserve_swap().map_anon()?.into();
+        let base = (map.as_ptr() as u64 + 1).next_multiple_of(BLOCK_BYTES);
+        let is_first = self.segments.values().all(|segment| segment.zone != zone);
+        let segment = Segment { zone, map, bytes };
+        if zone == Zone::Managed && is_first {
+            segment.prefer_huge_pages(base);
         }
-    }
-
-    /// First address and length of a zone: half of the space is managed memory's.
-    pub(crate) fn zone(&self, zone: Zone) -> (u64, u64) {
-        let eighth = self.bytes / 8;
-        let (first, count) = match zone {
-            Zone::Managed => (0, 4),
-            Zone::Pools => (4, 2),
-            Zone::Device => (6, 1),
-            Zone::Pinned => (7, 1),
-        };
-        (self.base + first * eighth, count * eighth)
+        self.segments.insert(base, segment);
+        Ok(base..base + bytes)
     }
 
     /// Drops the contents of whole pages: they read as zero from now on.
     pub(crate) fn clear(&self, address: u64, bytes: u64) {
-        let (offset, length) = self.place(address, bytes);
-        // SAFETY: the range lies in this private anonymous mapping, and the simulator's lock is
-        // held, so nobody in the simulator reads it; users gave up the range when they freed it.
+        let (segment, offset) = self.segment(address, bytes);
+        let (map, length) = (&segment.map, bytes as usize);
+        // SAFETY: the range lies in this private anonymous mapping, in which `segment` found it.
+        // Nobody reads it: the simulator's lock is held, and users gave the range up when they
+        // called `free`, `free_async` or `pool_destroy`, which are unsafe for that reason.
         let advised =
-            unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, length) };
+            unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, length) };
         if advised.is_err() {
             self.fill(address, bytes, 0);
         }
@@ -177,35 +166,49 @@ impl Arena {
     }
 
     /// Where the bytes of a range are read and written: no bytes at all if contents are skipped.
-    /// Host memory that was registered lies elsewhere; whoever registered it promised that it is
-    /// live.
+    /// Host memory that was registered lies elsewhere; its owner promised that it is live.
     fn checked(&self, address: u64, bytes: u64) -> (*mut u8, usize) {
-        let place = if self.holds(address) {
-            let (offset, _) = self.place(address, bytes);
-            // SAFETY: `place` keeps the range inside the mapping.
-            unsafe { self.map.as_mut_ptr().add(offset) }
+        let place = if self.holding(address).is_some() {
+            let (segment, offset) = self.segment(address, bytes);
+            // SAFETY: `segment` found the whole range inside the mapping.
+            unsafe { segment.map.as_mut_ptr().add(offset) }
         } else {
             std::ptr::with_exposed_provenance_mut(address as usize)
         };
         (place, if self.skips_contents { 0 } else { bytes as usize })
     }
 
-    /// Whether an address is the arena's own.
-    fn holds(&self, address: u64) -> bool {
-        (self.base..self.base + self.bytes).contains(&address)
+    /// The segment that an address is in.
+    fn holding(&self, address: u64) -> Option<(u64, &Segment)> {
+        let (&base, segment) = self.segments.range(..=address).next_back()?;
+        (address - base < segment.bytes).then_some((base, segment))
     }
 
-    /// Offset and length of a range in the mapping.
+    /// The segment that a range is in, and the range's offset in the mapping.
     ///
     /// # Panics
-    /// If the range is not inside: the address space handed out a wrong address.
-    fn place(&self, address: u64, bytes: u64) -> (usize, usize) {
-        let start = self.map.as_ptr() as u64;
-        assert!(
-            address >= self.base && address + bytes <= self.base + self.bytes,
-            "{address:#x}+{bytes} is outside the arena"
-        );
-        ((address - start) as usize, bytes as usize)
+    /// If the range is not inside one: the address space handed out a wrong address.
+    fn segment(&self, address: u64, bytes: u64) -> (&Segment, usize) {
+        let found = self.holding(address);
+        let found = found.filter(|(base, segment)| bytes <= segment.bytes - (address - base));
+        let Some((_, segment)) = found else {
+            panic!("{address:#x}+{bytes} is outside of every segment");
+        };
+        (segment, (address - segment.map.as_ptr() as u64) as usize)
+    }
+}
+
+impl Segment {
+    /// Asks for huge pages where managed allocations go first: a dense touch of 2 MiB then costs
+    /// the host one page fault instead of 512. Only there, because a sparse touch commits 2 MiB.
+    fn prefer_huge_pages(&self, base: u64) {
+        #[cfg(target_os = "linux")]
+        {
+            let offset = (base - self.map.as_ptr() as u64) as usize;
+            let length = self.bytes.min(Arena::HUGE_PAGES_BYTES) as usize;
+            // Without huge pages everything works, only slower.
+            let _ = self.map.advise_range(memmap2::Advice::HugePage, offset, length);
+        }
     }
 }
 
@@ -218,10 +221,14 @@ fn steps(length: usize, stride: u64) -> impl Iterator<Item = usize> {
 mod tests {
     use super::*;
 
+    fn grown(arena: &mut Arena, zone: Zone) -> u64 {
+        arena.grow(zone, 1 << 30, 1).expect("address space").start
+    }
+
     #[test]
     fn cleared_memory_reads_as_zero() {
-        let arena = Arena::reserve().unwrap();
-        let (base, _) = arena.zone(Zone::Managed);
+        let mut arena = Arena::default();
+        let base = grown(&mut arena, Zone::Managed);
         assert_eq!(base % BLOCK_BYTES, 0);
         arena.fill(base, 8192, 7);
         arena.clear(base, 4096);
@@ -230,27 +237,39 @@ mod tests {
 
     #[test]
     fn an_atomic_add_wraps_over_the_whole_word() {
-        let arena = Arena::reserve().unwrap();
-        let (base, _) = arena.zone(Zone::Device);
+        let mut arena = Arena::default();
+        let base = grown(&mut arena, Zone::Device);
         arena.fill(base, 4, 0xff);
         arena.add_strided(base + 2, 1, 4);
         assert_eq!(arena.sum_strided(base, 4, 1), 0);
     }
 
     #[test]
-    fn a_process_has_room_for_a_hundred_machines_at_once() {
-        let arenas: Vec<_> = (0..100).map(|_| Arena::reserve().unwrap()).collect();
-        let least = arenas.iter().map(|arena| arena.bytes).min();
-        assert!(least >= Some(256 << 30), "{least:?}");
+    fn segments_lie_apart_and_are_whole_at_both_ends() {
+        let mut arena = Arena::default();
+        let zones = [Zone::Managed, Zone::ManagedPools, Zone::Pools, Zone::Device, Zone::Pinned];
+        for zone in [zones, zones].concat() {
+            let segment = arena.grow(zone, BLOCK_BYTES, 1).expect("address space");
+            assert_eq!(segment.end - segment.start, BLOCK_BYTES);
+            arena.fill(segment.start, 1, 1);
+            arena.fill(segment.end - 1, 1, 1);
+            assert_eq!(arena.sum_strided(segment.start, BLOCK_BYTES, 1), 2);
+        }
+        let starts: Vec<u64> = arena.segments.keys().copied().collect();
+        assert_eq!(starts.len(), 10);
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] > BLOCK_BYTES), "{starts:x?}");
     }
 
     #[test]
-    fn zones_do_not_overlap() {
-        let arena = Arena::reserve().unwrap();
-        let zones = [Zone::Managed, Zone::Pools, Zone::Device, Zone::Pinned];
-        for pair in zones.windows(2) {
-            let (first, length) = arena.zone(pair[0]);
-            assert_eq!(first + length, arena.zone(pair[1]).0);
-        }
+    fn a_zone_ends_at_16_tib_and_leaves_others_alone() {
+        let mut arena = Arena::default();
+        assert_eq!(arena.grow(Zone::Managed, BLOCK_BYTES, u64::MAX), None);
+        assert_eq!(arena.grow(Zone::Managed, BLOCK_BYTES, Arena::ZONE_BYTES_MAX + 1), None);
+        let most = Arena::ZONE_BYTES_MAX - BLOCK_BYTES;
+        assert!(arena.grow(Zone::Managed, BLOCK_BYTES, most).is_some());
+        let last = arena.grow(Zone::Managed, 1 << 40, 1).expect("the zone's last block");
+        assert_eq!(last.end - last.start, BLOCK_BYTES);
+        assert_eq!(arena.grow(Zone::Managed, BLOCK_BYTES, 1), None);
+        assert!(arena.grow(Zone::Device, BLOCK_BYTES, 1).is_some());
     }
 }

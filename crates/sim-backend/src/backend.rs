@@ -47,7 +47,7 @@ impl SimBackend {
     ///
     /// # Errors
     /// `InvalidValue` for more than [`SimConfig::DEVICES_MAX`] devices, a driver before 12.0, or a
-    /// profile that fails [`GpuProfile::check`](crate::GpuProfile::check); `OutOfMemory` if the process may not reserve 1 GiB of address space.
+    /// profile that fails [`GpuProfile::check`](crate::GpuProfile::check).
     pub fn new(config: SimConfig) -> Result<Self> {
         const OPERATION: &str = "open simulator";
         let invalid = || Error::new(OPERATION, ErrorKind::InvalidValue);
@@ -61,10 +61,7 @@ impl SimBackend {
         if config.driver_version < DriverVersion::CUDA_12_0 {
             return Err(invalid().with_detail("the simulated driver is of CUDA 12.0 or later"));
         }
-        let sim = Sim::new(config.clone()).map_err(|error| {
-            Error::new(OPERATION, ErrorKind::OutOfMemory)
-                .with_detail(format!("no address space could be reserved: {error}"))
-        })?;
+        let sim = Sim::new(config.clone());
         Ok(Self { config, sim: Mutex::new(sim), deliveries: Deliveries::default() })
     }
 

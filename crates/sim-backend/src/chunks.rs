@@ -95,9 +95,14 @@ impl Chunks {
         self.held.iter().copied()
     }
 
-    /// Places `bytes` and takes the chunks that it needs, at most `limit` bytes in all. Returns the
-    /// offset and the indices of the new chunks.
-    pub(crate) fn take(&mut self, bytes: u64, limit: u64) -> Result<(u64, Vec<u64>), Full> {
+    /// Places `bytes` below the offset `addresses` and takes the chunks that it needs, at most
+    /// `limit` bytes in all. Returns the offset and the indices of the new chunks.
+    pub(crate) fn take(
+        &mut self,
+        bytes: u64,
+        limit: u64,
+        addresses: u64,
+    ) -> Result<(u64, Vec<u64>), Full> {
         let length = bytes.checked_next_multiple_of(STEP_BYTES).ok_or(Full)?;
         if length > LENGTH_MAX {
             return Err(Full);
@@ -107,6 +112,9 @@ impl Chunks {
         let growth = new.len() as u64 * CHUNK_BYTES;
         if self.reserved() + growth > limit {
             self.note_failed_growth(self.missing(offset, length), limit);
+            return Err(Full);
+        }
+        if offset + length > addresses {
             return Err(Full);
         }
         let last_end = new.iter().max().map_or(0, |chunk| (chunk + 1) * CHUNK_BYTES);
@@ -218,37 +226,51 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    const ALL: u64 = u64::MAX;
+
+    /// Blocks between live places are too small, so the pool's addresses end before its memory.
+    #[test]
+    fn no_place_reaches_past_the_addresses_of_the_pool() {
+        let mut chunks = Chunks::default();
+        let take = |chunks: &mut Chunks, bytes| chunks.take(bytes, ALL, 256 * MIB);
+        let places = [(); 8].map(|()| take(&mut chunks, 32 * MIB).unwrap().0);
+        places.iter().step_by(2).for_each(|&place| chunks.give(place));
+        assert_eq!(chunks.release(0).len(), 4);
+        assert_eq!(take(&mut chunks, 64 * MIB), Err(Full));
+        assert_eq!(chunks.reserved(), 128 * MIB);
+        assert_eq!(take(&mut chunks, 32 * MIB), Ok((0, vec![0])));
+    }
 
     #[test]
     fn reserved_memory_grows_in_whole_chunks() {
         let mut chunks = Chunks::default();
-        chunks.take(1, u64::MAX).unwrap();
+        chunks.take(1, u64::MAX, ALL).unwrap();
         assert_eq!(chunks.reserved(), 32 * MIB);
         let mut chunks = Chunks::default();
-        chunks.take(66 * MIB, u64::MAX).unwrap();
+        chunks.take(66 * MIB, u64::MAX, ALL).unwrap();
         assert_eq!(chunks.reserved(), 96 * MIB);
-        chunks.take(66 * MIB, u64::MAX).unwrap();
+        chunks.take(66 * MIB, u64::MAX, ALL).unwrap();
         assert_eq!(chunks.reserved(), 160 * MIB, "it starts in the tail of the first");
     }
 
     #[test]
     fn a_failed_growth_shows_in_the_high_water_mark_if_its_first_step_fits() {
         let mut chunks = Chunks::default();
-        assert_eq!(chunks.take(66 * MIB, 64 * MIB), Err(Full));
+        assert_eq!(chunks.take(66 * MIB, 64 * MIB, ALL), Err(Full));
         assert_eq!((chunks.reserved(), chunks.reserved_high), (0, 64 * MIB));
         let mut chunks = Chunks::default();
-        assert_eq!(chunks.take(66 * MIB, 32 * MIB), Err(Full));
+        assert_eq!(chunks.take(66 * MIB, 32 * MIB, ALL), Err(Full));
         assert_eq!(chunks.reserved_high, 0);
-        assert_eq!(chunks.take(40 * MIB, 32 * MIB), Err(Full));
+        assert_eq!(chunks.take(40 * MIB, 32 * MIB, ALL), Err(Full));
         assert_eq!(chunks.reserved_high, 32 * MIB, "probed: 32 MiB first, then the rest");
-        assert_eq!(chunks.take(u64::MAX, u64::MAX), Err(Full));
+        assert_eq!(chunks.take(u64::MAX, u64::MAX, ALL), Err(Full));
     }
 
     #[test]
     fn a_chunk_with_a_live_byte_stays_and_a_threshold_keeps_whole_chunks() {
         let mut chunks = Chunks::default();
-        let (big, _) = chunks.take(66 * MIB, u64::MAX).unwrap();
-        let (small, _) = chunks.take(1, u64::MAX).unwrap();
+        let (big, _) = chunks.take(66 * MIB, u64::MAX, ALL).unwrap();
+        let (small, _) = chunks.take(1, u64::MAX, ALL).unwrap();
         chunks.give(big);
         assert_eq!(chunks.release(0), [1, 0]);
         assert_eq!(chunks.reserved(), 32 * MIB);
@@ -261,25 +283,30 @@ mod tests {
     #[test]
     fn what_was_freed_last_is_used_before_what_has_settled() {
         let mut chunks = Chunks::default();
-        let offsets = [MIB, MIB, 2 * MIB, MIB].map(|bytes| chunks.take(bytes, u64::MAX).unwrap().0);
+        let offsets =
+            [MIB, MIB, 2 * MIB, MIB].map(|bytes| chunks.take(bytes, u64::MAX, ALL).unwrap().0);
         assert_eq!(offsets, [0, MIB, 2 * MIB, 4 * MIB]);
         chunks.give(0);
         chunks.release(u64::MAX);
         chunks.give(2 * MIB);
-        assert_eq!(chunks.take(MIB, u64::MAX).unwrap().0, 2 * MIB, "larger, but pending");
-        assert_eq!(chunks.take(2 * MIB, u64::MAX).unwrap().0, 5 * MIB, "no block is as long");
-        assert_eq!(chunks.take(MIB, u64::MAX).unwrap().0, 0, "settled: the oldest of its length");
-        assert_eq!(chunks.take(MIB, u64::MAX).unwrap().0, 3 * MIB);
+        assert_eq!(chunks.take(MIB, u64::MAX, ALL).unwrap().0, 2 * MIB, "larger, but pending");
+        assert_eq!(chunks.take(2 * MIB, u64::MAX, ALL).unwrap().0, 5 * MIB, "no block is as long");
+        assert_eq!(
+            chunks.take(MIB, u64::MAX, ALL).unwrap().0,
+            0,
+            "settled: the oldest of its length"
+        );
+        assert_eq!(chunks.take(MIB, u64::MAX, ALL).unwrap().0, 3 * MIB);
     }
 
     #[test]
     fn an_allocation_goes_where_it_fits_best_even_if_the_chunk_was_released() {
         let mut chunks = Chunks::default();
-        let (first, _) = chunks.take(32 * MIB, u64::MAX).unwrap();
-        let (second, _) = chunks.take(MIB, u64::MAX).unwrap();
+        let (first, _) = chunks.take(32 * MIB, u64::MAX, ALL).unwrap();
+        let (second, _) = chunks.take(MIB, u64::MAX, ALL).unwrap();
         chunks.give(first);
         assert_eq!(chunks.release(0), [0]);
         assert_eq!(second, 32 * MIB);
-        assert_eq!(chunks.take(MIB, u64::MAX).unwrap(), (0, vec![0]));
+        assert_eq!(chunks.take(MIB, u64::MAX, ALL).unwrap(), (0, vec![0]));
     }
 }

@@ -168,8 +168,9 @@ mod tests {
 
     impl Page {
         fn new() -> Self {
-            let arena = Arena::reserve().unwrap();
-            let number = arena.zone(Zone::Managed).0 / PAGE_BYTES + 3;
+            let mut arena = Arena::default();
+            let segment = arena.grow(Zone::Managed, 0, 1).expect("address space");
+            let number = segment.start / PAGE_BYTES + 3;
             Self { arena, contents: Contents::default(), number }
         }
 

@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | lock, clock, errors | `backend` |
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching` |
-//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `chunks`), `streams`, `arena` |
+//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `chunks`, `pool_regions`), `streams`, `arena` |
 //! | what attribute reads report | `attributes` (over `runs`) |
 //! | which thread faults when, in kernels of many | [`arrival`] |
 //! | where pages are and why they move | `paging` |
@@ -52,6 +52,7 @@ mod locate;
 mod movement;
 mod pager;
 mod paging;
+mod pool_regions;
 mod pools;
 mod profile;
 mod queries;

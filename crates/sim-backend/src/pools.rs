@@ -11,14 +11,11 @@ use pagewise_hal::{
     PoolAttribute, PoolProps, Processor, Span,
 };
 
+use crate::arena::{Arena, Zone};
 use crate::chunks::{CHUNK_BYTES, Chunks};
 use crate::locate::{Located, Machine};
+use crate::pool_regions::PoolRegions;
 use crate::refusal::{Checked, bad_device, invalid, no_entry_point, out_of_memory, unsupported};
-use crate::slots::Slots;
-
-/// Pools that can hold memory at once. Each gets this part of the address space with its first
-/// allocation: for a lone machine 256 GiB, more than a device has memory.
-const REGIONS: u64 = 32;
 
 /// A default pool's key: type, and kind and id of the location.
 type Key = (AllocationType, LocationKind, i32);
@@ -38,8 +35,8 @@ pub(crate) struct Pool {
     used: u64,
     used_high: u64,
     chunks: Chunks,
-    /// First address, from the first allocation on.
-    region: Option<u64>,
+    /// Its addresses, from the first allocation on.
+    region: Option<Range<u64>>,
     access: BTreeMap<Processor, AccessFlags>,
 }
 
@@ -132,6 +129,17 @@ impl Pool {
     }
 }
 
+/// Where the addresses of a pool come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// It has them already.
+    Own,
+    /// No pool has them.
+    Free,
+    /// A pool without memory has them.
+    Idle(u64),
+}
+
 /// All pools of the process.
 #[derive(Debug)]
 pub(crate) struct Pools {
@@ -141,22 +149,20 @@ pub(crate) struct Pools {
     defaults: BTreeMap<Key, u64>,
     currents: BTreeMap<Key, u64>,
     /// Address space for managed pools, and for others: the driver keeps them apart.
-    regions: [Slots; 2],
-    region_bytes: u64,
+    regions: [PoolRegions; 2],
     next: u64,
 }
 
 impl Pools {
-    pub(crate) fn new(machine: Machine, version: DriverVersion, zone: (u64, u64)) -> Self {
-        let half = zone.1 / 2;
+    pub(crate) fn new(machine: Machine, version: DriverVersion, device_bytes: u64) -> Self {
+        let regions = [Zone::ManagedPools, Zone::Pools];
         Self {
             machine,
             version,
             pools: BTreeMap::new(),
             defaults: BTreeMap::new(),
             currents: BTreeMap::new(),
-            regions: [Slots::new((zone.0, half)), Slots::new((zone.0 + half, half))],
-            region_bytes: zone.1 / REGIONS / CHUNK_BYTES * CHUNK_BYTES,
+            regions: regions.map(|zone| PoolRegions::new(zone, device_bytes)),
             next: 0x100,
         }
     }
@@ -408,40 +414,46 @@ impl Pools {
     /// First bytes of the chunks that a managed pool holds.
     pub(crate) fn managed_chunks(&self, handle: u64) -> Checked<Vec<u64>> {
         let pool = self.get(handle)?;
-        let region = pool.region.filter(|_| pool.is_managed());
-        let address = |region: u64| pool.chunks.held().map(move |n| region + n * CHUNK_BYTES);
-        Ok(region.map(|region| address(region).collect()).unwrap_or_default())
+        let Some(region) = pool.region.as_ref().filter(|_| pool.is_managed()) else {
+            return Ok(Vec::new());
+        };
+        Ok(pool.chunks.held().map(|index| region.start + index * CHUNK_BYTES).collect())
     }
 
     /// `cuMemAllocFromPoolAsync` of at least 1 byte. `room` is what the pool's device, or the host,
     /// has left.
-    pub(crate) fn alloc(&mut self, handle: u64, bytes: u64, room: u64) -> Checked<Grown> {
-        let had_region = self.get(handle)?.region.is_some();
-        let (region, inherited) = self.region(handle)?;
-        let region_bytes = self.region_bytes;
+    pub(crate) fn alloc(
+        &mut self,
+        arena: &mut Arena,
+        handle: u64,
+        bytes: u64,
+        room: u64,
+    ) -> Checked<Grown> {
+        let (region, source) = self.find_region(arena, handle, bytes)?;
+        let region_bytes = region.end - region.start;
         let pool = self.get_mut(handle)?;
-        let held = pool.reserved();
-        let limit = pool.limit().min(held.saturating_add(room)).min(region_bytes);
-        let taken = pool.chunks.take(bytes, limit);
-        let Ok((offset, new)) = taken else {
-            return out_of_memory("the pool's size limit or the memory behind it is used up");
+        let limit = pool.limit().min(pool.reserved().saturating_add(room)).min(region_bytes);
+        let Ok((offset, new)) = pool.chunks.take(bytes, limit, region_bytes) else {
+            return out_of_memory(
+                "the pool's size limit, its addresses or the memory behind it are used up",
+            );
         };
         pool.used += bytes;
         pool.used_high = pool.used_high.max(pool.used);
-        let chunks = new.into_iter().map(|index| region + index * CHUNK_BYTES).collect();
-        let address = region + offset;
-        let appeared = Span { ptr: DevicePtr(region), bytes: region_bytes };
-        let region = (!had_region).then_some(appeared);
-        Ok(Grown { address, chunks, region, inherited })
+        let chunks = new.into_iter().map(|index| region.start + index * CHUNK_BYTES).collect();
+        let inherited = self.take_region(handle, &region, source);
+        let appeared = Span { ptr: DevicePtr(region.start), bytes: region_bytes };
+        let appeared = (source != Source::Own).then_some(appeared);
+        Ok(Grown { address: region.start + offset, chunks, region: appeared, inherited })
     }
 
     /// Frees memory. `counted` is false for `cuMemFree`, which leaves the used figure as it is
     /// (recording `pools`, lines 565, 964, 1762, 2109).
     pub(crate) fn free(&mut self, handle: u64, address: u64, bytes: u64, counted: bool) {
         if let Some(pool) = self.pools.get_mut(&handle)
-            && let Some(region) = pool.region
+            && let Some(region) = &pool.region
         {
-            pool.chunks.give(address - region);
+            pool.chunks.give(address - region.start);
             if counted {
                 pool.used -= bytes;
             }
@@ -490,29 +502,53 @@ impl Pools {
         }
     }
 
-    /// The pool's first address; taken if it has none, from a pool without memory if need be: then
-    /// with what that one used.
-    fn region(&mut self, handle: u64) -> Checked<(u64, Option<Range<u64>>)> {
+    /// The pool's addresses; if it has none, those that it gets once the allocation succeeds, from a
+    /// pool without memory if need be.
+    fn find_region(
+        &mut self,
+        arena: &mut Arena,
+        handle: u64,
+        bytes: u64,
+    ) -> Checked<(Range<u64>, Source)> {
         let Some(pool) = self.pools.get(&handle) else { return invalid(NO_POOL) };
-        if let Some(region) = pool.region {
-            return Ok((region, None));
+        if let Some(region) = &pool.region {
+            return Ok((region.clone(), Source::Own));
         }
         let zone = pool.zone();
-        let free = self.regions[zone].take(self.region_bytes).map(|region| (region, None));
-        let Some((region, inherited)) = free.or_else(|| self.unused_region(zone)) else {
-            return out_of_memory("no address space is left for another pool");
-        };
-        self.get_mut(handle)?.region = Some(region);
-        Ok((region, inherited))
+        if let Some(region) = self.regions[zone].free(arena, bytes) {
+            return Ok((region, Source::Free));
+        }
+        let idle = self.pools.iter().find_map(|(&other, pool)| {
+            let region = pool.region.as_ref()?;
+            let is_idle = pool.zone() == zone && pool.chunks.is_unused();
+            is_idle.then(|| (region.clone(), Source::Idle(other)))
+        });
+        let out_of_addresses = "no address space is left for another pool: destroy pools that are \
+            not needed, drop machines, or raise the limit of the process (`ulimit -v`)";
+        idle.ok_or(()).or_else(|()| out_of_memory(out_of_addresses))
     }
 
-    /// Takes the region of a pool that holds no memory.
-    fn unused_region(&mut self, zone: usize) -> Option<(u64, Option<Range<u64>>)> {
-        let mut pools = self.pools.values_mut();
-        let owner = pools
-            .find(|pool| pool.zone() == zone && pool.region.is_some() && pool.chunks.is_unused())?;
-        let used = owner.used_addresses();
-        Some((owner.region.take()?, used))
+    /// Gives a pool the region that was found. Returns what the pool that had it used of it.
+    fn take_region(
+        &mut self,
+        handle: u64,
+        region: &Range<u64>,
+        source: Source,
+    ) -> Option<Range<u64>> {
+        let pool = self.pools.get_mut(&handle)?;
+        match source {
+            Source::Own => return None,
+            Source::Free | Source::Idle(_) => pool.region = Some(region.clone()),
+        }
+        let zone = pool.zone();
+        if let Source::Idle(owner) = source {
+            let owner = self.pools.get_mut(&owner)?;
+            let used = owner.used_addresses();
+            owner.region = None;
+            return used;
+        }
+        self.regions[zone].take(region);
+        None
     }
 
     /// A pool keeps its addresses until it is destroyed and holds no memory. Whether it is gone.
@@ -521,9 +557,8 @@ impl Pools {
         if !pool.destroyed || !pool.chunks.is_unused() {
             return false;
         }
-        if let Some(region) = pool.region {
-            let zone = pool.zone();
-            self.regions[zone].give(region, self.region_bytes);
+        if let Some(region) = &pool.region {
+            self.regions[pool.zone()].give(region);
         }
         self.pools.remove(&handle);
         true
@@ -533,7 +568,7 @@ impl Pools {
 impl Pool {
     /// The addresses of all chunks that it ever had, if it had any.
     fn used_addresses(&self) -> Option<Range<u64>> {
-        let start = self.region?;
+        let start = self.region.as_ref()?.start;
         Some(start..start + self.chunks.held_end()).filter(|used| !used.is_empty())
     }
 

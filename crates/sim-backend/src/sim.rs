@@ -11,7 +11,7 @@ use pagewise_hal::{
     AttachFlags, DeviceId, DriverVersion, MemoryInfo, PoolHandle, Processor, Span, StreamHandle,
 };
 
-use crate::arena::{Arena, Zone};
+use crate::arena::Arena;
 use crate::attachments::Attachments;
 use crate::attributes::Attributes;
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
@@ -52,17 +52,17 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    pub(crate) fn new(config: SimConfig) -> std::io::Result<Self> {
-        let mut arena = Arena::reserve()?;
+    pub(crate) fn new(config: SimConfig) -> Self {
+        let mut arena = Arena::default();
         if config.contents == MemoryContents::Skipped {
             arena.skip_contents();
         }
         let machine = Machine { devices: config.devices, host_numa_nodes: config.host_numa_nodes };
-        Ok(Self {
+        Self {
             machine,
-            space: Space::new(&arena),
+            space: Space::default(),
             attributes: Attributes::default(),
-            pools: Pools::new(machine, config.driver_version, arena.zone(Zone::Pools)),
+            pools: Pools::new(machine, config.driver_version, config.gpu.memory_bytes),
             streams: Streams::new(),
             pager: Pager::new(&config),
             contents: Contents::default(),
@@ -75,7 +75,7 @@ impl Sim {
             device_bytes: vec![0; config.devices as usize],
             arena,
             config,
-        })
+        }
     }
 
     pub(crate) fn has(&self, since: DriverVersion) -> bool {

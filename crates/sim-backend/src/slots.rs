@@ -1,28 +1,53 @@
 //! Address space in units of 2 MiB.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use pagewise_hal::BLOCK_BYTES;
 
-/// Hands out runs of 2 MiB slots of one zone, lowest address first.
+/// Hands out runs of 2 MiB slots of one zone: of its oldest segment that has room, the lowest
+/// address first.
 ///
 /// Freed runs merge with free neighbours and are used again before new addresses are taken. For
 /// memory whose addresses no recording shows; managed memory has `regions`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Slots {
+    /// Oldest first.
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    addresses: Range<u64>,
     /// Free runs: first address to bytes. Never adjacent.
     free: BTreeMap<u64, u64>,
 }
 
 impl Slots {
-    /// All of a zone is free.
-    pub(crate) fn new((base, bytes): (u64, u64)) -> Self {
-        Self { free: BTreeMap::from([(base, bytes / BLOCK_BYTES * BLOCK_BYTES)]) }
+    /// Adds a segment of whole slots, all of it free.
+    pub(crate) fn add(&mut self, addresses: Range<u64>) {
+        let free = BTreeMap::from([(addresses.start, addresses.end - addresses.start)]);
+        self.segments.push(Segment { addresses, free });
     }
 
-    /// Takes the lowest run of slots that holds `bytes`, or `None` if there is none.
+    /// Takes the first run of slots that holds `bytes`, or `None` if no segment has room.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
         let wanted = bytes.checked_next_multiple_of(BLOCK_BYTES)?;
+        self.segments.iter_mut().find_map(|segment| segment.take(wanted))
+    }
+
+    /// Gives a run back.
+    pub(crate) fn give(&mut self, address: u64, bytes: u64) {
+        let mut segments = self.segments.iter_mut();
+        match segments.find(|segment| segment.addresses.contains(&address)) {
+            Some(segment) => segment.give(address, bytes.next_multiple_of(BLOCK_BYTES)),
+            None => debug_assert!(false, "{address:#x} is in no segment"),
+        }
+    }
+}
+
+impl Segment {
+    fn take(&mut self, wanted: u64) -> Option<u64> {
         let (&address, &length) = self.free.iter().find(|&(_, &length)| length >= wanted)?;
         self.free.remove(&address);
         if length > wanted {
@@ -31,10 +56,8 @@ impl Slots {
         Some(address)
     }
 
-    /// Gives a run back.
-    pub(crate) fn give(&mut self, address: u64, bytes: u64) {
-        let mut first = address;
-        let mut length = bytes.next_multiple_of(BLOCK_BYTES);
+    fn give(&mut self, address: u64, bytes: u64) {
+        let (mut first, mut length) = (address, bytes);
         if let Some((&before, &before_length)) = self.free.range(..address).next_back() {
             debug_assert!(before + before_length <= address, "freed twice");
             if before + before_length == address {
@@ -55,7 +78,8 @@ mod tests {
 
     #[test]
     fn freed_runs_merge_and_are_reused_lowest_first() {
-        let mut slots = Slots::new((0, 64 * BLOCK_BYTES));
+        let mut slots = Slots::default();
+        slots.add(0..64 * BLOCK_BYTES);
         let runs: Vec<u64> = (0..4).map(|_| slots.take(1).unwrap()).collect();
         assert_eq!(runs, [0, 1, 2, 3].map(|n| n * BLOCK_BYTES));
         slots.give(runs[2], 1);
@@ -64,5 +88,18 @@ mod tests {
         assert_eq!(slots.take(1), Some(4 * BLOCK_BYTES));
         assert_eq!(slots.take(61 * BLOCK_BYTES), None);
         assert_eq!(slots.take(u64::MAX), None);
+    }
+    #[test]
+    fn a_run_lies_in_one_segment_and_goes_back_there() {
+        let mut slots = Slots::default();
+        slots.add(4 * BLOCK_BYTES..6 * BLOCK_BYTES);
+        slots.add(2 * BLOCK_BYTES..4 * BLOCK_BYTES);
+        assert_eq!(slots.take(3 * BLOCK_BYTES), None, "they are neighbours, and two mappings");
+        assert_eq!(slots.take(1), Some(4 * BLOCK_BYTES), "the older comes first");
+        assert_eq!(slots.take(2 * BLOCK_BYTES), Some(2 * BLOCK_BYTES));
+        slots.give(4 * BLOCK_BYTES, 1);
+        slots.give(2 * BLOCK_BYTES, 2 * BLOCK_BYTES);
+        assert_eq!(slots.take(3 * BLOCK_BYTES), None);
+        assert_eq!(slots.take(2 * BLOCK_BYTES), Some(4 * BLOCK_BYTES));
     }
 }

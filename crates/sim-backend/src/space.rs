@@ -66,36 +66,33 @@ impl ManagedRange {
 }
 
 /// Addresses of everything.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Space {
     live: BTreeMap<u64, Allocation>,
     managed: Regions,
     slabs: Slabs,
     device: Slots,
     pinned: Slots,
-    next_id: u64,
+    last_id: u64,
 }
 
-impl Space {
-    pub(crate) fn new(arena: &Arena) -> Self {
-        Self {
-            live: BTreeMap::new(),
-            managed: Regions::new(arena.zone(Zone::Managed)),
-            slabs: Slabs::default(),
-            device: Slots::new(arena.zone(Zone::Device)),
-            pinned: Slots::new(arena.zone(Zone::Pinned)),
-            next_id: 1,
-        }
-    }
+/// Address space that managed memory gets at a time, if it needs no more: few programs need a
+/// second segment, and a process has room for a hundred machines.
+const MANAGED_SEGMENT_BYTES: u64 = 512 << 30;
 
+/// The same for device memory, and for pinned memory: more than most devices have.
+const PLAIN_SEGMENT_BYTES: u64 = 256 << 30;
+
+impl Space {
     /// Places a managed allocation. Returns it with the range that appeared, if one did; `None` if
     /// there is no address space left.
     pub(crate) fn place_managed(
         &mut self,
+        arena: &mut Arena,
         bytes: u64,
     ) -> Option<(Allocation, Option<ManagedRange>)> {
         if !Slabs::packs(bytes) {
-            let start = self.managed.take(bytes)?;
+            let start = self.take_managed(arena, bytes)?;
             let range =
                 ManagedRange { first_page: start / PAGE_BYTES, pages: bytes.div_ceil(PAGE_BYTES) };
             return Some((self.enter(start, bytes, Kind::Managed), Some(range)));
@@ -103,26 +100,42 @@ impl Space {
         if let Some(start) = self.slabs.take(bytes) {
             return Some((self.enter(start, bytes, Kind::Managed), None));
         }
-        let slab = self.managed.take(BLOCK_BYTES)?;
+        let slab = self.take_managed(arena, BLOCK_BYTES)?;
         self.slabs.add(slab);
         let start = self.slabs.take(bytes)?;
         Some((self.enter(start, bytes, Kind::Managed), Some(slab_range(slab))))
     }
 
     /// Places device or pinned memory; `None` if there is no address space left.
-    pub(crate) fn place_plain(&mut self, bytes: u64, kind: Kind) -> Option<Allocation> {
-        let slots = match kind {
-            Kind::Device(_) => &mut self.device,
-            _ => &mut self.pinned,
+    pub(crate) fn place_plain(
+        &mut self,
+        arena: &mut Arena,
+        bytes: u64,
+        kind: Kind,
+    ) -> Option<Allocation> {
+        let (zone, slots) = match kind {
+            Kind::Device(_) => (Zone::Device, &mut self.device),
+            _ => (Zone::Pinned, &mut self.pinned),
         };
-        let start = slots.take(bytes)?;
+        let start = slots.take(bytes).or_else(|| {
+            slots.add(arena.grow(zone, PLAIN_SEGMENT_BYTES, bytes)?);
+            slots.take(bytes)
+        })?;
         Some(self.enter(start, bytes, kind))
+    }
+
+    fn take_managed(&mut self, arena: &mut Arena, bytes: u64) -> Option<u64> {
+        self.managed.take(bytes).or_else(|| {
+            let needed = Regions::segment_bytes(bytes)?;
+            self.managed.add(arena.grow(Zone::Managed, MANAGED_SEGMENT_BYTES, needed)?);
+            self.managed.take(bytes)
+        })
     }
 
     /// Notes an allocation whose address a pool chose.
     pub(crate) fn enter(&mut self, start: u64, bytes: u64, kind: Kind) -> Allocation {
-        let allocation = Allocation { start, bytes, kind, id: self.next_id };
-        self.next_id += 1;
+        self.last_id += 1;
+        let allocation = Allocation { start, bytes, kind, id: self.last_id };
         let before = self.live.insert(start, allocation);
         debug_assert!(before.is_none(), "two allocations at {start:#x}");
         allocation
@@ -198,11 +211,10 @@ mod tests {
 
     #[test]
     fn a_slab_appears_with_its_first_allocation_and_goes_with_its_last() {
-        let arena = Arena::reserve().unwrap();
-        let mut space = Space::new(&arena);
-        let (first, range) = space.place_managed(1).unwrap();
+        let (mut arena, mut space) = (Arena::default(), Space::default());
+        let (first, range) = space.place_managed(&mut arena, 1).unwrap();
         assert_eq!(range.unwrap().pages, 512);
-        let (second, none) = space.place_managed(1).unwrap();
+        let (second, none) = space.place_managed(&mut arena, 1).unwrap();
         assert_eq!((second.start - first.start, none), (512, None));
         assert_eq!(space.remove(&first), None);
         assert_eq!(space.remove(&second), range);
@@ -210,9 +222,8 @@ mod tests {
 
     #[test]
     fn an_allocation_ends_after_the_bytes_that_were_requested() {
-        let arena = Arena::reserve().unwrap();
-        let mut space = Space::new(&arena);
-        let (big, _) = space.place_managed(BLOCK_BYTES + 1).unwrap();
+        let (mut arena, mut space) = (Arena::default(), Space::default());
+        let (big, _) = space.place_managed(&mut arena, BLOCK_BYTES + 1).unwrap();
         let span = |offset, bytes| Span::new(DevicePtr(big.start + offset), bytes);
         assert!(big.contains(span(BLOCK_BYTES, 1)));
         assert!(!big.contains(span(BLOCK_BYTES, 2)));

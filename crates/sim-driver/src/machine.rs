@@ -217,7 +217,6 @@ pub(crate) fn machine() -> std::result::Result<Arc<Machine>, String> {
 /// is invalid from now on.
 pub(crate) fn replace(text: Option<&str>) -> std::result::Result<(), String> {
     let mut slot = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-    // First the old one's address space goes: each machine takes as much as it can get.
     *slot = None;
     *slot = text.map(make).transpose()?;
     Ok(())
