@@ -2,13 +2,18 @@
 
 use std::path::PathBuf;
 
-use pagewise::{DiscardedContents, DriverVersion, RangeReads, SimBackend, SimConfig};
+use pagewise::{
+    AllocationType, AttachFlags, Backend, DeviceId, DevicePtr, DiscardedContents, DriverVersion,
+    HandleTypes, HostAccess, HostRegisterFlags, HostTouch, Location, PoolProps, RangeReads,
+    ShareableHandle, SimBackend, SimConfig, Span, StreamHandle,
+};
 use pagewise_trace::compare::{Levels, Tally, compare_case, compare_recordings};
 use pagewise_trace::format::{Case, Header, Op};
 use pagewise_trace::reader::TraceReader;
-use pagewise_trace::record::{Pass, merge, record_case};
+use pagewise_trace::record::{Pass, Recorder, merge, record_case};
 use pagewise_trace::replay::replay_case;
 use pagewise_trace::report::TraceReport;
+use pagewise_trace::writer::TraceWriter;
 
 fn shipped(family: &str) -> TraceReader<'static> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/traces/h200-580");
@@ -146,4 +151,92 @@ fn the_fresh_program_has_pools_contents_and_attachment_and_replays_as_it_was_rec
     }
     assert!([1, 2, 4].iter().all(|flags| attached.contains(flags)));
     assert!(tally.agrees(), "{:?}", tally.first_divergence());
+}
+
+/// Registered memory, a pool that is exported and imported, and a handle of device memory.
+fn share(backend: &dyn Backend) -> pagewise::Result<()> {
+    const PAGE: u64 = pagewise::PAGE_BYTES;
+    let (stream, fd) = (StreamHandle::PER_THREAD, HandleTypes::POSIX_FILE_DESCRIPTOR);
+    let pages = vec![0_u8; 4 * PAGE as usize];
+    let start = (pages.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE);
+    let at = |offset, bytes| Span::new(DevicePtr(start + offset), bytes);
+    let device = DeviceId(0);
+    let managed = Span::new(backend.alloc_managed(PAGE, AttachFlags::GLOBAL)?, PAGE);
+    let flags = HostRegisterFlags::PORTABLE;
+    // SAFETY: one thread uses the memory, which outlives its registration; what is refused does
+    // nothing.
+    unsafe {
+        backend.host_register(at(100, 2 * PAGE), flags)?;
+        assert!(backend.host_register(at(PAGE, PAGE), flags).is_err(), "it is registered");
+        assert!(backend.host_register(managed, flags).is_err(), "it is the driver's");
+        backend.memset(at(100, 64), 7, stream)?;
+        backend.memcpy(managed.ptr, at(100, 64).ptr, 64, stream)?;
+        let touch = HostTouch { span: at(100, PAGE), stride_bytes: 1, access: HostAccess::Read };
+        assert_eq!(backend.host_touch(touch)?, 7 * 64);
+        assert!(backend.host_unregister(at(PAGE, 0).ptr).is_err(), "not its first byte");
+        backend.host_unregister(at(100, 0).ptr)?;
+        assert!(backend.host_unregister(at(100, 0).ptr).is_err(), "it is not registered");
+        backend.free(managed.ptr)?;
+    }
+    let props = PoolProps {
+        allocation_type: AllocationType(1),
+        location: Location::device(device),
+        handle_types: fd,
+        max_bytes: 0,
+    };
+    let pool = backend.pool_create(props)?;
+    let memory = backend.pool_alloc(pool, PAGE, stream)?;
+    let handle = backend.pool_export(pool, fd)?;
+    let blob = backend.pool_export_pointer(memory)?;
+    let plain = backend.alloc_device(device, PAGE)?;
+    let shared = backend.ipc_mem_handle(plain)?;
+    // SAFETY: the simulator imports its own; imports are freed first, and nobody uses the memory.
+    unsafe {
+        let imported = backend.pool_import(handle, fd)?;
+        assert_eq!(backend.pool_import(handle, fd)?, imported);
+        assert!(backend.pool_import(ShareableHandle(-1), fd).is_err(), "it is none");
+        assert_eq!(backend.pool_import_pointer(imported, blob)?, memory);
+        assert!(backend.pool_import_pointer(pool, blob).is_err(), "it is no import");
+        backend.free_async(memory, stream)?;
+        backend.free_async(memory, stream)?;
+        assert!(backend.ipc_open_mem_handle(device, shared).is_err(), "it is of this process");
+        assert!(backend.ipc_close_mem_handle(plain).is_err(), "it was not opened");
+        backend.pool_destroy(imported)?;
+        backend.pool_destroy(pool)?;
+        backend.free(plain)?;
+        #[cfg(unix)]
+        drop(<std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(handle.0));
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn registered_memory_and_exports_are_recorded_and_replay_as_they_were() {
+    let header = Header::new("shared", shipped("migrate").header().recorded_on.clone());
+    let recorder = Recorder::new(simulator(&header));
+    share(&recorder).expect("the simulator imports its own");
+    assert_eq!(recorder.left_out(), 0);
+    let recorded = recorder.take_case("shared");
+    let has = |name| recorded.ops.iter().any(|line| line.record.op.name() == name);
+    for name in ["host_memory", "host_register", "host_unregister", "pool_export", "pool_import"] {
+        assert!(has(name), "{name}");
+    }
+    for name in ["pool_export_pointer", "pool_import_pointer", "ipc_mem_handle"] {
+        assert!(has(name), "{name}");
+    }
+    assert!(has("ipc_open_mem_handle") && has("ipc_close_mem_handle"));
+
+    let mut writer = TraceWriter::plain(Vec::new(), &header).expect("in memory");
+    writer.whole_case(&recorded).expect("in memory");
+    let bytes = writer.finish().expect("in memory");
+    let mut reader = TraceReader::new("written", bytes.as_slice()).expect("a header");
+    let read = reader.next_case().expect("valid").expect("a case");
+    assert_eq!(read.ops, recorded.ops);
+
+    let again = replay_case(&simulator(&header), &read, |_, _| ());
+    let tally = compare_case(&read, &again, false);
+    assert!(tally.agrees(), "{:?}", tally.first_divergence());
+    let recorded_again = run(&header, &read, Pass::Observed);
+    assert_eq!(recorded_again.ops.len(), read.ops.len());
 }

@@ -1,9 +1,14 @@
 //! From the line in the file to the typed operation.
 
-use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, Location, LocationKind};
+use pagewise_hal::{
+    Advice, AllocationType, DeviceAccess, HostAccess, Location, LocationKind, PAGE_BYTES,
+};
 
 use super::raw::{NameOrInt, RawLocation};
-use super::{Batch, MAX_ID, Observed, Op, Part, Place, PoolQuery, RawLine, Record, Stream};
+use super::{
+    Batch, MAX_HOST_MEMORY_BYTES, MAX_ID, Observed, Op, Part, Place, PoolQuery, RawLine, Record,
+    Stream,
+};
 use crate::error::Reason;
 
 /// Names of the driver's numbers, from 1 on.
@@ -54,6 +59,12 @@ impl Reading {
                 flags: need!(self.flags)?,
                 stream: self.stream()?.ok_or_else(|| self.missing("stream"))?,
             },
+            "host_memory"
+            | "host_register"
+            | "host_unregister"
+            | "ipc_mem_handle"
+            | "ipc_open_mem_handle"
+            | "ipc_close_mem_handle" => self.shared_op(&name)?,
             pool if pool.starts_with("pool_") => self.pool_op(pool)?,
             _ => self.memory_op(&name)?,
         };
@@ -178,8 +189,56 @@ impl Reading {
                 Op::PoolAlloc { buf: self.buf()?, pool: self.pool()?, bytes: need!(self.bytes)? }
             }
             "pool_free" => Op::PoolFree { buf: self.buf()? },
+            "pool_export" => Op::PoolExport {
+                pool: self.pool()?,
+                share: self.share()?,
+                handle_types: need!(self.handle_types)?,
+            },
+            "pool_import" => Op::PoolImport {
+                pool: self.pool()?,
+                share: self.share()?,
+                handle_types: need!(self.handle_types)?,
+            },
+            "pool_export_pointer" => Op::PoolExportPointer {
+                buf: self.buf()?,
+                offset: need!(self.offset)?,
+                share: self.share()?,
+            },
+            "pool_import_pointer" => {
+                Op::PoolImportPointer { buf: self.buf()?, pool: self.pool()?, share: self.share()? }
+            }
             _ => return Err(Reason::UnknownOp(shortened(name))),
         })
+    }
+
+    /// Memory of the process itself, and handles of device memory for other processes.
+    fn shared_op(&mut self, name: &str) -> Result<Op> {
+        let buf = self.buf()?;
+        Ok(match name {
+            "host_memory" => Op::HostMemory { buf, bytes: self.host_bytes()? },
+            "host_register" => Op::HostRegister {
+                part: self.part()?,
+                flags: self.fits("flags", need!(self.flags)?)?,
+            },
+            "host_unregister" => Op::HostUnregister { buf, offset: need!(self.offset)? },
+            "ipc_mem_handle" => {
+                Op::IpcMemHandle { buf, offset: need!(self.offset)?, share: self.share()? }
+            }
+            "ipc_open_mem_handle" => {
+                Op::IpcOpenMemHandle { buf, device: need!(self.device)?, share: self.share()? }
+            }
+            _ => Op::IpcCloseMemHandle { buf, offset: need!(self.offset)? },
+        })
+    }
+
+    /// The size of memory that a replay allocates.
+    fn host_bytes(&self) -> Result<u64> {
+        let bytes = need!(self.bytes)?;
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > MAX_HOST_MEMORY_BYTES {
+            let what = format!("{bytes} is not whole pages, one to {MAX_HOST_MEMORY_BYTES} bytes");
+            return Err(self.bad("bytes", what));
+        }
+        Ok(bytes)
     }
 
     fn observed(mut self) -> Result<Observed> {
@@ -234,6 +293,10 @@ impl Reading {
 
     fn pool(&self) -> Result<u32> {
         id("pool", need!(self.pool)?)
+    }
+
+    fn share(&self) -> Result<u32> {
+        id("share", need!(self.share)?)
     }
 
     fn part(&self) -> Result<Part> {

@@ -53,8 +53,21 @@ fn put_op(raw: &mut RawLine, op: &Op) {
             (raw.flags, raw.stream) = (Some(*flags), stream_name(Some(*stream)));
         }
         Op::RangeAttributes { part } => put_part(raw, *part),
-        Op::PointerAttributes { buf, offset } => {
+        Op::PointerAttributes { buf, offset }
+        | Op::HostUnregister { buf, offset }
+        | Op::IpcCloseMemHandle { buf, offset } => {
             (raw.buf, raw.offset) = (id(*buf), Some(*offset));
+        }
+        Op::HostMemory { buf, bytes } => (raw.buf, raw.bytes) = (id(*buf), Some(*bytes)),
+        Op::HostRegister { part, flags } => {
+            put_part(raw, *part);
+            raw.flags = Some(u64::from(*flags));
+        }
+        Op::IpcMemHandle { buf, offset, share } => {
+            (raw.buf, raw.offset, raw.share) = (id(*buf), Some(*offset), id(*share));
+        }
+        Op::IpcOpenMemHandle { buf, device, share } => {
+            (raw.buf, raw.device, raw.share) = (id(*buf), Some(*device), id(*share));
         }
         Op::Sleep { ms } => raw.ms = Some(*ms),
         Op::HostTouch { .. }
@@ -129,6 +142,17 @@ fn put_pool_op(raw: &mut RawLine, op: &Op) {
         }
         Op::PoolAlloc { buf, pool, bytes } => {
             (raw.buf, raw.pool, raw.bytes) = (id(*buf), id(*pool), Some(*bytes));
+        }
+        Op::PoolExport { pool, share, handle_types }
+        | Op::PoolImport { pool, share, handle_types } => {
+            (raw.pool, raw.share) = (id(*pool), id(*share));
+            raw.handle_types = Some(*handle_types);
+        }
+        Op::PoolExportPointer { buf, offset, share } => {
+            (raw.buf, raw.offset, raw.share) = (id(*buf), Some(*offset), id(*share));
+        }
+        Op::PoolImportPointer { buf, pool, share } => {
+            (raw.buf, raw.pool, raw.share) = (id(*buf), id(*pool), id(*share));
         }
         _ => unreachable!("`{}` is no pool operation", op.name()),
     }
@@ -254,6 +278,16 @@ impl Op {
             Self::PoolGetAccess { .. } => "pool_get_access",
             Self::PoolAlloc { .. } => "pool_alloc",
             Self::PoolFree { .. } => "pool_free",
+            Self::HostMemory { .. } => "host_memory",
+            Self::HostRegister { .. } => "host_register",
+            Self::HostUnregister { .. } => "host_unregister",
+            Self::PoolExport { .. } => "pool_export",
+            Self::PoolImport { .. } => "pool_import",
+            Self::PoolExportPointer { .. } => "pool_export_pointer",
+            Self::PoolImportPointer { .. } => "pool_import_pointer",
+            Self::IpcMemHandle { .. } => "ipc_mem_handle",
+            Self::IpcOpenMemHandle { .. } => "ipc_open_mem_handle",
+            Self::IpcCloseMemHandle { .. } => "ipc_close_mem_handle",
             Self::Sleep { .. } => "sleep",
         }
     }

@@ -16,6 +16,19 @@
 //! | `free_pinned` | `buf` |
 //! | `pool_destroy` | `pool` |
 //! | `pool_set_current` | `pool`, `location`, `alloc_type` |
+//! | `host_memory` | `buf`, `bytes` |
+//! | `host_register` | `buf`, `offset`, `bytes`, `flags` |
+//! | `host_unregister` | `buf`, `offset` |
+//! | `pool_export`, `pool_import` | `pool`, `share`, `handle_types` |
+//! | `pool_export_pointer` | `buf`, `offset`, `share` |
+//! | `pool_import_pointer` | `buf`, `pool`, `share` |
+//! | `ipc_mem_handle` | `buf`, `offset`, `share` |
+//! | `ipc_open_mem_handle` | `buf`, `device`, `share` |
+//! | `ipc_close_mem_handle` | `buf`, `offset` |
+//!
+//! `share` is an id like those of buffers and pools, of what a call gave for other processes: a
+//! handle of a pool, or a blob that stands for an allocation. One that was not given stands for the
+//! descriptor -1, or a blob of zeros. An import has the id of its own that the call gives it.
 //!
 //! An operation without the field `stream` uses the non-blocking stream.
 
@@ -40,7 +53,10 @@ pub const FORMAT: &str = "pagewise-trace";
 /// The version that this crate reads and writes.
 pub const VERSION: u64 = 1;
 
-/// The largest id of a buffer or pool.
+/// The most bytes of one piece of the process's own memory (`host_memory`).
+pub const MAX_HOST_MEMORY_BYTES: u64 = 1 << 30;
+
+/// The largest id of a buffer, a pool or what was exported.
 pub const MAX_ID: u32 = 1_000_000;
 
 /// Buffers up to this size have their host page table observed after each operation.
@@ -177,6 +193,26 @@ pub enum Op {
     PoolAlloc { buf: u32, pool: u32, bytes: u64 },
     /// `cuMemFreeAsync`
     PoolFree { buf: u32 },
+    /// Not a call: the process has memory of its own, whole pages of zeros, that no driver gave
+    HostMemory { buf: u32, bytes: u64 },
+    /// `cuMemHostRegister`
+    HostRegister { part: Part, flags: u32 },
+    /// `cuMemHostUnregister`
+    HostUnregister { buf: u32, offset: u64 },
+    /// `cuMemPoolExportToShareableHandle`
+    PoolExport { pool: u32, share: u32, handle_types: u32 },
+    /// `cuMemPoolImportFromShareableHandle`
+    PoolImport { pool: u32, share: u32, handle_types: u32 },
+    /// `cuMemPoolExportPointer`
+    PoolExportPointer { buf: u32, offset: u64, share: u32 },
+    /// `cuMemPoolImportPointer`
+    PoolImportPointer { buf: u32, pool: u32, share: u32 },
+    /// `cuIpcGetMemHandle`
+    IpcMemHandle { buf: u32, offset: u64, share: u32 },
+    /// `cuIpcOpenMemHandle`
+    IpcOpenMemHandle { buf: u32, device: i32, share: u32 },
+    /// `cuIpcCloseMemHandle`
+    IpcCloseMemHandle { buf: u32, offset: u64 },
     /// The host sleeps
     Sleep { ms: u64 },
 }
@@ -217,23 +253,29 @@ impl Op {
         )
     }
 
-    /// The buffer that the operation allocates.
+    /// The buffer that the operation allocates, imports, or says to be there.
     #[must_use]
     pub fn allocates(&self) -> Option<u32> {
         match *self {
             Self::AllocManaged { buf, .. }
             | Self::AllocDevice { buf, .. }
             | Self::AllocPinned { buf, .. }
-            | Self::PoolAlloc { buf, .. } => Some(buf),
+            | Self::PoolAlloc { buf, .. }
+            | Self::HostMemory { buf, .. }
+            | Self::PoolImportPointer { buf, .. }
+            | Self::IpcOpenMemHandle { buf, .. } => Some(buf),
             _ => None,
         }
     }
 
-    /// The buffer that the operation frees.
+    /// The buffer that the operation frees or closes.
     #[must_use]
     pub fn frees(&self) -> Option<u32> {
         match *self {
-            Self::Free { buf } | Self::FreePinned { buf } | Self::PoolFree { buf } => Some(buf),
+            Self::Free { buf }
+            | Self::FreePinned { buf }
+            | Self::PoolFree { buf }
+            | Self::IpcCloseMemHandle { buf, offset: 0 } => Some(buf),
             _ => None,
         }
     }

@@ -136,6 +136,7 @@ raw_line! {
     device: i32,
     buf: i64,
     pool: i64,
+    share: i64,
     offset: u64,
     dst_buf: i64,
     dst_offset: u64,

@@ -9,6 +9,7 @@ use pagewise_hal::{
     StreamHandle,
 };
 
+use super::ids::{HostMemory, Share};
 use super::log::{Log, coded, stream_of};
 use super::recorder::Recorder;
 use crate::format::{Batch, Observed, Op, Part, Place, PoolQuery};
@@ -306,49 +307,101 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
-        self.release(
-            ptr,
-            |buf| Op::PoolFree { buf },
-            |inner| {
-                // SAFETY: see above.
-                let freed = unsafe { inner.free_async(ptr, stream) };
-                freed.and(inner.stream_synchronize(stream))
-            },
-        )
+        // SAFETY: see above.
+        let call = |inner: &B| unsafe {
+            let freed = inner.free_async(ptr, stream);
+            freed.and(inner.stream_synchronize(stream))
+        };
+        let mut log = self.next_call();
+        // An import is freed before what it is of.
+        let import = log.ids.import_at(ptr);
+        let Some(buf) = import.or_else(|| log.ids.starting_at(ptr)) else {
+            return self.left(&mut log, call);
+        };
+        let (answer, ns) = self.timed(call);
+        match import {
+            _ if answer.is_err() => {}
+            Some(_) => log.ids.forget_import(ptr),
+            None => log.ids.forget(ptr),
+        }
+        log.note(&self.inner, Op::PoolFree { buf }, coded(&answer), ns);
+        answer
     }
 
-    // ---- streams and events -------------------------------------------------------------------
-
-    // Traces have no operations for what other code or other processes own.
+    // ---- other processes ----------------------------------------------------------------------
 
     unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
+        // SAFETY: see above.
+        let call = |inner: &B| unsafe { inner.host_register(span, flags) };
         let mut log = self.next_call();
-        // SAFETY: the caller's duty is the same.
-        self.left(&mut log, |inner| unsafe { inner.host_register(span, flags) })
+        match log.ids.host_memory(span) {
+            HostMemory::Known => {}
+            HostMemory::New(pages) => {
+                let buf = log.ids.next_buffer();
+                log.ids.host_found(buf, pages);
+                let op = Op::HostMemory { buf, bytes: pages.bytes };
+                log.note(&self.inner, op, Observed::default(), 0);
+            }
+            HostMemory::InPart => return self.left(&mut log, call),
+        }
+        let op = Op::HostRegister { part: log.ids.part(span), flags: flags.bits() };
+        let (answer, ns) = self.timed(call);
+        if answer.is_ok() {
+            log.ids.registered(span.ptr);
+        }
+        log.note(&self.inner, op, coded(&answer), ns);
+        answer
     }
 
     unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
         let mut log = self.next_call();
-        // SAFETY: the caller's duty is the same.
-        self.left(&mut log, |inner| unsafe { inner.host_unregister(ptr) })
+        let Part { buf, offset, .. } = log.ids.part(Span::new(ptr, 0));
+        // SAFETY: see above.
+        let (answer, ns) = self.timed(|inner| unsafe { inner.host_unregister(ptr) });
+        if answer.is_ok() && !log.ids.unregistered(ptr) {
+            log.left_out += 1; // It was registered before the case.
+            return answer;
+        }
+        log.note(&self.inner, Op::HostUnregister { buf, offset }, coded(&answer), ns);
+        answer
     }
 
     fn pool_export(&self, pool: PoolHandle, kind: HandleTypes) -> Result<ShareableHandle> {
-        let mut log = self.next_call();
-
-        self.left(&mut log, |inner| inner.pool_export(pool, kind))
+        let handle_types = kind.bits();
+        self.share(
+            |log, share| {
+                let pool = log.ids.pool(pool)?;
+                Some(Op::PoolExport { pool, share, handle_types })
+            },
+            |inner| inner.pool_export(pool, kind),
+            Share::Pool,
+        )
     }
 
     unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
-        let mut log = self.next_call();
-        // SAFETY: the caller's duty is the same.
-        self.left(&mut log, |inner| unsafe { inner.pool_import(handle, kind) })
+        self.take(
+            Share::Pool(handle),
+            |log, answer, share| {
+                let pool = log.ids.next_pool();
+                let mut observed = coded(answer);
+                let found = answer.as_ref().ok();
+                observed.same_as = found.map(|&handle| log.ids.pool_found(pool, handle));
+                Some((Op::PoolImport { pool, share, handle_types: kind.bits() }, observed))
+            },
+            // SAFETY: see above.
+            |inner| unsafe { inner.pool_import(handle, kind) },
+        )
     }
 
     fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
-        let mut log = self.next_call();
-
-        self.left(&mut log, |inner| inner.pool_export_pointer(ptr))
+        self.share(
+            |log, share| {
+                let Part { buf, offset, .. } = log.ids.part(Span::new(ptr, 0));
+                Some(Op::PoolExportPointer { buf, offset, share })
+            },
+            |inner| inner.pool_export_pointer(ptr),
+            Share::Pointer,
+        )
     }
 
     unsafe fn pool_import_pointer(
@@ -356,15 +409,27 @@ impl<B: Backend> Backend for Recorder<B> {
         pool: PoolHandle,
         exported: ExportedPointer,
     ) -> Result<DevicePtr> {
-        let mut log = self.next_call();
-        // SAFETY: the caller's duty is the same.
-        self.left(&mut log, |inner| unsafe { inner.pool_import_pointer(pool, exported) })
+        self.take(
+            Share::Pointer(exported),
+            |log, answer, share| {
+                let pool = log.ids.pool(pool)?;
+                let buf = log.imported(answer);
+                Some((Op::PoolImportPointer { buf, pool, share }, coded(answer)))
+            },
+            // SAFETY: see above.
+            |inner| unsafe { inner.pool_import_pointer(pool, exported) },
+        )
     }
 
     fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
-        let mut log = self.next_call();
-
-        self.left(&mut log, |inner| inner.ipc_mem_handle(ptr))
+        self.share(
+            |log, share| {
+                let Part { buf, offset, .. } = log.ids.part(Span::new(ptr, 0));
+                Some(Op::IpcMemHandle { buf, offset, share })
+            },
+            |inner| inner.ipc_mem_handle(ptr),
+            Share::Memory,
+        )
     }
 
     unsafe fn ipc_open_mem_handle(
@@ -372,16 +437,41 @@ impl<B: Backend> Backend for Recorder<B> {
         device: DeviceId,
         handle: IpcMemHandle,
     ) -> Result<DevicePtr> {
-        let mut log = self.next_call();
-        // SAFETY: the caller's duty is the same.
-        self.left(&mut log, |inner| unsafe { inner.ipc_open_mem_handle(device, handle) })
+        self.take(
+            Share::Memory(handle),
+            |log, answer, share| {
+                let buf = log.imported(answer);
+                Some((Op::IpcOpenMemHandle { buf, device: device.0, share }, coded(answer)))
+            },
+            // SAFETY: see above.
+            |inner| unsafe { inner.ipc_open_mem_handle(device, handle) },
+        )
     }
 
     unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
         let mut log = self.next_call();
-        // SAFETY: the caller's duty is the same.
-        self.left(&mut log, |inner| unsafe { inner.ipc_close_mem_handle(ptr) })
+        let import = log.ids.import_at(ptr);
+        let (buf, offset) = import.map_or_else(
+            || {
+                let Part { buf, offset, .. } = log.ids.part(Span::new(ptr, 0));
+                (buf, offset)
+            },
+            |buf| (buf, 0),
+        );
+        // SAFETY: see above.
+        let (answer, ns) = self.timed(|inner| unsafe { inner.ipc_close_mem_handle(ptr) });
+        if answer.is_ok() {
+            log.ids.forget_import(ptr);
+            if import.is_none() {
+                log.left_out += 1; // It was opened before the case, or is another process's.
+                return answer;
+            }
+        }
+        log.note(&self.inner, Op::IpcCloseMemHandle { buf, offset }, coded(&answer), ns);
+        answer
     }
+
+    // ---- streams and events -------------------------------------------------------------------
 
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
         self.inner.stream_create(device, flags)

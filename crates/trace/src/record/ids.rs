@@ -1,13 +1,46 @@
 //! From addresses and handles to the ids of a trace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use pagewise_hal::{BLOCK_BYTES, DevicePtr, PoolHandle, Span};
+use pagewise_hal::{
+    BLOCK_BYTES, DevicePtr, ExportedPointer, IpcMemHandle, PAGE_BYTES, PoolHandle, ShareableHandle,
+    Span,
+};
 
 use crate::format::{MAX_ID, Part};
 
 /// The id of memory that no buffer of the case owns: its offset is the address.
 const NO_BUFFER: u32 = MAX_ID;
+
+/// What a call gave for other processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    Pool(ShareableHandle),
+    Pointer(ExportedPointer),
+    Memory(IpcMemHandle),
+}
+
+impl Share {
+    /// What no call gives.
+    fn is_none(&self) -> bool {
+        match self {
+            Self::Pool(handle) => handle.0 < 0,
+            Self::Pointer(blob) => blob.0.iter().all(|byte| *byte == 0),
+            Self::Memory(blob) => blob.0.iter().all(|byte| *byte == 0),
+        }
+    }
+}
+
+/// How a recorder knows host memory that somebody registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HostMemory {
+    /// Under an id, or as no memory at all.
+    Known,
+    /// Not yet: these pages are to have an id.
+    New(Span),
+    /// Pages of it have an id and are registered, others have none: a trace cannot express that.
+    InPart,
+}
 
 /// The buffers and pools of a case. Ids count up and are never used again.
 #[derive(Debug, Default)]
@@ -16,9 +49,18 @@ pub(super) struct Ids {
     live: BTreeMap<u64, (u32, u64)>,
     /// Buffers that were freed, by address: the latest at each.
     freed: BTreeMap<u64, (u32, u64)>,
+    /// The process's own memory, whole pages, by address.
+    host: BTreeMap<u64, (u32, u64)>,
+    /// First bytes of what is registered.
+    registered: BTreeSet<u64>,
+    /// Imported and opened memory by address, which may be that of a live buffer.
+    imports: BTreeMap<u64, u32>,
     pools: Vec<(u32, PoolHandle)>,
+    /// The latest last: a descriptor comes again once it was closed.
+    shares: Vec<(u32, Share)>,
     next_buffer: u32,
     next_pool: u32,
+    next_share: u32,
 }
 
 impl Ids {
@@ -33,6 +75,10 @@ impl Ids {
     pub(super) fn allocated(&mut self, id: u32, span: Span) {
         if !span.ptr.is_null() {
             self.live.insert(span.ptr.0, (id, span.bytes));
+            // Memory of the process that was there is gone.
+            self.host.retain(|&start, &mut (_, bytes)| {
+                !overlap(Span::new(DevicePtr(start), bytes), span)
+            });
         }
     }
 
@@ -56,15 +102,17 @@ impl Ids {
         self.live.iter().map(|(&address, &(id, bytes))| (id, Span::new(DevicePtr(address), bytes)))
     }
 
-    /// Whether the range lies within one live buffer.
+    /// Whether the range lies within one live buffer, or within known memory of the process.
     pub(super) fn is_within_buffer(&self, span: Span) -> bool {
-        let below = self.live.range(..=span.ptr.0).next_back();
-        below
-            .is_some_and(|(&start, &(_, bytes))| span.end().is_some_and(|end| end - start <= bytes))
+        [&self.live, &self.host].into_iter().any(|buffers| {
+            let below = buffers.range(..=span.ptr.0).next_back();
+            let end = span.end();
+            below.is_some_and(|(&start, &(_, bytes))| end.is_some_and(|end| end - start <= bytes))
+        })
     }
 
-    /// A range by the buffer that it starts in; else by one that was freed there; else by the live
-    /// one that ends less than a block below; else by its address.
+    /// A range by the buffer that it starts in, or the memory of the process; else by one that was
+    /// freed there; else by the live one that ends less than a block below; else by its address.
     pub(super) fn part(&self, span: Span) -> Part {
         let address = span.ptr.0;
         let below = |buffers: &BTreeMap<u64, (u32, u64)>, slack: u64| {
@@ -73,10 +121,88 @@ impl Ids {
             (offset < bytes.saturating_add(slack)).then_some((id, offset))
         };
         let found = below(&self.live, 0)
+            .or_else(|| below(&self.host, 0))
             .or_else(|| below(&self.freed, 0))
             .or_else(|| below(&self.live, BLOCK_BYTES));
         let (buf, offset) = found.unwrap_or((NO_BUFFER, address));
         Part { buf, offset, bytes: span.bytes }
+    }
+
+    // ---- memory of the process, and of other processes ----------------------------------------
+
+    /// What is known of host memory that is about to be registered. Forgets what was there before,
+    /// if nothing of it is registered.
+    pub(super) fn host_memory(&mut self, span: Span) -> HostMemory {
+        let nothing = span.ptr.is_null() || span.bytes == 0 || span.end().is_none();
+        if nothing || self.is_within_buffer(span) {
+            return HostMemory::Known;
+        }
+        let pages = span.pages_outward();
+        let bytes = (pages.end - pages.start) * PAGE_BYTES;
+        let whole = Span::new(DevicePtr(pages.start * PAGE_BYTES), bytes);
+        let there = |(&start, &(_, bytes)): (&u64, &(u32, u64))| {
+            overlap(Span::new(DevicePtr(start), bytes), whole)
+        };
+        let is_registered = |start: &u64| {
+            let known = self.host.get(start).map_or(0, |&(_, bytes)| bytes);
+            self.registered.range(*start..start.saturating_add(known)).next().is_some()
+        };
+        let others: Vec<u64> =
+            self.host.iter().filter(|entry| there(*entry)).map(|(&start, _)| start).collect();
+        if self.live.iter().any(there) || others.iter().any(is_registered) {
+            return HostMemory::InPart;
+        }
+        others.iter().for_each(|start| _ = self.host.remove(start));
+        HostMemory::New(whole)
+    }
+
+    /// Notes memory of the process.
+    pub(super) fn host_found(&mut self, id: u32, span: Span) {
+        self.host.insert(span.ptr.0, (id, span.bytes));
+    }
+
+    pub(super) fn registered(&mut self, ptr: DevicePtr) {
+        self.registered.insert(ptr.0);
+    }
+
+    /// Whether the case had registered it.
+    pub(super) fn unregistered(&mut self, ptr: DevicePtr) -> bool {
+        self.registered.remove(&ptr.0)
+    }
+
+    /// Notes memory that was imported or opened.
+    pub(super) fn imported(&mut self, id: u32, ptr: DevicePtr) {
+        self.imports.insert(ptr.0, id);
+    }
+
+    /// The import at an address. It is freed or closed before what it is of.
+    pub(super) fn import_at(&self, ptr: DevicePtr) -> Option<u32> {
+        self.imports.get(&ptr.0).copied()
+    }
+
+    pub(super) fn forget_import(&mut self, ptr: DevicePtr) {
+        self.imports.remove(&ptr.0);
+    }
+
+    /// An id for what a call is about to give for other processes.
+    pub(super) fn next_share(&mut self) -> u32 {
+        let id = self.next_share;
+        self.next_share += 1;
+        id
+    }
+
+    pub(super) fn shared(&mut self, id: u32, share: Share) {
+        self.shares.retain(|(_, other)| *other != share);
+        self.shares.push((id, share));
+    }
+
+    /// The id of what came from somewhere; for what no call gives the id of nothing. `None` if it
+    /// is not of this case.
+    pub(super) fn share(&self, share: Share) -> Option<u32> {
+        if share.is_none() {
+            return Some(MAX_ID);
+        }
+        self.shares.iter().find(|(_, other)| *other == share).map(|&(id, _)| id)
     }
 
     // ---- pools --------------------------------------------------------------------------------
@@ -110,6 +236,11 @@ impl Ids {
     }
 }
 
+fn overlap(one: Span, other: Span) -> bool {
+    let end = |span: Span| span.end().unwrap_or(u64::MAX);
+    one.ptr.0 < end(other) && other.ptr.0 < end(one)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,6 +268,28 @@ mod tests {
         assert!(ids.is_within_buffer(span(0x200_0000, 8192)));
         assert!(!ids.is_within_buffer(span(0x200_0000, 8193)));
         assert!(!ids.is_within_buffer(span(0x100_2000, 1)));
+    }
+
+    #[test]
+    fn memory_of_the_process_is_known_by_its_pages_from_its_first_registration_on() {
+        let mut ids = Ids::default();
+        let pages = span(0x100_0000, 0x2000);
+        assert_eq!(ids.host_memory(span(0x100_0010, 0x1800)), HostMemory::New(pages));
+        ids.host_found(0, pages);
+        ids.registered(DevicePtr(0x100_0010));
+        assert_eq!(
+            ids.part(span(0x100_0010, 0x1800)),
+            Part { buf: 0, offset: 0x10, bytes: 0x1800 }
+        );
+        assert_eq!(ids.host_memory(span(0x100_1f00, 0x10)), HostMemory::Known);
+        assert_eq!(ids.host_memory(span(0x100_1f00, 0x1000)), HostMemory::InPart);
+        assert!(ids.unregistered(DevicePtr(0x100_0010)));
+        let larger = span(0x100_1000, 0x2000);
+        assert_eq!(ids.host_memory(span(0x100_1f00, 0x1000)), HostMemory::New(larger));
+        assert_eq!(ids.part(span(0x100_0010, 1)).buf, NO_BUFFER, "what was there is forgotten");
+        for nothing in [span(0, 7), span(0x100_0000, 0), span(u64::MAX, 7)] {
+            assert_eq!(ids.host_memory(nothing), HostMemory::Known);
+        }
     }
 
     #[test]

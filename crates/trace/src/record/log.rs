@@ -72,6 +72,15 @@ impl Log {
         self.entries.push(Entry { op, observed, events });
     }
 
+    /// An id for memory that a call imported or opened, or failed to.
+    pub(super) fn imported(&mut self, answer: &Result<DevicePtr>) -> u32 {
+        let id = self.ids.next_buffer();
+        if let Ok(ptr) = *answer {
+            self.ids.imported(id, ptr);
+        }
+        id
+    }
+
     fn take_events(&mut self, backend: &dyn Backend) -> Vec<MemoryEvent> {
         let taken = if self.capabilities.events { backend.take_events().ok() } else { None };
         let events = taken.unwrap_or_default();

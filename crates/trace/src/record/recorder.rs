@@ -4,8 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{Backend, DevicePtr, PoolHandle, Result, Span, StreamHandle};
 
+use super::ids::Share;
 use super::log::{Log, coded};
-use crate::format::{Case, Observed, Op};
+use crate::format::{Case, MAX_ID, Observed, Op};
 
 /// A back end that notes every call on memory and pools, with its result and what can be seen after
 /// it, as a case of a trace.
@@ -17,7 +18,8 @@ use crate::format::{Case, Observed, Op};
 /// Not noted are calls without an effect that a trace holds (streams, events, devices), accesses
 /// that do not go through a back end, and calls that a trace cannot express. The latter count in
 /// [`left_out`](Self::left_out): freeing what is not the start of a live buffer, filling or copying
-/// memory that the case did not allocate, pools from elsewhere, sleeps of less than 1 ms.
+/// memory that the case does not know, pools and memory of other processes, host memory that
+/// reaches beyond what is registered already, sleeps of less than 1 ms.
 ///
 /// ```
 /// use pagewise_hal::mock::{MockBackend, permit_free};
@@ -130,6 +132,45 @@ impl<B: Backend> Recorder<B> {
         let op = op(&log);
         let (answer, ns) = self.waited(stream, call);
         log.note(&self.inner, op, coded(&answer), ns);
+        answer
+    }
+
+    /// Makes a call that gives something for other processes.
+    pub(super) fn share<T: Copy>(
+        &self,
+        op: impl FnOnce(&Log, u32) -> Option<Op>,
+        call: impl FnOnce(&B) -> Result<T>,
+        share: impl FnOnce(T) -> Share,
+    ) -> Result<T> {
+        let mut log = self.next_call();
+        let id = log.ids.next_share();
+        let Some(op) = op(&log, id) else {
+            return self.left(&mut log, call);
+        };
+        let (answer, ns) = self.timed(call);
+        if let Ok(given) = answer {
+            log.ids.shared(id, share(given));
+        }
+        log.note(&self.inner, op, coded(&answer), ns);
+        answer
+    }
+
+    /// Makes a call that takes what came from somewhere, by an operation with the id of that. What
+    /// is not of this case is noted only if it is refused, as nothing is.
+    pub(super) fn take<T>(
+        &self,
+        share: Share,
+        op: impl FnOnce(&mut Log, &Result<T>, u32) -> Option<(Op, Observed)>,
+        call: impl FnOnce(&B) -> Result<T>,
+    ) -> Result<T> {
+        let mut log = self.next_call();
+        let known = log.ids.share(share);
+        let (answer, ns) = self.timed(call);
+        let id = known.or(answer.is_err().then_some(MAX_ID));
+        match id.and_then(|id| op(&mut log, &answer, id)) {
+            Some((op, observed)) => log.note(&self.inner, op, observed, ns),
+            None => log.left_out += 1,
+        }
         answer
     }
 

@@ -98,6 +98,16 @@ impl Running<'_> {
             }
             Op::RangeAttributes { part } => self.range_attributes(*part),
             Op::PointerAttributes { buf, offset } => self.pointer_attributes(*buf, *offset),
+            Op::HostMemory { .. }
+            | Op::HostRegister { .. }
+            | Op::HostUnregister { .. }
+            | Op::PoolExport { .. }
+            | Op::PoolImport { .. }
+            | Op::PoolExportPointer { .. }
+            | Op::PoolImportPointer { .. }
+            | Op::IpcMemHandle { .. }
+            | Op::IpcOpenMemHandle { .. }
+            | Op::IpcCloseMemHandle { .. } => self.shared_call(op),
             op if op.is_pool() => self.pool_call(op),
             op => self.stream_call(op),
         }
@@ -226,6 +236,7 @@ impl Running<'_> {
     fn forget(&mut self, buf: u32, freed: Observed) -> Observed {
         if freed.code == Code::SUCCESS {
             self.buffers.remove(&buf);
+            self.shared.forget(buf);
         }
         freed
     }
@@ -324,7 +335,7 @@ impl Running<'_> {
         coded(&destroyed)
     }
 
-    fn pool_found(&mut self, pool: u32, found: &Result<PoolHandle>) -> Observed {
+    pub(super) fn pool_found(&mut self, pool: u32, found: &Result<PoolHandle>) -> Observed {
         let Ok(handle) = *found else { return coded(found) };
         let alike = self.pools.iter().filter(|&&(_, other)| other == handle);
         let same_as = alike.map(|&(id, _)| id).collect();

@@ -5,7 +5,8 @@
 //! - An id that is not live, never allocated or freed, stands for the null address; a pool that
 //!   was never made, for the null handle. A buffer whose free failed stays live.
 //! - After each operation: records, and the host page table of every live buffer of at most
-//!   [`MAX_MAPPED_BYTES`].
+//!   [`MAX_MAPPED_BYTES`] that the back end allocated; imports and the process's own memory are no
+//!   such buffers.
 //! - Records are named after the buffer that owns their address when the case *ends*, before the
 //!   clean-up. An address that no buffer owns is -1 with its offset modulo 2 MiB.
 //! - At the end every live buffer is freed by [`Backend::free`], those of pools too, and the
@@ -14,6 +15,7 @@
 
 pub(crate) mod call;
 pub(crate) mod names;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -115,6 +117,7 @@ impl<'a> CaseRun<'a> {
             pools: Vec::new(),
             made_pools: Vec::new(),
             streams: BTreeMap::new(),
+            shared: shared::Shared::default(),
         };
         if capabilities.events {
             // Leftovers of an earlier user of the back end belong to no operation of this case.
@@ -214,6 +217,7 @@ struct Running<'a> {
     made_pools: Vec<PoolHandle>,
     /// The non-blocking stream of each device, once it is needed.
     streams: BTreeMap<i32, StreamHandle>,
+    shared: shared::Shared,
 }
 
 impl Running<'_> {
@@ -234,7 +238,9 @@ impl Running<'_> {
     }
 
     fn ptr(&self, buf: u32, offset: u64) -> DevicePtr {
-        self.buffers.get(&buf).map_or(DevicePtr::NULL, |span| span.ptr).offset(offset)
+        let buffer = self.buffers.get(&buf).map(|span| span.ptr);
+        let start = buffer.or_else(|| self.shared.start(buf));
+        start.unwrap_or(DevicePtr::NULL).offset(offset)
     }
 
     fn span(&self, part: Part) -> Span {
@@ -278,6 +284,7 @@ impl Running<'_> {
     }
 
     fn clean_up(&mut self) {
+        self.shared.clean_up(self.backend);
         for span in std::mem::take(&mut self.buffers).into_values() {
             // SAFETY: the case has ended, every call of it has completed, and the map is gone.
             // Pinned memory is freed by its own call; any other failure leaves the buffer to the
