@@ -2,7 +2,7 @@
 
 use pagewise::{
     AttachFlags, Backend, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HostAccess,
-    HostAllocFlags, HostTouch, PointerAttribute, Span, StreamFlags, StreamHandle,
+    HostAllocFlags, HostTouch, PointerAttribute, Result, Span, StreamFlags, StreamHandle,
 };
 
 use crate::{MIB, Managed, PAGE, WILD, claims, code};
@@ -16,6 +16,7 @@ claims![
     free_memory_is_at_most_all_memory,
     what_the_host_writes_the_device_reads_and_back,
     atomics_add_up,
+    an_atomic_whose_word_reaches_beyond_its_range_is_refused_and_changes_nothing,
     memset_and_memcpy_change_what_they_name_and_nothing_else,
     a_program_outside_an_allocation_is_an_illegal_address,
     a_program_in_a_stream_of_another_device_is_an_invalid_handle,
@@ -92,8 +93,15 @@ fn host(backend: &dyn Backend, span: Span, stride_bytes: u64, access: HostAccess
 fn device(backend: &dyn Backend, span: Span, stride_bytes: u64, access: DeviceAccess) -> u64 {
     let device = DeviceId(0);
     let touch = DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 };
-    // SAFETY: as above.
+    // SAFETY: claims use their memory from one thread.
     unsafe { backend.device_touch(touch, StreamHandle::NULL) }.expect("inside")
+}
+
+fn add(backend: &dyn Backend, span: Span, stride_bytes: u64) -> Result<u64> {
+    let (device, access) = (DeviceId(0), DeviceAccess::AtomicAdd);
+    let touch = DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 };
+    // SAFETY: claims use their memory from one thread.
+    unsafe { backend.device_touch(touch, StreamHandle::NULL) }
 }
 
 fn what_the_host_writes_the_device_reads_and_back(backend: &dyn Backend) {
@@ -112,6 +120,20 @@ fn atomics_add_up(backend: &dyn Backend) {
         device(backend, managed.span, PAGE, DeviceAccess::AtomicAdd);
     }
     assert_eq!(host(backend, managed.span, 1, HostAccess::Read), 3 * 256);
+}
+
+fn an_atomic_whose_word_reaches_beyond_its_range_is_refused_and_changes_nothing(
+    backend: &dyn Backend,
+) {
+    let managed = Managed::new(backend, PAGE);
+    host(backend, managed.span, 1, HostAccess::Write(255));
+    for (offset, bytes, stride) in [(0, 5, 4), (5, 8, 4), (2, 1, 1), (0, 7, 1), (4, 6, 100)] {
+        let code = code(add(backend, managed.at(offset, bytes), stride));
+        let refused = (offset, bytes, stride) != (4, 6, 100);
+        assert_eq!(code, i32::from(refused), "{offset}+{bytes} by {stride}");
+    }
+    assert_eq!(host(backend, managed.at(4, 4), 1, HostAccess::Read), 0, "all of one word");
+    assert_eq!(host(backend, managed.span, 1, HostAccess::Read), 255 * (PAGE - 4));
 }
 
 fn memset_and_memcpy_change_what_they_name_and_nothing_else(backend: &dyn Backend) {

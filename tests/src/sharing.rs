@@ -3,14 +3,16 @@
 //! Source: probes on driver 580.
 
 use pagewise::{
-    AllocationType, Backend, DeviceId, DevicePtr, HandleTypes, HostAllocFlags, HostRegisterFlags,
-    Location, LocationKind, PointerAttribute, PoolHandle, PoolProps, ShareableHandle, Span,
+    AllocationType, Backend, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HandleTypes,
+    HostAllocFlags, HostRegisterFlags, Location, LocationKind, PointerAttribute, PoolHandle,
+    PoolProps, ShareableHandle, Span,
 };
 
 use crate::{GPU, Managed, PAGE, STREAM, WILD, claims, code};
 
 claims![
     registered_memory_is_known_until_it_is_not,
+    an_atomic_never_writes_host_memory_beside_what_is_registered,
     a_page_is_registered_once,
     memory_that_the_driver_gave_is_not_registered,
     only_flags_of_ordinary_memory_are_taken,
@@ -63,6 +65,21 @@ fn registered_memory_is_known_until_it_is_not(backend: &dyn Backend) {
     assert_eq!(unregister(backend, span.ptr), 713);
     assert_eq!(code(ask(PointerAttribute::RANGE_SIZE)), 1);
     assert_eq!(unregister(backend, DevicePtr::NULL), 1);
+}
+
+fn an_atomic_never_writes_host_memory_beside_what_is_registered(backend: &dyn Backend) {
+    let pages = Pages::new(2);
+    for (offset, bytes) in [(0, 6), (3, 5), (1, 2)] {
+        let span = pages.at(offset, bytes);
+        assert_eq!(register(backend, span), 0);
+        let (device, access) = (DeviceId(0), DeviceAccess::AtomicAdd);
+        let touch = DeviceTouch { device, span, stride_bytes: 1, access, blocks: 1, threads: 1 };
+        // SAFETY: the memory is registered, and nothing else uses it.
+        let answer = unsafe { backend.device_touch(touch, STREAM) };
+        assert_eq!(unregister(backend, span.ptr), 0);
+        assert_eq!(code(answer), 1, "{offset}+{bytes}");
+    }
+    assert!(pages.0.iter().all(|&byte| byte == 7));
 }
 
 fn a_page_is_registered_once(backend: &dyn Backend) {

@@ -99,9 +99,10 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
     /// Discarded elements count as written if it writes every byte.
     ///
     /// # Errors
-    /// `InvalidValue`: without a CUDA code for a stream of another machine or device, or if it would
-    /// read discarded contents; code 1 if stride, blocks or threads are 0. `InvalidDevice` (no CUDA
-    /// code). What the program fails with.
+    /// Without a CUDA code: `InvalidDevice`; `InvalidValue` for a stream of another machine or
+    /// device, for what [`DeviceTouch::check`] refuses (stride, blocks or threads of 0; an atomic
+    /// whose words of 4 bytes are not wholly among the elements), or if it would read discarded
+    /// contents. What the program fails with.
     ///
     /// ```
     /// use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};
@@ -123,16 +124,17 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
             let why = format!("the stream is of {other}, the program for {device}");
             return Err(invalid(OPERATION, why));
         }
+        let touch =
+            DeviceTouch { device: device.id(), span, stride_bytes, access, blocks, threads };
+        touch.check().map_err(|why| invalid(OPERATION, why).with_span(span))?;
         let writes_all = matches!(access, DeviceAccess::Write(_)) && stride_bytes == 1;
         if !matches!(access, DeviceAccess::Write(_)) {
             memory.contents.check_readable(OPERATION, span)?;
         }
         memory.use_on(stream)?;
         memory.contents.wait(span)?;
-        let device = device.id();
-        let touch = DeviceTouch { device, span, stride_bytes, access, blocks, threads };
-        // SAFETY: the elements are borrowed exclusively, discards of them are done, and the call
-        // waits for the program.
+        // SAFETY: the program stays within the elements (`check`), which are borrowed exclusively;
+        // discards of them are done, and the call waits for the program.
         let sum = unsafe { memory.machine.backend().device_touch(touch, stream.handle())? };
         if writes_all {
             memory.contents.settle(span)?;

@@ -50,8 +50,7 @@ impl CudaBackend {
         const OPERATION: &str = "device_touch";
         let DeviceTouch { device: id, span, stride_bytes, access, blocks, threads } = touch;
         let device = self.device(OPERATION, id)?;
-        if stride_bytes == 0 || blocks == 0 || threads == 0 {
-            let why = "stride, blocks and threads must be at least 1";
+        if let Err(why) = touch.check() {
             return refuse(OPERATION, Code::INVALID_VALUE, why);
         }
         // The driver refuses the launch before a kernel could fault. Default streams are those of

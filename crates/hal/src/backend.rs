@@ -573,7 +573,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// 0 if it wrote. The result is final once the call returns: it waits for the program.
     ///
     /// # Errors
-    /// In this order: `InvalidDevice`; `InvalidValue` if stride, blocks or threads are 0;
+    /// In this order: `InvalidDevice`; `InvalidValue` for what [`DeviceTouch::check`] refuses:
+    /// stride, blocks or threads of 0, and an atomic whose words are not wholly in the range;
     /// `InvalidHandle` for a stream that was made on another device (each device has default
     /// streams of its own); `IllegalAddress` if the range is not within one allocation that the
     /// device can reach.

@@ -1,7 +1,8 @@
 //! Access programs: the smallest workload that every back end can run.
 //!
-//! A program touches one byte at `offset`, `offset + stride`, … below `bytes`. Back ends that run
-//! the same program must leave the same contents and, on one thread, move the same pages.
+//! A program touches one byte at `offset`, `offset + stride`, … below `bytes`; an atomic access the
+//! aligned word that holds the byte. Back ends that run the same program must leave the same
+//! contents and, on one thread, move the same pages.
 
 use crate::{DeviceId, Span};
 
@@ -23,7 +24,8 @@ pub enum DeviceAccess {
     Read,
     /// Writes this byte.
     Write(u8),
-    /// Adds 1, wrapping, to the 4-byte little-endian word at the place rounded down to 4.
+    /// Adds 1, wrapping, to the 4-byte little-endian word at the place rounded down to 4. The words
+    /// of all places have to lie wholly within the range: [`DeviceTouch::check`].
     AtomicAdd,
 }
 
@@ -61,9 +63,97 @@ pub struct DeviceTouch {
 }
 
 impl DeviceTouch {
+    /// Bytes that one atomic access changes, at a multiple of as many.
+    const WORD_BYTES: u64 = 4;
+
+    /// Checks what a program must satisfy whatever memory its range is of. Every back end refuses
+    /// with [`InvalidValue`](crate::ErrorKind::InvalidValue) what does not pass, before it touches
+    /// anything.
+    ///
+    /// # Errors
+    /// Why it does not: the stride, the blocks or the threads are 0; or an atomic access would
+    /// change a word that reaches beyond the range, where somebody else's bytes are.
+    pub const fn check(&self) -> Result<(), &'static str> {
+        if self.stride_bytes == 0 || self.blocks == 0 || self.threads == 0 {
+            return Err("stride, blocks and threads must be at least 1");
+        }
+        if matches!(self.access, DeviceAccess::AtomicAdd) && !self.holds_its_words() {
+            return Err("an atomic add changes whole aligned words of 4 bytes, and one of them \
+                        would reach beyond the range: start and end the range at multiples of 4");
+        }
+        Ok(())
+    }
+
+    /// Whether the aligned word around each place lies in the range. The first word and the last
+    /// decide: places ascend.
+    const fn holds_its_words(&self) -> bool {
+        let Span { ptr, bytes } = self.span;
+        if bytes == 0 {
+            return true;
+        }
+        let last_place = (bytes - 1) / self.stride_bytes * self.stride_bytes;
+        let last_word = last_place - last_place % Self::WORD_BYTES;
+        ptr.0.is_multiple_of(Self::WORD_BYTES) && bytes - last_word >= Self::WORD_BYTES
+    }
+
     /// Whether one thread makes all accesses, in order.
     #[must_use]
     pub const fn is_serial(&self) -> bool {
         self.blocks == 1 && self.threads == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DevicePtr;
+
+    fn add(address: u64, bytes: u64, stride_bytes: u64) -> DeviceTouch {
+        let span = Span::new(DevicePtr(address), bytes);
+        let (device, access) = (DeviceId(0), DeviceAccess::AtomicAdd);
+        DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 }
+    }
+
+    /// What [`DeviceTouch::check`] says, place by place.
+    fn every_word_is_inside(touch: &DeviceTouch) -> bool {
+        let Span { ptr, bytes } = touch.span;
+        (0..bytes).step_by(touch.stride_bytes as usize).all(|offset| {
+            let word = (ptr.0 + offset) / 4 * 4;
+            word >= ptr.0 && word + 4 <= ptr.0 + bytes
+        })
+    }
+
+    #[test]
+    fn an_atomic_passes_if_and_only_if_each_of_its_words_is_inside() {
+        for address in 4096..4104 {
+            for bytes in 0..24 {
+                for stride in 1..13 {
+                    let touch = add(address, bytes, stride);
+                    assert_eq!(touch.check().is_ok(), every_word_is_inside(&touch), "{touch:?}");
+                    let write = DeviceTouch { access: DeviceAccess::Write(1), ..touch };
+                    assert_eq!(write.check(), Ok(()), "one byte a place");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_at_the_end_of_the_address_space_is_checked_like_any_other() {
+        assert_eq!(add(u64::MAX - 3, 4, u64::MAX).check(), Ok(()));
+        assert!(add(u64::MAX - 3, 3, 1).check().is_err());
+        assert_eq!(add(0, u64::MAX - 3, 4096).check(), Ok(()));
+        assert!(add(0, u64::MAX, 1).check().is_err());
+    }
+
+    #[test]
+    fn a_program_needs_a_stride_a_block_and_a_thread() {
+        let touch = add(0, 4, 4);
+        for touch in [
+            DeviceTouch { stride_bytes: 0, ..touch },
+            DeviceTouch { blocks: 0, ..touch },
+            DeviceTouch { threads: 0, ..touch },
+        ] {
+            assert_eq!(touch.check(), Err("stride, blocks and threads must be at least 1"));
+        }
     }
 }

@@ -150,12 +150,13 @@ impl Arena {
         }
     }
 
-    /// Adds 1 to the little-endian word that holds each of those places.
+    /// Adds 1 to the little-endian word that holds each of those places. The words lie in the range:
+    /// [`DeviceTouch::check`](pagewise_hal::DeviceTouch::check).
     pub(crate) fn add_strided(&self, address: u64, bytes: u64, stride: u64) {
         let (place, length) = self.checked(address, bytes);
         for step in steps(length, stride) {
-            // SAFETY: an aligned word that holds a byte of a mapping lies in the mapping, whose
-            // ends are page-aligned.
+            // SAFETY: the word lies wholly in the range, which the only caller has checked before;
+            // so it is as live as the range, and nobody else's.
             unsafe {
                 let byte = place.add(step);
                 let word = byte.sub(byte.addr() & 3).cast::<[u8; 4]>();
@@ -240,8 +241,9 @@ mod tests {
         let mut arena = Arena::default();
         let base = grown(&mut arena, Zone::Device);
         arena.fill(base, 4, 0xff);
-        arena.add_strided(base + 2, 1, 4);
-        assert_eq!(arena.sum_strided(base, 4, 1), 0);
+        arena.fill(base + 4, 4, 1);
+        arena.add_strided(base, 4, 4);
+        assert_eq!(arena.sum_strided(base, 8, 1), 4);
     }
 
     #[test]

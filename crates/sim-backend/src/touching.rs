@@ -50,8 +50,8 @@ impl Sim {
         if !self.machine.has_device(device) {
             return bad_device("the device does not exist");
         }
-        if stride_bytes == 0 || blocks == 0 || threads == 0 {
-            return invalid("stride, blocks and threads must be at least 1");
+        if let Err(why) = touch.check() {
+            return invalid(why);
         }
         self.streams.check_for(stream, device)?;
         let fault = match access {

@@ -5,9 +5,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use pagewise::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, PointerAttribute};
+use pagewise::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, PointerAttribute, Span};
 
-use crate::entry::span;
 use crate::machine::{Machine, Outcome, answer, in_context, store, stream};
 
 /// `CUDA_ERROR_INVALID_IMAGE`
@@ -119,10 +118,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
         if places == 0 {
             return Ok(());
         }
-        let last = (places - 1).checked_mul(stride).and_then(|offset| offset.checked_add(1));
         let touch = DeviceTouch {
             device,
-            span: span(address, last.ok_or(Code::ILLEGAL_ADDRESS)? as usize),
+            span: touched(address, places, stride, access).ok_or(Code::ILLEGAL_ADDRESS)?,
             stride_bytes: stride,
             access: match access {
                 DeviceAccess::Write(_) => DeviceAccess::Write(value as u8),
@@ -138,6 +136,19 @@ pub unsafe extern "C" fn cuLaunchKernel(
         }
         add(machine, result, sum)
     })
+}
+
+/// The bytes that a kernel touches: up to its last place, and of an atomic the whole word there.
+/// `None` if they pass the end of the address space, or if that word holds places after the last.
+fn touched(address: u64, places: u64, stride: u64, access: DeviceAccess) -> Option<Span> {
+    let last = address.checked_add((places - 1).checked_mul(stride)?)?;
+    let end = match access {
+        DeviceAccess::AtomicAdd => (last & !3).checked_add(4)?,
+        _ => last.checked_add(1)?,
+    };
+    let bytes = end - address;
+    (stride == 0 || bytes.div_ceil(stride) == places)
+        .then_some(Span::new(DevicePtr(address), bytes))
 }
 
 /// One parameter of a kernel.

@@ -266,19 +266,20 @@ impl Lowering {
             }
             Step::DeviceTouch { device, range, stride, access, grid } => {
                 let Some(part) = self.touchable(range) else { return };
-                let access = match access {
-                    DeviceAccess::AtomicAdd if self.discarded => DeviceAccess::Write(1),
-                    access => access,
-                };
-                let value = match access {
-                    DeviceAccess::Write(value) => Some(value),
-                    _ => None,
-                };
                 let (part, blocks, threads, stride) = match (grid, self.whole_blocks(part)) {
                     (Grid::Parallel { blocks, threads }, Some(whole)) => {
                         (whole, blocks, threads, stride.min(PAGE_BYTES))
                     }
                     _ => (part, 1, 1, stride.max(part.bytes.div_ceil(MAX_SERIAL_ACCESSES))),
+                };
+                let (access, part) = match (access, whole_words(part)) {
+                    (DeviceAccess::AtomicAdd, Some(words)) if !self.discarded => (access, words),
+                    (DeviceAccess::AtomicAdd, _) => (DeviceAccess::Write(1), part),
+                    (access, _) => (access, part),
+                };
+                let value = match access {
+                    DeviceAccess::Write(value) => Some(value),
+                    _ => None,
                 };
                 self.moving(Op::DeviceTouch {
                     device,
@@ -458,6 +459,13 @@ impl Lowering {
         self.moving(Op::PoolAlloc { buf, pool: self.pools[at].id, bytes });
         self.live.push(Buffer { id: buf, bytes, kind: Kind::Pool(at), read_mostly: false });
     }
+}
+
+/// The words of 4 bytes that lie wholly in a part: what atomics may touch of it.
+fn whole_words(part: Part) -> Option<Part> {
+    let start = part.offset.next_multiple_of(4);
+    let end = (part.offset + part.bytes) / 4 * 4;
+    (start < end).then(|| Part { offset: start, bytes: end - start, ..part })
 }
 
 fn value_of_host(access: pagewise_hal::HostAccess) -> Option<u8> {

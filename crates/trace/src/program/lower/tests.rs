@@ -96,8 +96,9 @@ proptest! {
                 Op::StreamAttach { part, flags, .. } => {
                     prop_assert!(matches!(flags, 1 | 2 | 4) && live.contains_key(&part.buf));
                 }
-                Op::DeviceTouch { access: DeviceAccess::AtomicAdd, .. } => {
+                Op::DeviceTouch { access: DeviceAccess::AtomicAdd, part, .. } => {
                     prop_assert!(!discarded);
+                    prop_assert!(part.offset % 4 == 0 && part.bytes % 4 == 0, "refused: {part:?}");
                 }
                 _ => {}
             }
