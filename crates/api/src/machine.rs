@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pagewise_hal::{
-    Backend, Capabilities, Error, ErrorKind, EventFlags, Location, Result, StreamHandle,
+    Backend, Capabilities, Error, ErrorKind, EventFlags, HostViews, Location, Result, StreamHandle,
 };
 
 use crate::refuse::{invalid, unsupported};
@@ -34,6 +34,7 @@ pub struct Machine(Arc<Inner>);
 struct Inner {
     backend: Arc<dyn Backend>,
     capabilities: Capabilities,
+    host_views: HostViews,
     devices: OnceLock<u32>,
     /// Streams that this crate made, to be asked where the host has to keep away from work.
     streams: Mutex<BTreeMap<StreamHandle, Device>>,
@@ -41,7 +42,8 @@ struct Inner {
 }
 
 impl Machine {
-    /// Holds a back end. Asks for its capabilities, and for nothing else.
+    /// Holds a back end. Asks for its capabilities and how the host reaches its memory, and for
+    /// nothing else.
     ///
     /// ```
     /// let sim = pagewise::sim()?;
@@ -51,10 +53,11 @@ impl Machine {
     /// ```
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        let capabilities = backend.capabilities();
+        let (capabilities, host_views) = (backend.capabilities(), backend.host_views());
         Self(Arc::new(Inner {
             backend,
             capabilities,
+            host_views,
             devices: OnceLock::new(),
             streams: Mutex::default(),
             failures: AtomicU64::new(0),
@@ -99,6 +102,21 @@ impl Machine {
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.capabilities
+    }
+
+    /// How the host reaches the memory of this machine. `Absent` unless its back end promised
+    /// otherwise, by [`HostAddresses`](crate::HostAddresses); then typed views are refused.
+    ///
+    /// ```
+    /// use pagewise::{HostViews, Machine};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(machine.host_views(), HostViews::Declared);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn host_views(&self) -> HostViews {
+        self.0.host_views
     }
 
     /// How many devices there are. The back end is asked until it has answered once.

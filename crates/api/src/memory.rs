@@ -182,7 +182,7 @@ impl Memory {
     }
 
     fn host_views(&self, operation: &'static str) -> Result<HostViews> {
-        match self.machine.capabilities().host_views() {
+        match self.machine.host_views() {
             HostViews::Absent => {
                 let why = "addresses of this back end are not the host's: use `host_touch`";
                 Err(unsupported(operation, why).with_span(self.span))

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pagewise::inject::Injector;
+use pagewise::intercept::Intercepted;
 use pagewise::{Capabilities, DriverVersion, ErrorKind, HostViews, Machine, ManagedBuffer, Result};
 use pagewise_hal::mock::{MockBackend, permit_free};
 use pagewise_hal::{DevicePtr, EventHandle};
@@ -17,8 +19,7 @@ fn driver(page: &'static mut [u8; 4096], concurrent: bool) -> (Machine, Arc<Atom
     mock.expect_capabilities().returning(move || {
         let mut found = Capabilities::of_driver("mock", DriverVersion::CUDA_13_0);
         found.concurrent_managed_access = concurrent;
-        // SAFETY: the one allocation is the page, which nobody else uses.
-        unsafe { found.with_host_views(HostViews::Direct) }
+        found
     });
     mock.expect_alloc_managed().times(1).returning(move |_, _| Ok(DevicePtr(address)));
     mock.expect_event_create()
@@ -28,7 +29,10 @@ fn driver(page: &'static mut [u8; 4096], concurrent: bool) -> (Machine, Arc<Atom
     mock.expect_event_query().returning(move |_| Ok(!asked.load(Ordering::Relaxed)));
     mock.expect_event_destroy().returning(|_| Ok(()));
     permit_free(&mut mock);
-    (Machine::from(Arc::new(mock)), busy)
+    // SAFETY: the one allocation is the page, which lives for ever and which nobody else uses.
+    let backend =
+        unsafe { Intercepted::with_host_views(mock, Injector::default(), HostViews::Direct) };
+    (Machine::from(Arc::new(backend)), busy)
 }
 
 #[repr(align(4096))]

@@ -7,10 +7,10 @@
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities, Code,
     DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags,
-    EventHandle, ExportedPointer, HandleTypes, HostAllocFlags, HostRegisterFlags, HostTouch,
-    HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute,
-    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, ShareableHandle, Span,
-    StreamFlags, StreamHandle,
+    EventHandle, ExportedPointer, HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags,
+    HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
+    ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 use crate::abi::{AccessDesc, handle};
@@ -25,6 +25,16 @@ fn bad_handle<T>(operation: &'static str, why: &'static str) -> Result<T> {
 #[cold]
 fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
     Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
+}
+
+// SAFETY: unified addressing, which every driver of CUDA 12 requires: managed and pinned memory has
+// one address for host and device (CUDA programming guide, unified virtual address space). The
+// driver gives no byte out twice before it is freed, and keeps contents when it moves pages that
+// are not marked as discarded, which only `unsafe` calls do.
+unsafe impl HostAddresses for CudaBackend {
+    fn host_views(&self) -> HostViews {
+        HostViews::Direct
+    }
 }
 
 // The safety comments below share this: numbers go to the driver, which checks them; results go
@@ -46,10 +56,7 @@ impl Backend for CudaBackend {
             .all(|id| self.device_attribute(DeviceId(id.cast_signed()), concurrent) == Ok(1));
         found.events = self.observer.is_some();
         found.host_page_map = self.host.shows_pages();
-        // SAFETY: unified addressing, which every driver of CUDA 12 requires: managed and pinned
-        // memory has one address for host and device (CUDA programming guide, unified virtual
-        // address space).
-        unsafe { found.with_host_views(HostViews::Direct) }
+        found
     }
 
     fn driver_version(&self) -> Result<DriverVersion> {

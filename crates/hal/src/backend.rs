@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use crate::{
     AccessFlags, Advice, AllocationType, AttachFlags, Capabilities, DeviceAttribute, DeviceId,
     DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, ExportedPointer, HandleTypes,
-    HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, Location, MemoryEvent, MemoryInfo,
-    PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
-    ShareableHandle, Span, StreamFlags, StreamHandle,
+    HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, Location,
+    MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
+    RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 /// CUDA managed memory, as a driver offers it.
@@ -24,10 +24,14 @@ use crate::{
 /// - the simulator carries out asynchronous calls before it returns; a driver, when the stream
 ///   reaches them.
 ///
+/// What callers of `unsafe` methods promise, they promise of memory and handles that *this* back
+/// end gave them. A wrapper that passes such a call on answers itself for having given out what the
+/// inner back end gave.
+///
 /// Facts about result numbers are from recordings of driver 580 (CUDA 13.0) on an H200.
 #[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 #[auto_impl::auto_impl(Arc, Box)]
-pub trait Backend: Debug + Send + Sync + 'static {
+pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// What this back end can do. Costs a clone; ask once.
     fn capabilities(&self) -> Capabilities;
 

@@ -16,21 +16,6 @@ pub enum BatchSupport {
     Loop,
 }
 
-/// How the host reaches managed and pinned memory by its address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub enum HostViews {
-    /// Not at all: addresses are numbers, as a mock makes them up.
-    #[default]
-    Absent,
-    /// As any memory: the hardware sees each access.
-    Direct,
-    /// As any memory, but accesses count only if [`host_touch`](crate::Backend::host_touch)
-    /// declares them.
-    Declared,
-}
-
 /// What a back end can do. A snapshot taken when the back end was made.
 ///
 /// A field that is off means: the calls it names fail with
@@ -64,9 +49,6 @@ pub struct Capabilities {
     pub pool_self_import: bool,
     /// The same calls give the same events and times on every run.
     pub deterministic: bool,
-    /// See [`Capabilities::host_views`]. Never read from a file: it is a promise, not a figure.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    host_views: HostViews,
 }
 
 impl Capabilities {
@@ -88,29 +70,7 @@ impl Capabilities {
             host_page_map: false,
             pool_self_import: false,
             deterministic: false,
-            host_views: HostViews::Absent,
         }
-    }
-
-    /// How the host reaches managed and pinned memory by its address. `Absent` unless the back end
-    /// promised otherwise; then typed views of memory are refused.
-    #[must_use]
-    pub const fn host_views(&self) -> HostViews {
-        self.host_views
-    }
-
-    /// Promises how the host reaches memory.
-    ///
-    /// # Safety
-    /// Unless `views` is `Absent`: every address that the back end returns from `alloc_managed`,
-    /// `alloc_pinned`, or `pool_alloc` of a pool that the host can access, is valid for the host to
-    /// read and write for as many bytes as were asked for, until it is freed; allocations do not
-    /// overlap; and `pointer_attribute` says the truth. A back end around another that passes its
-    /// capabilities on takes the promise over, and so has to pass addresses on as they are.
-    #[must_use]
-    pub const unsafe fn with_host_views(mut self, views: HostViews) -> Self {
-        self.host_views = views;
-        self
     }
 }
 

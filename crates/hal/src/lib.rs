@@ -22,6 +22,8 @@
 //!   silently losing the inner back end's behaviour. Conveniences are in [`BackendExt`].
 //! - **`unsafe` where a wrong argument can break memory safety**: freeing, writing, discarding.
 //!   Asking the driver to move or to describe memory is safe: it checks the range itself.
+//! - **`unsafe` where a wrong answer can**: that addresses are the host's is promised by
+//!   implementing [`HostAddresses`], which no safe code can do.
 //!
 //! # What it does not do
 //!
@@ -47,6 +49,7 @@ mod error;
 mod event;
 mod ext;
 mod handle;
+mod host;
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;
 mod place;
@@ -59,13 +62,14 @@ pub use address::{BLOCK_BYTES, DevicePtr, PAGE_BYTES, PAGES_PER_BLOCK, Span};
 pub use advice::{Advice, AttachFlags, HostAllocFlags};
 pub use attribute::{DeviceAttribute, PointerAttribute, PoolAttribute, RangeAttribute};
 pub use backend::Backend;
-pub use capability::{BatchSupport, Capabilities, HostViews};
+pub use capability::{BatchSupport, Capabilities};
 pub use code::{Code, code_name};
 pub use counters::{Copies, Counters};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{CopyCause, FaultAccess, MapCause, MemoryEvent, PageRun};
 pub use ext::BackendExt;
 pub use handle::{EventFlags, EventHandle, PoolHandle, StreamFlags, StreamHandle};
+pub use host::{HostAddresses, HostViews};
 pub use place::{DeviceId, Location, LocationKind, Processor};
 pub use pool::{AccessFlags, AllocationType, HandleTypes, MemoryInfo, PoolProps};
 pub use sharing::{

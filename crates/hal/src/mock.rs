@@ -24,6 +24,8 @@
 //!
 //! # Traps
 //!
+//! - Addresses are what a test makes up, so the host never reaches them:
+//!   [`HostAddresses::host_views`] of a mock is `Absent` whatever its capabilities say.
 //! - An expectation without `times` that stands early shadows all later ones: add permissive ones
 //!   *last*, and only for calls whose number does not matter.
 //! - Counts are checked when the mock is dropped. A leaked `Arc` is never checked.
@@ -33,6 +35,15 @@
 pub use mockall::{Sequence, predicate};
 
 pub use crate::backend::MockBackend;
+use crate::{HostAddresses, HostViews};
+
+// SAFETY: it promises nothing, and no expectation can change that: addresses of a mock are what a
+// test makes up.
+unsafe impl HostAddresses for MockBackend {
+    fn host_views(&self) -> HostViews {
+        HostViews::Absent
+    }
+}
 
 /// Lets any number of frees and synchronisations succeed. Call it after all other expectations.
 pub fn permit_free(mock: &mut MockBackend) {

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities,
     Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind,
-    EventFlags, EventHandle, ExportedPointer, HandleTypes, HostAllocFlags, HostRegisterFlags,
-    HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun,
-    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
+    EventFlags, EventHandle, ExportedPointer, HandleTypes, HostAddresses, HostAllocFlags,
+    HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo,
+    PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
     ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
@@ -197,6 +197,15 @@ fn error(name: &'static str, Refusal { code, why }: Refusal) -> Error {
     .with_detail(why)
 }
 
+// SAFETY: addresses lie in the arena, which is mapped for reading and writing for as long as the
+// back end lives; the address space gives no byte out twice before it is freed; safe calls move
+// pages and leave bytes alone, unless a page is marked as discarded, which only `unsafe` calls do.
+unsafe impl HostAddresses for SimBackend {
+    fn host_views(&self) -> HostViews {
+        HostViews::Declared
+    }
+}
+
 impl Backend for SimBackend {
     fn capabilities(&self) -> Capabilities {
         let version = self.config.driver_version;
@@ -210,9 +219,7 @@ impl Backend for SimBackend {
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
         capabilities.pool_self_import = true;
-        // SAFETY: addresses lie in the arena, which is mapped for reading and writing for as long
-        // as the back end lives, and no two allocations share a byte.
-        unsafe { capabilities.with_host_views(HostViews::Declared) }
+        capabilities
     }
 
     fn driver_version(&self) -> Result<DriverVersion> {

@@ -1,7 +1,8 @@
 //! Layers: a back end around a back end that sees every call that can fail.
 //!
 //! An [`Interceptor`] decides what happens around a call: count it, refuse it, put a span around
-//! it. [`Intercepted`] is the back end that asks it. Capabilities and the clock are passed on
+//! it. It cannot make up an answer, so the host reaches memory through it as through the back end
+//! inside ([`HostAddresses`]). [`Intercepted`] is the back end that asks it. Capabilities and the clock are passed on
 //! unseen. [`inject`](crate::inject) and `traced` are made of this.
 //!
 //! ```
@@ -32,9 +33,10 @@ use std::fmt::Debug;
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, DeviceAttribute,
     DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, ExportedPointer,
-    HandleTypes, HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, Location,
-    LocationKind, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle,
-    PoolProps, RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
+    HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews,
+    IpcMemHandle, Location, LocationKind, MemoryEvent, MemoryInfo, PageRun, PointerAttribute,
+    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, ShareableHandle, Span,
+    StreamFlags, StreamHandle,
 };
 
 pub use call::{Call, Operation};
@@ -83,6 +85,7 @@ pub trait Interceptor: Debug + Send + Sync + 'static {
 pub struct Intercepted<B, I> {
     inner: B,
     interceptor: I,
+    views: HostViews,
 }
 
 impl<B: Backend, I: Interceptor> Intercepted<B, I> {
@@ -101,7 +104,30 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn new(inner: B, interceptor: I) -> Self {
-        Self { inner, interceptor }
+        let views = inner.host_views();
+        Self { inner, interceptor, views }
+    }
+
+    /// The same, with a promise of how the host reaches the memory, which `inner` does not make
+    /// itself: for tests with a [mock](crate::mock) whose addresses are memory of the test.
+    ///
+    /// # Safety
+    /// `inner` keeps what [`HostAddresses`] asks of a back end that answers `views`.
+    ///
+    /// ```
+    /// use pagewise::inject::Injector;
+    /// use pagewise::intercept::Intercepted;
+    /// use pagewise::{HostAddresses, HostViews};
+    ///
+    /// // SAFETY: the simulator promises the same itself.
+    /// let backend = unsafe {
+    ///     Intercepted::with_host_views(pagewise::sim()?, Injector::default(), HostViews::Declared)
+    /// };
+    /// assert_eq!(backend.host_views(), HostViews::Declared);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub unsafe fn with_host_views(inner: B, interceptor: I, views: HostViews) -> Self {
+        Self { inner, interceptor, views }
     }
 
     /// The back end inside.
@@ -145,6 +171,15 @@ fn of_ordinal(ordinal: i32) -> Location {
     match ordinal {
         Location::ORDINAL_HOST => Location::HOST,
         id => Location { kind: LocationKind::DEVICE, id },
+    }
+}
+
+// SAFETY: addresses come from the inner back end as they are: an interceptor can neither make nor
+// look at what a call answers, as its type is any `T`. So the promise of the inner back end holds,
+// or the one that was made in `with_host_views`.
+unsafe impl<B: Backend, I: Interceptor> HostAddresses for Intercepted<B, I> {
+    fn host_views(&self) -> HostViews {
+        self.views
     }
 }
 

@@ -316,7 +316,7 @@ impl Array {
             let why = "the host does not reach it: use `from_device` and `to_device`";
             return Err(ManagerError::WrongMemory { memory, why });
         }
-        if self.0.machine.capabilities().host_views() == HostViews::Absent {
+        if self.0.machine.host_views() == HostViews::Absent {
             let why = "addresses of this back end are not the host's";
             return Err(ManagerError::WrongMemory { memory, why });
         }

@@ -292,7 +292,7 @@ impl MemoryManager {
     /// Page-locked memory that the host reaches.
     pub(crate) fn pinned(&self, bytes: usize) -> Result<Allocation> {
         let memory = ArrayMemory::Pinned;
-        if self.machine.capabilities().host_views() == HostViews::Absent {
+        if self.machine.host_views() == HostViews::Absent {
             let why = "addresses of this back end are not the host's: use `HostMemory::Host`";
             return Err(ManagerError::WrongMemory { memory, why });
         }

@@ -3,10 +3,10 @@
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, DeviceAccess,
     DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle,
-    ExportedPointer, HandleTypes, HostAccess, HostAllocFlags, HostRegisterFlags, HostTouch,
-    IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute,
-    PoolHandle, PoolProps, RangeAttribute, Result, ShareableHandle, Span, StreamFlags,
-    StreamHandle,
+    ExportedPointer, HandleTypes, HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags,
+    HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
+    ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 use super::ids::{HostMemory, Share};
@@ -33,6 +33,14 @@ fn batch(
         location_starts: starts.iter().map(|&start| start as u64).collect(),
         flags,
         stream: stream_of(stream),
+    }
+}
+
+// SAFETY: addresses are passed on as the inner back end gave them, and no call is made that was not
+// asked for but waits and reads: its promise holds for the recorder too.
+unsafe impl<B: Backend> HostAddresses for Recorder<B> {
+    fn host_views(&self) -> HostViews {
+        self.inner.host_views()
     }
 }
 
