@@ -7,7 +7,7 @@
 
 use pagewise_hal::{BatchSupport, Error, Location, Result, Span, StreamHandle};
 use rangemap::RangeMap;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::lists::Few;
 use crate::refuse::{also, invalid, unsupported};
@@ -113,7 +113,7 @@ pub fn prefetch<'b>(
 ///
 /// | back end | behaviour |
 /// | --- | --- |
-/// | CUDA 13.0 and later | `cuMemDiscardBatchAsync`, rounded inward here |
+/// | CUDA 13.0 and later | `cuMemDiscardBatchAsync`, rounded inward here, with each range twice: of read-mostly memory the first time may only unmap what is duplicated |
 /// | CUDA 12 | `Unsupported`, before anything is done |
 /// | simulator | as its driver version; what discarded memory holds is configured |
 ///
@@ -189,6 +189,12 @@ pub(crate) fn prefetch_spans(
 /// Discards ranges of anybody's memory, once the stream has nothing unfinished: driver 580 loses
 /// what is written after a discard that queued behind a prefetch.
 ///
+/// Each range is named twice. Where some pages of a va_block are duplicated by read-mostly, a
+/// discard unmaps those only. The others keep their mappings and are just marked: a write to them
+/// does not fault, the mark stays, and the next migration loses what was written. The second time
+/// no page is duplicated any more, so all are unmapped, and the first write of each takes its mark
+/// away.
+///
 /// # Safety
 /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
 pub(crate) unsafe fn discard_spans(
@@ -197,8 +203,10 @@ pub(crate) unsafe fn discard_spans(
     stream: StreamHandle,
 ) -> Result<()> {
     machine.backend().stream_synchronize(stream)?;
-    // SAFETY: the caller's duty is the same.
-    unsafe { machine.backend().discard_batch(spans, 0, stream) }
+    let twice: SmallVec<[Span; 2]> = spans.iter().chain(spans).copied().collect();
+    // SAFETY: the caller promised for these ranges what the call asks for; naming each twice is the
+    // same as discarding it twice.
+    unsafe { machine.backend().discard_batch(&twice, 0, stream) }
 }
 
 pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {
@@ -235,7 +243,8 @@ pub(crate) fn discard_prefetch_all(
     for region in regions {
         region.memory.use_on(stream)?;
     }
-    // SAFETY: as in `discard_all`.
+    // SAFETY: the regions are borrowed exclusively; from here on their buffers refuse to show what
+    // is discarded, and wait for the stream before it is written.
     unsafe {
         let backend = machine.backend();
         backend.discard_prefetch_batch(&spans, &locations, &to.starts, 0, stream.handle())?;

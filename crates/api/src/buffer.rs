@@ -208,7 +208,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// let machine = Machine::from(pagewise::sim()?);
     /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
     /// let stream = Stream::new(&machine, Device::FIRST)?;
-    /// buffer.discard_prefetch(Device::FIRST, &stream)?.assume_written()?;
+    /// buffer.discard_prefetch(Device::FIRST, &stream)?.fill(1)?;
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn discard_prefetch(

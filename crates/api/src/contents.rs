@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pagewise_hal::{Result, Span};
+use pagewise_hal::{DevicePtr, Result, Span};
 use rangemap::RangeMap;
 
 use crate::Stream;
@@ -72,9 +72,25 @@ impl Contents {
     /// not be in flight then, and counts them as written.
     pub(crate) fn settle(&self, span: Span) -> Result<()> {
         self.wait(span)?;
+        self.written(span);
+        Ok(())
+    }
+
+    /// Counts a range as written. The discards of it are done.
+    pub(crate) fn written(&self, span: Span) {
         if span.bytes > 0 {
             self.locked().remove(addresses(span));
         }
-        Ok(())
+    }
+
+    /// The parts of a range that count as discarded.
+    pub(crate) fn discarded_in(&self, span: Span) -> Vec<Span> {
+        let Range { start, end } = addresses(span);
+        let discarded = self.locked();
+        let parts = discarded.overlapping(start..end).map(|(part, _)| {
+            let (first, after) = (part.start.max(start), part.end.min(end));
+            Span::new(DevicePtr(first), after - first)
+        });
+        parts.collect()
     }
 }

@@ -104,18 +104,25 @@ impl<'b, T: Pod> Discarded<'b, T> {
     /// # Errors
     /// As [`ManagedRangeMut::assume_written`].
     ///
+    /// # Safety
+    /// As [`ManagedRangeMut::assume_written`].
+    ///
     /// ```
-    /// # use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    /// # use pagewise::{Backend, Device, Machine, ManagedBuffer, Stream};
     /// let machine = Machine::from(pagewise::sim()?);
     /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 4096)?;
-    /// let discarded = buffer.discard(&Stream::new(&machine, Device::FIRST)?)?;
-    /// // ... here a kernel writes all of it ...
-    /// discarded.assume_written()?;
-    /// assert_eq!(buffer.read()?.len(), 4096);
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let discarded = buffer.discard(&stream)?;
+    /// // SAFETY: no view of the elements is alive.
+    /// unsafe { machine.backend().memset(discarded.span(), 7, stream.handle())? };
+    /// // SAFETY: the fill writes all of them.
+    /// unsafe { discarded.assume_written()? };
+    /// assert_eq!(buffer.read()?, [7; 4096]);
     /// # Ok::<(), pagewise::Error>(())
     /// ```
-    pub fn assume_written(mut self) -> Result<()> {
-        self.range.assume_written()
+    pub unsafe fn assume_written(mut self) -> Result<()> {
+        // SAFETY: the caller promised that every page of the elements was written.
+        unsafe { self.range.assume_written() }
     }
 }
 

@@ -106,7 +106,8 @@ impl Memory {
             // SAFETY: this owns the allocation and is done with it; whoever gave its address to a
             // device has promised that the device is.
             Release::Free => unsafe { self.machine.backend().free(self.span.ptr) },
-            // SAFETY: as above.
+            // SAFETY: this owns the memory, which came from the resource, and is done with it; the
+            // lease waits for the streams that used it through the buffer.
             Release::Resource(lease) => unsafe { lease.give_back(self.span) },
             Release::Owner(_) | Release::Nobody => Ok(()),
         }
@@ -169,16 +170,35 @@ impl Memory {
         const OPERATION: &str = "write";
         let views = self.host_views(OPERATION)?;
         self.arrive()?;
-        self.contents.settle(span)?;
+        self.contents.wait(span)?;
         if views == HostViews::Declared {
-            // SAFETY: the address is live memory of this machine, whose back end promised that the
-            // host may read it; the caller holds the range exclusively.
+            // SAFETY: the address lies in live memory of this machine, whose back end promised
+            // (`HostAddresses`) that the host may read it. A safe call that wrote it meanwhile
+            // would need a borrow of the range, which the caller holds exclusively.
             let byte_at = |address: u64| unsafe {
                 std::ptr::with_exposed_provenance::<u8>(address as usize).read()
             };
-            return self.declare(span, |address| HostAccess::Write(byte_at(address)));
+            self.declare(span, |address| HostAccess::Write(byte_at(address)))?;
+        } else {
+            self.check_idle(OPERATION)?;
+            self.finish_discards(span);
         }
-        self.check_idle(OPERATION)
+        self.contents.written(span);
+        Ok(())
+    }
+
+    /// Writes a byte of each discarded page of a range that is lent for writing. A page is marked
+    /// as discarded until something writes it, and every migration until then loses its contents:
+    /// if the borrower wrote nothing, a view of it would change while it is alive.
+    fn finish_discards(&self, span: Span) {
+        for part in self.contents.discarded_in(span) {
+            for address in places(part) {
+                let byte = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+                // SAFETY: the byte lies in the range, which the host may write by the promise of
+                // the back end and which the caller holds exclusively; its contents are worthless.
+                unsafe { byte.write_volatile(0) };
+            }
+        }
     }
 
     fn host_views(&self, operation: &'static str) -> Result<HostViews> {

@@ -91,8 +91,11 @@ impl<'b, T: Pod> ManagedRange<'b, T> {
     pub fn read(self) -> Result<&'b [T]> {
         self.region.memory.prepare_read(self.region.span)?;
         // SAFETY: the span is live memory of the buffer, borrowed for `'b`, aligned and a whole
-        // number of elements by construction; the back end promised that the host may read it; any
-        // bytes are a `T`. Writers need an exclusive borrow, or `unsafe`.
+        // number of elements by construction; the back end promised (`HostAddresses`, which safe
+        // code cannot fake) that the host may read it; any bytes are a `T`. What writes it needs an
+        // exclusive borrow, which is refused for `'b`, or `unsafe`: device programs stay within
+        // their elements (`DeviceTouch::check`). What moves it keeps its bytes: no page of it is
+        // marked as discarded any more (`prepare_write`, `discard_spans`).
         Ok(unsafe { std::slice::from_raw_parts(first(self.region.span), self.len()) })
     }
 }
@@ -205,7 +208,8 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
 
     /// Lends the elements to the host for writing, after waiting for discards of them that are in
     /// flight. On the simulator every page that they touch counts as written by the host, now.
-    /// Discarded elements count as written from then on: what they show before is indeterminate.
+    /// Discarded elements count as written from then on: a byte of each of their pages is written
+    /// here, what the others show is indeterminate.
     ///
     /// # Errors
     /// As [`ManagedRange::read`], but for discarded contents; and failures of work on the streams
@@ -220,8 +224,11 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     pub fn write(self) -> Result<&'b mut [T]> {
         let (memory, span) = (self.region.memory, self.region.span);
         memory.prepare_write(span)?;
-        // SAFETY: as for reading; and the borrow is exclusive for `'b`, which `self` stands for and
-        // this gives up.
+        // SAFETY: the span is live memory of the buffer, aligned and a whole number of elements by
+        // construction; the back end promised (`HostAddresses`) that the host may write it; any
+        // bytes are a `T`. `self` stands for the exclusive borrow of these elements for `'b`, and
+        // is consumed, so no other view of them is made meanwhile; copies of its `Region` can move
+        // pages and not write them.
         Ok(unsafe {
             std::slice::from_raw_parts_mut(first::<T>(span).cast_mut(), elements::<T>(span))
         })
@@ -230,23 +237,33 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// Counts discarded elements as written, because a device has written them. Waits for discards
     /// in flight.
     ///
+    /// Programs of a device that this crate runs are known: see
+    /// [`run_on_device`](Self::run_on_device). This is for kernels that it does not see.
+    ///
     /// # Errors
     /// Failures of work on the streams that are waited for.
     ///
+    /// # Safety
+    /// Since the discard something has written every page of the discarded elements. The driver
+    /// drops the contents of a page that nobody wrote whenever it moves, under views that are
+    /// alive, too.
+    ///
     /// ```
-    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    /// use pagewise::{Backend, Device, Machine, ManagedBuffer, Stream};
     ///
     /// let machine = Machine::from(pagewise::sim()?);
     /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
     /// let stream = Stream::new(&machine, Device::FIRST)?;
     /// drop(buffer.discard(&stream)?);
     /// assert!(buffer.read().is_err());
-    /// // ... here a kernel writes all of it ...
-    /// buffer.range_mut(..)?.assume_written()?;
-    /// assert_eq!(buffer.read()?.len(), 8192);
+    /// // SAFETY: no view of the elements is alive.
+    /// unsafe { machine.backend().memset(buffer.span(), 7, stream.handle())? };
+    /// // SAFETY: the fill writes all of them, and comes after the discard on the same stream.
+    /// unsafe { buffer.range_mut(..)?.assume_written()? };
+    /// assert_eq!(buffer.read()?, [7; 8192]);
     /// # Ok::<(), pagewise::Error>(())
     /// ```
-    pub fn assume_written(&mut self) -> Result<()> {
+    pub unsafe fn assume_written(&mut self) -> Result<()> {
         self.region.memory.contents.settle(self.region.span)
     }
 

@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagewise::inject::Injector;
 use pagewise::intercept::Intercepted;
-use pagewise::{Capabilities, DriverVersion, ErrorKind, HostViews, Machine, ManagedBuffer, Result};
+use pagewise::{
+    Capabilities, Device, DriverVersion, ErrorKind, HostViews, Machine, ManagedBuffer, Result,
+    Stream,
+};
 use pagewise_hal::mock::{MockBackend, permit_free};
-use pagewise_hal::{DevicePtr, EventHandle};
+use pagewise_hal::{DevicePtr, EventHandle, StreamHandle};
 
 /// A driver without concurrent managed access over one page of this process's memory, and whether
 /// it is busy.
@@ -28,6 +31,11 @@ fn driver(page: &'static mut [u8; 4096], concurrent: bool) -> (Machine, Arc<Atom
     mock.expect_event_record().returning(|_, _| Ok(()));
     mock.expect_event_query().returning(move |_| Ok(!asked.load(Ordering::Relaxed)));
     mock.expect_event_destroy().returning(|_| Ok(()));
+    mock.expect_device_count().returning(|| Ok(1));
+    // SAFETY: the mock dereferences no handle.
+    mock.expect_stream_create().returning(|_, _| Ok(unsafe { StreamHandle::from_raw(8) }));
+    mock.expect_stream_destroy().returning(|_| Ok(()));
+    mock.expect_discard_batch().returning(|_, _, _| Ok(()));
     permit_free(&mut mock);
     // SAFETY: the one allocation is the page, which lives for ever and which nobody else uses.
     let backend =
@@ -64,5 +72,20 @@ fn a_busy_driver_with_concurrent_access_is_not_even_asked() -> Result<()> {
     let buffer = ManagedBuffer::<u8>::new(&machine, 4096)?;
     busy.store(true, Ordering::Relaxed);
     assert_eq!(buffer.read()?, [7; 4096]);
+    Ok(())
+}
+
+#[test]
+fn discarded_pages_are_written_when_they_are_lent_because_the_borrower_may_not() -> Result<()> {
+    let (machine, _) = driver(page(), true);
+    let stream = Stream::new(&machine, Device::FIRST)?;
+    let mut buffer = ManagedBuffer::<u8>::new(&machine, 4096)?;
+    assert_eq!(buffer.write()?, [7; 4096], "what was not discarded is left alone");
+    let _ = buffer.discard(&stream)?;
+    assert!(buffer.read().is_err());
+    let _ = buffer.range_mut(100..)?.write()?;
+    assert!(buffer.read().is_err(), "the bytes before were not lent");
+    let view = buffer.range(100..)?.read()?;
+    assert_eq!((view[0], view[1]), (0, 7), "one byte of the page was written");
     Ok(())
 }

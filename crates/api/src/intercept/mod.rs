@@ -64,7 +64,8 @@ pub use call::{Call, Operation};
 /// # Ok::<(), pagewise::Error>(())
 /// ```
 pub trait Interceptor: Debug + Send + Sync + 'static {
-    /// Answers a call: by making it, or by refusing it. It is made at most once.
+    /// Answers a call: by making it, or by refusing it. It is made at most once. A discard that was
+    /// made counts as made even if this fails afterwards.
     ///
     /// # Errors
     /// Whatever the call is to fail with.
@@ -165,6 +166,14 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     pub fn into_inner(self) -> B {
         self.inner
     }
+
+    /// Asks about a discard. One that was made is reported as made, whatever the interceptor says:
+    /// who is told that it failed would go on reading what is not there any more.
+    fn discard(&self, call: &Call, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut was_made = false;
+        let answer = self.interceptor.around(call, || make().inspect(|()| was_made = true));
+        if was_made { Ok(()) } else { answer }
+    }
 }
 
 fn of_ordinal(ordinal: i32) -> Location {
@@ -183,8 +192,6 @@ unsafe impl<B: Backend, I: Interceptor> HostAddresses for Intercepted<B, I> {
     }
 }
 
-// Every `unsafe` block below passes a call on as it came: the caller made the promises that the
-// method of the inner back end asks for, and the interceptor uses no memory.
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
     fn capabilities(&self) -> Capabilities {
@@ -228,13 +235,13 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
 
     unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
         let call = Call::new(Operation::Free);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.free(ptr) })
     }
 
     unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
         let call = Call::new(Operation::FreePinned);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.free_pinned(ptr) })
     }
 
@@ -280,8 +287,8 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
 
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
         let call = Call::new(Operation::DiscardBatch).all(spans);
-        // SAFETY: see above.
-        self.interceptor.around(&call, || unsafe { self.inner.discard_batch(spans, flags, stream) })
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
+        self.discard(&call, || unsafe { self.inner.discard_batch(spans, flags, stream) })
     }
 
     unsafe fn discard_prefetch_batch(
@@ -293,8 +300,8 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         stream: StreamHandle,
     ) -> Result<()> {
         let call = Call::new(Operation::DiscardPrefetchBatch).all(spans).first(locations);
-        // SAFETY: see above.
-        self.interceptor.around(&call, || unsafe {
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
+        self.discard(&call, || unsafe {
             self.inner.discard_prefetch_batch(spans, locations, location_starts, flags, stream)
         })
     }
@@ -321,7 +328,7 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
 
     unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
         let call = Call::new(Operation::PoolDestroy);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.pool_destroy(pool) })
     }
 
@@ -387,19 +394,19 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
         let call = Call::new(Operation::FreeAsync);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.free_async(ptr, stream) })
     }
 
     unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
         let call = Call::new(Operation::HostRegister).on(span);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.host_register(span, flags) })
     }
 
     unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
         let call = Call::new(Operation::HostUnregister);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.host_unregister(ptr) })
     }
 
@@ -410,7 +417,7 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
 
     unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
         let call = Call::new(Operation::PoolImport);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.pool_import(handle, kind) })
     }
 
@@ -425,7 +432,7 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         exported: ExportedPointer,
     ) -> Result<DevicePtr> {
         let call = Call::new(Operation::PoolImportPointer);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.pool_import_pointer(pool, exported) })
     }
 
@@ -440,13 +447,13 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         handle: IpcMemHandle,
     ) -> Result<DevicePtr> {
         let call = Call::new(Operation::IpcOpenMemHandle).at(Location::device(device));
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.ipc_open_mem_handle(device, handle) })
     }
 
     unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
         let call = Call::new(Operation::IpcCloseMemHandle);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.ipc_close_mem_handle(ptr) })
     }
 
@@ -457,7 +464,7 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
 
     unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
         let call = Call::new(Operation::StreamDestroy);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.stream_destroy(stream) })
     }
 
@@ -478,7 +485,7 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         flags: AttachFlags,
     ) -> Result<()> {
         let call = Call::new(Operation::StreamAttach).on(span);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.stream_attach(stream, span, flags) })
     }
 
@@ -489,7 +496,7 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
         let call = Call::new(Operation::EventDestroy);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.event_destroy(event) })
     }
 
@@ -515,7 +522,7 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
 
     unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
         let call = Call::new(Operation::Memset).on(span);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.memset(span, value, stream) })
     }
 
@@ -527,21 +534,21 @@ impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         stream: StreamHandle,
     ) -> Result<()> {
         let call = Call::new(Operation::Memcpy).on(Span::new(destination, bytes));
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor
             .around(&call, || unsafe { self.inner.memcpy(destination, source, bytes, stream) })
     }
 
     unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
         let call = Call::new(Operation::HostTouch).on(touch.span);
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.host_touch(touch) })
     }
 
     unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
         let call =
             Call::new(Operation::DeviceTouch).on(touch.span).at(Location::device(touch.device));
-        // SAFETY: see above.
+        // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
         self.interceptor.around(&call, || unsafe { self.inner.device_touch(touch, stream) })
     }
 

@@ -262,8 +262,11 @@ impl Array {
             Held::Bytes(allocation) => {
                 self.check_host_reaches()?;
                 allocation.arrive()?;
-                // SAFETY: see `pinned_bytes`; the lock is held, so nobody else has a view.
-                unsafe { pinned_bytes(allocation.span(), bytes.len()) }.copy_from_slice(bytes);
+                // SAFETY: the memory is live, has as many bytes as the array (checked above), and
+                // the host reaches it. No reference to it outlives this lock, and copies of it were
+                // waited for.
+                unsafe { &mut *pinned_bytes(allocation.span(), bytes.len()) }
+                    .copy_from_slice(bytes);
                 Ok(())
             }
             Held::Empty => Ok(()),
@@ -287,8 +290,10 @@ impl Array {
             Held::Bytes(allocation) => {
                 self.check_host_reaches()?;
                 allocation.arrive()?;
-                // SAFETY: see `pinned_bytes`; the lock is held, so nobody else has a view.
-                bytes.copy_from_slice(unsafe { pinned_bytes(allocation.span(), bytes.len()) });
+                // SAFETY: the memory is live, has as many bytes as the array (checked above), and
+                // the host reaches it. No reference to it outlives this lock, and copies of it were
+                // waited for.
+                bytes.copy_from_slice(unsafe { &*pinned_bytes(allocation.span(), bytes.len()) });
             }
             Held::Empty => {}
             Held::Gone => return Err(ManagerError::ArrayGone),
@@ -358,7 +363,10 @@ impl Array {
     /// # Errors
     /// [`ManagerError::WrongMemory`] for memory that is not managed; failures of discards that it
     /// waits for.
-    pub fn assume_written(&self) -> Result<()> {
+    ///
+    /// # Safety
+    /// As [`ManagedRangeMut::assume_written`](crate::ManagedRangeMut::assume_written).
+    pub unsafe fn assume_written(&self) -> Result<()> {
         self.managed(|buffer| Ok(buffer.memory.contents.settle(buffer.span())?))
     }
 
@@ -394,21 +402,20 @@ impl Array {
     }
 
     /// Gives the bytes of a slot to a copy in a stream. They stay until the copy is in the stream,
-    /// and are not given back before the stream has passed it.
+    /// and are not given back before the stream has passed it. `writes` is how many of them, from
+    /// the first on, the copy writes, if it does.
     pub(crate) fn copy(
         &self,
         slot: u64,
         stream: &Stream,
-        writes: bool,
+        writes: Option<u64>,
         copy: impl FnOnce(Span) -> Result<()>,
     ) -> Result<()> {
         let mut state = lock(&self.0.state);
         let whole = match &state.held {
             Held::Managed(buffer) => {
                 buffer.memory.use_on(stream)?;
-                if writes {
-                    buffer.memory.contents.settle(buffer.span())?;
-                }
+                buffer.memory.contents.wait(buffer.span())?;
                 buffer.span()
             }
             Held::Bytes(allocation) => {
@@ -423,6 +430,11 @@ impl Array {
             stream.wait_for(other)?;
         }
         state.copies = Some(stream.clone());
-        copy(self.slot_of(whole, slot))
+        let slot = self.slot_of(whole, slot);
+        copy(slot)?;
+        if let (Held::Managed(buffer), Some(bytes)) = (&state.held, writes) {
+            buffer.memory.contents.written(Span::new(slot.ptr, bytes));
+        }
+        Ok(())
     }
 }

@@ -172,9 +172,10 @@ impl HostArray {
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.storage {
             Storage::Empty => &[],
-            // SAFETY: see `pinned_bytes`; nobody writes while this is borrowed: copies into it
-            // borrow it exclusively, and were waited for.
-            Storage::Pinned(allocation) => unsafe { pinned_bytes(allocation.span(), self.bytes) },
+            // SAFETY: the memory is live for as long as `self`, and the host reaches it (`pinned`
+            // has asked). Nobody writes it while `self` is borrowed: copies into it borrow it
+            // exclusively, and were waited for.
+            Storage::Pinned(allocation) => unsafe { &*pinned_bytes(allocation.span(), self.bytes) },
             Storage::Host(words) => &bytemuck::cast_slice(words)[..self.bytes],
             Storage::Memmap(file) => &file.bytes()[..self.bytes],
         }
@@ -183,24 +184,23 @@ impl HostArray {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.storage {
             Storage::Empty => &mut [],
-            // SAFETY: as above; this is borrowed exclusively, and copies from it were waited for.
-            Storage::Pinned(allocation) => unsafe { pinned_bytes(allocation.span(), self.bytes) },
+            // SAFETY: the memory is live for as long as `self`, and the host reaches it (`pinned`
+            // has asked). `self` is borrowed exclusively, so no other reference to it is alive, and
+            // copies of it were waited for.
+            Storage::Pinned(allocation) => unsafe {
+                &mut *pinned_bytes(allocation.span(), self.bytes)
+            },
             Storage::Host(words) => &mut bytemuck::cast_slice_mut(words)[..self.bytes],
             Storage::Memmap(file) => &mut file.bytes_mut()[..self.bytes],
         }
     }
 }
-
-/// Page-locked memory as the host sees it, at most as many bytes as there are.
-///
-/// # Safety
-/// `span` is live page-locked memory of a machine whose back end promised that its addresses are
-/// the host's; nobody writes it while the result lives, and if that is written nobody reads it.
-pub(super) unsafe fn pinned_bytes<'a>(span: Span, len: usize) -> &'a mut [u8] {
+/// Where the bytes of page-locked memory are for the host: `len` of them, or all if there are fewer.
+/// A pointer, because whether it becomes a shared or an exclusive reference is the caller's to say.
+pub(super) fn pinned_bytes(span: Span, len: usize) -> *mut [u8] {
     let len = len.min(usize::try_from(span.bytes).unwrap_or(usize::MAX));
-    let ptr = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
-    // SAFETY: the caller's promise; bytes of any value are `u8`.
-    unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+    let first = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
+    std::ptr::slice_from_raw_parts_mut(first, len)
 }
 
 impl Drop for HostArray {

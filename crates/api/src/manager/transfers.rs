@@ -66,11 +66,11 @@ impl MemoryManager {
             match host.pinned() {
                 Some(source) => {
                     host.copied_on(&stream)?;
-                    array.copy(chunk, &stream, true, |slot| {
+                    array.copy(chunk, &stream, Some(host.nbytes()), |slot| {
                         copy(&stream, slot.ptr, source, host.nbytes())
                     })?;
                 }
-                None => array.copy(chunk, &stream, true, |slot| {
+                None => array.copy(chunk, &stream, Some(host.nbytes()), |slot| {
                     let Some(staging) = &staging else { return Ok(()) };
                     stage_up(&stream, slot.ptr, host.bytes(), staging)
                 })?,
@@ -113,11 +113,11 @@ impl MemoryManager {
             match host.pinned() {
                 Some(target) => {
                     host.copied_on(&stream)?;
-                    array.copy(chunk, &stream, false, |slot| {
+                    array.copy(chunk, &stream, None, |slot| {
                         copy(&stream, target, slot.ptr, host.nbytes())
                     })?;
                 }
-                None => array.copy(chunk, &stream, false, |slot| {
+                None => array.copy(chunk, &stream, None, |slot| {
                     let Some(staging) = &staging else { return Ok(()) };
                     stage_down(&stream, slot.ptr, host.bytes_mut(), staging)
                 })?,
@@ -182,9 +182,10 @@ fn stage_up(stream: &Stream, to: DevicePtr, from: &[u8], staging: &Allocation) -
     let piece_bytes = usize::try_from(staging.span().bytes).unwrap_or(usize::MAX);
     let mut to = to.0;
     for piece in from.chunks(piece_bytes) {
-        // SAFETY: the buffer is page-locked memory that the host reaches, by `pinned`, and only this
-        // call's; the copy of the piece before was waited for.
-        unsafe { pinned_bytes(staging.span(), piece.len()) }.copy_from_slice(piece);
+        // SAFETY: the buffer is live page-locked memory that the host reaches (`pinned` has asked),
+        // at least as long as the piece, and known to this call only; the copy of the piece before
+        // was waited for.
+        unsafe { &mut *pinned_bytes(staging.span(), piece.len()) }.copy_from_slice(piece);
         copy(stream, DevicePtr(to), staging.device_ptr(), piece.len() as u64)?;
         stream.synchronize()?;
         to += piece.len() as u64;
@@ -198,8 +199,10 @@ fn stage_down(stream: &Stream, from: DevicePtr, to: &mut [u8], staging: &Allocat
     for piece in to.chunks_mut(piece_bytes) {
         copy(stream, staging.device_ptr(), DevicePtr(from), piece.len() as u64)?;
         stream.synchronize()?;
-        // SAFETY: as above; the copy was waited for.
-        piece.copy_from_slice(unsafe { pinned_bytes(staging.span(), piece.len()) });
+        // SAFETY: the buffer is live page-locked memory that the host reaches (`pinned` has asked),
+        // at least as long as the piece, and known to this call only; the copy into it was waited
+        // for.
+        piece.copy_from_slice(unsafe { &*pinned_bytes(staging.span(), piece.len()) });
         from += piece.len() as u64;
     }
     Ok(())

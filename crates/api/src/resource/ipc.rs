@@ -41,8 +41,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use pagewise_hal::{
-    AccessFlags, DevicePtr, ExportedPointer, HandleTypes, Location, PointerAttribute, Result,
-    SHARED_BLOB_BYTES, ShareableHandle, Span,
+    AccessFlags, DevicePtr, ExportedPointer, HandleTypes, HostViews, Location, PointerAttribute,
+    Result, SHARED_BLOB_BYTES, ShareableHandle, Span,
 };
 use uuid::Uuid;
 
@@ -279,9 +279,15 @@ fn exportable<R: Mapped>(resource: &R) -> Result<&Pool> {
 
 pub(super) fn allocation_handle<R: Mapped>(resource: &R) -> Result<AllocationHandle> {
     let pool = exportable(resource)?;
-    let backend = pool.machine().backend();
-    let shared = backend.pool_export(pool.handle(), HandleTypes::POSIX_FILE_DESCRIPTOR)?;
-    // SAFETY: the call made the descriptor for its caller.
+    let machine = pool.machine();
+    if machine.host_views() == HostViews::Absent {
+        let why = "this back end does not promise that descriptors are real: see `HostAddresses`";
+        return Err(unsupported("export pool", why));
+    }
+    let shared =
+        machine.backend().pool_export(pool.handle(), HandleTypes::POSIX_FILE_DESCRIPTOR)?;
+    // SAFETY: the call made the descriptor for its caller, by the promise of the back end that was
+    // asked for above.
     let descriptor = unsafe { OwnedFd::from_raw_fd(shared.0) };
     let uuid = pool.shared.uuid_for_export();
     registry().own.insert(uuid);

@@ -1,0 +1,77 @@
+//! How the host reaches memory by the addresses that a back end gives out.
+
+use std::sync::Arc;
+
+/// How the host reaches managed and pinned memory by its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum HostViews {
+    /// Not at all: addresses are numbers, as a mock makes them up.
+    #[default]
+    Absent,
+    /// As any memory: the hardware sees each access.
+    Direct,
+    /// As any memory, but accesses count only if [`host_touch`](crate::Backend::host_touch)
+    /// declares them.
+    Declared,
+}
+
+/// A promise of a back end: the addresses that it gives out are the host's.
+///
+/// The `pagewise` crate turns such addresses into references without further checks. The promise is
+/// an `unsafe` trait, and no value that could be passed on: safe code can neither make it nor copy
+/// it from one back end to another. Each back end, wrappers included, implements it for itself.
+///
+/// | back end | answer |
+/// | --- | --- |
+/// | driver | `Direct` |
+/// | simulator | `Declared` |
+/// | [`MockBackend`](crate::mock) | `Absent` |
+/// | wrapper that passes addresses on as they came | what the inner back end answers |
+/// | any other | `Absent` |
+///
+/// ```
+/// use pagewise_hal::{HostAddresses, HostViews};
+///
+/// #[derive(Debug)]
+/// struct MadeUp;
+///
+/// // SAFETY: it promises nothing.
+/// unsafe impl HostAddresses for MadeUp {
+///     fn host_views(&self) -> HostViews {
+///         HostViews::Absent
+///     }
+/// }
+/// ```
+///
+/// # Safety
+/// An implementation that answers `Absent` promises nothing. One that answers anything else
+/// promises, for as long as the back end lives:
+///
+/// - it always answers the same;
+/// - an address from `alloc_managed`, from `alloc_pinned`, or from `pool_alloc` of a pool that the
+///   host can access, is the host's address of as many bytes as were asked for, which the host may
+///   read and write until the allocation is freed;
+/// - no two live allocations share a byte, and none has a byte of memory that is somebody else's;
+/// - no safe call changes what live memory holds, except where a discard or other work that an
+///   `unsafe` call asked for is not complete;
+/// - a file descriptor from `pool_export` is open, and its caller's to close.
+pub unsafe trait HostAddresses {
+    /// How the host reaches the memory of this back end.
+    fn host_views(&self) -> HostViews;
+}
+
+// SAFETY: every call goes to the back end in it, whose promise this is.
+unsafe impl<B: HostAddresses + ?Sized> HostAddresses for Arc<B> {
+    fn host_views(&self) -> HostViews {
+        (**self).host_views()
+    }
+}
+
+// SAFETY: every call goes to the back end in it, whose promise this is.
+unsafe impl<B: HostAddresses + ?Sized> HostAddresses for Box<B> {
+    fn host_views(&self) -> HostViews {
+        (**self).host_views()
+    }
+}
