@@ -140,7 +140,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// let buffer = unsafe { ManagedBuffer::<u64>::from_raw(&sim, span.ptr, 512, ()) }?;
     /// buffer.set_read_mostly(true)?;
     /// drop(buffer);
-    /// // SAFETY: as above.
+    /// // SAFETY: the buffer is gone, and nobody else uses the memory.
     /// unsafe { sim.free(span.ptr) }?;
     /// # Ok::<(), pagewise::Error>(())
     /// ```

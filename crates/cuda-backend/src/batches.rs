@@ -192,8 +192,8 @@ impl CudaBackend {
         }
         let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
         let on = handle(stream.as_raw());
-        // SAFETY: the arrays are of one item each and only read; the driver checks the range. What
-        // discarding means is the caller's duty.
+        // SAFETY: the arrays are of one item each and only read; the driver checks the range. The
+        // only caller, `discard_batch`, was promised that nobody uses the contents any more.
         let mut submit = move || unsafe { call(&raw mut ptr, &raw mut bytes, 1, 0, on) };
         Some(match submit() {
             Code::SUCCESS => Ok(()),
@@ -238,7 +238,8 @@ impl CudaBackend {
         let context = self.context_of(OPERATION, stream)?;
         let mut columns = Columns::of(spans);
         // SAFETY: both arrays have as many items as there are ranges and are only read; the driver
-        // checks the ranges. What discarding means is the caller's duty.
+        // checks the ranges. The only caller, `discard_batch`, was promised that nobody uses the
+        // contents any more.
         let answer = context.call(OPERATION, || unsafe {
             let (ptrs, sizes) = (columns.ptrs.as_mut_ptr(), columns.sizes.as_mut_ptr());
             call(ptrs, sizes, spans.len(), flags, handle(stream.as_raw()))
@@ -317,7 +318,7 @@ impl CudaBackend {
                     _ => Location::ORDINAL_HOST,
                 };
                 let call = self.driver.table.mem_prefetch_ordinal;
-                // SAFETY: as above.
+                // SAFETY: plain numbers, which the driver checks, and a live stream.
                 context.call(operation, || unsafe { call(ptr, bytes, ordinal, on) })
             }
         }

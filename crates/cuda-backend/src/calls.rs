@@ -37,9 +37,6 @@ unsafe impl HostAddresses for CudaBackend {
     }
 }
 
-// The safety comments below share this: numbers go to the driver, which checks them; results go
-// to live places; handles are live by the promise of their types; and where the method is
-// `unsafe`, its caller has taken the duty over.
 impl Backend for CudaBackend {
     fn capabilities(&self) -> Capabilities {
         let table = &self.driver.table;
@@ -81,7 +78,8 @@ impl Backend for CudaBackend {
         }
         let mut value = 0;
         let get = self.driver.table.device_get_attribute;
-        // SAFETY: see above.
+        // SAFETY: the driver checks what it is given, and writes its answer to a local that
+        // outlives the call.
         let code = unsafe { get(&raw mut value, attribute.0, device.0) };
         self.driver.check(OPERATION, code).map(|()| value)
     }
@@ -91,7 +89,8 @@ impl Backend for CudaBackend {
         let (mut free, mut total) = (0, 0);
         let get = self.driver.table.mem_get_info;
         let context = &self.device(OPERATION, device)?.context;
-        // SAFETY: see above.
+        // SAFETY: the driver checks what it is given, and writes its answer to a local that
+        // outlives the call.
         context.call(OPERATION, || unsafe { get(&raw mut free, &raw mut total) })?;
         Ok(MemoryInfo { free_bytes: free as u64, total_bytes: total as u64 })
     }
@@ -99,7 +98,8 @@ impl Backend for CudaBackend {
     fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc_managed;
-        // SAFETY: see above.
+        // SAFETY: the driver checks what it is given, and writes its answer to a local that
+        // outlives the call.
         self.home.context.call("alloc_managed", || unsafe {
             alloc(&raw mut ptr, bytes as usize, flags.bits())
         })?;
@@ -111,7 +111,8 @@ impl Backend for CudaBackend {
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc;
         let context = &self.device(OPERATION, device)?.context;
-        // SAFETY: see above.
+        // SAFETY: the driver checks what it is given, and writes its answer to a local that
+        // outlives the call.
         context.call(OPERATION, || unsafe { alloc(&raw mut ptr, bytes as usize) })?;
         Ok(DevicePtr(ptr))
     }
@@ -119,7 +120,8 @@ impl Backend for CudaBackend {
     fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
         let mut ptr = std::ptr::null_mut();
         let alloc = self.driver.table.mem_host_alloc;
-        // SAFETY: see above.
+        // SAFETY: the driver checks what it is given, and writes its answer to a local that
+        // outlives the call.
         self.home.context.call("alloc_pinned", || unsafe {
             alloc(&raw mut ptr, bytes as usize, flags.bits())
         })?;
@@ -131,7 +133,8 @@ impl Backend for CudaBackend {
             return Ok(());
         }
         let free = self.driver.table.mem_free;
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody uses the memory any more; the driver refuses an
+        // address that is the start of no allocation.
         self.home.context.call("free", || unsafe { free(ptr.0) })
     }
 
@@ -140,7 +143,8 @@ impl Backend for CudaBackend {
             return Ok(());
         }
         let free = self.driver.table.mem_free_host;
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody uses the memory any more; the driver refuses an
+        // address that is the start of no allocation.
         self.home.context.call("free_pinned", || unsafe { free(handle(ptr.0)) })
     }
 
@@ -148,7 +152,8 @@ impl Backend for CudaBackend {
         let advise = self.driver.table.mem_advise_ordinal;
         self.home
             .context
-            // SAFETY: see above.
+            // SAFETY: the driver checks that the range is managed memory before it does anything;
+            // contents stay.
             .call("advise_ordinal", || unsafe {
                 advise(span.ptr.0, span.bytes as usize, advice.0, ordinal)
             })
@@ -162,7 +167,8 @@ impl Backend for CudaBackend {
         };
         self.home
             .context
-            // SAFETY: see above.
+            // SAFETY: the driver checks that the range is managed memory before it does anything;
+            // contents stay.
             .call(OPERATION, || unsafe {
                 advise(span.ptr.0, span.bytes as usize, advice.0, location.into())
             })
@@ -173,7 +179,8 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "prefetch_ordinal";
         let prefetch = self.driver.table.mem_prefetch_ordinal;
         self.context_of(OPERATION, stream)?
-            // SAFETY: see above.
+            // SAFETY: the driver checks that the range is managed memory before it does anything;
+            // contents stay. The stream is live by the promise of its handle.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 prefetch(span.ptr.0, span.bytes as usize, ordinal, stream)
@@ -193,7 +200,8 @@ impl Backend for CudaBackend {
             return Err(self.no_locations(OPERATION, location).with_span(span));
         };
         self.context_of(OPERATION, stream)?
-            // SAFETY: see above.
+            // SAFETY: the driver checks that the range is managed memory before it does anything;
+            // contents stay. The stream is live by the promise of its handle.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 prefetch(span.ptr.0, span.bytes as usize, location.into(), flags, stream)
@@ -218,7 +226,8 @@ impl Backend for CudaBackend {
     }
 
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
+        // reads them before they are written.
         unsafe {
             if let Some(answer) = self.discard_one("discard_batch", spans, flags, stream) {
                 return answer;
@@ -240,7 +249,8 @@ impl Backend for CudaBackend {
         if let Some(answer) = self.move_one("discard_prefetch_batch", call, moves) {
             return answer;
         }
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
+        // reads them before they are written.
         unsafe { self.discard_prefetch_batch_of(spans, locations, location_starts, flags, stream) }
     }
 
@@ -256,7 +266,8 @@ impl Backend for CudaBackend {
         let get = self.driver.table.mem_range_get_attribute;
         self.home
             .context
-            // SAFETY: see above; the driver checks the size against the attribute.
+            // SAFETY: the driver writes to a local that outlives the call, checks its size against
+            // the attribute, and checks the range.
             .call(OPERATION, || unsafe {
                 let data = (&raw mut value).cast();
                 get(data, size_of::<i32>(), attribute.0, span.ptr.0, span.bytes as usize)
@@ -274,7 +285,8 @@ impl Backend for CudaBackend {
         let attribute = RangeAttribute::ACCESSED_BY.0;
         self.home
             .context
-            // SAFETY: see above; the driver writes as many bytes as it is told.
+            // SAFETY: the driver writes to a borrowed list, as many bytes as it is told that there
+            // are, and checks the range.
             .call(OPERATION, || unsafe {
                 let bytes = size_of_val(out);
                 get(out.as_mut_ptr().cast(), bytes, attribute, span.ptr.0, span.bytes as usize)
@@ -294,7 +306,8 @@ impl Backend for CudaBackend {
         let get = self.driver.table.pointer_get_attribute;
         self.home
             .context
-            // SAFETY: see above; only attributes whose size is known are asked for.
+            // SAFETY: the driver checks the address, and writes to a local that outlives the call
+            // and has room for the largest of the attributes that pass the check above.
             .call(OPERATION, || unsafe { get(value.as_mut_ptr().cast(), attribute.0, ptr.0) })?;
         Ok(value[0])
     }
@@ -344,7 +357,8 @@ impl Backend for CudaBackend {
 
     fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
         let trim = self.driver.table.mem_pool_trim_to;
-        // SAFETY: see above.
+        // SAFETY: the pool is live by the promise of its handle; the driver gives back memory that
+        // is not allocated.
         self.home.context.call("pool_trim", || unsafe {
             trim(handle(pool.as_raw()), min_bytes_to_keep as usize)
         })
@@ -358,7 +372,8 @@ impl Backend for CudaBackend {
     ) -> Result<()> {
         let wanted = AccessDesc { location: location.into(), flags: access.0 };
         let set = self.driver.table.mem_pool_set_access;
-        // SAFETY: see above; one description is given and one announced.
+        // SAFETY: the pool is live by the promise of its handle; one description is given and one
+        // announced.
         self.home
             .context
             .call("pool_set_access", || unsafe { set(handle(pool.as_raw()), &raw const wanted, 1) })
@@ -372,7 +387,8 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "pool_alloc";
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc_from_pool_async;
-        // SAFETY: see above.
+        // SAFETY: pool and stream are live by the promise of their handles; the answer goes to a
+        // local that outlives the call.
         self.context_of(OPERATION, stream)?.call(OPERATION, || unsafe {
             let (pool, stream) = (handle(pool.as_raw()), handle(stream.as_raw()));
             alloc(&raw mut ptr, bytes as usize, pool, stream)
@@ -386,7 +402,9 @@ impl Backend for CudaBackend {
             return Ok(());
         }
         let free = self.driver.table.mem_free_async;
-        // SAFETY: see above.
+        // SAFETY: the caller promised that no work but what is in the stream uses the memory; the
+        // driver refuses an address that is the start of no allocation. The stream is live by the
+        // promise of its handle.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { free(ptr.0, handle(stream.as_raw())) })
     }
@@ -440,7 +458,8 @@ impl Backend for CudaBackend {
         let mut stream = std::ptr::null_mut();
         let create = self.driver.table.stream_create;
         let context = &self.device(OPERATION, device)?.context;
-        // SAFETY: see above.
+        // SAFETY: the driver checks what it is given, and writes its answer to a local that
+        // outlives the call.
         context.call(OPERATION, || unsafe { create(&raw mut stream, flags.bits()) })?;
         // SAFETY: the driver has just made it.
         Ok(unsafe { StreamHandle::from_raw(stream.addr() as u64) })
@@ -452,7 +471,8 @@ impl Backend for CudaBackend {
             return bad_handle(OPERATION, "default streams cannot be destroyed");
         }
         let destroy = self.driver.table.stream_destroy;
-        // SAFETY: see above.
+        // SAFETY: the stream is live by the promise of its handle, and the caller promised that
+        // nobody uses the handle any more.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { destroy(handle(stream.as_raw())) })
     }
@@ -460,7 +480,7 @@ impl Backend for CudaBackend {
     fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "stream_synchronize";
         let wait = self.driver.table.stream_synchronize;
-        // SAFETY: see above.
+        // SAFETY: the stream is live by the promise of its handle.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { wait(handle(stream.as_raw())) })
     }
@@ -469,7 +489,7 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "stream_wait_event";
         check_event(OPERATION, event)?;
         let wait = self.driver.table.stream_wait_event;
-        // SAFETY: see above.
+        // SAFETY: stream and event are live by the promise of their handles.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { wait(handle(stream.as_raw()), handle(event.as_raw()), 0) })
     }
@@ -483,7 +503,8 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "stream_attach";
         let attach = self.driver.table.stream_attach_mem_async;
         self.context_of(OPERATION, stream)?
-            // SAFETY: see above.
+            // SAFETY: the caller promised to keep to the attachment; the driver checks the range.
+            // The stream is live by the promise of its handle.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 attach(stream, span.ptr.0, span.bytes as usize, flags.bits())
@@ -496,7 +517,8 @@ impl Backend for CudaBackend {
         let mut event = std::ptr::null_mut();
         let create = self.driver.table.event_create;
         let context = &self.device(OPERATION, device)?.context;
-        // SAFETY: see above.
+        // SAFETY: the driver checks what it is given, and writes its answer to a local that
+        // outlives the call.
         context.call(OPERATION, || unsafe { create(&raw mut event, flags.bits()) })?;
         // SAFETY: the driver has just made it.
         Ok(unsafe { EventHandle::from_raw(event.addr() as u64) })
@@ -506,7 +528,8 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "event_destroy";
         check_event(OPERATION, event)?;
         let destroy = self.driver.table.event_destroy;
-        // SAFETY: see above.
+        // SAFETY: the event is live by the promise of its handle, and the caller promised that
+        // nobody uses the handle any more.
         self.home.context.call(OPERATION, || unsafe { destroy(handle(event.as_raw())) })
     }
 
@@ -514,7 +537,7 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "event_record";
         check_event(OPERATION, event)?;
         let record = self.driver.table.event_record;
-        // SAFETY: see above.
+        // SAFETY: stream and event are live by the promise of their handles.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { record(handle(event.as_raw()), handle(stream.as_raw())) })
     }
@@ -523,7 +546,7 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "event_query";
         check_event(OPERATION, event)?;
         let query = self.driver.table.event_query;
-        // SAFETY: see above.
+        // SAFETY: the event is live by the promise of its handle.
         let code =
             self.home.context.number(OPERATION, || unsafe { query(handle(event.as_raw())) })?;
         match code {
@@ -536,7 +559,7 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "event_synchronize";
         check_event(OPERATION, event)?;
         let wait = self.driver.table.event_synchronize;
-        // SAFETY: see above.
+        // SAFETY: the event is live by the promise of its handle.
         self.home.context.call(OPERATION, || unsafe { wait(handle(event.as_raw())) })
     }
 
@@ -546,7 +569,8 @@ impl Backend for CudaBackend {
         check_event(OPERATION, end)?;
         let mut milliseconds = 0.0_f32;
         let elapsed = self.driver.table.event_elapsed_time;
-        // SAFETY: see above.
+        // SAFETY: both events are live by the promise of their handles; the answer goes to a local
+        // that outlives the call.
         self.home.context.call(OPERATION, || unsafe {
             elapsed(&raw mut milliseconds, handle(start.as_raw()), handle(end.as_raw()))
         })?;
@@ -558,7 +582,9 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "memset";
         let set = self.driver.table.memset_d8_async;
         self.context_of(OPERATION, stream)?
-            // SAFETY: see above.
+            // SAFETY: the caller promised that nobody else uses the range until the stream has
+            // passed the call; the driver checks the range. The stream is live by the promise of
+            // its handle.
             .call(OPERATION, || unsafe {
                 set(span.ptr.0, value, span.bytes as usize, handle(stream.as_raw()))
             })
@@ -575,7 +601,9 @@ impl Backend for CudaBackend {
         const OPERATION: &str = "memcpy";
         let copy = self.driver.table.memcpy_async;
         self.context_of(OPERATION, stream)?
-            // SAFETY: see above.
+            // SAFETY: the caller promised that the ranges do not overlap and that nobody else uses
+            // them until the stream has passed the call; the driver checks them. The stream is
+            // live by the promise of its handle.
             .call(OPERATION, || unsafe {
                 copy(destination.0, source.0, bytes as usize, handle(stream.as_raw()))
             })
@@ -583,12 +611,14 @@ impl Backend for CudaBackend {
     }
 
     unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody else uses the range meanwhile; the function
+        // checks that it is memory which the host reaches.
         unsafe { self.host_touch_of(touch) }.map_err(|error| error.with_span(touch.span))
     }
 
     unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody else uses the range meanwhile; the function
+        // checks that it is memory which the device reaches.
         unsafe { self.device_touch_of(touch, stream) }.map_err(|error| error.with_span(touch.span))
     }
 

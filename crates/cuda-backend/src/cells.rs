@@ -33,7 +33,8 @@ impl Cell {
     }
 
     pub(crate) fn get(&self) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: a cell is 8 live, aligned bytes that belong to its holder alone, which has waited
+        // for the kernel that wrote them.
         unsafe { std::ptr::with_exposed_provenance::<u64>(self.0).read_volatile() }
     }
 }

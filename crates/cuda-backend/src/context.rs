@@ -50,7 +50,7 @@ impl Context {
             (driver.table.device_get)(&raw mut ordinal, device.0)
         })?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: as above.
+        // SAFETY: the result goes to a live place, and the driver has just named the device.
         driver.check("cuDevicePrimaryCtxRetain", unsafe {
             (driver.table.primary_ctx_retain)(&raw mut raw, ordinal)
         })?;

@@ -59,7 +59,8 @@ impl Process {
 
 impl Host for Process {
     unsafe fn touch(&self, touch: HostTouch) -> Result<u64> {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that the range is live memory of the host which nobody else
+        // uses, which is all that the function asks for.
         Ok(unsafe { touch_here(touch) })
     }
 
@@ -129,7 +130,7 @@ unsafe fn touch_here(HostTouch { span, stride_bytes, access }: HostTouch) -> u64
         }
         HostAccess::Write(value) => {
             for offset in offsets {
-                // SAFETY: as above.
+                // SAFETY: `offset` is below the range's length; the caller vouches for the rest.
                 unsafe { first.add(offset).write_volatile(value) };
             }
         }

@@ -94,7 +94,8 @@ impl CudarcBuffer {
     /// As [`view`](Self::view).
     pub fn view_mut<T: DeviceRepr + AnyBitPattern>(&mut self) -> Result<CudaViewMut<'_, T>> {
         let length = self.length::<T>()?;
-        // SAFETY: as in `view`.
+        // SAFETY: any bytes are a valid `T`, the range is aligned, and `length` of them fit; `self`
+        // is borrowed exclusively for as long as the view lives.
         unsafe { self.slice.transmute_mut(length) }.ok_or_else(misfit::<T>)
     }
 

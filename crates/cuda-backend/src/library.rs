@@ -64,7 +64,7 @@ impl DriverLibrary {
             return Err(LoadError::of_code(&text, "cuDriverGetVersion", code));
         }
         let version = DriverVersion(version);
-        // SAFETY: as above; the suffix is part of the exported name and pins the signature.
+        // SAFETY: a library that has `cuDriverGetVersion` is a CUDA driver; the suffix is part of the exported name and pins the signature.
         let lookup = unsafe { symbol::<GetProcAddress>(&library, c"cuGetProcAddress_v2") };
         let Some(get_proc_address) = lookup.filter(|_| version >= needed) else {
             return Err(if version < needed {

@@ -92,7 +92,7 @@ impl CudaBackend {
             return context.call(OPERATION, || unsafe { set(&raw mut raw, kind.0, raw_pool) });
         }
         let device = self.pool_device(OPERATION, location, kind)?;
-        // SAFETY: as above.
+        // SAFETY: the driver checks the device; the pool is live by the promise of its handle.
         context.call(OPERATION, || unsafe { (table.device_set_mem_pool)(device, raw_pool) })
     }
 
@@ -148,7 +148,8 @@ impl CudaBackend {
         self.check_pool_attribute(OPERATION, attribute)?;
         let mut value = [value, 0, 0, 0];
         let set = self.driver.table.mem_pool_set_attribute;
-        // SAFETY: as above; the driver reads 4 or 8 bytes.
+        // SAFETY: the pool is live by the promise of its handle; of the local, which outlives the
+        // call, the driver reads 4 or 8 bytes.
         self.home.context.call(OPERATION, || unsafe {
             set(handle(pool.as_raw()), attribute.0, value.as_mut_ptr().cast())
         })

@@ -55,7 +55,8 @@ impl CudaBackend {
     pub(crate) fn host_unregister_of(&self, ptr: DevicePtr) -> Result<()> {
         const OPERATION: &str = "host_unregister";
         let unregister = present(OPERATION, self.driver.table.mem_host_unregister)?;
-        // SAFETY: the driver checks the address; that no device uses it is the caller's duty.
+        // SAFETY: the driver checks the address; the only caller, `host_unregister`, was promised
+        // that no device uses the memory any more.
         self.home.context.call(OPERATION, || unsafe { unregister(handle(ptr.0)) })
     }
 
@@ -147,7 +148,8 @@ impl CudaBackend {
     pub(crate) fn ipc_close_mem_handle_of(&self, ptr: DevicePtr) -> Result<()> {
         const OPERATION: &str = "ipc_close_mem_handle";
         let close = present(OPERATION, self.driver.table.ipc_close_mem_handle)?;
-        // SAFETY: the driver checks the address; that nobody uses it is the caller's duty.
+        // SAFETY: the driver checks the address; the only caller, `ipc_close_mem_handle`, was
+        // promised that nobody uses the memory any more.
         self.home.context.call(OPERATION, || unsafe { close(ptr.0) })
     }
 }

@@ -74,7 +74,8 @@ macro_rules! entry_points {
                             unsafe extern "C" fn($($type),*) -> i32,
                         >(next()?)
                     },)*
-                    // SAFETY: as above.
+                    // SAFETY: the caller vouches for this signature too; a pointer to a function is
+                    // as large as one to data on every system that CUDA supports.
                     $($extra: next().map(|address| unsafe {
                         std::mem::transmute::<
                             NonNull<c_void>,

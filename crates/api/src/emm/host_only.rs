@@ -335,7 +335,7 @@ impl HostOnlyManager {
     /// let span = Span::new(DevicePtr(array.as_ptr() as u64), 10_000);
     /// // SAFETY: the array stays while it is held.
     /// let pinned = unsafe { host.mempin(array.clone(), span, true)? };
-    /// // SAFETY: as above.
+    /// // SAFETY: the memory is the vector's, which the owner keeps.
     /// assert_eq!(unsafe { host.mempin(array, span, true) }.unwrap_err().code(), Some(712));
     /// drop(pinned);
     /// assert_eq!(host.deallocations().count(), 0, "at once");
@@ -354,7 +354,8 @@ impl HostOnlyManager {
         };
         let machine = self.0.machine.clone();
         let release = move |span: Span| {
-            // SAFETY: as in `memhostalloc`.
+            // SAFETY: it was registered above and is unlocked once; who had its address promised, as
+            // anybody who frees memory, that no device uses it any more.
             unsafe { machine.backend().host_unregister(span.ptr) }
         };
         let pinned =
@@ -372,7 +373,8 @@ impl HostOnlyManager {
         let machine = self.0.machine.clone();
         let (kind, back) = (PointerKind::Managed, GiveBack::Later);
         self.manage("memallocmanaged", kind, bytes, back, allocate, move |span| {
-            // SAFETY: as in `memhostalloc`.
+            // SAFETY: it was allocated above and is freed once; who had its address promised, as
+            // anybody who frees memory, that nobody uses it any more.
             unsafe { machine.backend().free(span.ptr) }
         })
     }

@@ -77,7 +77,7 @@ impl IpcHandle {
     /// The memory stays allocated until the pointer is gone.
     pub unsafe fn open(self, machine: impl Into<Machine>) -> Result<MemoryPointer> {
         let machine = machine.into();
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that the handle is of live memory of another process.
         let base = unsafe { machine.backend().ipc_open_mem_handle(self.device.id(), self.handle)? };
         let closes = machine.clone();
         let finalizer = Box::new(move || {

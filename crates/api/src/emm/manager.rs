@@ -244,7 +244,8 @@ impl ExternalMemoryManager for ResourceManager {
     }
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that the memory stays while its owner is kept, and the base
+        // keeps it.
         unsafe { self.base.mempin(owner, span, mapped) }
     }
 

@@ -105,7 +105,8 @@ impl ExternalMemoryManager for OrderChecker {
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
         self.note_use("mempin");
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that the memory stays while its owner is kept, and the inner
+        // manager keeps it.
         unsafe { self.inner.mempin(owner, span, mapped) }
     }
 

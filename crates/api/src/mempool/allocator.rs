@@ -183,7 +183,8 @@ impl ManagedAllocator {
     /// # Safety
     /// Nobody may use the memory during or after the call.
     pub unsafe fn managed_free(&self, ptr: *mut c_void, _: usize, _: i32, _: *mut c_void) {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that nobody uses the memory any more; an address that is not
+        // out is refused.
         let _ = answer(|| unsafe { self.free(address(ptr)) });
     }
 
@@ -200,7 +201,7 @@ impl ManagedAllocator {
         device: i32,
         stream: *mut c_void,
     ) -> i32 {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that the stream is live.
         let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| {
             let place = self.place("managed_prefetch", device)?;
@@ -275,7 +276,7 @@ impl ManagedAllocator {
         stream: *mut c_void,
     ) -> i32 {
         const OPERATION: &str = "managed_prefetch_batch";
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that the stream is live.
         let stream = unsafe { stream_of(stream) };
         number(|| {
             let place = self.place(OPERATION, device)?;
@@ -320,11 +321,12 @@ impl ManagedAllocator {
         size: usize,
         stream: *mut c_void,
     ) -> i32 {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that the stream is live.
         let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| match inward(span) {
             Span { bytes: 0, .. } => Ok(()),
-            // SAFETY: as above.
+            // SAFETY: the caller promised that nobody uses the contents until they are written;
+            // what is discarded are whole pages within the range.
             whole => unsafe { batch::discard_spans(self.machine(), &[whole], stream) },
         })
     }
@@ -341,12 +343,13 @@ impl ManagedAllocator {
         device: i32,
         stream: *mut c_void,
     ) -> i32 {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised that the stream is live.
         let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| {
             let to = [self.place("managed_discard_prefetch", device)?.into()];
             let backend = self.machine().backend();
-            // SAFETY: as above; what is discarded are whole pages within the range.
+            // SAFETY: the caller promised that nobody uses the contents until they are written;
+            // what is discarded are whole pages within the range.
             unsafe { backend.discard_prefetch_batch(&[span], &to, &[0], 0, stream) }
         })
     }
@@ -429,7 +432,7 @@ fn address(ptr: *mut c_void) -> DevicePtr {
 /// # Safety
 /// It must be a live stream of the machine, or null.
 unsafe fn stream_of(stream: *mut c_void) -> StreamHandle {
-    // SAFETY: the caller's duty is the same.
+    // SAFETY: the caller promised that it is a live stream of the machine.
     unsafe { StreamHandle::from_raw(address(stream).0) }
 }
 

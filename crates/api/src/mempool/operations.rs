@@ -304,7 +304,7 @@ pub unsafe fn discard_managed_module_parameters<'m>(
     const OPERATION: &str = "discard_managed_module_parameters";
     let Some(module) = module.into() else { return Ok(Report::default()) };
     let plan = Plan::of(OPERATION, items_of(module, options), Purpose::Discard, options)?;
-    // SAFETY: the caller's duty is the same.
+    // SAFETY: the caller promised that nobody uses the parameters until they are written again.
     unsafe { plan.discard(then_to, stream)? };
     Ok(plan.report)
 }

@@ -102,7 +102,8 @@ unsafe impl<R: MemoryResource> MemoryResource for Failing<R> {
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
         let call = Call::new(Operation::FreeAsync).bytes(bytes);
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the memory came from the inner resource with the same size, and the caller
+        // promised that no other work uses it.
         self.injector.around(&call, || unsafe { self.inner.deallocate(ptr, bytes, stream) })
     }
 }

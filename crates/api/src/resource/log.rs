@@ -145,7 +145,8 @@ unsafe impl<R: MemoryResource, W: Write + Send + 'static> MemoryResource for Rep
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
         self.event("free", ptr, bytes, stream);
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the memory came from the inner resource with the same size, and the caller
+        // promised that no other work uses it.
         unsafe { self.inner.deallocate(ptr, bytes, stream) }
     }
 }

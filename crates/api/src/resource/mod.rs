@@ -129,7 +129,8 @@ impl MemoryKind {
 /// Implementations promise: an address that [`allocate`](Self::allocate) returns is memory of
 /// [`memory_kind`](Self::memory_kind) of that machine, of at least so many bytes, shared with no
 /// other allocation, valid in the order of the stream until it is given back. Its first byte is
-/// aligned to 256 bytes.
+/// aligned to 256 bytes. On a machine whose addresses are not the host's
+/// ([`HostViews::Absent`](crate::HostViews)) they are numbers that nobody follows.
 pub unsafe trait MemoryResource: Debug + Send + Sync + 'static {
     /// The machine that the memory is of.
     fn machine(&self) -> &Machine;
@@ -172,7 +173,7 @@ unsafe impl<R: MemoryResource + ?Sized> MemoryResource for Arc<R> {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: it is the same resource, and the caller promised it what it asks for.
         unsafe { (**self).deallocate(ptr, bytes, stream) }
     }
 }
@@ -214,7 +215,8 @@ unsafe fn deallocate_to(
     direct: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     if let Some(pool) = pool {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the memory came from this pool; the caller promised that no work but the stream's
+        // uses it.
         return unsafe { pool.deallocate(ptr, stream) };
     }
     let waited = stream.synchronize();

@@ -242,7 +242,8 @@ unsafe impl MemoryResource for PinnedMemoryResource {
     unsafe fn deallocate(&self, ptr: DevicePtr, _: u64, stream: &Stream) -> Result<()> {
         // SAFETY: the work of the stream is done, and the caller promised that there is no other.
         let direct = || unsafe { self.machine.backend().free_pinned(ptr) };
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the memory came from the pool if there is one, and the caller promised that no
+        // work but the stream's uses it.
         unsafe { deallocate_to(self.pool.as_ref(), ptr, stream, direct) }
     }
 }

@@ -454,7 +454,8 @@ impl Pool {
         if self.shared.imports.as_ref().is_some_and(|imports| !imports.release(ptr)) {
             return Ok(());
         }
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the memory came from this pool, whose last claim on it this is; the caller
+        // promised that no work but the stream's uses it.
         unsafe { self.machine.backend().free_async(ptr, stream.handle()) }
     }
 }

@@ -76,7 +76,8 @@ unsafe impl<R: MemoryResource> MemoryResource for PrefetchOnAllocate<R> {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the memory came from the inner resource with the same size, and the caller
+        // promised that no other work uses it.
         unsafe { self.inner.deallocate(ptr, bytes, stream) }
     }
 }

@@ -193,7 +193,8 @@ unsafe impl<R: MemoryResource> MemoryResource for Statistics<R> {
             stack.top.bytes.take(bytes);
             stack.top.allocations.take(1);
         }
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the memory came from the inner resource with the same size, and the caller
+        // promised that no other work uses it.
         unsafe { self.inner.deallocate(ptr, bytes, stream) }
     }
 }

@@ -189,7 +189,8 @@ unsafe impl<R: MemoryResource> MemoryResource for SubAllocator<R> {
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
         if bytes > self.chunk_bytes / 4 {
-            // SAFETY: the caller's duty is the same.
+            // SAFETY: requests of this size come from the inner resource as they are, and the
+            // caller promised that no other work uses the memory.
             return unsafe { self.inner.deallocate(ptr, bytes, stream) };
         }
         let (class, _) = size_class(bytes);

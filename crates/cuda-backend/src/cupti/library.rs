@@ -117,7 +117,7 @@ impl Library {
     }
 
     pub(super) fn disable(&self) -> Result<(), CuptiUnavailable> {
-        // SAFETY: as above.
+        // SAFETY: a plain number.
         check("cuptiActivityDisable", unsafe { (self.disable)(UNIFIED_MEMORY_COUNTER) })
     }
 
