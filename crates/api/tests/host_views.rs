@@ -34,8 +34,8 @@ fn machine() -> Machine {
     mock.expect_alloc_pinned().returning(|bytes, _| Ok(leaked(bytes)));
     mock.expect_pool_alloc().returning(|_, bytes, _| Ok(leaked(bytes)));
     let next = AtomicU64::new(16);
-    // SAFETY: the mock dereferences no handle.
     mock.expect_stream_create().returning(move |_, _| {
+        // SAFETY: the mock dereferences no handle.
         Ok(unsafe { StreamHandle::from_raw(next.fetch_add(1, Ordering::Relaxed)) })
     });
     mock.expect_stream_destroy().returning(|_| Ok(()));
