@@ -4,8 +4,8 @@
 use pagewise::{
     Advice, AllocationType, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities,
     DeviceAccess, DeviceId, DeviceTouch, DriverVersion, ErrorKind, GpuProfile, HandleTypes,
-    Location, PointerAttribute, PoolAttribute, PoolProps, RangeAttribute, SimBackend,
-    SimConfig, Span, StreamFlags, StreamHandle,
+    Location, PointerAttribute, PoolAttribute, PoolProps, RangeAttribute, SimBackend, SimConfig,
+    Span, StreamFlags, StreamHandle,
 };
 use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
