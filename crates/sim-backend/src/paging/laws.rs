@@ -1,14 +1,12 @@
 //! Laws of the engine under random programs, evictions included: one GPU has far less memory than
 //! there is to move. The invariants of blocks are checked after every step besides.
 
-use pagewise_hal::{MemoryEvent, Processor};
+use pagewise_hal::Processor;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::{
-    Access, Discard, EventSink, GpuMemory, Holding, PageMask, Paging, PagingParams, Relations,
-    Walk, Work,
-};
+use super::testing::Heard;
+use super::{Access, Discard, GpuMemory, Paging, PagingParams, Relations, Walk};
 
 const BLOCKS: u64 = 8;
 const PAGES: u64 = BLOCKS * 512;
@@ -57,33 +55,6 @@ fn act() -> impl Strategy<Value = Act> {
 fn step() -> impl Strategy<Value = Step> {
     let part = (0..PAGES, 1..PAGES, proptest::bool::weighted(0.7));
     (part, act()).prop_map(|((start, length, whole), act)| Step { start, length, whole, act })
-}
-
-/// All that the engine reports.
-#[derive(Debug, Default, PartialEq)]
-struct Heard {
-    events: Vec<MemoryEvent>,
-    work: Vec<Work>,
-    holdings: Vec<(u64, PageMask, Processor, Holding)>,
-}
-
-impl EventSink for Heard {
-    fn event(&mut self, event: MemoryEvent) {
-        self.events.push(event);
-    }
-
-    fn work(&mut self, work: &Work) -> u64 {
-        self.work.push(*work);
-        1000
-    }
-
-    fn fault_latency_ns(&mut self, _: Processor, _: u64) -> u64 {
-        5000
-    }
-
-    fn holding(&mut self, first_page: u64, pages: PageMask, processor: Processor, now: Holding) {
-        self.holdings.push((first_page, pages, processor, now));
-    }
 }
 
 struct Machine {

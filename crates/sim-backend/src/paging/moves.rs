@@ -12,7 +12,7 @@ use super::block::{Block, Protection};
 use super::context::{Context, hal};
 use super::event::Holding;
 use super::mask::{PAGES, PageMask};
-use super::processor::{ProcId, ProcSet};
+use super::processor::ProcId;
 use super::thrash;
 
 /// Why pages go somewhere, and which of them only because the prefetcher said so.
@@ -109,17 +109,17 @@ impl Context<'_> {
         keeps_source: bool,
     ) {
         let mut left = pages.minus(block.discarded());
+        // The closest can be copied from directly: what is staged is with nobody of these.
         let direct = self.relations.copies_from(destination);
         for from in self.relations.by_closeness(destination, block.residents()) {
             if left.is_empty() {
                 break;
             }
-            let mut run = left & block.resident(from);
+            let run = left & block.resident(from);
             if run.is_empty() {
                 continue;
             }
             if !direct.contains(from) {
-                run = run.minus(held_by(block, direct));
                 self.copy_runs(block, from, ProcId::HOST, run, reason, Leg::First);
                 self.populate(block, ProcId::HOST, run);
                 if keeps_source {
@@ -288,6 +288,64 @@ pub(super) enum Leg {
     Last,
 }
 
-fn held_by(block: &Block, holders: ProcSet) -> PageMask {
-    holders.and(block.residents()).iter().fold(PageMask::EMPTY, |set, id| set | block.resident(id))
+#[cfg(test)]
+mod tests {
+    use super::super::params::PagingParams;
+    use super::super::range::Policy;
+    use super::super::testing::heard_in;
+    use super::*;
+    use pagewise_hal::Processor;
+
+    const HOST: Processor = Processor::HOST;
+    const GPU0: Processor = Processor::device(0);
+
+    /// A page, the processor, and what its memory holds of the page from then on.
+    type Change = (usize, Processor, Holding);
+
+    /// Three pages, of which the host holds 0 and 1, and 1 is discarded: what is reported when
+    /// they go to a GPU, which of them arrive without a copy, and the block afterwards.
+    fn to_gpu(act: fn(&mut Context<'_>, &mut Block, PageMask)) -> (Vec<Change>, u64, Block) {
+        let policy = Policy { read_mostly: true, ..Policy::default() };
+        let ((block, fresh), heard) = heard_in(&PagingParams::default(), policy, |context| {
+            let mut block = Block::new(0, 512);
+            block.add_resident(ProcId::HOST, PageMask::range(0..2));
+            context.totals.came(ProcId::HOST, 2);
+            block.add_discarded(PageMask::single(1));
+            act(context, &mut block, PageMask::range(0..3));
+            (block, context.work.pages_fresh)
+        });
+        let changes = heard.holdings.iter().flat_map(|&(_, pages, processor, now)| {
+            pages.pages().map(|page| (page, processor, now)).collect::<Vec<_>>()
+        });
+        (changes.collect(), fresh, block)
+    }
+
+    #[test]
+    fn a_move_copies_what_has_contents_and_the_source_keeps_a_stale_copy_of_it() {
+        let (changes, fresh, block) = to_gpu(|context, block, pages| {
+            context.move_pages(block, ProcId(1), pages, &Reason::of(CopyCause::User));
+        });
+        let left = [(0, HOST, Holding::Left), (1, HOST, Holding::Left)];
+        let copied = [(0, GPU0, Holding::Copied)];
+        let shown = [(1, GPU0, Holding::Shown), (2, GPU0, Holding::Shown)];
+        assert_eq!(changes, [&left[..], &copied, &shown].concat());
+        assert_eq!(fresh, 2);
+        assert_eq!(block.resident(ProcId::HOST), PageMask::EMPTY);
+    }
+
+    #[test]
+    fn a_duplication_says_nothing_of_holders_whose_pages_were_copied() {
+        let (changes, fresh, block) = to_gpu(|context, block, pages| {
+            context.duplicate_pages(block, ProcId(1), pages, &Reason::of(CopyCause::User));
+        });
+        // What is not copied shows the destination's memory from then on; the host's keeps its own.
+        let left = [(1, HOST, Holding::Left)];
+        let copied = [(0, GPU0, Holding::Copied)];
+        let shown = [(1, GPU0, Holding::Shown), (2, GPU0, Holding::Shown)];
+        assert_eq!(changes, [&left[..], &copied, &shown].concat());
+        assert_eq!(fresh, 2);
+        // Discarded pages count as duplicated, pages that were nowhere do not
+        // (rules_paging 2, detail 1; uvm_policy 2.6).
+        assert_eq!(block.duplicated(), PageMask::range(0..2));
+    }
 }

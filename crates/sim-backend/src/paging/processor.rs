@@ -263,6 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn who_can_be_copied_from_directly_is_closer_than_who_cannot() {
+        let links = [
+            HostLink::Pcie { generation: 5, lanes: 16 },
+            HostLink::NvlinkC2c { native_atomics: false },
+            HostLink::NvlinkC2c { native_atomics: true },
+        ];
+        for host_link in links {
+            for peer_link in [PeerLink::None, PeerLink::Nvlink { generation: 4 }] {
+                let relations = Relations::new(host_link, peer_link, 3);
+                for to in ProcSet::first(4).iter() {
+                    let order = relations.by_closeness(to, ProcSet::first(4));
+                    let direct: Vec<_> =
+                        order.map(|id| relations.copies_from(to).contains(id)).collect();
+                    assert!(direct.is_sorted_by(|a, b| a >= b), "{host_link:?}: {direct:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn without_a_peer_link_gpus_reach_each_other_through_the_host_only() {
         let pcie = HostLink::Pcie { generation: 4, lanes: 8 };
         let relations = Relations::new(pcie, PeerLink::None, 2);

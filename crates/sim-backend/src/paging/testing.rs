@@ -2,32 +2,70 @@
 
 use std::collections::VecDeque;
 
-use pagewise_hal::MemoryEvent;
+use pagewise_hal::{MemoryEvent, Processor};
 
 use super::context::Context;
-use super::event::Work;
+use super::event::{EventSink, Holding, Work};
 use super::groups::Groups;
+use super::mask::PageMask;
 use super::params::PagingParams;
 use super::processor::Relations;
 use super::range::Policy;
 use super::thrash::LapseWindow;
 use super::totals::Totals;
 
+/// All that the engine reports, in its order.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Heard {
+    pub(super) events: Vec<MemoryEvent>,
+    pub(super) work: Vec<Work>,
+    pub(super) holdings: Vec<(u64, PageMask, Processor, Holding)>,
+}
+
+impl EventSink for Heard {
+    fn event(&mut self, event: MemoryEvent) {
+        self.events.push(event);
+    }
+
+    fn work(&mut self, work: &Work) -> u64 {
+        self.work.push(*work);
+        1000
+    }
+
+    fn fault_latency_ns(&mut self, _: Processor, _: u64) -> u64 {
+        5000
+    }
+
+    fn holding(&mut self, first_page: u64, pages: PageMask, processor: Processor, now: Holding) {
+        self.holdings.push((first_page, pages, processor, now));
+    }
+}
+
 /// Runs a test in a context with this policy on a PCIe host with two NVLink peers.
 pub(super) fn with_context<R>(policy: Policy, test: impl FnOnce(&mut Context<'_>) -> R) -> R {
-    let params = PagingParams::default();
+    heard_in(&PagingParams::default(), policy, test).0
+}
+
+/// The same with these parameters; returns also what the test's steps reported.
+pub(super) fn heard_in<R>(
+    params: &PagingParams,
+    policy: Policy,
+    test: impl FnOnce(&mut Context<'_>) -> R,
+) -> (R, Heard) {
     let mut lapse = LapseWindow::new(&params.thrashing);
-    test(&mut Context {
-        params: &params,
+    let mut heard = Heard::default();
+    let result = test(&mut Context {
+        params,
         relations: &Relations::pcie_with_nvlink(2),
         policy,
         now_ns: 0,
         work: Work::default(),
-        sink: &mut Vec::<MemoryEvent>::new(),
+        sink: &mut heard,
         pins: &mut VecDeque::new(),
         lapse: &mut lapse,
         groups: &Groups::default(),
         totals: &mut Totals::new(3),
         shortcuts: true,
-    })
+    });
+    (result, heard)
 }
