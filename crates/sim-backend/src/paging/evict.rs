@@ -250,7 +250,8 @@ fn chunk_of(block: &Block, page: usize) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{GpuMemory, PagingParams, Relations};
+    use super::super::testing::Heard;
+    use super::super::{Access, Discard, GpuMemory, PagingParams, Relations};
     use super::*;
     use pagewise_hal::{MemoryEvent, Processor};
 
@@ -300,11 +301,110 @@ mod tests {
         let mut paging = paging(1);
         let mut events = Vec::new();
         paging.migrate(0..512, GPU0, 0, &mut events);
-        paging.discard(0..512, super::super::Discard::Lazy, 0, &mut events);
+        paging.discard(0..512, Discard::Lazy, 0, &mut events);
         events.clear();
         paging.migrate(512..1024, GPU0, 0, &mut events);
         assert_eq!(events, []);
         assert_eq!(paging.resident_on(0), [HOST]);
+    }
+
+    #[test]
+    fn a_chunk_of_discarded_pages_goes_before_older_ones_with_data() {
+        // uvm_policy 7, pick order: the head of DISCARDED comes before the head of USED.
+        let mut paging = paging(2);
+        let mut events = Vec::new();
+        paging.migrate(0..1024, GPU0, 0, &mut events);
+        paging.discard(512..1024, Discard::Lazy, 0, &mut events);
+        paging.migrate(1024..1536, GPU0, 0, &mut events);
+        assert_eq!(paging.resident_on(0), [GPU0], "serviced longest ago, and stays");
+        assert_eq!(paging.resident_on(512), [Processor::HOST]);
+    }
+
+    #[test]
+    fn a_chunk_that_its_pages_have_left_goes_before_older_ones_with_data() {
+        // uvm_policy 7, pick order: the head of UNUSED comes first.
+        let mut paging = paging(2);
+        let mut events = Vec::new();
+        paging.migrate(0..1024, GPU0, 0, &mut events);
+        paging.migrate(512..1024, Processor::HOST, 0, &mut events);
+        paging.migrate(1024..1536, GPU0, 0, &mut events);
+        assert_eq!(evicted(&events), [0; 0], "there was nothing left to copy");
+        assert_eq!(paging.resident_on(0), [GPU0]);
+    }
+
+    #[test]
+    fn a_chunk_without_pages_keeps_its_place_when_its_block_is_serviced_elsewhere() {
+        // uvm_policy 7, list moves: a chunk comes to UNUSED when its last page leaves, and only
+        // services that bring pages to it move it.
+        let gpus = [GpuMemory { capacity_bytes: 2 << 21 }, GpuMemory { capacity_bytes: 4 << 21 }];
+        let relations = Relations::pcie_with_nvlink(2);
+        let mut paging = Paging::new(PagingParams::default(), &gpus, relations);
+        paging.create_range(0, 4 * 512);
+        let mut events = Vec::new();
+        paging.migrate(0..1024, GPU0, 0, &mut events);
+        paging.migrate(0..512, Processor::HOST, 0, &mut events);
+        paging.migrate(512..1024, Processor::HOST, 0, &mut events);
+        // Discarded pages of read-mostly memory go to the preferred location, whatever the
+        // migration's destination is (uvm_policy 6.1).
+        paging.set_read_mostly(0..512, true, 0, &mut events);
+        paging.set_preferred(0..512, Some(Processor::device(1)), 0, &mut events);
+        paging.discard(0..512, Discard::Eager, 0, &mut events);
+        paging.migrate(0..512, GPU0, 0, &mut events);
+        assert_eq!(paging.resident_on(0), [Processor::device(1)]);
+        paging.migrate(1024..1536, GPU0, 0, &mut events);
+        let has_memory = |page| paging.block(page).expect("a block").has_memory(ProcId::from(GPU0));
+        assert_eq!((has_memory(0), has_memory(512)), (false, true), "the first to be empty went");
+    }
+
+    #[test]
+    fn discarded_pages_without_a_holder_are_the_hosts_after_an_eviction() {
+        // uvm_policy 6.2, eviction: no copy, pages become CPU-resident.
+        let mut paging = paging(1);
+        let mut events = Vec::new();
+        paging.migrate(0..512, GPU0, 0, &mut events);
+        paging.discard(0..512, Discard::Eager, 0, &mut events);
+        assert_eq!(paging.resident_on(0), []);
+        paging.migrate(512..1024, GPU0, 0, &mut events);
+        assert_eq!(paging.resident_on(0), [Processor::HOST]);
+    }
+
+    #[test]
+    fn new_memory_is_zeroed_where_no_contents_will_come() {
+        // uvm_policy 1.5: where a page is resident nowhere, or discarded.
+        let mut paging = paging(1);
+        paging.migrate(0..512, Processor::HOST, 0, &mut Vec::new());
+        for (discarded, runs) in [(0..0, 0), (4..6, 1), (100..101, 2)] {
+            paging.discard(discarded, Discard::Lazy, 0, &mut Vec::new());
+            let mut heard = Heard::default();
+            paging.touch(GPU0, 40, Access::Read, 0, &mut heard);
+            let given: Vec<_> =
+                heard.work.iter().filter(|work| work.step == Step::Allocation).collect();
+            let [given] = given[..] else { panic!("{given:?}") };
+            assert_eq!(given.zeroed_runs_device, runs);
+            // The chunk goes again, and the pages are the host's as before.
+            paging.claim(GPU0, 1 << 21, 0, &mut Vec::new());
+            paging.claim(GPU0, 0, 0, &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn accessed_by_processors_follow_evicted_pages() {
+        // uvm_policy 7: after an eviction accessed-by mappings are made to the host's memory.
+        let mut paging = paging(1);
+        paging.set_accessed_by(0..512, GPU0, true, 0, &mut Vec::new());
+        paging.migrate(0..512, GPU0, 0, &mut Vec::new());
+        let mut events: Vec<MemoryEvent> = Vec::new();
+        paging.migrate(512..1024, GPU0, 0, &mut events);
+        assert_eq!(evicted(&events), [0]);
+        let remote = MemoryEvent::RemoteMap {
+            address: 0,
+            bytes: 2 << 20,
+            by: GPU0,
+            at: Processor::HOST,
+            cause: MapCause::Policy,
+        };
+        assert!(events.contains(&remote), "{events:?}");
+        assert!(paging.mapping(0, GPU0).is_some());
     }
 
     #[test]

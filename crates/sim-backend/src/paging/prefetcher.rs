@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn a_node_of_which_exactly_the_threshold_is_there_does_not_grow() {
+        // uvm_policy 3.2 step 3: strictly more than 51 %. Full nodes have no such share; short
+        // blocks do.
+        let node = |pages, there| Tree::new(0, pages).node(&PageMask::range(0..there), 0, 51, true);
+        assert_eq!([node(100, 51), node(100, 52)], [0..64, 0..100]);
+        assert_eq!([node(200, 102), node(200, 103)], [0..128, 0..200]);
+    }
+
+    #[test]
     fn three_quarters_of_a_node_bring_the_rest() {
         // uvm_policy 3.3: 64 KiB pages 1, 3, then 0.
         let tree = Tree::new(0, 512);

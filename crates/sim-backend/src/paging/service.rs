@@ -223,3 +223,88 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
     }
     block.remove_discarded(levels[1] | levels[2]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Heard, heard_in};
+    use super::super::{Discard, GpuMemory, Paging, Relations, Step};
+    use super::*;
+    use crate::paging::range::Policy;
+    use pagewise_hal::{MemoryEvent, Processor};
+
+    const HOST: Processor = Processor::HOST;
+    const GPU0: Processor = Processor::device(0);
+
+    /// One block on a machine with one GPU.
+    fn paging() -> Paging {
+        let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
+        let relations = Relations::pcie_with_nvlink(1);
+        let mut paging = Paging::new(PagingParams::default(), &gpus, relations);
+        paging.create_range(0, 512);
+        paging
+    }
+
+    /// Pages that a migration of the block to a processor copies, by the access that `by` made to
+    /// page 7 after the whole block was discarded.
+    fn copied_after(by: Processor, access: Access, home: Option<Processor>, to: Processor) -> u64 {
+        let mut paging = paging();
+        paging.set_preferred(0..512, home, 0, &mut Vec::new());
+        paging.migrate(0..512, HOST, 0, &mut Vec::new());
+        paging.discard(0..512, Discard::Eager, 0, &mut Vec::new());
+        paging.touch(by, 7, access, 0, &mut Vec::new());
+        let mut events: Vec<MemoryEvent> = Vec::new();
+        paging.migrate(0..512, to, 0, &mut events);
+        let bytes = |event: &MemoryEvent| match event {
+            MemoryEvent::Copy { bytes, .. } => *bytes,
+            _ => 0,
+        };
+        events.iter().map(bytes).sum::<u64>() / 4096
+    }
+
+    #[test]
+    fn a_write_ends_a_discard_wherever_the_page_is_and_a_read_does_not() {
+        // rules_paging 5: "clear discard of pages mapped RW or RWA".
+        for (by, home, to) in [(GPU0, None, HOST), (GPU0, Some(HOST), GPU0), (HOST, None, GPU0)] {
+            assert_eq!(copied_after(by, Access::Write, home, to), 1, "{by} at {home:?}");
+            assert_eq!(copied_after(by, Access::Read, home, to), 0, "{by} at {home:?}");
+        }
+    }
+
+    #[test]
+    fn the_host_takes_a_page_out_of_its_table_before_it_maps_it_with_more_permission() {
+        // uvm_policy 2.8: "unmap and re-map CPU PTEs".
+        let mut paging = paging();
+        paging.set_read_mostly(0..512, true, 0, &mut Vec::new());
+        paging.touch(HOST, 3, Access::Read, 0, &mut Vec::new());
+        let mut heard = Heard::default();
+        paging.touch(HOST, 3, Access::Write, 0, &mut heard);
+        let faults: Vec<_> = heard.work.iter().filter(|work| work.step == Step::Fault).collect();
+        let [fault] = faults[..] else { panic!("{faults:?}") };
+        assert_eq!((fault.unmaps_host, fault.pages_unmapped_host), (1, 1));
+        assert_eq!(fault.pages_mapped_host, 1);
+    }
+
+    #[test]
+    fn faults_on_several_held_pages_wait_for_the_one_that_is_free_first() {
+        let params = PagingParams::default();
+        let (nap_ns, stamp_ns) = (params.thrashing.nap_ns, params.thrashing.stamp_ns);
+        let gpu = ProcId(1);
+        for pages in [[0, 9], [9, 0]] {
+            let (plans, _) = heard_in(&params, Policy::default(), |context| {
+                let mut block = Block::new(0, 512);
+                for page in pages {
+                    thrash::tests::make_thrashing(context, &mut block, page, &[gpu, ProcId::HOST]);
+                }
+                // The host's turn at each, one after the other: the GPU has to wait.
+                for (turn, page) in pages.into_iter().enumerate() {
+                    context.now_ns = (turn as u64 + 1) * stamp_ns;
+                    thrash::hint(context, &mut block, page, ProcId::HOST);
+                }
+                let faulted = PageMask::single(0) | PageMask::single(9);
+                plan(context, &mut block, faulted, gpu, Access::Write)
+            });
+            assert_eq!(plans.throttled.count(), 2);
+            assert_eq!(plans.until_ns, Some(stamp_ns + nap_ns), "page {} is free first", pages[0]);
+        }
+    }
+}

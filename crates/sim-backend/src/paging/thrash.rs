@@ -16,6 +16,9 @@ use super::mask::PageMask;
 use super::params::{LapseVote, ThrashingParams};
 use super::processor::{ProcId, ProcSet};
 
+#[cfg(test)]
+pub(super) mod tests;
+
 /// Counts of events stop here.
 const EVENTS_MAX: u8 = 7;
 
@@ -383,112 +386,4 @@ pub(super) fn report_throttle(
 ) {
     let address = block.address(page);
     context.emit(MemoryEvent::Throttling { address, processor: hal(by), duration_ns });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Access, GpuMemory, Paging, PagingParams, Relations};
-    use super::*;
-    use pagewise_hal::Processor;
-
-    const HOST: Processor = Processor::HOST;
-    const GPU0: Processor = Processor::device(0);
-    const US: u64 = 1000;
-
-    fn paging() -> Paging {
-        paging_with(PagingParams::default())
-    }
-
-    fn paging_with(params: PagingParams) -> Paging {
-        let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
-        let mut paging = Paging::new(params, &gpus, Relations::pcie_with_nvlink(1));
-        paging.create_range(0, 512);
-        paging
-    }
-
-    /// Host and GPU write page 0 in turn, `gap_ns` apart; returns the records and the time after.
-    fn ping_pong(paging: &mut Paging, turns: usize, gap_ns: u64) -> (Vec<MemoryEvent>, u64) {
-        let mut events = Vec::new();
-        let mut now_ns = 10_000 * US;
-        for turn in 0..turns {
-            let by = if turn % 2 == 0 { HOST } else { GPU0 };
-            now_ns = paging.touch(by, 0, Access::Write, now_ns, &mut events).now_ns + gap_ns;
-        }
-        (events, now_ns)
-    }
-
-    fn found(events: &[MemoryEvent]) -> bool {
-        events.iter().any(|event| matches!(event, MemoryEvent::Thrashing { .. }))
-    }
-
-    fn throttled(events: &[MemoryEvent]) -> usize {
-        let is = |event: &&MemoryEvent| matches!(event, MemoryEvent::Throttling { .. });
-        events.iter().filter(is).count()
-    }
-
-    #[test]
-    fn moves_within_the_window_count_and_slower_ones_do_not() {
-        assert!(found(&ping_pong(&mut paging(), 8, 100 * US).0));
-        assert!(!found(&ping_pong(&mut paging(), 30, 600 * US).0));
-    }
-
-    #[test]
-    fn one_processor_alone_never_thrashes() {
-        let mut paging = paging();
-        let mut events = Vec::new();
-        for turn in 0..20 {
-            let now_ns = turn * 100 * US;
-            paging.touch(GPU0, 0, Access::Write, now_ns, &mut events);
-            paging.discard(0..512, super::super::Discard::Eager, now_ns, &mut events);
-        }
-        assert!(!found(&events));
-    }
-
-    #[test]
-    fn with_the_default_window_every_wait_ends_the_burst_so_nothing_is_pinned() {
-        // Who waits to the end of a 500 us nap arrives more than 500 us after the last arrival.
-        let (events, _) = ping_pong(&mut paging(), 200, 50 * US);
-        assert!(throttled(&events) > 10);
-        assert!(!events.iter().any(|event| matches!(event, MemoryEvent::RemoteMap { .. })));
-    }
-
-    #[test]
-    fn with_a_wider_window_a_page_is_throttled_then_pinned_to_the_host_then_released() {
-        let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..ThrashingParams::default() };
-        let mut paging = paging_with(PagingParams { thrashing, ..PagingParams::default() });
-        let (events, now_ns) = ping_pong(&mut paging, 200, 50 * US);
-        assert!(throttled(&events) >= 9);
-        assert_eq!(paging.resident_on(0), [HOST]);
-        assert!(paging.mapping(0, GPU0).is_some() && paging.mapping(0, HOST).is_some());
-        paging.advance(now_ns + 200_000 * US, &mut Vec::new());
-        assert_eq!(paging.mapping(0, GPU0), None, "the pin ran out");
-        assert!(paging.mapping(0, HOST).is_some());
-    }
-
-    #[test]
-    fn a_migration_ends_the_thrashing_of_its_pages() {
-        let mut paging = paging();
-        let (events, now_ns) = ping_pong(&mut paging, 6, 100 * US);
-        assert!(found(&events));
-        for to in [HOST, GPU0] {
-            paging.migrate(0..512, to, now_ns, &mut Vec::new());
-        }
-        let mut events = Vec::new();
-        paging.touch(HOST, 0, Access::Write, now_ns, &mut events);
-        assert_eq!(throttled(&events), 0);
-    }
-
-    #[test]
-    fn the_compiled_vote_grows_the_window_to_half_a_second_in_59_evaluations() {
-        // uvm_policy 4, hint step 4.
-        let vote = |kind| {
-            let params = ThrashingParams { lapse_vote: kind, ..ThrashingParams::default() };
-            let mut window = LapseWindow::new(&params);
-            (0..59).for_each(|_| window.cast(&params, 0));
-            window.lapse_ns
-        };
-        assert!(vote(LapseVote::Compiled) > 490_000_000);
-        assert!(vote(LapseVote::Intended) < 500_000);
-        assert_eq!(vote(LapseVote::Constant), 500_000);
-    }
 }

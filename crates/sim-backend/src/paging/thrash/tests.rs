@@ -1,0 +1,253 @@
+//! Claims about thrashing.
+
+use super::super::range::Policy;
+use super::super::testing::heard_in;
+use super::super::{Access, Discard, GpuMemory, Paging, PagingParams, Relations};
+use super::*;
+use pagewise_hal::Processor;
+
+const HOST: Processor = Processor::HOST;
+const GPU0: Processor = Processor::device(0);
+const US: u64 = 1000;
+
+fn paging() -> Paging {
+    paging_with(PagingParams::default())
+}
+
+fn paging_with(params: PagingParams) -> Paging {
+    let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
+    let mut paging = Paging::new(params, &gpus, Relations::pcie_with_nvlink(1));
+    paging.create_range(0, 512);
+    paging
+}
+
+/// Host and GPU write page 0 in turn, `gap_ns` apart; returns the records and the time after.
+fn ping_pong(paging: &mut Paging, turns: usize, gap_ns: u64) -> (Vec<MemoryEvent>, u64) {
+    let mut events = Vec::new();
+    let mut now_ns = 10_000 * US;
+    for turn in 0..turns {
+        let by = if turn % 2 == 0 { HOST } else { GPU0 };
+        now_ns = paging.touch(by, 0, Access::Write, now_ns, &mut events).now_ns + gap_ns;
+    }
+    (events, now_ns)
+}
+
+fn found(events: &[MemoryEvent]) -> bool {
+    events.iter().any(|event| matches!(event, MemoryEvent::Thrashing { .. }))
+}
+
+fn throttled(events: &[MemoryEvent]) -> usize {
+    let is = |event: &&MemoryEvent| matches!(event, MemoryEvent::Throttling { .. });
+    events.iter().filter(is).count()
+}
+
+#[test]
+fn moves_within_the_window_count_and_slower_ones_do_not() {
+    assert!(found(&ping_pong(&mut paging(), 8, 100 * US).0));
+    assert!(!found(&ping_pong(&mut paging(), 30, 600 * US).0));
+}
+
+#[test]
+fn one_processor_alone_never_thrashes() {
+    let mut paging = paging();
+    let mut events = Vec::new();
+    for turn in 0..20 {
+        let now_ns = turn * 100 * US;
+        paging.touch(GPU0, 0, Access::Write, now_ns, &mut events);
+        paging.discard(0..512, Discard::Eager, now_ns, &mut events);
+    }
+    assert!(!found(&events));
+}
+
+#[test]
+fn with_the_default_window_every_wait_ends_the_burst_so_nothing_is_pinned() {
+    // Who waits to the end of a 500 us nap arrives more than 500 us after the last arrival.
+    let (events, _) = ping_pong(&mut paging(), 200, 50 * US);
+    assert!(throttled(&events) > 10);
+    assert!(!events.iter().any(|event| matches!(event, MemoryEvent::RemoteMap { .. })));
+}
+
+#[test]
+fn with_a_wider_window_a_page_is_throttled_then_pinned_to_the_host_then_released() {
+    let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..ThrashingParams::default() };
+    let mut paging = paging_with(PagingParams { thrashing, ..PagingParams::default() });
+    let (events, now_ns) = ping_pong(&mut paging, 200, 50 * US);
+    assert!(throttled(&events) >= 9);
+    assert_eq!(paging.resident_on(0), [HOST]);
+    assert!(paging.mapping(0, GPU0).is_some() && paging.mapping(0, HOST).is_some());
+    paging.advance(now_ns + 200_000 * US, &mut Vec::new());
+    assert_eq!(paging.mapping(0, GPU0), None, "the pin ran out");
+    assert!(paging.mapping(0, HOST).is_some());
+}
+
+#[test]
+fn a_migration_ends_the_thrashing_of_its_pages() {
+    let mut paging = paging();
+    let (events, now_ns) = ping_pong(&mut paging, 6, 100 * US);
+    assert!(found(&events));
+    for to in [HOST, GPU0] {
+        paging.migrate(0..512, to, now_ns, &mut Vec::new());
+    }
+    let mut events = Vec::new();
+    paging.touch(HOST, 0, Access::Write, now_ns, &mut events);
+    assert_eq!(throttled(&events), 0);
+}
+
+#[test]
+fn the_compiled_vote_grows_the_window_to_half_a_second_in_59_evaluations() {
+    // uvm_policy 4, hint step 4.
+    let vote = |kind| {
+        let params = ThrashingParams { lapse_vote: kind, ..ThrashingParams::default() };
+        let mut window = LapseWindow::new(&params);
+        (0..59).for_each(|_| window.cast(&params, 0));
+        window.lapse_ns
+    };
+    assert!(vote(LapseVote::Compiled) > 490_000_000);
+    assert!(vote(LapseVote::Intended) < 500_000);
+    assert_eq!(vote(LapseVote::Constant), 500_000);
+}
+
+/// Lets a page go back and forth between processors, all at once, until it thrashes.
+pub(in super::super) fn make_thrashing(
+    context: &mut Context<'_>,
+    block: &mut Block,
+    page: usize,
+    between: &[ProcId],
+) {
+    for id in between.iter().cycle().take(5) {
+        note(context, block, page..page + 1, *id, Kind::Migration);
+    }
+    assert!(block.thrashing_pages().contains(page));
+}
+
+const HOST_ID: ProcId = ProcId::HOST;
+const GPUS: [ProcId; 2] = [ProcId(1), ProcId(2)];
+
+/// A window that is a multiple of the resolution of time stamps: the driver's 500 us is not.
+const WINDOW_NS: u64 = 512 * US;
+const STAMP_NS: u64 = 64;
+
+fn with_window() -> PagingParams {
+    let thrashing = ThrashingParams { lapse_ns: WINDOW_NS, ..ThrashingParams::default() };
+    assert_eq!((thrashing.stamp_ns, thrashing.threshold), (STAMP_NS, 3));
+    PagingParams { thrashing, ..PagingParams::default() }
+}
+
+/// Whether a page thrashes that arrives on host and GPU in turn, with these gaps between.
+fn thrashes(gaps_ns: [u64; 4]) -> bool {
+    let (thrashes, _) = heard_in(&with_window(), Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        note(context, &mut block, 0..1, HOST_ID, Kind::Migration);
+        for (turn, gap_ns) in gaps_ns.into_iter().enumerate() {
+            context.now_ns += gap_ns;
+            let id = [GPUS[0], HOST_ID][turn % 2];
+            note(context, &mut block, 0..1, id, Kind::Migration);
+        }
+        block.thrashing_pages().contains(0)
+    });
+    thrashes
+}
+
+#[test]
+fn arrivals_exactly_a_window_apart_still_count() {
+    // uvm_policy 4, events: at most the lapse ago, for the block and for the page.
+    assert!(thrashes([0; 4]));
+    for at in 0..4 {
+        let with_gap = |gap_ns: u64| {
+            let mut gaps_ns = [0; 4];
+            gaps_ns[at] = gap_ns;
+            thrashes(gaps_ns)
+        };
+        assert!(with_gap(WINDOW_NS), "gap {at}");
+        assert!(!with_gap(WINDOW_NS + STAMP_NS), "gap {at}");
+    }
+}
+
+#[test]
+fn a_fault_exactly_a_window_after_the_last_arrival_opens_a_turn() {
+    // uvm_policy 4, hint steps 5 and 6.
+    let second = |gap_ns: u64| {
+        let (hints, _) = heard_in(&with_window(), Policy::default(), |context| {
+            let mut block = Block::new(0, 512);
+            make_thrashing(context, &mut block, 0, &[HOST_ID, GPUS[0]]);
+            context.now_ns += gap_ns;
+            [HOST_ID, GPUS[0]].map(|by| hint(context, &mut block, 0, by))
+        });
+        assert_eq!(hints[0], Hint::None, "the first to fault goes on");
+        hints[1]
+    };
+    let nap_ns = ThrashingParams::default().nap_ns;
+    assert_eq!(second(WINDOW_NS), Hint::Throttle { until_ns: WINDOW_NS + nap_ns });
+    assert_eq!(second(WINDOW_NS + STAMP_NS), Hint::None, "the page is at rest");
+}
+
+#[test]
+fn a_gap_of_exactly_the_window_votes_for_a_longer_one() {
+    // uvm_policy 4, hint step 4: a gap below the lapse votes down, all others up.
+    let thrashing = ThrashingParams {
+        lapse_vote: LapseVote::Intended,
+        lapse_ns: WINDOW_NS,
+        ..ThrashingParams::default()
+    };
+    let after = |gap_ns: u64| {
+        let mut window = LapseWindow::new(&thrashing);
+        (0..thrashing.vote_threshold).for_each(|_| window.cast(&thrashing, gap_ns));
+        window.lapse_ns
+    };
+    assert!(after(WINDOW_NS) > WINDOW_NS);
+    assert!(after(WINDOW_NS - STAMP_NS) < WINDOW_NS);
+}
+
+#[test]
+fn a_block_forgets_its_thrashing_pages_after_a_quiet_epoch_so_many_times_and_no_more() {
+    // uvm_policy 4, hint step 1.
+    let params = PagingParams::default();
+    let (forgotten, _) = heard_in(&params, Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        let forgets = |_| {
+            make_thrashing(context, &mut block, 0, &[HOST_ID, GPUS[0]]);
+            context.now_ns += params.thrashing.epoch_ns + STAMP_NS;
+            // A fault on another page of the block is enough.
+            hint(context, &mut block, 300, HOST_ID);
+            block.thrashing_pages().is_empty()
+        };
+        (0..7).map(forgets).collect::<Vec<_>>()
+    });
+    let resets = usize::from(params.thrashing.max_resets);
+    assert_eq!(forgotten, [vec![true; resets], vec![false; 7 - resets]].concat());
+}
+
+#[test]
+fn a_pinned_page_that_lost_permissions_is_for_one_processor_at_a_time() {
+    // uvm_policy 4, hint step 7. Of NVLink peers both may use a page that only moved.
+    let second = |kind: Kind| {
+        let (hints, _) = heard_in(&PagingParams::default(), Policy::default(), |context| {
+            let mut block = Block::new(0, 512);
+            block.add_resident(GPUS[0], PageMask::single(0));
+            make_thrashing(context, &mut block, 0, &GPUS);
+            note(context, &mut block, 0..1, GPUS[1], kind);
+            context.now_ns += STAMP_NS;
+            GPUS.map(|by| hint(context, &mut block, 0, by))
+        });
+        assert_eq!(hints[0], Hint::Pin(GPUS[0]));
+        hints[1]
+    };
+    assert_eq!(second(Kind::Migration), Hint::Pin(GPUS[0]));
+    let until_ns = STAMP_NS + ThrashingParams::default().nap_ns;
+    assert_eq!(second(Kind::Revocation), Hint::Throttle { until_ns });
+}
+
+#[test]
+fn a_page_that_is_released_stays_mapped_for_accessed_by_processors() {
+    // uvm_policy 4, unpin worker.
+    let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..ThrashingParams::default() };
+    for accessed_by in [false, true] {
+        let params = PagingParams { thrashing: thrashing.clone(), ..PagingParams::default() };
+        let mut paging = paging_with(params);
+        let (_, now_ns) = ping_pong(&mut paging, 200, 50 * US);
+        paging.set_accessed_by(0..512, GPU0, accessed_by, now_ns, &mut Vec::new());
+        assert!(paging.mapping(0, GPU0).is_some(), "pinned to the host");
+        paging.advance(now_ns + 200_000 * US, &mut Vec::new());
+        assert_eq!(paging.mapping(0, GPU0).is_some(), accessed_by);
+    }
+}
