@@ -127,6 +127,24 @@ fn memory_blocked_by_a_plain_allocation_is_as_good_as_not_there() {
     assert_eq!(blocked, smaller);
 }
 
+/// Source: uvm_policy 7: plain allocations win over managed pages, for as long as they live.
+#[test]
+fn memory_that_a_plain_allocation_gave_back_has_room_for_pages_again() {
+    let machine = Machine::new(small_gpu(CAPACITY), CAPACITY);
+    let sim = &machine.sim;
+    let evicted = |prefetched: Span| {
+        let to = Location::device(DEVICE);
+        let moved =
+            machine.counted(|| sim.prefetch(prefetched, to, 0, StreamHandle::NULL).unwrap());
+        moved.by_eviction.bytes
+    };
+    let plain = sim.alloc_device(DEVICE, CAPACITY / 2).unwrap();
+    assert!(evicted(machine.span) > 0);
+    // SAFETY: nothing uses the memory.
+    unsafe { sim.free(plain) }.unwrap();
+    assert_eq!(evicted(machine.span), 0);
+}
+
 /// Where the pages of the oversubscription kernels are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Placement {

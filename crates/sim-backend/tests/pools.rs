@@ -142,6 +142,26 @@ fn access_reads_know_the_home_of_pinned_pools_only_and_any_numa_node_is_the_host
     }
 }
 
+/// `cuda.h` says which attributes are an int and which a 64-bit number.
+#[test]
+fn of_a_switch_the_low_32_bits_count_and_of_a_threshold_all_64() {
+    let sim = sim();
+    let pool = device_pool(&sim);
+    let set = |attribute, value| {
+        sim.pool_set_attribute(pool, attribute, value).unwrap();
+        sim.pool_attribute(pool, attribute).unwrap()
+    };
+    for attribute in [1, 2, 3].map(PoolAttribute) {
+        for (value, on) in
+            [(1 << 32, 0), (1, 1), (1 << 63, 0), ((1 << 32) + 1, 1), (0, 0), (1 << 31, 1)]
+        {
+            assert_eq!(set(attribute, value), on, "{attribute:?} set to {value:#x}");
+        }
+    }
+    let threshold = (1 << 32) + 5;
+    assert_eq!(set(PoolAttribute::RELEASE_THRESHOLD, threshold), threshold);
+}
+
 /// What is reserved, in MiB, after each of four 32 MiB allocations was freed and the stream
 /// synchronised; then after trimming to 100, 64, 33, 32, 1 and 0 MiB.
 #[test]

@@ -4,6 +4,7 @@ use pagewise_hal::{Advice, AttachFlags, Backend, HostAccess, HostTouch, Location
 use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, StreamFlags};
 
 use super::*;
+use crate::paging::Step;
 use crate::{SimBackend, SimConfig};
 
 const MIB: u64 = 1 << 20;
@@ -271,4 +272,42 @@ fn a_fault_takes_its_time_while_the_program_runs() {
     assert!(meter.fault_latency_ns(device, 0) > 0);
     let work = Work { processor: Some(device), pages_to_device: 1, copies: 1, ..Work::default() };
     assert!(meter.work(&work) > 0);
+}
+
+#[test]
+fn a_sleep_never_ends_early() {
+    let mut costs = CostParams::h200();
+    (costs.fixed.sleep, costs.fixed.sleep_ns) = (100.0, 0.5);
+    let mut meter = Meter::new(costs);
+    assert_eq!(meter.sleep(1_000), 1_000, "the model alone would say 600");
+    assert_eq!(meter.sleep(100), 150);
+}
+
+#[test]
+fn a_call_that_needs_room_waits_for_the_evictions_even_if_it_is_refused() {
+    let costs = CostParams::h200();
+    let work = Work {
+        step: Step::Eviction,
+        processor: Some(Processor::device(0)),
+        pages_to_host: 512,
+        copies: 1,
+        unmaps_device: 1,
+        ..Work::default()
+    };
+    let eviction_ns = calls::eviction(&costs.prefetch, &work, tally::Zeroed::default());
+    assert!(eviction_ns > costs.prefetch.to_host_byte * 512.0 * 4096.0);
+    let takes = |call: Call, refused: bool, evictions: usize| {
+        let mut meter = Meter::new(costs);
+        meter.begin(call, 0);
+        (0..evictions).for_each(|_| assert_eq!(meter.work(&work), 0, "not at once"));
+        meter.end(0, 0, refused)
+    };
+    let touch = Call::DeviceTouch { threads: 1, bulk: false };
+    let prefetch = Call::Prefetch { ranges: 1, batch: false };
+    for call in [touch, prefetch, Call::PlainMemory] {
+        for refused in [false, true] {
+            let longer_ns = takes(call, refused, 3) - takes(call, refused, 0);
+            assert!(longer_ns.abs_diff(whole(3.0 * eviction_ns)) <= 1, "{call:?}: {longer_ns}");
+        }
+    }
 }
