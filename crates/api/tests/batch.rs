@@ -114,6 +114,27 @@ fn lists_that_do_not_fit_are_refused_before_anything_is_done() -> Result<()> {
 }
 
 #[test]
+fn a_page_is_discarded_and_prefetched_to_one_place_only() -> Result<()> {
+    let backend = of_version(DriverVersion::CUDA_13_0)?;
+    let machine = Machine::from(&backend);
+    machine.device_count()?;
+    let stream = Stream::new(&machine, Device::FIRST)?;
+    let mut buffer = ManagedBuffer::from_slice(&machine, &[7_u8; 3 * 4096])?;
+    let halves = |buffer: &mut ManagedBuffer<u8>, at: usize| {
+        let (left, right) = buffer.range_mut(..)?.split_at(at)?;
+        let _ = backend.take_calls();
+        discard_prefetch([left.into_region(), right.into_region()], [GPU, Place::HOST], &stream)
+    };
+    refused(halves(&mut buffer, 5000), ErrorKind::InvalidValue, Some(1), "shares a page");
+    assert_eq!(backend.take_calls(), [], "the back end was asked for nothing");
+    assert_eq!(buffer.read()?, [7; 3 * 4096], "no contents count as discarded");
+    halves(&mut buffer, 4096)?;
+    assert_eq!(buffer.range(..4096)?.last_prefetch_location()?, Some(GPU));
+    assert_eq!(buffer.range(4096..)?.last_prefetch_location()?, Some(Place::HOST));
+    Ok(())
+}
+
+#[test]
 fn overlaps_hidden_by_a_shorter_region_are_found() -> Result<()> {
     let machine = Machine::from(pagewise::sim()?);
     let stream = Stream::new(&machine, Device::FIRST)?;

@@ -179,6 +179,30 @@ fn a_program_of_a_device_waits_for_discards_in_flight() -> Result<()> {
 }
 
 #[test]
+fn bytes_discarded_again_wait_for_the_later_stream_and_no_longer_for_the_earlier() -> Result<()> {
+    let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
+    let machine = Machine::from(&backend);
+    let earlier = Stream::new(&machine, Device::FIRST)?;
+    let later = Stream::new(&machine, Device::FIRST)?;
+    let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 2 * PAGE)?;
+    let _ = buffer.discard(&earlier)?;
+    let _ = buffer.discard(&later)?;
+    let _ = backend.take_calls();
+    let made =
+        || -> Vec<Operation> { backend.take_calls().iter().map(|call| call.operation()).collect() };
+    drop(earlier);
+    assert_eq!(made(), [Operation::StreamDestroy], "nobody waits for it any more");
+    drop(later);
+    assert_eq!(made(), [], "the buffer keeps it, to wait for");
+    buffer.write()?.fill(1);
+    let made = made();
+    let place = |operation| made.iter().position(|&other| other == operation);
+    let waited = place(Operation::StreamSynchronize).expect("a wait");
+    assert!(waited < place(Operation::StreamDestroy).expect("and then it goes"), "{made:?}");
+    Ok(())
+}
+
+#[test]
 fn a_failed_discard_leaves_contents_readable() -> Result<()> {
     let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, failing| {
         let machine = Machine::from(backend);

@@ -228,6 +228,57 @@ fn host_memory_neither_counts_nor_is_divided() -> Result<()> {
     Ok(())
 }
 
+/// As `manager_of`, with a margin that chunks leave free.
+fn manager_with_margin(total_bytes: u64, margin_bytes: u64) -> Result<MemoryManager> {
+    let manager = manager_of(total_bytes)?;
+    manager.set_chunk_policy(ChunkPolicy::exact().margin_bytes(margin_bytes));
+    Ok(manager)
+}
+
+#[test]
+fn what_needs_no_device_memory_needs_no_margin_either() -> Result<()> {
+    let manager = manager_with_margin(1000, 500)?;
+    let idle = manager.register(Registration::new())?;
+    manager.queue_request(idle, [("kept", table(400))])?;
+    manager.allocate_queue(idle)?;
+    manager.set_chunk_policy(ChunkPolicy::exact().margin_bytes(1 << 20));
+    let id = manager.register(Registration::new())?;
+    manager.queue_request(id, [("x", runs(100, 50).memory(ArrayMemory::Pinned))])?;
+    let allocated = manager.allocate_queue(id)?;
+    assert_eq!((allocated.parameters.chunks(), allocated.evicted.len()), (1, 0));
+    assert_eq!(manager.take_warnings(), []);
+    Ok(())
+}
+
+#[test]
+fn what_fits_only_without_the_margin_is_divided() -> Result<()> {
+    for (bytes, chunk_length) in [(9, 100), (10, 90)] {
+        let manager = manager_with_margin(1000, 100)?;
+        let id = manager.register(Registration::new())?;
+        manager.queue_request(id, [("x", runs(100, bytes))])?;
+        let allocated = manager.allocate_queue(id)?;
+        assert_eq!(allocated.parameters.chunk_length(), chunk_length, "runs of {bytes} bytes");
+    }
+    Ok(())
+}
+
+#[test]
+fn runs_that_differ_are_allocated_whole_only_if_the_margin_is_left() -> Result<()> {
+    let along_own_runs = |runs: u64| ArrayRequest::new(Dtype::U8, [runs]).chunk_axis(0);
+    for (bytes, fits) in [(400, true), (401, false)] {
+        let manager = manager_with_margin(1000, 100)?;
+        let id = manager.register(Registration::new())?;
+        manager.queue_request(id, [("x", along_own_runs(500)), ("y", along_own_runs(bytes))])?;
+        match manager.allocate_queue(id) {
+            Ok(allocated) => assert!(fits && allocated.parameters.chunks() == 1),
+            Err(error) => {
+                assert!(!fits && matches!(error, ManagerError::RunsDiffer { .. }), "{error}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn what_cannot_be_divided_is_refused_with_the_reason() -> Result<()> {
     let manager = manager_of(100)?;
