@@ -540,7 +540,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Fills a range with one byte, on the device, in stream order (`cuMemsetD8Async`).
     ///
     /// # Errors
-    /// `InvalidValue` if the range is not within one live allocation.
+    /// `InvalidValue` if the range is not within one live allocation; 100 (`NO_DEVICE`) on a
+    /// simulated machine without devices.
     ///
     /// # Safety
     /// Nobody else may use the range until the stream has passed the call.
@@ -549,7 +550,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Copies between ranges, in stream order (`cuMemcpyAsync`).
     ///
     /// # Errors
-    /// `InvalidValue` if a range is not within one live allocation.
+    /// `InvalidValue` if a range is not within one live allocation; 100 (`NO_DEVICE`) on a
+    /// simulated machine without devices.
     ///
     /// # Safety
     /// The ranges may not overlap; nobody else may write either, or read the destination, until
@@ -606,6 +608,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// on a driver.
     fn clock_ns(&self) -> u64;
 
-    /// Lets time pass: virtual on the simulator, real on a driver.
+    /// Lets time pass: virtual on the simulator, real on a driver. Virtual time ends after some 292
+    /// years: longer sleeps end there.
     fn sleep_ns(&self, duration_ns: u64);
 }

@@ -17,6 +17,8 @@ impl Code {
     pub const OUT_OF_MEMORY: i32 = 2;
     /// `CUDA_ERROR_NOT_INITIALIZED`
     pub const NOT_INITIALIZED: i32 = 3;
+    /// `CUDA_ERROR_NO_DEVICE`
+    pub const NO_DEVICE: i32 = 100;
     /// `CUDA_ERROR_INVALID_DEVICE`
     pub const INVALID_DEVICE: i32 = 101;
     /// `CUDA_ERROR_INVALID_CONTEXT`

@@ -51,7 +51,7 @@ impl ErrorKind {
             Code::NOT_PERMITTED => Self::NotPermitted,
             Code::NOT_READY => Self::NotReady,
             Code::ILLEGAL_ADDRESS => Self::IllegalAddress,
-            34 | 100 | 803 | 804 => Self::LibraryMissing,
+            34 | Code::NO_DEVICE | 803 | 804 => Self::LibraryMissing,
             46 | 214 | 220 | 714..=719 => Self::DeviceLost,
             _ => Self::Driver,
         }

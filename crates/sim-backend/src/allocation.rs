@@ -99,6 +99,7 @@ impl Sim {
                 self.leave_pool(&allocation, pool, false);
                 let released = self.pools.release_to_threshold(pool.as_raw());
                 self.give_back(released);
+                self.forget_gone_pools();
             }
             Kind::Managed => {
                 let gone = self.space.remove(&allocation);
@@ -184,6 +185,7 @@ impl Sim {
     pub(crate) fn release_pools(&mut self) {
         let released = self.pools.release_all();
         self.give_back(released);
+        self.forget_gone_pools();
     }
 
     /// Carries out what pools gave back.
@@ -315,12 +317,19 @@ impl Sim {
         self.device_bytes[device.0 as usize] + self.pinned_pool_bytes(device)
     }
 
-    /// Whether a managed range fits on the device that it has to live on, if it has to.
+    /// Whether a managed range fits where it has to live, if it has to. Without concurrent managed
+    /// access all managed memory together fits a device, also where it lives on the host (CUDA
+    /// programming guide).
     fn has_room_at_home(&self, range: ManagedRange) -> bool {
-        let home = self.exclusive.as_ref().and_then(|exclusive| exclusive.home().device_ordinal());
-        home.is_none_or(|ordinal| {
-            range.device_bytes() <= self.plain_room(DeviceId(ordinal.cast_signed()))
-        })
+        let Some(exclusive) = &self.exclusive else { return true };
+        let room = match exclusive.home().device_ordinal() {
+            Some(ordinal) => self.plain_room(DeviceId(ordinal.cast_signed())),
+            None => {
+                let taken = exclusive.bytes_on(exclusive.home());
+                self.config.gpu.usable_bytes().saturating_sub(taken)
+            }
+        };
+        range.device_bytes() <= room
     }
 
     /// Lets managed pages leave devices whose memory other allocations have taken: those always

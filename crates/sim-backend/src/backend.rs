@@ -11,6 +11,7 @@ use pagewise_hal::{
     ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
+use crate::clock;
 use crate::config::{EventCapture, SimConfig};
 use crate::cost::{Call, CostObservation};
 use crate::records::{Deliveries, Listener};
@@ -165,7 +166,7 @@ impl SimBackend {
         sim.settle_contents();
         let now_ns = sim.clock_ns;
         let modelled_ns = sim.pager.end(start_ns, now_ns, answer.is_err());
-        let paced_ns = pace_ns.map(|ns: u64| start_ns.saturating_add(ns));
+        let paced_ns = pace_ns.map(|ns| clock::after(start_ns, ns));
         sim.clock_ns = paced_ns.unwrap_or(modelled_ns);
         let end_ns = sim.clock_ns;
         sim.pager.remember(end_ns);
@@ -343,7 +344,7 @@ impl Backend for SimBackend {
         self.call("pool_destroy", Call::Other, |sim| {
             let released = sim.pools.destroy(pool.as_raw())?;
             sim.give_back(released);
-            sim.forget_import(pool);
+            sim.forget_gone_pools();
             Ok(())
         })
     }
@@ -515,7 +516,11 @@ impl Backend for SimBackend {
     }
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
-        self.call("event_destroy", Call::Other, |sim| sim.streams.destroy_event(event))
+        self.call("event_destroy", Call::Other, |sim| {
+            sim.streams.destroy_event(event)?;
+            sim.forget_event(event);
+            Ok(())
+        })
     }
 
     fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
@@ -594,7 +599,7 @@ impl Backend for SimBackend {
         let mut sim = self.lock();
         let modelled_ns = sim.pager.sleep(duration_ns);
         let duration_ns = sim.pace.take().map_or(modelled_ns, |(pace_ns, _)| pace_ns);
-        sim.clock_ns = sim.clock_ns.saturating_add(duration_ns);
+        sim.clock_ns = clock::after(sim.clock_ns, duration_ns);
     }
 }
 

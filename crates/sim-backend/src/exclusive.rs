@@ -40,7 +40,7 @@ use crate::space::ManagedRange;
 pub(crate) struct Exclusive {
     /// Where managed memory lives.
     home: Processor,
-    /// Device memory that managed memory takes, in bytes.
+    /// Memory that managed memory takes there, in bytes.
     managed_bytes: u64,
     /// Work that nobody waited for: the number of a stream's last, by stream.
     working: BTreeMap<u64, u64>,
@@ -70,9 +70,9 @@ impl Exclusive {
         self.home
     }
 
-    /// Memory of a device that managed memory takes, in bytes.
-    pub(crate) fn bytes_on(&self, device: Processor) -> u64 {
-        if device == self.home { self.managed_bytes } else { 0 }
+    /// Memory of a processor that managed memory takes, in bytes.
+    pub(crate) fn bytes_on(&self, processor: Processor) -> u64 {
+        if processor == self.home { self.managed_bytes } else { 0 }
     }
 
     /// Work was given to a stream, and the call returns before it is done.
@@ -196,6 +196,13 @@ impl Sim {
     pub(crate) fn recorded(&mut self, event: EventHandle, stream: StreamHandle) {
         if let Some(exclusive) = &mut self.exclusive {
             exclusive.recorded(event, stream);
+        }
+    }
+
+    /// An event was destroyed.
+    pub(crate) fn forget_event(&mut self, event: EventHandle) {
+        if let Some(exclusive) = &mut self.exclusive {
+            exclusive.recorded.remove(&event.as_raw());
         }
     }
 

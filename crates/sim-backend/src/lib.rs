@@ -11,7 +11,8 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | lock, clock, errors | `backend` |
+//! | lock, errors | `backend` |
+//! | time | `clock` |
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching` |
 //! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `chunks`, `pool_regions`), `streams`, `arena` |
 //! | what attribute reads report | `attributes` (over `runs`) |
@@ -43,6 +44,7 @@ mod attachments;
 mod attributes;
 mod backend;
 mod chunks;
+mod clock;
 mod config;
 mod contents;
 pub mod cost;

@@ -186,9 +186,11 @@ impl Sim {
         self.sharing.mapped.remove(&ptr.0)
     }
 
-    /// A pool was destroyed.
-    pub(crate) fn forget_import(&mut self, pool: PoolHandle) {
-        self.sharing.imports.remove(&pool);
+    /// Pools may be gone. What is gone cannot be imported any more, so its descriptor goes too.
+    pub(crate) fn forget_gone_pools(&mut self) {
+        let lives = |pool: &PoolHandle| self.pools.any(pool.as_raw()).is_some();
+        self.sharing.imports.retain(|pool, _| lives(pool));
+        self.sharing.exports.retain(|pool, _| lives(pool));
     }
 
     /// `cuIpcGetMemHandle`

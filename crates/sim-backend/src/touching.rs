@@ -4,14 +4,14 @@
 //! program leaves behind does not depend on where its pages are.
 
 use pagewise_hal::{
-    DeviceAccess, DeviceId, DevicePtr, DeviceTouch, FaultAccess, HostAccess, HostTouch,
+    Code, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, FaultAccess, HostAccess, HostTouch,
     LocationKind, PAGE_BYTES, Processor, Span, StreamHandle,
 };
 
 use crate::arrival::Threads;
 use crate::config::RangeReads;
 use crate::pager::Walk;
-use crate::refusal::{Checked, bad_device, illegal_address, invalid};
+use crate::refusal::{Checked, bad_device, illegal_address, invalid, refuse};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind};
 
@@ -189,8 +189,14 @@ impl Sim {
         }
     }
 
+    /// The device that carries out a fill or copy. Default streams are of device 0, which a machine
+    /// without devices lacks: a driver there says so before it takes any call.
     fn device_of(&self, stream: StreamHandle) -> Checked<Processor> {
-        Ok(processor_of(self.streams.device_of(stream)?))
+        let device = self.streams.device_of(stream)?;
+        if !self.machine.has_device(device) {
+            return refuse(Code::NO_DEVICE, "fills and copies run on a device: there is none");
+        }
+        Ok(processor_of(device))
     }
 }
 

@@ -29,6 +29,7 @@ mod touches;
 use pagewise_hal::Processor;
 
 use crate::GpuProfile;
+use crate::clock;
 use crate::paging::{Covered, HeldBlocks, Walk, Work};
 
 pub use observation::CostObservation;
@@ -148,7 +149,7 @@ impl Meter {
         if let Some(record) = &mut self.record {
             record.end(account);
         }
-        now_ns.saturating_add(whole(account.rest(&self.params)))
+        clock::after(now_ns, whole(account.rest(&self.params)))
     }
 
     /// Remembers the call, which ended at `end_ns`.

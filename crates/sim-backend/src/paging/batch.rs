@@ -66,7 +66,7 @@ impl Paging {
     ) -> Serviced {
         let needs = access.needs(by, &self.params);
         touched.faults += 1;
-        touched.now_ns += sink.fault_latency_ns(by.into(), 0);
+        touched.pass(sink.fault_latency_ns(by.into(), 0));
         self.advance(touched.now_ns, sink);
         let record = fault_record(batch.pages[0], by, access, batch.merged);
         sink.event(record);
@@ -146,7 +146,8 @@ impl Paging {
             let mut context = self.context(&block, policy, step, touched.now_ns, sink);
             report_held(&mut context, &block, faulted, by, held);
             context.arrive_plainly(&mut block, by, plain, pages, prefetched);
-            touched.now_ns += context.finish();
+            let took_ns = context.finish();
+            touched.pass(took_ns);
             self.note_chunks(&block, Some(by));
             self.put(block);
             return Ok(None);
@@ -165,7 +166,8 @@ impl Paging {
             let mut context = self.context(&block, policy, step, touched.now_ns, sink);
             report_held(&mut context, &block, plan.faulted, by, held);
             service::apply(&mut context, &mut block, plan);
-            touched.now_ns += context.finish();
+            let took_ns = context.finish();
+            touched.pass(took_ns);
             self.note_chunks(&block, Some(plan.destination));
         }
         self.put(block);

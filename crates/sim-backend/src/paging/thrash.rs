@@ -278,7 +278,7 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
 fn open_window(state: &mut PageState, params: &ThrashingParams, now_ns: u64, by: ProcId) {
     state.processors.insert(by);
     if now_ns > state.window_end_ns {
-        state.window_end_ns = now_ns + params.nap_ns;
+        state.window_end_ns = now_ns.saturating_add(params.nap_ns);
         state.exempt = if state.exempt == Some(by) { None } else { Some(by) };
     } else if state.exempt.is_none() {
         state.exempt = Some(by);
@@ -365,7 +365,9 @@ fn settle(
             state.throttled = ProcSet::EMPTY;
             state.throttles = 0;
             let pin_ns = context.params.thrashing.pin_ns;
-            let deadline_ns = if pin_ns == 0 { u64::MAX } else { context.now_ns + pin_ns };
+            let for_ever = pin_ns == 0;
+            let deadline_ns =
+                if for_ever { u64::MAX } else { context.now_ns.saturating_add(pin_ns) };
             state.pinned = Some((at, deadline_ns));
             if pin_ns != 0 {
                 let page = block.first_page() + page as u64;

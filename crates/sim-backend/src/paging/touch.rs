@@ -13,6 +13,7 @@ use super::mask::PAGES;
 use super::processor::ProcId;
 use super::service::Access;
 use super::{Paging, Protection};
+use crate::clock;
 
 /// A walk over memory by one thread: one access at `first_byte`, and one every `stride_bytes`
 /// below `first_byte + bytes`.
@@ -40,6 +41,13 @@ pub(crate) struct Touched {
     pub(crate) faults: u64,
     /// Times that the processor was held off a thrashing page.
     pub(crate) throttles: u64,
+}
+
+impl Touched {
+    /// Lets time pass.
+    pub(super) fn pass(&mut self, duration_ns: u64) {
+        self.now_ns = clock::after(self.now_ns, duration_ns);
+    }
 }
 
 impl Paging {
@@ -72,7 +80,7 @@ impl Paging {
                 Some(fault) if fault == page => {
                     let access = (at - walk.first_byte) / stride;
                     let latency_ns = sink.fault_latency_ns(by.into(), access);
-                    touched.now_ns += latency_ns;
+                    touched.pass(latency_ns);
                     self.fault(by, page, walk.access, &mut touched, sink);
                     page + 1
                 }
@@ -137,7 +145,10 @@ impl Paging {
                 sink.event(record);
             }
         }
-        touched.now_ns = until_ns.next_multiple_of(self.params.thrashing.stamp_ns.max(1));
+        let stamp_ns = self.params.thrashing.stamp_ns.max(1);
+        let woken_ns = until_ns.checked_next_multiple_of(stamp_ns).unwrap_or(until_ns);
+        // By the time that the processor faults again, the driver's clock has moved on.
+        touched.now_ns = woken_ns.max(touched.now_ns.saturating_add(1));
         self.advance(touched.now_ns, sink);
     }
 }

@@ -70,7 +70,12 @@ fn memory(profile: &GpuProfile) -> Checked {
     Ok(())
 }
 
-/// The bounds are those of the driver's module parameters (uvm_policy 3, 4).
+/// The longest time in a profile, one day: more is a wrong unit, and sums of these fit.
+const DURATION_MAX_NS: u64 = 86_400_000_000_000;
+/// Each is a record of every throttled fault.
+const THROTTLED_BATCHES_MAX: u64 = 256;
+
+/// The bounds are those of the driver's module parameters (uvm_policy 3, 4), where it has some.
 fn paging(params: &PagingParams) -> Checked {
     let threshold = u64::from(params.prefetch_threshold_percent);
     within("paging.prefetch_threshold_percent", threshold, 0, 100)?;
@@ -80,7 +85,21 @@ fn paging(params: &PagingParams) -> Checked {
     let thrashing = &params.thrashing;
     within("paging.thrashing.threshold", thrashing.threshold.into(), 1, 7)?;
     within("paging.thrashing.pin_threshold", thrashing.pin_threshold.into(), 1, 255)?;
-    within("paging.thrashing.stamp_ns", thrashing.stamp_ns, 1, u64::MAX)?;
+    within("paging.thrashing.stamp_ns", thrashing.stamp_ns, 1, DURATION_MAX_NS)?;
+    let batches = u64::from(params.throttled_batches_per_service);
+    within("paging.throttled_batches_per_service", batches, 0, THROTTLED_BATCHES_MAX)?;
+    let durations = [
+        ("lapse_ns", thrashing.lapse_ns),
+        ("nap_ns", thrashing.nap_ns),
+        ("epoch_ns", thrashing.epoch_ns),
+        ("pin_ns", thrashing.pin_ns),
+        ("lapse_min_ns", thrashing.lapse_min_ns),
+        ("lapse_max_ns", thrashing.lapse_max_ns),
+        ("unpin_slack_ns", thrashing.unpin_slack_ns),
+    ];
+    for (name, duration_ns) in durations {
+        within(&format!("paging.thrashing.{name}"), duration_ns, 0, DURATION_MAX_NS)?;
+    }
     let (least, most) = (thrashing.lapse_min_ns, thrashing.lapse_max_ns);
     if least > most {
         let remedy = "give at most paging.thrashing.lapse_max_ns";
@@ -105,6 +124,17 @@ fn arrival(params: &ArrivalParams) -> Checked {
     for (name, count) in counts {
         within(&format!("arrival.{name}"), count.into(), 1, MANY)?;
     }
+    let durations = [
+        ("wave_ns", params.wave_ns),
+        ("fault_ns", params.fault_ns),
+        ("spread_ns", params.spread_ns),
+        ("reads_after_ns", params.reads_after_ns),
+        ("reads_late_after_ns", params.reads_late_after_ns),
+        ("service_block_ns", params.service_block_ns),
+    ];
+    for (name, duration_ns) in durations {
+        within(&format!("arrival.{name}"), duration_ns, 0, DURATION_MAX_NS)?;
+    }
     within("arrival.drop_all_percent", params.drop_all_percent.into(), 0, 100)
 }
 
@@ -119,14 +149,14 @@ fn costs(profile: &GpuProfile) -> Checked {
     Ok(())
 }
 
-/// Every figure of a table is a number of nanoseconds.
+/// Every figure of a table is a number of nanoseconds, no more than a day.
 fn figures_of(name: &str, value: &Value) -> Checked {
     match value {
         Value::Table(table) => {
             table.iter().try_for_each(|(key, inner)| figures_of(&format!("{name}.{key}"), inner))
         }
         Value::Array(items) => items.iter().try_for_each(|item| figures_of(name, item)),
-        Value::Float(figure) if figure.is_finite() && *figure >= 0.0 => Ok(()),
-        other => refuse(name, other, "give nanoseconds, 0 or more"),
+        Value::Float(figure) if (0.0..=DURATION_MAX_NS as f64).contains(figure) => Ok(()),
+        other => refuse(name, other, "give nanoseconds, 0 or more, and less than a day"),
     }
 }
