@@ -7,16 +7,22 @@
 //! | target | what it attacks |
 //! | --- | --- |
 //! | `hal` | every method of `Backend`, on simulators of every profile and configuration |
+//! | `trace_reader` | the reader of recordings, and the replay of what it takes |
+//! | `profile_reader` | the reader of profiles, and machines of what it takes |
+//! | `api` | the typed API over a back end that fails now and then |
 //!
 //! # Adding a target
 //!
 //! Write a module with one public function `attack` of type [`Attack`], and a row in [`TARGETS`].
 #![deny(missing_docs)]
 
+pub mod api;
 pub mod campaign;
 mod choices;
 pub mod hal;
 mod log;
+pub mod profile_reader;
+pub mod trace_reader;
 
 pub use choices::Choices;
 pub use log::{Log, NO_CODE, Running, Tally};
@@ -38,7 +44,12 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: &[Target] = &[Target { name: "hal", attack: hal::attack, round_bytes: 4096 }];
+pub const TARGETS: &[Target] = &[
+    Target { name: "hal", attack: hal::attack, round_bytes: 4096 },
+    Target { name: "trace_reader", attack: trace_reader::attack, round_bytes: 256 },
+    Target { name: "profile_reader", attack: profile_reader::attack, round_bytes: 96 },
+    Target { name: "api", attack: api::attack, round_bytes: 512 },
+];
 
 /// The target with this name.
 #[must_use]

@@ -1,0 +1,157 @@
+//! Calls that touch memory, ask about it, and let work be waited for.
+
+use pagewise_hal::{
+    Backend, DeviceAccess, DeviceAttribute, DeviceTouch, EventFlags, HostAccess, HostTouch,
+    PointerAttribute, RangeAttribute, StreamFlags,
+};
+
+use super::Round;
+
+impl Round<'_, '_> {
+    pub(super) fn touch(&mut self) {
+        let (span, stream) = (self.touched_span(), self.stream());
+        let stride_bytes = match self.choices.below(4) {
+            0 => self.choices.edge(),
+            1 => 1 + self.choices.below(64),
+            _ => 512 << self.choices.below(5),
+        };
+        let value = self.choices.byte();
+        match self.choices.below(5) {
+            0 | 1 => {
+                let access = self.choices.one_of(&[HostAccess::Read, HostAccess::Write(value)]);
+                let touch = HostTouch { span, stride_bytes, access };
+                // SAFETY: this round alone uses the memory.
+                self.call("host_touch", |sim| unsafe { sim.host_touch(touch) });
+            }
+            2 => {
+                let kinds =
+                    [DeviceAccess::Read, DeviceAccess::Write(value), DeviceAccess::AtomicAdd];
+                let touch = DeviceTouch {
+                    device: self.device(),
+                    span,
+                    stride_bytes,
+                    access: self.choices.one_of(&kinds),
+                    blocks: self.choices.one_of(&[1, 1, 4, 132, 0, u32::MAX]),
+                    threads: self.choices.one_of(&[1, 1, 32, 256, 0, 1025, u32::MAX]),
+                };
+                // SAFETY: this round alone uses the memory.
+                self.call("device_touch", |sim| unsafe { sim.device_touch(touch, stream) });
+            }
+            3 => {
+                // SAFETY: this round alone uses the memory.
+                self.call("memset", |sim| unsafe { sim.memset(span, value, stream) });
+            }
+            _ => {
+                let from = self.ptr();
+                // SAFETY: this round alone uses the memory; the simulator copies ranges that overlap.
+                self.call("memcpy", |sim| unsafe {
+                    sim.memcpy(span.ptr, from, span.bytes, stream)
+                });
+            }
+        }
+    }
+
+    pub(super) fn query(&mut self) {
+        let span = self.touched_span();
+        match self.choices.below(10) {
+            0 => {
+                let attribute = RangeAttribute(self.small_i32());
+                self.call("range_attribute", |sim| sim.range_attribute(span, attribute));
+            }
+            1 => {
+                let mut out = vec![7; self.choices.below(40) as usize];
+                self.call("range_accessed_by", |sim| sim.range_accessed_by(span, &mut out));
+            }
+            2 => {
+                let attribute = PointerAttribute(self.small_i32());
+                self.call("pointer_attribute", |sim| sim.pointer_attribute(span.ptr, attribute));
+            }
+            3 => {
+                let device = self.device();
+                let attribute = DeviceAttribute(self.choices.below(160) as i32);
+                self.call("device_attribute", |sim| sim.device_attribute(device, attribute));
+            }
+            4 => {
+                let device = self.device();
+                self.call("memory_info", |sim| sim.memory_info(device));
+            }
+            5 => {
+                self.call("host_page_map", |sim| sim.host_page_map(span));
+            }
+            6 => {
+                self.call("take_events", Backend::take_events);
+            }
+            7 => {
+                let before = self.sim.clock_ns();
+                let duration_ns = self.choices.edge();
+                self.call("sleep_ns", |sim| {
+                    sim.sleep_ns(duration_ns);
+                    Ok(())
+                });
+                assert!(self.sim.clock_ns() >= before, "time does not run backwards");
+            }
+            8 => {
+                let faults: Vec<(u64, u64)> = (0..self.choices.below(3))
+                    .map(|_| (self.choices.edge(), self.choices.edge()))
+                    .collect();
+                let duration_ns = self.choices.edge();
+                self.call("pace_next_op", |sim| {
+                    sim.pace_next_op(duration_ns, faults);
+                    Ok(())
+                });
+            }
+            _ => {
+                self.call("driver_version", Backend::driver_version);
+                self.call("device_count", Backend::device_count);
+                self.call("capabilities", |sim| Ok(sim.capabilities()));
+                self.call("counters", |sim| Ok((sim.counters(), sim.events_lost())));
+            }
+        }
+    }
+
+    pub(super) fn stream_or_event(&mut self) {
+        let (stream, event) = (self.stream(), self.event());
+        match self.choices.below(11) {
+            0 | 1 => {
+                let device = self.device();
+                let flags =
+                    StreamFlags::from_bits_retain(self.choices.one_of(&[0, 1, 2, u32::MAX]));
+                let made = self.call("stream_create", |sim| sim.stream_create(device, flags));
+                self.known.streams.extend(made);
+            }
+            2 => {
+                let device = self.device();
+                let flags = EventFlags::from_bits_retain(self.choices.one_of(&[0, 0, 1, 2, 4]));
+                let made = self.call("event_create", |sim| sim.event_create(device, flags));
+                self.known.events.extend(made);
+            }
+            3 => {
+                // SAFETY: the handle may be used again: it is looked up.
+                self.call("stream_destroy", |sim| unsafe { sim.stream_destroy(stream) });
+            }
+            4 => {
+                // SAFETY: the handle may be used again: it is looked up.
+                self.call("event_destroy", |sim| unsafe { sim.event_destroy(event) });
+            }
+            5 => {
+                self.call("event_record", |sim| sim.event_record(event, stream));
+            }
+            6 => {
+                self.call("event_query", |sim| sim.event_query(event));
+            }
+            7 => {
+                self.call("event_synchronize", |sim| sim.event_synchronize(event));
+            }
+            8 => {
+                let start = self.event();
+                self.call("event_elapsed_ns", |sim| sim.event_elapsed_ns(start, event));
+            }
+            9 => {
+                self.call("stream_wait_event", |sim| sim.stream_wait_event(stream, event));
+            }
+            _ => {
+                self.call("stream_synchronize", |sim| sim.stream_synchronize(stream));
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Every target, with the files of its corpus and a few fixed seeds: what the long runs do for
+//! hours, in seconds.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use pagewise_fuzz::campaign::{self, Plan};
+use pagewise_fuzz::{TARGETS, Target};
+
+/// Calls of one target in these tests.
+const CALLS: u64 = 20_000;
+const SEED: u64 = 13;
+
+fn attacked_with_seeds(name: &str, calls: u64) {
+    let target: &'static Target = pagewise_fuzz::target(name).expect("the target exists");
+    let call_limit = Duration::from_secs(60);
+    let outcome = campaign::run(target, Plan { calls, threads: 2, seed: SEED, call_limit });
+    assert!(outcome.tally.calls() >= calls);
+    assert_eq!(outcome.failure(), None, "{outcome}");
+}
+
+#[test]
+fn hostile_calls_of_the_back_end_come_back_with_an_answer() {
+    attacked_with_seeds("hal", 2 * CALLS);
+}
+
+#[test]
+fn hostile_recordings_are_refused_or_replayed() {
+    attacked_with_seeds("trace_reader", CALLS / 4);
+}
+
+#[test]
+fn hostile_profiles_are_refused_or_make_a_machine() {
+    attacked_with_seeds("profile_reader", CALLS / 20);
+}
+
+#[test]
+fn after_failures_of_the_back_end_contents_are_intact_and_nothing_is_lost() {
+    attacked_with_seeds("api", CALLS / 4);
+}
+
+#[test]
+fn the_corpus_is_attacked_without_a_panic() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for target in TARGETS {
+        let folder = corpus.join(target.name);
+        let files = fs::read_dir(&folder);
+        let files = files.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut count = 0;
+        for file in files.flatten() {
+            let bytes = fs::read(file.path()).expect("the file can be read");
+            println!("{}", file.path().display());
+            campaign::round(target, &bytes);
+            count += 1;
+        }
+        assert!(count > 0, "{} has no corpus", target.name);
+    }
+}
