@@ -137,6 +137,14 @@ fn random_programs_do_as_recorded() {
     assert_agrees("found", 0, 0);
 }
 
+/// Rules that no other recording shows, each in a program of its own: what exactly the prefetcher's
+/// threshold is, what ends a discard, that a pool's switches have 32 bits, and when thrashing
+/// detection starts afresh.
+#[test]
+fn rules_of_which_a_mutant_lived_hold_as_recorded() {
+    assert_agrees("rules", 0, 0);
+}
+
 /// Which pages thrash depends on real time, of which the recording says that of whole calls in one
 /// run, and that of faults in another.
 #[test]

@@ -32,6 +32,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "pool-touch.jsonl.zst",
     "pools.jsonl.zst",
     "read-mostly-discard.jsonl.zst",
+    "rules.jsonl.zst",
     "slab-attach.jsonl.zst",
     "slab-free.jsonl.zst",
     "slab.jsonl.zst",

@@ -1,7 +1,7 @@
 //! Thrashing: pages that go back and forth are held where they are for a while.
 //!
 //! Arrivals and revocations are *noted*; a fault asks for a *hint*. Per-page state exists only
-//! once two processors met in a block within the window. Times in nanoseconds, rounded down to the
+//! once two processors met in a block within the window, and again after each fresh start. Times in nanoseconds, rounded down to the
 //! resolution of the driver's stamps. Sources: uvm_policy 4 (the step numbers in comments are its),
 //! rules_paging 2 rule 7 and detail 3.
 
@@ -103,7 +103,8 @@ struct PageState {
 /// What is known about the pages of one block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Thrashing {
-    pages: BTreeMap<u16, PageState>,
+    /// None until two processors meet, and again after a fresh start.
+    pages: Option<BTreeMap<u16, PageState>>,
     marked: PageMask,
     last_ns: Option<u64>,
     resets: u8,
@@ -116,8 +117,14 @@ impl Thrashing {
         self.marked
     }
 
+    fn page(&self, page: usize) -> Option<&PageState> {
+        self.pages.as_ref()?.get(&(page as u16))
+    }
+
     fn forget(&mut self, page: usize) {
-        self.pages.remove(&(page as u16));
+        if let Some(pages) = &mut self.pages {
+            pages.remove(&(page as u16));
+        }
         self.marked = self.marked.minus(PageMask::single(page));
     }
 }
@@ -142,18 +149,20 @@ pub(super) fn note(
     let now_ns = stamp(params, context.now_ns);
     let lapse_ns = context.lapse.lapse_ns;
     let last = block.note_event(id, now_ns);
-    if block.thrashing().is_none() {
+    if block.thrashing().is_none_or(|thrashing| thrashing.pages.is_none()) {
         let meets =
             last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns);
         if !meets {
             return;
         }
-        block.set_thrashing(Some(Thrashing::default()));
+        let known = block.thrashing().cloned().unwrap_or_default();
+        block.set_thrashing(Some(Thrashing { pages: Some(BTreeMap::new()), ..known }));
     }
     let Some(thrashing) = block.thrashing_mut() else { return };
     let mut found = Vec::new();
     for page in run {
-        let state = thrashing.pages.entry(page as u16).or_default();
+        let pages = thrashing.pages.get_or_insert_default();
+        let state = pages.entry(page as u16).or_default();
         state.processors.insert(id);
         let Some(before) = state.last_ns.replace(now_ns) else { continue };
         if now_ns.saturating_sub(before) > lapse_ns {
@@ -198,7 +207,7 @@ pub(super) fn forget_marked(context: &mut Context<'_>, block: &mut Block, run: &
 /// Releases the page if it is pinned, and forgets what is known about it.
 fn release(context: &mut Context<'_>, block: &mut Block, page: usize) {
     let Some(thrashing) = block.thrashing_mut() else { return };
-    let was_pinned = thrashing.pages.get(&(page as u16)).is_some_and(|s| s.pinned.is_some());
+    let was_pinned = thrashing.page(page).is_some_and(|s| s.pinned.is_some());
     thrashing.forget(page);
     if was_pinned {
         let holders = block.residents_of(page);
@@ -213,7 +222,7 @@ fn release(context: &mut Context<'_>, block: &mut Block, page: usize) {
 /// Releases a page whose pin ran out, unless it was pinned again since.
 pub(super) fn release_expired(context: &mut Context<'_>, block: &mut Block, pin: Pin) {
     let page = (pin.page - block.first_page()) as usize;
-    let state = block.thrashing().and_then(|t| t.pages.get(&(page as u16)));
+    let state = block.thrashing().and_then(|t| t.page(page));
     if state.is_some_and(|s| s.pinned.is_some_and(|(_, at)| at == pin.deadline_ns)) {
         release(context, block, page);
     }
@@ -245,7 +254,7 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
         *thrashing = Thrashing { resets: thrashing.resets + 1, ..Thrashing::default() };
         return Hint::None;
     }
-    let Some(mut state) = thrashing.pages.get(&(page as u16)).copied() else { return Hint::None };
+    let Some(mut state) = thrashing.page(page).copied() else { return Hint::None };
     if state.events < params.threshold {
         return Hint::None; // 2
     }
@@ -269,7 +278,7 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
     settle(context, block, &mut state, hint, page, by);
     if let Some(thrashing) = block.thrashing_mut() {
         thrashing.ever_pinned |= matches!(hint, Hint::Pin(_));
-        thrashing.pages.insert(page as u16, state);
+        thrashing.pages.get_or_insert_default().insert(page as u16, state);
     }
     hint
 }

@@ -218,6 +218,30 @@ fn a_block_forgets_its_thrashing_pages_after_a_quiet_epoch_so_many_times_and_no_
 }
 
 #[test]
+fn after_a_fresh_start_two_processors_have_to_meet_again() {
+    // Recording `rules`, case `thrashing-pages-are-forgotten-four-times`: pages that one GPU alone
+    // loses permissions on thrash before the fresh start and not after it.
+    let params = PagingParams::default();
+    let (thrashes, _) = heard_in(&params, Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        let lose_alone = |context: &mut Context<'_>, block: &mut Block| {
+            for _ in 0..7 {
+                note(context, block, 0..1, GPUS[0], Kind::Revocation);
+            }
+            block.thrashing_pages().contains(0)
+        };
+        note(context, &mut block, 8..9, HOST_ID, Kind::Revocation);
+        let met = lose_alone(context, &mut block);
+        context.now_ns += params.thrashing.epoch_ns + STAMP_NS;
+        hint(context, &mut block, 300, GPUS[0]);
+        let alone = lose_alone(context, &mut block);
+        note(context, &mut block, 8..9, HOST_ID, Kind::Revocation);
+        [met, alone, lose_alone(context, &mut block)]
+    });
+    assert_eq!(thrashes, [true, false, true]);
+}
+
+#[test]
 fn a_pinned_page_that_lost_permissions_is_for_one_processor_at_a_time() {
     // uvm_policy 4, hint step 7. Of NVLink peers both may use a page that only moved.
     let second = |kind: Kind| {
