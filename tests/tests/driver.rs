@@ -3,9 +3,9 @@
 
 use pagewise::{
     Advice, AllocationType, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities,
-    DeviceAccess, DeviceId, DeviceTouch, DriverVersion, ErrorKind, GpuProfile, HandleTypes,
-    Location, PointerAttribute, PoolAttribute, PoolProps, RangeAttribute, SimBackend, SimConfig,
-    Span, StreamFlags, StreamHandle,
+    DeviceAccess, DeviceAttribute, DeviceId, DeviceTouch, DriverVersion, ErrorKind, GpuProfile,
+    HandleTypes, Location, LocationKind, PointerAttribute, PoolAttribute, PoolProps,
+    RangeAttribute, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
 use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
@@ -81,6 +81,62 @@ fn a_ceiling_gives_the_capabilities_of_a_driver_of_that_version() {
         assert_eq!(capped.driver_version(), Ok(DriverVersion::CUDA_13_2));
         let sim = SimBackend::new(SimConfig::h200().driver_version(version)).expect("room");
         assert_eq!(all_but_the_name(native), all_but_the_name(sim.capabilities()));
+    }
+}
+
+#[test]
+fn a_ceiling_gives_the_device_attributes_of_a_driver_of_that_version() {
+    let known = [
+        (DeviceAttribute::MANAGED_MEMORY, 12000),
+        (DeviceAttribute::HOST_NUMA_ID, 12020),
+        (DeviceAttribute::HOST_NUMA_MEMORY_POOLS_SUPPORTED, 12090),
+        (DeviceAttribute::HOST_MEMORY_POOLS_SUPPORTED, 13000),
+    ];
+    let driver = SimulatedDriver::load();
+    for version in VERSIONS {
+        driver.reset("version=13020");
+        let ceiling = DriverVersion(version);
+        let capped = driver.builder().max_version(ceiling).open().expect("opens");
+        for (attribute, since) in known {
+            let answer = capped.device_attribute(DeviceId(0), attribute);
+            let code = answer.as_ref().err().map(pagewise::Error::code);
+            let expected = (version < since).then_some(Some(1));
+            assert_eq!(code, expected, "{attribute:?} at {version}: {answer:?}");
+        }
+        drop(capped);
+        let native = driver.fresh(&format!("version={version}"));
+        for (attribute, since) in known {
+            let answer = native.device_attribute(DeviceId(0), attribute);
+            assert_eq!(answer.is_ok(), version >= since, "{attribute:?} at {version}");
+        }
+    }
+}
+
+#[test]
+fn a_loop_refuses_numa_nodes_that_the_host_lacks_before_anything_is_submitted() {
+    let driver = SimulatedDriver::load();
+    let stream = StreamHandle::PER_THREAD;
+    let nodes = pagewise_cuda::host_numa_nodes();
+    let (there, absent) = (nodes[0], nodes[nodes.len() - 1] + 1);
+    for version in [12020, 12080, 12090] {
+        let backend = driver.fresh(&format!("version={version}"));
+        let span = backend.alloc(4 << 20).expect("memory");
+        let to = |node| {
+            let places = [Location::HOST, Location::host_numa(node)];
+            backend.prefetch_batch(&[span, span], &places, &[0, 1], 0, stream)
+        };
+        for node in [absent, -1, i32::MAX] {
+            let error = to(node).expect_err("no such node");
+            assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, Some(1)));
+            assert!(error.to_string().contains("NUMA node"), "{error}");
+        }
+        let last = |attribute| backend.range_attribute(span, attribute);
+        assert_eq!(last(RangeAttribute::LAST_PREFETCH_LOCATION), Ok(Location::ORDINAL_INVALID));
+        to(there).expect("a node of the host");
+        let kind = last(RangeAttribute::LAST_PREFETCH_LOCATION_TYPE);
+        assert_eq!(kind, Ok(LocationKind::HOST_NUMA.0));
+        // SAFETY: nobody uses the memory.
+        unsafe { backend.free(span.ptr) }.expect("live");
     }
 }
 
