@@ -193,10 +193,12 @@ fn a_program_in_a_stream_of_another_device_is_an_invalid_handle(backend: &dyn Ba
         code(unsafe { backend.device_touch(touch, stream) })
     };
     for span in [managed.span, managed.at(0, 0), Span::new(WILD, 1)] {
-        assert_eq!(run(DeviceId(0), span, PAGE, stream), 400);
+        for stride_bytes in [PAGE, 0] {
+            assert_eq!(run(DeviceId(0), span, stride_bytes, stream), 400);
+        }
     }
-    assert_eq!(run(DeviceId(0), managed.span, 0, stream), 1, "the stride is looked at before");
-    assert_eq!(run(DeviceId(99), managed.span, PAGE, stream), 101, "and the device before that");
+    assert_eq!(run(DeviceId(99), managed.span, PAGE, stream), 101, "the device comes first");
+    assert_eq!(run(DeviceId(1), managed.span, 0, stream), 1);
     assert_eq!(host(backend, managed.span, 1, HostAccess::Read), MIB, "nothing was written");
     for own in [stream, StreamHandle::NULL, StreamHandle::PER_THREAD] {
         assert_eq!(run(DeviceId(1), managed.span, PAGE, own), 0);
@@ -217,7 +219,15 @@ fn fills_copies_and_prefetches_take_a_stream_of_any_device(backend: &dyn Backend
     if capabilities.concurrent_managed_access {
         backend.prefetch_ordinal(to.span, 0, stream).expect("another device than the stream's");
     }
-    backend.stream_synchronize(stream).expect("a stream");
+    let plain = [0, 1].map(|id| backend.alloc_device(DeviceId(id), PAGE).expect("device memory"));
+    for (on, fills) in [(StreamHandle::NULL, [0, 1]), (stream, [1, 0])] {
+        // SAFETY: as above.
+        let fill = |ptr| code(unsafe { backend.memset(Span::new(ptr, PAGE), 3, on) });
+        assert_eq!(plain.map(fill), fills, "but plain memory is filled by its own device");
+        backend.stream_synchronize(on).expect("a stream");
+    }
+    // SAFETY: nothing uses the memory.
+    plain.into_iter().for_each(|ptr| unsafe { backend.free(ptr) }.expect("live"));
     assert_eq!(host(backend, to.span, 1, HostAccess::Read), 3 * MIB);
     // SAFETY: nothing uses the stream.
     unsafe { backend.stream_destroy(stream) }.expect("live");

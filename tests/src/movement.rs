@@ -16,6 +16,7 @@ claims![
     each_kind_of_location_is_recorded_as_itself,
     a_range_never_prefetched_or_mixed_reports_none,
     memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others,
+    fills_and_copies_of_plain_memory_leave_what_is_attached_to_their_stream,
 ];
 
 fn prefetch(backend: &dyn Backend, span: Span, ordinal: i32) -> i32 {
@@ -157,5 +158,37 @@ fn memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others(backen
     for stream in streams {
         // SAFETY: nothing uses it any more.
         unsafe { backend.stream_destroy(stream) }.expect("live");
+    }
+}
+
+fn fills_and_copies_of_plain_memory_leave_what_is_attached_to_their_stream(backend: &dyn Backend) {
+    if !backend.capabilities().host_page_map {
+        return;
+    }
+    let device = DeviceId(0);
+    let attached = Managed::new(backend, 4 * MIB);
+    let work = Managed::new(backend, MIB);
+    let plain = [(); 2].map(|()| backend.alloc_device(device, MIB).expect("device memory"));
+    let stream = backend.stream_create(device, StreamFlags::NON_BLOCKING).expect("a stream");
+    let is_mapped = || {
+        let runs = backend.host_page_map(attached.span).expect("inside");
+        runs.iter().any(|run| run.mapped)
+    };
+    let access = HostAccess::Write(1);
+    // SAFETY: one thread uses the memory, and it waits for its stream.
+    unsafe {
+        backend.stream_attach(stream, attached.span, AttachFlags::SINGLE).expect("whole");
+        backend.stream_synchronize(stream).expect("a stream");
+        let touch = HostTouch { span: attached.span, stride_bytes: PAGE, access };
+        backend.host_touch(touch).expect("inside");
+        backend.memset(Span::new(plain[0], MIB), 1, stream).expect("inside");
+        backend.memcpy(plain[1], plain[0], MIB, stream).expect("inside");
+        backend.stream_synchronize(stream).expect("a stream");
+        assert!(is_mapped(), "the host has it still");
+        backend.memset(work.span, 1, stream).expect("inside");
+        backend.stream_synchronize(stream).expect("a stream");
+        assert!(!is_mapped(), "a fill of managed memory brings it");
+        plain.into_iter().for_each(|ptr| backend.free(ptr).expect("live"));
+        backend.stream_destroy(stream).expect("live");
     }
 }

@@ -102,7 +102,7 @@ fn pages_move_between_devices_as_recorded() {
 
 #[test]
 fn attached_memory_and_batches_with_bad_ranges_do_as_recorded() {
-    for family in ["attach", "slab", "batch"] {
+    for family in ["attach", "attached-copy", "slab", "batch"] {
         assert_agrees(family, 0, 0);
     }
 }

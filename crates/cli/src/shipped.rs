@@ -19,6 +19,7 @@ macro_rules! recordings {
 const RECORDINGS: &[(&str, &[u8])] = recordings![
     "advise.jsonl.zst",
     "attach.jsonl.zst",
+    "attached-copy.jsonl.zst",
     "attrs.jsonl.zst",
     "batch.jsonl.zst",
     "contract.jsonl.zst",

@@ -50,17 +50,17 @@ impl CudaBackend {
         const OPERATION: &str = "device_touch";
         let DeviceTouch { device: id, span, stride_bytes, access, blocks, threads } = touch;
         let device = self.device(OPERATION, id)?;
-        if let Err(why) = touch.check() {
-            return refuse(OPERATION, Code::INVALID_VALUE, why);
-        }
-        // The driver refuses the launch before a kernel could fault. Default streams are those of
-        // the context that is current.
+        // The driver refuses a launch for its stream before it looks at anything else, and long
+        // before a kernel could fault. Default streams are those of the context that is current.
         let is_elsewhere = || -> Result<bool> {
             let of_stream = self.context_of(OPERATION, stream)?;
             Ok(of_stream.as_raw() != device.context.as_raw())
         };
         if !is_default(stream) && is_elsewhere()? {
             return refuse(OPERATION, Code::INVALID_HANDLE, "the stream is another device's");
+        }
+        if let Err(why) = touch.check() {
+            return refuse(OPERATION, Code::INVALID_VALUE, why);
         }
         if span.bytes == 0 {
             return Ok(0);

@@ -540,8 +540,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Fills a range with one byte, on the device, in stream order (`cuMemsetD8Async`).
     ///
     /// # Errors
-    /// `InvalidValue` if the range is not within one live allocation; 100 (`NO_DEVICE`) on a
-    /// simulated machine without devices.
+    /// `InvalidValue` if the range is not within one live allocation, or is memory of
+    /// [`alloc_device`](Self::alloc_device) on another device than the stream's (device 0's, for
+    /// the default streams); 100 (`NO_DEVICE`) on a simulated machine without devices.
     ///
     /// # Safety
     /// Nobody else may use the range until the stream has passed the call.
@@ -579,10 +580,10 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// 0 if it wrote. The result is final once the call returns: it waits for the program.
     ///
     /// # Errors
-    /// In this order: `InvalidDevice`; `InvalidValue` for what [`DeviceTouch::check`] refuses:
-    /// stride, blocks or threads of 0, and an atomic whose words are not wholly in the range;
-    /// `InvalidHandle` for a stream that was made on another device (each device has default
-    /// streams of its own); `IllegalAddress` if the range is not within one allocation that the
+    /// In this order: `InvalidDevice`; `InvalidHandle` for a stream that was made on another device
+    /// (each device has default streams of its own); `InvalidValue` for what
+    /// [`DeviceTouch::check`] refuses: stride, blocks or threads of 0, and an atomic whose words are
+    /// not wholly in the range; `IllegalAddress` if the range is not within one allocation that the
     /// device can reach.
     ///
     /// # Safety

@@ -2,9 +2,9 @@
 //!
 //! Where devices have concurrent managed access, attachment forbids nothing, and one kind has an
 //! effect: memory attached to a single stream migrates as a whole to the stream's device before
-//! each program, fill or copy in that stream, whatever that touches, by the rules of an explicit
-//! prefetch (observed on an H200 under driver 580; prefetch attributes stay as they were). Where
-//! devices have none, see `exclusive`.
+//! each program in that stream, whatever that touches, and before each fill or copy that touches
+//! managed memory, by the rules of an explicit prefetch (observed on an H200 under driver 580;
+//! prefetch attributes stay as they were). Where devices have none, see `exclusive`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -33,7 +33,7 @@ use crate::locate::Located;
 use crate::profile::PeerLink;
 use crate::refusal::{Checked, bad_device, illegal_address, unsupported};
 use crate::sim::Sim;
-use crate::space::ManagedRange;
+use crate::space::{Allocation, ManagedRange};
 
 /// What a machine without concurrent managed access has to remember.
 #[derive(Debug)]
@@ -106,6 +106,15 @@ impl Exclusive {
     }
 }
 
+/// What begins in a stream, by what it touches.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work<'a> {
+    /// An access program.
+    Program(Span),
+    /// A fill, or a copy.
+    FillOrCopy(&'a [Span]),
+}
+
 /// Whether a stream's work may touch an allocation that is attached so.
 fn check_reach(attached: Attached, stream: StreamHandle) -> Checked<()> {
     match attached {
@@ -138,13 +147,21 @@ impl Sim {
 
     /// A device is about to touch memory, in a stream: what has to be there comes, once for all
     /// that the call touches. Does nothing if the access will be refused.
+    ///
+    /// With concurrent access, fills and copies bring what is attached to the stream only if they
+    /// touch managed memory (recording `attached-copy`). That one managed range of a copy is enough
+    /// is a guess.
     pub(crate) fn launch(
         &mut self,
         by: Processor,
-        spans: &[Span],
+        work: Work<'_>,
         stream: StreamHandle,
     ) -> Checked<()> {
-        let mut touched = Vec::new();
+        let spans = match &work {
+            Work::Program(span) => std::slice::from_ref(span),
+            Work::FillOrCopy(spans) => spans,
+        };
+        let mut touched: Vec<&Allocation> = Vec::new();
         for span in spans.iter().filter(|span| span.bytes > 0) {
             let allocation = self.space.containing(span.ptr).filter(|a| a.contains(*span));
             touched.extend(allocation.filter(|a| self.reaches(by, a)));
@@ -153,7 +170,10 @@ impl Sim {
             return Ok(());
         }
         let Some(exclusive) = &self.exclusive else {
-            self.bring_attached(by, stream);
+            let is_program = matches!(work, Work::Program(_));
+            if is_program || touched.iter().any(|allocation| self.is_managed(allocation)) {
+                self.bring_attached(by, stream);
+            }
             return Ok(());
         };
         for allocation in touched {

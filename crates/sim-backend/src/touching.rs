@@ -10,6 +10,7 @@ use pagewise_hal::{
 
 use crate::arrival::Threads;
 use crate::config::RangeReads;
+use crate::exclusive::Work;
 use crate::pager::Walk;
 use crate::refusal::{Checked, bad_device, illegal_address, invalid, refuse};
 use crate::sim::Sim;
@@ -50,10 +51,11 @@ impl Sim {
         if !self.machine.has_device(device) {
             return bad_device("the device does not exist");
         }
+        // The driver looks at the stream first (probed on two H200s under driver 580).
+        self.streams.check_for(stream, device)?;
         if let Err(why) = touch.check() {
             return invalid(why);
         }
-        self.streams.check_for(stream, device)?;
         let fault = match access {
             DeviceAccess::Read => FaultAccess::Read,
             DeviceAccess::Write(_) => FaultAccess::Write,
@@ -62,7 +64,7 @@ impl Sim {
         let threads =
             if touch.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
         let by = processor_of(device);
-        self.launch(by, &[span], stream)?;
+        self.launch(by, Work::Program(span), stream)?;
         self.walk(Walk { by, span, stride_bytes, access: fault, threads })?;
         self.waited_for(stream);
         let Span { ptr, bytes } = span;
@@ -80,14 +82,22 @@ impl Sim {
         Ok(0)
     }
 
-    /// `cuMemsetD8Async`: the stream's device writes every page.
+    /// `cuMemsetD8Async`: the stream's device writes every page. Plain memory of another device is
+    /// refused, as no peer has access (probed on two H200s under driver 580).
     pub(crate) fn memset(&mut self, span: Span, value: u8, stream: StreamHandle) -> Checked<()> {
         let device = self.device_of(stream)?;
         if span.bytes == 0 {
             return Ok(());
         }
         self.check_within_one(span)?;
-        self.launch(device, &[span], stream)?;
+        let elsewhere = |allocation: &Allocation| match allocation.kind {
+            Kind::Device(owner) => processor_of(owner) != device,
+            _ => false,
+        };
+        if self.space.containing(span.ptr).is_some_and(elsewhere) {
+            return invalid("the memory is another device's than the stream");
+        }
+        self.launch(device, Work::FillOrCopy(&[span]), stream)?;
         self.walk_pages(device, span, FaultAccess::Write, Threads::Bulk);
         self.started(stream);
         self.before_write(span);
@@ -111,7 +121,7 @@ impl Sim {
         }
         self.check_within_one(to)?;
         self.check_within_one(from)?;
-        self.launch(device, &[from, to], stream)?;
+        self.launch(device, Work::FillOrCopy(&[from, to]), stream)?;
         self.walk_copied(device, from, FaultAccess::Read);
         self.walk_copied(device, to, FaultAccess::Write);
         self.started(stream);

@@ -98,12 +98,13 @@ pub unsafe extern "C" fn cuLaunchKernel(
         let index = function.addr().checked_sub(FUNCTIONS);
         let kernel = index.and_then(|index| TOUCH_KERNELS.get(index));
         let &(_, access) = kernel.ok_or(Code::INVALID_HANDLE)?;
+        // The stream first, whatever the grid is (probed on two H200s under driver 580).
+        if machine.device_of_stream(stream(on))? != device {
+            return Err(Code::INVALID_HANDLE);
+        }
         let flat = [grid_y, grid_z, block_y, block_z] == [1; 4];
         if !flat || block_x > 1024 || parameters.is_null() {
             return Err(Code::INVALID_VALUE);
-        }
-        if machine.device_of_stream(stream(on))? != device {
-            return Err(Code::INVALID_HANDLE);
         }
         // SAFETY: not null; the caller vouches for the parameters, whose types are the kernels'.
         let [address, places, stride, value, result] = unsafe {
