@@ -17,7 +17,7 @@ use pagewise::{
 };
 use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
-use pagewise_tests::gpu::gpu;
+use pagewise_tests::gpu::gpus;
 use pagewise_trace::record::Recorder;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -231,12 +231,8 @@ proptest! {
 /// The driver of this machine for each version, opened once.
 static GPU: LazyLock<BTreeMap<i32, Arc<CudaBackend>>> = LazyLock::new(|| {
     let open = |version| {
-        let opened = gpu(CudaBackend::builder().max_version(DriverVersion(version)));
-        let two = opened.filter(|driver| driver.device_count().is_ok_and(|count| count >= 2));
-        if two.is_none() {
-            println!("skipped: the programs use two devices");
-        }
-        two.map(|driver| (version, Arc::new(driver)))
+        let opened = gpus(CudaBackend::builder().max_version(DriverVersion(version)), 2);
+        opened.map(|driver| (version, Arc::new(driver)))
     };
     [12000, 12020, 12090, 13000].into_iter().map_while(open).collect()
 });

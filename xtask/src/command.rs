@@ -1,7 +1,6 @@
 //! Running cargo, saying what is run.
 
 use std::env;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 /// What a step came to: why it failed, if it did.
@@ -31,28 +30,6 @@ pub(crate) fn output(command: &mut Command) -> Outcome<String> {
         return Err(format!("{command:?} failed ({})", output.status));
     }
     String::from_utf8(output.stdout).map_err(|error| format!("{command:?}: {error}"))
-}
-
-/// Runs a command, passes on each line that it prints on stdout and stderr, and shows it to
-/// `look`. Returns whether it succeeded.
-pub(crate) fn watch(command: &mut Command, mut look: impl FnMut(&str)) -> Outcome<bool> {
-    announce(command);
-    let (reader, writer) = std::io::pipe().map_err(|error| error.to_string())?;
-    let both = writer.try_clone().map_err(|error| error.to_string())?;
-    let mut child = command
-        .stdout(writer)
-        .stderr(both)
-        .spawn()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    // The command holds the writing ends too; without them the reader would never see an end.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    for line in BufReader::new(reader).lines() {
-        let line = line.map_err(|error| format!("{command:?}: {error}"))?;
-        println!("{line}");
-        look(&line);
-    }
-    let status = child.wait().map_err(|error| error.to_string())?;
-    Ok(status.success())
 }
 
 fn announce(command: &Command) {

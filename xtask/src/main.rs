@@ -1,11 +1,13 @@
 //! The project's commands.
 //!
 //! `cargo xtask test` runs every test; `cargo xtask ci` runs everything that must hold before a
-//! change lands. Needs nothing but Rust; uses cargo-nextest if it is there.
+//! change lands. Needs nothing but Rust.
 
 mod checks;
 mod command;
+mod harness;
 mod suite;
+mod tally;
 
 use std::process::ExitCode;
 
@@ -22,15 +24,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs every test of the workspace, then the doctests.
-    Test,
+    /// Runs every test of the workspace, shuffled and on 8 threads, then the doctests.
+    Test {
+        /// The order of an earlier run: the number that it printed.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Formatting, lints, features, tests, documentation, dependency proofs, the main command.
     Ci,
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
-        Task::Test => suite::run(),
+        Task::Test { seed } => suite::run(seed),
         Task::Ci => ci(),
     };
     match outcome {
@@ -53,5 +59,5 @@ fn ci() -> Outcome {
     checks::main_command()?;
     checks::determinism()?;
     checks::schedules()?;
-    suite::run()
+    suite::run(None)
 }
