@@ -6,6 +6,9 @@
 //! driver. A zone is a list of segments, each reserved when the ones before it have no room: an
 //! idle machine holds no address space, and no machine takes what another one needs. This module
 //! knows no policy: `regions`, `slabs`, `slots` and `pool_regions` decide who gets which address.
+//!
+//! Segments are private mappings. A process that forks gets a copy of each, so parent and child
+//! have a machine of their own. Nothing is unmapped before the machine goes, and buffers keep it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -93,9 +96,10 @@ impl Arena {
     pub(crate) fn clear(&self, address: u64, bytes: u64) {
         let (segment, offset) = self.segment(address, bytes);
         let (map, length) = (&segment.map, bytes as usize);
-        // SAFETY: the range lies in this private anonymous mapping, in which `segment` found it.
-        // Nobody reads it: the simulator's lock is held, and users gave the range up when they
-        // called `free`, `free_async` or `pool_destroy`, which are unsafe for that reason.
+        // SAFETY: the range lies in this private anonymous mapping, in which `segment` found it. No
+        // safe call clears what somebody uses: an allocation is cleared when it is freed, by
+        // `unsafe` calls, and a pool's chunk when it is given back, which needs that no allocation
+        // is left in it. The simulator itself is behind its lock.
         let advised =
             unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, length) };
         if advised.is_err() {
@@ -106,22 +110,30 @@ impl Arena {
     /// Sets every byte of a range.
     pub(crate) fn fill(&self, address: u64, bytes: u64, value: u8) {
         let (place, length) = self.checked(address, bytes);
-        // SAFETY: `checked` gives live, writable memory; the caller of the Backend method promised
-        // that nobody else uses the range.
+        // SAFETY: `checked` gives mapped memory. Only `memset`, an `unsafe` call whose caller
+        // promises that nobody else uses the range, fills what lives; other callers fill pages that
+        // are freed, or that are marked as discarded and so nobody's to read.
         unsafe { place.write_bytes(value, length) }
     }
 
     /// The bytes of a range.
     pub(crate) fn read(&self, address: u64, bytes: u64) -> Box<[u8]> {
         let (place, length) = self.checked(address, bytes);
-        // SAFETY: as in `fill`; the copy is made before the lock is given up.
-        unsafe { std::slice::from_raw_parts(place, length) }.into()
+        let mut bytes = vec![0; length];
+        // SAFETY: `checked` gives mapped memory of `length` bytes, and the copy has as many. No
+        // reference to the memory is made: the pages of a range that is about to be written are
+        // read whole, and a neighbour of the range may hold a view of its own bytes. What that one
+        // writes meanwhile may be in the copy or not: the copy stands for memory that was left
+        // behind, which is only shown once the whole page is discarded, neighbour included.
+        unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), length) }
+        bytes.into()
     }
 
     /// Writes bytes.
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
         let (place, length) = self.checked(address, bytes.len() as u64);
-        // SAFETY: as in `fill`; `bytes` was copied out of the range and does not overlap it.
+        // SAFETY: `checked` gives mapped memory of at least `length` bytes, and `bytes` has as many
+        // in memory of its own. The page is marked as discarded, so nobody has a view of it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, length) }
     }
 
@@ -129,7 +141,9 @@ impl Arena {
     pub(crate) fn copy(&self, destination: u64, source: u64, bytes: u64) {
         let (to, length) = self.checked(destination, bytes);
         let (from, _) = self.checked(source, bytes);
-        // SAFETY: as in `fill`; `ptr::copy` allows overlap.
+        // SAFETY: `checked` gives mapped memory for both ranges, and `ptr::copy` allows overlap. The
+        // only caller is `memcpy`, an `unsafe` call whose caller promises that nobody else writes
+        // the source or uses the destination.
         unsafe { std::ptr::copy(from, to, length) }
     }
 
@@ -137,7 +151,9 @@ impl Arena {
     pub(crate) fn sum_strided(&self, address: u64, bytes: u64, stride: u64) -> u64 {
         let (place, length) = self.checked(address, bytes);
         let steps = steps(length, stride);
-        // SAFETY: every step lies below `bytes`; see `fill`.
+        // SAFETY: every step lies below `length`, in memory that `checked` found mapped. The caller
+        // of `host_touch` or `device_touch`, both `unsafe`, promised that nobody writes it
+        // meanwhile.
         steps.map(|step| u64::from(unsafe { place.add(step).read() })).sum()
     }
 
@@ -145,7 +161,8 @@ impl Arena {
     pub(crate) fn write_strided(&self, address: u64, bytes: u64, stride: u64, value: u8) {
         let (place, length) = self.checked(address, bytes);
         for step in steps(length, stride) {
-            // SAFETY: as in `sum_strided`.
+            // SAFETY: every step lies below `length`, in memory that `checked` found mapped. The
+            // caller of `host_touch` or `device_touch` promised that nobody else uses it.
             unsafe { place.add(step).write(value) }
         }
     }
@@ -167,11 +184,13 @@ impl Arena {
     }
 
     /// Where the bytes of a range are read and written: no bytes at all if contents are skipped.
-    /// Host memory that was registered lies elsewhere; its owner promised that it is live.
+    /// Callers have found the range in a live allocation. Memory that no segment holds is host
+    /// memory that was registered: whoever called `host_register`, which is `unsafe`, promised that
+    /// it is live until it is unregistered.
     fn checked(&self, address: u64, bytes: u64) -> (*mut u8, usize) {
         let place = if self.holding(address).is_some() {
             let (segment, offset) = self.segment(address, bytes);
-            // SAFETY: `segment` found the whole range inside the mapping.
+            // SAFETY: `segment` found the whole range inside the mapping, so the offset is too.
             unsafe { segment.map.as_mut_ptr().add(offset) }
         } else {
             std::ptr::with_exposed_provenance_mut(address as usize)

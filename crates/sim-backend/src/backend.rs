@@ -471,7 +471,8 @@ impl Backend for SimBackend {
             sim.check_device(device)?;
             sim.streams.create(device, flags)
         })?;
-        // SAFETY: the table has just made it.
+        // SAFETY: the table has just made the handle, and looks handles up: it never dereferences
+        // one.
         Ok(unsafe { StreamHandle::from_raw(raw) })
     }
 
@@ -511,7 +512,8 @@ impl Backend for SimBackend {
             sim.check_device(device)?;
             sim.streams.create_event(flags)
         })?;
-        // SAFETY: the table has just made it.
+        // SAFETY: the table has just made the handle, and looks handles up: it never dereferences
+        // one.
         Ok(unsafe { EventHandle::from_raw(raw) })
     }
 
@@ -605,6 +607,6 @@ impl Backend for SimBackend {
 
 /// A handle that the table of pools made.
 fn pool(raw: u64) -> PoolHandle {
-    // SAFETY: `raw` comes from the table; the simulator looks handles up and dereferences none.
+    // SAFETY: the table of pools made the handle, and looks handles up: it never dereferences one.
     unsafe { PoolHandle::from_raw(raw) }
 }

@@ -45,8 +45,10 @@ mod unix {
             if handle.0 < 0 {
                 return false;
             }
-            // SAFETY: not -1; a number that is not open is refused by the system, and one that is
-            // open stays so while this is looked at, or the caller races with itself.
+            // SAFETY: the number is not -1, which `BorrowedFd` cannot hold. It may be no open
+            // descriptor, or become one of something else meanwhile: all that is done is to
+            // duplicate it, which the system refuses for one that is not open, and to ask what the
+            // duplicate is. Nothing is read, written or closed through the caller's number.
             let given = unsafe { BorrowedFd::borrow_raw(handle.0) };
             let own = identity(self.reader.as_fd());
             identity(given).is_ok_and(|given| own.is_ok_and(|own| given == own))

@@ -141,7 +141,8 @@ impl Sim {
             return Ok(known);
         }
         let raw = self.pools.import(exporter.as_raw())?;
-        // SAFETY: a live pool of this simulator.
+        // SAFETY: the table of pools has just made the handle, and looks handles up: it never
+        // dereferences one.
         let imported = unsafe { PoolHandle::from_raw(raw) };
         self.sharing.imports.insert(imported, exporter);
         Ok(imported)

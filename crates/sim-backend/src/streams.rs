@@ -154,7 +154,7 @@ mod tests {
         let mut streams = Streams::new();
         let mut event = |flags| {
             let raw = streams.create_event(flags).unwrap();
-            // SAFETY: as above.
+            // SAFETY: the handle goes to the table that made it.
             unsafe { EventHandle::from_raw(raw) }
         };
         let (a, b) = (event(EventFlags::empty()), event(EventFlags::empty()));
