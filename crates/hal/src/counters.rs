@@ -13,10 +13,15 @@ pub struct Copies {
     pub bytes: u64,
 }
 
+/// Counts on, as far as numbers go: records may come from anywhere.
+fn count(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
 impl Copies {
     fn add(&mut self, bytes: u64) {
-        self.runs += 1;
-        self.bytes += bytes;
+        count(&mut self.runs, 1);
+        count(&mut self.bytes, bytes);
     }
 
     fn since(self, earlier: Self) -> Self {
@@ -84,13 +89,13 @@ impl Counters {
                 way.add(bytes);
                 self.by_cause(cause).add(bytes);
             }
-            MemoryEvent::CpuFault { .. } => self.cpu_faults += 1,
-            MemoryEvent::GpuFault { .. } => self.gpu_faults += 1,
-            MemoryEvent::RemoteMap { .. } => self.remote_maps += 1,
-            MemoryEvent::Thrashing { .. } => self.thrashing_pages += 1,
+            MemoryEvent::CpuFault { .. } => count(&mut self.cpu_faults, 1),
+            MemoryEvent::GpuFault { .. } => count(&mut self.gpu_faults, 1),
+            MemoryEvent::RemoteMap { .. } => count(&mut self.remote_maps, 1),
+            MemoryEvent::Thrashing { .. } => count(&mut self.thrashing_pages, 1),
             MemoryEvent::Throttling { duration_ns, .. } => {
-                self.throttles += 1;
-                self.throttled_ns += duration_ns;
+                count(&mut self.throttles, 1);
+                count(&mut self.throttled_ns, duration_ns);
             }
         }
     }
@@ -140,13 +145,14 @@ impl Counters {
     /// Bytes copied, all ways together.
     #[must_use]
     pub fn migrated_bytes(&self) -> u64 {
-        self.to_device.bytes + self.to_host.bytes + self.between_devices.bytes
+        let ways = [self.to_device, self.to_host, self.between_devices];
+        ways.iter().fold(0, |sum, way| sum.saturating_add(way.bytes))
     }
 
     /// Faults of all processors.
     #[must_use]
     pub fn faults(&self) -> u64 {
-        self.cpu_faults + self.gpu_faults
+        self.cpu_faults.saturating_add(self.gpu_faults)
     }
 }
 

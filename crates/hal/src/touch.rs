@@ -86,6 +86,10 @@ impl DeviceTouch {
 
     /// Whether the aligned word around each place lies in the range. The first word and the last
     /// decide: places ascend.
+    #[allow(
+        clippy::arithmetic_side_effects,
+        reason = "the stride was checked and is not 0; no difference is taken but of a smaller number"
+    )]
     const fn holds_its_words(&self) -> bool {
         let Span { ptr, bytes } = self.span;
         if bytes == 0 {

@@ -24,7 +24,7 @@ impl DriverVersion {
     /// The version `major.minor`.
     #[must_use]
     pub const fn new(major: i32, minor: i32) -> Self {
-        Self(1000 * major + 10 * minor)
+        Self(major.saturating_mul(1000).saturating_add(minor.saturating_mul(10)))
     }
 
     /// The part before the dot.

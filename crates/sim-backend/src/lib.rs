@@ -36,39 +36,114 @@
 //!
 //! Bytes, nanoseconds, pages of 4 KiB, va_blocks of 2 MiB.
 #![deny(missing_docs)]
+// Numbers come from callers. A module that computes with numbers that were checked before says so.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "addresses and sizes of live allocations, which fit the address space and the device"
+)]
 mod allocation;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "`place` has found the range inside one segment; sizes are below a zone's"
+)]
 mod arena;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "threads, elements and pages of one kernel, whose memory is one live allocation; counts are within the profile's bounds"
+)]
 pub mod arrival;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "addresses and sizes of live allocations, which fit the address space and the device"
+)]
 mod attachments;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "page numbers of live allocations; a bit for each of at most 33 processors"
+)]
 mod attributes;
 mod backend;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "offsets in a pool, below 2^43: longer allocations are refused first"
+)]
 mod chunks;
 mod clock;
 mod config;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "page numbers of live memory, and pages of one block of 512"
+)]
 mod contents;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "counts of what happened; times are doubles, which do not overflow into a panic"
+)]
 pub mod cost;
 mod descriptor;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "sizes of live allocations, which fit the device, and counts of calls"
+)]
 mod exclusive;
 mod locate;
+#[allow(clippy::arithmetic_side_effects, reason = "an index into a list that is not empty")]
 mod movement;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "page numbers of live memory, and counts of calls"
+)]
 mod pager;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "pages of one block of 512, page numbers of live memory, counts of what happened; time is added by `clock`"
+)]
 mod paging;
+#[allow(clippy::arithmetic_side_effects, reason = "addresses inside one zone")]
 mod pool_regions;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "addresses and sizes in a pool's region; handles are counted"
+)]
 mod pools;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "`within` has checked the bound; fields are counted"
+)]
 mod profile;
+#[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod queries;
+#[allow(clippy::arithmetic_side_effects, reason = "records are counted")]
 mod records;
 mod refusal;
+#[allow(clippy::arithmetic_side_effects, reason = "units of 2 MiB inside one zone")]
 mod regions;
+#[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod runs;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "rounding down does not overflow, and the page size is not 0"
+)]
 mod sharing;
 mod sim;
+#[allow(clippy::arithmetic_side_effects, reason = "offsets in one slab of 2 MiB")]
 mod slabs;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "addresses inside one zone; a size that passes it is refused first"
+)]
 mod slots;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "addresses and sizes of live allocations, which fit the address space and the device"
+)]
 mod space;
+#[allow(clippy::arithmetic_side_effects, reason = "handles are counted")]
 mod streams;
 mod tempo;
+#[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod touching;
 
 pub use arrival::ArrivalParams;

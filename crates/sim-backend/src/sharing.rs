@@ -72,8 +72,11 @@ impl Sim {
         if !known.contains(flags) {
             return invalid("flags are PORTABLE, DEVICE_MAP and READ_ONLY");
         }
-        let pages = span.pages_outward();
-        let (start, end) = (pages.start * PAGE_BYTES, pages.end * PAGE_BYTES);
+        let start = span.ptr.0 / PAGE_BYTES * PAGE_BYTES;
+        let last_page = span.end().and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
+        let Some(end) = last_page else {
+            return invalid("no host memory reaches to the end of the address space");
+        };
         match self.space.overlapping(start..end).next().map(|other| other.kind) {
             Some(Kind::Registered) => {
                 return refuse(

@@ -173,7 +173,8 @@ impl Sim {
         let total_bytes = self.config.gpu.memory_bytes;
         let home = Processor::device(device.0.cast_unsigned());
         let managed = self.pager.bytes_behind(home);
-        let used = self.config.gpu.context_bytes + self.plain_bytes(device) + managed;
+        let context_bytes = self.config.gpu.context_bytes;
+        let used = context_bytes.saturating_add(self.plain_bytes(device)).saturating_add(managed);
         Ok(MemoryInfo { free_bytes: total_bytes.saturating_sub(used), total_bytes })
     }
 }

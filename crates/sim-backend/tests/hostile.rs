@@ -1,8 +1,9 @@
 //! Arguments that no program should pass: nothing panics, nothing waits for ever.
 
 use pagewise_hal::{
-    AllocationType, Backend, BackendExt, Code, DeviceAccess, DeviceId, DeviceTouch, ErrorKind,
-    HandleTypes, HostAccess, HostTouch, Location, PoolProps, Span, StreamHandle,
+    AllocationType, Backend, BackendExt, Code, DeviceAccess, DeviceId, DevicePtr, DeviceTouch,
+    ErrorKind, HandleTypes, HostAccess, HostRegisterFlags, HostTouch, Location, PoolProps, Span,
+    StreamHandle,
 };
 use pagewise_sim::{GpuProfile, SimBackend, SimConfig};
 
@@ -122,6 +123,17 @@ fn a_pool_that_is_gone_keeps_no_descriptor() {
     }
     // Tests beside this one open none.
     assert_eq!(pipes(), before);
+}
+
+#[test]
+fn host_memory_that_would_end_with_the_address_space_cannot_be_registered() {
+    let sim = SimBackend::new(SimConfig::h200()).unwrap();
+    for (start, bytes) in [(u64::MAX - 9, 9), (u64::MAX - 4096, 4096), (u64::MAX, 1)] {
+        let span = Span::new(DevicePtr(start), bytes);
+        // SAFETY: there is no such memory, and it is refused.
+        let answer = unsafe { sim.host_register(span, HostRegisterFlags::empty()) };
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::InvalidValue, "{span}");
+    }
 }
 
 #[test]
