@@ -129,6 +129,12 @@ fn memory_that_a_managed_pool_gave_back_stays_and_is_mapped_as_it_was_as_recorde
     assert_agrees("pool-touch", 0, 0);
 }
 
+/// Driver 580 loses what is written to memory that a managed pool without a location gives again.
+#[test]
+fn what_is_written_to_memory_that_a_pool_gives_again_is_lost_as_recorded() {
+    assert_agrees("pool-rewrite", 0, 0);
+}
+
 /// Those on pools, fills, copies and attached memory, and those on which an earlier state of the
 /// simulator and an H200 disagreed, made small.
 #[test]

@@ -1,5 +1,7 @@
 //! Views of memory by its address, over a back end whose memory is this test's: what Miri can run,
-//! as it has no address space for the simulator. `cargo +nightly miri test --test host_views`.
+//! as it has no address space for the simulator. The memory is never given back:
+//! `MIRIFLAGS=-Zmiri-ignore-leaks cargo +nightly miri test -p pagewise --no-default-features
+//! --features mock --test host_views --test in_flight`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

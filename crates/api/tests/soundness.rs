@@ -149,6 +149,29 @@ fn memory_that_a_pool_gives_again_does_not_change_under_a_view() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn what_is_written_to_memory_that_a_pool_gives_again_stays() -> Result<()> {
+    let (machine, stream) = as_hardware()?;
+    for place in [None, Some(Host::Any.into()), Some(Device::FIRST.into())] {
+        let pool = Arc::new(ManagedMemoryResource::new_pool(&machine, place)?);
+        for round in 1..4 {
+            let mut buffer = ManagedBuffer::<u8>::from_resource(pool.clone(), 2 * BLOCK, &stream)?;
+            match round % 2 {
+                0 => buffer.write()?.fill(round),
+                _ => {
+                    _ = buffer.run_on_device(DeviceProgram::write(Device::FIRST, round), &stream)?
+                }
+            }
+            buffer.prefetch(Device::FIRST, &stream)?;
+            assert_stays_under_a_view(&buffer, &stream)?;
+            assert!(buffer.read()?.iter().all(|&byte| byte == round), "{place:?}, {round}");
+            drop(buffer);
+            stream.synchronize()?;
+        }
+    }
+    Ok(())
+}
+
 /// Makes each discard, and says that it failed.
 #[derive(Debug)]
 struct Denier;

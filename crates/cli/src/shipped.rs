@@ -30,6 +30,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "migrate.jsonl.zst",
     "parallel.jsonl.zst",
     "pool-reuse.jsonl.zst",
+    "pool-rewrite.jsonl.zst",
     "pool-touch.jsonl.zst",
     "pools.jsonl.zst",
     "read-mostly-discard.jsonl.zst",

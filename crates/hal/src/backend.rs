@@ -367,6 +367,12 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Allocates from a pool in stream order (`cuMemAllocFromPoolAsync`). 0 bytes give the null
     /// pointer.
     ///
+    /// What a managed pool gives again is discarded and mapped as it was. If the pool has a
+    /// location, driver 580 moves it there first. If it has none, a write to a mapped page does not
+    /// fault, and the next migration loses what was written: prefetch the memory before anything is
+    /// written, as the API does. (Probed on an H200; the simulator does the same if discarded
+    /// contents are the driver's.)
+    ///
     /// # Errors
     /// `InvalidValue` for no live pool; `OutOfMemory` past its size limit.
     fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr>;

@@ -3,6 +3,11 @@
 //! A handle is the driver's pointer as an integer. A back end hands them out; making one from a
 //! number is `unsafe`, because a driver dereferences it. That is why the calls which merely *take*
 //! a handle need not be.
+//!
+//! Handles are copied freely, so types do not rule out two mistakes: a copy that is used after what
+//! it names was destroyed, and a handle of one back end that is passed to another. The simulator
+//! refuses both. A driver may not survive them: whoever destroys something, through this crate or
+//! by dropping a stream or a pool of the `pagewise` crate, sees to it that no copy is used again.
 
 use bitflags::bitflags;
 

@@ -1,10 +1,12 @@
 //! Managed memory, directly or from a pool.
 
-use pagewise_hal::{AllocationType, AttachFlags, Backend, DevicePtr, Location, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pagewise_hal::{AllocationType, AttachFlags, Backend, DevicePtr, Location, Result, Span};
 
 use super::pool::{Pool, PoolOptions, location_of};
 use super::{MemoryKind, MemoryResource, allocate_from, deallocate_to};
-use crate::{Machine, Place, Stream};
+use crate::{Host, Machine, Place, Stream};
 
 /// Gives managed memory.
 ///
@@ -28,6 +30,8 @@ pub struct ManagedMemoryResource {
     machine: Machine,
     pool: Option<Pool>,
     preferred: Option<Place>,
+    /// Whether the pool may give memory that it gave before.
+    gives_again: AtomicBool,
 }
 
 impl ManagedMemoryResource {
@@ -40,7 +44,7 @@ impl ManagedMemoryResource {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn direct(machine: impl Into<Machine>) -> Self {
-        Self { machine: machine.into(), pool: None, preferred: None }
+        Self::of(machine.into(), None, None)
     }
 
     /// Memory from a pool of its own, with a preferred location or none.
@@ -48,6 +52,10 @@ impl ManagedMemoryResource {
     /// Driver 580 reserves 265 GiB of address space for such a pool and ends the process when it
     /// has none left, after some 460 pools that live at a time: keep a resource, and share it. Its
     /// memory may show what an earlier allocation of the pool wrote.
+    ///
+    /// Without a preferred location, memory that the pool gives again is prefetched, without a
+    /// copy, to the device of the stream, or to the host if the stream has none: driver 580 would
+    /// lose what is written there with the next migration.
     ///
     /// # Errors
     /// Without a CUDA code: `Unsupported` before CUDA 13.0 and without concurrent managed access;
@@ -85,7 +93,7 @@ impl ManagedMemoryResource {
         let machine = machine.into();
         let location = location_of("create pool", &machine, preferred)?;
         let pool = Pool::create(&machine, AllocationType::MANAGED, location, options)?;
-        Ok(Self { machine, pool: Some(pool), preferred })
+        Ok(Self::of(machine, Some(pool), preferred))
     }
 
     /// Memory from the current managed pool of the process. It is the driver's, and shared.
@@ -103,7 +111,7 @@ impl ManagedMemoryResource {
     pub fn current_pool(machine: impl Into<Machine>) -> Result<Self> {
         let machine = machine.into();
         let pool = Pool::current(&machine, AllocationType::MANAGED, Location::NONE)?;
-        Ok(Self { machine, pool: Some(pool), preferred: None })
+        Ok(Self::of(machine, Some(pool), None))
     }
 
     /// Memory from the default managed pool: the current one until somebody sets another.
@@ -122,7 +130,7 @@ impl ManagedMemoryResource {
     pub fn default_pool(machine: impl Into<Machine>) -> Result<Self> {
         let machine = machine.into();
         let pool = Pool::default_of(&machine, AllocationType::MANAGED, Location::NONE)?;
-        Ok(Self { machine, pool: Some(pool), preferred: None })
+        Ok(Self::of(machine, Some(pool), None))
     }
 
     /// Its pool, if it has one.
@@ -150,6 +158,28 @@ impl ManagedMemoryResource {
     pub fn preferred_location(&self) -> Option<Place> {
         self.preferred
     }
+
+    fn of(machine: Machine, pool: Option<Pool>, preferred: Option<Place>) -> Self {
+        // Nobody knows what a pool from elsewhere gave before.
+        let gives_again = pool.as_ref().is_some_and(|pool| !pool.is_owned());
+        Self { machine, pool, preferred, gives_again: AtomicBool::new(gives_again) }
+    }
+
+    /// Moves memory that a pool gives again, without copying, to the stream's device, or to the
+    /// host if the stream has none.
+    ///
+    /// What a managed pool gets back stays mapped and is marked as discarded. Driver 580 moves it
+    /// when it gives it again, if the pool has a location, and that takes the mark away. Without a
+    /// location it does not: a write does not fault, the mark stays, and the next migration loses
+    /// what was written (12 programs on an H200).
+    fn settle(&self, span: Span, stream: &Stream) -> Result<()> {
+        let is_moved = matches!(self.preferred, Some(Place::Device(_) | Place::Host(Host::Any)));
+        if self.pool.is_none() || is_moved || !self.gives_again.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let to = stream.device().map_or(Place::HOST, Place::from);
+        self.machine.prefetch(span, to, stream.handle())
+    }
 }
 
 // SAFETY: the driver gives managed memory of at least the size, aligned to 512 bytes, to nobody
@@ -165,10 +195,18 @@ unsafe impl MemoryResource for ManagedMemoryResource {
 
     fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
         let direct = |backend: &dyn Backend| backend.alloc_managed(bytes, AttachFlags::GLOBAL);
-        allocate_from(self.pool.as_ref(), &self.machine, bytes, stream, direct)
+        let ptr = allocate_from(self.pool.as_ref(), &self.machine, bytes, stream, direct)?;
+        if let Err(error) = self.settle(Span::new(ptr, bytes), stream) {
+            // SAFETY: the memory was given just now, and nobody has its address.
+            let answer = unsafe { self.deallocate(ptr, bytes, stream) };
+            self.machine.note_failure(answer);
+            return Err(error);
+        }
+        Ok(ptr)
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr, _: u64, stream: &Stream) -> Result<()> {
+        self.gives_again.store(true, Ordering::Relaxed);
         // SAFETY: the work of the stream is done, and the caller promised that there is no other.
         let direct = || unsafe { self.machine.backend().free(ptr) };
         // SAFETY: the memory came from the pool if there is one, and the caller promised that no
