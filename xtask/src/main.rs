@@ -10,6 +10,7 @@ mod suite;
 mod tally;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
@@ -48,16 +49,32 @@ fn main() -> ExitCode {
     }
 }
 
+/// A step of the gate: its name and what it does.
+type Step = (&'static str, fn() -> Outcome);
+
 /// The cheapest first, so that what fails often fails soon.
+const STEPS: &[Step] = &[
+    ("formatting", checks::formatting),
+    ("dependencies", checks::dependencies),
+    ("lints", checks::lints),
+    ("features", checks::features),
+    ("cudarc", checks::cudarc),
+    ("documentation", checks::documentation),
+    ("main command", checks::main_command),
+    ("determinism", checks::determinism),
+    ("schedules", checks::schedules),
+    ("tests", || suite::run(None)),
+];
+
+/// Runs every step and prints how long each took; stops at the first that fails.
 fn ci() -> Outcome {
-    checks::formatting()?;
-    checks::dependencies()?;
-    checks::lints()?;
-    checks::features()?;
-    checks::cudarc()?;
-    checks::documentation()?;
-    checks::main_command()?;
-    checks::determinism()?;
-    checks::schedules()?;
-    suite::run(None)
+    let begin = Instant::now();
+    let mut times = Vec::new();
+    for (name, step) in STEPS {
+        let begin = Instant::now();
+        step().map_err(|failure| format!("{name}: {failure}"))?;
+        times.push(format!("{name} {} s", begin.elapsed().as_secs()));
+    }
+    println!("xtask: {} s in all: {}", begin.elapsed().as_secs(), times.join(", "));
+    Ok(())
 }
