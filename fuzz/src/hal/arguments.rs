@@ -10,7 +10,7 @@ use super::Round;
 
 /// Most bytes that one call is told to touch, move or fill: such calls take time by the byte, on a
 /// driver as on the simulator.
-const TOUCHED_MAX: u64 = 8 << 20;
+pub(super) const TOUCHED_MAX: u64 = 8 << 20;
 /// Most bytes of host memory that a round registers.
 const HOST_BYTES: usize = 64 << 10;
 

@@ -5,6 +5,7 @@ use pagewise_hal::{
 };
 
 use super::Round;
+use super::arguments::TOUCHED_MAX;
 
 /// Most live allocations of a round.
 const LIVE_MAX: usize = 24;
@@ -103,6 +104,10 @@ impl Round<'_, '_> {
             }
             3 => {
                 let flags = AttachFlags::from_bits_retain(self.choices.one_of(&[1, 2, 4, 0, 8]));
+                // Work in the stream brings all of it.
+                if self.known.live.iter().any(|l| l.ptr == span.ptr && l.bytes > TOUCHED_MAX) {
+                    return;
+                }
                 let span = Span::new(span.ptr, self.choices.one_of(&[0, 1, span.bytes]));
                 // SAFETY: this round alone uses the memory.
                 self.call("stream_attach", |sim| unsafe { sim.stream_attach(stream, span, flags) });
