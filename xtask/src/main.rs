@@ -1,11 +1,12 @@
 //! The project's commands.
 //!
 //! `cargo xtask test` runs every test; `cargo xtask ci` runs everything that must hold before a
-//! change lands. Needs nothing but Rust.
+//! change lands. Needs nothing but Rust. `cargo xtask mutants` is for a scheduled job.
 
 mod checks;
 mod command;
 mod harness;
+mod mutants;
 mod suite;
 mod tally;
 
@@ -33,12 +34,22 @@ enum Task {
     },
     /// Formatting, lints, features, tests, documentation, dependency proofs, the main command.
     Ci,
+    /// Plants mutants in the code, and says which of them no test notices. Takes hours.
+    Mutants {
+        /// Runs a part of them only, such as 3/20.
+        #[arg(long)]
+        shard: Option<String>,
+        /// Adds what was found to the stored baseline.
+        #[arg(long)]
+        write: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test { seed } => suite::run(seed),
         Task::Ci => ci(),
+        Task::Mutants { shard, write } => mutants::run(shard.as_deref(), write),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
