@@ -24,6 +24,7 @@
 mod advice;
 mod batch;
 mod block;
+mod blocks;
 mod chunks;
 mod context;
 mod counters;
@@ -276,22 +277,18 @@ impl Paging {
             _ => runs.push(PageRun { pages, mapped }),
         };
         let mut at = pages.start;
-        for piece in self.ranges.pieces(&pages) {
-            push(piece.start - at, false);
-            let mut page = piece.start;
-            if let Some(block) = self.ranges.containing(page).and_then(|r| r.block(page)) {
-                let offset = |page: u64| (page - block.first_page()) as usize;
-                let mapped = block.mapped(ProcId::HOST, Protection::Read)
-                    & PageMask::range(offset(piece.start)..offset(piece.end));
-                for run in mapped.runs() {
-                    let start = block.first_page() + run.start as u64;
-                    push(start - page, false);
-                    push(run.len() as u64, true);
-                    page = start + run.len() as u64;
-                }
+        let ranges = self.ranges.overlapping(&pages);
+        for block in ranges.flat_map(|range| range.blocks_in(pages.clone())) {
+            let within = block.pages().start.max(pages.start)..block.pages().end.min(pages.end);
+            let offset = |page: u64| (page - block.first_page()) as usize;
+            let mapped = block.mapped(ProcId::HOST, Protection::Read)
+                & PageMask::range(offset(within.start)..offset(within.end));
+            for run in mapped.runs() {
+                let start = block.first_page() + run.start as u64;
+                push(start - at, false);
+                push(run.len() as u64, true);
+                at = start + run.len() as u64;
             }
-            push(piece.end - page, false);
-            at = piece.end;
         }
         push(pages.end.saturating_sub(at), false);
         runs

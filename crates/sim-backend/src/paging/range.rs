@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::block::Block;
+use super::blocks::Blocks;
 use super::mask::PAGES;
 use super::processor::{ProcId, ProcSet};
 
@@ -33,14 +34,12 @@ pub(crate) struct VaRange {
     first_page: u64,
     end_page: u64,
     pub(crate) policy: Policy,
-    /// One entry per 2 MiB slot, from the one that holds the first page on.
-    blocks: Vec<Option<Block>>,
+    blocks: Blocks,
 }
 
 impl VaRange {
     fn new(first_page: u64, end_page: u64, policy: Policy) -> Self {
-        let slots = end_page.div_ceil(SLOT) - first_page / SLOT;
-        let blocks = (0..slots).map(|_| None).collect();
+        let blocks = Blocks::new(first_page / SLOT, end_page.div_ceil(SLOT));
         Self { first_page, end_page, policy, blocks }
     }
 
@@ -55,63 +54,58 @@ impl VaRange {
         slot.max(self.first_page)..(slot + SLOT).min(self.end_page)
     }
 
-    fn index(&self, page: u64) -> usize {
-        (page / SLOT - self.first_page / SLOT) as usize
-    }
-
     /// The block that holds a page, if it exists.
     pub(crate) fn block(&self, page: u64) -> Option<&Block> {
-        self.blocks[self.index(page)].as_ref()
+        self.blocks.get(page / SLOT)
     }
 
     /// The blocks that exist, ascending.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
-        self.blocks.iter().filter_map(Option::as_ref)
+        self.blocks.iter()
+    }
+
+    /// The blocks that exist and hold one of these pages, ascending.
+    pub(crate) fn blocks_in(&self, pages: Range<u64>) -> impl Iterator<Item = &Block> {
+        let slots = pages.start / SLOT..pages.end.div_ceil(SLOT);
+        let near = self.blocks.near(slots);
+        near.filter(move |block| block.pages().start < pages.end && pages.start < block.pages().end)
     }
 
     /// The place of the block that holds a page.
     pub(super) fn slot_mut(&mut self, page: u64) -> &mut Option<Block> {
-        let index = self.index(page);
-        &mut self.blocks[index]
+        self.blocks.place_mut(page / SLOT)
     }
 
     /// Takes the block that holds a page out of the range, made if it does not exist, so that the
     /// other blocks can be changed meanwhile. Give it back with [`put`](Self::put).
     pub(crate) fn take_or_new(&mut self, page: u64) -> Block {
         let pages = self.block_pages(page);
-        let index = self.index(page);
-        let block = self.blocks[index].take();
+        let block = self.blocks.take(page / SLOT);
         block.unwrap_or_else(|| Block::new(pages.start, (pages.end - pages.start) as usize))
     }
 
     /// Takes the block that holds a page out of the range, if it exists.
     pub(crate) fn take(&mut self, page: u64) -> Option<Block> {
-        let index = self.index(page);
-        self.blocks[index].take()
+        self.blocks.take(page / SLOT)
     }
 
     /// Gives a block back.
     pub(crate) fn put(&mut self, block: Block) {
-        let index = self.index(block.first_page());
-        self.blocks[index] = Some(block);
+        let slot = block.first_page() / SLOT;
+        *self.blocks.place_mut(slot) = Some(block);
     }
 
     /// Cuts the range at a page inside it; returns the upper part.
     fn split_off(&mut self, at: u64) -> Self {
         debug_assert!(self.first_page < at && at < self.end_page);
-        let mut upper = Self::new(at, self.end_page, self.policy);
-        let first_moved = self.index(at);
-        let cut = self.blocks[first_moved].take();
-        let moved = self.blocks.drain(first_moved + 1..);
-        upper.blocks.splice(1.., moved);
-        self.end_page = at;
-        if at.is_multiple_of(SLOT) {
-            self.blocks.truncate(first_moved);
-            upper.blocks[0] = cut;
-        } else if let Some(mut lower) = cut {
+        let end_page = std::mem::replace(&mut self.end_page, at);
+        let through_block = !at.is_multiple_of(SLOT);
+        let blocks = self.blocks.split_off(at / SLOT, through_block);
+        let mut upper = Self { first_page: at, end_page, policy: self.policy, blocks };
+        if through_block && let Some(mut lower) = upper.take(at) {
             let page = (at - lower.first_page()) as usize;
-            upper.blocks[0] = Some(lower.split_off(page));
-            self.blocks[first_moved] = Some(lower);
+            upper.put(lower.split_off(page));
+            self.put(lower);
         }
         upper
     }
@@ -258,8 +252,8 @@ mod tests {
         ranges.split_at(1024, |_| true);
         ranges.split_at(2048, |_| true);
         assert_eq!(lens(&ranges), [(512, 1024), (1024, 2048)]);
-        assert_eq!(ranges.containing(1024).expect("there").blocks.len(), 2);
-        assert_eq!(ranges.containing(512).expect("there").blocks.len(), 1);
+        let slots = |page| ranges.containing(page).expect("there").blocks.slots();
+        assert_eq!((slots(512), slots(1024)), (1..2, 2..4));
     }
 
     #[test]

@@ -147,7 +147,8 @@ impl Paging {
     /// What the blocks of these pages have.
     pub(crate) fn held_blocks(&self, pages: &Range<u64>) -> HeldBlocks {
         let mut held = HeldBlocks::default();
-        for block in self.ranges.overlapping(pages).flat_map(|range| range.blocks()) {
+        for block in self.ranges.overlapping(pages).flat_map(|range| range.blocks_in(pages.clone()))
+        {
             held.note(block, self.chunks.len() as u8);
         }
         held
