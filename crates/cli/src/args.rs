@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use pagewise_hal::DriverVersion;
 use pagewise_sim::RangeReads;
+use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::program::Family;
 use pagewise_trace::run::Clock;
 
@@ -53,6 +54,56 @@ pub(crate) enum Command {
     Compare(Compare),
 }
 
+/// How much a file may ask for: see `pagewise_trace::limits`.
+#[derive(Debug, Args)]
+pub(crate) struct Limits {
+    /// Refuse a file that asks for more units of work: pages of 4 KiB touched or moved, operations,
+    /// records. k, M, G and T are thousands
+    #[arg(long, value_name = "N", default_value = "100M", value_parser = work)]
+    max_work: u64,
+
+    /// Refuse a file with a case that may write more bytes of memory. k, M, G and T are powers of
+    /// 1024
+    #[arg(long, value_name = "BYTES", default_value = "16G", value_parser = bytes)]
+    max_memory: u64,
+}
+
+impl From<&Limits> for WorkLimits {
+    fn from(limits: &Limits) -> Self {
+        Self { work: limits.max_work, memory_bytes: limits.max_memory }
+    }
+}
+
+impl Limits {
+    /// The same as arguments, for a process of this command.
+    pub(crate) fn arguments(&self) -> [String; 4] {
+        let [work, memory] = [self.max_work, self.max_memory].map(|limit| limit.to_string());
+        ["--max-work".to_owned(), work, "--max-memory".to_owned(), memory]
+    }
+}
+
+/// `10G` is ten thousand million.
+fn work(text: &str) -> Result<u64, String> {
+    scaled(text, 1000)
+}
+
+/// `16G` is 16 GiB.
+fn bytes(text: &str) -> Result<u64, String> {
+    scaled(text, 1024)
+}
+
+fn scaled(text: &str, step: u64) -> Result<u64, String> {
+    let suffixes = [('k', 1), ('M', 2), ('G', 3), ('T', 4)];
+    let split = suffixes.iter().find_map(|&(suffix, power)| {
+        Some((text.strip_suffix(suffix)?, step.saturating_pow(power)))
+    });
+    let (number, scale) = split.unwrap_or((text, 1));
+    match number.parse::<u64>() {
+        Ok(number) => Ok(number.saturating_mul(scale)),
+        Err(_) => Err("expected an integer, with k, M, G or T behind it or without".to_owned()),
+    }
+}
+
 const CALIBRATE_EXIT_STATUS: &str = "Exit status: 0 the profile is written, 2 usage, 3 a trace \
      cannot be read, has no times, or the profile cannot be written.";
 
@@ -76,6 +127,9 @@ pub(crate) struct Calibrate {
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
 
     /// Traces (plain, gzip or zstd), or directories of *.jsonl, *.jsonl.zst and *.jsonl.gz
     #[arg(required = true, value_name = "TRACE")]
@@ -167,6 +221,9 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub(crate) json: bool,
 
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+
     /// Two recordings of the same program: what is expected, and what was got
     #[arg(value_name = "TRACE", num_args = 0..=2)]
     pub(crate) traces: Vec<PathBuf>,
@@ -219,6 +276,9 @@ pub(crate) struct Record {
     #[arg(long, value_enum, hide = true)]
     pub(crate) pass: Option<PassArg>,
 
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+
     /// The program: a trace, whose results are ignored, or a file of operations without results
     pub(crate) program: PathBuf,
 }
@@ -255,6 +315,9 @@ pub(crate) struct Replay {
     /// where it has no times to predict and for cases that disagree on the model's
     #[arg(long, value_enum, default_value_t = ClockArg::Auto)]
     pub(crate) clock: ClockArg,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
 
     /// Traces (plain, gzip or zstd), or directories of *.jsonl, *.jsonl.zst and *.jsonl.gz
     #[arg(required = true, value_name = "TRACE")]

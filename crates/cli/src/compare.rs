@@ -23,6 +23,7 @@ use pagewise_trace::writer::TraceWriter;
 use crate::Failure;
 use crate::args::{self, Compare, Level};
 use crate::machine::Machine;
+use crate::output::{cannot_write, write_file};
 use crate::progress::Progress;
 use crate::table;
 
@@ -31,7 +32,7 @@ pub(crate) fn compare(args: &Compare) -> Result<(Report, String), Failure> {
     let levels = levels(&args.levels);
     match args.traces.as_slice() {
         [] => compare_on_programs(args, levels),
-        [expected, got] => compare_traces(expected, got, levels),
+        [expected, got] => compare_traces(expected, got, args),
         _ => Err(Failure::Usage("give two traces to compare, or none".to_owned())),
     }
 }
@@ -54,14 +55,15 @@ fn report(traces: Vec<TraceReport>, start: Instant) -> Report {
 fn compare_traces(
     expected: &Path,
     got: &Path,
-    levels: Levels,
+    args: &Compare,
 ) -> Result<(Report, String), Failure> {
-    let start = Instant::now();
+    let (start, levels) = (Instant::now(), levels(&args.levels));
     let unreadable = |error: TraceError| Failure::Input(error.to_string());
-    let mut recordings = (
-        TraceReader::open(expected).map_err(unreadable)?,
-        TraceReader::open(got).map_err(unreadable)?,
-    );
+    let open = |path| {
+        let opened = TraceReader::open(path).map_err(unreadable)?;
+        Ok(opened.limited((&args.limits).into(), 0))
+    };
+    let mut recordings = (open(expected)?, open(got)?);
     let mut tally = Tally::default();
     loop {
         let cases = (
@@ -115,7 +117,7 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
                 eprintln!("{}: {} operations", case.name, case.ops.len());
             }
             if let (Some(path), Ok(())) = (&args.trying, &kept) {
-                kept = write_file(path, program_text(case, &program_header));
+                kept = write_file(path, program_text(case, &program_header).as_bytes());
             }
             if stage == Stage::Drawn {
                 // Writing to memory cannot fail.
@@ -128,8 +130,7 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
     }
     progress.end();
     if let Some(path) = &args.programs {
-        let bytes = programs.finish();
-        bytes.and_then(|bytes| std::fs::write(path, bytes)).map_err(|why| unwritten(args, &why))?;
+        write_file(path, &programs.finish().map_err(|error| cannot_write(path, &error))?)?;
     }
     let mut text = String::new();
     let mut traces = Vec::new();
@@ -249,11 +250,7 @@ fn explain(
         _ = writeln!(text, "    {line}");
     }
     let Some(path) = save else { return Ok(()) };
-    write_file(path, program)
-}
-
-fn write_file(path: &Path, text: String) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
+    write_file(path, program.as_bytes())
 }
 
 /// A program as `pagewise record` takes it.
@@ -274,8 +271,4 @@ fn write_program(writer: &mut TraceWriter<Vec<u8>>, case: &Case) -> io::Result<(
 fn unwritten(args: &Compare, error: &io::Error) -> Failure {
     let path = args.programs.as_deref().unwrap_or(Path::new("programs"));
     cannot_write(path, error)
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::Input(format!("{}: cannot write: {error}", path.display()))
 }

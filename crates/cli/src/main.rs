@@ -9,6 +9,7 @@ mod compare;
 mod doctor;
 mod inputs;
 mod machine;
+mod output;
 mod profiles;
 mod progress;
 mod record;
@@ -55,7 +56,11 @@ fn replay_traces(args: &Replay) -> ExitCode {
         Ok(target) => target,
         Err(failure) => return failed(failure),
     };
-    let options = Options { clock: args.clock.into(), max_time_error: args.max_time_error };
+    let options = Options {
+        clock: args.clock.into(),
+        max_time_error: args.max_time_error,
+        limits: (&args.limits).into(),
+    };
     let report = replay(inputs::inputs(&args.traces), &target, options);
     let output = if args.json { json(&report) } else { table::full(&report) };
     finish(&report, &output)
@@ -136,6 +141,14 @@ enum Failure {
     Usage(String),
     /// Something cannot be read, opened or written: status 3.
     Input(String),
+}
+
+impl Failure {
+    fn into_message(self) -> String {
+        match self {
+            Self::Usage(message) | Self::Input(message) => message,
+        }
+    }
 }
 
 /// Says why, on stderr.

@@ -1,21 +1,22 @@
 //! `pagewise record`: a program carried out, and what happened written down.
 
-use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use pagewise_sim::RangeReads;
 use pagewise_trace::error::TraceError;
 use pagewise_trace::format::{Case, Header, RecordedOn};
+use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::reader::TraceReader;
 use pagewise_trace::record::{Pass, merge, record_case};
 use pagewise_trace::run::{Session, Target};
 use pagewise_trace::writer::TraceWriter;
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::TempDir;
 
 use crate::Failure;
 use crate::args::{Backend, PassArg, Record};
 use crate::machine::Machine;
+use crate::output::{Output, Partial, cannot_write, run_to_end};
 use crate::progress::Progress;
 
 /// What a program without a header runs on.
@@ -32,9 +33,11 @@ pub(crate) fn record(args: &Record) -> Result<String, Failure> {
         (Backend::Cuda, None) => Runs::InProcesses(Processes::start(args)?),
         _ => Runs::Here(Here::new(args, &machine, header.clone())),
     };
-    let output = Output::create(&args.output, &header)?;
+    let output = Output::create(&args.output)?;
+    let writer = TraceWriter::by_extension(output, &args.output, &header);
+    let writer = writer.map_err(|error| cannot_write(&args.output, &error))?;
     let progress = Progress::start("recorded");
-    let written = write_cases(args, &mut program, &mut runs, output, &progress);
+    let written = write_cases(args, &mut program, &mut runs, writer, &progress);
     progress.end();
     let (cases, ops) = written?;
     let output = args.output.display();
@@ -45,9 +48,10 @@ fn write_cases(
     args: &Record,
     program: &mut TraceReader<'_>,
     runs: &mut Runs<'_>,
-    mut output: Output,
+    mut writer: TraceWriter<Output>,
     progress: &Progress,
 ) -> Result<(u64, u64), Failure> {
+    let unwritable = |error| cannot_write(&args.output, &error);
     let (mut cases, mut ops) = (0, 0);
     while let Some(case) = program.next_case().map_err(unreadable)? {
         let (observed, timed) = match runs {
@@ -59,12 +63,12 @@ fn write_cases(
             _ => Some(merge(&observed, &timed).map_err(|why| Failure::Input(why.to_string()))?),
         };
         let Some(recorded) = recorded else { continue };
-        output.writer.whole_case(&recorded).map_err(|error| output.unwritable(&error))?;
+        writer.whole_case(&recorded).map_err(unwritable)?;
         cases += 1;
         ops += recorded.ops.len() as u64;
         progress.case_done();
     }
-    output.keep()?;
+    writer.finish().map_err(unwritable)?.keep()?;
     Ok((cases, ops))
 }
 
@@ -80,7 +84,9 @@ fn open_program(args: &Record) -> Result<TraceReader<'static>, Failure> {
         host_numa_nodes: None,
         system: None,
     };
-    TraceReader::open_program(&args.program, Header::new(family, machine)).map_err(unreadable)
+    let program = TraceReader::open_program(&args.program, Header::new(family, machine));
+    let times = args.repeat.saturating_add(args.timed_runs);
+    Ok(program.map_err(unreadable)?.limited((&args.limits).into(), times))
 }
 
 fn header_of(args: &Record, program: &Header, machine: &Machine) -> Header {
@@ -166,13 +172,13 @@ struct Processes {
     observed: Vec<TraceReader<'static>>,
     timed: Vec<TraceReader<'static>>,
     /// Holds the traces of the runs while they are read.
-    _folder: TempDir,
+    _folder: Partial<TempDir>,
 }
 
 impl Processes {
     /// Carries all runs out, one after another.
     fn start(args: &Record) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir()
+        let folder = Partial::folder()
             .map_err(|error| Failure::Input(format!("no temporary folder: {error}")))?;
         let (observed, timed) = runs_of(args);
         let run = |pass: &str, count: usize| {
@@ -180,7 +186,9 @@ impl Processes {
                 .map(|number| {
                     let output = folder.path().join(format!("{pass}-{number}.jsonl"));
                     run_once(args, pass, &output)?;
-                    TraceReader::open(&output).map_err(unreadable)
+                    // This command wrote it itself.
+                    let run = TraceReader::open(&output).map_err(unreadable)?;
+                    Ok(run.limited(WorkLimits::UNLIMITED, 0))
                 })
                 .collect::<Result<Vec<_>, _>>()
         };
@@ -215,53 +223,11 @@ fn run_once(args: &Record, pass: &str, output: &Path) -> Result<(), Failure> {
     if let Some(ceiling) = args.ceiling {
         command.args(["--ceiling", &ceiling.to_string()]);
     }
-    let status = command.arg("--").arg(&args.program).stdout(Stdio::null()).status();
-    match status {
+    command.args(args.limits.arguments());
+    command.arg("--").arg(&args.program).stdout(Stdio::null());
+    match run_to_end(&mut command) {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(failed(format!("{status}; what it said is above"))),
         Err(error) => Err(failed(error.to_string())),
     }
-}
-
-// ---- output -----------------------------------------------------------------------------------
-
-/// The trace in progress, beside the file whose place it takes when it is complete.
-struct Output {
-    path: PathBuf,
-    writer: TraceWriter<BufWriter<NamedTempFile>>,
-}
-
-impl Output {
-    fn create(path: &Path, header: &Header) -> Result<Self, Failure> {
-        let unwritable =
-            |error| Failure::Input(format!("{}: cannot write: {error}", path.display()));
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = new_file(folder.unwrap_or(Path::new("."))).map_err(unwritable)?;
-        let writer = TraceWriter::by_extension(BufWriter::new(file), path, header);
-        Ok(Self { path: path.to_owned(), writer: writer.map_err(unwritable)? })
-    }
-
-    fn unwritable(&self, error: &std::io::Error) -> Failure {
-        Failure::Input(format!("{}: cannot write: {error}", self.path.display()))
-    }
-
-    fn keep(self) -> Result<(), Failure> {
-        let Self { path, writer } = self;
-        let finished = writer.finish().and_then(|output| Ok(output.into_inner()?));
-        let kept = finished.and_then(|file| Ok(file.persist(&path)?));
-        kept.map(drop)
-            .map_err(|error| Failure::Input(format!("{}: cannot write: {error}", path.display())))
-    }
-}
-
-/// A new file in `folder` with the rights that any new file gets.
-fn new_file(folder: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".pagewise-").suffix(".partial");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
 }

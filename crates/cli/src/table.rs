@@ -20,7 +20,7 @@ pub(crate) fn full(report: &Report) -> String {
         _ = writeln!(text, "  expected {}", shown(&expected.to_string()));
         _ = writeln!(text, "  got      {}", shown(&got.to_string()));
     }
-    text + "\n" + &summary(report)
+    text + "\n" + &real_time(report) + &summary(report)
 }
 
 /// One screen: the table, and one line for each trace that diverges.
@@ -33,7 +33,25 @@ pub(crate) fn shipped(report: &Report) -> String {
         let level = level.name();
         _ = writeln!(text, "{}:{line}: first divergence, case {case}, level {level}", trace.file);
     }
-    text + &summary(report)
+    text + &real_time(report) + &summary(report)
+}
+
+/// What real time decided, a line for each trace.
+fn real_time(report: &Report) -> String {
+    let mut text = String::new();
+    for trace in &report.traces {
+        let Some(first) = &trace.real_time.first else { continue };
+        let (file, line, case) = (&trace.file, first.line, &first.case);
+        _ = match trace.real_time.operations {
+            1 => writeln!(text, "{file}:{line}: depends on real time, not judged: case {case}"),
+            count => writeln!(
+                text,
+                "{file}:{line}: the first of {count} operations that depend on real time, not \
+                 judged: case {case}"
+            ),
+        };
+    }
+    text
 }
 
 fn divergences(report: &Report) -> impl Iterator<Item = (&TraceReport, &Divergence)> {

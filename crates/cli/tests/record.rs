@@ -94,3 +94,138 @@ fn a_record_without_an_output_is_a_usage_error() {
     assert_eq!(status(&missing), 3);
     assert_eq!(files.names(), ["program.jsonl"]);
 }
+
+// ---- where it goes ----------------------------------------------------------------------------
+
+/// Files of a kind that the output is not to replace.
+#[cfg(unix)]
+mod special {
+    use std::io::Read;
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn kind(path: &str) -> std::fs::FileType {
+        Path::new(path).symlink_metadata().expect("still there").file_type()
+    }
+
+    #[test]
+    fn a_link_stays_and_the_file_behind_it_is_replaced() {
+        let files = Files::new();
+        let program = files.add("touches.jsonl", OPS.join("\n"));
+        let (old, new) = (files.add("old.jsonl", "an older recording"), files.path("new.jsonl"));
+        for target in [old, new] {
+            let link = files.path("link.jsonl");
+            symlink(&target, &link).expect("a link");
+            let output = pagewise(&["record", &program, "-o", &link]);
+            assert_eq!(status(&output), 0, "{}", stderr(&output));
+            assert!(kind(&link).is_symlink() && kind(&target).is_file(), "{target}");
+            assert_eq!(status(&pagewise(&["replay", &target])), 0, "{target}");
+            std::fs::remove_file(link).expect("removed");
+        }
+        assert_eq!(files.names(), ["new.jsonl", "old.jsonl", "touches.jsonl"]);
+    }
+
+    #[test]
+    fn a_device_is_written_through_and_a_full_one_is_status_3() {
+        let files = Files::new();
+        let program = files.add("touches.jsonl", OPS.join("\n"));
+        for (device, expected) in [("/dev/null", 0), ("/dev/full", 3)] {
+            let link = files.path("device");
+            symlink(device, &link).expect("a link");
+            let output = pagewise(&["record", &program, "-o", &link]);
+            assert_eq!(status(&output), expected, "{device}: {}", stderr(&output));
+            assert!(kind(&link).is_symlink(), "{device}");
+            std::fs::remove_file(link).expect("removed");
+        }
+        assert_eq!(files.names(), ["touches.jsonl"]);
+    }
+
+    #[test]
+    fn a_fifo_gets_the_trace_and_stays() {
+        let files = Files::new();
+        let program = files.add("touches.jsonl", OPS.join("\n"));
+        let fifo = files.path("fifo");
+        let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs");
+        assert!(made.success());
+        let reading = fifo.clone();
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            let mut pipe = std::fs::File::open(reading).expect("a FIFO");
+            pipe.read_to_string(&mut text).map(|_| text)
+        });
+        let output = pagewise(&["record", &program, "-o", &fifo]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        let text = reader.join().expect("no panic").expect("UTF-8");
+        assert_eq!(text.lines().count(), 6, "header, case and four operations: {text}");
+        assert!(kind(&fifo).is_fifo());
+    }
+
+    #[test]
+    fn a_directory_is_refused() {
+        let files = Files::new();
+        let program = files.add("touches.jsonl", OPS.join("\n"));
+        let output = pagewise(&["record", &program, "-o", &files.directory()]);
+        assert_eq!(status(&output), 3);
+        assert!(stderr(&output).contains("it is a directory"), "{}", stderr(&output));
+    }
+
+    #[test]
+    fn other_commands_write_through_links_and_devices_too() {
+        let files = Files::new();
+        let link = files.path("link");
+        symlink("/dev/full", &link).expect("a link");
+        let arguments = ["compare", "--backend", "sim", "--ops", "20", "--family", "calls"];
+        for option in ["--programs", "--trying"] {
+            let output = pagewise(&[&arguments[..], &[option, &link]].concat());
+            assert_eq!(status(&output), 3, "{option}: {}", stderr(&output));
+            assert!(stderr(&output).contains("cannot write"), "{}", stderr(&output));
+        }
+        assert!(kind(&link).is_symlink());
+        assert_eq!(files.names(), ["link"]);
+    }
+
+    /// Sent to a command that is in the middle of a recording.
+    fn interrupted_by(signal: &str) {
+        let files = Files::new();
+        let turns = [OPS[1], OPS[2]].repeat(5_000);
+        let program = files.add("long.jsonl", [&[OPS[0]], &turns[..]].concat().join("\n"));
+        let trace = files.add("trace.jsonl", "an older recording");
+        let mut recording = Command::new(env!("CARGO_BIN_EXE_pagewise"))
+            .args(["record", "--repeat", "100", "--timed-runs", "100", "--max-work", "1T"])
+            .args([&program, "-o", &trace])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the binary runs");
+        let patience = Instant::now() + Duration::from_secs(60);
+        while files.names().len() < 3 {
+            assert!(Instant::now() < patience, "no partial file appears");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let id = recording.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status().expect("kill runs");
+        assert!(sent.success());
+        let status = loop {
+            if let Some(status) = recording.try_wait().expect("a child") {
+                break status;
+            }
+            if Instant::now() > patience {
+                _ = recording.kill();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(status.code(), Some(130), "{status}");
+        assert_eq!(files.names(), ["long.jsonl", "trace.jsonl"], "the partial file is gone");
+        assert_eq!(std::fs::read_to_string(trace).expect("readable"), "an older recording");
+    }
+
+    #[test]
+    fn an_interruption_leaves_no_partial_file() {
+        interrupted_by("-INT");
+        interrupted_by("-TERM");
+    }
+}

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{Files, HEADER, json, pagewise, recording, status, stderr, trace};
+use common::{Files, HEADER, json, pagewise, recording, status, stderr, stdout, trace};
 use serde_json::Value;
 
 /// Agrees with the simulator: calls whose answers do not depend on where pages are.
@@ -127,6 +127,121 @@ fn time_is_judged_only_on_request() {
     let file = files.add("a.jsonl", trace(&[op]));
     assert_eq!(status(&pagewise(&["replay", &file])), 0);
     assert_eq!(status(&pagewise(&["replay", "--max-time-error", "0.5", &file])), 1);
+}
+
+// ---- real time --------------------------------------------------------------------------------
+
+/// The recording `thrash` with a change of one line.
+fn thrash_with(line: usize, change: impl FnOnce(&mut Value)) -> String {
+    let text = recording("thrash.jsonl.zst");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut op: Value = serde_json::from_str(&lines[line - 1]).expect("JSON");
+    change(&mut op);
+    lines[line - 1] = op.to_string();
+    lines.join("\n")
+}
+
+/// Which pages thrash in line 236 is decided by what the recording does not say.
+#[test]
+fn what_depends_on_real_time_is_reported_and_no_failure() {
+    let files = Files::new();
+    let file = files.add("thrash.jsonl", recording("thrash.jsonl.zst"));
+    let output = pagewise(&["replay", &file]);
+    assert_eq!(status(&output), 0, "{}", stdout(&output));
+    let line = format!("{file}:236: depends on real time, not judged: case thrash-2-14");
+    assert!(stdout(&output).contains(&line), "{}", stdout(&output));
+    let report = json(&pagewise(&["replay", "--json", &file]));
+    let trace = &report["traces"][0];
+    assert_eq!((&report["ok"], &trace["first_divergence"]), (&true.into(), &Value::Null));
+    assert_eq!(trace["real_time"]["operations"], 1);
+    let first = &trace["real_time"]["first"];
+    assert_eq!((&first["line"], &first["level"]), (&236.into(), &"events".into()));
+    let events = &trace["events"];
+    assert_eq!(events["checked"], events["agree"], "it counts as neither");
+    let model = pagewise(&["replay", "--clock", "model", &file]);
+    assert_eq!(status(&model), 1, "nothing is excused on the model's clock");
+}
+
+type Change = fn(&mut Value);
+
+#[test]
+fn no_pace_excuses_a_wrong_record_whether_its_operation_depends_on_real_time_or_not() {
+    let wrong_bytes = |op: &mut Value| op["events"][2][1] = 8192.into();
+    let one_more = |op: &mut Value| {
+        let record = serde_json::json!(["remote_map", 4096, 0, 3436544, 0, -1, "thrashing", 0]);
+        op["events"].as_array_mut().expect("records").push(record);
+    };
+    let one_less = |op: &mut Value| _ = op["events"].as_array_mut().expect("records").pop();
+    let wrong_sum = |op: &mut Value| op["sum"] = 33.into();
+    let wrong_pages = |op: &mut Value| op["host_mapped"]["0"] = "832.,31H,161.".into();
+    let files = Files::new();
+    for line in [232, 236] {
+        let planted: [(&str, Change); 5] = [
+            ("events", wrong_bytes),
+            ("events", one_more),
+            ("events", one_less),
+            ("contract", wrong_sum),
+            ("pages", wrong_pages),
+        ];
+        for (level, change) in planted {
+            let file = files.add("planted.jsonl", thrash_with(line, change));
+            let output = pagewise(&["replay", "--json", &file]);
+            assert_eq!(status(&output), 1, "line {line}, {level}");
+            let first = &json(&output)["traces"][0]["first_divergence"];
+            assert_eq!((&first["line"], &first["level"]), (&line.into(), &level.into()));
+        }
+    }
+}
+
+// ---- limits -----------------------------------------------------------------------------------
+
+const HUGE: &[&str] = &[
+    r#"{"op":"alloc_managed","buf":0,"bytes":8796093022208,"attach_flags":1,"code":0,"offset_in_2mib":0}"#,
+    r#"{"op":"advise","abi":1,"buf":0,"offset":0,"bytes":8796093022208,"advice":"set_read_mostly","location":{"ordinal":0},"code":0}"#,
+    r#"{"op":"free","buf":0,"code":0}"#,
+];
+
+#[test]
+fn a_file_that_asks_for_too_much_is_status_3_before_anything_is_done() {
+    let files = Files::new();
+    let prefetch = HUGE[1].replace("advise", "prefetch");
+    let file = files.add("huge.jsonl", trace(&[HUGE[0], &prefetch]));
+    let output = pagewise(&["replay", &file]);
+    assert_eq!(status(&output), 3);
+    let message = stderr(&output);
+    assert!(message.starts_with(&format!("{file}:4: too much work")), "{message}");
+    assert!(message.contains("--max-work"), "{message}");
+    let cases = format!("{HEADER}\n{}", "{\"case\":\"x\"}\n".repeat(3_000_000));
+    let packed = zstd::encode_all(cases.as_bytes(), 1).expect("in memory");
+    let file = files.add("cases.jsonl.zst", packed);
+    let output = pagewise(&["replay", "--max-work", "1M", &file]);
+    assert_eq!(status(&output), 3);
+    assert!(stderr(&output).contains("up to this case"), "{}", stderr(&output));
+}
+
+#[test]
+fn memory_that_is_named_and_not_touched_costs_next_to_nothing() {
+    let files = Files::new();
+    // 4 million blocks in each case: a place for each took 128 MiB and 60 ms.
+    let file = files.add("huge.jsonl", trace(&HUGE.repeat(20)));
+    let output = pagewise(&["replay", &file]);
+    assert_eq!(status(&output), 0, "{}", stdout(&output));
+}
+
+#[test]
+fn limits_are_set_by_arguments() {
+    let files = Files::new();
+    let file = files.add("a.jsonl", trace(AGREEING));
+    for (limit, expected) in [("10", 3), ("2k", 0), ("10G", 0), ("99T", 0), ("1K", 2), ("-1", 2)] {
+        let output = pagewise(&["replay", &format!("--max-work={limit}"), &file]);
+        assert_eq!(status(&output), expected, "{limit}: {}", stderr(&output));
+    }
+    let write = r#"{"op":"memset","buf":0,"offset":0,"bytes":4194304,"value":1,"code":0}"#;
+    let file = files.add("b.jsonl", trace(&[AGREEING[0], write]));
+    for (limit, expected) in [("1M", 3), ("1G", 1), ("lots", 2)] {
+        let output = pagewise(&["replay", "--max-memory", limit, &file]);
+        assert_eq!(status(&output), expected, "{limit}: {}", stderr(&output));
+    }
 }
 
 // ---- usage ------------------------------------------------------------------------------------

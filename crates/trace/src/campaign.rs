@@ -114,13 +114,14 @@ pub fn carry_out(
         if !tally.agrees() && campaign.rules.repeat > 1 {
             // The reference is not deterministic.
             tally = compare(campaign, sides, &case)?;
-            outcome.by_chance += u64::from(tally.agrees());
+            outcome.by_chance = outcome.by_chance.saturating_add(tally.agrees().into());
         }
-        outcome.programs += 1;
+        outcome.programs = outcome.programs.saturating_add(1);
         let sleeps = |op: &Op| matches!(op, Op::Sleep { .. });
-        outcome.ops += case.ops.iter().filter(|line| !sleeps(&line.record.op)).count() as u64;
+        let ops = case.ops.iter().filter(|line| !sleeps(&line.record.op)).count() as u64;
+        outcome.ops = outcome.ops.saturating_add(ops);
         if let Some(divergence) = tally.first_divergence().cloned() {
-            outcome.disagreeing += 1;
+            outcome.disagreeing = outcome.disagreeing.saturating_add(1);
             if outcome.first.is_none() {
                 outcome.first =
                     Some(shrink(campaign, sides, &mut program, divergence, &mut before)?);

@@ -101,6 +101,33 @@ pub enum Reason {
         /// What is counted: `operations` or `bytes`.
         unit: &'static str,
     },
+    /// The file asks for more work than is allowed: see [`limits`](crate::limits).
+    #[error(
+        "too much work: up to this {at} the file asks for {needed} units and {limit} are allowed \
+         (a unit is a page touched or moved, an operation, or a record); if the file is to be \
+         trusted, raise the limit with --max-work"
+    )]
+    TooMuchWork {
+        /// The operation; `case` or `line`.
+        at: &'static str,
+        /// Units of work up to here.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A case may need more memory than is allowed: see [`limits`](crate::limits).
+    #[error(
+        "too much memory: with this {at} the case may write {needed} bytes and {limit} are \
+         allowed; if the file is to be trusted, raise the limit with --max-memory"
+    )]
+    TooMuchMemory {
+        /// The operation.
+        at: &'static str,
+        /// Bytes that the case may need up to here.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The first line is JSON, but no header.
     #[error("missing header: the first line has no field `format`")]
     MissingHeader,

@@ -49,9 +49,10 @@ impl Indeterminate {
             }
             Op::HostTouch { part, stride, access: HostAccess::Write(_), .. }
             | Op::DeviceTouch { part, stride, access: DeviceAccess::Write(_), .. } => {
-                touched(*part, *stride).for_each(|byte| self.write(part.buf, byte..byte + 1));
+                touched(*part, *stride)
+                    .for_each(|byte| self.write(part.buf, byte..byte.saturating_add(1)));
             }
-            Op::Memset { part, .. } => self.write(part.buf, part.offset..part.offset + part.bytes),
+            Op::Memset { part, .. } => self.write(part.buf, bytes_from(part.offset, part.bytes)),
             Op::Memcpy { to, from, bytes, .. } => self.copy(*to, *from, *bytes),
             _ => {}
         }
@@ -60,8 +61,9 @@ impl Indeterminate {
     /// A discard takes whole pages; how the buffer lies in them is not known here.
     fn discard(&mut self, parts: &[Part]) {
         for part in parts.iter().filter(|part| part.bytes > 0) {
-            let start = part.offset / PAGE_BYTES * PAGE_BYTES;
-            let end = part.offset.saturating_add(part.bytes).next_multiple_of(PAGE_BYTES);
+            let start = part.offset.saturating_sub(part.offset % PAGE_BYTES);
+            let end = part.offset.saturating_add(part.bytes);
+            let end = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
             self.bytes.entry(part.buf).or_default().insert(start..end);
         }
     }
@@ -76,19 +78,29 @@ impl Indeterminate {
 
     fn copy(&mut self, to: (u32, u64), from: (u32, u64), bytes: u64) {
         let source = self.bytes.get(&from.0).cloned().unwrap_or_default();
-        self.write(to.0, to.1..to.1 + bytes);
-        for range in source.overlapping(from.1..from.1 + bytes) {
-            let start = range.start.max(from.1) - from.1 + to.1;
-            let end = range.end.min(from.1 + bytes) - from.1 + to.1;
-            self.bytes.entry(to.0).or_default().insert(start..end);
+        let read = bytes_from(from.1, bytes);
+        self.write(to.0, bytes_from(to.1, bytes));
+        if read.is_empty() {
+            return;
+        }
+        for range in source.overlapping(read.clone()) {
+            let moved = |byte: u64| byte.saturating_sub(from.1).saturating_add(to.1);
+            let copied = moved(range.start.max(read.start))..moved(range.end.min(read.end));
+            if !copied.is_empty() {
+                self.bytes.entry(to.0).or_default().insert(copied);
+            }
         }
     }
+}
+
+fn bytes_from(offset: u64, bytes: u64) -> Range<u64> {
+    offset..offset.saturating_add(bytes)
 }
 
 /// The bytes that an access program touches.
 fn touched(part: Part, stride: u64) -> impl Iterator<Item = u64> {
     let steps = usize::try_from(stride.max(1)).unwrap_or(usize::MAX);
-    (part.offset..part.offset.saturating_add(part.bytes)).step_by(steps)
+    bytes_from(part.offset, part.bytes).step_by(steps)
 }
 
 #[cfg(test)]

@@ -26,7 +26,15 @@
 //! # What it does not do
 //!
 //! It knows no back end: whoever replays supplies a [`run::Target`]. It never prints.
+//!
+//! # Files from elsewhere
+//!
+//! What a file may ask for is limited, by default at a figure that no honest recording meets:
+//! [`limits`].
 #![deny(missing_docs)]
+// Traces come from elsewhere: no number in them may overflow anything.
+#![warn(clippy::arithmetic_side_effects)]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "tests choose their numbers"))]
 
 #[cfg(feature = "program")]
 pub mod campaign;
@@ -35,8 +43,10 @@ pub mod differential;
 pub mod error;
 pub mod format;
 mod indeterminate;
+pub mod limits;
 pub mod pace;
 #[cfg(feature = "program")]
+#[allow(clippy::arithmetic_side_effects, reason = "the generator bounds its own numbers")]
 pub mod program;
 pub mod reader;
 pub mod record;

@@ -1,13 +1,12 @@
 //! How long operations took on the recorded machine.
 //!
 //! A recording's times are of two kinds that need not fit: the time of a call is the lowest of
-//! several runs, the records and their times are of one.
+//! several runs, the records and their times are of one. And it does not say all: how long the
+//! recorder took between two operations, and when within a call each fault came. [`Unknowns`] are
+//! guesses at that. Where two guesses give an operation different records, real time decided
+//! which of them was recorded.
 
 use crate::format::Record;
-
-/// Between two operations the recorder looks at page tables and asks for records. Chosen with the
-/// recording `thrash`, whose operations follow each other without a sleep.
-const BETWEEN_NS: u64 = 60_000;
 
 /// What a kernel takes at least besides its faults.
 const KERNEL_NS: u64 = 16_000;
@@ -15,6 +14,50 @@ const KERNEL_NS: u64 = 16_000;
 /// A driver that is awake serves most faults of a device in this time (medians of the shipped
 /// recordings, from the third fault of a call on: 15 to 31 us). What a fault takes longer, it waits.
 const SERVICE_NS: u64 = 20_000;
+
+/// What a recording does not say of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unknowns {
+    /// Between two operations the recorder looks at page tables and asks for records.
+    between_ns: u64,
+    /// Which part of the time of a host's fault passes before the driver looks at it, in tenths.
+    host_wait_tenths: u64,
+    /// Which part of a kernel's time that no fault takes is before the first of them, in tenths.
+    kernel_start_tenths: u64,
+    /// How many of its other faults the first fault of a host's call takes as long as.
+    host_first: u64,
+}
+
+impl Unknowns {
+    /// Chosen with the recording `thrash`, whose operations follow each other without a sleep.
+    pub(crate) const LIKELY: Self =
+        Self { between_ns: 60_000, host_wait_tenths: 6, kernel_start_tenths: 5, host_first: 1 };
+
+    /// Guesses that a recording speaks against as little. Nobody knows the time between two
+    /// operations: up to twice the likely one. The parts can be anything, and the first fault of a
+    /// call takes longer than the others, as the kernel's first does in every recording.
+    pub(crate) fn possible() -> impl Iterator<Item = Self> {
+        let between = [0, 20_000, 40_000, 60_000, 80_000, 100_000, 120_000].into_iter();
+        let waits = [0, 5, 10];
+        let starts = [1, 5, 9];
+        let firsts = [1, 2, 3];
+        between.flat_map(move |between_ns| {
+            waits.into_iter().flat_map(move |host_wait_tenths| {
+                starts.into_iter().flat_map(move |kernel_start_tenths| {
+                    firsts.into_iter().map(move |host_first| Self {
+                        between_ns,
+                        host_wait_tenths,
+                        kernel_start_tenths,
+                        host_first,
+                    })
+                })
+            })
+        })
+    }
+
+    /// How many [`possible`](Self::possible) ones there are.
+    pub(crate) const POSSIBLE: u64 = 7 * 3 * 3 * 3;
+}
 
 /// How long an operation took, in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,43 +71,61 @@ pub struct Pace {
 
 impl Pace {
     /// None without a recorded time.
-    pub(crate) fn of(record: &Record) -> Option<Self> {
+    pub(crate) fn of(record: &Record, unknowns: Unknowns) -> Option<Self> {
         let observed = &record.observed;
         let recorded_ns = observed.ns_profiled?;
+        let until_next = |call_ns: u64| call_ns.saturating_add(unknowns.between_ns);
         if record.is_parallel() {
-            return Some(Self { call_ns: recorded_ns + BETWEEN_NS, faults: Vec::new() });
+            return Some(Self { call_ns: until_next(recorded_ns), faults: Vec::new() });
         }
         let times = |kind| {
             let events = observed.events.iter().filter(move |event| event.kind.as_str() == kind);
             events.map(|event| event.ns)
         };
         let of_host = times("cpu_fault").count();
-        let served_ns = recorded_ns.saturating_sub(times("throttling").sum());
-        let (call_ns, faults) = match served_ns.checked_div(of_host as u64) {
-            Some(each_ns) => (recorded_ns, vec![host_fault(each_ns); of_host]),
-            None => kernel(recorded_ns, &times("gpu_fault").collect::<Vec<_>>()),
+        let served_ns =
+            recorded_ns.saturating_sub(times("throttling").fold(0, u64::saturating_add));
+        let (call_ns, faults) = match of_host.checked_sub(1) {
+            Some(others) => (recorded_ns, host_faults(served_ns, others, unknowns)),
+            None => kernel(recorded_ns, &times("gpu_fault").collect::<Vec<_>>(), unknowns),
         };
-        Some(Self { call_ns: call_ns + BETWEEN_NS, faults })
+        Some(Self { call_ns: until_next(call_ns), faults })
     }
+}
+
+/// So many tenths of a time.
+fn tenths(ns: u64, tenths: u64) -> u64 {
+    let rest = (ns % 10).saturating_mul(tenths) / 10;
+    (ns / 10).saturating_mul(tenths).saturating_add(rest)
 }
 
 /// Faults of the host have no times: they share what the call did not wait.
-fn host_fault(ns: u64) -> (u64, u64) {
-    let wait_ns = ns * 3 / 5;
-    (wait_ns, ns - wait_ns)
+fn host_faults(served_ns: u64, others: usize, unknowns: Unknowns) -> Vec<(u64, u64)> {
+    let shares = (others as u64).saturating_add(unknowns.host_first);
+    let each_ns = served_ns.checked_div(shares).unwrap_or(0);
+    let first = host_fault(each_ns.saturating_mul(unknowns.host_first), unknowns);
+    let mut faults = vec![first];
+    faults.resize(others.saturating_add(1), host_fault(each_ns, unknowns));
+    faults
 }
 
-/// A kernel of one thread. Half of what no fault takes is before the first.
-fn kernel(recorded_ns: u64, faults_ns: &[u64]) -> (u64, Vec<(u64, u64)>) {
+fn host_fault(ns: u64, unknowns: Unknowns) -> (u64, u64) {
+    let wait_ns = tenths(ns, unknowns.host_wait_tenths);
+    (wait_ns, ns.saturating_sub(wait_ns))
+}
+
+/// A kernel of one thread.
+fn kernel(recorded_ns: u64, faults_ns: &[u64], unknowns: Unknowns) -> (u64, Vec<(u64, u64)>) {
     if faults_ns.is_empty() {
         return (recorded_ns, Vec::new());
     }
-    let served_ns: u64 = faults_ns.iter().sum();
-    let call_ns = recorded_ns.max(served_ns + KERNEL_NS);
-    let mut before_ns = (call_ns - served_ns) / 2;
+    let served_ns = faults_ns.iter().copied().fold(0, u64::saturating_add);
+    let call_ns = recorded_ns.max(served_ns.saturating_add(KERNEL_NS));
+    let mut before_ns = tenths(call_ns.saturating_sub(served_ns), unknowns.kernel_start_tenths);
     let split = |&fault_ns: &u64| {
         let service_ns = SERVICE_NS.min(fault_ns / 2);
-        (std::mem::take(&mut before_ns) + fault_ns - service_ns, service_ns)
+        let waited_ns = fault_ns.saturating_sub(service_ns);
+        (std::mem::take(&mut before_ns).saturating_add(waited_ns), service_ns)
     };
     (call_ns, faults_ns.iter().map(split).collect())
 }
@@ -74,13 +135,22 @@ mod tests {
     use super::*;
     use crate::reader::TraceReader;
 
+    #[test]
+    fn the_possible_guesses_are_as_many_as_said_and_differ() {
+        let mut all: Vec<Unknowns> = Unknowns::possible().collect();
+        assert_eq!(all.len() as u64, Unknowns::POSSIBLE);
+        while let Some(one) = all.pop() {
+            assert!(!all.contains(&one));
+        }
+    }
+
     /// The pace of a line of a recording.
     fn pace(op: &str) -> Option<Pace> {
         let header = r#"{"format":"pagewise-trace","version":1,"family":"tiny","recorded_on":{"gpus":1,"cuda_driver_version":13000}}"#;
         let text = format!("{header}\n{{\"case\":\"one\"}}\n{{{op},\"code\":0}}\n");
         let mut reader = TraceReader::new("tiny.jsonl", text.as_bytes()).expect("a header");
         let case = reader.next_case().expect("a valid case").expect("a case");
-        Pace::of(&case.ops[0].record)
+        Pace::of(&case.ops[0].record, Unknowns::LIKELY)
     }
 
     const HOST: &str = r#""op":"host_touch","buf":0,"offset":0,"bytes":8192,"stride":4096,"access":"read","ns_profiled":100000"#;
@@ -119,7 +189,7 @@ mod tests {
     #[test]
     fn a_call_lasts_at_least_as_long_as_its_faults() {
         let pace = device(1, 100_000, [270_000, 30_000]);
-        assert_eq!(pace.call_ns, 300_000 + KERNEL_NS + BETWEEN_NS);
+        assert_eq!(pace.call_ns, 300_000 + KERNEL_NS + Unknowns::LIKELY.between_ns);
         let faults_ns: u64 = pace.faults.iter().map(|(wait, service)| wait + service).sum();
         assert!(faults_ns < pace.call_ns);
     }

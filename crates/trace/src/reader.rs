@@ -2,7 +2,9 @@
 //!
 //! The compression is told by the first bytes, not by the name. Whatever the input, no more than
 //! one line ([`MAX_LINE_BYTES`]) and one case ([`MAX_CASE_BYTES`], [`MAX_CASE_OPS`]) are held, and
-//! nothing panics. A line of white space counts as nothing but its bytes.
+//! nothing panics. A line of white space counts as nothing but its bytes. What all cases together
+//! ask for is limited too, see [`limits`](crate::limits): the reader refuses an operation before
+//! anybody can carry it out.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,6 +16,7 @@ use serde::de::IgnoredAny;
 
 use crate::error::{Reason, TraceError};
 use crate::format::{Case, Header, OpLine, RawLine, Record};
+use crate::limits::{Meter, WorkLimits};
 
 /// The longest line that is accepted.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
@@ -38,6 +41,7 @@ pub struct TraceReader<'a> {
     done: bool,
     /// Whether results may be missing.
     program: bool,
+    meter: Meter,
 }
 
 impl fmt::Debug for TraceReader<'_> {
@@ -104,7 +108,10 @@ impl<'a> TraceReader<'a> {
             Lines { file, input, number: 0, text: Vec::new(), terminated: true, again: None };
         let program = default.is_some();
         match lines.header(default) {
-            Ok(header) => Ok(Self { lines, header, next: None, done: false, program }),
+            Ok(header) => {
+                let meter = Meter::new(header.recorded_on.gpus);
+                Ok(Self { lines, header, next: None, done: false, program, meter })
+            }
             Err(Reason::Empty) => Err(TraceError::new(lines.file, None, Reason::Empty)),
             Err(reason) => Err(lines.error(reason)),
         }
@@ -116,10 +123,36 @@ impl<'a> TraceReader<'a> {
         &self.header
     }
 
+    /// With these limits instead of the default ones, for a caller that carries each case out so
+    /// many times; 0 for one that only looks at the recording.
+    #[must_use]
+    pub fn limited(mut self, limits: WorkLimits, times: u64) -> Self {
+        self.meter.limit(limits, times);
+        self
+    }
+
+    /// Units of work that the file has asked for so far.
+    #[must_use]
+    pub fn work(&self) -> u64 {
+        self.meter.work()
+    }
+
+    /// Units of work of the case read last, carried out once.
+    pub(crate) fn case_work(&self) -> u64 {
+        self.meter.case_work()
+    }
+
+    /// Bytes of host memory that the case read last may take.
+    #[must_use]
+    pub fn case_memory_bytes(&self) -> u64 {
+        self.meter.case_memory_bytes()
+    }
+
     /// The next case, or `None` at the end.
     ///
     /// # Errors
-    /// If the input cannot be read on. The case that it stands in is lost.
+    /// If the input cannot be read on, or asks for more than the limits allow. The case that it
+    /// stands in is lost.
     pub fn next_case(&mut self) -> Result<Option<Case>, TraceError> {
         if self.done {
             return Ok(None);
@@ -137,7 +170,9 @@ impl<'a> TraceReader<'a> {
             text_bytes,
         });
         let mut live = Live::default();
+        self.meter.case()?;
         while let Some(bytes) = self.lines.next(MAX_LINE_BYTES)? {
+            self.meter.text(bytes)?;
             let mut raw: RawLine = self.lines.json()?;
             let line = self.lines.number;
             if self.program && raw.op.is_some() {
@@ -163,7 +198,8 @@ impl<'a> TraceReader<'a> {
                     if !self.program {
                         live.check(&record, line)?;
                     }
-                    case.text_bytes += bytes;
+                    case.text_bytes = case.text_bytes.saturating_add(bytes);
+                    self.meter.op(&record)?;
                     case.ops.push(OpLine { line, record });
                     within_limits(case)?;
                 }
@@ -236,14 +272,14 @@ impl Lines<'_> {
         let mut bytes = 0;
         loop {
             self.text.clear();
-            self.number += 1;
-            let most = limit as u64 + 1;
+            self.number = self.number.saturating_add(1);
+            let most = (limit as u64).saturating_add(1);
             let read = self.input.read.by_ref().take(most).read_until(b'\n', &mut self.text);
             let read = read.map_err(|error| self.input.reason(error))?;
             if read == 0 {
                 return Ok(None);
             }
-            bytes += read as u64;
+            bytes = u64::saturating_add(bytes, read as u64);
             self.terminated = self.text.last() == Some(&b'\n');
             if !self.terminated && read > limit {
                 return Err(Reason::LineTooLong { limit });
@@ -274,7 +310,9 @@ impl Lines<'_> {
     fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Reason> {
         let text = match std::str::from_utf8(&self.text) {
             Ok(text) => text.trim_ascii_end(),
-            Err(error) => return Err(Reason::NotUtf8 { column: error.valid_up_to() + 1 }),
+            Err(error) => {
+                return Err(Reason::NotUtf8 { column: error.valid_up_to().saturating_add(1) });
+            }
         };
         serde_json::from_str(text).map_err(|error| self.why(text, &error))
     }

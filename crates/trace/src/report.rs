@@ -43,6 +43,9 @@ pub struct TraceReport {
     /// Totals, for parallel families only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
+    /// Operations that depend on real time; left out if there are none.
+    #[serde(skip_serializing_if = "RealTime::is_none")]
+    pub real_time: RealTime,
     /// The first operation, in file order, that disagrees.
     pub first_divergence: Option<Divergence>,
     /// Why the trace could not be read or replayed to its end, as `file:line: reason`.
@@ -70,6 +73,22 @@ impl TraceReport {
     }
 }
 
+/// Operations whose pages or records depend on real time, of which the recording does not say
+/// enough: see [`compare`](crate::compare). They count neither as checked nor as agreeing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct RealTime {
+    /// How many.
+    pub operations: u64,
+    /// The first of them in file order: what was recorded, and what the likely pace gives.
+    pub first: Option<Divergence>,
+}
+
+impl RealTime {
+    fn is_none(&self) -> bool {
+        self.operations == 0
+    }
+}
+
 /// How many were compared, and how many of them are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Count {
@@ -82,14 +101,14 @@ pub struct Count {
 impl Count {
     /// Counts one operation.
     pub fn add(&mut self, agrees: bool) {
-        self.checked += 1;
-        self.agree += u64::from(agrees);
+        self.checked = self.checked.saturating_add(1);
+        self.agree = self.agree.saturating_add(agrees.into());
     }
 
     /// Counts those of another.
     pub fn merge(&mut self, other: Self) {
-        self.checked += other.checked;
-        self.agree += other.agree;
+        self.checked = self.checked.saturating_add(other.checked);
+        self.agree = self.agree.saturating_add(other.agree);
     }
 
     /// Whether nothing disagrees.

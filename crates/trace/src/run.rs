@@ -6,7 +6,7 @@
 //! the order of the file. Reading waits while the cases in memory exceed a budget.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,11 @@ use std::time::Instant;
 
 use pagewise_hal::{Backend, Result};
 
-use crate::compare::{Tally, compare_case};
+use crate::compare::{Tally, compare_case, compare_replays};
 use crate::error::{Reason, TraceError};
 use crate::format::{Case, Header};
-use crate::pace::Pace;
+use crate::limits::WorkLimits;
+use crate::pace::{Pace, Unknowns};
 use crate::reader::TraceReader;
 use crate::replay::{CaseReplay, Moment, replay_case};
 use crate::report::{Report, TraceReport};
@@ -27,6 +28,10 @@ const BUDGET_BYTES: u64 = 64 << 20;
 
 /// What is kept of a case with no text, so that endless tiny cases are bounded too.
 const LEAST_CASE_BYTES: u64 = 4 << 10;
+
+/// Of each file, so many of the first cases that disagree are carried out again at every possible
+/// pace, if they are small. So all of that takes no more work than the file itself may.
+const RETRIED_MAX: u64 = 32;
 
 /// Opens back ends to replay on.
 pub trait Target: Sync {
@@ -53,10 +58,16 @@ pub struct Session {
 impl Session {
     /// Carries out a case; `paced`: at the recorded pace, where the back end's clock can be set.
     pub(crate) fn replay(&self, case: &Case, paced: bool) -> CaseReplay {
-        let pace = self.pace.as_ref().filter(|_| paced);
+        self.replay_at(case, paced.then_some(Unknowns::LIKELY))
+    }
+
+    /// At the recorded pace, if there is a guess at what the recording does not say of it.
+    fn replay_at(&self, case: &Case, unknowns: Option<Unknowns>) -> CaseReplay {
+        let pace = self.pace.as_ref().zip(unknowns);
         replay_case(&*self.backend, case, |moment, line| {
-            let recorded = || Pace::of(&line.record);
-            if let (Moment::Before, Some(pace), Some(recorded)) = (moment, pace, recorded()) {
+            if let (Moment::Before, Some((pace, unknowns))) = (moment, pace)
+                && let Some(recorded) = Pace::of(&line.record, unknowns)
+            {
                 pace(recorded);
             }
         })
@@ -103,6 +114,8 @@ pub struct Options {
     pub clock: Clock,
     /// Judges times: the median of |log2(predicted / recorded)| may not exceed this.
     pub max_time_error: Option<f64>,
+    /// How much work each file may ask for, and how much memory all cases in progress.
+    pub limits: WorkLimits,
 }
 
 /// A trace to replay: its name, and how to open it. Opened when its turn comes.
@@ -161,7 +174,7 @@ pub fn run(
         for input in inputs {
             let file = Arc::new(File::new(input.file.clone()));
             files.push(Arc::clone(&file));
-            let read = read(input, &file, &budget, |job| {
+            let read = read(input, options.limits, &file, &budget, |job| {
                 let file = Arc::clone(&file);
                 // Here, as what is spawned need not begin in this order.
                 let job = file.queue(job);
@@ -176,6 +189,7 @@ pub fn run(
             }
         }
     });
+    files.iter().for_each(|file| file.settle_suspects(target));
     if let Some(payload) = files.iter().find_map(|file| file.locked().panic.take()) {
         resume_unwind(payload);
     }
@@ -192,19 +206,25 @@ pub fn run(
 /// Reads one trace to its end and hands its cases over, waiting for the budget.
 fn read(
     input: Input<'_>,
+    limits: WorkLimits,
     file: &File,
     budget: &Arc<Budget>,
     spawn: impl Fn(Job),
 ) -> std::result::Result<(), TraceError> {
-    let mut reader = (input.open)()?;
+    let mut reader = (input.open)()?.limited(limits, 1);
     let header = Arc::new(reader.header().clone());
     file.locked().header = Some(Arc::clone(&header));
     while let Some(case) = reader.next_case()? {
         if file.is_over() {
             break;
         }
-        let held = budget.take(case.text_bytes.max(LEAST_CASE_BYTES));
-        spawn(Job { header: Arc::clone(&header), case, _held: held });
+        let share = Share {
+            text_bytes: case.text_bytes.max(LEAST_CASE_BYTES),
+            memory_bytes: reader.case_memory_bytes(),
+        };
+        let held = budget.take(share, limits.memory_bytes);
+        let retry = reader.case_work() <= limits.work / RETRIED_MAX / Unknowns::POSSIBLE;
+        spawn(Job { header: Arc::clone(&header), case, can_be_retried: retry, _held: held });
     }
     Ok(())
 }
@@ -213,6 +233,8 @@ fn read(
 struct Job {
     header: Arc<Header>,
     case: Case,
+    /// Whether it is small enough to be carried out at all possible paces.
+    can_be_retried: bool,
     _held: Held,
 }
 
@@ -229,6 +251,30 @@ struct State {
     error: Option<TraceError>,
     panic: Option<Box<dyn Any + Send>>,
     lane: Lane,
+    /// Cases that disagree and are still to be carried out at other paces, by their line.
+    suspects: BTreeMap<u64, Suspect>,
+}
+
+/// A case that disagrees, perhaps because of real time.
+struct Suspect {
+    case: Case,
+    /// What it showed on the clock of the run.
+    tally: Tally,
+    /// What it showed at the likely pace.
+    replayed: CaseReplay,
+    paced: bool,
+}
+
+impl State {
+    /// Keeps a case to be carried out at other paces. Only the first ones are kept.
+    fn suspect(&mut self, suspect: Suspect) {
+        self.suspects.insert(suspect.case.line, suspect);
+        if self.suspects.len() as u64 > RETRIED_MAX
+            && let Some((_, last)) = self.suspects.pop_last()
+        {
+            self.tally.merge(last.tally);
+        }
+    }
 }
 
 /// Cases that share a back end, in order. Whoever finds it idle works it off; others only queue.
@@ -277,7 +323,7 @@ impl File {
         on_case: &(dyn Fn() + Sync),
     ) {
         if let Some(job) = job {
-            self.replay(&job, None, target, options);
+            self.replay(job, None, target, options);
             on_case();
             return;
         }
@@ -289,9 +335,8 @@ impl File {
         while let Some(job) = state.lane.waiting.pop_front() {
             let session = state.lane.session.take();
             drop(state);
-            let session = self.replay(&job, session, target, options);
+            let session = self.replay(job, session, target, options);
             on_case();
-            drop(job);
             state = self.locked();
             state.lane.session = session;
         }
@@ -301,32 +346,37 @@ impl File {
     /// Replays one case and gives its back end back, if that is still of use.
     fn replay(
         &self,
-        job: &Job,
+        job: Job,
         session: Option<Session>,
         target: &dyn Target,
         options: Options,
     ) -> Option<Session> {
+        let Job { header, case, can_be_retried, _held } = job;
         let carry_out = AssertUnwindSafe(|| {
-            let session = session.map_or_else(|| target.open(&job.header), Ok)?;
-            let paced = options.clock.is_recorded(&job.header);
-            let replayed = session.replay(&job.case, paced);
+            let session = session.map_or_else(|| target.open(&header), Ok)?;
+            let paced = options.clock.is_recorded(&header);
+            let mut replayed = session.replay(&case, paced);
             let can_pace = session.pace.is_some();
-            let mut tally = compare_case(&job.case, &replayed, !(paced && can_pace));
-            let by_time = !paced && can_pace && options.clock == Clock::Auto && !tally.agrees();
-            if by_time && !job.case.uses_pools() {
-                let replayed = target.open(&job.header)?.replay(&job.case, true);
-                tally = tally.or_if_it_agrees(compare_case(&job.case, &replayed, false));
+            let mut tally = compare_case(&case, &replayed, !(paced && can_pace));
+            let by_time = can_pace && options.clock != Clock::Model && !case.uses_pools();
+            if by_time && !paced && !tally.agrees() {
+                replayed = target.open(&header)?.replay(&case, true);
+                tally = tally.or_if_it_agrees(compare_case(&case, &replayed, false));
             }
-            Ok::<_, pagewise_hal::Error>((tally, session))
+            let suspect = by_time && can_be_retried && !tally.agrees();
+            Ok::<_, pagewise_hal::Error>((session, tally, suspect.then_some(replayed), paced))
         });
         match catch_unwind(carry_out) {
-            Ok(Ok((tally, session))) => {
-                self.locked().tally.merge(tally);
+            Ok(Ok((session, tally, replayed, paced))) => {
+                let mut state = self.locked();
+                match replayed {
+                    None => state.tally.merge(tally),
+                    Some(replayed) => state.suspect(Suspect { case, tally, replayed, paced }),
+                }
                 Some(session)
             }
             Ok(Err(error)) => {
-                let reason = Reason::BadHeader(format!("no back end for this recording: {error}"));
-                self.fail(TraceError::new(self.name.clone(), Some(1), reason));
+                self.no_back_end(&error);
                 None
             }
             // Passed on when no other case can be waiting for this one any more.
@@ -337,6 +387,27 @@ impl File {
         }
     }
 
+    /// Carries out what disagreed at every possible pace, to see what depends on real time.
+    fn settle_suspects(&self, target: &dyn Target) {
+        let (suspects, header) = {
+            let mut state = self.locked();
+            (std::mem::take(&mut state.suspects), state.header.clone())
+        };
+        let Some(header) = header else { return };
+        for suspect in suspects.into_values() {
+            match catch_unwind(AssertUnwindSafe(|| settle(suspect, &header, target))) {
+                Ok(Ok(tally)) => self.locked().tally.merge(tally),
+                Ok(Err(error)) => self.no_back_end(&error),
+                Err(payload) => _ = self.locked().panic.get_or_insert(payload),
+            }
+        }
+    }
+
+    fn no_back_end(&self, error: &pagewise_hal::Error) {
+        let reason = Reason::BadHeader(format!("no back end for this recording: {error}"));
+        self.fail(TraceError::new(self.name.clone(), Some(1), reason));
+    }
+
     fn report(&self, options: Options) -> TraceReport {
         let mut state = self.locked();
         let error = state.error.as_ref().map(ToString::to_string);
@@ -345,33 +416,75 @@ impl File {
     }
 }
 
-/// Bytes of the cases in memory.
+/// Compares a case that disagrees with what it shows at every possible pace.
+fn settle(suspect: Suspect, header: &Header, target: &dyn Target) -> Result<Tally> {
+    let Suspect { case, tally, replayed, paced } = suspect;
+    let mut replays = vec![replayed];
+    for unknowns in Unknowns::possible() {
+        replays.push(target.open(header)?.replay_at(&case, Some(unknowns)));
+    }
+    let by_time = compare_replays(&case, &replays);
+    Ok(if paced { by_time } else { tally.or_if_it_agrees(by_time) })
+}
+
+/// What the cases in progress take.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    /// Text that they were read from.
+    text_bytes: u64,
+    /// Memory that their contents may take.
+    memory_bytes: u64,
+}
+
+impl Share {
+    fn with(self, other: Self) -> Self {
+        Self {
+            text_bytes: self.text_bytes.saturating_add(other.text_bytes),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+        }
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self {
+            text_bytes: self.text_bytes.saturating_sub(other.text_bytes),
+            memory_bytes: self.memory_bytes.saturating_sub(other.memory_bytes),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Budget {
-    used: Mutex<u64>,
+    used: Mutex<Share>,
     freed: Condvar,
 }
 
 impl Budget {
-    /// Waits until there is room, or nothing else is in memory.
-    fn take(self: &Arc<Self>, bytes: u64) -> Held {
+    /// Waits until there is room, or nothing else is in progress.
+    fn take(self: &Arc<Self>, share: Share, most_memory_bytes: u64) -> Held {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |used: &mut u64| *used > 0 && *used + bytes > BUDGET_BYTES;
+        let full = |used: &mut Share| {
+            let all = used.with(share);
+            used.text_bytes > 0
+                && (all.text_bytes > BUDGET_BYTES || all.memory_bytes > most_memory_bytes)
+        };
         let used = self.freed.wait_while(used, full);
-        *used.unwrap_or_else(PoisonError::into_inner) += bytes;
-        Held { budget: Arc::clone(self), bytes }
+        let mut used = used.unwrap_or_else(PoisonError::into_inner);
+        *used = used.with(share);
+        Held { budget: Arc::clone(self), share }
     }
 }
 
 /// A share of the budget, given back when dropped.
 struct Held {
     budget: Arc<Budget>,
-    bytes: u64,
+    share: Share,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        *self.budget.used.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        let mut used = self.budget.used.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = used.without(self.share);
+        drop(used);
         self.budget.freed.notify_one();
     }
 }

@@ -418,7 +418,7 @@ fn the_recording_is_the_clock_only_where_it_has_no_times_to_predict() {
     ] {
         let target = Counting::default();
         let text = sleeps(header, 5, false);
-        let options = Options { clock, max_time_error: None };
+        let options = Options { clock, ..Options::default() };
         let report = run(vec![Input::bytes("a", text.as_bytes())], &target, options, &|| ());
         assert!(report.ok);
         assert_eq!(target.paced.load(Ordering::Relaxed), paced, "{clock:?}");

@@ -13,15 +13,16 @@ mod samples;
 mod terms;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use pagewise_sim::{CostParams, EventCapture, Evidence, GpuProfile, SimConfig};
 use pagewise_trace::error::TraceError;
+use pagewise_trace::limits::WorkLimits;
 
+use crate::output::{cannot_write, write_file};
 use crate::progress::Progress;
 use crate::{args, inputs, sim_target};
 use figures::Figures;
@@ -51,13 +52,8 @@ pub(crate) enum CalibrateError {
         cases: usize,
     },
     /// The profile cannot be written.
-    #[error("{}: cannot write: {source}", path.display())]
-    Output {
-        /// The profile.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("{0}")]
+    Output(String),
 }
 
 /// `pagewise calibrate`
@@ -83,7 +79,9 @@ pub(crate) fn command(args: &args::Calibrate) -> ExitCode {
 /// Carries it out; returns what is to be printed.
 fn calibrate(args: &args::Calibrate, from: GpuProfile) -> Result<String, CalibrateError> {
     let traces: Vec<PathBuf> = inputs::paths(&args.traces).into_iter().collect::<Result<_, _>>()?;
-    let calibration = Calibration { from, traces, hold_out: args.hold_out.map(usize::from) };
+    let limits = (&args.limits).into();
+    let hold_out = args.hold_out.map(usize::from);
+    let calibration = Calibration { from, traces, hold_out, limits };
     let progress = Progress::start("replayed");
     let result = calibration.run(&progress);
     progress.end();
@@ -98,14 +96,9 @@ fn calibrate(args: &args::Calibrate, from: GpuProfile) -> Result<String, Calibra
 
 /// Writes the profile, whole or not at all.
 fn write(output: &Path, profile: &GpuProfile) -> Result<(), CalibrateError> {
-    let fail = |source: io::Error| CalibrateError::Output { path: output.to_owned(), source };
-    let text = profile.to_toml().map_err(|error| fail(io::Error::other(error)))?;
-    // Unlike a temporary file's, the permissions are those of any new file.
-    let make = |path: &Path| File::create_new(path);
-    let mut file = tempfile::Builder::new().make_in(directory_of(output), make).map_err(fail)?;
-    file.write_all(text.as_bytes()).map_err(fail)?;
-    file.persist(output).map_err(|error| fail(error.error))?;
-    Ok(())
+    let text = profile.to_toml().map_err(|error| cannot_write(output, &io::Error::other(error)));
+    let written = text.and_then(|text| write_file(output, text.as_bytes()));
+    written.map_err(|failure| CalibrateError::Output(failure.into_message()))
 }
 
 fn directory_of(file: &Path) -> &Path {
@@ -121,7 +114,12 @@ pub(crate) struct Calibration {
     pub(crate) traces: Vec<PathBuf>,
     /// Into how many parts the cases are divided to be held out, if at all.
     pub(crate) hold_out: Option<usize>,
+    /// What each trace may ask for.
+    pub(crate) limits: WorkLimits,
 }
+
+/// Each case is replayed to see what it does, and before and after the fit.
+const REPLAYS: u64 = 3;
 
 impl Calibration {
     /// Fits, and says how well.
@@ -169,7 +167,9 @@ impl Calibration {
     }
 
     fn read(&self) -> Result<Vec<Recording>, CalibrateError> {
-        let read = self.traces.iter().map(|path| Recording::read(path));
+        // Once more for cases that were held out.
+        let times = REPLAYS + u64::from(self.hold_out.is_some());
+        let read = self.traces.iter().map(|path| Recording::read(path, self.limits, times));
         let recordings: Vec<Recording> = read.collect::<Result<_, _>>()?;
         if recordings.iter().all(|recording| recording.timed_ops() == 0) {
             return Err(CalibrateError::NoTimes);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pagewise_sim::{SimBackend, SimConfig};
 use pagewise_trace::error::{Reason, TraceError};
 use pagewise_trace::format::{Case, Header, Observed, OpLine, Timing};
+use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::reader::TraceReader;
 use pagewise_trace::replay::{Moment, replay_case};
 
@@ -53,8 +54,9 @@ pub(crate) struct Prediction {
 }
 
 impl Recording {
-    pub(crate) fn read(path: &Path) -> Result<Self, TraceError> {
-        let mut reader = TraceReader::open(path)?;
+    /// `times`: how often its cases will be replayed.
+    pub(crate) fn read(path: &Path, limits: WorkLimits, times: u64) -> Result<Self, TraceError> {
+        let mut reader = TraceReader::open(path)?.limited(limits, times);
         let (file, header) = (path.display().to_string(), reader.header().clone());
         let mut cases = Vec::new();
         while let Some(mut case) = reader.next_case()? {

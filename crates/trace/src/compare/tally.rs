@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::diff::Sides;
 use crate::format::{Case, EventRecord, Header, Op};
 use crate::report::{
-    Aggregate, Count, Divergence, Level, Time, TraceReport, ratio_within_tolerance,
+    Aggregate, Count, Divergence, Level, RealTime, Time, TraceReport, ratio_within_tolerance,
 };
 
 /// What was compared so far. Tallies of a file's cases may be merged in any order.
@@ -28,6 +28,9 @@ pub struct Tally {
     first: Option<Divergence>,
     first_parallel: Option<Divergence>,
     first_total: Option<Divergence>,
+    real_time: RealTime,
+    /// The line that was counted there last.
+    last_by_time: Option<u64>,
     recorded: Totals,
     predicted: Totals,
     time: Times,
@@ -47,7 +50,7 @@ impl Totals {
             match event.kind.as_str() {
                 "copy_h2d" => self.h2d_bytes = self.h2d_bytes.saturating_add(event.value),
                 "copy_d2h" => self.d2h_bytes = self.d2h_bytes.saturating_add(event.value),
-                "gpu_fault" => self.gpu_faults += 1,
+                "gpu_fault" => self.gpu_faults = self.gpu_faults.saturating_add(1),
                 _ => {}
             }
         }
@@ -56,7 +59,7 @@ impl Totals {
     fn merge(&mut self, other: Self) {
         self.h2d_bytes = self.h2d_bytes.saturating_add(other.h2d_bytes);
         self.d2h_bytes = self.d2h_bytes.saturating_add(other.d2h_bytes);
-        self.gpu_faults += other.gpu_faults;
+        self.gpu_faults = self.gpu_faults.saturating_add(other.gpu_faults);
     }
 
     fn ratios(self, recorded: Self) -> [Option<f64>; 3] {
@@ -97,7 +100,7 @@ impl Times {
         self.abs_log2.sort_unstable_by(f32::total_cmp);
         let at = |percent: usize| {
             let last = self.abs_log2.len().checked_sub(1)?;
-            Some(f64::from(self.abs_log2[last * percent / 100]))
+            Some(f64::from(self.abs_log2[last.saturating_mul(percent) / 100]))
         };
         Time {
             checked: self.abs_log2.len() as u64,
@@ -170,6 +173,22 @@ impl Tally {
         self.first.as_ref()
     }
 
+    /// Notes an operation whose pages or records real time decided.
+    pub(super) fn depends_on_time(
+        &mut self,
+        case: &Case,
+        line: u64,
+        level: Level,
+        sides: impl FnOnce() -> Sides,
+    ) {
+        // An operation may differ at both levels.
+        if self.last_by_time != Some(line) {
+            self.real_time.operations = self.real_time.operations.saturating_add(1);
+            self.last_by_time = Some(line);
+        }
+        Self::note(&mut self.real_time.first, case, line, level, sides);
+    }
+
     pub(super) fn events_of(&mut self, parallel: bool) -> (&mut Count, &mut Option<Divergence>) {
         if parallel {
             (&mut self.parallel_events, &mut self.first_parallel)
@@ -189,7 +208,7 @@ impl Tally {
 
     pub(super) fn add_time(&mut self, case: &Case, line: u64, recorded: u64, predicted: u64) {
         if recorded == 0 || predicted == 0 {
-            self.time.unpredicted += u64::from(recorded > 0);
+            self.time.unpredicted = self.time.unpredicted.saturating_add((recorded > 0).into());
             return;
         }
         let (recorded_ns, predicted_ns) = (recorded as f64, predicted as f64);
@@ -227,8 +246,8 @@ impl Tally {
 
     /// Adds the tally of other cases of the same file.
     pub fn merge(&mut self, other: Self) {
-        self.cases += other.cases;
-        self.ops += other.ops;
+        self.cases = self.cases.saturating_add(other.cases);
+        self.ops = self.ops.saturating_add(other.ops);
         self.simulated_ns = self.simulated_ns.saturating_add(other.simulated_ns);
         self.contract.merge(other.contract);
         self.range_attributes.merge(other.range_attributes);
@@ -241,12 +260,15 @@ impl Tally {
         earlier(&mut self.first, other.first);
         earlier(&mut self.first_parallel, other.first_parallel);
         earlier(&mut self.first_total, other.first_total);
+        self.real_time.operations =
+            self.real_time.operations.saturating_add(other.real_time.operations);
+        earlier(&mut self.real_time.first, other.real_time.first);
         self.recorded.merge(other.recorded);
         self.predicted.merge(other.predicted);
         self.time.abs_log2.extend(other.time.abs_log2);
         self.time.predicted_ns += other.time.predicted_ns;
         self.time.recorded_ns += other.time.recorded_ns;
-        self.time.unpredicted += other.time.unpredicted;
+        self.time.unpredicted = self.time.unpredicted.saturating_add(other.time.unpredicted);
         if let Some((off, divergence)) = other.time.worst
             && self.time.worst.as_ref().is_none_or(|(worst, _)| off > *worst)
         {
@@ -301,6 +323,7 @@ impl Tally {
             events: self.events,
             time,
             aggregate,
+            real_time: self.real_time,
             first_divergence: first,
             error,
             time_ok,

@@ -229,7 +229,9 @@ impl Op {
     #[must_use]
     pub fn is_parallel(&self) -> bool {
         match *self {
-            Self::DeviceTouch { blocks, threads, .. } => u64::from(blocks) * u64::from(threads) > 1,
+            Self::DeviceTouch { blocks, threads, .. } => {
+                u64::from(blocks).saturating_mul(threads.into()) > 1
+            }
             Self::Memset { .. } => true,
             _ => false,
         }

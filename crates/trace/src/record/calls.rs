@@ -198,7 +198,7 @@ impl<B: Backend> Backend for Recorder<B> {
         let mut log = self.locked();
         let (answer, ns) = self.timed(|inner| inner.range_accessed_by(span, out));
         // A trace holds the list at the length at which nothing is cut off or padded.
-        let length = self.devices as usize + 1;
+        let length = (self.devices as usize).saturating_add(1);
         let whole = if out.len() == length {
             answer.clone().map(|()| out.to_vec())
         } else {
@@ -367,7 +367,7 @@ impl<B: Backend> Backend for Recorder<B> {
         // SAFETY: see above.
         let (answer, ns) = self.timed(|inner| unsafe { inner.host_unregister(ptr) });
         if answer.is_ok() && !log.ids.unregistered(ptr) {
-            log.left_out += 1; // It was registered before the case.
+            log.leave_out(); // It was registered before the case.
             return answer;
         }
         log.note(&self.inner, Op::HostUnregister { buf, offset }, coded(&answer), ns);
@@ -471,7 +471,7 @@ impl<B: Backend> Backend for Recorder<B> {
         if answer.is_ok() {
             log.ids.forget_import(ptr);
             if import.is_none() {
-                log.left_out += 1; // It was opened before the case, or is another process's.
+                log.leave_out(); // It was opened before the case, or is another process's.
                 return answer;
             }
         }

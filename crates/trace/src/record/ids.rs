@@ -67,7 +67,7 @@ impl Ids {
     /// An id for a buffer that is about to be allocated.
     pub(super) fn next_buffer(&mut self) -> u32 {
         let id = self.next_buffer;
-        self.next_buffer += 1;
+        self.next_buffer = self.next_buffer.saturating_add(1);
         id
     }
 
@@ -107,7 +107,9 @@ impl Ids {
         [&self.live, &self.host].into_iter().any(|buffers| {
             let below = buffers.range(..=span.ptr.0).next_back();
             let end = span.end();
-            below.is_some_and(|(&start, &(_, bytes))| end.is_some_and(|end| end - start <= bytes))
+            below.is_some_and(|(&start, &(_, bytes))| {
+                end.is_some_and(|end| end.saturating_sub(start) <= bytes)
+            })
         })
     }
 
@@ -117,7 +119,7 @@ impl Ids {
         let address = span.ptr.0;
         let below = |buffers: &BTreeMap<u64, (u32, u64)>, slack: u64| {
             let (&start, &(id, bytes)) = buffers.range(..=address).next_back()?;
-            let offset = address - start;
+            let offset = address.saturating_sub(start);
             (offset < bytes.saturating_add(slack)).then_some((id, offset))
         };
         let found = below(&self.live, 0)
@@ -138,8 +140,9 @@ impl Ids {
             return HostMemory::Known;
         }
         let pages = span.pages_outward();
-        let bytes = (pages.end - pages.start) * PAGE_BYTES;
-        let whole = Span::new(DevicePtr(pages.start * PAGE_BYTES), bytes);
+        let start = pages.start.saturating_mul(PAGE_BYTES);
+        let bytes = pages.end.saturating_mul(PAGE_BYTES).saturating_sub(start);
+        let whole = Span::new(DevicePtr(start), bytes);
         let there = |(&start, &(_, bytes)): (&u64, &(u32, u64))| {
             overlap(Span::new(DevicePtr(start), bytes), whole)
         };
@@ -187,7 +190,7 @@ impl Ids {
     /// An id for what a call is about to give for other processes.
     pub(super) fn next_share(&mut self) -> u32 {
         let id = self.next_share;
-        self.next_share += 1;
+        self.next_share = self.next_share.saturating_add(1);
         id
     }
 
@@ -209,7 +212,7 @@ impl Ids {
 
     pub(super) fn next_pool(&mut self) -> u32 {
         let id = self.next_pool;
-        self.next_pool += 1;
+        self.next_pool = self.next_pool.saturating_add(1);
         id
     }
 

@@ -112,6 +112,11 @@ impl Log {
 
     // ---- attributes ---------------------------------------------------------------------------
 
+    /// A call is not part of the program.
+    pub(super) fn leave_out(&mut self) {
+        self.left_out = self.left_out.saturating_add(1);
+    }
+
     /// Adds a read to those in progress, if it is of the same thing and not there yet.
     fn add_read(&mut self, backend: &dyn Backend, op: Op, one: (Label, AttributeRead), ns: u64) {
         if let Some(reads) = &mut self.reads
@@ -119,7 +124,7 @@ impl Log {
             && reads.reads.iter().all(|(name, _)| *name != one.0)
         {
             reads.reads.push(one);
-            reads.ns += ns;
+            reads.ns = reads.ns.saturating_add(ns);
             return;
         }
         self.end_reads(backend);

@@ -169,14 +169,14 @@ impl<B: Backend> Recorder<B> {
         let id = known.or(answer.is_err().then_some(MAX_ID));
         match id.and_then(|id| op(&mut log, &answer, id)) {
             Some((op, observed)) => log.note(&self.inner, op, observed, ns),
-            None => log.left_out += 1,
+            None => log.leave_out(),
         }
         answer
     }
 
     /// Makes a call that a trace cannot express.
     pub(super) fn left<T>(&self, log: &mut Log, call: impl FnOnce(&B) -> T) -> T {
-        log.left_out += 1;
+        log.leave_out();
         call(&self.inner)
     }
 

@@ -245,13 +245,13 @@ impl Running<'_> {
 
     fn range_attributes(&self, part: Part) -> Observed {
         let span = self.span(part);
-        let mut reads = Vec::with_capacity(RANGE_ATTRIBUTES.len() + 1);
+        let mut reads = Vec::with_capacity(RANGE_ATTRIBUTES.len().saturating_add(1));
         for (name, attribute) in RANGE_ATTRIBUTES {
             let value = self.backend.range_attribute(span, attribute);
             reads.push(read(name, value.map(|value| AttributeValue::Number(i64::from(value)))));
         }
         // One place more than devices, for the host: the driver truncates.
-        let mut list = vec![0; self.devices as usize + 1];
+        let mut list = vec![0; (self.devices as usize).saturating_add(1)];
         let listed = self.backend.range_accessed_by(span, &mut list);
         reads.push(read("accessed_by", listed.map(|()| AttributeValue::List(list))));
         all_read(reads)

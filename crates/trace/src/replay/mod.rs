@@ -150,8 +150,9 @@ impl<'a> CaseRun<'a> {
         // The profiler delivers no record, of pool memory either, before a managed allocation was
         // made (probed on driver 580), so recordings hold none.
         self.events.push(taken.filter(|_| self.profiled).unwrap_or_default());
+        let at = self.observed.len();
         self.observed.push(observed);
-        &self.observed[self.observed.len() - 1]
+        &self.observed[at]
     }
 
     /// Ends the case: names its records and frees what is left.
@@ -199,7 +200,7 @@ pub(crate) fn page_map_of(backend: &dyn Backend, span: Span) -> Option<PageMap> 
     let mut left = span.bytes.div_ceil(PAGE_BYTES);
     let cut = runs.into_iter().map_while(|mut run| {
         run.pages = run.pages.min(left);
-        left -= run.pages;
+        left = left.saturating_sub(run.pages);
         (run.pages > 0).then_some(run)
     });
     Some(PageMap::new(cut))

@@ -18,7 +18,7 @@ impl Owners {
     fn owner(&self, address: u64) -> (i64, u64) {
         let after = self.0.partition_point(|(span, _)| span.ptr.0 <= address);
         if let Some((span, id)) = after.checked_sub(1).map(|at| self.0[at]) {
-            let offset = address - span.ptr.0;
+            let offset = address.saturating_sub(span.ptr.0);
             if offset < span.bytes {
                 return (i64::from(id), offset);
             }

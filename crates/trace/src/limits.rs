@@ -1,0 +1,335 @@
+//! Limits on what a trace may ask for, so that a small file cannot keep a machine busy for hours.
+//!
+//! A trace of a few hundred bytes can name 8 TiB. What an operation asks for is estimated from its
+//! bytes and from the buffers that live, before it is carried out: never too low for a simulator,
+//! often too high. The estimate depends on the file alone, so a file is refused everywhere or
+//! nowhere.
+//!
+//! # Units
+//!
+//! Work is counted in pages of 4 KiB:
+//!
+//! | what | units |
+//! | --- | --- |
+//! | a page that an operation touches, fills, copies, moves or discards | 1 |
+//! | 512 accesses to one page, or 32 of a kernel of several threads | 1 |
+//! | 2 MiB that were touched, of what advice, attachment and attribute reads name | 1 |
+//! | 32 MiB that they or allocations name | 1 |
+//! | an operation | 1, and 1 for each 2 MiB whose page table is looked at after it |
+//! | a case, which gets a machine of its own | 64 |
+//! | 256 bytes of text; a record | 1 |
+//! | a millisecond of sleep | 16 |
+//!
+//! Memory is what a case may take on the host: the pages that it writes, once for each processor
+//! that may keep an older copy; 128 bytes for each page and 512 for each 2 MiB that it touches.
+
+use std::collections::HashMap;
+
+use pagewise_hal::{BLOCK_BYTES, DeviceAccess, HostAccess, PAGE_BYTES};
+
+use crate::error::Reason;
+use crate::format::{MAX_MAPPED_BYTES, Op, Record};
+
+/// How much a trace may ask for. The units are explained in the [module](self).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkLimits {
+    /// Units of work of a whole file.
+    pub work: u64,
+    /// Bytes of memory of each case.
+    pub memory_bytes: u64,
+}
+
+impl WorkLimits {
+    /// Nothing is refused. For files that are trusted.
+    pub const UNLIMITED: Self = Self { work: u64::MAX, memory_bytes: u64::MAX };
+}
+
+impl Default for WorkLimits {
+    /// 100 million units and 16 GiB. The largest recording that ships with pagewise needs 4.4
+    /// million units and 0.8 GiB.
+    fn default() -> Self {
+        Self { work: 100_000_000, memory_bytes: 16 << 30 }
+    }
+}
+
+const CASE_WORK: u64 = 64;
+const TEXT_BYTES_PER_WORK: u64 = 256;
+const SLEEP_WORK_PER_MS: u64 = 16;
+const SERIAL_ACCESSES_PER_WORK: u64 = 512;
+const PARALLEL_ACCESSES_PER_WORK: u64 = 32;
+
+/// No process has more address space than this, so no larger allocation succeeds.
+const MOST_BYTES: u64 = 1 << 47;
+
+/// What a machine remembers of 2 MiB that was touched.
+const BLOCK_STATE_BYTES: u64 = 512;
+
+/// What it remembers of a page that goes back and forth, with the records of that.
+const PAGE_STATE_BYTES: u64 = 128;
+
+/// Counts what a file asks for.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    limits: WorkLimits,
+    /// How often each case is carried out.
+    times: u64,
+    /// Memories that may hold a version of a page each.
+    processors: u64,
+    work: u64,
+    case: CaseState,
+}
+
+/// What is known about the case that is being read.
+#[derive(Debug, Default)]
+struct CaseState {
+    buffers: HashMap<u32, Buffer>,
+    live_bytes: u64,
+    /// Blocks whose page table is looked at after each operation.
+    observed_blocks: u64,
+    /// Handles of pools that the case asked for: each answer names those that are alike.
+    pools: u64,
+    written_bytes: u64,
+    touched_blocks: u64,
+    state_bytes: u64,
+    peak_bytes: u64,
+    work: u64,
+}
+
+/// A buffer that lives if its allocation succeeds, whatever the file says of it.
+#[derive(Debug, Clone, Copy)]
+struct Buffer {
+    bytes: u64,
+    kind: Kind,
+}
+
+/// By which call a buffer can be freed. By any other it stays, whatever the file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Driver,
+    Pinned,
+    Pool,
+    /// The process's own, or its id was allocated twice, in different ways: it counts to the end of
+    /// the case.
+    Unknown,
+}
+
+impl Kind {
+    fn is_freed_by(self, op: &Op) -> bool {
+        match op {
+            Op::Free { .. } => matches!(self, Self::Driver | Self::Pool),
+            Op::FreePinned { .. } => self == Self::Pinned,
+            Op::PoolFree { .. } => self == Self::Pool,
+            _ => false,
+        }
+    }
+}
+
+impl Meter {
+    pub(crate) fn new(devices: u32) -> Self {
+        Self {
+            limits: WorkLimits::default(),
+            times: 1,
+            processors: u64::from(devices).saturating_add(1),
+            work: 0,
+            case: CaseState::default(),
+        }
+    }
+
+    /// From now on with these limits, for a file whose cases are carried out so many times.
+    pub(crate) fn limit(&mut self, limits: WorkLimits, times: u64) {
+        (self.limits, self.times) = (limits, times);
+    }
+
+    /// Units of work so far.
+    pub(crate) fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// Units of work of the case read last, carried out once.
+    pub(crate) fn case_work(&self) -> u64 {
+        self.case.work
+    }
+
+    /// Memory that the case read last may take.
+    pub(crate) fn case_memory_bytes(&self) -> u64 {
+        self.case.peak_bytes
+    }
+
+    /// Text was read.
+    pub(crate) fn text(&mut self, bytes: u64) -> Result<(), Reason> {
+        let work = bytes / TEXT_BYTES_PER_WORK;
+        self.case.work = self.case.work.saturating_add(work);
+        self.spend(work, "line")
+    }
+
+    /// A case begins.
+    pub(crate) fn case(&mut self) -> Result<(), Reason> {
+        self.case = CaseState { work: CASE_WORK, ..CaseState::default() };
+        self.spend(CASE_WORK.saturating_mul(self.times), "case")
+    }
+
+    /// An operation is about to become part of the case.
+    pub(crate) fn op(&mut self, record: &Record) -> Result<(), Reason> {
+        let name = record.op.name();
+        self.spend(record.observed.events.len() as u64, name)?;
+        let work = self.case.add(&record.op, self.processors);
+        self.spend(work.saturating_mul(self.times), name)?;
+        let (needed, limit) = (self.case.peak_bytes, self.limits.memory_bytes);
+        if needed > limit && self.times > 0 {
+            return Err(Reason::TooMuchMemory { at: name, needed, limit });
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, work: u64, at: &'static str) -> Result<(), Reason> {
+        self.work = self.work.saturating_add(work);
+        let (needed, limit) = (self.work, self.limits.work);
+        if needed > limit { Err(Reason::TooMuchWork { at, needed, limit }) } else { Ok(()) }
+    }
+}
+
+impl CaseState {
+    /// Notes what the operation does to the case; returns its work.
+    fn add(&mut self, op: &Op, processors: u64) -> u64 {
+        if let Some(id) = op.frees() {
+            self.free(id, op);
+        }
+        let work = match op {
+            Op::AllocManaged { buf, bytes, .. } | Op::AllocDevice { buf, bytes, .. } => {
+                self.alloc(*buf, *bytes, Kind::Driver)
+            }
+            Op::AllocPinned { buf, bytes, .. } => self.alloc(*buf, *bytes, Kind::Pinned),
+            Op::PoolAlloc { buf, bytes, .. } => self.alloc(*buf, *bytes, Kind::Pool),
+            Op::HostMemory { buf, bytes } => {
+                // The process's own memory is there from the start to the end of the case.
+                self.state_bytes = self.state_bytes.saturating_add(*bytes);
+                self.alloc(*buf, *bytes, Kind::Unknown)
+            }
+            Op::PoolGetDefault(_)
+            | Op::PoolGetCurrent(_)
+            | Op::PoolCreate { .. }
+            | Op::PoolImport { .. } => {
+                self.pools = self.pools.saturating_add(1);
+                self.pools
+            }
+            Op::Sleep { ms } => ms.saturating_mul(SLEEP_WORK_PER_MS),
+            Op::Advise { part, .. }
+            | Op::StreamAttach { part, .. }
+            | Op::RangeAttributes { part } => {
+                let named = self.named(part.bytes);
+                blocks(named).min(self.touched_blocks).saturating_add(only_named(named))
+            }
+            op => self.moved(op),
+        };
+        let written = self.live_bytes.saturating_mul(processors).min(self.written_bytes);
+        self.peak_bytes = self.peak_bytes.max(written.saturating_add(self.state_bytes));
+        let work = work.saturating_add(1).saturating_add(self.observed_blocks);
+        self.work = self.work.saturating_add(work);
+        work
+    }
+
+    /// Of the bytes that an operation names, those that may exist.
+    fn named(&self, bytes: u64) -> u64 {
+        bytes.min(self.live_bytes)
+    }
+
+    fn alloc(&mut self, id: u32, bytes: u64, kind: Kind) -> u64 {
+        if bytes > MOST_BYTES {
+            return 0;
+        }
+        let mut buffer = Buffer { bytes, kind };
+        if let Some(old) = self.forget(id) {
+            // The old buffer goes if this allocation succeeds, and stays if it does not.
+            buffer.bytes = bytes.max(old.bytes);
+            buffer.kind = if kind == old.kind { kind } else { Kind::Unknown };
+        }
+        self.live_bytes = self.live_bytes.saturating_add(whole_pages(buffer.bytes));
+        self.observed_blocks = self.observed_blocks.saturating_add(observed(buffer.bytes));
+        self.buffers.insert(id, buffer);
+        only_named(bytes)
+    }
+
+    fn free(&mut self, id: u32, op: &Op) {
+        if self.buffers.get(&id).is_some_and(|buffer| buffer.kind.is_freed_by(op)) {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: u32) -> Option<Buffer> {
+        let buffer = self.buffers.remove(&id)?;
+        self.live_bytes = self.live_bytes.saturating_sub(whole_pages(buffer.bytes));
+        self.observed_blocks = self.observed_blocks.saturating_sub(observed(buffer.bytes));
+        Some(buffer)
+    }
+
+    /// The work of operations that touch or move pages.
+    fn moved(&mut self, op: &Op) -> u64 {
+        match op {
+            Op::Prefetch { part, .. } => self.pages(part.bytes, false),
+            Op::PrefetchBatch(batch) | Op::DiscardPrefetchBatch(batch) => {
+                batch.ranges.iter().fold(0, |work: u64, part| {
+                    work.saturating_add(self.pages(part.bytes, false)).saturating_add(1)
+                })
+            }
+            Op::DiscardBatch { ranges, .. } => ranges.iter().fold(0, |work: u64, part| {
+                work.saturating_add(self.pages(part.bytes, false)).saturating_add(1)
+            }),
+            Op::Memset { part, .. } => self.pages(part.bytes, true),
+            Op::Memcpy { bytes, .. } => {
+                self.pages(*bytes, false).saturating_add(self.pages(*bytes, true))
+            }
+            Op::HostTouch { part, stride, access, .. } => {
+                let writes = matches!(access, HostAccess::Write(_));
+                self.touch(part.bytes, *stride, SERIAL_ACCESSES_PER_WORK, writes)
+            }
+            Op::DeviceTouch { part, stride, access, .. } => {
+                let writes = !matches!(access, DeviceAccess::Read);
+                let per_work = match op.is_parallel() {
+                    true => PARALLEL_ACCESSES_PER_WORK,
+                    false => SERIAL_ACCESSES_PER_WORK,
+                };
+                self.touch(part.bytes, *stride, per_work, writes)
+            }
+            _ => 0,
+        }
+    }
+
+    fn pages(&mut self, bytes: u64, writes: bool) -> u64 {
+        self.touch(bytes, PAGE_BYTES, 1, writes)
+    }
+
+    /// Touches one place each `stride` bytes; `per_work` of them on one page count as one page.
+    fn touch(&mut self, bytes: u64, stride: u64, per_work: u64, writes: bool) -> u64 {
+        let bytes = self.named(bytes);
+        let accesses = bytes.div_ceil(stride.max(1));
+        let pages = bytes.div_ceil(PAGE_BYTES).min(accesses);
+        if writes {
+            let written = pages.saturating_mul(PAGE_BYTES);
+            self.written_bytes = self.written_bytes.saturating_add(written);
+        }
+        let blocks = blocks(bytes).min(accesses);
+        self.touched_blocks = self.touched_blocks.saturating_add(blocks);
+        let of_blocks = blocks.saturating_mul(BLOCK_STATE_BYTES);
+        let state = pages.saturating_mul(PAGE_STATE_BYTES).saturating_add(of_blocks);
+        self.state_bytes = self.state_bytes.saturating_add(state);
+        pages.max(accesses.checked_div(per_work).unwrap_or(accesses))
+    }
+}
+
+fn whole_pages(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
+}
+
+/// The work of bytes that are named, if nobody touched them.
+fn only_named(bytes: u64) -> u64 {
+    bytes.div_ceil(32 << 20)
+}
+
+fn blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES)
+}
+
+/// Blocks whose page table is looked at after each operation while a buffer lives.
+fn observed(bytes: u64) -> u64 {
+    if bytes <= MAX_MAPPED_BYTES { blocks(bytes) } else { 0 }
+}
