@@ -277,17 +277,21 @@ impl Sim {
 
     /// `cuMemPoolSetAccess`: whom a managed pool admits, accesses its memory, also what it holds
     /// already (compared with an H200).
-    pub(crate) fn pool_set_access(
+    pub(crate) fn pool_set_accesses(
         &mut self,
         pool: PoolHandle,
-        location: Location,
-        access: AccessFlags,
+        wanted: impl Iterator<Item = (Location, AccessFlags)> + Clone,
     ) -> Checked<()> {
-        let processor = self.pools.set_access(pool.as_raw(), location, access)?;
-        let admitted = access == AccessFlags::READ_WRITE;
-        for address in self.pools.managed_chunks(pool.as_raw())? {
-            let first_page = address / PAGE_BYTES;
-            self.admit(first_page..first_page + CHUNK_BYTES / PAGE_BYTES, processor, admitted);
+        let pools = &self.pools;
+        wanted.clone().try_for_each(|(location, access)| {
+            pools.check_access(pool.as_raw(), location, access).map(drop)
+        })?;
+        for (location, access) in wanted {
+            let processor = self.pools.set_access(pool.as_raw(), location, access)?;
+            let admitted = access == AccessFlags::READ_WRITE;
+            for address in self.pools.managed_chunks(pool.as_raw()) {
+                self.admit(chunk_pages(address), processor, admitted);
+            }
         }
         Ok(())
     }

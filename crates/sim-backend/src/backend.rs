@@ -17,6 +17,8 @@ use crate::cost::{Call, CostObservation};
 use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal, invalid};
 use crate::sim::Sim;
+use crate::space::Allocation;
+use crate::state::State;
 
 /// A copy or fill by a device.
 const BULK: Call = Call::DeviceTouch { threads: 1, bulk: true };
@@ -103,6 +105,42 @@ impl SimBackend {
         self.lock().pager.records().counters()
     }
 
+    /// Every live allocation, by address: managed, device, pinned and pool memory, and host memory
+    /// that is registered.
+    ///
+    /// ```
+    /// use pagewise_hal::BackendExt;
+    /// use pagewise_sim::{SimBackend, SimConfig};
+    ///
+    /// let sim = SimBackend::new(SimConfig::h200())?;
+    /// let span = sim.alloc(4096)?;
+    /// assert_eq!(sim.live(), [span]);
+    /// # Ok::<(), pagewise_hal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn live(&self) -> Vec<Span> {
+        self.lock().space.all().map(Allocation::span).collect()
+    }
+
+    /// The whole state of the machine as text: two texts are equal if and only if the states are,
+    /// contents of memory, time and what the cost model remembers excepted. For tests that ask
+    /// whether a call changed anything, and for reports; what it says changes between versions.
+    ///
+    /// ```
+    /// use pagewise_hal::{AttachFlags, Backend};
+    /// use pagewise_sim::{SimBackend, SimConfig};
+    ///
+    /// let sim = SimBackend::new(SimConfig::h200())?;
+    /// let before = sim.state();
+    /// assert!(sim.alloc_managed(0, AttachFlags::GLOBAL).is_err());
+    /// assert_eq!(sim.state(), before);
+    /// # Ok::<(), pagewise_hal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn state(&self) -> String {
+        format!("{:#?}", State(&self.lock()))
+    }
+
     /// Records that the ring had no room for since `take_events` was last called.
     #[must_use]
     pub fn events_lost(&self) -> u64 {
@@ -142,6 +180,19 @@ impl SimBackend {
         sim.listened = listener.is_some();
         sim.pager.records().listen(listener.is_some());
         self.deliveries.set(listener);
+    }
+
+    /// Gives several locations access to a pool's memory, or takes it, as `cuMemPoolSetAccess` does
+    /// with several descriptors: in their order, and either all or none.
+    ///
+    /// # Errors
+    /// As [`Backend::pool_set_access`], of the first location that is refused.
+    pub fn pool_set_accesses(
+        &self,
+        pool: PoolHandle,
+        wanted: impl Iterator<Item = (Location, AccessFlags)> + Clone,
+    ) -> Result<()> {
+        self.call("pool_set_access", Call::Other, |sim| sim.pool_set_accesses(pool, wanted))
     }
 
     /// A panic while the lock was held is a bug that was reported there and then; the state is
@@ -405,7 +456,7 @@ impl Backend for SimBackend {
         location: Location,
         access: AccessFlags,
     ) -> Result<()> {
-        self.call("pool_set_access", Call::Other, |sim| sim.pool_set_access(pool, location, access))
+        self.pool_set_accesses(pool, std::iter::once((location, access)))
     }
 
     fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {

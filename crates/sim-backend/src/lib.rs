@@ -140,6 +140,7 @@ mod slots;
     reason = "addresses and sizes of live allocations, which fit the address space and the device"
 )]
 mod space;
+mod state;
 #[allow(clippy::arithmetic_side_effects, reason = "handles are counted")]
 mod streams;
 mod tempo;

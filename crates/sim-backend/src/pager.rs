@@ -199,6 +199,14 @@ impl Pager {
         self.paging.run_kernel(walk, arrival, self.now_ns, &mut self.listener).now_ns
     }
 
+    /// What of it is state: see [`State`](crate::state::State). Records that wait to be taken count
+    /// by their number.
+    pub(crate) fn state(&self) -> impl std::fmt::Debug {
+        let Self { paging, listener, call: _, now_ns: _, arrival: _, seed: _, kernels } = self;
+        let Listener { meter: _, tempo: _, records, holdings } = listener;
+        (paging, records.counters(), records.kept(), records.lost(), holdings, kernels)
+    }
+
     /// An access program ran on memory that does not migrate.
     pub(crate) fn walked_plain(&mut self, walk: Walk) {
         let walk = walk.in_pages();

@@ -375,15 +375,16 @@ impl Pools {
         }
     }
 
-    /// `cuMemPoolSetAccess`; the first refusal that applies is the answer.
-    pub(crate) fn set_access(
-        &mut self,
+    /// What `cuMemPoolSetAccess` checks: the first refusal that applies is the answer, or the
+    /// processor that is meant.
+    pub(crate) fn check_access(
+        &self,
         handle: u64,
         location: Location,
         access: AccessFlags,
     ) -> Checked<Processor> {
         let place = self.machine.locate(location);
-        let pool = self.get_mut(handle)?;
+        let pool = self.live(handle)?;
         let home = pool.home().filter(|_| !pool.is_managed());
         let on_device = home.is_some_and(|home| !home.is_host());
         if access == AccessFlags::READ {
@@ -407,17 +408,29 @@ impl Pools {
             }
             return unsupported("the host keeps its access to a pool of host memory");
         }
-        pool.access.insert(processor, access);
         Ok(processor)
     }
 
-    /// First bytes of the chunks that a managed pool holds.
-    pub(crate) fn managed_chunks(&self, handle: u64) -> Checked<Vec<u64>> {
-        let pool = self.get(handle)?;
+    /// `cuMemPoolSetAccess`, of one location.
+    pub(crate) fn set_access(
+        &mut self,
+        handle: u64,
+        location: Location,
+        access: AccessFlags,
+    ) -> Checked<Processor> {
+        let processor = self.check_access(handle, location, access)?;
+        self.get_mut(handle)?.access.insert(processor, access);
+        Ok(processor)
+    }
+
+    /// First bytes of the chunks that a managed pool holds; none of another pool, and none of an
+    /// imported one, whose memory is the exporter's.
+    pub(crate) fn managed_chunks(&self, handle: u64) -> Vec<u64> {
+        let Ok(pool) = self.get(handle) else { return Vec::new() };
         let Some(region) = pool.region.as_ref().filter(|_| pool.is_managed()) else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
-        Ok(pool.chunks.held().map(|index| region.start + index * CHUNK_BYTES).collect())
+        pool.chunks.held().map(|index| region.start + index * CHUNK_BYTES).collect()
     }
 
     /// `cuMemAllocFromPoolAsync` of at least 1 byte. `room` is what the pool's device, or the host,

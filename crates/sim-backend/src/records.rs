@@ -55,6 +55,11 @@ impl Records {
         self.lost
     }
 
+    /// How many records the ring holds.
+    pub(crate) fn kept(&self) -> usize {
+        self.ring.len()
+    }
+
     /// The ring's records, which leave it.
     pub(crate) fn take(&mut self) -> Vec<MemoryEvent> {
         self.lost = 0;

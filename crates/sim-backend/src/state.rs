@@ -1,0 +1,70 @@
+//! The state of a machine as text, to see whether a call changed it.
+//!
+//! Every field of [`Sim`] and of [`Pager`](crate::pager::Pager) is named where it is taken apart,
+//! so that a new one does not compile until somebody has decided whether it belongs here.
+
+use std::fmt;
+
+use crate::sim::Sim;
+
+/// What of a machine is state. Not among it: the configuration, which does not change; time and
+/// what the cost model remembers, because refused calls take time too; the pace of the next call,
+/// which any call uses up; and contents of memory, which have addresses of their own.
+pub(crate) struct State<'a>(pub(crate) &'a Sim);
+
+impl fmt::Debug for State<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sim {
+            config: _,
+            machine: _,
+            arena: _,
+            space,
+            attributes,
+            pools,
+            streams,
+            pager,
+            contents,
+            attachments,
+            sharing,
+            exclusive,
+            clock_ns: _,
+            pace: _,
+            listened,
+            device_bytes,
+        } = self.0;
+        f.debug_struct("State")
+            .field("space", space)
+            .field("attributes", attributes)
+            .field("pools", pools)
+            .field("streams", streams)
+            .field("pager", &pager.state())
+            .field("contents", contents)
+            .field("attachments", attachments)
+            .field("sharing", sharing)
+            .field("exclusive", exclusive)
+            .field("listened", listened)
+            .field("device_bytes", device_bytes)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagewise_hal::{AttachFlags, Backend, BackendExt, DeviceId, Location};
+
+    use crate::{SimBackend, SimConfig};
+
+    #[test]
+    fn states_differ_after_a_change_and_not_after_a_question() {
+        let sim = SimBackend::new(SimConfig::h200()).unwrap();
+        let fresh = sim.state();
+        let span = sim.alloc(4 << 20).unwrap();
+        let allocated = sim.state();
+        assert_ne!(fresh, allocated);
+        assert!(sim.alloc_managed(0, AttachFlags::GLOBAL).is_err());
+        sim.memory_info(DeviceId(0)).unwrap();
+        assert_eq!(sim.state(), allocated, "time passed, and nothing else");
+        sim.prefetch_to(span, Location::HOST).unwrap();
+        assert_ne!(sim.state(), allocated);
+    }
+}
