@@ -31,6 +31,7 @@ pub struct SimulatedDriver {
     clock_ns: unsafe extern "C" fn() -> u64,
     sleep_ns: unsafe extern "C" fn(u64),
     retained: unsafe extern "C" fn() -> u64,
+    panics: unsafe extern "C" fn() -> u64,
     retain: unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int,
     release: unsafe extern "C" fn(c_int) -> c_int,
     set_current: unsafe extern "C" fn(*mut c_void) -> c_int,
@@ -78,6 +79,7 @@ impl SimulatedDriver {
                 clock_ns: *library.get(b"pagewise_driver_clock_ns\0").expect("exported"),
                 sleep_ns: *library.get(b"pagewise_driver_sleep_ns\0").expect("exported"),
                 retained: *library.get(b"pagewise_driver_retained\0").expect("exported"),
+                panics: *library.get(b"pagewise_driver_panics\0").expect("exported"),
                 retain: *library.get(b"cuDevicePrimaryCtxRetain\0").expect("exported"),
                 release: *library.get(b"cuDevicePrimaryCtxRelease_v2\0").expect("exported"),
                 set_current: *library.get(b"cuCtxSetCurrent\0").expect("exported"),
@@ -160,7 +162,12 @@ impl SimulatedDriver {
 }
 
 impl Drop for SimulatedDriver {
+    /// # Panics
+    /// If a call of the library ended in a panic, which it caught.
     fn drop(&mut self) {
+        // SAFETY: takes nothing.
+        let panics = unsafe { (self.panics)() };
+        assert!(panics == 0 || std::thread::panicking(), "{panics} calls ended in a panic");
         // The library stays loaded; its machine need not keep address space from others.
         // SAFETY: back ends hold a reference to this driver, so none is left.
         unsafe { (self.reset)(std::ptr::null()) };

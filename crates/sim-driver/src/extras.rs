@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use pagewise::{Backend, Code, HostAccess, HostTouch};
 
 use crate::entry::span;
-use crate::machine::{answer, any_time, has_place, replace, store};
+use crate::machine::{answer, beside, has_place, panics, replace, store};
 
 /// Replaces the simulated machine by a new one with these [options](crate::Options); null gives
 /// the machine up until the next call. Whatever came from the old one is invalid from now on.
@@ -19,7 +19,8 @@ pub unsafe extern "C" fn pagewise_driver_reset(options: *const c_char) -> c_int 
     let text = if options.is_null() {
         Ok(None)
     } else {
-        // SAFETY: not null, and NUL-terminated by the caller's word.
+        // SAFETY: `options` is not null, so the caller promises that it is NUL-terminated; the text
+        // is used within this call only.
         unsafe { CStr::from_ptr(options) }.to_str().map(Some)
     };
     match text.map_err(|error| error.to_string()).and_then(replace) {
@@ -42,13 +43,13 @@ pub unsafe extern "C" fn pagewise_driver_host_pages(
     bytes: usize,
     pages: *mut u8,
 ) -> c_int {
-    any_time(|machine| {
+    beside(|machine| {
         has_place(pages)?;
         let mut next = pages;
         for run in answer(machine.sim.host_page_map(span(ptr, bytes)))? {
             let length = run.pages as usize;
-            // SAFETY: the runs cover the pages that the range touches, for which the caller
-            // vouches.
+            // SAFETY: the runs together have as many pages as the range touches, and the caller
+            // promises that `pages` has so many bytes.
             unsafe {
                 next.write_bytes(u8::from(run.mapped), length);
                 next = next.add(length);
@@ -73,12 +74,14 @@ pub unsafe extern "C" fn pagewise_driver_host_touch(
     value: c_int,
     sum: *mut u64,
 ) -> c_int {
-    any_time(|machine| {
+    beside(|machine| {
+        has_place(sum)?;
         let access = u8::try_from(value).map_or(HostAccess::Read, HostAccess::Write);
         let touch = HostTouch { span: span(ptr, bytes), stride_bytes, access };
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: `host_touch` asks that nobody else uses the range; this function asks the same of
+        // its caller.
         let read = answer(unsafe { machine.sim.host_touch(touch) })?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that `sum` is null or valid for writing.
         unsafe { store(sum, read) }
     })
 }
@@ -93,29 +96,35 @@ pub unsafe extern "C" fn pagewise_driver_take_events(
     use_text: unsafe extern "C" fn(*mut std::ffi::c_void, *const u8, usize),
     context: *mut std::ffi::c_void,
 ) -> c_int {
-    any_time(|machine| {
+    beside(|machine| {
         let events = answer(machine.sim.take_events())?;
         let text = serde_json::to_string(&events).map_err(|_| Code::UNKNOWN)?;
-        // SAFETY: the caller vouches for the function.
+        // SAFETY: the caller promises that `use_text` can be called with `context`; the text lives
+        // until it returns.
         unsafe { use_text(context, text.as_ptr(), text.len()) };
         Ok(())
     })
 }
 
+/// No call has more faults: 16 TiB of pages.
+const FAULTS_MAX: usize = 1 << 32;
+
 /// Lets the next call take this many nanoseconds of virtual time, and its faults so many: each the
 /// time until it is looked at, and the time from then on.
 ///
 /// # Safety
-/// `faults` must point to `count` pairs, or `count` be 0.
+/// `faults` must be null or point to `count` pairs; null counts as none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_driver_pace(
     duration_ns: u64,
     faults: *const [u64; 2],
     count: usize,
 ) {
-    // SAFETY: the caller vouches for so many pairs.
-    let fault = |at| <(u64, u64)>::from(unsafe { faults.add(at).read() });
-    any_time(|machine| {
+    let count = if faults.is_null() { 0 } else { count.min(FAULTS_MAX) };
+    // SAFETY: unless `count` was set to 0, `faults` is not null, and the caller promises that it
+    // points to so many pairs of numbers.
+    let fault = |at| <(u64, u64)>::from(unsafe { faults.wrapping_add(at).read_unaligned() });
+    beside(|machine| {
         machine.sim.pace_next_op(duration_ns, (0..count).map(fault));
         Ok(())
     });
@@ -125,7 +134,7 @@ pub unsafe extern "C" fn pagewise_driver_pace(
 #[unsafe(no_mangle)]
 pub extern "C" fn pagewise_driver_retained() -> u64 {
     let mut count = 0;
-    any_time(|machine| {
+    beside(|machine| {
         count = machine.retained();
         Ok(())
     });
@@ -136,7 +145,7 @@ pub extern "C" fn pagewise_driver_retained() -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagewise_driver_clock_ns() -> u64 {
     let mut now = 0;
-    any_time(|machine| {
+    beside(|machine| {
         now = machine.sim.clock_ns();
         Ok(())
     });
@@ -146,8 +155,36 @@ pub extern "C" fn pagewise_driver_clock_ns() -> u64 {
 /// Lets virtual time pass.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagewise_driver_sleep_ns(duration_ns: u64) {
-    any_time(|machine| {
+    beside(|machine| {
         machine.sim.sleep_ns(duration_ns);
         Ok(())
     });
+}
+
+/// How many calls ended in a panic since the library was loaded, and answered 999 for that. Each is
+/// a bug of this library: tests expect 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagewise_driver_panics() -> u64 {
+    panics()
+}
+
+/// The whole state of the machine and its contexts as text, for `use_text` to copy: it gets
+/// `context`, the text and its length in bytes. Two texts are equal if and only if the states are,
+/// but for what [`SimBackend::state`](pagewise::SimBackend::state) leaves out. Returns a
+/// `CUresult`.
+///
+/// # Safety
+/// `use_text` must be sound to call with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_driver_state(
+    use_text: unsafe extern "C" fn(*mut std::ffi::c_void, *const u8, usize),
+    context: *mut std::ffi::c_void,
+) -> c_int {
+    beside(|machine| {
+        let text = machine.state();
+        // SAFETY: the caller promises that `use_text` can be called with `context`; the text lives
+        // until it returns.
+        unsafe { use_text(context, text.as_ptr(), text.len()) };
+        Ok(())
+    })
 }

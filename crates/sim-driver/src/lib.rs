@@ -11,16 +11,27 @@
 //! Functions whose names begin with `pagewise_driver_` are no part of the driver's ABI: they show
 //! what a real driver cannot, and start over with another machine.
 //!
-//! Nothing unwinds into the caller: a panic is reported as `CUDA_ERROR_UNKNOWN`.
+//! Checks are in the driver's order, as probed on driver 580: 3 (`CUDA_ERROR_NOT_INITIALIZED`)
+//! before `cuInit`, 201 (`CUDA_ERROR_INVALID_CONTEXT`) without a context, then the arguments, but
+//! for some arguments of some calls that come first (`tests/order.rs` has them all). One that the
+//! simulated driver does not have (its version is too old, or the options hide it) is not found by
+//! the look-ups; called by its symbol, which a library cannot take back, it answers 801
+//! (`CUDA_ERROR_NOT_SUPPORTED`). A refused call changes nothing.
+//!
+//! Nothing unwinds into the caller: a panic would be reported as `CUDA_ERROR_UNKNOWN`, and
+//! [`pagewise_driver_panics`] counts it. Each would be a bug of this library.
 #![allow(non_snake_case, reason = "the names are the driver's")]
+#![warn(clippy::arithmetic_side_effects, reason = "every number comes from a caller")]
 
 mod entry;
 mod extras;
+mod forms;
 mod lookup;
 mod machine;
 mod options;
 
 pub use entry::*;
 pub use extras::*;
-pub use lookup::cuGetProcAddress_v2;
+pub use forms::entry_points;
+pub use lookup::*;
 pub use options::Options;

@@ -1,13 +1,53 @@
-//! `cuGetProcAddress_v2`: which function a name and a version stand for.
+//! `cuGetProcAddress`: which function a name and a version stand for.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use pagewise::Code;
+use pagewise::{Code, DriverVersion};
 
-use crate::entry::*;
-use crate::machine::any_time;
+use crate::forms::FORMS;
+use crate::machine::{Machine, Outcome, beside, has_place, store};
 
-/// `cuGetProcAddress_v2`: the newest form of a function that is not newer than `version`.
+/// What a look-up found.
+enum Found {
+    /// The newest form that is not newer than the version asked for.
+    Function(*mut c_void),
+    /// The driver has no function of this name.
+    NoSuchName,
+    /// The driver has newer forms only.
+    VersionTooOld,
+}
+
+impl Found {
+    fn address(&self) -> *mut c_void {
+        match self {
+            Self::Function(address) => *address,
+            Self::NoSuchName | Self::VersionTooOld => std::ptr::null_mut(),
+        }
+    }
+}
+
+/// Drivers from 13.0 on refuse to look for a version newer than their own; those before give the
+/// newest form that they have (looked up in drivers 535, 550, 580 and 595).
+fn find(machine: &Machine, name: &CStr, version: c_int, flags: u64) -> Outcome<Found> {
+    // Which form of the default stream is meant: both are the same here.
+    if flags & !3 != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let own = machine.options.version();
+    if version > own.0 && own >= DriverVersion::CUDA_13_0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let forms = || FORMS.iter().filter(|form| form.name == name && form.is_in(&machine.options));
+    let fitting = forms().filter(|form| form.since <= version);
+    Ok(match fitting.max_by_key(|form| form.since) {
+        Some(form) => Found::Function((form.address)() as *mut c_void),
+        None if forms().next().is_none() => Found::NoSuchName,
+        None => Found::VersionTooOld,
+    })
+}
+
+/// `cuGetProcAddress`, the form of CUDA 12.0: what is not found is a success with a null pointer,
+/// and `status` tells why.
 ///
 /// # Safety
 /// `name` must be NUL-terminated or null; `function` and `status` null or valid for writing.
@@ -16,132 +56,48 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,
     function: *mut *mut c_void,
     version: c_int,
-    _flags: u64,
+    flags: u64,
     status: *mut c_int,
 ) -> c_int {
-    if name.is_null() || function.is_null() {
-        return Code::INVALID_VALUE;
-    }
-    // SAFETY: not null, and NUL-terminated by the caller's word.
-    let name = unsafe { CStr::from_ptr(name) };
-    any_time(|machine| {
-        let own = machine.options.version().0;
-        if version > own {
-            return Err(Code::INVALID_VALUE);
-        }
-        let text = name.to_str().unwrap_or_default();
-        let here = |&&(known, since, _): &&Form| {
-            known == name && since <= own && !machine.options.hides(text, since)
+    beside(|machine| {
+        has_place(name)?;
+        has_place(function)?;
+        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated; the text
+        // is used within this call only.
+        let found = find(machine, unsafe { CStr::from_ptr(name) }, version, flags)?;
+        let outcome = match found {
+            Found::Function(_) => 0,
+            Found::NoSuchName => 1,
+            Found::VersionTooOld => 2,
         };
-        let forms = FORMS.iter().filter(here);
-        let fitting = forms.clone().filter(|(_, since, _)| *since <= version);
-        let best = fitting.max_by_key(|(_, since, _)| *since);
-        let found = best.map_or(std::ptr::null_mut(), |(_, _, address)| address() as *mut c_void);
-        // Not found and too old a version are both a success with a null pointer; this tells.
-        let (not_found, too_old) = (1, 2);
-        let outcome = match (best, forms.count()) {
-            (Some(_), _) => 0,
-            (None, 0) => not_found,
-            (None, _) => too_old,
-        };
-        // SAFETY: `function` is not null; the caller vouches for both.
+        // SAFETY: the caller promises that both places are null or valid for writing. A null
+        // `status` is left out, which `store` would refuse.
         unsafe {
-            function.write(found);
-            if !status.is_null() {
-                status.write(outcome);
-            }
+            store(function, found.address())?;
+            if status.is_null() { Ok(()) } else { store(status, outcome) }
         }
-        Ok(())
     })
 }
 
-/// Name, version that introduced the form, address.
-type Form = (&'static CStr, c_int, fn() -> *const ());
-
-macro_rules! forms {
-    ($($name:literal @ $since:literal $function:ident;)*) => {
-        /// Every form of every function.
-        const FORMS: &[Form] = &[$(($name, $since, || $function as *const ())),*];
-    };
-}
-
-forms! {
-    c"cuInit" @ 2000 cuInit;
-    c"cuDriverGetVersion" @ 2020 cuDriverGetVersion;
-    c"cuGetProcAddress" @ 12000 cuGetProcAddress_v2;
-    c"cuGetErrorName" @ 6000 cuGetErrorName;
-    c"cuGetErrorString" @ 6000 cuGetErrorString;
-    c"cuDeviceGetCount" @ 2000 cuDeviceGetCount;
-    c"cuDeviceGet" @ 2000 cuDeviceGet;
-    c"cuDeviceGetName" @ 2000 cuDeviceGetName;
-    c"cuDeviceTotalMem" @ 3020 cuDeviceTotalMem_v2;
-    c"cuDeviceGetAttribute" @ 2000 cuDeviceGetAttribute;
-    c"cuDevicePrimaryCtxRetain" @ 7000 cuDevicePrimaryCtxRetain;
-    c"cuDevicePrimaryCtxRelease" @ 11000 cuDevicePrimaryCtxRelease_v2;
-    c"cuCtxSetCurrent" @ 4000 cuCtxSetCurrent;
-    c"cuCtxGetCurrent" @ 4000 cuCtxGetCurrent;
-    c"cuCtxGetDevice" @ 2000 cuCtxGetDevice;
-    c"cuCtxSynchronize" @ 2000 cuCtxSynchronize;
-    c"cuMemGetInfo" @ 3020 cuMemGetInfo_v2;
-    c"cuMemAllocManaged" @ 6000 cuMemAllocManaged;
-    c"cuMemAlloc" @ 3020 cuMemAlloc_v2;
-    c"cuMemFree" @ 3020 cuMemFree_v2;
-    c"cuMemHostAlloc" @ 2020 cuMemHostAlloc;
-    c"cuMemFreeHost" @ 2000 cuMemFreeHost;
-    c"cuMemHostRegister" @ 6050 cuMemHostRegister_v2;
-    c"cuMemHostUnregister" @ 4000 cuMemHostUnregister;
-    c"cuIpcGetMemHandle" @ 4010 cuIpcGetMemHandle;
-    c"cuIpcOpenMemHandle" @ 11000 cuIpcOpenMemHandle_v2;
-    c"cuIpcCloseMemHandle" @ 4010 cuIpcCloseMemHandle;
-    c"cuMemPoolExportToShareableHandle" @ 11020 cuMemPoolExportToShareableHandle;
-    c"cuMemPoolImportFromShareableHandle" @ 11020 cuMemPoolImportFromShareableHandle;
-    c"cuMemPoolExportPointer" @ 11020 cuMemPoolExportPointer;
-    c"cuMemPoolImportPointer" @ 11020 cuMemPoolImportPointer;
-    c"cuMemRangeGetAttribute" @ 8000 cuMemRangeGetAttribute;
-    c"cuPointerGetAttribute" @ 4000 cuPointerGetAttribute;
-    c"cuPointerGetAttributes" @ 7000 cuPointerGetAttributes;
-    c"cuMemAdvise" @ 8000 cuMemAdvise;
-    c"cuMemAdvise" @ 12020 cuMemAdvise_v2;
-    c"cuMemPrefetchAsync" @ 8000 cuMemPrefetchAsync;
-    c"cuMemPrefetchAsync" @ 12020 cuMemPrefetchAsync_v2;
-    c"cuMemPrefetchBatchAsync" @ 13000 cuMemPrefetchBatchAsync;
-    c"cuMemDiscardBatchAsync" @ 13000 cuMemDiscardBatchAsync;
-    c"cuMemDiscardAndPrefetchBatchAsync" @ 13000 cuMemDiscardAndPrefetchBatchAsync;
-    c"cuMemPoolCreate" @ 11020 cuMemPoolCreate;
-    c"cuMemPoolDestroy" @ 11020 cuMemPoolDestroy;
-    c"cuMemPoolGetAttribute" @ 11020 cuMemPoolGetAttribute;
-    c"cuMemPoolSetAttribute" @ 11020 cuMemPoolSetAttribute;
-    c"cuMemPoolTrimTo" @ 11020 cuMemPoolTrimTo;
-    c"cuMemPoolSetAccess" @ 11020 cuMemPoolSetAccess;
-    c"cuMemPoolGetAccess" @ 11020 cuMemPoolGetAccess;
-    c"cuDeviceGetDefaultMemPool" @ 11020 cuDeviceGetDefaultMemPool;
-    c"cuDeviceGetMemPool" @ 11020 cuDeviceGetMemPool;
-    c"cuDeviceSetMemPool" @ 11020 cuDeviceSetMemPool;
-    c"cuMemGetDefaultMemPool" @ 13000 cuMemGetDefaultMemPool;
-    c"cuMemGetMemPool" @ 13000 cuMemGetMemPool;
-    c"cuMemSetMemPool" @ 13000 cuMemSetMemPool;
-    c"cuMemAllocFromPoolAsync" @ 11020 cuMemAllocFromPoolAsync;
-    c"cuMemFreeAsync" @ 11020 cuMemFreeAsync;
-    c"cuStreamCreate" @ 2000 cuStreamCreate;
-    c"cuStreamDestroy" @ 4000 cuStreamDestroy_v2;
-    c"cuStreamSynchronize" @ 2000 cuStreamSynchronize;
-    c"cuStreamQuery" @ 2000 cuStreamQuery;
-    c"cuStreamWaitEvent" @ 3020 cuStreamWaitEvent;
-    c"cuStreamAttachMemAsync" @ 6000 cuStreamAttachMemAsync;
-    c"cuStreamGetCtx" @ 9020 cuStreamGetCtx;
-    c"cuEventCreate" @ 2000 cuEventCreate;
-    c"cuEventDestroy" @ 4000 cuEventDestroy_v2;
-    c"cuEventRecord" @ 2000 cuEventRecord;
-    c"cuEventQuery" @ 2000 cuEventQuery;
-    c"cuEventSynchronize" @ 2000 cuEventSynchronize;
-    c"cuEventElapsedTime" @ 2000 cuEventElapsedTime;
-    c"cuMemsetD8Async" @ 3020 cuMemsetD8Async;
-    c"cuMemcpyAsync" @ 4000 cuMemcpyAsync;
-    c"cuMemcpyDtoDAsync" @ 3020 cuMemcpyDtoDAsync_v2;
-    c"cuMemcpyDtoHAsync" @ 3020 cuMemcpyDtoHAsync_v2;
-    c"cuMemcpyHtoDAsync" @ 3020 cuMemcpyHtoDAsync_v2;
-    c"cuModuleLoadData" @ 2000 cuModuleLoadData;
-    c"cuModuleUnload" @ 2000 cuModuleUnload;
-    c"cuModuleGetFunction" @ 2000 cuModuleGetFunction;
-    c"cuLaunchKernel" @ 4000 cuLaunchKernel;
+/// `cuGetProcAddress`, the form of CUDA 11.3: what is not found is `CUDA_ERROR_NOT_FOUND`.
+///
+/// # Safety
+/// `name` must be NUL-terminated or null; `function` null or valid for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetProcAddress(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+) -> c_int {
+    beside(|machine| {
+        has_place(name)?;
+        has_place(function)?;
+        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated; the text
+        // is used within this call only.
+        let found = find(machine, unsafe { CStr::from_ptr(name) }, version, flags)?;
+        // SAFETY: the caller promises that the place is null or valid for writing.
+        unsafe { store(function, found.address()) }?;
+        if matches!(found, Found::Function(_)) { Ok(()) } else { Err(Code::NOT_FOUND) }
+    })
 }

@@ -1,7 +1,7 @@
 //! The simulated machine of the process, and the contexts on it.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use pagewise::{Backend, Code, DeviceId, Result, SimBackend, StreamFlags, StreamHandle};
 
+use crate::forms::missing;
 use crate::options::Options;
 
 /// `CUDA_ERROR_INVALID_CONTEXT`
@@ -30,10 +31,14 @@ pub(crate) struct Machine {
     pub(crate) sim: SimBackend,
     pub(crate) options: Options,
     started: AtomicBool,
-    /// Single prefetches so far.
+    /// Single prefetches so far, if one of them is to fail.
     prefetches: AtomicU64,
     /// Makes handles of contexts unique among all machines of the process.
     number: usize,
+    /// Symbols of the library that a driver of this version and these options does not have.
+    missing: BTreeSet<&'static str>,
+    /// What stands for the default stream of each device; the simulator's own belong to device 0.
+    defaults: Vec<StreamHandle>,
     contexts: Mutex<Contexts>,
 }
 
@@ -43,15 +48,20 @@ struct Contexts {
     retained: BTreeMap<c_int, u64>,
     /// The device of each stream that was created.
     streams: BTreeMap<usize, c_int>,
-    /// What stands for the default stream of devices other than 0.
-    defaults: BTreeMap<c_int, StreamHandle>,
 }
 
 impl Machine {
     fn new(options: Options) -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let sim = SimBackend::new(options.machine())?;
+        let default = |device| match device {
+            0 => Ok(StreamHandle::NULL),
+            other => sim.stream_create(DeviceId(other), StreamFlags::NON_BLOCKING),
+        };
         Ok(Self {
-            sim: SimBackend::new(options.machine())?,
+            defaults: options.ordinals().map(default).collect::<Result<_>>()?,
+            missing: missing(&options),
+            sim,
             options,
             started: AtomicBool::new(false),
             prefetches: AtomicU64::new(0),
@@ -65,13 +75,15 @@ impl Machine {
     }
 
     /// The handle of a device's primary context: never null, never a valid address.
-    fn handle_of(&self, device: c_int) -> usize {
-        (self.number << 16 | (device as usize + 1)) << 4
+    pub(crate) fn handle_of(&self, device: c_int) -> Outcome<usize> {
+        let mut devices = self.options.ordinals();
+        devices.find(|&known| known == device).ok_or(Code::INVALID_DEVICE)?;
+        // A machine has at most 32 devices.
+        Ok((self.number << 16 | device.cast_unsigned() as usize) << 4 | 1)
     }
 
     fn device_of(&self, handle: usize) -> Option<c_int> {
-        let devices = 0..c_int::try_from(self.options.devices).unwrap_or(0);
-        devices.into_iter().find(|&device| self.handle_of(device) == handle)
+        self.options.ordinals().find(|&device| self.handle_of(device) == Ok(handle))
     }
 
     /// `cuInit`
@@ -86,33 +98,54 @@ impl Machine {
         }
     }
 
+    /// The state as text. Every field is named, so that a new one does not compile until somebody
+    /// has decided whether it belongs here: these do not change, or count calls for a test.
+    pub(crate) fn state(&self) -> String {
+        let Self {
+            sim,
+            options: _,
+            started,
+            prefetches: _,
+            number,
+            missing: _,
+            defaults: _,
+            contexts,
+        } = self;
+        format!("{number} {started:?} {contexts:#?}\n{}", sim.state())
+    }
+
+    /// A shared library cannot take a symbol back: an entry point that the driver does not
+    /// have, called by its symbol nevertheless, is not supported.
+    fn check_exists(&self, symbol: &str) -> Outcome {
+        if self.missing.contains(symbol) { Err(Code::NOT_SUPPORTED) } else { Ok(()) }
+    }
+
     /// Counts a single prefetch, and fails it if it is the one that is to fail.
     pub(crate) fn count_prefetch(&self) -> Outcome {
-        let number = self.prefetches.fetch_add(1, Ordering::Relaxed) + 1;
-        match self.options.fail_prefetch {
-            Some((which, code)) if which == number => Err(code),
-            _ => Ok(()),
-        }
+        let Some((which, code)) = self.options.fail_prefetch else { return Ok(()) };
+        let before = self.prefetches.fetch_add(1, Ordering::Relaxed);
+        if which.checked_sub(1) == Some(before) { Err(code) } else { Ok(()) }
     }
 
     pub(crate) fn retain(&self, device: c_int) -> Outcome<usize> {
-        let handle = self.handle_of(device);
-        self.device_of(handle).ok_or(Code::INVALID_DEVICE)?;
-        *self.contexts().retained.entry(device).or_default() += 1;
+        let handle = self.handle_of(device)?;
+        let mut contexts = self.contexts();
+        let count = contexts.retained.entry(device).or_default();
+        *count = count.saturating_add(1);
         Ok(handle)
     }
 
     pub(crate) fn release(&self, device: c_int) -> Outcome {
-        self.device_of(self.handle_of(device)).ok_or(Code::INVALID_DEVICE)?;
+        self.handle_of(device)?;
         let mut contexts = self.contexts();
-        let count = contexts.retained.get_mut(&device).filter(|count| **count > 0);
-        *count.ok_or(INVALID_CONTEXT)? -= 1;
+        let count = contexts.retained.get_mut(&device).ok_or(INVALID_CONTEXT)?;
+        *count = count.checked_sub(1).ok_or(INVALID_CONTEXT)?;
         Ok(())
     }
 
     /// How often contexts are retained, over all devices.
     pub(crate) fn retained(&self) -> u64 {
-        self.contexts().retained.values().sum()
+        self.contexts().retained.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     pub(crate) fn set_current(&self, handle: usize) -> Outcome {
@@ -168,23 +201,17 @@ impl Machine {
     }
 
     pub(crate) fn context_of_stream(&self, stream: StreamHandle) -> Outcome<usize> {
-        self.device_of_stream(stream).map(|device| self.handle_of(device.0))
+        self.handle_of(self.device_of_stream(stream)?.0)
     }
 
-    /// The stream on which the simulator does the work of a default stream: its own default
-    /// streams belong to device 0.
+    /// The stream on which the simulator does the work of a default stream.
     pub(crate) fn working_stream(&self, stream: StreamHandle) -> Outcome<StreamHandle> {
         let device = self.device_of_stream(stream)?;
         if !is_default(stream) || device == DeviceId(0) {
             return Ok(stream);
         }
-        if let Some(&stands_in) = self.contexts().defaults.get(&device.0) {
-            return Ok(stands_in);
-        }
-        let made =
-            self.sim.stream_create(device, StreamFlags::NON_BLOCKING).map_err(|_| Code::UNKNOWN)?;
-        self.contexts().defaults.insert(device.0, made);
-        Ok(made)
+        let stands_in = usize::try_from(device.0).ok().and_then(|at| self.defaults.get(at));
+        stands_in.copied().ok_or(Code::INVALID_DEVICE)
     }
 }
 
@@ -194,7 +221,8 @@ fn is_default(stream: StreamHandle) -> bool {
 
 /// A stream of the caller: the simulator looks it up and refuses what it did not make.
 pub(crate) fn stream(raw: *mut c_void) -> StreamHandle {
-    // SAFETY: the simulator dereferences no handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take. The simulator looks every
+    // handle up in its table of live streams and dereferences none, so any number is sound.
     unsafe { StreamHandle::from_raw(raw.addr() as u64) }
 }
 
@@ -227,8 +255,16 @@ fn make(text: &str) -> std::result::Result<Arc<Machine>, String> {
     Machine::new(options).map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// Runs a call that needs no start-up.
-pub(crate) fn any_time(call: impl FnOnce(&Machine) -> Outcome) -> c_int {
+/// Panics that were caught, of which each is a bug: a missing check.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// How many calls ended in a panic since the library was loaded.
+pub(crate) fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+/// Runs a function that is no part of the driver's ABI, or one that finds the others.
+pub(crate) fn beside(call: impl FnOnce(&Machine) -> Outcome) -> c_int {
     let outcome = catch_unwind(AssertUnwindSafe(|| match machine() {
         Ok(machine) => call(&machine),
         Err(why) => {
@@ -239,13 +275,34 @@ pub(crate) fn any_time(call: impl FnOnce(&Machine) -> Outcome) -> c_int {
     match outcome {
         Ok(Ok(())) => Code::SUCCESS,
         Ok(Err(code)) => code,
-        Err(_) => Code::UNKNOWN,
+        Err(_) => {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            Code::UNKNOWN
+        }
     }
 }
 
-/// Runs a call that needs `cuInit` first.
-pub(crate) fn started(call: impl FnOnce(&Machine) -> Outcome) -> c_int {
-    any_time(|machine| {
+/// Runs an entry point that needs no start-up. `symbol` is its name in this library.
+pub(crate) fn any_time(symbol: &str, call: impl FnOnce(&Machine) -> Outcome) -> c_int {
+    beside(|machine| {
+        machine.check_exists(symbol)?;
+        call(machine)
+    })
+}
+
+/// Runs an entry point that needs `cuInit` first, which is checked before any argument.
+pub(crate) fn started(symbol: &str, call: impl FnOnce(&Machine) -> Outcome) -> c_int {
+    started_after(symbol, Ok(()), call)
+}
+
+/// The same for one with arguments that the driver checks even before.
+pub(crate) fn started_after(
+    symbol: &str,
+    arguments: Outcome,
+    call: impl FnOnce(&Machine) -> Outcome,
+) -> c_int {
+    any_time(symbol, |machine| {
+        arguments?;
         if !machine.started.load(Ordering::Relaxed) {
             return Err(Code::NOT_INITIALIZED);
         }
@@ -253,9 +310,18 @@ pub(crate) fn started(call: impl FnOnce(&Machine) -> Outcome) -> c_int {
     })
 }
 
-/// Runs a call that also needs a current context.
-pub(crate) fn in_context(call: impl FnOnce(&Machine, DeviceId) -> Outcome) -> c_int {
-    started(|machine| {
+/// Runs an entry point that also needs a current context, which is checked before any argument.
+pub(crate) fn in_context(symbol: &str, call: impl FnOnce(&Machine, DeviceId) -> Outcome) -> c_int {
+    in_context_after(symbol, Ok(()), call)
+}
+
+/// The same for one with arguments that the driver checks even before `cuInit`.
+pub(crate) fn in_context_after(
+    symbol: &str,
+    arguments: Outcome,
+    call: impl FnOnce(&Machine, DeviceId) -> Outcome,
+) -> c_int {
+    started_after(symbol, arguments, |machine| {
         let device = machine.device()?;
         call(machine, device)
     })
@@ -266,20 +332,35 @@ pub(crate) fn answer<T>(answer: Result<T>) -> Outcome<T> {
     answer.map_err(|error| error.code().unwrap_or(Code::NOT_SUPPORTED))
 }
 
-/// Stores a result.
+/// Stores a result. C programs give aligned places; nothing depends on that.
 ///
 /// # Safety
-/// `out` must be null or valid for writing.
-pub(crate) unsafe fn store<T>(out: *mut T, value: T) -> Outcome {
-    if out.is_null() {
-        return Err(Code::INVALID_VALUE);
-    }
-    // SAFETY: not null, and the caller vouches for the rest.
-    unsafe { out.write(value) };
+/// `out` must be null or valid for writing, in any alignment.
+pub(crate) unsafe fn store<T: Copy>(out: *mut T, value: T) -> Outcome {
+    has_place(out)?;
+    // SAFETY: `out` is not null, so by this function's contract it is valid for writing a `T`; a
+    // `T: Copy` has no destructor that the overwritten value would need.
+    unsafe { out.write_unaligned(value) };
     Ok(())
 }
 
+/// Reads an argument that the caller passes by its address.
+///
+/// # Safety
+/// `place` must be null or valid for reading, in any alignment.
+pub(crate) unsafe fn load<T: Copy>(place: *const T) -> Outcome<T> {
+    has_place(place)?;
+    // SAFETY: `place` is not null, so by this function's contract it is valid for reading a `T`;
+    // the types read are plain C data of which every bit pattern is a value.
+    Ok(unsafe { place.read_unaligned() })
+}
+
 /// Refuses a missing place for a result before anything is done.
-pub(crate) fn has_place<T>(out: *mut T) -> Outcome {
+pub(crate) fn has_place<T>(out: *const T) -> Outcome {
     if out.is_null() { Err(Code::INVALID_VALUE) } else { Ok(()) }
+}
+
+/// Refuses the null handle.
+pub(crate) fn is_handle(raw: *const c_void) -> Outcome {
+    if raw.is_null() { Err(Code::INVALID_HANDLE) } else { Ok(()) }
 }

@@ -78,6 +78,11 @@ impl Options {
             .discarded_contents(self.discarded)
     }
 
+    /// The ordinals of the devices.
+    pub(crate) fn ordinals(&self) -> std::ops::Range<i32> {
+        0..i32::try_from(self.devices).unwrap_or(i32::MAX)
+    }
+
     pub(crate) fn hides(&self, name: &str, since: i32) -> bool {
         let same = |hidden: &Hidden| hidden.since.is_none_or(|only| only == since);
         self.hidden.iter().any(|hidden| hidden.name == name && same(hidden))

@@ -4,12 +4,14 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 use pagewise_driver::{
-    MemLocation, cuCtxGetCurrent, cuCtxSetCurrent, cuDeviceGet, cuDeviceGetCount,
-    cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuDriverGetVersion, cuGetErrorName,
-    cuGetProcAddress_v2, cuInit, cuMemAdvise, cuMemAdvise_v2, cuMemAllocManaged,
-    cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync, cuMemFree_v2, cuMemPrefetchAsync,
-    cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cuModuleGetFunction,
-    cuModuleLoadData, cuStreamCreate, cuStreamSynchronize,
+    MemAccessDesc, MemLocation, MemPoolProps, cuCtxGetCurrent, cuCtxSetCurrent, cuDeviceGet,
+    cuDeviceGetCount, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuDriverGetVersion,
+    cuGetErrorName, cuGetProcAddress, cuGetProcAddress_v2, cuInit, cuMemAdvise, cuMemAdvise_v2,
+    cuMemAllocManaged, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync, cuMemFree_v2,
+    cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolGetAccess, cuMemPoolSetAccess, cuMemPrefetchAsync,
+    cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cuMemcpyHtoDAsync_v2,
+    cuModuleGetFunction, cuModuleLoadData, cuPointerGetAttribute, cuPointerGetAttributes,
+    cuStreamCreate, cuStreamSynchronize,
 };
 
 /// Starts the driver and makes device 0's context current on this thread.
@@ -192,4 +194,116 @@ fn what_is_missing_is_a_success_without_a_function() {
     assert_eq!(lookup(c"cuMemAdvise", 7000), (0, null_mut(), 2));
     assert_eq!(lookup(c"cuNoSuchFunction", 13000), (0, null_mut(), 1));
     assert_eq!(lookup(c"cuMemAdvise", 13010).0, 1, "newer than the driver");
+}
+
+#[test]
+fn an_ordinal_that_is_no_device_is_refused_whatever_its_sign() {
+    start();
+    for ordinal in [-1, 1, c_int::MIN, c_int::MAX] {
+        let mut context = null_mut();
+        // SAFETY: the result goes to a live place.
+        assert_eq!(unsafe { cuDevicePrimaryCtxRetain(&raw mut context, ordinal) }, 101);
+        assert_eq!(cuDevicePrimaryCtxRelease_v2(ordinal), 101);
+        assert!(context.is_null());
+    }
+}
+
+#[test]
+fn a_batch_that_no_memory_holds_is_out_of_memory_before_it_is_read() {
+    start();
+    let (ptr, bytes, host, first) = (managed(4096), 4096, MemLocation { kind: 2, id: 0 }, 0);
+    let per_thread = without_provenance_mut(2);
+    for count in [1 << 33, usize::MAX] {
+        // SAFETY: the driver looks at the count first, and reads no item.
+        let codes = unsafe {
+            let (ptrs, bytes) = (&raw const ptr, &raw const bytes);
+            let (to, starts) = (&raw const host, &raw const first);
+            [
+                cuMemPrefetchBatchAsync(ptrs, bytes, count, to, starts, 1, 0, per_thread),
+                cuMemPrefetchBatchAsync(ptrs, bytes, 1, to, starts, count, 0, per_thread),
+                cuMemDiscardBatchAsync(ptrs, bytes, count, 0, per_thread),
+            ]
+        };
+        assert_eq!(codes, [2; 3]);
+    }
+    // SAFETY: live, and not used again.
+    assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
+}
+
+#[test]
+fn access_is_set_for_all_locations_or_for_none() {
+    start();
+    let device = MemLocation { kind: 1, id: 0 };
+    let host = MemLocation { kind: 2, id: 0 };
+    let props = MemPoolProps {
+        allocation_type: 2,
+        handle_types: 0,
+        location: device,
+        win32_security_attributes: null_mut(),
+        max_bytes: 0,
+        reserved: [0; 56],
+    };
+    let (mut pool, mut flags) = (null_mut(), -1);
+    let good = MemAccessDesc { location: host, flags: 3 };
+    let wrong = MemAccessDesc { location: MemLocation { kind: 1, id: 99 }, flags: 3 };
+    // SAFETY: results go to live places, arguments are live.
+    unsafe {
+        assert_eq!(cuMemPoolCreate(&raw mut pool, &raw const props), 0);
+        assert_eq!(cuMemPoolSetAccess(pool, [good, wrong].as_ptr(), 2), 101);
+        assert_eq!(cuMemPoolGetAccess(&raw mut flags, pool, &raw const host), 0);
+        assert_eq!(flags, 0, "nothing was given");
+        assert_eq!(cuMemPoolSetAccess(pool, [good, good].as_ptr(), 2), 0);
+        assert_eq!(cuMemPoolGetAccess(&raw mut flags, pool, &raw const host), 0);
+        assert_eq!(flags, 3);
+        assert_eq!(cuMemPoolDestroy(pool), 0);
+    }
+}
+
+#[test]
+fn an_attribute_is_written_in_its_own_size_by_both_forms() {
+    start();
+    let ptr = managed(4096);
+    // Attributes that the simulator does not know have a size, too.
+    for (mut attribute, bytes) in
+        [(2, 4), (7, 8), (8, 4), (9, 4), (12, 8), (13, 4), (6, 4), (16, 4)]
+    {
+        let mut written = [0xA5_u8; 16];
+        let mut place = written.as_mut_ptr().cast::<c_void>();
+        // SAFETY: arrays of one live item, and room for every attribute.
+        let code = unsafe { cuPointerGetAttributes(1, &raw mut attribute, &raw mut place, ptr) };
+        assert_eq!(code, 0);
+        assert_eq!(written.iter().rposition(|byte| *byte != 0xA5), Some(bytes - 1), "{attribute}");
+        let mut single = [0xA5_u8; 16];
+        // SAFETY: room for every attribute.
+        let code = unsafe { cuPointerGetAttribute(single.as_mut_ptr().cast(), attribute, ptr) };
+        assert!(code != 0 || single == written, "attribute {attribute}");
+    }
+    // SAFETY: live, and not used again.
+    assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
+}
+
+#[test]
+fn a_wrong_size_is_refused_before_the_callers_memory_is_read() {
+    start();
+    let (ptr, byte) = (managed(4096), 7_u8);
+    // SAFETY: the driver looks at the device's range first, and that is too long.
+    let code = unsafe {
+        cuMemcpyHtoDAsync_v2(ptr, (&raw const byte).cast(), 1 << 40, without_provenance_mut(2))
+    };
+    assert_eq!(code, 1);
+    // SAFETY: live, and not used again.
+    assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
+}
+
+#[test]
+fn the_first_look_up_reports_what_is_missing_as_an_error() {
+    let mut function = null_mut();
+    // SAFETY: the names are NUL-terminated, the result goes to a live place.
+    unsafe {
+        let name = c"cuNoSuchFunction".as_ptr();
+        assert_eq!(cuGetProcAddress(name, &raw mut function, 13000, 0), 500);
+        assert_eq!(cuGetProcAddress(c"cuInit".as_ptr(), &raw mut function, 13000, 0), 0);
+    }
+    assert_eq!(function, cuInit as *mut c_void);
+    assert_eq!(lookup(c"cuGetProcAddress", 11030).1, cuGetProcAddress as *mut c_void);
 }

@@ -5,9 +5,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use pagewise::{Backend, DevicePtr, HostAllocFlags, StreamHandle};
+use pagewise::{Backend, Code, DevicePtr, HostAllocFlags, StreamHandle};
 
-use crate::entry::span;
+use crate::entry::{span, span_is_live};
 use crate::machine::{Machine, Outcome, answer, has_place, in_context, stream};
 
 /// `cuMemsetD8Async`
@@ -21,9 +21,10 @@ pub unsafe extern "C" fn cuMemsetD8Async(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context(|machine, _| {
+    in_context("cuMemsetD8Async", |machine, _| {
         let on = machine.working_stream(stream(on))?;
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: `memset` asks that nobody else uses the range; this function asks the same of its
+        // caller. The simulator refuses ranges outside of live allocations.
         answer(unsafe { machine.sim.memset(span(ptr, bytes), value, on) })
     })
 }
@@ -39,9 +40,10 @@ pub unsafe extern "C" fn cuMemcpyAsync(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context(|machine, _| {
+    in_context("cuMemcpyAsync", |machine, _| {
         let on = machine.working_stream(stream(on))?;
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: `copy` asks that nobody else uses the ranges; this function asks the same of its
+        // caller.
         unsafe { copy(machine, destination, source, bytes, on) }
     })
 }
@@ -57,8 +59,12 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's duty is the same.
-    unsafe { cuMemcpyAsync(destination, source, bytes, on) }
+    in_context("cuMemcpyDtoDAsync_v2", |machine, _| {
+        let on = machine.working_stream(stream(on))?;
+        // SAFETY: `copy` asks that nobody else uses the ranges; this function asks the same of its
+        // caller.
+        unsafe { copy(machine, destination, source, bytes, on) }
+    })
 }
 
 /// `cuMemcpyHtoDAsync`
@@ -72,13 +78,19 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context(|machine, _| {
-        has_place(source.cast_mut())?;
+    in_context("cuMemcpyHtoDAsync_v2", |machine, _| {
         let on = machine.working_stream(stream(on))?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        has_place(source)?;
+        check_live(machine, destination, bytes)?;
         let staging = Staging::new(machine, bytes)?;
-        // SAFETY: both sides have `bytes` bytes, and the staging memory is new.
+        // SAFETY: `source` is not null, so the caller promises that `bytes` bytes of it can be
+        // read; the staging memory has so many and is new, so the two do not overlap.
         unsafe { staging.place().copy_from_nonoverlapping(source.cast(), bytes) };
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: `copy` asks that nobody else uses the ranges: the caller promises that of the
+        // destination, and nobody else knows the staging memory.
         unsafe { copy(machine, destination, staging.ptr.0, bytes, on) }
     })
 }
@@ -94,16 +106,28 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context(|machine, _| {
-        has_place(destination)?;
+    in_context("cuMemcpyDtoHAsync_v2", |machine, _| {
         let on = machine.working_stream(stream(on))?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        has_place(destination)?;
+        check_live(machine, source, bytes)?;
         let staging = Staging::new(machine, bytes)?;
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: `copy` asks that nobody else uses the ranges: the caller promises that of the
+        // source, and nobody else knows the staging memory.
         unsafe { copy(machine, staging.ptr.0, source, bytes, on) }?;
-        // SAFETY: both sides have `bytes` bytes, and the staging memory is ours alone.
+        // SAFETY: `destination` is not null, so the caller promises that `bytes` bytes of it can be
+        // written; the staging memory has so many and is nobody else's, so the two do not overlap.
         unsafe { destination.cast::<u8>().copy_from_nonoverlapping(staging.place(), bytes) };
         Ok(())
     })
+}
+
+/// Refuses a range that is not within one live allocation before memory of the caller is read, of
+/// which there may be less than a wrong size says.
+fn check_live(machine: &Machine, ptr: u64, bytes: usize) -> Outcome {
+    if span_is_live(machine, ptr, bytes as u64) { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
 /// # Safety
@@ -116,7 +140,8 @@ unsafe fn copy(
     on: StreamHandle,
 ) -> Outcome {
     let (to, from) = (DevicePtr(destination), DevicePtr(source));
-    // SAFETY: the caller's duty is the same.
+    // SAFETY: `memcpy` asks that nobody else uses the ranges; this function asks the same of its
+    // caller. The simulator refuses ranges outside of live allocations.
     answer(unsafe { machine.sim.memcpy(to, from, bytes as u64, on) })
 }
 
@@ -141,7 +166,8 @@ impl<'a> Staging<'a> {
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        // SAFETY: the copy is complete, and nobody else knows the memory.
+        // SAFETY: `free_pinned` asks that nobody uses the memory any more: the copy is complete
+        // when the simulator returns from it, and nobody else knows the address.
         _ = unsafe { self.machine.sim.free_pinned(self.ptr) };
     }
 }

@@ -5,12 +5,15 @@ use std::sync::OnceLock;
 
 use pagewise::{Backend, Code, DeviceAttribute, DeviceId, code_name};
 
-use crate::machine::{Machine, answer, any_time, has_place, in_context, started, store, stream};
+use crate::machine::{
+    Machine, answer, any_time, has_place, in_context, in_context_after, started, started_after,
+    store, stream,
+};
 
 /// `cuInit`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuInit(flags: c_uint) -> c_int {
-    any_time(|machine| match (flags, machine.start()) {
+    any_time("cuInit", |machine| match (flags, machine.start()) {
         (0, Code::SUCCESS) => Ok(()),
         (0, code) => Err(code),
         _ => Err(Code::INVALID_VALUE),
@@ -23,8 +26,8 @@ pub extern "C" fn cuInit(flags: c_uint) -> c_int {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: the caller vouches for the place.
-    any_time(|machine| unsafe { store(version, machine.options.version().0) })
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    any_time("cuDriverGetVersion", |machine| unsafe { store(version, machine.options.version().0) })
 }
 
 /// `cuDeviceGetCount`
@@ -33,9 +36,9 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
-    started(|machine| {
+    started("cuDeviceGetCount", |machine| {
         let devices = answer(machine.sim.device_count())?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(count, devices.cast_signed()) }
     })
 }
@@ -52,26 +55,29 @@ fn check(machine: &Machine, device: c_int) -> Result<(), c_int> {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
-    started(|machine| {
+    started("cuDeviceGet", |machine| {
+        has_place(device)?;
         check(machine, ordinal)?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(device, ordinal) }
     })
 }
 
-/// `cuDeviceGetName`
+/// `cuDeviceGetName`: cut, if there is too little room.
 ///
 /// # Safety
 /// `name` must be null or valid for writing `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, bytes: c_int, device: c_int) -> c_int {
-    started(|machine| {
-        check(machine, device)?;
+    started("cuDeviceGetName", |machine| {
         has_place(name)?;
-        let text = format!("simulated {}\0", machine.options.gpu_name());
-        let room = usize::try_from(bytes).ok().filter(|room| text.len() <= *room);
-        room.ok_or(Code::INVALID_VALUE)?;
-        // SAFETY: not null, long enough, and the caller vouches for the rest.
+        check(machine, device)?;
+        let room = usize::try_from(bytes).ok().and_then(|room| room.checked_sub(1));
+        let text = format!("simulated {}", machine.options.gpu_name());
+        let kept = text.len().min(room.ok_or(Code::INVALID_VALUE)?);
+        let text: Vec<u8> = text.bytes().take(kept).chain([0]).collect();
+        // SAFETY: the text is at most `bytes` bytes long, so many of which the caller promises can
+        // be written at `name`, which is not null; the text is a string of its own.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len()) };
         Ok(())
     })
@@ -83,9 +89,10 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, bytes: c_int, device
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_int {
-    started(|machine| {
+    started("cuDeviceTotalMem_v2", |machine| {
+        has_place(bytes)?;
         let info = answer(machine.sim.memory_info(DeviceId(device)))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(bytes, info.total_bytes as usize) }
     })
 }
@@ -100,10 +107,10 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
     attribute: c_int,
     device: c_int,
 ) -> c_int {
-    started(|machine| {
+    started_after("cuDeviceGetAttribute", has_place(value), |machine| {
         let attribute = DeviceAttribute(attribute);
         let answered = answer(machine.sim.device_attribute(DeviceId(device), attribute))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(value, answered) }
     })
 }
@@ -117,10 +124,11 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
     context: *mut *mut c_void,
     device: c_int,
 ) -> c_int {
-    started(|machine| {
+    started("cuDevicePrimaryCtxRetain", |machine| {
+        machine.handle_of(device)?;
         has_place(context)?;
         let handle = machine.retain(device)?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(context, std::ptr::without_provenance_mut(handle)) }
     })
 }
@@ -128,13 +136,13 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
 /// `cuDevicePrimaryCtxRelease`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
-    started(|machine| machine.release(device))
+    started("cuDevicePrimaryCtxRelease_v2", |machine| machine.release(device))
 }
 
 /// `cuCtxSetCurrent`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
-    started(|machine| machine.set_current(context.addr()))
+    started("cuCtxSetCurrent", |machine| machine.set_current(context.addr()))
 }
 
 /// `cuCtxGetCurrent`
@@ -144,8 +152,8 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> c_int {
     let current = std::ptr::without_provenance_mut(Machine::current());
-    // SAFETY: the caller vouches for the place.
-    started(|_| unsafe { store(context, current) })
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    started("cuCtxGetCurrent", |_| unsafe { store(context, current) })
 }
 
 /// `cuCtxGetDevice`
@@ -154,14 +162,14 @@ pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> c_int {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetDevice(out: *mut c_int) -> c_int {
-    // SAFETY: the caller vouches for the place.
-    in_context(|_, device| unsafe { store(out, device.0) })
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    in_context_after("cuCtxGetDevice", has_place(out), |_, device| unsafe { store(out, device.0) })
 }
 
 /// `cuCtxSynchronize`: calls are complete when they return.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSynchronize() -> c_int {
-    in_context(|_, _| Ok(()))
+    in_context("cuCtxSynchronize", |_, _| Ok(()))
 }
 
 /// `cuStreamGetCtx`
@@ -170,9 +178,9 @@ pub extern "C" fn cuCtxSynchronize() -> c_int {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx(on: *mut c_void, context: *mut *mut c_void) -> c_int {
-    started(|machine| {
+    started_after("cuStreamGetCtx", has_place(context), |machine| {
         let handle = machine.context_of_stream(stream(on))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(context, std::ptr::without_provenance_mut(handle)) }
     })
 }
@@ -189,7 +197,8 @@ unsafe fn name_of(code: c_int, text: *mut *const c_char) -> c_int {
     });
     let found = usize::try_from(code).ok().and_then(|index| names.get(index)?.as_ref());
     match found {
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: by this function's contract `text` is null or valid for writing. The name is
+        // static, as C expects.
         Some(name) => unsafe { store(text, name.as_ptr()) }.err().unwrap_or(Code::SUCCESS),
         None => Code::INVALID_VALUE,
     }
@@ -201,7 +210,7 @@ unsafe fn name_of(code: c_int, text: *mut *const c_char) -> c_int {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(code: c_int, name: *mut *const c_char) -> c_int {
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller promises that the place is null or valid for writing.
     unsafe { name_of(code, name) }
 }
 
@@ -211,6 +220,6 @@ pub unsafe extern "C" fn cuGetErrorName(code: c_int, name: *mut *const c_char) -
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(code: c_int, text: *mut *const c_char) -> c_int {
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller promises that the place is null or valid for writing.
     unsafe { name_of(code, text) }
 }

@@ -5,12 +5,12 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use pagewise::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, PointerAttribute, Span};
+use pagewise::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, Span};
 
-use crate::machine::{Machine, Outcome, answer, in_context, store, stream};
-
-/// `CUDA_ERROR_INVALID_IMAGE`
-const INVALID_IMAGE: c_int = 200;
+use crate::entry::span_is_live;
+use crate::machine::{
+    Machine, Outcome, answer, has_place, in_context, load, started, store, stream,
+};
 
 /// The handle of every module: modules have no state.
 const MODULE: usize = 0x40;
@@ -34,11 +34,9 @@ const TOUCH_KERNELS: [(&CStr, DeviceAccess); 6] = [
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadData(out: *mut *mut c_void, image: *const c_void) -> c_int {
-    in_context(|_, _| {
-        if image.is_null() {
-            return Err(INVALID_IMAGE);
-        }
-        // SAFETY: the caller vouches for the place.
+    in_context("cuModuleLoadData", |_, _| {
+        has_place(image)?;
+        // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(MODULE)) }
     })
 }
@@ -46,7 +44,15 @@ pub unsafe extern "C" fn cuModuleLoadData(out: *mut *mut c_void, image: *const c
 /// `cuModuleUnload`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuModuleUnload(module: *mut c_void) -> c_int {
-    in_context(|_, _| if module.addr() == MODULE { Ok(()) } else { Err(Code::INVALID_HANDLE) })
+    started("cuModuleUnload", |machine| {
+        check_module(module)?;
+        machine.device().map(drop)
+    })
+}
+
+/// Checked before the context, as in driver 580.
+fn check_module(module: *mut c_void) -> Outcome {
+    if module.addr() == MODULE { Ok(()) } else { Err(Code::INVALID_HANDLE) }
 }
 
 /// `cuModuleGetFunction`
@@ -59,18 +65,16 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     module: *mut c_void,
     name: *const c_char,
 ) -> c_int {
-    in_context(|_, _| {
-        if module.addr() != MODULE {
-            return Err(Code::INVALID_HANDLE);
-        }
-        if name.is_null() {
-            return Err(Code::INVALID_VALUE);
-        }
-        // SAFETY: not null, and NUL-terminated by the caller's word.
+    started("cuModuleGetFunction", |machine| {
+        check_module(module)?;
+        machine.device()?;
+        has_place(name)?;
+        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated; the text is
+        // used within this call only.
         let name = unsafe { CStr::from_ptr(name) };
         let index = TOUCH_KERNELS.iter().position(|(known, _)| *known == name);
-        let handle = FUNCTIONS + index.ok_or(Code::NOT_FOUND)?;
-        // SAFETY: the caller vouches for the place.
+        let handle = FUNCTIONS.saturating_add(index.ok_or(Code::NOT_FOUND)?);
+        // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(handle)) }
     })
 }
@@ -94,7 +98,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
     parameters: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> c_int {
-    in_context(|machine, device| {
+    in_context("cuLaunchKernel", |machine, device| {
         let index = function.addr().checked_sub(FUNCTIONS);
         let kernel = index.and_then(|index| TOUCH_KERNELS.get(index));
         let &(_, access) = kernel.ok_or(Code::INVALID_HANDLE)?;
@@ -103,21 +107,28 @@ pub unsafe extern "C" fn cuLaunchKernel(
             return Err(Code::INVALID_HANDLE);
         }
         let flat = [grid_y, grid_z, block_y, block_z] == [1; 4];
-        if !flat || block_x > 1024 || parameters.is_null() {
+        has_place(parameters)?;
+        if !flat || block_x > 1024 {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: not null; the caller vouches for the parameters, whose types are the kernels'.
+        // SAFETY: `parameters` is not null, so the caller promises that it points to the parameters
+        // of the kernel, of which all touch kernels have these five, of these types.
         let [address, places, stride, value, result] = unsafe {
             [
-                parameter::<u64>(parameters, 0),
-                parameter::<u64>(parameters, 1),
-                parameter::<u64>(parameters, 2),
-                u64::from(parameter::<u32>(parameters, 3)),
-                parameter::<u64>(parameters, 4),
+                parameter::<u64>(parameters, 0)?,
+                parameter::<u64>(parameters, 1)?,
+                parameter::<u64>(parameters, 2)?,
+                u64::from(parameter::<u32>(parameters, 3)?),
+                parameter::<u64>(parameters, 4)?,
             ]
         };
         if places == 0 {
             return Ok(());
+        }
+        // What was read is added to the result's place, which has to be there before anything
+        // moves.
+        if matches!(access, DeviceAccess::Read) {
+            check_result(machine, result)?;
         }
         let touch = DeviceTouch {
             device,
@@ -130,24 +141,23 @@ pub unsafe extern "C" fn cuLaunchKernel(
             blocks: grid_x,
             threads: block_x,
         };
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: `device_touch` asks that nobody else uses the range; this function asks the same
+        // of its caller. The simulator refuses ranges outside of live allocations.
         let sum = answer(unsafe { machine.sim.device_touch(touch, stream(on)) })?;
-        if sum == 0 {
-            return Ok(());
-        }
-        add(machine, result, sum)
+        if sum == 0 { Ok(()) } else { add(machine, result, sum) }
     })
 }
 
 /// The bytes that a kernel touches: up to its last place, and of an atomic the whole word there.
-/// `None` if they pass the end of the address space, or if that word holds places after the last.
+/// `None` if there is no place, if they pass the end of the address space, or if that word holds
+/// places after the last.
 fn touched(address: u64, places: u64, stride: u64, access: DeviceAccess) -> Option<Span> {
-    let last = address.checked_add((places - 1).checked_mul(stride)?)?;
+    let last = address.checked_add(places.checked_sub(1)?.checked_mul(stride)?)?;
     let end = match access {
         DeviceAccess::AtomicAdd => (last & !3).checked_add(4)?,
         _ => last.checked_add(1)?,
     };
-    let bytes = end - address;
+    let bytes = end.checked_sub(address)?;
     (stride == 0 || bytes.div_ceil(stride) == places)
         .then_some(Span::new(DevicePtr(address), bytes))
 }
@@ -156,23 +166,25 @@ fn touched(address: u64, places: u64, stride: u64, access: DeviceAccess) -> Opti
 ///
 /// # Safety
 /// `parameters` must have more than `index` items, this one pointing to a `T`.
-unsafe fn parameter<T: Copy>(parameters: *mut *mut c_void, index: usize) -> T {
-    // SAFETY: the caller vouches for both.
-    unsafe { (*parameters.add(index)).cast::<T>().read_unaligned() }
+unsafe fn parameter<T: Copy>(parameters: *mut *mut c_void, index: usize) -> Outcome<T> {
+    // SAFETY: by this function's contract the array has an item of this index, which is null or
+    // points to a `T`, a plain number.
+    unsafe { load(load(parameters.wrapping_add(index))?.cast::<T>()) }
+}
+
+/// Whether 8 aligned bytes of a live allocation are there.
+fn check_result(machine: &Machine, address: u64) -> Outcome {
+    let is_there = address.is_multiple_of(8) && span_is_live(machine, address, 8);
+    if is_there { Ok(()) } else { Err(Code::ILLEGAL_ADDRESS) }
 }
 
 /// Adds to 8 bytes of simulated memory, which is memory of this process.
 fn add(machine: &Machine, address: u64, sum: u64) -> Outcome {
-    let allocation = |attribute| machine.sim.pointer_attribute(DevicePtr(address), attribute);
-    let start = allocation(PointerAttribute::RANGE_START_ADDR);
-    let bytes = allocation(PointerAttribute::RANGE_SIZE);
-    let (Ok(start), Ok(bytes)) = (start, bytes) else { return Err(Code::ILLEGAL_ADDRESS) };
-    if address - start + 8 > bytes || !address.is_multiple_of(8) {
-        return Err(Code::ILLEGAL_ADDRESS);
-    }
+    check_result(machine, address)?;
     let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
-    // SAFETY: 8 aligned bytes of a live allocation, whose address is the host's; whoever launched
-    // the kernel promised that nobody else uses them.
+    // SAFETY: 8 aligned bytes of a live allocation, and the addresses of a simulator are those of
+    // the bytes in this process, mapped for reading and writing. Whoever launched the kernel
+    // promised that nobody else uses the place, nor frees it, until the launch returns.
     unsafe { place.write_volatile(place.read_volatile().wrapping_add(sum)) };
     Ok(())
 }

@@ -3,27 +3,29 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise::{
-    AttachFlags, Backend, Code, DeviceId, DevicePtr, HostAllocFlags, PointerAttribute,
-    RangeAttribute,
+    AttachFlags, Backend, Code, DeviceId, DevicePtr, HostAllocFlags, Location, PointerAttribute,
+    RangeAttribute, SimConfig,
 };
 
 use crate::entry::span;
-use crate::machine::{Machine, Outcome, answer, has_place, in_context, started, store};
+use crate::machine::{
+    Machine, Outcome, answer, has_place, in_context, in_context_after, started, store,
+};
 
-/// `cuMemGetInfo`
+/// `cuMemGetInfo`: either figure may be left out.
 ///
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
-    in_context(|machine, device| {
-        has_place(total)?;
+    in_context("cuMemGetInfo_v2", |machine, device| {
         let info = answer(machine.sim.memory_info(device))?;
-        // SAFETY: the caller vouches for the places.
-        unsafe {
-            store(free, info.free_bytes as usize)?;
-            store(total, info.total_bytes as usize)
+        let figures = [(free, info.free_bytes), (total, info.total_bytes)];
+        for (place, bytes) in figures.into_iter().filter(|(place, _)| !place.is_null()) {
+            // SAFETY: the caller promises that places that are not null are valid for writing.
+            unsafe { store(place, bytes as usize) }?;
         }
+        Ok(())
     })
 }
 
@@ -33,11 +35,12 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) ->
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocManaged(ptr: *mut u64, bytes: usize, flags: c_uint) -> c_int {
-    in_context(|machine, _| {
-        has_place(ptr)?;
-        let flags = AttachFlags::from_bits_retain(flags);
+    let flags = AttachFlags::from_bits_retain(flags);
+    let usable = bytes > 0 && (flags == AttachFlags::GLOBAL || flags == AttachFlags::HOST);
+    let arguments = if usable { has_place(ptr) } else { Err(Code::INVALID_VALUE) };
+    in_context_after("cuMemAllocManaged", arguments, |machine, _| {
         let made = answer(machine.sim.alloc_managed(bytes as u64, flags))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(ptr, made.0) }
     })
 }
@@ -48,10 +51,10 @@ pub unsafe extern "C" fn cuMemAllocManaged(ptr: *mut u64, bytes: usize, flags: c
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
-    in_context(|machine, device| {
+    in_context("cuMemAlloc_v2", |machine, device| {
         has_place(ptr)?;
         let made = answer(machine.sim.alloc_device(device, bytes as u64))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(ptr, made.0) }
     })
 }
@@ -62,8 +65,9 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
 /// Nobody may use the allocation any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
-    // SAFETY: the caller's duty is the same.
-    started(|machine| answer(unsafe { machine.sim.free(DevicePtr(ptr)) }))
+    // SAFETY: `free` asks that nobody uses the allocation any more; this function asks the same of
+    // its caller.
+    started("cuMemFree_v2", |machine| answer(unsafe { machine.sim.free(DevicePtr(ptr)) }))
 }
 
 /// `cuMemHostAlloc`
@@ -76,11 +80,11 @@ pub unsafe extern "C" fn cuMemHostAlloc(
     bytes: usize,
     flags: c_uint,
 ) -> c_int {
-    in_context(|machine, _| {
+    in_context("cuMemHostAlloc", |machine, _| {
         has_place(ptr)?;
         let flags = HostAllocFlags::from_bits_retain(flags);
         let made = answer(machine.sim.alloc_pinned(bytes as u64, flags))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(ptr, std::ptr::with_exposed_provenance_mut(made.0 as usize)) }
     })
 }
@@ -92,14 +96,15 @@ pub unsafe extern "C" fn cuMemHostAlloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
-    // SAFETY: the caller's duty is the same.
-    in_context(|machine, _| answer(unsafe { machine.sim.free_pinned(ptr) }))
+    // SAFETY: `free_pinned` asks that nobody uses the allocation any more; this function asks the
+    // same of its caller.
+    started("cuMemFreeHost", |machine| answer(unsafe { machine.sim.free_pinned(ptr) }))
 }
 
 /// `cuMemRangeGetAttribute`
 ///
 /// # Safety
-/// `data` must be null or valid for writing `data_bytes` bytes, aligned for `int`.
+/// `data` must be null or valid for writing `data_bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemRangeGetAttribute(
     data: *mut c_int,
@@ -108,45 +113,55 @@ pub unsafe extern "C" fn cuMemRangeGetAttribute(
     ptr: u64,
     bytes: usize,
 ) -> c_int {
-    in_context(|machine, _| {
+    in_context("cuMemRangeGetAttribute", |machine, _| {
         let attribute = RangeAttribute(attribute);
         let is_list = attribute == RangeAttribute::ACCESSED_BY;
         let fits =
             if is_list { data_bytes >= 4 && data_bytes.is_multiple_of(4) } else { data_bytes == 4 };
-        if data.is_null() || !fits {
+        has_place(data)?;
+        if !fits {
             return Err(Code::INVALID_VALUE);
         }
-        if is_list {
-            // SAFETY: not null, long enough, and the caller vouches for the rest.
-            let out = unsafe { std::slice::from_raw_parts_mut(data, data_bytes / 4) };
-            return answer(machine.sim.range_accessed_by(span(ptr, bytes), out));
+        if !is_list {
+            let value = answer(machine.sim.range_attribute(span(ptr, bytes), attribute))?;
+            // SAFETY: the caller promises that the `data_bytes` bytes, which are one `int`, can be
+            // written.
+            return unsafe { store(data, value) };
         }
-        let value = answer(machine.sim.range_attribute(span(ptr, bytes), attribute))?;
-        // SAFETY: not null, and one int fits.
-        unsafe { store(data, value) }
+        // One place for each processor that the machine can have; what follows is padding.
+        let mut known = [Location::ORDINAL_INVALID; SimConfig::DEVICES_MAX as usize + 1];
+        answer(machine.sim.range_accessed_by(span(ptr, bytes), &mut known))?;
+        let padded = known.into_iter().chain(std::iter::repeat(Location::ORDINAL_INVALID));
+        for (index, processor) in (0..data_bytes / 4).zip(padded) {
+            // SAFETY: the caller promises that `data_bytes` bytes can be written, of which these
+            // four are part.
+            unsafe { data.wrapping_add(index).write_unaligned(processor) };
+        }
+        Ok(())
     })
 }
 
-/// Writes an attribute in the size that the driver gives it.
+/// How many bytes the driver writes for an attribute, by its type in `cuda.h` and as driver 580 was
+/// seen to do; refuses what CUDA 13.0 does not know, and the tokens of `nv-p2p.h`, which the
+/// simulator has not.
+fn attribute_bytes(attribute: PointerAttribute) -> Outcome<usize> {
+    match attribute.0 {
+        2 | 6 | 8 | 9 | 10 | 13 | 15 | 16 | 21 => Ok(4),
+        1 | 3 | 4 | 7 | 11 | 12 | 14 | 17..=20 => Ok(8),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+/// Writes an attribute in the size that the driver gives it: the low bytes of the value.
 ///
 /// # Safety
-/// `data` must be valid for writing that size, unaligned.
-unsafe fn store_attribute(data: *mut c_void, attribute: PointerAttribute, value: u64) {
-    let is_int = matches!(
-        attribute,
-        PointerAttribute::MEMORY_TYPE
-            | PointerAttribute::IS_MANAGED
-            | PointerAttribute::DEVICE_ORDINAL
-            | PointerAttribute::MAPPED
-    );
-    // SAFETY: the caller vouches for the place.
-    unsafe {
-        if is_int {
-            data.cast::<u32>().write_unaligned(value as u32);
-        } else {
-            data.cast::<u64>().write_unaligned(value);
-        }
-    }
+/// `data` must be valid for writing that size, in any alignment.
+unsafe fn store_attribute(data: *mut c_void, attribute: PointerAttribute, value: u64) -> Outcome {
+    let bytes = attribute_bytes(attribute)?;
+    // SAFETY: the source has 8 bytes, of which `bytes` are at most all; by this function's contract
+    // the destination has room for them, and it is no memory of this function.
+    unsafe { data.cast::<u8>().copy_from_nonoverlapping(value.to_le_bytes().as_ptr(), bytes) };
+    Ok(())
 }
 
 fn pointer_attribute(machine: &Machine, ptr: u64, attribute: PointerAttribute) -> Outcome<u64> {
@@ -163,29 +178,36 @@ pub unsafe extern "C" fn cuPointerGetAttribute(
     attribute: c_int,
     ptr: u64,
 ) -> c_int {
-    in_context(|machine, _| {
+    started("cuPointerGetAttribute", |machine| {
         has_place(data)?;
         let attribute = PointerAttribute(attribute);
+        attribute_bytes(attribute)?;
+        machine.device()?;
         let value = pointer_attribute(machine, ptr, attribute)?;
-        // SAFETY: not null, and the caller vouches for the rest.
-        unsafe { store_attribute(data, attribute, value) };
-        Ok(())
+        // SAFETY: `data` is not null, so the caller promises that it is valid for writing what the
+        // attribute takes.
+        unsafe { store_attribute(data, attribute, value) }
     })
 }
 
-/// What the plural form answers for an address of nothing, where the singular form fails.
-fn default_of(attribute: PointerAttribute) -> u64 {
+/// What the plural form answers for an address of nothing, where the singular form fails; `None`
+/// where it leaves the place as it is (all probed on driver 580).
+fn default_of(attribute: PointerAttribute, ptr: u64) -> Option<u64> {
     match attribute {
-        PointerAttribute::DEVICE_ORDINAL => u64::from(DeviceId(-2).0.cast_unsigned()),
-        _ => 0,
+        PointerAttribute::DEVICE_ORDINAL => Some(u64::from(DeviceId(-2).0.cast_unsigned())),
+        PointerAttribute::RANGE_START_ADDR | PointerAttribute::RANGE_SIZE => None,
+        // The host's address
+        PointerAttribute(4) => Some(ptr),
+        _ => Some(0),
     }
 }
 
-/// `cuPointerGetAttributes`
+/// `cuPointerGetAttributes`. Before an attribute that does not exist, those before it are written:
+/// so does driver 580.
 ///
 /// # Safety
-/// Both arrays must have `count` items, and each place must be valid for writing what its
-/// attribute takes.
+/// Both arrays must be null or have `count` items, and each place must be null or valid for
+/// writing what its attribute takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttributes(
     count: c_uint,
@@ -193,18 +215,31 @@ pub unsafe extern "C" fn cuPointerGetAttributes(
     data: *mut *mut c_void,
     ptr: u64,
 ) -> c_int {
-    in_context(|machine, _| {
+    started("cuPointerGetAttributes", |machine| {
         has_place(attributes)?;
         has_place(data)?;
-        for index in 0..count as usize {
-            // SAFETY: not null, and the caller vouches for the length.
-            let (attribute, place) =
-                unsafe { (PointerAttribute(*attributes.add(index)), *data.add(index)) };
-            has_place(place)?;
-            let known = pointer_attribute(machine, ptr, attribute);
-            let value = known.unwrap_or_else(|_| default_of(attribute));
-            // SAFETY: not null, and the caller vouches for the rest.
-            unsafe { store_attribute(place, attribute, value) };
+        if count == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        machine.device()?;
+        let items = || {
+            (0..count as usize).map(|index| {
+                // SAFETY: neither array is null, so the caller promises that each has `count`
+                // items, of which these are one; both are plain numbers.
+                unsafe {
+                    let attribute = attributes.wrapping_add(index).read_unaligned();
+                    (PointerAttribute(attribute), data.wrapping_add(index).read_unaligned())
+                }
+            })
+        };
+        items().try_for_each(|(_, place)| has_place(place))?;
+        for (attribute, place) in items() {
+            attribute_bytes(attribute)?;
+            let known = pointer_attribute(machine, ptr, attribute).ok();
+            let Some(value) = known.or_else(|| default_of(attribute, ptr)) else { continue };
+            // SAFETY: `place` is not null, so the caller promises that it is valid for writing what
+            // the attribute takes.
+            unsafe { store_attribute(place, attribute, value) }?;
         }
         Ok(())
     })

@@ -2,7 +2,8 @@
 //! and what the simulator makes of it is documented at the method of [`pagewise::Backend`].
 //!
 //! Common to all: results go to places that must be null or valid for writing; a null place is
-//! `CUDA_ERROR_INVALID_VALUE`.
+//! `CUDA_ERROR_INVALID_VALUE`. Handles and addresses may be any numbers: the simulator looks them
+//! up. Memory that a call reads or writes by a device address must not be used by others meanwhile.
 
 mod copies;
 mod device;
@@ -24,7 +25,9 @@ pub use streams::*;
 
 use std::ffi::c_int;
 
-use pagewise::{DevicePtr, Location, LocationKind, Span};
+use pagewise::{Backend, DevicePtr, Location, LocationKind, PointerAttribute, Span};
+
+use crate::machine::Machine;
 
 /// `CUmemLocation` as the driver passes it.
 #[repr(C)]
@@ -40,6 +43,16 @@ impl From<MemLocation> for Location {
     fn from(location: MemLocation) -> Self {
         Self { kind: LocationKind(location.kind), id: location.id }
     }
+}
+
+/// Whether a range lies within one live allocation.
+pub(crate) fn span_is_live(machine: &Machine, ptr: u64, bytes: u64) -> bool {
+    let ask = |attribute| machine.sim.pointer_attribute(DevicePtr(ptr), attribute).ok();
+    let allocation = ask(PointerAttribute::RANGE_START_ADDR).zip(ask(PointerAttribute::RANGE_SIZE));
+    allocation.is_some_and(|(start, size)| {
+        let end = start.checked_add(size).zip(ptr.checked_add(bytes));
+        end.is_some_and(|(allocation, range)| range <= allocation)
+    })
 }
 
 pub(crate) const fn span(ptr: u64, bytes: usize) -> Span {

@@ -2,15 +2,15 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise::{Advice, Backend, Code, Location, Span, StreamHandle};
+use pagewise::{Advice, Backend, Code, Location, Span};
 
 use crate::entry::{MemLocation, span};
-use crate::machine::{Machine, Outcome, answer, in_context, started, stream};
+use crate::machine::{Outcome, answer, has_place, in_context, started, started_after, stream};
 
 /// `cuMemAdvise`, the form of CUDA 8.0
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAdvise(ptr: u64, bytes: usize, advice: c_int, device: c_int) -> c_int {
-    in_context(|machine, _| {
+    in_context("cuMemAdvise", |machine, _| {
         answer(machine.sim.advise_ordinal(span(ptr, bytes), Advice(advice), device))
     })
 }
@@ -23,7 +23,7 @@ pub extern "C" fn cuMemAdvise_v2(
     advice: c_int,
     location: MemLocation,
 ) -> c_int {
-    in_context(|machine, _| {
+    in_context("cuMemAdvise_v2", |machine, _| {
         answer(machine.sim.advise(span(ptr, bytes), Advice(advice), location.into()))
     })
 }
@@ -36,7 +36,7 @@ pub extern "C" fn cuMemPrefetchAsync(
     device: c_int,
     on: *mut c_void,
 ) -> c_int {
-    started(|machine| {
+    started("cuMemPrefetchAsync", |machine| {
         machine.count_prefetch()?;
         answer(machine.sim.prefetch_ordinal(span(ptr, bytes), device, machine.stream(on)?))
     })
@@ -51,16 +51,26 @@ pub extern "C" fn cuMemPrefetchAsync_v2(
     flags: c_uint,
     on: *mut c_void,
 ) -> c_int {
-    started(|machine| {
+    started("cuMemPrefetchAsync_v2", |machine| {
         machine.count_prefetch()?;
         answer(machine.sim.prefetch(span(ptr, bytes), location.into(), flags, machine.stream(on)?))
     })
 }
 
-/// The stream of a batch. Legacy default streams are refused as such, context or not.
-fn batch_stream(machine: &Machine, raw: *mut c_void) -> Outcome<StreamHandle> {
-    let on = stream(raw);
-    if on.is_legacy() { Ok(on) } else { machine.stream(raw) }
+/// Batch calls refuse the legacy default streams before all else, `cuInit` included.
+fn not_legacy(on: *mut c_void) -> Outcome {
+    if stream(on).is_legacy() { Err(Code::INVALID_VALUE) } else { Ok(()) }
+}
+
+/// Longer batches are out of memory: their ranges are gathered before any is looked at.
+const BATCH_MAX: usize = 1 << 24;
+
+/// Gathers an array of the caller, or what is refused before its items are looked at.
+fn gather<T>(count: usize, item: impl FnMut(usize) -> T) -> Outcome<Vec<T>> {
+    if count > BATCH_MAX {
+        return Err(Code::OUT_OF_MEMORY);
+    }
+    Ok((0..count).map(item).collect())
 }
 
 /// The ranges of a batch.
@@ -68,12 +78,16 @@ fn batch_stream(machine: &Machine, raw: *mut c_void) -> Outcome<StreamHandle> {
 /// # Safety
 /// Both arrays must be null or have `count` items.
 unsafe fn spans(ptrs: *const u64, bytes: *const usize, count: usize) -> Outcome<Vec<Span>> {
-    if ptrs.is_null() || bytes.is_null() {
-        return Err(Code::INVALID_VALUE);
-    }
-    // SAFETY: not null, and the caller vouches for the length.
-    let one = |index| unsafe { span(*ptrs.add(index), *bytes.add(index)) };
-    Ok((0..count).map(one).collect())
+    has_place(ptrs)?;
+    has_place(bytes)?;
+    gather(count, |index| {
+        // SAFETY: neither array is null, so by this function's contract each has `count` items, of
+        // which these are one; both are integers.
+        unsafe {
+            let ptr = ptrs.wrapping_add(index).read_unaligned();
+            span(ptr, bytes.wrapping_add(index).read_unaligned())
+        }
+    })
 }
 
 /// The locations of a batch, and the range that each is for first.
@@ -85,12 +99,17 @@ unsafe fn targets(
     starts: *const usize,
     count: usize,
 ) -> Outcome<(Vec<Location>, Vec<usize>)> {
-    if locations.is_null() || starts.is_null() {
-        return Err(Code::INVALID_VALUE);
-    }
-    // SAFETY: not null, and the caller vouches for the length.
-    let one = |index| unsafe { (Location::from(*locations.add(index)), *starts.add(index)) };
-    Ok((0..count).map(one).unzip())
+    has_place(locations)?;
+    has_place(starts)?;
+    let both = gather(count, |index| {
+        // SAFETY: neither array is null, so by this function's contract each has `count` items, of
+        // which these are one; both are integers.
+        unsafe {
+            let location = locations.wrapping_add(index).read_unaligned();
+            (Location::from(location), starts.wrapping_add(index).read_unaligned())
+        }
+    })?;
+    Ok(both.into_iter().unzip())
 }
 
 /// `cuMemPrefetchBatchAsync`
@@ -108,18 +127,13 @@ pub unsafe extern "C" fn cuMemPrefetchBatchAsync(
     flags: u64,
     on: *mut c_void,
 ) -> c_int {
-    started(|machine| {
-        // SAFETY: the caller's duty is the same.
+    started_after("cuMemPrefetchBatchAsync", not_legacy(on), |machine| {
+        let on = machine.stream(on)?;
+        // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
-        // SAFETY: likewise.
+        // SAFETY: the caller promises that both are null or have `locations_count` items.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
-        answer(machine.sim.prefetch_batch(
-            &spans,
-            &locations,
-            &starts,
-            flags,
-            batch_stream(machine, on)?,
-        ))
+        answer(machine.sim.prefetch_batch(&spans, &locations, &starts, flags, on))
     })
 }
 
@@ -135,11 +149,13 @@ pub unsafe extern "C" fn cuMemDiscardBatchAsync(
     flags: u64,
     on: *mut c_void,
 ) -> c_int {
-    started(|machine| {
-        // SAFETY: the caller's duty is the same.
+    started_after("cuMemDiscardBatchAsync", not_legacy(on), |machine| {
+        let on = machine.stream(on)?;
+        // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
-        // SAFETY: likewise.
-        answer(unsafe { machine.sim.discard_batch(&spans, flags, batch_stream(machine, on)?) })
+        // SAFETY: `discard_batch` asks that nobody uses the contents until they are written; this
+        // function asks the same of its caller.
+        answer(unsafe { machine.sim.discard_batch(&spans, flags, on) })
     })
 }
 
@@ -158,13 +174,15 @@ pub unsafe extern "C" fn cuMemDiscardAndPrefetchBatchAsync(
     flags: u64,
     on: *mut c_void,
 ) -> c_int {
-    started(|machine| {
-        // SAFETY: the caller's duty is the same.
+    started_after("cuMemDiscardAndPrefetchBatchAsync", not_legacy(on), |machine| {
+        let on = machine.stream(on)?;
+        // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
-        // SAFETY: likewise.
+        // SAFETY: the caller promises that both are null or have `locations_count` items.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
-        let (sim, on) = (&machine.sim, batch_stream(machine, on)?);
-        // SAFETY: likewise.
+        let sim = &machine.sim;
+        // SAFETY: `discard_prefetch_batch` asks that nobody uses the contents until they are
+        // written; this function asks the same of its caller.
         answer(unsafe { sim.discard_prefetch_batch(&spans, &locations, &starts, flags, on) })
     })
 }

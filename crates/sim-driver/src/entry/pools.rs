@@ -8,7 +8,7 @@ use pagewise::{
 };
 
 use crate::entry::MemLocation;
-use crate::machine::{Machine, Outcome, answer, has_place, started, store};
+use crate::machine::{Machine, Outcome, answer, has_place, load, started, store};
 
 /// `CUmemPoolProps` as of CUDA 12.2.
 #[repr(C)]
@@ -40,22 +40,24 @@ pub struct MemAccessDesc {
 
 /// A pool of the caller: the simulator looks it up and refuses what it did not make.
 pub(super) fn pool(raw: *mut c_void) -> PoolHandle {
-    // SAFETY: the simulator dereferences no handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take. The simulator looks every
+    // handle up in its table of pools and dereferences none, so any number is sound.
     unsafe { PoolHandle::from_raw(raw.addr() as u64) }
 }
 
-/// Runs a call that answers with a pool, and stores it.
+/// Runs an entry point that answers with a pool, and stores it.
 ///
 /// # Safety
 /// `out` must be null or valid for writing.
 pub(super) unsafe fn give(
+    symbol: &str,
     out: *mut *mut c_void,
-    find: impl FnOnce(&Machine) -> Result<PoolHandle>,
+    find: impl FnOnce(&Machine) -> Outcome<Result<PoolHandle>>,
 ) -> c_int {
-    started(|machine| {
+    started(symbol, |machine| {
         has_place(out)?;
-        let found = answer(find(machine))?;
-        // SAFETY: the caller vouches for the place.
+        let found = answer(find(machine)?)?;
+        // SAFETY: by this function's contract `out` is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(found.as_raw() as usize)) }
     })
 }
@@ -69,22 +71,22 @@ pub unsafe extern "C" fn cuMemPoolCreate(
     out: *mut *mut c_void,
     props: *const MemPoolProps,
 ) -> c_int {
-    if props.is_null() {
-        return Code::INVALID_VALUE;
-    }
-    // SAFETY: not null, and the caller vouches for the rest.
-    let props = unsafe { *props };
-    if props.reserved != [0; 56] {
-        return Code::INVALID_VALUE;
-    }
-    let props = PoolProps {
-        allocation_type: AllocationType(props.allocation_type),
-        location: props.location.into(),
-        handle_types: HandleTypes::from_bits_retain(props.handle_types),
-        max_bytes: props.max_bytes as u64,
+    let create = |machine: &Machine| {
+        // SAFETY: the caller promises that `props` is null or valid for reading; every bit pattern
+        // is a value of its integers and of its pointer, which nobody follows.
+        let props = unsafe { load(props) }?;
+        if props.reserved != [0; 56] {
+            return Err(Code::INVALID_VALUE);
+        }
+        Ok(machine.sim.pool_create(PoolProps {
+            allocation_type: AllocationType(props.allocation_type),
+            location: props.location.into(),
+            handle_types: HandleTypes::from_bits_retain(props.handle_types),
+            max_bytes: props.max_bytes as u64,
+        }))
     };
-    // SAFETY: the caller's duty is the same.
-    unsafe { give(out, |machine| machine.sim.pool_create(props)) }
+    // SAFETY: the caller promises the same of `out`.
+    unsafe { give("cuMemPoolCreate", out, create) }
 }
 
 /// `cuMemPoolDestroy`
@@ -93,8 +95,9 @@ pub unsafe extern "C" fn cuMemPoolCreate(
 /// The handle may not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolDestroy(handle: *mut c_void) -> c_int {
-    // SAFETY: the caller's duty is the same.
-    started(|machine| answer(unsafe { machine.sim.pool_destroy(pool(handle)) }))
+    // SAFETY: the caller gives the handle up, as `pool_destroy` asks. The simulator forgets it and
+    // refuses it from then on, so even a caller that breaks the promise does no harm.
+    started("cuMemPoolDestroy", |machine| answer(unsafe { machine.sim.pool_destroy(pool(handle)) }))
 }
 
 /// Whether the driver takes the attribute as an `int`, not as 64 bits.
@@ -112,19 +115,19 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(
     attribute: c_int,
     value: *mut c_void,
 ) -> c_int {
-    started(|machine| {
+    started("cuMemPoolGetAttribute", |machine| {
         has_place(value)?;
         let attribute = PoolAttribute(attribute);
         let read = answer(machine.sim.pool_attribute(pool(handle), attribute))?;
-        // SAFETY: not null, and the caller vouches for the size.
+        // SAFETY: the caller promises that `value` is null or valid for writing the attribute's
+        // type, which is what is written.
         unsafe {
             if is_int(attribute) {
-                value.cast::<u32>().write_unaligned(read as u32);
+                store(value.cast::<u32>(), read as u32)
             } else {
-                value.cast::<u64>().write_unaligned(read);
+                store(value.cast::<u64>(), read)
             }
         }
-        Ok(())
     })
 }
 
@@ -138,15 +141,16 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(
     attribute: c_int,
     value: *mut c_void,
 ) -> c_int {
-    started(|machine| {
+    started("cuMemPoolSetAttribute", |machine| {
         has_place(value)?;
         let attribute = PoolAttribute(attribute);
-        // SAFETY: not null, and the caller vouches for the size.
+        // SAFETY: the caller promises that `value` is null or valid for reading the attribute's
+        // type, which is what is read.
         let value = unsafe {
             if is_int(attribute) {
-                u64::from(value.cast::<u32>().read_unaligned())
+                u64::from(load(value.cast::<u32>())?)
             } else {
-                value.cast::<u64>().read_unaligned()
+                load(value.cast::<u64>())?
             }
         };
         answer(machine.sim.pool_set_attribute(pool(handle), attribute, value))
@@ -156,7 +160,9 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(
 /// `cuMemPoolTrimTo`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemPoolTrimTo(handle: *mut c_void, min_bytes_to_keep: usize) -> c_int {
-    started(|machine| answer(machine.sim.pool_trim(pool(handle), min_bytes_to_keep as u64)))
+    started("cuMemPoolTrimTo", |machine| {
+        answer(machine.sim.pool_trim(pool(handle), min_bytes_to_keep as u64))
+    })
 }
 
 /// `cuMemPoolSetAccess`
@@ -169,17 +175,16 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(
     access: *const MemAccessDesc,
     count: usize,
 ) -> c_int {
-    started(|machine| {
-        if access.is_null() {
-            return Err(Code::INVALID_VALUE);
-        }
-        for index in 0..count {
-            // SAFETY: not null, and the caller vouches for the length.
-            let MemAccessDesc { location, flags } = unsafe { *access.add(index) };
-            let (location, flags) = (location.into(), AccessFlags(flags));
-            answer(machine.sim.pool_set_access(pool(handle), location, flags))?;
-        }
-        Ok(())
+    started("cuMemPoolSetAccess", |machine| {
+        has_place(access)?;
+        let wanted = (0..count).map(|index| {
+            // SAFETY: `access` is not null, so the caller promises that it has `count` items, of
+            // which this is one; items are integers.
+            let MemAccessDesc { location, flags } =
+                unsafe { access.wrapping_add(index).read_unaligned() };
+            (location.into(), AccessFlags(flags))
+        });
+        answer(machine.sim.pool_set_accesses(pool(handle), wanted))
     })
 }
 
@@ -193,11 +198,12 @@ pub unsafe extern "C" fn cuMemPoolGetAccess(
     handle: *mut c_void,
     location: *const MemLocation,
 ) -> c_int {
-    started(|machine| {
-        // SAFETY: the caller vouches for the place.
+    started("cuMemPoolGetAccess", |machine| {
+        has_place(flags)?;
+        // SAFETY: the caller promises that `location` is null or valid for reading.
         let location = unsafe { read(location) }?;
         let access = answer(machine.sim.pool_access(pool(handle), location))?;
-        // SAFETY: likewise.
+        // SAFETY: the caller promises that `flags` is null or valid for writing.
         unsafe { store(flags, access.0) }
     })
 }
@@ -205,11 +211,8 @@ pub unsafe extern "C" fn cuMemPoolGetAccess(
 /// # Safety
 /// `location` must be null or valid for reading.
 unsafe fn read(location: *const MemLocation) -> Outcome<Location> {
-    if location.is_null() {
-        return Err(Code::INVALID_VALUE);
-    }
-    // SAFETY: not null, and the caller vouches for the rest.
-    Ok(unsafe { *location }.into())
+    // SAFETY: this function's contract is that of `load`; a location is two integers.
+    unsafe { load(location) }.map(Location::from)
 }
 
 /// `cuDeviceGetDefaultMemPool`
@@ -219,8 +222,12 @@ unsafe fn read(location: *const MemLocation) -> Outcome<Location> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(out: *mut *mut c_void, device: c_int) -> c_int {
     let location = Location::device(DeviceId(device));
-    // SAFETY: the caller's duty is the same.
-    unsafe { give(out, |machine| machine.sim.pool_default(location, AllocationType::PINNED)) }
+    let find = |machine: &Machine| {
+        machine.handle_of(device)?;
+        Ok(machine.sim.pool_default(location, AllocationType::PINNED))
+    };
+    // SAFETY: the caller promises the same of `out`.
+    unsafe { give("cuDeviceGetDefaultMemPool", out, find) }
 }
 
 /// `cuDeviceGetMemPool`
@@ -230,15 +237,16 @@ pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(out: *mut *mut c_void, device
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetMemPool(out: *mut *mut c_void, device: c_int) -> c_int {
     let location = Location::device(DeviceId(device));
-    // SAFETY: the caller's duty is the same.
-    unsafe { give(out, |machine| machine.sim.pool_current(location, AllocationType::PINNED)) }
+    let find = |machine: &Machine| Ok(machine.sim.pool_current(location, AllocationType::PINNED));
+    // SAFETY: the caller promises the same of `out`.
+    unsafe { give("cuDeviceGetMemPool", out, find) }
 }
 
 /// `cuDeviceSetMemPool`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDeviceSetMemPool(device: c_int, handle: *mut c_void) -> c_int {
     let location = Location::device(DeviceId(device));
-    started(|machine| {
+    started("cuDeviceSetMemPool", |machine| {
         let kind = AllocationType::PINNED;
         answer(machine.sim.pool_set_current(location, kind, pool(handle)))
     })
@@ -249,19 +257,19 @@ pub extern "C" fn cuDeviceSetMemPool(device: c_int, handle: *mut c_void) -> c_in
 /// # Safety
 /// As [`cuMemPoolGetAccess`].
 unsafe fn give_at(
+    symbol: &str,
     out: *mut *mut c_void,
     location: *const MemLocation,
     kind: c_int,
     find: impl FnOnce(&SimBackend, Location, AllocationType) -> Result<PoolHandle>,
 ) -> c_int {
-    // SAFETY: the caller vouches for the place.
-    match unsafe { read(location) } {
-        // SAFETY: likewise.
-        Ok(place) => unsafe {
-            give(out, |machine| find(&machine.sim, place, AllocationType(kind)))
-        },
-        Err(code) => code,
-    }
+    let find = |machine: &Machine| {
+        // SAFETY: by this function's contract `location` is null or valid for reading.
+        let place = unsafe { read(location) }?;
+        Ok(find(&machine.sim, place, AllocationType(kind)))
+    };
+    // SAFETY: by this function's contract `out` is null or valid for writing.
+    unsafe { give(symbol, out, find) }
 }
 
 /// `cuMemGetDefaultMemPool`
@@ -274,8 +282,9 @@ pub unsafe extern "C" fn cuMemGetDefaultMemPool(
     location: *const MemLocation,
     kind: c_int,
 ) -> c_int {
-    // SAFETY: the caller vouches for both places.
-    unsafe { give_at(out, location, kind, |sim, place, kind| sim.pool_default(place, kind)) }
+    let find = |sim: &SimBackend, place, kind| sim.pool_default(place, kind);
+    // SAFETY: the caller promises the same of `out` and `location`.
+    unsafe { give_at("cuMemGetDefaultMemPool", out, location, kind, find) }
 }
 
 /// `cuMemGetMemPool`
@@ -288,8 +297,9 @@ pub unsafe extern "C" fn cuMemGetMemPool(
     location: *const MemLocation,
     kind: c_int,
 ) -> c_int {
-    // SAFETY: the caller vouches for both places.
-    unsafe { give_at(out, location, kind, |sim, place, kind| sim.pool_current(place, kind)) }
+    let find = |sim: &SimBackend, place, kind| sim.pool_current(place, kind);
+    // SAFETY: the caller promises the same of `out` and `location`.
+    unsafe { give_at("cuMemGetMemPool", out, location, kind, find) }
 }
 
 /// `cuMemSetMemPool`
@@ -302,8 +312,8 @@ pub unsafe extern "C" fn cuMemSetMemPool(
     kind: c_int,
     handle: *mut c_void,
 ) -> c_int {
-    started(|machine| {
-        // SAFETY: the caller vouches for the place.
+    started("cuMemSetMemPool", |machine| {
+        // SAFETY: the caller promises that `location` is null or valid for reading.
         let location = unsafe { read(location) }?;
         answer(machine.sim.pool_set_current(location, AllocationType(kind), pool(handle)))
     })
@@ -320,10 +330,11 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
     handle: *mut c_void,
     on: *mut c_void,
 ) -> c_int {
-    started(|machine| {
+    started("cuMemAllocFromPoolAsync", |machine| {
+        let on = machine.stream(on)?;
         has_place(ptr)?;
-        let made = answer(machine.sim.pool_alloc(pool(handle), bytes as u64, machine.stream(on)?))?;
-        // SAFETY: the caller vouches for the place.
+        let made = answer(machine.sim.pool_alloc(pool(handle), bytes as u64, on))?;
+        // SAFETY: the caller promises that `ptr` is null or valid for writing.
         unsafe { store(ptr, made.0) }
     })
 }
@@ -334,9 +345,10 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
 /// No work submitted later may use the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeAsync(ptr: u64, on: *mut c_void) -> c_int {
-    started(|machine| {
+    started("cuMemFreeAsync", |machine| {
         let on = machine.stream(on)?;
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: `free_async` asks that no later work uses the memory; this function asks the same
+        // of its caller.
         answer(unsafe { machine.sim.free_async(DevicePtr(ptr), on) })
     })
 }

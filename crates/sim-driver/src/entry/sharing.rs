@@ -9,7 +9,9 @@ use pagewise::{
 
 use crate::entry::pools::{give, pool};
 use crate::entry::span;
-use crate::machine::{answer, has_place, in_context, started, store};
+use crate::machine::{
+    Machine, answer, has_place, in_context, in_context_after, load, started, store,
+};
 
 /// `CUmemPoolPtrExportData` and `CUipcMemHandle`
 #[repr(C)]
@@ -26,10 +28,14 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
     bytes: usize,
     flags: c_uint,
 ) -> c_int {
+    // The simulator's programs read and write the memory by this address.
     let span = span(ptr.expose_provenance() as u64, bytes);
     let flags = HostRegisterFlags::from_bits_retain(flags);
-    // SAFETY: the caller's duty is the same.
-    in_context(|machine, _| answer(unsafe { machine.sim.host_register(span, flags) }))
+    in_context("cuMemHostRegister_v2", |machine, _| {
+        // SAFETY: `host_register` asks that the memory is live until it is unregistered; this
+        // function asks the same of its caller.
+        answer(unsafe { machine.sim.host_register(span, flags) })
+    })
 }
 
 /// `cuMemHostUnregister`
@@ -39,8 +45,11 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostUnregister(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
-    // SAFETY: the caller's duty is the same.
-    in_context(|machine, _| answer(unsafe { machine.sim.host_unregister(ptr) }))
+    started("cuMemHostUnregister", |machine| {
+        // SAFETY: `host_unregister` asks that no device uses the memory any more; this function
+        // asks the same of its caller.
+        answer(unsafe { machine.sim.host_unregister(ptr) })
+    })
 }
 
 /// `cuMemPoolExportToShareableHandle`
@@ -54,14 +63,15 @@ pub unsafe extern "C" fn cuMemPoolExportToShareableHandle(
     kind: c_int,
     flags: u64,
 ) -> c_int {
-    started(|machine| {
+    started("cuMemPoolExportToShareableHandle", |machine| {
         has_place(shared)?;
         if flags != 0 {
             return Err(Code::INVALID_VALUE);
         }
         let kind = HandleTypes::from_bits_retain(kind.cast_unsigned());
         let made = answer(machine.sim.pool_export(pool(handle), kind))?;
-        // SAFETY: the caller vouches for the place; the simulator exports descriptors only.
+        // SAFETY: the caller promises that `shared` is null or valid for writing an `int`, and the
+        // simulator refuses every type of handle but descriptors, which are of that type.
         unsafe { store(shared.cast::<c_int>(), made.0) }
     })
 }
@@ -77,13 +87,18 @@ pub unsafe extern "C" fn cuMemPoolImportFromShareableHandle(
     kind: c_int,
     flags: u64,
 ) -> c_int {
-    if flags != 0 {
-        return Code::INVALID_VALUE;
-    }
     let kind = HandleTypes::from_bits_retain(kind.cast_unsigned());
     let shared = ShareableHandle(shared.addr() as c_int);
-    // SAFETY: the caller vouches for the place; the simulator takes handles of its own.
-    unsafe { give(out, |machine| machine.sim.pool_import(shared, kind)) }
+    let import = |machine: &Machine| {
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: `pool_import` is unsafe because driver 580 crashes with a handle of its own
+        // process. The simulator compares the handle with those that it made and takes no other.
+        Ok(unsafe { machine.sim.pool_import(shared, kind) })
+    };
+    // SAFETY: the caller promises that `out` is null or valid for writing.
+    unsafe { give("cuMemPoolImportFromShareableHandle", out, import) }
 }
 
 /// `cuMemPoolExportPointer`
@@ -92,10 +107,10 @@ pub unsafe extern "C" fn cuMemPoolImportFromShareableHandle(
 /// `out` as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolExportPointer(out: *mut Blob, ptr: u64) -> c_int {
-    started(|machine| {
+    started("cuMemPoolExportPointer", |machine| {
         has_place(out)?;
         let exported = answer(machine.sim.pool_export_pointer(DevicePtr(ptr)))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, Blob(exported.0)) }
     })
 }
@@ -110,14 +125,15 @@ pub unsafe extern "C" fn cuMemPoolImportPointer(
     handle: *mut c_void,
     blob: *const Blob,
 ) -> c_int {
-    started(|machine| {
+    started("cuMemPoolImportPointer", |machine| {
         has_place(out)?;
-        has_place(blob.cast_mut())?;
-        // SAFETY: not null, and the caller vouches for the rest.
-        let exported = ExportedPointer(unsafe { *blob }.0);
-        // SAFETY: one process: importer and exporter are the caller.
+        // SAFETY: the caller promises that `blob` is null or valid for reading; it is bytes.
+        let exported = ExportedPointer(unsafe { load(blob) }?.0);
+        // SAFETY: `pool_import_pointer` asks that the exporter's allocation is complete, which it
+        // is when the simulator returns from it, and lives longer than the import: the simulator
+        // gives the exporter's own address and looks it up at every call.
         let ptr = answer(unsafe { machine.sim.pool_import_pointer(pool(handle), exported) })?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, ptr.0) }
     })
 }
@@ -128,10 +144,9 @@ pub unsafe extern "C" fn cuMemPoolImportPointer(
 /// `out` as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcGetMemHandle(out: *mut Blob, ptr: u64) -> c_int {
-    in_context(|machine, _| {
-        has_place(out)?;
+    in_context_after("cuIpcGetMemHandle", has_place(out), |machine, _| {
         let shared = answer(machine.sim.ipc_mem_handle(DevicePtr(ptr)))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, Blob(shared.0)) }
     })
 }
@@ -142,14 +157,14 @@ pub unsafe extern "C" fn cuIpcGetMemHandle(out: *mut Blob, ptr: u64) -> c_int {
 /// `out` as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags: c_uint) -> c_int {
-    in_context(|machine, device| {
-        has_place(out)?;
+    in_context_after("cuIpcOpenMemHandle_v2", has_place(out), |machine, device| {
         if flags != 1 {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: one process: nothing is opened.
+        // SAFETY: `ipc_open_mem_handle` asks that the exporter keeps the memory; the simulator
+        // opens nothing, because every handle that it knows is of its own process.
         let ptr = answer(unsafe { machine.sim.ipc_open_mem_handle(device, IpcMemHandle(blob.0)) })?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, ptr.0) }
     })
 }
@@ -160,6 +175,9 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags:
 /// Nobody may use the memory any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcCloseMemHandle(ptr: u64) -> c_int {
-    // SAFETY: the caller's duty is the same.
-    in_context(|machine, _| answer(unsafe { machine.sim.ipc_close_mem_handle(DevicePtr(ptr)) }))
+    in_context("cuIpcCloseMemHandle", |machine, _| {
+        // SAFETY: `ipc_close_mem_handle` asks that nobody uses the memory any more; this function
+        // asks the same of its caller.
+        answer(unsafe { machine.sim.ipc_close_mem_handle(DevicePtr(ptr)) })
+    })
 }

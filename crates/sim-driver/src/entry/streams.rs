@@ -2,14 +2,18 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise::{AttachFlags, Backend, EventFlags, EventHandle, StreamFlags};
+use pagewise::{AttachFlags, Backend, Code, EventFlags, EventHandle, StreamFlags};
 
 use crate::entry::span;
-use crate::machine::{answer, has_place, in_context, started, store, stream};
+use crate::machine::{
+    answer, has_place, in_context, in_context_after, is_handle, started, started_after, store,
+    stream,
+};
 
 /// An event of the caller: the simulator looks it up and refuses what it did not make.
 fn event(raw: *mut c_void) -> EventHandle {
-    // SAFETY: the simulator dereferences no handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take. The simulator looks every
+    // handle up in its table of events and dereferences none, so any number is sound.
     unsafe { EventHandle::from_raw(raw.addr() as u64) }
 }
 
@@ -19,12 +23,13 @@ fn event(raw: *mut c_void) -> EventHandle {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(out: *mut *mut c_void, flags: c_uint) -> c_int {
-    in_context(|machine, device| {
-        has_place(out)?;
-        let flags = StreamFlags::from_bits_retain(flags);
+    let flags = StreamFlags::from_bits_retain(flags);
+    let known = StreamFlags::NON_BLOCKING.contains(flags);
+    let arguments = if known { has_place(out) } else { Err(Code::INVALID_VALUE) };
+    in_context_after("cuStreamCreate", arguments, |machine, device| {
         let made = answer(machine.sim.stream_create(device, flags))?;
         machine.add_stream(made, device);
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
     })
 }
@@ -35,8 +40,9 @@ pub unsafe extern "C" fn cuStreamCreate(out: *mut *mut c_void, flags: c_uint) ->
 /// The handle may not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
-    in_context(|machine, _| {
-        // SAFETY: the caller's duty is the same.
+    in_context_after("cuStreamDestroy_v2", is_handle(on), |machine, _| {
+        // SAFETY: the caller gives the handle up, as `stream_destroy` asks. The simulator forgets
+        // it and refuses it from then on.
         answer(unsafe { machine.sim.stream_destroy(stream(on)) })?;
         machine.remove_stream(stream(on));
         Ok(())
@@ -46,20 +52,27 @@ pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
 /// `cuStreamSynchronize`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
-    started(|machine| answer(machine.sim.stream_synchronize(machine.stream(on)?)))
+    synchronize("cuStreamSynchronize", on)
+}
+
+/// Waits for a stream, as either entry point.
+fn synchronize(symbol: &str, on: *mut c_void) -> c_int {
+    started(symbol, |machine| answer(machine.sim.stream_synchronize(machine.stream(on)?)))
 }
 
 /// `cuStreamQuery`: calls are complete when they return.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
-    cuStreamSynchronize(on)
+    synchronize("cuStreamQuery", on)
 }
 
 /// `cuStreamWaitEvent`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitEvent(on: *mut c_void, for_: *mut c_void, flags: c_uint) -> c_int {
     _ = flags;
-    started(|machine| answer(machine.sim.stream_wait_event(machine.stream(on)?, event(for_))))
+    started("cuStreamWaitEvent", |machine| {
+        answer(machine.sim.stream_wait_event(machine.stream(on)?, event(for_)))
+    })
 }
 
 /// `cuStreamAttachMemAsync`
@@ -74,8 +87,9 @@ pub unsafe extern "C" fn cuStreamAttachMemAsync(
     flags: c_uint,
 ) -> c_int {
     let flags = AttachFlags::from_bits_retain(flags);
-    started(|machine| {
-        // SAFETY: the caller's duty is the same.
+    started("cuStreamAttachMemAsync", |machine| {
+        // SAFETY: `stream_attach` asks that memory is not accessed from elsewhere from then on;
+        // this function asks the same of its caller.
         answer(unsafe { machine.sim.stream_attach(machine.stream(on)?, span(ptr, bytes), flags) })
     })
 }
@@ -86,11 +100,11 @@ pub unsafe extern "C" fn cuStreamAttachMemAsync(
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(out: *mut *mut c_void, flags: c_uint) -> c_int {
-    in_context(|machine, device| {
+    in_context("cuEventCreate", |machine, device| {
         has_place(out)?;
         let flags = EventFlags::from_bits_retain(flags);
         let made = answer(machine.sim.event_create(device, flags))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
     })
 }
@@ -101,26 +115,35 @@ pub unsafe extern "C" fn cuEventCreate(out: *mut *mut c_void, flags: c_uint) -> 
 /// The handle may not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
-    // SAFETY: the caller's duty is the same.
-    started(|machine| answer(unsafe { machine.sim.event_destroy(event(handle)) }))
+    started_after("cuEventDestroy_v2", is_handle(handle), |machine| {
+        // SAFETY: the caller gives the handle up, as `event_destroy` asks. The simulator forgets it
+        // and refuses it from then on.
+        answer(unsafe { machine.sim.event_destroy(event(handle)) })
+    })
 }
 
 /// `cuEventRecord`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecord(handle: *mut c_void, on: *mut c_void) -> c_int {
-    started(|machine| answer(machine.sim.event_record(event(handle), machine.stream(on)?)))
+    started("cuEventRecord", |machine| {
+        answer(machine.sim.event_record(event(handle), machine.stream(on)?))
+    })
 }
 
 /// `cuEventQuery`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
-    started(|machine| answer(machine.sim.event_query(event(handle))).map(|_| ()))
+    started_after("cuEventQuery", is_handle(handle), |machine| {
+        answer(machine.sim.event_query(event(handle))).map(|_| ())
+    })
 }
 
 /// `cuEventSynchronize`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventSynchronize(handle: *mut c_void) -> c_int {
-    started(|machine| answer(machine.sim.event_synchronize(event(handle))))
+    started_after("cuEventSynchronize", is_handle(handle), |machine| {
+        answer(machine.sim.event_synchronize(event(handle)))
+    })
 }
 
 /// `cuEventElapsedTime`, the form of CUDA 2.0
@@ -133,10 +156,11 @@ pub unsafe extern "C" fn cuEventElapsedTime(
     start: *mut c_void,
     end: *mut c_void,
 ) -> c_int {
-    started(|machine| {
+    let events = is_handle(start).and_then(|()| is_handle(end));
+    started_after("cuEventElapsedTime", events, |machine| {
         has_place(milliseconds)?;
         let ns = answer(machine.sim.event_elapsed_ns(event(start), event(end)))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(milliseconds, (ns as f64 / 1e6) as f32) }
     })
 }
