@@ -9,6 +9,7 @@
 //! | `hal` | every method of `Backend`, on simulators of every profile and configuration |
 //! | `trace_reader` | the reader of recordings, and the replay of what it takes |
 //! | `profile_reader` | the reader of profiles, and machines of what it takes |
+//! | `c_abi` | every entry point of the simulated driver, as a hostile C program |
 //! | `api` | the typed API over a back end that fails now and then |
 //!
 //! # Adding a target
@@ -17,12 +18,14 @@
 #![deny(missing_docs)]
 
 pub mod api;
+pub mod c_abi;
 pub mod campaign;
 mod choices;
 pub mod hal;
 mod log;
 pub mod profile_reader;
 pub mod trace_reader;
+pub mod unchanged;
 
 pub use choices::Choices;
 pub use log::{Log, NO_CODE, Running, Tally};
@@ -46,6 +49,7 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "hal", attack: hal::attack, round_bytes: 4096 },
+    Target { name: "c_abi", attack: c_abi::attack, round_bytes: 16384 },
     Target { name: "trace_reader", attack: trace_reader::attack, round_bytes: 256 },
     Target { name: "profile_reader", attack: profile_reader::attack, round_bytes: 96 },
     Target { name: "api", attack: api::attack, round_bytes: 512 },

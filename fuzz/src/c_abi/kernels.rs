@@ -1,0 +1,104 @@
+//! Modules and kernels.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{null, null_mut, without_provenance_mut};
+
+use pagewise_driver::{cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload};
+
+use super::world::limited;
+use super::{Attempt, World};
+
+pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
+    ("cuModuleLoadData", |world| {
+        let place = world.place();
+        let absent = world.choices.chance(1, 8);
+        let image = if absent { null() } else { c"junk".as_ptr().cast() };
+        // SAFETY: null, or room for the result; the image is null or a text.
+        unsafe { cuModuleLoadData(place, image) }
+    }),
+    ("cuModuleUnload", |world| {
+        let module = module(world);
+        cuModuleUnload(module)
+    }),
+    ("cuModuleGetFunction", |world| {
+        const NAMES: [&CStr; 3] = [c"pagewise_read", c"saxpy", c""];
+        let (place, module) = (world.place(), module(world));
+        let name = world.choices.one_of(&NAMES).as_ptr();
+        let name = if world.choices.chance(1, 16) { null() } else { name };
+        // SAFETY: null, or room for the result; the name is null or NUL-terminated.
+        unsafe { cuModuleGetFunction(place, module, name) }
+    }),
+    ("cuLaunchKernel", launch),
+];
+
+/// The module that loading gives, or none.
+fn module(world: &mut World<'_, '_>) -> *mut c_void {
+    if world.choices.chance(1, 4) {
+        return without_provenance_mut(world.choices.edge() as usize);
+    }
+    let mut module = null_mut();
+    // SAFETY: the result goes to a live place.
+    unsafe { cuModuleLoadData(&raw mut module, c"junk".as_ptr().cast()) };
+    module
+}
+
+/// A kernel, or none.
+fn function(world: &mut World<'_, '_>) -> *mut c_void {
+    const NAMES: [&CStr; 3] = [c"pagewise_read", c"pagewise_write", c"pagewise_add_fenced"];
+    let name = world.choices.one_of(&NAMES).as_ptr();
+    if world.choices.chance(1, 8) {
+        return without_provenance_mut(world.choices.edge() as usize);
+    }
+    let (mut module, mut function) = (null_mut(), null_mut());
+    // SAFETY: the results go to live places, the name is NUL-terminated.
+    unsafe {
+        cuModuleLoadData(&raw mut module, c"junk".as_ptr().cast());
+        cuModuleGetFunction(&raw mut function, module, name);
+    }
+    function
+}
+
+/// One launch, with the parameters that the touch kernels have.
+fn launch(world: &mut World<'_, '_>) -> c_int {
+    let function = function(world);
+    let (mut address, bytes) = world.range();
+    let mut stride = if world.choices.chance(1, 8) { world.choices.edge() } else { 512 };
+    let mut places = if world.choices.chance(1, 8) {
+        limited(world.choices.edge())
+    } else {
+        bytes as u64 / stride.max(1)
+    };
+    let mut value = u32::from(world.choices.byte());
+    let mut result = world.address();
+    let mut parameters = [
+        (&raw mut address).cast::<c_void>(),
+        (&raw mut places).cast(),
+        (&raw mut stride).cast(),
+        (&raw mut value).cast(),
+        (&raw mut result).cast(),
+    ];
+    if world.choices.chance(1, 16) {
+        parameters[world.choices.below(5) as usize] = null_mut();
+    }
+    let absent = world.choices.chance(1, 16);
+    let array = if absent { null_mut() } else { parameters.as_mut_ptr() };
+    let (blocks, threads) = (world.small(64) as u32, world.small(1025) as u32);
+    let (depth, stream) = (if world.choices.chance(1, 8) { 2 } else { 1 }, world.stream());
+    // SAFETY: null, or an item for each parameter, null or live and of its type; nobody else uses
+    // this program's memory.
+    unsafe {
+        cuLaunchKernel(
+            function,
+            blocks,
+            1,
+            depth,
+            threads,
+            1,
+            1,
+            world.choices.edge() as u32,
+            stream,
+            array,
+            null_mut(),
+        )
+    }
+}

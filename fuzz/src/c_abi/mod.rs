@@ -1,0 +1,134 @@
+//! Hostile calls of the driver's C entry points.
+//!
+//! A [`Caller`] calls the entry points of the simulated driver of this process as a hostile C
+//! program may: in any order, with wild handles, ordinals, sizes, flags and device addresses, with
+//! null where a pointer is expected, with results in places of any alignment, after what it names
+//! was freed. What C forbids it leaves out: every pointer that a driver follows is null or has as
+//! much memory behind it as the call may use.
+//!
+//! Sizes between 4 MiB and 2^47 bytes are left out too: they are no attack but work.
+
+mod device;
+mod kernels;
+mod memory;
+mod movement;
+mod pools;
+mod sharing;
+mod streams;
+mod world;
+
+use std::ffi::c_int;
+
+use pagewise_driver::{cuInit, pagewise_driver_panics};
+
+pub use world::World;
+
+use crate::{Choices, Log};
+
+/// Makes one hostile call and returns its `CUresult`.
+type Attempt = fn(&mut World<'_, '_>) -> c_int;
+
+/// Every entry point, and what calls it.
+const ENTRY_POINTS: &[&[(&str, Attempt)]] = &[
+    device::ENTRY_POINTS,
+    kernels::ENTRY_POINTS,
+    memory::ENTRY_POINTS,
+    movement::ENTRY_POINTS,
+    pools::ENTRY_POINTS,
+    sharing::ENTRY_POINTS,
+    streams::ENTRY_POINTS,
+];
+
+/// `CUDA_ERROR_UNKNOWN`
+const UNKNOWN: c_int = 999;
+
+/// The entry points that are called, by their symbols.
+pub fn entry_points() -> impl Iterator<Item = &'static str> {
+    attempts().map(|(symbol, _)| *symbol)
+}
+
+fn attempts() -> impl Iterator<Item = &'static (&'static str, Attempt)> {
+    ENTRY_POINTS.iter().copied().flatten()
+}
+
+/// A hostile C program.
+#[derive(Debug)]
+pub struct Caller<'a, 'b>(World<'a, 'b>);
+
+impl<'a, 'b> Caller<'a, 'b> {
+    /// A program that does what the choices say. It initialises the driver.
+    #[must_use]
+    pub fn new(choices: &'a mut Choices<'b>) -> Self {
+        cuInit(0);
+        Self::without_start(choices)
+    }
+
+    /// The same, but nothing was initialised.
+    #[must_use]
+    pub fn without_start(choices: &'a mut Choices<'b>) -> Self {
+        Self(World::new(choices))
+    }
+
+    /// What the program has.
+    #[must_use]
+    pub fn world(&self) -> &World<'a, 'b> {
+        &self.0
+    }
+
+    /// Whether the choices are used up.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.0.choices.is_done()
+    }
+
+    /// Gives the next call something to work on: mostly a context, pools, a stream and an event,
+    /// and room. Calls are as hostile without, but most are refused early then.
+    pub fn prepare(&mut self) {
+        if !self.0.choices.chance(1, 16) {
+            self.0.make_current();
+            self.0.furnish();
+        }
+        self.0.make_room();
+    }
+
+    /// Makes one hostile call: its name and its `CUresult`.
+    ///
+    /// # Panics
+    /// If the driver answers that something unknown went wrong, as it does after a panic.
+    pub fn call(&mut self, log: &mut Log) -> (&'static str, c_int) {
+        let which = self.0.choices.below(attempts().count() as u64) as usize;
+        let &entry = attempts().nth(which).expect("the index is below the count");
+        (entry.0, self.attempt(entry, log))
+    }
+
+    /// Makes one hostile call of every entry point but `cuInit`: names and `CUresult`s.
+    ///
+    /// # Panics
+    /// As [`call`](Self::call).
+    pub fn call_each(&mut self, log: &mut Log) -> Vec<(&'static str, c_int)> {
+        let others = attempts().filter(|(symbol, _)| *symbol != "cuInit");
+        others.map(|&entry| (entry.0, self.attempt(entry, log))).collect()
+    }
+
+    fn attempt(&mut self, (symbol, attempt): (&'static str, Attempt), log: &mut Log) -> c_int {
+        let code = log.call(symbol, || attempt(&mut self.0), |code| *code);
+        // A descriptor that is no pool is the one thing that drivers do not know either.
+        let may_be_unknown = symbol == "cuMemPoolImportFromShareableHandle";
+        assert!(code != UNKNOWN || may_be_unknown, "{symbol} answered {UNKNOWN}");
+        code
+    }
+}
+
+/// Calls the driver of this process until the bytes are used up, then frees everything.
+///
+/// # Panics
+/// If a call panicked.
+pub fn attack(choices: &mut Choices<'_>, log: &mut Log) {
+    let mut caller = Caller::new(choices);
+    while !caller.is_done() {
+        caller.prepare();
+        caller.call(log);
+    }
+    drop(caller);
+    assert_eq!(pagewise_driver_panics(), 0, "a call panicked, and the driver caught it");
+}

@@ -1,0 +1,114 @@
+//! Advice, prefetch, the batch calls.
+
+use std::ffi::c_int;
+use std::ptr::null;
+
+use pagewise_driver::{
+    MemLocation, cuMemAdvise, cuMemAdvise_v2, cuMemDiscardAndPrefetchBatchAsync,
+    cuMemDiscardBatchAsync, cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync,
+};
+
+use super::{Attempt, World};
+
+pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
+    ("cuMemAdvise", |world| {
+        let (ptr, bytes) = world.managed_range();
+        cuMemAdvise(ptr, bytes, world.small(8) as c_int, world.ordinal())
+    }),
+    ("cuMemAdvise_v2", |world| {
+        let (ptr, bytes) = world.managed_range();
+        cuMemAdvise_v2(ptr, bytes, world.small(8) as c_int, world.location())
+    }),
+    ("cuMemPrefetchAsync", |world| {
+        let (ptr, bytes) = world.managed_range();
+        cuMemPrefetchAsync(ptr, bytes, world.ordinal(), world.stream())
+    }),
+    ("cuMemPrefetchAsync_v2", |world| {
+        let (ptr, bytes) = world.managed_range();
+        let (location, flags) = (world.location(), flags(world) as u32);
+        cuMemPrefetchAsync_v2(ptr, bytes, location, flags, world.stream())
+    }),
+    ("cuMemPrefetchBatchAsync", |world| {
+        let batch = Batch::new(world);
+        let (flags, stream) = (flags(world), world.stream());
+        let Batch { ptrs, bytes, locations, starts, .. } = &batch;
+        // SAFETY: the arrays are null or have as many items as are announced.
+        unsafe {
+            cuMemPrefetchBatchAsync(
+                batch.or_null(0, ptrs),
+                batch.or_null(1, bytes),
+                ptrs.len(),
+                batch.or_null(2, locations),
+                batch.or_null(3, starts),
+                starts.len(),
+                flags,
+                stream,
+            )
+        }
+    }),
+    ("cuMemDiscardBatchAsync", |world| {
+        let batch = Batch::new(world);
+        let (flags, stream) = (flags(world), world.stream());
+        let (ptrs, bytes) = (batch.or_null(0, &batch.ptrs), batch.or_null(1, &batch.bytes));
+        // A count that no list has, where there is no list.
+        let absent = ptrs.is_null() || bytes.is_null();
+        let count = if absent { world.choices.edge() as usize } else { batch.ptrs.len() };
+        // SAFETY: the arrays are null or have as many items as are announced; nobody needs the
+        // contents.
+        unsafe { cuMemDiscardBatchAsync(ptrs, bytes, count, flags, stream) }
+    }),
+    ("cuMemDiscardAndPrefetchBatchAsync", |world| {
+        let batch = Batch::new(world);
+        let (flags, stream) = (flags(world), world.stream());
+        let Batch { ptrs, bytes, locations, starts, .. } = &batch;
+        // SAFETY: the arrays are null or have as many items as are announced; nobody needs the
+        // contents.
+        unsafe {
+            cuMemDiscardAndPrefetchBatchAsync(
+                batch.or_null(0, ptrs),
+                batch.or_null(1, bytes),
+                ptrs.len(),
+                batch.or_null(2, locations),
+                batch.or_null(3, starts),
+                starts.len(),
+                flags,
+                stream,
+            )
+        }
+    }),
+];
+
+/// The arguments of a batch.
+struct Batch {
+    ptrs: Vec<u64>,
+    bytes: Vec<usize>,
+    locations: Vec<MemLocation>,
+    starts: Vec<usize>,
+    /// Which array is left out, if it is below 4.
+    absent: u64,
+}
+
+impl Batch {
+    fn new(world: &mut World<'_, '_>) -> Self {
+        let mostly_one = |world: &mut World<'_, '_>, most| {
+            if world.choices.chance(3, 4) { 1 } else { world.choices.below(most) }
+        };
+        let (count, places) = (mostly_one(world, 5), mostly_one(world, 3));
+        let (ptrs, bytes) = (0..count).map(|_| world.managed_range()).unzip();
+        let locations = (0..places).map(|_| world.location()).collect();
+        let starts = (0..places as usize)
+            .map(|index| if world.choices.chance(1, 8) { world.small(5) as usize } else { index })
+            .collect();
+        Self { ptrs, bytes, locations, starts, absent: world.choices.below(32) }
+    }
+
+    /// An array, unless it is the one that is left out.
+    fn or_null<T>(&self, index: u64, items: &[T]) -> *const T {
+        if self.absent == index { null() } else { items.as_ptr() }
+    }
+}
+
+/// Mostly none.
+fn flags(world: &mut World<'_, '_>) -> u64 {
+    if world.choices.chance(1, 8) { world.choices.edge() } else { 0 }
+}

@@ -1,0 +1,392 @@
+//! What a hostile program has, and how it chooses arguments.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::{null_mut, without_provenance_mut};
+
+use pagewise_driver::{
+    Blob, MemLocation, MemPoolProps, cuCtxSetCurrent, cuDevicePrimaryCtxRelease_v2,
+    cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2, cuMemFree_v2, cuMemFreeAsync,
+    cuMemFreeHost, cuMemHostUnregister, cuMemPoolCreate, cuMemPoolDestroy, cuStreamCreate,
+    cuStreamDestroy_v2, cuStreamSynchronize,
+};
+
+use crate::Choices;
+
+/// The longest allocation that is meant to succeed, and the length of the host's buffer.
+pub(super) const LONGEST: usize = 4 << 20;
+
+/// Where sizes begin that no machine has.
+const ABSURD: u64 = 1 << 47;
+
+/// How many allocations live at a time.
+const LIVE_MAX: usize = 10;
+
+/// A range of memory that the program knows of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Its first byte.
+    pub ptr: u64,
+    /// Its length.
+    pub bytes: usize,
+    /// Whether it migrates, as far as the program knows.
+    pub(super) managed: bool,
+}
+
+/// What a hostile program has.
+#[derive(Debug)]
+pub struct World<'a, 'b> {
+    pub(super) choices: &'a mut Choices<'b>,
+    /// Allocations of every kind.
+    pub(super) live: Vec<Memory>,
+    /// Addresses and handles of what is gone.
+    pub(super) stale: Vec<u64>,
+    pub(super) pools: Vec<usize>,
+    pub(super) streams: Vec<usize>,
+    pub(super) events: Vec<usize>,
+    pub(super) blobs: Vec<Blob>,
+    pub(super) descriptors: Vec<c_int>,
+    /// Addresses of imported memory, once for each import that was not ended.
+    pub(super) imports: Vec<u64>,
+    /// Registered parts of the buffer.
+    pub(super) registered: Vec<Memory>,
+    /// Memory of this program, of [`LONGEST`] bytes: the driver reads and writes it by address.
+    pub(super) buffer: *mut u8,
+    /// Room for results.
+    places: Box<[u64; 64]>,
+    context: *mut c_void,
+    /// How often this program retained the context of device 0.
+    pub(super) retained: u32,
+}
+
+/// The layout of the buffer.
+fn buffer_layout() -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(LONGEST, 4096).expect("a power of two")
+}
+
+impl<'a, 'b> World<'a, 'b> {
+    pub(super) fn new(choices: &'a mut Choices<'b>) -> Self {
+        // SAFETY: the layout is not empty.
+        let buffer = unsafe { std::alloc::alloc_zeroed(buffer_layout()) };
+        assert!(!buffer.is_null(), "room for a buffer");
+        let mut world = Self {
+            choices,
+            live: Vec::new(),
+            stale: Vec::new(),
+            pools: Vec::new(),
+            streams: Vec::new(),
+            events: Vec::new(),
+            blobs: Vec::new(),
+            descriptors: Vec::new(),
+            imports: Vec::new(),
+            registered: Vec::new(),
+            buffer,
+            places: Box::new([0; 64]),
+            context: null_mut(),
+            retained: 0,
+        };
+        world.make_current();
+        world.furnish();
+        world
+    }
+
+    /// What was allocated and not freed.
+    pub fn live(&self) -> &[Memory] {
+        &self.live
+    }
+
+    /// The places that results go to.
+    pub fn places(&self) -> &[u64] {
+        self.places.as_slice()
+    }
+
+    /// The context of device 0 is current on this thread afterwards.
+    pub(super) fn make_current(&mut self) {
+        if !self.context.is_null() && cuCtxSetCurrent(self.context) == 0 {
+            return;
+        }
+        // SAFETY: the result goes to a live place.
+        if unsafe { cuDevicePrimaryCtxRetain(&raw mut self.context, 0) } == 0 {
+            self.retained += 1;
+            cuCtxSetCurrent(self.context);
+        }
+    }
+
+    /// The program has a pool of device memory that can be exported, one of managed memory, a
+    /// stream and an event, unless it has some already.
+    pub(super) fn furnish(&mut self) {
+        let device = MemLocation { kind: 1, id: 0 };
+        for (allocation_type, handle_types) in [(1, 1), (2, 0)] {
+            let props = MemPoolProps {
+                allocation_type,
+                handle_types,
+                location: device,
+                win32_security_attributes: null_mut(),
+                max_bytes: 0,
+                reserved: [0; 56],
+            };
+            if self.pools.len() >= 2 {
+                break;
+            }
+            let mut pool = null_mut();
+            // SAFETY: the result goes to a live place, the properties are live.
+            if unsafe { cuMemPoolCreate(&raw mut pool, &raw const props) } == 0 {
+                self.pools.push(pool.addr());
+            }
+        }
+        let mut handle = null_mut();
+        // SAFETY: the result goes to a live place.
+        if self.streams.is_empty() && unsafe { cuStreamCreate(&raw mut handle, 1) } == 0 {
+            self.streams.push(handle.addr());
+        }
+        // SAFETY: the result goes to a live place.
+        if self.events.is_empty() && unsafe { cuEventCreate(&raw mut handle, 0) } == 0 {
+            self.events.push(handle.addr());
+        }
+    }
+
+    /// Frees the oldest allocations if there are many.
+    pub(super) fn make_room(&mut self) {
+        while self.live.len() > LIVE_MAX {
+            let oldest = self.live.remove(0);
+            self.free(oldest);
+        }
+        if self.stale.len() > 32 {
+            self.stale.drain(..16);
+        }
+        if self.descriptors.len() > 8 {
+            self.close_descriptors();
+        }
+        self.blobs.truncate(8);
+        for (handles, destroy) in [
+            (&mut self.pools, destroy_pool as fn(usize)),
+            (&mut self.streams, destroy_stream),
+            (&mut self.events, destroy_event),
+        ] {
+            if handles.len() > 6 {
+                destroy(handles.remove(0));
+            }
+        }
+    }
+
+    /// Memory appeared.
+    pub(super) fn appeared(&mut self, ptr: u64, bytes: usize, managed: bool) {
+        if ptr != 0 {
+            self.live.push(Memory { ptr, bytes, managed });
+        }
+    }
+
+    /// Memory that starts here is gone.
+    pub(super) fn gone(&mut self, ptr: u64) {
+        self.live.retain(|memory| memory.ptr != ptr);
+        self.imports.retain(|&import| import != ptr);
+        self.stale.push(ptr);
+    }
+
+    /// Frees an allocation of whatever kind, after its imports.
+    fn free(&mut self, Memory { ptr, .. }: Memory) {
+        let imports = self.imports.iter().filter(|&&import| import == ptr).count();
+        // SAFETY: this program does not use it any more; kinds that a call does not take it
+        // refuses.
+        unsafe {
+            for _ in 0..imports {
+                cuMemFreeAsync(ptr, null_mut());
+            }
+            let done = cuMemFreeAsync(ptr, null_mut()) == 0 || cuMemFree_v2(ptr) == 0;
+            if !done {
+                cuMemFreeHost(without_provenance_mut(ptr as usize));
+            }
+        }
+        self.gone(ptr);
+    }
+
+    fn close_descriptors(&mut self) {
+        for descriptor in self.descriptors.drain(..) {
+            // SAFETY: the driver gave it to this program, and nobody else closes it.
+            drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
+    }
+
+    // ---- arguments ----------------------------------------------------------------------------
+
+    /// A place for a result: seldom null, sometimes not aligned. Holds the last result until the
+    /// next call.
+    pub(super) fn place<T>(&mut self) -> *mut T {
+        let first = self.places.as_mut_ptr().cast::<u8>();
+        match self.choices.below(16) {
+            15 => null_mut(),
+            at @ 12..15 => first.wrapping_add(at as usize - 11).cast(),
+            at => first.wrapping_add(32 * at as usize).cast(),
+        }
+    }
+
+    /// A length that is meant to be of use, or one of the absurd.
+    pub(super) fn size(&mut self) -> usize {
+        match self.choices.below(8) {
+            0 => limited(self.choices.edge()) as usize,
+            1 | 2 => self.choices.below(8192) as usize,
+            _ => self.choices.below(LONGEST as u64 + 1) as usize,
+        }
+    }
+
+    /// Any device address: of something live, at its edges, freed, or wild.
+    pub(super) fn address(&mut self) -> u64 {
+        let memory = self.memory();
+        match self.choices.below(10) {
+            0 => self.choices.edge(),
+            1 => self.stale_number(),
+            2 => memory.ptr.wrapping_add(memory.bytes as u64),
+            3 => memory.ptr.wrapping_sub(1),
+            4 => memory.ptr.wrapping_add(self.choices.below(memory.bytes as u64)),
+            _ => memory.ptr,
+        }
+    }
+
+    /// Any range: mostly within something live.
+    pub(super) fn range(&mut self) -> (u64, usize) {
+        let memory = self.memory();
+        match self.choices.below(8) {
+            0 => (self.address(), self.size()),
+            1 => (memory.ptr, memory.bytes.wrapping_add(1)),
+            2 => (memory.ptr, limited(self.choices.edge()) as usize),
+            3 | 4 => {
+                let from = self.choices.below(memory.bytes as u64 + 1);
+                let length = self.choices.below(memory.bytes as u64 - from + 1);
+                (memory.ptr.wrapping_add(from), length as usize)
+            }
+            _ => (memory.ptr, memory.bytes),
+        }
+    }
+
+    /// A range that is mostly a whole managed allocation.
+    pub(super) fn managed_range(&mut self) -> (u64, usize) {
+        match self.live.iter().find(|memory| memory.managed) {
+            Some(&Memory { ptr, bytes, .. }) if self.choices.chance(3, 4) => (ptr, bytes),
+            _ => self.range(),
+        }
+    }
+
+    /// Something live, or nothing at all.
+    fn memory(&mut self) -> Memory {
+        if self.live.is_empty() {
+            return Memory { ptr: 0, bytes: 0, managed: false };
+        }
+        self.choices.one_of(&self.live)
+    }
+
+    pub(super) fn stale_number(&mut self) -> u64 {
+        if self.stale.is_empty() { 0 } else { self.choices.one_of(&self.stale) }
+    }
+
+    pub(super) fn ordinal(&mut self) -> c_int {
+        match self.choices.below(8) {
+            0 => self.choices.edge() as c_int,
+            1 => -1,
+            2 => -2,
+            3 => 1,
+            4 => c_int::MIN,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn location(&mut self) -> MemLocation {
+        let kind = match self.choices.below(12) {
+            0 => self.choices.edge() as c_int,
+            kind @ 1..8 => kind as c_int - 1,
+            _ => 2,
+        };
+        MemLocation { kind, id: self.ordinal() }
+    }
+
+    /// Small numbers that are mostly good, else any.
+    pub(super) fn small(&mut self, bound: u64) -> u64 {
+        if self.choices.chance(1, 8) { self.choices.edge() } else { self.choices.below(bound) }
+    }
+
+    /// A handle: one of these, one that is gone, or wild.
+    fn handle(&mut self, own: fn(&Self) -> &[usize]) -> *mut c_void {
+        let known = own(self);
+        let known = (!known.is_empty()).then(|| known.to_vec());
+        let raw = match (self.choices.below(6), known) {
+            (0, _) => self.choices.edge() as usize,
+            (1, _) => self.stale_number() as usize,
+            (_, Some(known)) => self.choices.one_of(&known),
+            (_, None) => 0,
+        };
+        without_provenance_mut(raw)
+    }
+
+    pub(super) fn pool(&mut self) -> *mut c_void {
+        self.handle(|world| &world.pools)
+    }
+
+    pub(super) fn event(&mut self) -> *mut c_void {
+        self.handle(|world| &world.events)
+    }
+
+    pub(super) fn stream(&mut self) -> *mut c_void {
+        if self.choices.chance(1, 2) {
+            return without_provenance_mut(self.choices.below(3) as usize);
+        }
+        self.handle(|world| &world.streams)
+    }
+
+    pub(super) fn context(&mut self) -> *mut c_void {
+        match self.choices.below(4) {
+            0 => without_provenance_mut(self.choices.edge() as usize),
+            1 => null_mut(),
+            _ => self.context,
+        }
+    }
+
+    pub(super) fn blob(&mut self) -> Blob {
+        if self.blobs.is_empty() || self.choices.chance(1, 4) {
+            return Blob([self.choices.byte(); 64]);
+        }
+        self.choices.one_of(&self.blobs)
+    }
+}
+
+impl Drop for World<'_, '_> {
+    fn drop(&mut self) {
+        self.make_current();
+        for memory in std::mem::take(&mut self.registered) {
+            // SAFETY: no program of a device runs, and the buffer is still there.
+            unsafe { cuMemHostUnregister(without_provenance_mut(memory.ptr as usize)) };
+        }
+        while let Some(&memory) = self.live.first() {
+            self.free(memory);
+        }
+        self.close_descriptors();
+        std::mem::take(&mut self.pools).into_iter().for_each(destroy_pool);
+        std::mem::take(&mut self.streams).into_iter().for_each(destroy_stream);
+        std::mem::take(&mut self.events).into_iter().for_each(destroy_event);
+        cuStreamSynchronize(null_mut());
+        cuCtxSetCurrent(null_mut());
+        for _ in 0..self.retained {
+            cuDevicePrimaryCtxRelease_v2(0);
+        }
+        // SAFETY: allocated with this layout; the driver knows no part of it any more.
+        unsafe { std::alloc::dealloc(self.buffer, buffer_layout()) };
+    }
+}
+
+/// A number of bytes that is at most [`LONGEST`] or absurd.
+pub(super) fn limited(bytes: u64) -> u64 {
+    if bytes >= ABSURD { bytes } else { bytes % (LONGEST as u64 + 1) }
+}
+
+fn destroy_pool(raw: usize) {
+    // SAFETY: this program does not use the handle any more.
+    unsafe { cuMemPoolDestroy(without_provenance_mut(raw)) };
+}
+
+fn destroy_stream(raw: usize) {
+    // SAFETY: this program does not use the handle any more.
+    unsafe { cuStreamDestroy_v2(without_provenance_mut(raw)) };
+}
+
+fn destroy_event(raw: usize) {
+    // SAFETY: this program does not use the handle any more.
+    unsafe { cuEventDestroy_v2(without_provenance_mut(raw)) };
+}

@@ -1,0 +1,110 @@
+//! Whether a refused call changed anything.
+
+use pagewise_hal::Span;
+
+/// What a refused call must leave as it is: the state of the machine, and what its memory holds.
+#[derive(Debug)]
+pub struct Snapshot {
+    state: String,
+    /// One byte of each 512.
+    contents: Vec<u8>,
+}
+
+/// The one part of the state that a call changes though it is refused, by its name in
+/// `SimBackend::state`. Drivers do that, and recordings say so.
+///
+/// - The batch calls have recorded where ranges were to go before they refuse a later one.
+/// - An allocation from a pool that fails has made the pool grow and shrink again, which its
+///   high-water mark shows, and has let what was freed settle.
+#[must_use]
+pub fn changes_first(call: &str) -> Option<&'static str> {
+    match call {
+        "prefetch_batch" | "cuMemPrefetchBatchAsync" => Some("attributes"),
+        "discard_prefetch_batch" | "cuMemDiscardAndPrefetchBatchAsync" => Some("attributes"),
+        "pool_alloc" | "cuMemAllocFromPoolAsync" => Some("pools"),
+        _ => None,
+    }
+}
+
+impl Snapshot {
+    /// A snapshot of a machine with this state and these live allocations.
+    ///
+    /// # Safety
+    /// The ranges are live memory of this process that nobody writes meanwhile.
+    #[must_use]
+    pub unsafe fn new(state: String, live: impl IntoIterator<Item = Span>) -> Self {
+        let mut contents = Vec::new();
+        for Span { ptr, bytes } in live {
+            for at in (0..bytes).step_by(512) {
+                let place = std::ptr::with_exposed_provenance::<u8>((ptr.0 + at) as usize);
+                // SAFETY: a byte of a range that the caller promises can be read. The read is
+                // volatile, because the memory is not Rust's.
+                contents.push(unsafe { place.read_volatile() });
+            }
+        }
+        Self { state, contents }
+    }
+
+    /// Panics unless the snapshot after a refused call is the same, but for what the call
+    /// [`changes_first`].
+    ///
+    /// # Panics
+    /// If it is not, with the call and what differs.
+    pub fn assert_same(&self, after: &Self, call: &str, what: impl Fn() -> String) {
+        assert_eq!(self.contents, after.contents, "contents after a refusal: {}", what());
+        if self.state == after.state {
+            return;
+        }
+        let part = changes_first(call);
+        let (before, after) = (without(&self.state, part), without(&after.state, part));
+        assert!(before == after, "{} after a refusal: {}", what(), difference(&before, &after));
+    }
+}
+
+/// A state without one of its parts.
+fn without(state: &str, part: Option<&str>) -> String {
+    let Some(part) = part else { return state.to_owned() };
+    let (first, last) = (format!("    {part}: "), "    }");
+    let mut inside = false;
+    let kept = state.lines().filter(|line| {
+        let begins = line.starts_with(&first);
+        let ends = inside && line.starts_with(last);
+        inside = (inside || begins) && !ends;
+        !(inside || begins || ends)
+    });
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+/// The first line that differs, with those around it.
+fn difference(before: &str, after: &str) -> String {
+    let pairs = before.lines().zip(after.lines());
+    let at = pairs.take_while(|(before, after)| before == after).count();
+    let around = |text: &str| -> Vec<String> {
+        text.lines().skip(at.saturating_sub(12)).take(24).map(str::to_owned).collect()
+    };
+    format!("before:\n{}\nafter:\n{}", around(before).join("\n"), around(after).join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(state: &str) -> Snapshot {
+        // SAFETY: no memory.
+        unsafe { Snapshot::new(state.to_owned(), []) }
+    }
+
+    #[test]
+    fn one_part_may_change_where_the_driver_changes_it() {
+        let before =
+            snapshot("State {\n    pools: P {\n        high: 1,\n    },\n    other: 2,\n}");
+        let after = snapshot("State {\n    pools: P {\n        high: 3,\n    },\n    other: 2,\n}");
+        before.assert_same(&after, "pool_alloc", String::new);
+        let caught = std::panic::catch_unwind(|| before.assert_same(&after, "free", String::new));
+        assert!(caught.is_err());
+        let more = snapshot("State {\n    pools: P {\n        high: 3,\n    },\n    other: 3,\n}");
+        let caught =
+            std::panic::catch_unwind(|| before.assert_same(&more, "pool_alloc", String::new));
+        assert!(caught.is_err());
+    }
+}

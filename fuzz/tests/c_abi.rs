@@ -1,0 +1,155 @@
+//! Hostile C programs: nothing panics, and a refused call changes nothing.
+
+use std::collections::BTreeSet;
+use std::ffi::{CString, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pagewise_driver::{pagewise_driver_panics, pagewise_driver_reset, pagewise_driver_state};
+use pagewise_fuzz::c_abi::{Caller, entry_points};
+use pagewise_fuzz::unchanged::Snapshot;
+use pagewise_fuzz::{Choices, Log};
+use pagewise_hal::{DevicePtr, Span};
+
+/// The machine's state: see `SimBackend::state`.
+fn state() -> String {
+    unsafe extern "C" fn copy(context: *mut c_void, text: *const u8, bytes: usize) {
+        // SAFETY: the driver passes the vector below and a text of that length.
+        unsafe {
+            let text = std::slice::from_raw_parts(text, bytes);
+            (*context.cast::<Vec<u8>>()).extend_from_slice(text);
+        }
+    }
+    let mut text = Vec::new();
+    // SAFETY: `copy` takes the vector, which outlives the call.
+    assert_eq!(unsafe { pagewise_driver_state(copy, (&raw mut text).cast()) }, 0);
+    String::from_utf8(text).expect("text")
+}
+
+fn reset(options: &str) {
+    let text = CString::new(options).expect("no NUL");
+    // SAFETY: NUL-terminated; nobody uses the machine before.
+    assert_eq!(unsafe { pagewise_driver_reset(text.as_ptr()) }, 0);
+}
+
+fn snapshot(caller: &Caller<'_, '_>) -> Snapshot {
+    let live = caller.world().live().iter();
+    let spans = live.map(|memory| Span::new(DevicePtr(memory.ptr), memory.bytes as u64));
+    // SAFETY: live memory, whose addresses are this process's; this thread alone uses it.
+    unsafe { Snapshot::new(state(), spans) }
+}
+
+fn refusals_change_nothing(options: &str, seed: u64, rounds: u64, log: &mut Log) {
+    reset(options);
+    for round in 0..rounds {
+        let bytes = Choices::bytes_of(seed, round, 4096);
+        let mut choices = Choices::new(&bytes);
+        let mut caller = Caller::new(&mut choices);
+        while !caller.is_done() {
+            caller.prepare();
+            let (before, places) = (snapshot(&caller), caller.world().places().to_vec());
+            let (symbol, code) = caller.call(log);
+            if code == 0 {
+                continue;
+            }
+            let what = || format!("{symbol} answered {code} in round {round} of {options:?}");
+            before.assert_same(&snapshot(&caller), symbol, what);
+            // A look-up that finds nothing stores a null pointer.
+            if symbol != "cuGetProcAddress" {
+                assert_eq!(places, caller.world().places(), "{}", what());
+            }
+        }
+    }
+}
+
+/// The tests of this file share the machine of the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Takes the machine, also after a test that failed.
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn hostile_calls_of_every_entry_point_are_answered_and_refusals_change_nothing() {
+    let _alone = alone();
+    let called: BTreeSet<&str> = entry_points().collect();
+    let all = pagewise_driver::entry_points().map(|(_, _, symbol)| symbol);
+    assert_eq!(called, all.collect(), "each has an attacker");
+    let mut log = Log::default();
+    refusals_change_nothing("", 1, 6, &mut log);
+    refusals_change_nothing("devices=2", 2, 2, &mut log);
+    refusals_change_nothing("profile=wsl", 3, 2, &mut log);
+    refusals_change_nothing("version=12.0", 4, 2, &mut log);
+    println!("{}", log.tally());
+    for symbol in called {
+        let succeeded = log.tally().count(symbol, 0) > 0;
+        match symbol {
+            // Processes share memory, and there is one: handles of device memory open nowhere.
+            "cuIpcOpenMemHandle_v2" | "cuIpcCloseMemHandle" => assert!(!succeeded, "{symbol}"),
+            // Takes three calls that fit together.
+            "cuMemPoolImportPointer" => {}
+            _ => assert!(succeeded, "{symbol} was always refused"),
+        }
+    }
+    assert_eq!(pagewise_driver_panics(), 0);
+}
+
+/// What answers without a machine, or finds what answers.
+const ALWAYS_THERE: [&str; 4] =
+    ["cuGetErrorName", "cuGetErrorString", "cuGetProcAddress", "cuGetProcAddress_v2"];
+
+/// What looks at some of its arguments before anything else, as driver 580 does: see
+/// `tests/order.rs` of the simulated driver.
+const LOOKS_FIRST: [&str; 16] = [
+    "cuDriverGetVersion",
+    "cuCtxGetDevice",
+    "cuDeviceGetAttribute",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime",
+    "cuEventQuery",
+    "cuEventSynchronize",
+    "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle_v2",
+    "cuMemAllocManaged",
+    "cuMemDiscardAndPrefetchBatchAsync",
+    "cuMemDiscardBatchAsync",
+    "cuMemPrefetchBatchAsync",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamGetCtx",
+];
+
+#[test]
+fn before_cu_init_every_entry_point_says_so_unless_it_looks_at_arguments_first() {
+    let _alone = alone();
+    reset("");
+    let mut log = Log::default();
+    for round in 0..20 {
+        let bytes = Choices::bytes_of(5, round, 8192);
+        let mut choices = Choices::new(&bytes);
+        for (symbol, code) in Caller::without_start(&mut choices).call_each(&mut log) {
+            if ALWAYS_THERE.contains(&symbol) {
+                continue;
+            }
+            let refused_first = [1, 400].contains(&code) && LOOKS_FIRST.contains(&symbol);
+            let answered = code == 0 && symbol == "cuDriverGetVersion";
+            assert!(code == 3 || refused_first || answered, "{symbol} answered {code}");
+        }
+    }
+}
+
+#[test]
+fn an_entry_point_that_the_driver_lacks_is_not_supported_whatever_its_arguments() {
+    let _alone = alone();
+    let bytes = Choices::bytes_of(6, 0, 8192);
+    for (name, since, hidden) in pagewise_driver::entry_points() {
+        if ALWAYS_THERE.contains(&hidden) || hidden == "cuInit" {
+            continue;
+        }
+        reset(&format!("hide={name}@{since}"));
+        let mut choices = Choices::new(&bytes);
+        let answers = Caller::new(&mut choices).call_each(&mut Log::default());
+        let code = answers.iter().find(|(symbol, _)| *symbol == hidden).expect("called").1;
+        assert_eq!(code, 801, "{hidden}");
+    }
+}
