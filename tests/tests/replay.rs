@@ -102,7 +102,7 @@ fn pages_move_between_devices_as_recorded() {
 
 #[test]
 fn attached_memory_and_batches_with_bad_ranges_do_as_recorded() {
-    for family in ["attach", "attached-copy", "slab", "batch"] {
+    for family in ["attach", "attached-copy", "attached-work", "slab", "batch"] {
         assert_agrees(family, 0, 0);
     }
 }
@@ -144,8 +144,8 @@ fn random_programs_do_as_recorded() {
 }
 
 /// Rules that no other recording shows, each in a program of its own: what exactly the prefetcher's
-/// threshold is, what ends a discard, that a pool's switches have 32 bits, and when thrashing
-/// detection starts afresh.
+/// threshold is, what ends a discard, that a second discard takes what a first one left mapped, that
+/// a pool's switches have 32 bits, and when thrashing detection starts afresh.
 #[test]
 fn rules_of_which_a_mutant_lived_hold_as_recorded() {
     assert_agrees("rules", 0, 0);

@@ -20,6 +20,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "advise.jsonl.zst",
     "attach.jsonl.zst",
     "attached-copy.jsonl.zst",
+    "attached-work.jsonl.zst",
     "attrs.jsonl.zst",
     "batch.jsonl.zst",
     "contract.jsonl.zst",

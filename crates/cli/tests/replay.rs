@@ -446,7 +446,7 @@ fn pagewise_alone_replays_what_ships_from_any_directory() {
     for family in ["advise", "attrs", "contract", "pools", "thrash", "two-gpu-peer"] {
         assert!(text.contains(&format!("\n{family}.jsonl.zst ")), "{family}: {text}");
     }
-    assert!(text.contains("of 29 traces agree"), "{text}");
+    assert!(text.contains("of 30 traces agree"), "{text}");
     assert!(text.lines().count() <= 40, "one screen: {text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "one screen: {text}");
 }

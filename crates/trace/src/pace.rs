@@ -2,7 +2,7 @@
 //!
 //! A recording's times are of two kinds that need not fit: the time of a call is the lowest of
 //! several runs, the records and their times are of one. And it does not say all: how long the
-//! recorder took between two operations, and when within a call each fault came. [`Unknowns`] are
+//! recorder took between two operations, and when within a call each fault came. `Unknowns` are
 //! guesses at that. Where two guesses give an operation different records, real time decided
 //! which of them was recorded.
 
