@@ -39,18 +39,22 @@ pub fn attack(choices: &mut Choices<'_>, log: &mut Log) {
     read(&file, log);
 }
 
-/// The beginning of the shipped recording, or a piece of it behind its header, uncompressed.
+/// The first lines of the shipped recording, uncompressed.
 fn plain_text(choices: &mut Choices<'_>) -> Vec<u8> {
     static TEXT: OnceLock<Vec<u8>> = OnceLock::new();
     let text = TEXT
         .get_or_init(|| zstd::stream::decode_all(SHIPPED).expect("the shipped recording is whole"));
-    let length = (1 + choices.below(SHIPPED_BYTES_MAX)).min(text.len() as u64) as usize;
-    text[..length].to_vec()
+    let wanted = (1 + choices.below(SHIPPED_BYTES_MAX)).min(text.len() as u64) as usize;
+    let whole_lines = text[..wanted].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    text[..whole_lines].to_vec()
 }
 
 /// A few bytes overwritten, removed, repeated or put in.
 fn changed(mut file: Vec<u8>, choices: &mut Choices<'_>) -> Vec<u8> {
-    while !choices.is_done() && !file.is_empty() {
+    for _ in 0..choices.below(4) {
+        if file.is_empty() {
+            break;
+        }
         let at = choices.below(file.len() as u64) as usize;
         let end = (at + 1 + choices.below(64) as usize).min(file.len());
         match choices.below(5) {

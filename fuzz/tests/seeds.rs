@@ -6,38 +6,45 @@ use std::path::Path;
 use std::time::Duration;
 
 use pagewise_fuzz::campaign::{self, Plan};
-use pagewise_fuzz::{TARGETS, Target};
+use pagewise_fuzz::{TARGETS, Tally, Target};
 
 /// Calls of one target in these tests.
 const CALLS: u64 = 20_000;
 const SEED: u64 = 13;
 
-fn attacked_with_seeds(name: &str, calls: u64) {
+fn attacked_with_seeds(name: &str, calls: u64) -> Tally {
     let target: &'static Target = pagewise_fuzz::target(name).expect("the target exists");
     let call_limit = Duration::from_secs(60);
     let outcome = campaign::run(target, Plan { calls, threads: 2, seed: SEED, call_limit });
     assert!(outcome.tally.calls() >= calls);
     assert_eq!(outcome.failure(), None, "{outcome}");
+    outcome.tally
 }
 
 #[test]
 fn hostile_calls_of_the_back_end_come_back_with_an_answer() {
-    attacked_with_seeds("hal", 2 * CALLS);
+    let tally = attacked_with_seeds("hal", 2 * CALLS);
+    for name in ["prefetch", "memset", "memcpy", "device_touch", "pool_alloc", "discard_batch"] {
+        assert!(tally.count(name, 0) > 10, "some succeed: {tally}");
+    }
 }
 
 #[test]
 fn hostile_recordings_are_refused_or_replayed() {
-    attacked_with_seeds("trace_reader", CALLS / 4);
+    let tally = attacked_with_seeds("trace_reader", CALLS / 10);
+    assert!(tally.calls_of("replay") > 100, "some are replayed: {tally}");
 }
 
 #[test]
 fn hostile_profiles_are_refused_or_make_a_machine() {
-    attacked_with_seeds("profile_reader", CALLS / 20);
+    let tally = attacked_with_seeds("profile_reader", CALLS / 20);
+    assert!(tally.count("use", 0) > 10, "some are taken: {tally}");
 }
 
 #[test]
 fn after_failures_of_the_back_end_contents_are_intact_and_nothing_is_lost() {
-    attacked_with_seeds("api", CALLS / 4);
+    let tally = attacked_with_seeds("api", CALLS / 4);
+    assert!(tally.count("write", 2) > 0, "some fail: {tally}");
 }
 
 #[test]
