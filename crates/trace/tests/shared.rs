@@ -100,3 +100,29 @@ fn a_pool_of_the_case_is_not_imported_where_drivers_do_not_survive_that() {
     );
     assert_eq!(answers, [0, 0, Code::NOT_SUPPORTED, Code::UNKNOWN]);
 }
+
+/// What `pool_export` of a back end that promises nothing answers may be anybody's descriptor.
+#[cfg(unix)]
+#[test]
+fn a_descriptor_that_no_back_end_vouches_for_stays_open() {
+    use std::os::fd::AsRawFd;
+
+    use pagewise_hal::{PoolHandle, ShareableHandle};
+
+    let ours = std::fs::File::open("/dev/null").expect("every Unix has one");
+    let number = ours.as_raw_fd();
+    let mut mock = mock();
+    // SAFETY: the mock takes any handle.
+    mock.expect_pool_create().returning(|_| Ok(unsafe { PoolHandle::from_raw(0x9) }));
+    mock.expect_pool_destroy().returning(|_| Ok(()));
+    mock.expect_pool_export().returning(move |_, _| Ok(ShareableHandle(number)));
+    let answers = codes(
+        &mock,
+        &[
+            r#"{"op":"pool_create","pool":0,"alloc_type":"pinned","location":{"kind":"device","id":0},"handle_types":1,"max_bytes":0,"code":0}"#,
+            r#"{"op":"pool_export","pool":0,"share":0,"handle_types":1,"code":0}"#,
+        ],
+    );
+    assert_eq!(answers, [0, 0]);
+    assert!(ours.metadata().is_ok(), "it is still open");
+}

@@ -36,16 +36,19 @@ fn batch(
     }
 }
 
-// SAFETY: addresses are passed on as the inner back end gave them, and no call is made that was not
-// asked for but waits and reads: its promise holds for the recorder too.
+// SAFETY: addresses and descriptors are passed on as the inner back end gave them. The recorder
+// adds only waits and reads of attributes, page tables and records, none of which change contents.
+// It owns the back end, which so lives as long, and after `into_inner` nobody can ask the recorder.
 unsafe impl<B: Backend> HostAddresses for Recorder<B> {
     fn host_views(&self) -> HostViews {
         self.inner.host_views()
     }
 }
 
-// Every `unsafe` block below passes a call on as it came: the caller made the promises that the
-// method of the inner back end asks for, and the recorder itself uses no memory.
+// Every `unsafe` call below goes on unchanged, once, before the method returns, so each comment
+// names the promise that the caller made. The recorder keeps that promise too: between calls it
+// only asks for attributes and page tables, which use no contents, and it gives no handle or
+// address out.
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend> Backend for Recorder<B> {
     fn capabilities(&self) -> Capabilities {
@@ -86,12 +89,12 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody uses the allocation during or after the call.
         self.release(ptr, |buf| Op::Free { buf }, |inner| unsafe { inner.free(ptr) })
     }
 
     unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody uses the allocation during or after the call.
         self.release(ptr, |buf| Op::FreePinned { buf }, |inner| unsafe { inner.free_pinned(ptr) })
     }
 
@@ -159,7 +162,8 @@ impl<B: Backend> Backend for Recorder<B> {
         self.streamed(
             stream,
             |log| Op::DiscardBatch { ranges: parts(log, spans), flags, stream: stream_of(stream) },
-            // SAFETY: see above.
+            // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
+            // reads them until they are written.
             |inner| unsafe { inner.discard_batch(spans, flags, stream) },
         )
     }
@@ -178,7 +182,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 let batch = batch(log, spans, locations, location_starts, flags, stream);
                 Op::DiscardPrefetchBatch(batch)
             },
-            // SAFETY: see above.
+            // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
+            // reads them until they are written.
             |inner| unsafe {
                 inner.discard_prefetch_batch(spans, locations, location_starts, flags, stream)
             },
@@ -231,7 +236,8 @@ impl<B: Backend> Backend for Recorder<B> {
 
     unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
         let op = |pool| Op::PoolDestroy { pool };
-        // SAFETY: see above.
+        // SAFETY: the caller promised that the handle is not used again; `forget_pool` drops the
+        // copy in the log.
         let answer = self.on_pool(pool, op, |inner| unsafe { inner.pool_destroy(pool) }, coded);
         if answer.is_ok() {
             self.locked().ids.forget_pool(pool);
@@ -315,7 +321,8 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that no later work, and none that is unordered with the
+        // stream, uses the memory.
         let call = |inner: &B| unsafe {
             let freed = inner.free_async(ptr, stream);
             freed.and(inner.stream_synchronize(stream))
@@ -339,7 +346,8 @@ impl<B: Backend> Backend for Recorder<B> {
     // ---- other processes ----------------------------------------------------------------------
 
     unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that the memory is live and stays so until it is
+        // unregistered.
         let call = |inner: &B| unsafe { inner.host_register(span, flags) };
         let mut log = self.next_call();
         match log.ids.host_memory(span) {
@@ -364,7 +372,7 @@ impl<B: Backend> Backend for Recorder<B> {
     unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
         let mut log = self.next_call();
         let Part { buf, offset, .. } = log.ids.part(Span::new(ptr, 0));
-        // SAFETY: see above.
+        // SAFETY: the caller promised that no device uses the memory during or after the call.
         let (answer, ns) = self.timed(|inner| unsafe { inner.host_unregister(ptr) });
         if answer.is_ok() && !log.ids.unregistered(ptr) {
             log.leave_out(); // It was registered before the case.
@@ -396,7 +404,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 observed.same_as = found.map(|&handle| log.ids.pool_found(pool, handle));
                 Some((Op::PoolImport { pool, share, handle_types: kind.bits() }, observed))
             },
-            // SAFETY: see above.
+            // SAFETY: the caller promised that the handle is of another process, or the back end
+            // takes its own.
             |inner| unsafe { inner.pool_import(handle, kind) },
         )
     }
@@ -424,7 +433,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 let buf = log.imported(answer);
                 Some((Op::PoolImportPointer { buf, pool, share }, coded(answer)))
             },
-            // SAFETY: see above.
+            // SAFETY: the caller promised that the exporter's allocation has completed and is freed
+            // after this one.
             |inner| unsafe { inner.pool_import_pointer(pool, exported) },
         )
     }
@@ -451,7 +461,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 let buf = log.imported(answer);
                 Some((Op::IpcOpenMemHandle { buf, device: device.0, share }, coded(answer)))
             },
-            // SAFETY: see above.
+            // SAFETY: the caller promised that the exporter frees the memory after it was closed
+            // here.
             |inner| unsafe { inner.ipc_open_mem_handle(device, handle) },
         )
     }
@@ -466,7 +477,7 @@ impl<B: Backend> Backend for Recorder<B> {
             },
             |buf| (buf, 0),
         );
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody uses the memory during or after the call.
         let (answer, ns) = self.timed(|inner| unsafe { inner.ipc_close_mem_handle(ptr) });
         if answer.is_ok() {
             log.ids.forget_import(ptr);
@@ -486,7 +497,8 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that the handle is not used again; the log keeps none of
+        // streams.
         unsafe { self.inner.stream_destroy(stream) }
     }
 
@@ -511,7 +523,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 flags: flags.bits(),
                 stream: Some(stream_of(stream)),
             },
-            // SAFETY: see above.
+            // SAFETY: the caller promised that nobody uses the memory from elsewhere from then on,
+            // if the machine asks for that.
             |inner| unsafe { inner.stream_attach(stream, span, flags) },
         )
     }
@@ -521,7 +534,8 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that the handle is not used again; the log keeps none of
+        // events.
         unsafe { self.inner.event_destroy(event) }
     }
 
@@ -544,7 +558,8 @@ impl<B: Backend> Backend for Recorder<B> {
     // ---- contents -----------------------------------------------------------------------------
 
     unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody else uses the range until the stream has passed
+        // the call.
         let call = |inner: &B| unsafe { inner.memset(span, value, stream) };
         let mut log = self.next_call();
         if !log.ids.is_within_buffer(span) {
@@ -563,7 +578,8 @@ impl<B: Backend> Backend for Recorder<B> {
         bytes: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: see above.
+        // SAFETY: the caller promised that the ranges do not overlap, and nobody else writes either
+        // or reads the destination until the stream has passed the call.
         let call = |inner: &B| unsafe { inner.memcpy(destination, source, bytes, stream) };
         let mut log = self.next_call();
         let spans = [destination, source].map(|ptr| Span::new(ptr, bytes));
@@ -581,7 +597,7 @@ impl<B: Backend> Backend for Recorder<B> {
         let HostTouch { span, stride_bytes: stride, access } = touch;
         let mut log = self.next_call();
         let part = log.ids.part(span);
-        // SAFETY: see above.
+        // SAFETY: the caller promised that nobody else uses the range meanwhile.
         let (answer, ns) = self.timed(|inner| unsafe { inner.host_touch(touch) });
         let value = match access {
             HostAccess::Read => None,
@@ -605,7 +621,7 @@ impl<B: Backend> Backend for Recorder<B> {
                 let (device, part) = (device.0, log.ids.part(span));
                 Op::DeviceTouch { device, part, stride, access, value, blocks, threads }
             },
-            // SAFETY: see above.
+            // SAFETY: the caller promised that nobody else uses the range meanwhile.
             |inner| unsafe { inner.device_touch(touch, stream) },
         )
     }

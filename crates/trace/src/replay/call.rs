@@ -54,8 +54,6 @@ pub(crate) const POOL_ATTRIBUTES: [(&str, PoolAttribute); 13] = [
     ("attribute_13", PoolAttribute(13)),
 ];
 
-// The safety comments below share one argument: a case is carried out by one thread, each call is
-// complete before the next is made, and every address and range is checked by the back end.
 impl Running<'_> {
     pub(super) fn call(&mut self, op: &Op) -> Observed {
         match op {
@@ -75,12 +73,14 @@ impl Running<'_> {
                 self.allocated(buf, bytes, ptr)
             }
             &Op::Free { buf } => {
-                // SAFETY: see above; the address is forgotten if the call succeeds.
+                // SAFETY: the address is null or the start of memory of the case, which nobody else
+                // knows. Earlier calls were waited for, and a success makes the id forget it.
                 let freed = unsafe { self.backend.free(self.ptr(buf, 0)) };
                 self.forget(buf, coded(&freed))
             }
             &Op::FreePinned { buf } => {
-                // SAFETY: as above.
+                // SAFETY: the address is null or the start of memory of the case, which nobody else
+                // knows. Earlier calls were waited for, and a success makes the id forget it.
                 let freed = unsafe { self.backend.free_pinned(self.ptr(buf, 0)) };
                 self.forget(buf, coded(&freed))
             }
@@ -128,36 +128,45 @@ impl Running<'_> {
             Op::PrefetchBatch(batch) => self.batch(batch, false),
             Op::DiscardPrefetchBatch(batch) => self.batch(batch, true),
             Op::DiscardBatch { ranges, flags, stream } => {
-                let spans = self.spans(ranges);
+                let spans = self.own_spans(ranges);
                 self.on_stream(Some(*stream), |running, stream| {
-                    // SAFETY: see above; contents are read only by programs of the case.
+                    // SAFETY: the ranges are memory of the case or null, so nobody outside it uses
+                    // them, and its own calls come one at a time. Should the discard take effect
+                    // late, the case reads other bytes: no reference to them exists here.
                     unsafe { running.backend.discard_batch(&spans, *flags, stream) }
                 })
             }
             &Op::Memset { part, value, stream } => {
-                let span = self.span(part);
+                let span = self.own_span(part);
                 self.on_stream(stream, |running, stream| {
-                    // SAFETY: see above.
+                    // SAFETY: the range is memory of the case or null, so nobody outside it uses
+                    // the range, and the call is waited for before the next is made.
                     unsafe { running.backend.memset(span, value, stream) }
                 })
             }
             &Op::Memcpy { to, from, bytes, stream } => {
-                let (to, from) = (self.ptr(to.0, to.1), self.ptr(from.0, from.1));
+                let own = |(buf, offset)| self.own_span(Part { buf, offset, bytes }).ptr;
+                let (to, from) = (own(to), own(from));
                 self.on_stream(stream, |running, stream| {
-                    // SAFETY: see above.
+                    // SAFETY: both ranges are memory of the case or null, so nobody outside it uses
+                    // them, and the call is waited for before the next is made. If they overlap,
+                    // what the destination holds is undefined: nothing outside the case sees it.
                     unsafe { running.backend.memcpy(to, from, bytes, stream) }
                 })
             }
             &Op::StreamAttach { part, flags, stream } => {
-                let (span, flags) = (self.span(part), AttachFlags::from_bits_retain(flags));
+                let (span, flags) = (self.own_span(part), AttachFlags::from_bits_retain(flags));
                 self.on_stream(stream, |running, stream| {
-                    // SAFETY: see above.
+                    // SAFETY: the range is memory of the case or null. Only calls of the back end
+                    // use it, one at a time, and those answer for access from elsewhere.
                     unsafe { running.backend.stream_attach(stream, span, flags) }
                 })
             }
             &Op::HostTouch { part, stride, access, .. } => {
-                let touch = HostTouch { span: self.span(part), stride_bytes: stride, access };
-                // SAFETY: see above.
+                let span = self.own_span(part);
+                let touch = HostTouch { span, stride_bytes: stride, access };
+                // SAFETY: the range is memory of the case or null, so nobody outside it uses the
+                // range, and earlier calls of the case were waited for.
                 let sum = unsafe { self.backend.host_touch(touch) };
                 let reads = access == HostAccess::Read;
                 Observed { sum: sum.as_ref().ok().copied().filter(|_| reads), ..coded(&sum) }
@@ -165,7 +174,7 @@ impl Running<'_> {
             &Op::DeviceTouch { device, part, stride, access, blocks, threads, .. } => self
                 .device_touch(DeviceTouch {
                     device: DeviceId(device),
-                    span: self.span(part),
+                    span: self.own_span(part),
                     stride_bytes: stride,
                     access,
                     blocks,
@@ -190,7 +199,8 @@ impl Running<'_> {
     }
 
     fn batch(&mut self, batch: &Batch, discard: bool) -> Observed {
-        let spans = self.spans(&batch.ranges);
+        let ranges = &batch.ranges;
+        let spans = if discard { self.own_spans(ranges) } else { self.spans(ranges) };
         // A start past `usize` is past the number of ranges, which is all that matters.
         let start = |&start: &u64| usize::try_from(start).unwrap_or(usize::MAX);
         let starts: Vec<usize> = batch.location_starts.iter().map(start).collect();
@@ -198,7 +208,8 @@ impl Running<'_> {
         self.on_stream(Some(batch.stream), |running, stream| {
             let backend = running.backend;
             if discard {
-                // SAFETY: see above; contents are read only by programs of the case.
+                // SAFETY: the ranges are memory of the case or null, so nobody outside it uses
+                // them, and the call is waited for before the next is made.
                 unsafe { backend.discard_prefetch_batch(&spans, places, &starts, flags, stream) }
             } else {
                 backend.prefetch_batch(&spans, places, &starts, flags, stream)
@@ -208,7 +219,8 @@ impl Running<'_> {
 
     fn device_touch(&mut self, touch: DeviceTouch) -> Observed {
         let result = self.device_stream(touch.device).and_then(|stream| {
-            // SAFETY: see above.
+            // SAFETY: the only caller gives memory of the case or null, so nobody outside the case
+            // uses the range, and earlier calls of the case were waited for.
             let called = unsafe { self.backend.device_touch(touch, stream) };
             let waited = self.backend.stream_synchronize(stream);
             called.and(waited)
@@ -225,7 +237,8 @@ impl Running<'_> {
             if let Some(old) = old {
                 // The recording failed to allocate or freed where the back end did not: the id has
                 // moved on, and so must the memory.
-                // SAFETY: see above.
+                // SAFETY: the case allocated it and never gave the address out; earlier calls were
+                // waited for, and the map holds the new address instead.
                 _ = unsafe { self.backend.free(old.ptr) };
             }
         }
@@ -315,7 +328,8 @@ impl Running<'_> {
             Op::PoolFree { buf } => {
                 let ptr = self.ptr(buf, 0);
                 let observed = self.on_stream(None, |running, stream| {
-                    // SAFETY: see above; the address is forgotten if the call succeeds.
+                    // SAFETY: the address is null or the start of memory of the case, which nobody
+                    // else knows. No call is in flight, and a success makes the id forget it.
                     unsafe { running.backend.free_async(ptr, stream) }
                 });
                 self.forget(buf, observed)
@@ -325,8 +339,12 @@ impl Running<'_> {
     }
 
     fn pool_destroy(&mut self, pool: u32) -> Observed {
-        let handle = self.pool(pool);
-        // SAFETY: see above; the handle is forgotten under every id if the call succeeds.
+        // The current pool of a location may be somebody else's, and a default pool is nobody's to
+        // destroy: the back end refuses the null handle as it refuses a default pool.
+        let named = self.pool(pool);
+        let handle = if self.made_pools.contains(&named) { named } else { PoolHandle::NULL };
+        // SAFETY: the handle is null, or of a pool that the case made or imported and gave to
+        // nobody else; a success makes every id forget it.
         let destroyed = unsafe { self.backend.pool_destroy(handle) };
         if destroyed.is_ok() {
             self.pools.retain(|&(_, other)| other != handle);

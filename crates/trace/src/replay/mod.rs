@@ -4,6 +4,8 @@
 //!   call and synchronisation.
 //! - An id that is not live, never allocated or freed, stands for the null address; a pool that
 //!   was never made, for the null handle. A buffer whose free failed stays live.
+//! - Calls that use contents or give memory up get memory of the case only. A range that is not
+//!   within the buffer it names stands for one at the null address.
 //! - After each operation: records, and the host page table of every live buffer of at most
 //!   [`MAX_MAPPED_BYTES`] that the back end allocated; imports and the process's own memory are no
 //!   such buffers.
@@ -248,6 +250,35 @@ impl Running<'_> {
         Span::new(self.ptr(part.buf, part.offset), part.bytes)
     }
 
+    /// Whether a range is within the live buffer, or the memory of the process, that it names. An
+    /// import is within the buffer that was exported, which is of this case too.
+    fn holds(&self, part: Part) -> bool {
+        let span = self.span(part);
+        let within = |known: Span| {
+            let ends = known.end().zip(span.end());
+            known.ptr <= span.ptr && ends.is_some_and(|(known, end)| end <= known)
+        };
+        let named = self.buffers.get(&part.buf).copied().or_else(|| self.shared.pages(part.buf));
+        match named {
+            Some(named) => within(named),
+            None => {
+                let is_import = self.shared.start(part.buf).is_some();
+                is_import && self.buffers.values().copied().any(within)
+            }
+        }
+    }
+
+    /// A range for a call that uses or gives up its contents. An offset in a trace may lead to any
+    /// address: a range that is not the case's becomes one at the null address, which every back
+    /// end refuses. So nobody outside the case uses what such a call is given.
+    fn own_span(&self, part: Part) -> Span {
+        if self.holds(part) { self.span(part) } else { Span::new(DevicePtr::NULL, part.bytes) }
+    }
+
+    fn own_spans(&self, parts: &[Part]) -> Vec<Span> {
+        parts.iter().map(|&part| self.own_span(part)).collect()
+    }
+
     fn spans(&self, parts: &[Part]) -> Vec<Span> {
         parts.iter().map(|&part| self.span(part)).collect()
     }
@@ -287,19 +318,22 @@ impl Running<'_> {
     fn clean_up(&mut self) {
         self.shared.clean_up(self.backend);
         for span in std::mem::take(&mut self.buffers).into_values() {
-            // SAFETY: the case has ended, every call of it has completed, and the map is gone.
             // Pinned memory is freed by its own call; any other failure leaves the buffer to the
             // back end, as the recorder left it to the driver.
+            // SAFETY: the case allocated the buffer and never gave its address out. Every call of
+            // the case was waited for, and the map that held the address is gone.
             unsafe {
                 _ = self.backend.free(span.ptr).or_else(|_| self.backend.free_pinned(span.ptr));
             }
         }
         for stream in std::mem::take(&mut self.streams).into_values() {
-            // SAFETY: made by this case, which has ended.
+            // SAFETY: the case made the stream and never gave its handle out; the map that held
+            // the handle is gone.
             _ = unsafe { self.backend.stream_destroy(stream) };
         }
         for pool in std::mem::take(&mut self.made_pools) {
-            // SAFETY: the same.
+            // SAFETY: the case made or imported the pool. `finish` takes the case by value, so no
+            // later operation of it can name the handle.
             _ = unsafe { self.backend.pool_destroy(pool) };
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use pagewise_hal::{
-    Backend, Code, DeviceId, DevicePtr, ExportedPointer, HandleTypes, HostRegisterFlags,
+    Backend, Code, DeviceId, DevicePtr, ExportedPointer, HandleTypes, HostRegisterFlags, HostViews,
     IpcMemHandle, PAGE_BYTES, Result, SHARED_BLOB_BYTES, ShareableHandle, Span,
 };
 
@@ -38,7 +38,7 @@ impl HostPages {
         // write the zeros; like this untouched pages cost nothing.
         let size = usize::try_from(bytes.checked_add(PAGE_BYTES)?).ok()?;
         let layout = Layout::from_size_align(size, 1).ok()?;
-        // SAFETY: the size is not 0.
+        // SAFETY: `alloc_zeroed` asks for a size other than 0, and this one is at least a page.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let start = (base.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE_BYTES);
         Some(Self { base, layout, span: Span::new(DevicePtr(start), bytes) })
@@ -49,7 +49,8 @@ impl HostPages {
     /// # Safety
     /// No back end has any of it registered, and nobody uses it.
     unsafe fn free(self) {
-        // SAFETY: allocated with this layout; the caller vouches that nobody uses it any more.
+        // SAFETY: `new` allocated `base` with `layout`, and `self` is taken by value, so it is
+        // freed once. This function asks that no back end and nobody else uses the memory.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
@@ -71,15 +72,18 @@ struct Descriptor {
 }
 
 impl Descriptor {
-    /// Of a handle that an export has just given.
-    fn new(handle: ShareableHandle) -> Self {
+    /// Of a handle that an export of this back end has just given. A back end that promises
+    /// nothing may answer with anybody's descriptor: what it gives is not closed.
+    fn new(handle: ShareableHandle, views: HostViews) -> Self {
+        #[cfg(not(unix))]
+        let _ = views;
         Self {
             handle,
             #[cfg(unix)]
-            _owned: (handle.0 >= 0).then(|| {
+            _owned: (handle.0 >= 0 && views != HostViews::Absent).then(|| {
                 use std::os::fd::{FromRawFd, OwnedFd};
-                // SAFETY: an export makes a descriptor for its caller, which nobody else closes;
-                // it is not -1.
+                // SAFETY: the back end promises by `HostAddresses` that the descriptor is open and
+                // ours to close. Only this value keeps it, and it is not -1.
                 unsafe { OwnedFd::from_raw_fd(handle.0) }
             }),
         }
@@ -104,6 +108,11 @@ impl Shared {
     pub(super) fn start(&self, buf: u32) -> Option<DevicePtr> {
         let host = self.host.get(&buf).map(|pages| pages.span.ptr);
         host.or_else(|| self.imports.get(&buf).copied())
+    }
+
+    /// Memory of the process that the case has.
+    pub(super) fn pages(&self, buf: u32) -> Option<Span> {
+        self.host.get(&buf).map(|pages| pages.span)
     }
 
     /// An import was freed.
@@ -155,27 +164,27 @@ impl Shared {
     pub(super) fn clean_up(&mut self, backend: &dyn Backend) {
         for ptr in std::mem::take(&mut self.imports).into_values() {
             let stream = pagewise_hal::StreamHandle::NULL;
-            // SAFETY: the case has ended and every call of it has completed. What is no import of
-            // a pool is memory that was opened.
+            // What is no import of a pool is memory that was opened.
+            // SAFETY: the case imported or opened the memory and never gave its address out. Every
+            // call of the case was waited for, and the map that held the address is gone.
             unsafe {
                 _ = backend.free_async(ptr, stream).or_else(|_| backend.ipc_close_mem_handle(ptr));
             }
         }
         self.shares.clear();
-        // SAFETY: the case has ended, so no device uses the memory.
+        // SAFETY: only the case had devices use the memory, and all of its calls were waited for.
         self.registered.retain(|ptr| unsafe { backend.host_unregister(*ptr) }.is_err());
         if self.registered.is_empty() {
             let replaced = std::mem::take(&mut self.replaced);
             for pages in std::mem::take(&mut self.host).into_values().chain(replaced) {
-                // SAFETY: all that the case registered is unregistered.
+                // SAFETY: only the case registers its pages, and the list of what is registered is
+                // empty: a failed unregistration would still be in it. Nobody else knows the pages.
                 unsafe { pages.free() };
             }
         }
     }
 }
 
-// The safety comments below share one argument: a case is carried out by one thread, each call is
-// complete before the next is made, and every address is checked by the back end.
 impl Running<'_> {
     pub(super) fn shared_call(&mut self, op: &Op) -> Observed {
         let backend = self.backend;
@@ -184,7 +193,13 @@ impl Running<'_> {
             Op::HostRegister { part, flags } => self.host_register(part, flags),
             Op::HostUnregister { buf, offset } => {
                 let ptr = self.ptr(buf, offset);
-                // SAFETY: see above; no work is in flight.
+                if !ptr.is_null() && !self.holds(Part { buf, offset, bytes: 0 }) {
+                    // It may be what somebody else registered in this process.
+                    let code = Code::HOST_MEMORY_NOT_REGISTERED;
+                    return Observed { code, ..Observed::default() };
+                }
+                // SAFETY: the address is null or within memory of the case, which only the case has
+                // devices use; its earlier calls were waited for.
                 let answer = unsafe { backend.host_unregister(ptr) };
                 if answer.is_ok() {
                     self.shared.registered.retain(|other| *other != ptr);
@@ -197,7 +212,8 @@ impl Running<'_> {
                 }
                 let kind = HandleTypes::from_bits_retain(handle_types);
                 let answer = backend.pool_export(self.pool(pool), kind);
-                self.shared.keep(share, answer, |handle| Share::Pool(Descriptor::new(handle)))
+                let new = |handle| Share::Pool(Descriptor::new(handle, backend.host_views()));
+                self.shared.keep(share, answer, new)
             }
             Op::PoolImport { pool, share, handle_types } => {
                 self.pool_import(pool, share, HandleTypes::from_bits_retain(handle_types))
@@ -208,8 +224,9 @@ impl Running<'_> {
             }
             Op::PoolImportPointer { buf, pool, share } => {
                 let exported = self.shared.pointer(share);
-                // SAFETY: see above: the allocation has completed. Pools are imported only where
-                // the back end takes its own, and there it knows which memory is gone.
+                // SAFETY: the blob is all zeros, which names nothing, or of an allocation that this
+                // case made and waited for. Pools are imported only where the back end takes its
+                // own: such a one knows which memory is gone, whatever order the case frees in.
                 let answer = unsafe { backend.pool_import_pointer(self.pool(pool), exported) };
                 self.shared.imported(buf, &answer)
             }
@@ -219,13 +236,18 @@ impl Running<'_> {
             }
             Op::IpcOpenMemHandle { buf, device, share } => {
                 let handle = self.shared.memory(share);
-                // SAFETY: the handle is of this process, so nobody else frees the memory.
+                // SAFETY: the handle is all zeros, which names nothing, or of this process, for
+                // which every back end answers 201: nothing is opened that could be freed too
+                // early.
                 let answer = unsafe { backend.ipc_open_mem_handle(DeviceId(device), handle) };
                 self.shared.imported(buf, &answer)
             }
             Op::IpcCloseMemHandle { buf, offset } => {
-                // SAFETY: see above; no work is in flight.
-                let answer = unsafe { backend.ipc_close_mem_handle(self.ptr(buf, offset)) };
+                let opened = self.shared.imports.get(&buf).filter(|_| offset == 0).copied();
+                let ptr = opened.unwrap_or(DevicePtr::NULL);
+                // SAFETY: the address is null or what the case opened and gave to nobody else; its
+                // earlier calls were waited for, and a success makes the id forget it.
+                let answer = unsafe { backend.ipc_close_mem_handle(ptr) };
                 if answer.is_ok() {
                     self.shared.forget(buf);
                 }
@@ -261,8 +283,9 @@ impl Running<'_> {
             return Observed { code: Code::INVALID_VALUE, ..Observed::default() };
         }
         let flags = HostRegisterFlags::from_bits_retain(flags);
-        // SAFETY: the pages stay until the case has ended and unregistered them; other memory, and
-        // the null pointer, are the back end's to refuse.
+        // SAFETY: pages of the case stay until it has ended and all of them are unregistered; pages
+        // whose unregistration fails stay for good. Buffers, which a back end gave, and the null
+        // pointer it refuses, so nothing of those is registered.
         let answer = unsafe { self.backend.host_register(span, flags) };
         self.shared.registered.extend(answer.is_ok().then_some(span.ptr));
         coded(&answer)
@@ -274,7 +297,8 @@ impl Running<'_> {
         if is_own && !self.backend.capabilities().pool_self_import {
             return Observed { code: Code::NOT_SUPPORTED, ..Observed::default() };
         }
-        // SAFETY: the handle is none, or of this process and the back end takes those.
+        // SAFETY: the handle is -1, which is none, or of this process, and then the capabilities
+        // say that the back end takes its own (checked just above).
         let answer = unsafe { self.backend.pool_import(handle, kind) };
         if let Ok(handle) = answer
             && !self.made_pools.contains(&handle)
