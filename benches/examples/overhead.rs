@@ -42,12 +42,13 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the layout goes on unchanged; the caller promised that its size is not 0.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: `alloc` took the memory from `System` with this layout, and the caller promised
+        // to free it once and to use it no more.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -91,7 +92,8 @@ impl Raw {
     /// # Safety
     /// `T` must be the type of the function with this name.
     unsafe fn get<T: Copy>(&self, name: &str) -> Result<T, Box<dyn Error>> {
-        // SAFETY: the caller vouches for the type.
+        // SAFETY: the caller promised that `T` is the type of the function; the library stays
+        // open as long as `self`, which outlives every comparison.
         Ok(*unsafe { self.0.get::<T>(name.as_bytes()) }?)
     }
 }
@@ -255,7 +257,7 @@ impl Setup<'_> {
         let (cuda, span, device) = (self.cuda, buffer.span(), DeviceId(0));
         let (ptr, bytes) = (span.ptr.0, span.bytes as usize);
         let mut value = 0;
-        // SAFETY: see `run`.
+        // SAFETY: the types of the functions are those of `cuda.h`; answers go to a live local.
         unsafe {
             let attribute: unsafe extern "C" fn(*mut i32, i32, i32) -> i32 =
                 driver.get("cuDeviceGetAttribute")?;
@@ -310,7 +312,7 @@ impl Setup<'_> {
     ) -> Result<(), Box<dyn Error>> {
         let (cuda, span) = (self.cuda, buffer.span());
         let (ptr, bytes, advice) = (span.ptr.0, span.bytes as usize, Advice::UNSET_READ_MOSTLY);
-        // SAFETY: see `run`.
+        // SAFETY: the type of the function is that of `cuda.h`; the range is a live buffer's.
         unsafe {
             let advise: unsafe extern "C" fn(u64, usize, i32, i32) -> i32 =
                 driver.get("cuMemAdvise")?;
@@ -345,7 +347,8 @@ impl Setup<'_> {
         let (cuda, span, stream) = (self.cuda, buffer.span(), self.stream);
         let (ptr, bytes, raw_stream) = (span.ptr.0, span.bytes as usize, self.raw_stream());
         let to = Location::device(DeviceId(0));
-        // SAFETY: see `run`.
+        // SAFETY: the types of the functions are those of `cuda.h`; the range is a live buffer's,
+        // the stream is live, and nobody else uses either.
         unsafe {
             let prefetch: unsafe extern "C" fn(u64, usize, MemLocation, u32, *mut c_void) -> i32 =
                 driver.get("cuMemPrefetchAsync_v2")?;
@@ -372,7 +375,8 @@ impl Setup<'_> {
         let handle = stream.handle();
         let raw_stream = self.raw_stream();
         let to = Location::device(DeviceId(0));
-        // SAFETY: see `run`; arrays of one item each.
+        // SAFETY: the types of the functions are those of `cuda.h`; each array has one item and is
+        // live during its call; nobody else uses the buffer.
         unsafe {
             let raw = |call: Moves| {
                 let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
@@ -440,7 +444,7 @@ impl Setup<'_> {
 
     unsafe fn streams(&self, driver: &Raw) -> Result<(), Box<dyn Error>> {
         let (cuda, handle, raw_stream) = (self.cuda, self.stream.handle(), self.raw_stream());
-        // SAFETY: see `run`.
+        // SAFETY: the types of the functions are those of `cuda.h`; the stream is live.
         unsafe {
             let synchronize: unsafe extern "C" fn(*mut c_void) -> i32 =
                 driver.get("cuStreamSynchronize")?;
@@ -470,7 +474,8 @@ impl Setup<'_> {
 
     unsafe fn allocations(&self, driver: &Raw) -> Result<(), Box<dyn Error>> {
         let cuda = self.cuda;
-        // SAFETY: see `run`.
+        // SAFETY: the types of the functions are those of `cuda.h`; what is allocated here is freed
+        // here once, and nobody uses it.
         unsafe {
             let alloc: unsafe extern "C" fn(*mut u64, usize, u32) -> i32 =
                 driver.get("cuMemAllocManaged")?;

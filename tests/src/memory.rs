@@ -141,7 +141,7 @@ fn memset_and_memcpy_change_what_they_name_and_nothing_else(backend: &dyn Backen
     for managed in [&from, &to] {
         host(backend, managed.span, 1, HostAccess::Write(0));
     }
-    // SAFETY: as above.
+    // SAFETY: the ranges are this function's own, are apart, and one thread uses them.
     unsafe {
         backend.memset(from.at(100, 50), 7, StreamHandle::NULL).expect("inside");
         let (target, source) = (to.span.ptr.offset(10), from.span.ptr.offset(90));
@@ -168,7 +168,7 @@ fn a_program_outside_an_allocation_is_an_illegal_address(backend: &dyn Backend) 
         assert_eq!(code(answer), 700);
     }
     let stride_bytes = 0;
-    // SAFETY: as above.
+    // SAFETY: the simulator checks the stride first, and no driver gets here.
     let answer =
         unsafe { backend.host_touch(HostTouch { span: managed.span, stride_bytes, access }) };
     assert_eq!(code(answer), 1);
@@ -221,7 +221,7 @@ fn fills_copies_and_prefetches_take_a_stream_of_any_device(backend: &dyn Backend
     }
     let plain = [0, 1].map(|id| backend.alloc_device(DeviceId(id), PAGE).expect("device memory"));
     for (on, fills) in [(StreamHandle::NULL, [0, 1]), (stream, [1, 0])] {
-        // SAFETY: as above.
+        // SAFETY: the memory is this function's own; each fill is waited for before the next.
         let fill = |ptr| code(unsafe { backend.memset(Span::new(ptr, PAGE), 3, on) });
         assert_eq!(plain.map(fill), fills, "but plain memory is filled by its own device");
         backend.stream_synchronize(on).expect("a stream");

@@ -72,7 +72,7 @@ fn copy(to: &MemoryPointer, from: &MemoryPointer, stream: &Stream) -> Result<()>
 fn write(memory: &MemoryPointer, value: u8) -> Result<()> {
     let (span, access) = (memory.span(), HostAccess::Write(value));
     let touch = HostTouch { span, stride_bytes: 1, access };
-    // SAFETY: as above; the host reaches the memory.
+    // SAFETY: claims use their memory from one thread, it is live, and the host reaches it.
     unsafe { memory.machine().backend().host_touch(touch).map(drop) }
 }
 

@@ -157,7 +157,7 @@ impl Machine {
             }
             Action::DiscardPrefetch(to) => {
                 let to = [location(to)];
-                // SAFETY: as above.
+                // SAFETY: the model forgets the contents too.
                 let answer = unsafe { sim.discard_prefetch_batch(&[span], &to, &[0], 0, STREAM) };
                 forget(memory, span, start, answer.is_ok());
                 code(answer)

@@ -90,7 +90,7 @@ fn without_concurrent_access_a_view_while_work_is_in_flight_is_an_error() -> Res
     stream.synchronize()?;
     assert_eq!((buffer.read()?[0], other.read()?[0]), (0, 7));
     // A stream that goes takes its work along.
-    // SAFETY: as above.
+    // SAFETY: no view of the memory is alive.
     unsafe { machine.backend().memset(other.span(), 8, stream.handle())? };
     drop(stream);
     assert_eq!(other.read()?[0], 8);

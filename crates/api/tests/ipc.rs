@@ -44,7 +44,8 @@ fn what_one_side_writes_the_other_reads() -> Result<()> {
     // SAFETY: nobody else uses the memory.
     unsafe { machine.backend().memset(memory.span(), 9, stream.handle())? };
     let mirror = machine.backend().alloc(4096)?;
-    // SAFETY: as above.
+    // SAFETY: nobody else uses either piece of memory, and they are apart; the stream was
+    // given the fill before the copy. The mirror is freed once and not used again.
     unsafe {
         let (to, from) = (mirror.ptr, imported.device_ptr());
         machine.backend().memcpy(to, from, 4096, stream.handle())?;

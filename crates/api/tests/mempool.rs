@@ -466,7 +466,7 @@ fn weights_that_are_about_to_be_overwritten_come_without_being_copied() -> Resul
     let outward = ModuleOptions { rounding: Some(Rounding::Outward), ..options };
     let odd = module_of([("odd", weight.view("odd", 1, bytes(8192))?)])?;
     let _ = backend.take_calls();
-    // SAFETY: as above.
+    // SAFETY: nobody uses the weights; the call refuses the range before it discards anything.
     let answer = unsafe { discard_managed_module_parameters(&odd, None, &outward, &stream) };
     assert!(answer.is_err(), "it would take contents of neighbours");
     assert_eq!(operations(&backend), []);

@@ -315,7 +315,7 @@ fn a_piece_changes_streams_only_after_one_waits_for_the_other() -> Result<()> {
     // SAFETY: it is live, and nobody uses it.
     unsafe { pieces.deallocate(first, 1000, &one)? };
     assert_eq!((pieces.allocate(1000, &one)?, waits()), (first, false), "its own: at once");
-    // SAFETY: as above.
+    // SAFETY: it was given a second time, is live, and nobody uses it.
     unsafe { pieces.deallocate(first, 1000, &one)? };
     backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::StreamWaitEvent));
     assert!(pieces.allocate(1000, &two).is_err());
@@ -477,7 +477,7 @@ proptest! {
             }
         }
         for (ptr, bytes) in live {
-            // SAFETY: as above.
+            // SAFETY: it was given and not taken; nobody uses it.
             unsafe { pieces.deallocate(ptr, bytes, &streams[0])? };
         }
         drop(pieces);

@@ -78,7 +78,8 @@ impl Cells {
         let table = context.table();
         for chunk in inner.chunks {
             let chunk = std::ptr::with_exposed_provenance_mut(chunk);
-            // SAFETY: allocated by `take`, freed once; the caller vouches that nothing uses it.
+            // SAFETY: `take` allocated the chunk, and the list that held it is gone, so it is freed
+            // once. The only caller is the drop of the back end: every launch was waited for.
             _ = context.number("free", || unsafe { (table.mem_free_host)(chunk) });
         }
     }

@@ -124,13 +124,15 @@ unsafe fn touch_here(HostTouch { span, stride_bytes, access }: HostTouch) -> u64
     match access {
         HostAccess::Read => {
             for offset in offsets {
-                // SAFETY: `offset` is below the range's length; the caller vouches for the rest.
+                // SAFETY: `offset` is below the range's length, and the caller promised that the
+                // range is live memory which the host may read and nobody else uses.
                 sum += u64::from(unsafe { first.add(offset).read_volatile() });
             }
         }
         HostAccess::Write(value) => {
             for offset in offsets {
-                // SAFETY: `offset` is below the range's length; the caller vouches for the rest.
+                // SAFETY: `offset` is below the range's length, and the caller promised that the
+                // range is live memory which the host may write and nobody else uses.
                 unsafe { first.add(offset).write_volatile(value) };
             }
         }

@@ -61,7 +61,8 @@ impl CudarcBuffer {
         context.bind_to_thread().map_err(|error| converted(OPERATION, error))?;
         // cudarc panics if it cannot make its events, so whether it can is tried first.
         context.new_event(None).map_err(|error| converted(OPERATION, error))?;
-        // SAFETY: the caller vouches for the range; any bytes are valid bytes.
+        // SAFETY: the caller promised that the range stays live, within the device's reach and
+        // unused by others; any bytes are valid bytes. cudarc never frees it: see `slice`.
         let slice = unsafe { stream.upgrade_device_ptr(span.ptr.0, span.bytes as usize) };
         Ok(Self { span, slice: ManuallyDrop::new(slice) })
     }
@@ -172,7 +173,8 @@ impl CudaBackend {
             return Err(Error::new(OPERATION, ErrorKind::Unsupported)
                 .with_detail("default streams are device 0's here: make one with new_stream"));
         }
-        // SAFETY: cudarc's stream lives, and the caller vouches that it goes on.
+        // SAFETY: the borrow shows that cudarc's stream lives, and the caller promised that it
+        // stays alive for as long as the handle is used. It is of a device of this back end.
         Ok(unsafe { StreamHandle::from_raw(raw) })
     }
 
@@ -190,7 +192,8 @@ impl CudaBackend {
     ) -> Result<Arc<CudaStream>> {
         self.device_of(context)?;
         let raw = std::ptr::without_provenance_mut(stream.as_raw() as usize);
-        // SAFETY: the caller vouches for the stream.
+        // SAFETY: the caller promised that the stream is the context's and stays alive for as long
+        // as cudarc uses it. cudarc only borrows it, so it is not destroyed twice.
         Ok(unsafe { context.wrap_borrowed_stream(raw) })
     }
 }

@@ -149,7 +149,7 @@ impl DriverLibrary {
 /// # Safety
 /// `T` must be the type of the function with this name.
 unsafe fn symbol<T: Copy>(library: &Library, name: &CStr) -> Option<T> {
-    // SAFETY: the caller vouches for the type.
+    // SAFETY: the caller promised that `T` is the type of the function with this name.
     unsafe { library.get::<T>(name.to_bytes_with_nul()) }.ok().map(|function| *function)
 }
 

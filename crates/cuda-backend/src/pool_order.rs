@@ -141,7 +141,8 @@ impl CudaBackend {
 
     fn destroy_now(&self, pool: PoolHandle) -> Result<()> {
         let destroy = self.driver.table.mem_pool_destroy;
-        // SAFETY: the caller's promise; a pool that waited has no other user.
+        // SAFETY: `pool_destroy` asks that the handle is not used again, and only it leads here. The
+        // order lists each pool once, so a pool that waited for its turn is destroyed once.
         self.home.context.call(OPERATION, || unsafe { destroy(handle(pool.as_raw())) })
     }
 

@@ -28,7 +28,8 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (name, place, version) = look_up(world);
         let mut found = 0;
         let status = if world.choices.chance(1, 4) { null_mut() } else { &raw mut found };
-        // SAFETY: as for the other form; the status goes to a live place or nowhere.
+        // SAFETY: the name is null or NUL-terminated, the place null or room for the result, and
+        // the status null or a live local.
         unsafe { cuGetProcAddress_v2(name, place, version, world.choices.edge(), status) }
     }),
     ("cuGetErrorName", |world| {

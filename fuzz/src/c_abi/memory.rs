@@ -95,7 +95,8 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     }),
     ("cuMemcpyDtoHAsync_v2", |world| {
         let ((ptr, bytes), stream, host) = (world.range(), world.stream(), host(world));
-        // SAFETY: as for the other direction; nobody else uses the buffer.
+        // SAFETY: null, or more memory than any allocation has; longer ranges are refused before
+        // the memory is looked at. Nobody else uses the buffer.
         unsafe { cuMemcpyDtoHAsync_v2(host, ptr, bytes, stream) }
     }),
 ];

@@ -119,7 +119,7 @@ impl Round<'_, '_> {
     pub(super) fn event(&mut self) -> EventHandle {
         match self.pick(|known| &known.events) {
             Some(event) => event,
-            // SAFETY: as for streams: it is looked up.
+            // SAFETY: the simulator looks handles up and dereferences none.
             None => unsafe { EventHandle::from_raw(self.choices.edge()) },
         }
     }
@@ -127,7 +127,7 @@ impl Round<'_, '_> {
     pub(super) fn pool_handle(&mut self) -> PoolHandle {
         match self.pick(|known| &known.pools) {
             Some(pool) => pool,
-            // SAFETY: as for streams: it is looked up.
+            // SAFETY: the simulator looks handles up and dereferences none.
             None => unsafe { PoolHandle::from_raw(self.choices.edge()) },
         }
     }

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // SAFETY: the stream is destroyed below, when cudarc is done with it.
     let borrowed = unsafe { cuda.cudarc_stream(&context, own) }?;
     {
-        // SAFETY: as above.
+        // SAFETY: the buffer is dropped before the memory is freed, and nobody else uses it.
         let mut buffer = unsafe { CudarcBuffer::adopt(&borrowed, to)? };
         borrowed.memset_zeros(&mut buffer.view_mut::<u8>()?)?;
     }

@@ -205,7 +205,7 @@ pub fn fill(span: Span, value: u8, stream: &Stream) -> Result<()> {
 pub fn holds(span: Span, value: u8, stream: &Stream) -> Result<bool> {
     stream.synchronize()?;
     let touch = HostTouch { span, stride_bytes: STRIDE, access: HostAccess::Read };
-    // SAFETY: as above.
+    // SAFETY: claims use their memory from one thread, it is live, and the stream's work is done.
     let sum = unsafe { stream.machine().backend().host_touch(touch)? };
     Ok(sum == span.bytes.div_ceil(STRIDE) * u64::from(value))
 }

@@ -149,7 +149,7 @@ unsafe fn symbol<T: Copy>(
     library: &libloading::Library,
     name: &'static CStr,
 ) -> Result<T, CuptiUnavailable> {
-    // SAFETY: the caller vouches for the type.
+    // SAFETY: the caller promised that `T` is the type of the function with this name.
     let found = unsafe { library.get::<T>(name.to_bytes_with_nul()) };
     found.map(|function| *function).map_err(|_| CuptiUnavailable::NoSymbol {
         library: path.to_owned(),
@@ -249,7 +249,8 @@ extern "C" fn take_buffer(
 unsafe fn read_buffer(next: GetNextRecord, buffer: *mut u8, valid: usize) {
     let mut record: *mut Counter = std::ptr::null_mut();
     let mut records = locked(&RECORDS);
-    // SAFETY: the caller vouches for buffer and function; `record` is the previous one or null.
+    // SAFETY: the caller promised that `next` steps through the `valid` bytes of records at
+    // `buffer`; `record` is null at first and then the record that it gave before.
     while unsafe { next(buffer, valid, &raw mut record) } == SUCCESS {
         // SAFETY: a record is aligned to 8 bytes and starts with its kind.
         let kind = unsafe { record.cast::<u32>().read() };
