@@ -112,7 +112,8 @@ impl ExternalMemoryManager for PluggedIn {
     }
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
-        // SAFETY: the caller's duty is the same.
+        // SAFETY: the caller promised what the inner manager asks for: the memory stays while
+        // its owner is kept.
         unsafe { self.host.mempin(owner, span, mapped) }
     }
 
