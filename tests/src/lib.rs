@@ -10,6 +10,7 @@ mod batches;
 #[cfg(target_os = "linux")]
 pub mod driver;
 pub mod gpu;
+pub mod handles;
 mod memory;
 mod movement;
 mod pools;
@@ -28,6 +29,7 @@ pub const CLAIMS: &[&[Claim]] = &[
     advice::CLAIMS,
     advice::ABOUT_DEVICES,
     batches::CLAIMS,
+    handles::CLAIMS,
     memory::CLAIMS,
     movement::CLAIMS,
     pools::CLAIMS,

@@ -3,12 +3,13 @@
 
 use pagewise::{
     Advice, AllocationType, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities,
-    DeviceAccess, DeviceAttribute, DeviceId, DeviceTouch, DriverVersion, ErrorKind, GpuProfile,
-    HandleTypes, Location, LocationKind, PointerAttribute, PoolAttribute, PoolProps,
-    RangeAttribute, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
+    DeviceAccess, DeviceAttribute, DeviceId, DeviceTouch, DriverVersion, ErrorKind, EventFlags,
+    GpuProfile, HandleTypes, Location, LocationKind, PointerAttribute, PoolAttribute, PoolHandle,
+    PoolProps, RangeAttribute, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
 use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::handles::{calls_with_event, calls_with_pool, calls_with_stream};
 use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim};
 
 const VERSIONS: [i32; 6] = [12000, 12020, 12080, 12090, 13000, 13020];
@@ -290,7 +291,11 @@ fn managed_pools_of_two_back_ends_over_one_driver_are_destroyed_youngest_first()
     };
     // SAFETY: the pools have no memory; a destroyed one is only asked for, which the driver refuses.
     let destroy = |backend: &CudaBackend, pool| unsafe { backend.pool_destroy(pool) };
-    let lives = |pool| second.pool_attribute(pool, PoolAttribute::RELEASE_THRESHOLD).is_ok();
+    let lives = |pool: PoolHandle| {
+        // SAFETY: the simulated driver refuses a pool that is gone, and dereferences none.
+        let pool = unsafe { PoolHandle::from_raw(pool.as_raw()) };
+        second.pool_attribute(pool, PoolAttribute::RELEASE_THRESHOLD).is_ok()
+    };
 
     let (old, young) = (make(&first), make(&second));
     assert_eq!(destroy(&first, old), Ok(()));
@@ -421,5 +426,115 @@ fn a_loop_that_fails_midway_says_what_was_submitted() {
         assert_eq!(spans.map(last), [Ok(-1), Ok(-1), Ok(-2), Ok(-2)]);
         // SAFETY: nobody uses the memory.
         unsafe { backend.free(span.ptr) }.expect("live");
+    }
+}
+
+/// Which handles the driver itself refuses is another matter: a real one crashes.
+#[test]
+fn handles_of_another_back_end_are_refused_without_asking_the_driver() {
+    let [driver, other] = [(); 2].map(|()| SimulatedDriver::load());
+    let backend = driver.fresh("");
+    let cuda = other.fresh("");
+    let second = driver.builder().open().expect("a second back end over the same library");
+    let sim = SimBackend::new(SimConfig::h200()).expect("room");
+    let elsewhere: [&dyn Backend; 3] = [&cuda, &second, &sim];
+    let device = DeviceId(0);
+    for (which, from) in elsewhere.into_iter().enumerate() {
+        // Machines number alike, and this one makes some of its own: take a number beyond those.
+        let make_stream = || from.stream_create(device, StreamFlags::NON_BLOCKING);
+        let stream = [(); 64].map(|()| make_stream().expect("a stream"))[63];
+        let event = from.event_create(device, EventFlags::empty()).expect("an event");
+        from.event_record(event, stream).expect("live");
+        let mut answers = calls_with_stream(&backend, stream);
+        answers.extend(calls_with_event(&backend, event));
+        for (call, answer) in answers.into_iter().enumerate() {
+            let error = answer.expect_err("another's handle");
+            assert_eq!(error.code(), Some(400), "{which}, call {call}: {error}");
+            assert!(
+                error.to_string().contains("of this back end"),
+                "{which}, call {call}: {error}"
+            );
+        }
+        // SAFETY: nobody uses them.
+        unsafe {
+            from.event_destroy(event).expect("live");
+            from.stream_destroy(stream).expect("live");
+        }
+    }
+    for from in [&cuda as &dyn Backend, &sim] {
+        let props = PoolProps {
+            allocation_type: AllocationType::PINNED,
+            location: Location::device(device),
+            handle_types: HandleTypes::empty(),
+            max_bytes: 0,
+        };
+        let make_pool = || from.pool_create(props);
+        let pool = [(); 64].map(|()| make_pool().expect("a pool"))[63];
+        for (call, answer) in calls_with_pool(&backend, pool).into_iter().enumerate() {
+            let error = answer.expect_err("another's handle");
+            assert_eq!(error.code(), Some(1), "call {call}: {error}");
+            assert!(error.to_string().contains("of this driver"), "call {call}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_handle_that_unsafe_code_vouches_for_goes_to_the_driver() {
+    let driver = SimulatedDriver::load();
+    let backend = driver.fresh("");
+    let foreign = driver.builder().open().expect("a second back end over the same library");
+    let stream = foreign.stream_create(DeviceId(0), StreamFlags::NON_BLOCKING).expect("a stream");
+    assert!(backend.stream_synchronize(stream).is_err());
+    // SAFETY: it is a live stream of the library, which both back ends use.
+    let vouched = unsafe { StreamHandle::from_raw(stream.as_raw()) };
+    assert_eq!(backend.stream_synchronize(vouched), Ok(()));
+    assert_eq!(vouched, stream);
+    // SAFETY: nobody uses it any more.
+    unsafe { foreign.stream_destroy(vouched) }.expect("live");
+    assert!(foreign.stream_synchronize(stream).is_err(), "its copies end with it");
+}
+
+/// Each call uses the handle while it is live, or is refused by the back end; the driver never sees
+/// a dead one.
+#[test]
+fn what_one_thread_destroys_while_others_use_it_never_reaches_the_driver_dead() {
+    let driver = SimulatedDriver::load();
+    let backend = driver.fresh("");
+    let device = DeviceId(0);
+    for _ in 0..60 {
+        let stream = backend.stream_create(device, StreamFlags::NON_BLOCKING).expect("a stream");
+        let event = backend.event_create(device, EventFlags::empty()).expect("an event");
+        let pool = backend
+            .pool_create(PoolProps {
+                allocation_type: AllocationType::MANAGED,
+                location: Location::HOST,
+                handle_types: HandleTypes::empty(),
+                max_bytes: 0,
+            })
+            .expect("a pool");
+        let use_all = || {
+            let threshold = PoolAttribute::RELEASE_THRESHOLD;
+            let answers = [
+                backend.stream_synchronize(stream),
+                backend.event_query(event).map(drop),
+                backend.pool_set_attribute(pool, threshold, 1),
+            ];
+            let refused = answers.into_iter().filter_map(Result::err).inspect(|error| {
+                assert!(error.to_string().contains("destroyed"), "{error}");
+            });
+            refused.count() == 3
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| while !use_all() {});
+            }
+            std::thread::yield_now();
+            // SAFETY: what is done with the copies meanwhile is what is tested.
+            unsafe {
+                assert_eq!(backend.stream_destroy(stream), Ok(()));
+                assert_eq!(backend.event_destroy(event), Ok(()));
+                assert_eq!(backend.pool_destroy(pool), Ok(()));
+            }
+        });
     }
 }

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::device::Device;
 use crate::driver::Driver;
 use crate::host::Host;
+use crate::live::Live;
 use crate::numa::NumaNodes;
 use crate::observe::Observer;
 
@@ -31,6 +32,8 @@ pub struct CudaBackend {
     pub(crate) others: Box<[OnceLock<Device>]>,
     /// Device 0.
     pub(crate) home: Device,
+    pub(crate) streams: Live,
+    pub(crate) events: Live,
     pub(crate) cells: Cells,
     pub(crate) numa: NumaNodes,
     pub(crate) observer: Option<Box<dyn Observer>>,
@@ -109,7 +112,7 @@ impl CudaBackend {
         others.chain([&self.home]).for_each(|device| device.context.forget());
     }
 
-    /// The context that a call on a stream needs: the stream's own, or device 0's for default
+    /// The context that a call on a stream, which it uses, needs: the stream's own, or device 0's for default
     /// streams.
     #[inline]
     pub(crate) fn context_of(
@@ -128,7 +131,7 @@ impl CudaBackend {
         let home = &self.home.context;
         let mut raw = std::ptr::null_mut();
         let find = self.driver.table.stream_get_ctx;
-        // SAFETY: the handle is live by the promise of its type, the result has a place.
+        // SAFETY: the callers use the stream, hence it is live; the result has a place.
         home.call(operation, || unsafe { find(handle(stream.as_raw()), &raw mut raw) })?;
         let in_use = self.others.iter().filter_map(OnceLock::get).map(|device| &device.context);
         let mut found = in_use.filter(|context| context.as_raw() == raw);
@@ -179,9 +182,10 @@ impl CudaBackend {
         pool: PoolHandle,
         location: Location,
     ) -> Result<AccessFlags> {
+        let _used = self.use_pool("pool_access", pool)?;
         let (mut flags, mut location) = (0, MemLocation::from(location));
         let get = self.driver.table.mem_pool_get_access;
-        // SAFETY: both places are live, the pool by the promise of its handle.
+        // SAFETY: both places are live; so is the pool, which this call uses.
         self.home.context.call("pool_access", || unsafe {
             get(&raw mut flags, handle(pool.as_raw()), &raw mut location)
         })?;

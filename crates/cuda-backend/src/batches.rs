@@ -157,11 +157,15 @@ impl CudaBackend {
         if !self.is_plain(moves.flags, moves.stream) {
             return None;
         }
+        let _used = match self.use_stream(operation, moves.stream) {
+            Ok(used) => used,
+            Err(error) => return Some(Err(error)),
+        };
         let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
         let (mut place, mut start) = (MemLocation::from(*location), 0);
         let on = handle(moves.stream.as_raw());
         // SAFETY: the arrays are of one item each and only read; the driver checks range and
-        // location.
+        // location; the stream is live, as this call uses it.
         let mut submit = move || unsafe {
             let (ptr, bytes) = (&raw mut ptr, &raw mut bytes);
             call(ptr, bytes, 1, &raw mut place, &raw mut start, 1, 0, on)
@@ -190,10 +194,14 @@ impl CudaBackend {
         if !self.is_plain(flags, stream) {
             return None;
         }
+        let _used = match self.use_stream(operation, stream) {
+            Ok(used) => used,
+            Err(error) => return Some(Err(error)),
+        };
         let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
         let on = handle(stream.as_raw());
-        // SAFETY: the arrays are of one item each and only read; the driver checks the range. The
-        // only caller, `discard_batch`, was promised that nobody uses the contents any more.
+        // SAFETY: the arrays are of one item each and only read; the driver checks the range; the
+        // stream is live, as this call uses it. The only caller, `discard_batch`, was promised that nobody uses the contents any more.
         let mut submit = move || unsafe { call(&raw mut ptr, &raw mut bytes, 1, 0, on) };
         Some(match submit() {
             Code::SUCCESS => Ok(()),
@@ -235,10 +243,11 @@ impl CudaBackend {
             return Err(self.too_old_to_discard(OPERATION));
         };
         check_spans(OPERATION, spans, flags, stream)?;
+        let _used = self.use_stream(OPERATION, stream)?;
         let context = self.context_of(OPERATION, stream)?;
         let mut columns = Columns::of(spans);
         // SAFETY: both arrays have as many items as there are ranges and are only read; the driver
-        // checks the ranges. The only caller, `discard_batch`, was promised that nobody uses the
+        // checks the ranges; the stream is live, as this call uses it. The only caller, `discard_batch`, was promised that nobody uses the
         // contents any more.
         let answer = context.call(OPERATION, || unsafe {
             let (ptrs, sizes) = (columns.ptrs.as_mut_ptr(), columns.sizes.as_mut_ptr());
@@ -250,13 +259,14 @@ impl CudaBackend {
     /// The driver's own call.
     fn native(&self, operation: &'static str, call: MoveBatch, moves: &Moves<'_>) -> Result<()> {
         moves.check(operation)?;
+        let _used = self.use_stream(operation, moves.stream)?;
         let context = self.context_of(operation, moves.stream)?;
         let mut columns = Columns::of(moves.spans);
         let places = moves.locations.iter().map(|&at| MemLocation::from(at));
         let mut places: Column<MemLocation> = places.collect();
         let mut starts = Column::from_slice(moves.location_starts);
         // SAFETY: the arrays have the lengths given, are only read, and the starts were checked;
-        // the driver checks ranges and locations.
+        // the driver checks ranges and locations; the stream is live, as this call uses it.
         let answer = context.call(operation, || unsafe {
             call(
                 columns.ptrs.as_mut_ptr(),
@@ -275,6 +285,7 @@ impl CudaBackend {
     /// One call for each range, after every range and location was checked.
     fn looped(&self, operation: &'static str, moves: &Moves<'_>) -> Result<()> {
         moves.check(operation)?;
+        let _used = self.use_stream(operation, moves.stream)?;
         for (item, &span) in moves.spans.iter().enumerate() {
             if let Some(why) = self.not_managed(span) {
                 let error = refuse(operation, why).map_err(|error| error.with_item(item));
@@ -309,7 +320,7 @@ impl CudaBackend {
         let (ptr, bytes, on) = (span.ptr.0, span.bytes as usize, handle(stream.as_raw()));
         match self.driver.table.mem_prefetch {
             Some(call) => {
-                // SAFETY: plain numbers, which the driver checks, and a live stream.
+                // SAFETY: plain numbers, which the driver checks, and a stream that `looped` uses.
                 context.call(operation, || unsafe { call(ptr, bytes, location.into(), 0, on) })
             }
             None => {
@@ -318,7 +329,7 @@ impl CudaBackend {
                     _ => Location::ORDINAL_HOST,
                 };
                 let call = self.driver.table.mem_prefetch_ordinal;
-                // SAFETY: plain numbers, which the driver checks, and a live stream.
+                // SAFETY: plain numbers, which the driver checks, and a stream that `looped` uses.
                 context.call(operation, || unsafe { call(ptr, bytes, ordinal, on) })
             }
         }

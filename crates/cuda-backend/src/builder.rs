@@ -13,6 +13,7 @@ use crate::device::Device;
 use crate::driver::Driver;
 use crate::host::{Host, Process};
 use crate::library::{DriverLibrary, SYSTEM_LIBRARY};
+use crate::live::{Kind, Live};
 use crate::numa::NumaNodes;
 use crate::observe::Observer;
 
@@ -97,6 +98,8 @@ impl CudaBuilder {
             driver: Arc::clone(&driver),
             others: (1..driver.devices).map(|_| OnceLock::new()).collect(),
             home: Device::new(context),
+            streams: Live::new(Kind::Stream),
+            events: Live::new(Kind::Event),
             cells: Cells::default(),
             numa: NumaNodes::of_this_machine(),
             observer: self.observer,

@@ -14,13 +14,8 @@ use pagewise_hal::{
 };
 
 use crate::abi::{AccessDesc, handle};
-use crate::backend::{CudaBackend, is_default};
+use crate::backend::CudaBackend;
 use crate::batches::Moves;
-
-#[cold]
-fn bad_handle<T>(operation: &'static str, why: &'static str) -> Result<T> {
-    Err(Error::from_code(operation, Code::INVALID_HANDLE).with_detail(why))
-}
 
 #[cold]
 fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
@@ -177,10 +172,11 @@ impl Backend for CudaBackend {
 
     fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "prefetch_ordinal";
+        let _stream = self.use_stream(OPERATION, stream)?;
         let prefetch = self.driver.table.mem_prefetch_ordinal;
         self.context_of(OPERATION, stream)?
             // SAFETY: the driver checks that the range is managed memory before it does anything;
-            // contents stay. The stream is live by the promise of its handle.
+            // contents stay. The stream is live, as the call uses it.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 prefetch(span.ptr.0, span.bytes as usize, ordinal, stream)
@@ -199,9 +195,10 @@ impl Backend for CudaBackend {
         let Some(prefetch) = self.driver.table.mem_prefetch else {
             return Err(self.no_locations(OPERATION, location).with_span(span));
         };
+        let _stream = self.use_stream(OPERATION, stream)?;
         self.context_of(OPERATION, stream)?
             // SAFETY: the driver checks that the range is managed memory before it does anything;
-            // contents stay. The stream is live by the promise of its handle.
+            // contents stay. The stream is live, as the call uses it.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 prefetch(span.ptr.0, span.bytes as usize, location.into(), flags, stream)
@@ -356,8 +353,9 @@ impl Backend for CudaBackend {
     }
 
     fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
+        let _pool = self.use_pool("pool_trim", pool)?;
         let trim = self.driver.table.mem_pool_trim_to;
-        // SAFETY: the pool is live by the promise of its handle; the driver gives back memory that
+        // SAFETY: the pool is live, as the call uses it; the driver gives back memory that
         // is not allocated.
         self.home.context.call("pool_trim", || unsafe {
             trim(handle(pool.as_raw()), min_bytes_to_keep as usize)
@@ -370,9 +368,10 @@ impl Backend for CudaBackend {
         location: Location,
         access: AccessFlags,
     ) -> Result<()> {
+        let _pool = self.use_pool("pool_set_access", pool)?;
         let wanted = AccessDesc { location: location.into(), flags: access.0 };
         let set = self.driver.table.mem_pool_set_access;
-        // SAFETY: the pool is live by the promise of its handle; one description is given and one
+        // SAFETY: the pool is live, as the call uses it; one description is given and one
         // announced.
         self.home
             .context
@@ -385,9 +384,11 @@ impl Backend for CudaBackend {
 
     fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr> {
         const OPERATION: &str = "pool_alloc";
+        let _stream = self.use_stream(OPERATION, stream)?;
+        let _pool = self.use_pool(OPERATION, pool)?;
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc_from_pool_async;
-        // SAFETY: pool and stream are live by the promise of their handles; the answer goes to a
+        // SAFETY: pool and stream are live, as the call uses them; the answer goes to a
         // local that outlives the call.
         self.context_of(OPERATION, stream)?.call(OPERATION, || unsafe {
             let (pool, stream) = (handle(pool.as_raw()), handle(stream.as_raw()));
@@ -401,10 +402,11 @@ impl Backend for CudaBackend {
         if ptr.is_null() {
             return Ok(());
         }
+        let _stream = self.use_stream(OPERATION, stream)?;
         let free = self.driver.table.mem_free_async;
         // SAFETY: the caller promised that no work but what is in the stream uses the memory; the
-        // driver refuses an address that is the start of no allocation. The stream is live by the
-        // promise of its handle.
+        // driver refuses an address that is the start of no allocation. The stream is live, as the
+        // call uses it.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { free(ptr.0, handle(stream.as_raw())) })
     }
@@ -461,35 +463,29 @@ impl Backend for CudaBackend {
         // SAFETY: the driver checks what it is given, and writes its answer to a local that
         // outlives the call.
         context.call(OPERATION, || unsafe { create(&raw mut stream, flags.bits()) })?;
-        // SAFETY: the driver has just made it.
-        Ok(unsafe { StreamHandle::from_raw(stream.addr() as u64) })
+        self.streams.add(stream.addr() as u64);
+        Ok(StreamHandle::checked(stream.addr() as u64))
     }
 
     unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
-        const OPERATION: &str = "stream_destroy";
-        if is_default(stream) {
-            return bad_handle(OPERATION, "default streams cannot be destroyed");
-        }
-        let destroy = self.driver.table.stream_destroy;
-        // SAFETY: the stream is live by the promise of its handle, and the caller promised that
-        // nobody uses the handle any more.
-        self.context_of(OPERATION, stream)?
-            .call(OPERATION, || unsafe { destroy(handle(stream.as_raw())) })
+        self.stream_destroy_of(stream)
     }
 
     fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "stream_synchronize";
+        let _stream = self.use_stream(OPERATION, stream)?;
         let wait = self.driver.table.stream_synchronize;
-        // SAFETY: the stream is live by the promise of its handle.
+        // SAFETY: the stream is live, as the call uses it.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { wait(handle(stream.as_raw())) })
     }
 
     fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
         const OPERATION: &str = "stream_wait_event";
-        check_event(OPERATION, event)?;
+        let _stream = self.use_stream(OPERATION, stream)?;
+        let _event = self.use_event(OPERATION, event)?;
         let wait = self.driver.table.stream_wait_event;
-        // SAFETY: stream and event are live by the promise of their handles.
+        // SAFETY: stream and event are live, as the call uses them.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { wait(handle(stream.as_raw()), handle(event.as_raw()), 0) })
     }
@@ -501,10 +497,11 @@ impl Backend for CudaBackend {
         flags: AttachFlags,
     ) -> Result<()> {
         const OPERATION: &str = "stream_attach";
+        let _stream = self.use_stream(OPERATION, stream)?;
         let attach = self.driver.table.stream_attach_mem_async;
         self.context_of(OPERATION, stream)?
             // SAFETY: the caller promised to keep to the attachment; the driver checks the range.
-            // The stream is live by the promise of its handle.
+            // The stream is live, as the call uses it.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 attach(stream, span.ptr.0, span.bytes as usize, flags.bits())
@@ -520,33 +517,29 @@ impl Backend for CudaBackend {
         // SAFETY: the driver checks what it is given, and writes its answer to a local that
         // outlives the call.
         context.call(OPERATION, || unsafe { create(&raw mut event, flags.bits()) })?;
-        // SAFETY: the driver has just made it.
-        Ok(unsafe { EventHandle::from_raw(event.addr() as u64) })
+        self.events.add(event.addr() as u64);
+        Ok(EventHandle::checked(event.addr() as u64))
     }
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
-        const OPERATION: &str = "event_destroy";
-        check_event(OPERATION, event)?;
-        let destroy = self.driver.table.event_destroy;
-        // SAFETY: the event is live by the promise of its handle, and the caller promised that
-        // nobody uses the handle any more.
-        self.home.context.call(OPERATION, || unsafe { destroy(handle(event.as_raw())) })
+        self.event_destroy_of(event)
     }
 
     fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "event_record";
-        check_event(OPERATION, event)?;
+        let _stream = self.use_stream(OPERATION, stream)?;
+        let _event = self.use_event(OPERATION, event)?;
         let record = self.driver.table.event_record;
-        // SAFETY: stream and event are live by the promise of their handles.
+        // SAFETY: stream and event are live, as the call uses them.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { record(handle(event.as_raw()), handle(stream.as_raw())) })
     }
 
     fn event_query(&self, event: EventHandle) -> Result<bool> {
         const OPERATION: &str = "event_query";
-        check_event(OPERATION, event)?;
+        let _event = self.use_event(OPERATION, event)?;
         let query = self.driver.table.event_query;
-        // SAFETY: the event is live by the promise of its handle.
+        // SAFETY: the event is live, as the call uses it.
         let code =
             self.home.context.number(OPERATION, || unsafe { query(handle(event.as_raw())) })?;
         match code {
@@ -557,19 +550,19 @@ impl Backend for CudaBackend {
 
     fn event_synchronize(&self, event: EventHandle) -> Result<()> {
         const OPERATION: &str = "event_synchronize";
-        check_event(OPERATION, event)?;
+        let _event = self.use_event(OPERATION, event)?;
         let wait = self.driver.table.event_synchronize;
-        // SAFETY: the event is live by the promise of its handle.
+        // SAFETY: the event is live, as the call uses it.
         self.home.context.call(OPERATION, || unsafe { wait(handle(event.as_raw())) })
     }
 
     fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
         const OPERATION: &str = "event_elapsed_ns";
-        check_event(OPERATION, start)?;
-        check_event(OPERATION, end)?;
+        let _start = self.use_event(OPERATION, start)?;
+        let _end = self.use_event(OPERATION, end)?;
         let mut milliseconds = 0.0_f32;
         let elapsed = self.driver.table.event_elapsed_time;
-        // SAFETY: both events are live by the promise of their handles; the answer goes to a local
+        // SAFETY: both events are live, as the call uses them; the answer goes to a local
         // that outlives the call.
         self.home.context.call(OPERATION, || unsafe {
             elapsed(&raw mut milliseconds, handle(start.as_raw()), handle(end.as_raw()))
@@ -580,11 +573,12 @@ impl Backend for CudaBackend {
 
     unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "memset";
+        let _stream = self.use_stream(OPERATION, stream)?;
         let set = self.driver.table.memset_d8_async;
         self.context_of(OPERATION, stream)?
             // SAFETY: the caller promised that nobody else uses the range until the stream has
-            // passed the call; the driver checks the range. The stream is live by the promise of
-            // its handle.
+            // passed the call; the driver checks the range. The stream is live, as the call
+            // uses it.
             .call(OPERATION, || unsafe {
                 set(span.ptr.0, value, span.bytes as usize, handle(stream.as_raw()))
             })
@@ -599,11 +593,12 @@ impl Backend for CudaBackend {
         stream: StreamHandle,
     ) -> Result<()> {
         const OPERATION: &str = "memcpy";
+        let _stream = self.use_stream(OPERATION, stream)?;
         let copy = self.driver.table.memcpy_async;
         self.context_of(OPERATION, stream)?
             // SAFETY: the caller promised that the ranges do not overlap and that nobody else uses
             // them until the stream has passed the call; the driver checks them. The stream is
-            // live by the promise of its handle.
+            // live, as the call uses it.
             .call(OPERATION, || unsafe {
                 copy(destination.0, source.0, bytes as usize, handle(stream.as_raw()))
             })
@@ -655,12 +650,4 @@ impl Backend for CudaBackend {
     fn sleep_ns(&self, duration_ns: u64) {
         self.host.sleep_ns(duration_ns);
     }
-}
-
-/// A null event would be dereferenced.
-fn check_event(operation: &'static str, event: EventHandle) -> Result<()> {
-    if event == EventHandle::NULL {
-        return bad_handle(operation, "the event is null");
-    }
-    Ok(())
 }

@@ -7,7 +7,7 @@ use pagewise_hal::{Code, DriverVersion, Error, Result};
 
 use crate::library::DriverLibrary;
 use crate::load_error::LoadError;
-use crate::pool_order::ManagedPools;
+use crate::pool_order::DriverPools;
 use crate::table::Table;
 
 /// A started driver with at least one device.
@@ -17,7 +17,7 @@ pub(crate) struct Driver {
     pub(crate) library: DriverLibrary,
     pub(crate) devices: u32,
     /// Common to all back ends over this library.
-    pub(crate) managed_pools: Arc<ManagedPools>,
+    pub(crate) pools: Arc<DriverPools>,
     /// Whether other code changes contexts on threads that call us.
     foreign_contexts: AtomicBool,
 }
@@ -28,7 +28,7 @@ impl Driver {
         let devices = library.start(&table)?;
         Ok(Self {
             table,
-            managed_pools: ManagedPools::of(library.id()),
+            pools: DriverPools::of(library.id()),
             library,
             devices,
             foreign_contexts: AtomicBool::new(false),

@@ -52,6 +52,7 @@ mod host;
 pub mod interop;
 mod kernels;
 mod library;
+mod live;
 mod load_error;
 mod numa;
 mod observe;

@@ -13,10 +13,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use pagewise_hal::{AllocationType, Code, Error, Location, PoolAttribute, PoolHandle, Result};
+use pagewise_hal::{
+    AllocationType, Code, Error, ErrorKind, Location, PoolAttribute, PoolHandle, Result,
+};
 
 use crate::abi::handle;
 use crate::backend::CudaBackend;
+use crate::live::{Kind, Live, Taken};
 
 const OPERATION: &str = "pool_destroy";
 
@@ -77,17 +80,27 @@ impl PoolOrder {
     }
 }
 
-/// The managed pools of a driver, as all back ends over it made them.
-#[derive(Debug, Default)]
-pub(crate) struct ManagedPools(Mutex<PoolOrder>);
+/// The pools of a driver: those that live, and the managed ones as all back ends over it made them.
+#[derive(Debug)]
+pub(crate) struct DriverPools {
+    order: Mutex<PoolOrder>,
+    /// A pool is known to all back ends, as it may be current.
+    pub(crate) live: Live,
+}
+
+impl Default for DriverPools {
+    fn default() -> Self {
+        Self { order: Mutex::default(), live: Live::new(Kind::Pool) }
+    }
+}
 
 /// Those of each driver library with a back end, by [`DriverLibrary::id`]. What the last back end
 /// leaves behind goes with its contexts.
 ///
 /// [`DriverLibrary::id`]: crate::library::DriverLibrary::id
-static OPEN: Mutex<BTreeMap<usize, Weak<ManagedPools>>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<usize, Weak<DriverPools>>> = Mutex::new(BTreeMap::new());
 
-impl ManagedPools {
+impl DriverPools {
     /// The pools of a driver library.
     pub(crate) fn of(library: usize) -> Arc<Self> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,24 +122,44 @@ impl ManagedPools {
         let mut order = self.locked();
         let pool = make()?;
         order.made(pool, location);
+        self.live.add(pool.as_raw());
+        Ok(pool)
+    }
+
+    /// A pool that the driver names: it is live.
+    pub(crate) fn find(&self, ask: impl FnOnce() -> Result<PoolHandle>) -> Result<PoolHandle> {
+        // Held over the call, so that nobody destroys the pool before it counts as live.
+        let _order = self.locked();
+        let pool = ask()?;
+        self.live.add(pool.as_raw());
         Ok(pool)
     }
 
     fn locked(&self) -> MutexGuard<'_, PoolOrder> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl CudaBackend {
-    pub(crate) fn pool_destroy_of(&self, pool: PoolHandle) -> Result<()> {
+    /// Destroys a pool that is not in the set of live ones any more, when its turn comes.
+    pub(crate) fn pool_end(&self, pool: PoolHandle) -> Result<()> {
         // Held over the calls, as two threads may destroy two pools.
-        let mut order = self.driver.managed_pools.locked();
+        let (live, mut order) = (&self.driver.pools.live, self.driver.pools.locked());
         match order.leave(pool) {
             Turn::Now => {
-                self.destroy_now(pool)?;
+                self.destroy_now(pool).inspect_err(|error| {
+                    // A default pool lives on.
+                    if error.kind() == ErrorKind::InvalidValue && !pool.is_vouched() {
+                        live.add(pool.as_raw());
+                    }
+                })?;
                 for waiting in order.gone(pool) {
-                    // Its user was told that it is destroyed.
-                    _ = self.destroy_now(waiting);
+                    // The driver may have named it once more, if it could not be replaced as the
+                    // current one. Then the last call that uses it destroys it.
+                    if live.take(waiting.as_raw()) != Taken::InUse {
+                        // Its user was told that it is destroyed.
+                        _ = self.destroy_now(waiting);
+                    }
                 }
                 Ok(())
             }
@@ -141,8 +174,8 @@ impl CudaBackend {
 
     fn destroy_now(&self, pool: PoolHandle) -> Result<()> {
         let destroy = self.driver.table.mem_pool_destroy;
-        // SAFETY: `pool_destroy` asks that the handle is not used again, and only it leads here. The
-        // order lists each pool once, so a pool that waited for its turn is destroyed once.
+        // SAFETY: the pool was live until it was taken from the set of live ones, and no call uses
+        // it; or the caller of `pool_destroy` vouches for it.
         self.home.context.call(OPERATION, || unsafe { destroy(handle(pool.as_raw())) })
     }
 
@@ -151,8 +184,17 @@ impl CudaBackend {
     fn empty(&self, pool: PoolHandle, location: Location) {
         use pagewise_hal::Backend as _;
         const MANAGED: AllocationType = AllocationType::MANAGED;
-        if self.pool_current(location, MANAGED).is_ok_and(|current| current == pool)
-            && let Ok(default) = self.pool_default(location, MANAGED)
+        let table = &self.driver.table;
+        let ask = |by_location, by_device| {
+            let found = self.pool_asked(OPERATION, location, MANAGED, by_location, by_device);
+            // SAFETY: the driver has just named it; the order, which is held, keeps it.
+            found.map(|found| unsafe { PoolHandle::from_raw(found.as_raw()) })
+        };
+        // SAFETY: it waits for its turn until the order, which is held, is changed.
+        let pool = unsafe { PoolHandle::from_raw(pool.as_raw()) };
+        if ask(table.mem_get_mem_pool, table.device_get_mem_pool) == Ok(pool)
+            && let Ok(default) =
+                ask(table.mem_get_default_mem_pool, table.device_get_default_mem_pool)
         {
             _ = self.pool_set_current(location, MANAGED, default);
         }
@@ -169,8 +211,7 @@ mod tests {
     const GPU: Location = Location::device(pagewise_hal::DeviceId(0));
 
     fn pool(raw: u64) -> PoolHandle {
-        // SAFETY: the tests call no driver.
-        unsafe { PoolHandle::from_raw(raw) }
+        PoolHandle::checked(raw)
     }
 
     fn order(locations: &[Location]) -> PoolOrder {
@@ -210,12 +251,12 @@ mod tests {
     #[test]
     fn back_ends_over_one_library_keep_one_order_and_libraries_one_each() {
         // No library is at these addresses.
-        let [first, again, other] = [1, 1, 2].map(ManagedPools::of);
+        let [first, again, other] = [1, 1, 2].map(DriverPools::of);
         assert!(Arc::ptr_eq(&first, &again) && !Arc::ptr_eq(&first, &other));
         first.make(HOST, || Ok(pool(7))).expect("made");
         assert_eq!(again.locked().0.len(), 1);
         drop((first, again));
-        assert_eq!(ManagedPools::of(1).locked().0.len(), 0, "gone with the last back end");
+        assert_eq!(DriverPools::of(1).locked().0.len(), 0, "gone with the last back end");
     }
 
     #[test]

@@ -22,18 +22,17 @@ impl CudaBackend {
         const OPERATION: &str = "pool_create";
         self.check_props(OPERATION, props)?;
         let raw = RawPoolProps::from(props);
-        let mut pool = std::ptr::null_mut();
         let create = self.driver.table.mem_pool_create;
-        let mut make = || {
-            let context = &self.home.context;
+        let make = || {
+            let (context, mut pool) = (&self.home.context, std::ptr::null_mut());
             // SAFETY: both places are live, and unused bytes of the properties are zero.
             context.call(OPERATION, || unsafe { create(&raw mut pool, &raw const raw) })?;
             Ok(made(pool))
         };
         if props.allocation_type == AllocationType::MANAGED {
-            return self.driver.managed_pools.make(props.location, make);
+            return self.driver.pools.make(props.location, make);
         }
-        make()
+        self.driver.pools.find(make)
     }
 
     /// What drivers of the version in use refuse, where the installed one may be newer.
@@ -55,7 +54,21 @@ impl CudaBackend {
         Ok(())
     }
 
+    /// Asks the driver for a default or current pool, which from now on is known to be live.
     pub(crate) fn pool_found(
+        &self,
+        operation: &'static str,
+        location: Location,
+        kind: AllocationType,
+        by_location: Option<ByLocation>,
+        by_device: ByDevice,
+    ) -> Result<PoolHandle> {
+        let ask = || self.pool_asked(operation, location, kind, by_location, by_device);
+        self.driver.pools.find(ask)
+    }
+
+    /// The same where the order of pools is held.
+    pub(crate) fn pool_asked(
         &self,
         operation: &'static str,
         location: Location,
@@ -84,15 +97,16 @@ impl CudaBackend {
         pool: PoolHandle,
     ) -> Result<()> {
         const OPERATION: &str = "pool_set_current";
+        let _used = self.use_pool(OPERATION, pool)?;
         let (table, context) = (&self.driver.table, &self.home.context);
         let raw_pool = handle(pool.as_raw());
         if let Some(set) = table.mem_set_mem_pool {
             let mut raw = MemLocation::from(location);
-            // SAFETY: the location is live, the pool by the promise of its handle.
+            // SAFETY: the location is live; so is the pool, which this call uses.
             return context.call(OPERATION, || unsafe { set(&raw mut raw, kind.0, raw_pool) });
         }
         let device = self.pool_device(OPERATION, location, kind)?;
-        // SAFETY: the driver checks the device; the pool is live by the promise of its handle.
+        // SAFETY: the driver checks the device; the pool is live, as this call uses it.
         context.call(OPERATION, || unsafe { (table.device_set_mem_pool)(device, raw_pool) })
     }
 
@@ -120,10 +134,12 @@ impl CudaBackend {
     ) -> Result<u64> {
         const OPERATION: &str = "pool_attribute";
         self.check_pool_attribute(OPERATION, attribute)?;
+        let _used = self.use_pool(OPERATION, pool)?;
         // Larger than any attribute; those of 4 bytes fill the lower half of the first word.
         let mut value = [0_u64; 4];
         let get = self.driver.table.mem_pool_get_attribute;
-        // SAFETY: known attributes are of 4 or 8 bytes, and the place has 32.
+        // SAFETY: known attributes are of 4 or 8 bytes, and the place has 32; the pool is live, as
+        // this call uses it.
         self.home.context.call(OPERATION, || unsafe {
             get(handle(pool.as_raw()), attribute.0, value.as_mut_ptr().cast())
         })?;
@@ -146,9 +162,10 @@ impl CudaBackend {
     ) -> Result<()> {
         const OPERATION: &str = "pool_set_attribute";
         self.check_pool_attribute(OPERATION, attribute)?;
+        let _used = self.use_pool(OPERATION, pool)?;
         let mut value = [value, 0, 0, 0];
         let set = self.driver.table.mem_pool_set_attribute;
-        // SAFETY: the pool is live by the promise of its handle; of the local, which outlives the
+        // SAFETY: the pool is live, as this call uses it; of the local, which outlives the
         // call, the driver reads 4 or 8 bytes.
         self.home.context.call(OPERATION, || unsafe {
             set(handle(pool.as_raw()), attribute.0, value.as_mut_ptr().cast())
@@ -173,6 +190,5 @@ impl CudaBackend {
 
 /// A pool that the driver has just named.
 pub(crate) fn made(pool: Handle) -> PoolHandle {
-    // SAFETY: the driver returned it as a live pool.
-    unsafe { PoolHandle::from_raw(pool.addr() as u64) }
+    PoolHandle::checked(pool.addr() as u64)
 }

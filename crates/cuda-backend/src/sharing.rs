@@ -68,8 +68,9 @@ impl CudaBackend {
         const OPERATION: &str = "pool_export";
         check_handle_type(OPERATION, kind)?;
         let export = present(OPERATION, self.driver.table.mem_pool_export)?;
+        let _used = self.use_pool(OPERATION, pool)?;
         let mut descriptor = -1_i32;
-        // SAFETY: the handle is live by the promise of its type; a descriptor is an `int`, for
+        // SAFETY: the pool is live, as this call uses it; a descriptor is an `int`, for
         // which there is a place.
         self.home.context.call(OPERATION, || unsafe {
             let place = (&raw mut descriptor).cast();
@@ -86,14 +87,16 @@ impl CudaBackend {
         const OPERATION: &str = "pool_import";
         check_handle_type(OPERATION, kind)?;
         let import = present(OPERATION, self.driver.table.mem_pool_import)?;
-        let mut pool = std::ptr::null_mut();
-        // SAFETY: a descriptor is passed as the pointer itself; the driver checks it; the result
-        // has a place.
-        self.home.context.call(OPERATION, || unsafe {
-            let descriptor = handle(i64::from(shared.0).cast_unsigned());
-            import(&raw mut pool, descriptor, kind.bits().cast_signed(), 0)
-        })?;
-        Ok(made(pool))
+        self.driver.pools.find(|| {
+            let mut pool = std::ptr::null_mut();
+            // SAFETY: a descriptor is passed as the pointer itself; the driver checks it; the
+            // result has a place.
+            self.home.context.call(OPERATION, || unsafe {
+                let descriptor = handle(i64::from(shared.0).cast_unsigned());
+                import(&raw mut pool, descriptor, kind.bits().cast_signed(), 0)
+            })?;
+            Ok(made(pool))
+        })
     }
 
     pub(crate) fn pool_export_pointer_of(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
@@ -112,8 +115,9 @@ impl CudaBackend {
     ) -> Result<DevicePtr> {
         const OPERATION: &str = "pool_import_pointer";
         let import = present(OPERATION, self.driver.table.mem_pool_import_pointer)?;
+        let _used = self.use_pool(OPERATION, pool)?;
         let (mut ptr, mut blob) = (0, Blob(exported.0));
-        // SAFETY: the handle is live by the promise of its type; the driver checks the blob.
+        // SAFETY: the pool is live, as this call uses it; the driver checks the blob.
         self.home.context.call(OPERATION, || unsafe {
             import(&raw mut ptr, handle(pool.as_raw()), &raw mut blob)
         })?;

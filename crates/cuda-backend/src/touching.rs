@@ -50,6 +50,7 @@ impl CudaBackend {
         const OPERATION: &str = "device_touch";
         let DeviceTouch { device: id, span, stride_bytes, access, blocks, threads } = touch;
         let device = self.device(OPERATION, id)?;
+        let _used = self.use_stream(OPERATION, stream)?;
         // The driver refuses a launch for its stream before it looks at anything else, and long
         // before a kernel could fault. Default streams are those of the context that is current.
         let is_elsewhere = || -> Result<bool> {
@@ -89,7 +90,7 @@ impl CudaBackend {
         // range.
         unsafe { kernels.launch(context, handle(stream.as_raw()), launch) }?;
         let wait = self.driver.table.stream_synchronize;
-        // SAFETY: the handle is live by the promise of its type.
+        // SAFETY: the stream is live, as this call uses it.
         context.call(OPERATION, || unsafe { wait(handle(stream.as_raw())) })?;
         let sum = cell.get();
         self.cells.put(cell);

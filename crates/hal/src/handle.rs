@@ -1,41 +1,101 @@
 //! Handles of streams, events and pools.
 //!
-//! A handle is the driver's pointer as an integer. A back end hands them out; making one from a
-//! number is `unsafe`, because a driver dereferences it. That is why the calls which merely *take*
-//! a handle need not be.
-//!
-//! Handles are copied freely, so types do not rule out two mistakes: a copy that is used after what
-//! it names was destroyed, and a handle of one back end that is passed to another. The simulator
-//! refuses both. A driver may not survive them: whoever destroys something, through this crate or
-//! by dropping a stream or a pool of the `pagewise` crate, sees to it that no copy is used again.
+//! A handle is the driver's pointer as an integer, and a driver dereferences it. Handles are copied
+//! freely: a copy may be used after something destroyed what it names, or go to another back end.
+//! So a back end looks each handle up that it or another back end gave out
+//! ([`checked`](StreamHandle::checked)), and refuses those that are not live. Only a handle from
+//! elsewhere, such as a stream of the CUDA runtime, is taken as it is: making one
+//! ([`from_raw`](StreamHandle::from_raw)) is `unsafe`.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use bitflags::bitflags;
 
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-        pub struct $name(u64);
+        ///
+        /// Two are equal that have the same number.
+        #[derive(Clone, Copy)]
+        pub struct $name {
+            raw: u64,
+            vouched: bool,
+        }
 
         impl $name {
             /// The null handle.
-            pub const NULL: Self = Self(0);
+            pub const NULL: Self = Self::checked(0);
 
-            /// Takes a handle that came from the driver or from a back end.
+            /// A handle that back ends look up before they use it: they refuse it unless they gave
+            /// it out and it is live. Back ends make those that they give out in this way.
+            #[must_use]
+            pub const fn checked(raw: u64) -> Self {
+                Self { raw, vouched: false }
+            }
+
+            /// A handle that came from elsewhere, which a driver takes as it is. The simulator
+            /// looks it up all the same.
             ///
             /// # Safety
-            /// `raw` must be 0 or a live handle of the back end that it will be passed to, and
-            /// stay live for as long as it is.
+            /// `raw` must be 0 or a live handle of the driver of each back end that it or a copy is
+            /// passed to, and stay live for as long as that goes on.
             #[must_use]
             pub const unsafe fn from_raw(raw: u64) -> Self {
-                Self(raw)
+                Self { raw, vouched: raw != 0 }
+            }
+
+            /// Whether unsafe code answers for it ([`from_raw`](Self::from_raw)), so that no back
+            /// end need know it.
+            #[must_use]
+            pub const fn is_vouched(self) -> bool {
+                self.vouched
             }
 
             /// The number that the driver knows it by.
             #[must_use]
             pub const fn as_raw(self) -> u64 {
-                self.0
+                self.raw
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.raw == other.raw
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.raw.cmp(&other.raw)
+            }
+        }
+
+        impl Hash for $name {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.raw.hash(state);
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).field(&self.raw).finish()
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_u64(self.raw)
             }
         }
     };
@@ -56,14 +116,14 @@ handle! {
 
 impl StreamHandle {
     /// The legacy default stream by its explicit number, `CU_STREAM_LEGACY`.
-    pub const LEGACY: Self = Self(1);
+    pub const LEGACY: Self = Self::checked(1);
     /// The calling thread's default stream, `CU_STREAM_PER_THREAD`.
-    pub const PER_THREAD: Self = Self(2);
+    pub const PER_THREAD: Self = Self::checked(2);
 
     /// Whether this is the legacy default stream, which the batch calls refuse.
     #[must_use]
     pub const fn is_legacy(self) -> bool {
-        self.0 <= 1
+        self.raw <= 1
     }
 }
 

@@ -522,9 +522,7 @@ impl Backend for SimBackend {
             sim.check_device(device)?;
             sim.streams.create(device, flags)
         })?;
-        // SAFETY: the table has just made the handle, and looks handles up: it never dereferences
-        // one.
-        Ok(unsafe { StreamHandle::from_raw(raw) })
+        Ok(StreamHandle::checked(raw))
     }
 
     unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
@@ -563,9 +561,7 @@ impl Backend for SimBackend {
             sim.check_device(device)?;
             sim.streams.create_event(flags)
         })?;
-        // SAFETY: the table has just made the handle, and looks handles up: it never dereferences
-        // one.
-        Ok(unsafe { EventHandle::from_raw(raw) })
+        Ok(EventHandle::checked(raw))
     }
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
@@ -658,6 +654,5 @@ impl Backend for SimBackend {
 
 /// A handle that the table of pools made.
 fn pool(raw: u64) -> PoolHandle {
-    // SAFETY: the table of pools made the handle, and looks handles up: it never dereferences one.
-    unsafe { PoolHandle::from_raw(raw) }
+    PoolHandle::checked(raw)
 }

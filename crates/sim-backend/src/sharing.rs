@@ -144,9 +144,7 @@ impl Sim {
             return Ok(known);
         }
         let raw = self.pools.import(exporter.as_raw())?;
-        // SAFETY: the table of pools has just made the handle, and looks handles up: it never
-        // dereferences one.
-        let imported = unsafe { PoolHandle::from_raw(raw) };
+        let imported = PoolHandle::checked(raw);
         self.sharing.imports.insert(imported, exporter);
         Ok(imported)
     }

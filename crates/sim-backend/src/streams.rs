@@ -138,8 +138,7 @@ mod tests {
     fn a_destroyed_stream_is_refused_and_the_default_streams_never_are() {
         let mut streams = Streams::new();
         let raw = streams.create(DeviceId(0), StreamFlags::NON_BLOCKING).unwrap();
-        // SAFETY: the handle goes to the table that made it.
-        let stream = unsafe { StreamHandle::from_raw(raw) };
+        let stream = StreamHandle::checked(raw);
         assert_eq!(streams.check(stream), Ok(()));
         assert_eq!(streams.destroy(stream), Ok(()));
         assert_eq!(streams.check(stream).unwrap_err().code, Some(Code::INVALID_HANDLE));
@@ -154,8 +153,7 @@ mod tests {
         let mut streams = Streams::new();
         let mut event = |flags| {
             let raw = streams.create_event(flags).unwrap();
-            // SAFETY: the handle goes to the table that made it.
-            unsafe { EventHandle::from_raw(raw) }
+            EventHandle::checked(raw)
         };
         let (a, b) = (event(EventFlags::empty()), event(EventFlags::empty()));
         let untimed = event(EventFlags::DISABLE_TIMING);

@@ -111,24 +111,21 @@ impl Round<'_, '_> {
     pub(super) fn stream(&mut self) -> StreamHandle {
         match self.pick(|known| &known.streams) {
             Some(stream) => stream,
-            // SAFETY: the simulator looks handles up and dereferences none.
-            None => unsafe { StreamHandle::from_raw(self.choices.edge()) },
+            None => StreamHandle::checked(self.choices.edge()),
         }
     }
 
     pub(super) fn event(&mut self) -> EventHandle {
         match self.pick(|known| &known.events) {
             Some(event) => event,
-            // SAFETY: the simulator looks handles up and dereferences none.
-            None => unsafe { EventHandle::from_raw(self.choices.edge()) },
+            None => EventHandle::checked(self.choices.edge()),
         }
     }
 
     pub(super) fn pool_handle(&mut self) -> PoolHandle {
         match self.pick(|known| &known.pools) {
             Some(pool) => pool,
-            // SAFETY: the simulator looks handles up and dereferences none.
-            None => unsafe { PoolHandle::from_raw(self.choices.edge()) },
+            None => PoolHandle::checked(self.choices.edge()),
         }
     }
 
