@@ -53,7 +53,7 @@ pub(crate) struct Arena {
 
 impl Arena {
     /// Most address space of a zone. A process has 128 TiB.
-    const ZONE_BYTES_MAX: u64 = 16 << 40;
+    pub(crate) const ZONE_BYTES_MAX: u64 = 16 << 40;
     /// What a segment has if the process may not reserve what is wanted.
     const BYTES_LIMITED: u64 = 1 << 30;
     /// How much of managed memory, from its start, may be backed by huge pages. Bounds what a

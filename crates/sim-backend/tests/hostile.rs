@@ -150,7 +150,7 @@ fn without_concurrent_access_memory_on_the_host_is_limited_too() {
 }
 
 #[test]
-fn a_profile_with_times_beyond_a_day_is_refused() {
+fn a_profile_changed_beyond_the_bounds_makes_no_machine() {
     let gpu = || SimConfig::h200().gpu().clone();
     let (mut nap, mut stamp, mut fault, mut cost) = (gpu(), gpu(), gpu(), gpu());
     nap.paging.thrashing.nap_ns = u64::MAX;

@@ -1,11 +1,16 @@
 //! What values make sense.
+//!
+//! Each bound is wider than any hardware or driver by a multiple, so that it refuses no machine that
+//! may come, and shows a wrong unit. Within the bounds no sum of figures overflows, and no figure
+//! makes a machine take memory or time that its program does not explain.
 
 use std::fmt::Display;
 
 use pagewise_hal::{BLOCK_BYTES, DriverVersion};
 use toml::Value;
 
-use super::{GpuProfile, ProfileError};
+use super::{GpuProfile, HostLink, PeerLink, ProfileError};
+use crate::arena::Arena;
 use crate::arrival::ArrivalParams;
 use crate::paging::PagingParams;
 
@@ -14,6 +19,8 @@ type Checked = Result<(), ProfileError>;
 pub(super) fn check(profile: &GpuProfile) -> Checked {
     identity(profile)?;
     memory(profile)?;
+    links(profile)?;
+    attributes(profile)?;
     paging(&profile.paging)?;
     arrival(&profile.arrival)?;
     costs(profile)?;
@@ -34,25 +41,40 @@ fn refuse(field: &str, value: impl Display, remedy: &str) -> Checked {
     })
 }
 
-fn within(field: &str, value: u64, least: u64, most: u64) -> Checked {
-    if (least..=most).contains(&value) {
+fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> Checked {
+    if (&least..=&most).contains(&&value) {
         return Ok(());
     }
     refuse(field, value, &format!("give {least} to {most}"))
 }
 
+/// Longer text is no name.
+const NAME_BYTES_MAX: usize = 256;
+const DESCRIPTION_BYTES_MAX: usize = 4096;
+
 fn identity(profile: &GpuProfile) -> Checked {
     if profile.name.is_empty() {
         return refuse("name", "empty", "give the profile a name");
     }
+    let texts = [
+        ("name", &profile.name, NAME_BYTES_MAX),
+        ("description", &profile.description, DESCRIPTION_BYTES_MAX),
+    ];
+    for (field, text, most) in texts {
+        if text.len() > most {
+            let value = format!("{} bytes long", text.len());
+            return refuse(field, value, &format!("give at most {most} bytes"));
+        }
+    }
     let (major, minor) = profile.compute_capability;
-    if major < 1 || minor < 0 {
+    if !(1..=99).contains(&major) || !(0..=99).contains(&minor) {
         let value = format!("{major}.{minor}");
-        return refuse("compute_capability", value, "give [major, minor], such as [9, 0]");
+        let remedy = "give [major, minor], such as [9, 0]: major 1 to 99, minor 0 to 99";
+        return refuse("compute_capability", value, remedy);
     }
     let version = profile.driver_version;
-    if version < DriverVersion::CUDA_12_0 {
-        let remedy = "give CUDA 12.0 (12000) or later: 1000 × major + 10 × minor";
+    if !(DriverVersion::CUDA_12_0..=DriverVersion(99_990)).contains(&version) {
+        let remedy = "give CUDA 12.0 (12000) to 99.9 (99990): 1000 × major + 10 × minor";
         return refuse("driver_version", version.0, remedy);
     }
     Ok(())
@@ -60,33 +82,60 @@ fn identity(profile: &GpuProfile) -> Checked {
 
 fn memory(profile: &GpuProfile) -> Checked {
     let GpuProfile { memory_bytes, context_bytes, .. } = *profile;
-    // What TOML can express, and sums of which fit.
-    const MOST: u64 = 1 << 62;
-    within("memory_bytes", memory_bytes, 2 * BLOCK_BYTES, MOST)?;
-    if context_bytes > memory_bytes - BLOCK_BYTES {
-        let remedy = "give less: at least 2 MiB of memory_bytes are for allocations";
-        return refuse("context_bytes", context_bytes, remedy);
+    // A machine has addresses for no more.
+    within("memory_bytes", memory_bytes, 2 * BLOCK_BYTES, Arena::ZONE_BYTES_MAX)?;
+    let most = memory_bytes - BLOCK_BYTES;
+    if context_bytes > most {
+        let remedy =
+            format!("give at most {most}: at least 2 MiB of memory_bytes are for allocations");
+        return refuse("context_bytes", context_bytes, &remedy);
     }
     Ok(())
 }
 
-/// The longest time in a profile, one day: more is a wrong unit, and sums of these fit.
-const DURATION_MAX_NS: u64 = 86_400_000_000_000;
+/// PCI Express has seven, NVLink five.
+const GENERATION_MAX: u8 = 32;
+/// The most that PCI Express defines.
+const LANES_MAX: u8 = 32;
+
+fn links(profile: &GpuProfile) -> Checked {
+    if let HostLink::Pcie { generation, lanes } = profile.host_link {
+        within("host_link.generation", generation, 1, GENERATION_MAX)?;
+        within("host_link.lanes", lanes, 1, LANES_MAX)?;
+    }
+    match profile.peer_link {
+        PeerLink::None => Ok(()),
+        PeerLink::Nvlink { generation } => {
+            within("peer_link.generation", generation, 1, GENERATION_MAX)
+        }
+    }
+}
+
+fn attributes(profile: &GpuProfile) -> Checked {
+    // Four kinds of handles have a bit today.
+    let kinds = profile.attributes.mempool_supported_handle_types;
+    within("attributes.mempool_supported_handle_types", kinds, 0, 255)?;
+    // Linux knows at most 1024 nodes.
+    within("attributes.host_numa_id", profile.attributes.host_numa_id, -1, 1023)
+}
+
+/// The longest time in a profile, 10 s: the longest that ships is a second.
+const DURATION_MAX_NS: u64 = 10_000_000_000;
+/// The slowest copy or access, 1 MB/s, in nanoseconds for each byte.
+const BYTE_MAX_NS: u64 = 1000;
 /// Each is a record of every throttled fault.
-const THROTTLED_BATCHES_MAX: u64 = 256;
+const THROTTLED_BATCHES_MAX: u32 = 256;
 
 /// The bounds are those of the driver's module parameters (uvm_policy 3, 4), where it has some.
 fn paging(params: &PagingParams) -> Checked {
-    let threshold = u64::from(params.prefetch_threshold_percent);
-    within("paging.prefetch_threshold_percent", threshold, 0, 100)?;
-    within("paging.prefetch_min_faults", params.prefetch_min_faults.into(), 1, 20)?;
-    let counters = u64::from(params.access_counters.threshold);
-    within("paging.access_counters.threshold", counters, 1, 65_535)?;
+    within("paging.prefetch_threshold_percent", params.prefetch_threshold_percent, 0, 100)?;
+    within("paging.prefetch_min_faults", params.prefetch_min_faults, 1, 20)?;
+    within("paging.access_counters.threshold", params.access_counters.threshold, 1, 65_535)?;
     let thrashing = &params.thrashing;
-    within("paging.thrashing.threshold", thrashing.threshold.into(), 1, 7)?;
-    within("paging.thrashing.pin_threshold", thrashing.pin_threshold.into(), 1, 255)?;
+    within("paging.thrashing.threshold", thrashing.threshold, 1, 7)?;
+    within("paging.thrashing.pin_threshold", thrashing.pin_threshold, 1, 255)?;
     within("paging.thrashing.stamp_ns", thrashing.stamp_ns, 1, DURATION_MAX_NS)?;
-    let batches = u64::from(params.throttled_batches_per_service);
+    let batches = params.throttled_batches_per_service;
     within("paging.throttled_batches_per_service", batches, 0, THROTTLED_BATCHES_MAX)?;
     let durations = [
         ("lapse_ns", thrashing.lapse_ns),
@@ -109,20 +158,27 @@ fn paging(params: &PagingParams) -> Checked {
 }
 
 fn arrival(params: &ArrivalParams) -> Checked {
-    // More of anything than a GPU has, so that a wrong unit shows.
-    const MANY: u64 = 65_536;
+    let bulk = &params.bulk;
+    let [first, second] = params.wave_faults;
+    // An H200 has 132 multiprocessors of 2048 threads and 32 blocks, and its driver reads batches of
+    // 256 faults; 14 sectors and 4 or 5 faults at once were fitted to it. A block has at most 1024
+    // threads, a thread accesses 16 bytes at once, and a va_block has 512 pages.
     let counts = [
-        ("multiprocessors", params.multiprocessors),
-        ("threads_per_multiprocessor", params.threads_per_multiprocessor),
-        ("blocks_per_multiprocessor", params.blocks_per_multiprocessor),
-        ("batch_faults", params.batch_faults),
-        ("sectors_per_multiprocessor", params.sectors_per_multiprocessor),
-        ("bulk.threads", params.bulk.threads),
-        ("bulk.bytes_per_access", params.bulk.bytes_per_access),
-        ("bulk.parts", params.bulk.parts),
+        ("multiprocessors", params.multiprocessors, 1, 4096),
+        ("threads_per_multiprocessor", params.threads_per_multiprocessor, 1, 16_384),
+        ("blocks_per_multiprocessor", params.blocks_per_multiprocessor, 1, 1024),
+        ("batch_faults", params.batch_faults, 1, 16_384),
+        ("sectors_per_multiprocessor", params.sectors_per_multiprocessor, 1, 4096),
+        ("wave_faults[0]", first, 0, 16_384),
+        ("wave_faults[1]", second, 0, 16_384),
+        ("many_pages", params.many_pages, 0, 512),
+        ("bulk.threads", bulk.threads, 1, 1024),
+        ("bulk.bytes_per_access", bulk.bytes_per_access, 1, 256),
+        ("bulk.parts", bulk.parts, 1, 1024),
+        ("drop_all_percent", params.drop_all_percent, 0, 100),
     ];
-    for (name, count) in counts {
-        within(&format!("arrival.{name}"), count.into(), 1, MANY)?;
+    for (name, count, least, most) in counts {
+        within(&format!("arrival.{name}"), count, least, most)?;
     }
     let durations = [
         ("wave_ns", params.wave_ns),
@@ -135,7 +191,7 @@ fn arrival(params: &ArrivalParams) -> Checked {
     for (name, duration_ns) in durations {
         within(&format!("arrival.{name}"), duration_ns, 0, DURATION_MAX_NS)?;
     }
-    within("arrival.drop_all_percent", params.drop_all_percent.into(), 0, 100)
+    Ok(())
 }
 
 fn costs(profile: &GpuProfile) -> Checked {
@@ -149,14 +205,15 @@ fn costs(profile: &GpuProfile) -> Checked {
     Ok(())
 }
 
-/// Every figure of a table is a number of nanoseconds, no more than a day.
+/// Every figure of a table is a number of nanoseconds within its bound.
 fn figures_of(name: &str, value: &Value) -> Checked {
+    let most = if name.ends_with("_byte") { BYTE_MAX_NS } else { DURATION_MAX_NS };
     match value {
         Value::Table(table) => {
             table.iter().try_for_each(|(key, inner)| figures_of(&format!("{name}.{key}"), inner))
         }
         Value::Array(items) => items.iter().try_for_each(|item| figures_of(name, item)),
-        Value::Float(figure) if (0.0..=DURATION_MAX_NS as f64).contains(figure) => Ok(()),
-        other => refuse(name, other, "give nanoseconds, 0 or more, and less than a day"),
+        Value::Float(figure) if (0.0..=most as f64).contains(figure) => Ok(()),
+        other => refuse(name, other, &format!("give nanoseconds, 0 to {most}")),
     }
 }

@@ -125,6 +125,55 @@ fn values_that_make_no_sense_are_refused_with_what_to_do() {
 }
 
 #[test]
+fn every_figure_has_a_bound_that_its_error_names() {
+    for (field, most, more) in [
+        ("memory_bytes", "17592186044416", "17592186044417"),
+        ("context_bytes", "150107783168", "150107783169"),
+        ("host_link.generation", "32", "33"),
+        ("host_link.lanes", "32", "33"),
+        ("peer_link.generation", "32", "33"),
+        ("attributes.mempool_supported_handle_types", "255", "256"),
+        ("attributes.host_numa_id", "1023", "1024"),
+        ("driver_version", "99990", "99991"),
+        ("paging.prefetch_threshold_percent", "100", "101"),
+        ("paging.prefetch_min_faults", "20", "21"),
+        ("paging.access_counters.threshold", "65535", "65536"),
+        ("paging.thrashing.threshold", "7", "8"),
+        ("paging.thrashing.pin_ns", "10000000000", "10000000001"),
+        ("paging.throttled_batches_per_service", "256", "257"),
+        ("arrival.multiprocessors", "4096", "4097"),
+        ("arrival.threads_per_multiprocessor", "16384", "16385"),
+        ("arrival.blocks_per_multiprocessor", "1024", "1025"),
+        ("arrival.batch_faults", "16384", "16385"),
+        ("arrival.sectors_per_multiprocessor", "4096", "4097"),
+        ("arrival.many_pages", "512", "513"),
+        ("arrival.wave_ns", "10000000000", "10000000001"),
+        ("arrival.bulk.threads", "1024", "1025"),
+        ("arrival.bulk.bytes_per_access", "256", "257"),
+        ("arrival.bulk.parts", "1024", "1025"),
+        ("cost.prefetch.call", "10000000000.0", "10000000001.0"),
+        ("cost.prefetch.to_device_byte", "1000.0", "1000.5"),
+    ] {
+        let with = |value| format!("base = 'h200'\n{field} = {value}");
+        GpuProfile::from_toml(&with(most)).unwrap_or_else(|why| panic!("{field}: {why}"));
+        let message = error(&with(more));
+        assert!(message.starts_with(&format!("{field} is {more}")), "{message}");
+        assert!(message.contains(most.trim_end_matches(".0")), "{message}");
+    }
+}
+
+#[test]
+fn both_waves_are_bounded_and_so_are_texts() {
+    let waves = |waves| format!("base = 'h200'\n[arrival]\nwave_faults = {waves}");
+    GpuProfile::from_toml(&waves("[16_384, 16_384]")).expect("at the bound");
+    assert!(error(&waves("[16_385, 1]")).starts_with("arrival.wave_faults[0] is 16385"));
+    assert!(error(&waves("[1, 16_385]")).starts_with("arrival.wave_faults[1] is 16385"));
+    let name = |bytes| format!("base = 'h200'\nname = '{}'", "x".repeat(bytes));
+    GpuProfile::from_toml(&name(256)).expect("at the bound");
+    assert!(error(&name(257)).starts_with("name is 257 bytes long: give at most 256"));
+}
+
+#[test]
 fn a_profile_changed_in_code_is_checked_when_the_machine_is_made() {
     let mut gpu = GpuProfile::h200();
     gpu.memory_bytes = 0;
