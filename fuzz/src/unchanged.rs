@@ -2,11 +2,14 @@
 
 use pagewise_hal::Span;
 
+/// Bytes of one allocation that are looked at.
+const SAMPLES_MAX: u64 = 8192;
+
 /// What a refused call must leave as it is: the state of the machine, and what its memory holds.
 #[derive(Debug)]
 pub struct Snapshot {
     state: String,
-    /// One byte of each 512.
+    /// Samples: one byte of each 512, and at most some thousand of one allocation.
     contents: Vec<u8>,
 }
 
@@ -35,7 +38,8 @@ impl Snapshot {
     pub unsafe fn new(state: String, live: impl IntoIterator<Item = Span>) -> Self {
         let mut contents = Vec::new();
         for Span { ptr, bytes } in live {
-            for at in (0..bytes).step_by(512) {
+            let step = (bytes / SAMPLES_MAX).max(512) as usize;
+            for at in (0..bytes).step_by(step) {
                 let place = std::ptr::with_exposed_provenance::<u8>((ptr.0 + at) as usize);
                 // SAFETY: a byte of a range that the caller promises can be read. The read is
                 // volatile, because the memory is not Rust's.

@@ -1,8 +1,6 @@
 //! Calls that allocate, free, advise and move.
 
-use pagewise_hal::{
-    AttachFlags, Backend, DevicePtr, HostAllocFlags, HostRegisterFlags, Location, Span,
-};
+use pagewise_hal::{AttachFlags, DevicePtr, HostAllocFlags, HostRegisterFlags, Location, Span};
 
 use super::Round;
 use super::arguments::TOUCHED_MAX;

@@ -30,7 +30,7 @@ use arguments::Known;
 pub fn attack(choices: &mut Choices<'_>, log: &mut Log) {
     let config = machine::config(choices);
     let Ok(sim) = log.call("new", || SimBackend::new(config), code) else { return };
-    let mut round = Round { sim: &sim, known: Known::new(&sim), choices, log };
+    let mut round = Round { backend: &sim, sim: &sim, known: Known::new(&sim), choices, log };
     let before = round.free_bytes();
     while !round.choices.is_done() {
         round.step();
@@ -41,12 +41,26 @@ pub fn attack(choices: &mut Choices<'_>, log: &mut Log) {
     }
 }
 
-/// The same calls as [`attack`] on a machine that others use too, Frees what it made.
+/// The same calls as [`attack`] on a machine that others use too. Frees what it made.
 ///
 /// # Panics
 /// If the simulator does.
 pub fn attack_shared(sim: &SimBackend, choices: &mut Choices<'_>, log: &mut Log) {
-    let mut round = Round { sim, known: Known::new(sim), choices, log };
+    attack_through(sim, sim, choices, log);
+}
+
+/// The same calls as [`attack_shared`], of a wrapper around the machine. What only a simulator has
+/// is called on the machine itself.
+///
+/// # Panics
+/// If the simulator or the wrapper does.
+pub fn attack_through(
+    backend: &dyn Backend,
+    sim: &SimBackend,
+    choices: &mut Choices<'_>,
+    log: &mut Log,
+) {
+    let mut round = Round { backend, sim, known: Known::new(sim), choices, log };
     while !round.choices.is_done() {
         round.step();
     }
@@ -55,6 +69,8 @@ pub fn attack_shared(sim: &SimBackend, choices: &mut Choices<'_>, log: &mut Log)
 
 /// One machine under attack.
 struct Round<'a, 'b> {
+    /// What is called: the machine, or a wrapper around it.
+    backend: &'a dyn Backend,
     sim: &'a SimBackend,
     known: Known,
     choices: &'a mut Choices<'b>,
@@ -79,10 +95,10 @@ impl Round<'_, '_> {
     fn call<T>(
         &mut self,
         name: &'static str,
-        act: impl FnOnce(&SimBackend) -> Result<T>,
+        act: impl FnOnce(&dyn Backend) -> Result<T>,
     ) -> Option<T> {
-        let sim = self.sim;
-        self.log.call(name, || act(sim), code).ok()
+        let backend = self.backend;
+        self.log.call(name, || act(backend), code).ok()
     }
 
     fn free_bytes(&self) -> Vec<u64> {

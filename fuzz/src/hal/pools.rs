@@ -3,8 +3,8 @@
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use pagewise_hal::{
-    AccessFlags, AllocationType, Backend, ExportedPointer, HandleTypes, IpcMemHandle,
-    PoolAttribute, PoolProps, SHARED_BLOB_BYTES, ShareableHandle, Span,
+    AccessFlags, AllocationType, ExportedPointer, HandleTypes, IpcMemHandle, PoolAttribute,
+    PoolProps, SHARED_BLOB_BYTES, ShareableHandle, Span,
 };
 
 use super::Round;

@@ -95,16 +95,18 @@ impl Round<'_, '_> {
                     .map(|_| (self.choices.edge(), self.choices.edge()))
                     .collect();
                 let duration_ns = self.choices.edge();
-                self.call("pace_next_op", |sim| {
+                let sim = self.sim;
+                self.call("pace_next_op", |_| {
                     sim.pace_next_op(duration_ns, faults);
                     Ok(())
                 });
             }
             _ => {
-                self.call("driver_version", Backend::driver_version);
-                self.call("device_count", Backend::device_count);
-                self.call("capabilities", |sim| Ok(sim.capabilities()));
-                self.call("counters", |sim| Ok((sim.counters(), sim.events_lost())));
+                let sim = self.sim;
+                self.call("driver_version", |backend| backend.driver_version());
+                self.call("device_count", |backend| backend.device_count());
+                self.call("capabilities", |backend| Ok(backend.capabilities()));
+                self.call("counters", |_| Ok((sim.counters(), sim.events_lost())));
             }
         }
     }
