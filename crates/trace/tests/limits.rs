@@ -122,12 +122,29 @@ fn cases_operations_text_and_sleep_count_too() {
     let sleep = [r#"{"op":"sleep","ms":18446744073709551615,"code":0}"#];
     assert!(refused(&with_ops(&sleep), LIMITS, 1).is_some());
     let blanks = format!("{HEADER}\n{{\"case\":\"x\"}}\n{}", "\n".repeat(1 << 16));
-    let few = WorkLimits { work: 70, ..LIMITS };
+    let few = WorkLimits { work: 1006, ..LIMITS };
     let text = format!("{blanks}{{\"op\":\"sleep\",\"ms\":0,\"code\":0}}\n");
     assert!(refused(&text, few, 1).expect("too much text").contains("up to this line"));
     let get =
         r#"{"op":"pool_get_default","pool":1,"location":{"kind":"host"},"alloc_type":1,"code":0}"#;
     assert!(refused(&with_ops(&[get; 2_000]), LIMITS, 1).is_some(), "answers name all before");
+}
+
+#[test]
+fn a_small_file_of_millions_of_empty_cases_is_refused_after_a_hundred_thousand() {
+    let text = format!("{HEADER}\n{}", "{\"case\":\"x\"}\n".repeat(3_000_000));
+    let packed = zstd::encode_all(text.as_bytes(), 1).expect("in memory");
+    assert!(packed.len() < 64 << 10, "{} bytes", packed.len());
+    let mut reader = TraceReader::new("tiny", packed.as_slice()).expect("a header");
+    let mut cases = 0;
+    let error = loop {
+        match reader.next_case() {
+            Ok(case) => cases += u32::from(case.expect("not the whole file").ops.is_empty()),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("too much work: up to this case"), "{error}");
+    assert!((90_000..=100_000).contains(&cases), "{cases} cases were handed out");
 }
 
 #[test]
