@@ -240,3 +240,19 @@ fn registered_memory_and_exports_are_recorded_and_replay_as_they_were() {
     let recorded_again = run(&header, &read, Pass::Observed);
     assert_eq!(recorded_again.ops.len(), read.ops.len());
 }
+
+#[test]
+fn what_host_memory_held_when_it_was_registered_is_left_out() {
+    let header = Header::new("shared", shipped("migrate").header().recorded_on.clone());
+    let recorder = Recorder::new(simulator(&header));
+    let (zeros, sixes) = (vec![0_u8; 4096], vec![6; 4096]);
+    for (bytes, left_out) in [(&zeros, 0), (&sixes, 1)] {
+        let span = Span::new(DevicePtr(bytes.as_ptr().expose_provenance() as u64), 4096);
+        // SAFETY: this thread alone uses the memory, which outlives its registration.
+        unsafe {
+            recorder.host_register(span, HostRegisterFlags::PORTABLE).expect("live memory");
+            recorder.host_unregister(span.ptr).expect("registered");
+        }
+        assert_eq!(recorder.left_out(), left_out, "full of {}", bytes[0]);
+    }
+}

@@ -36,6 +36,17 @@ fn batch(
     }
 }
 
+/// Whether memory of the process has a byte that is not zero.
+///
+/// # Safety
+/// The memory is live and readable by the host.
+unsafe fn holds_something(span: Span) -> bool {
+    let start = std::ptr::with_exposed_provenance::<u8>(span.ptr.0 as usize);
+    // SAFETY: the caller promised that every byte of the span is readable. The reads are volatile
+    // and make no reference, as other threads may know the memory.
+    (0..span.bytes as usize).any(|byte| unsafe { start.add(byte).read_volatile() } != 0)
+}
+
 // SAFETY: addresses and descriptors are passed on as the inner back end gave them. The recorder
 // adds only waits and reads of attributes, page tables and records, none of which change contents.
 // It owns the back end, which so lives as long, and after `into_inner` nobody can ask the recorder.
@@ -350,9 +361,11 @@ impl<B: Backend> Backend for Recorder<B> {
         // unregistered.
         let call = |inner: &B| unsafe { inner.host_register(span, flags) };
         let mut log = self.next_call();
+        let mut is_new = false;
         match log.ids.host_memory(span) {
             HostMemory::Known => {}
             HostMemory::New(pages) => {
+                is_new = true;
                 let buf = log.ids.next_buffer();
                 log.ids.host_found(buf, pages);
                 let op = Op::HostMemory { buf, bytes: pages.bytes };
@@ -364,6 +377,12 @@ impl<B: Backend> Backend for Recorder<B> {
         let (answer, ns) = self.timed(call);
         if answer.is_ok() {
             log.ids.registered(span.ptr);
+            let is_memory = self.inner.host_views() != HostViews::Absent;
+            // SAFETY: the caller promised that the memory is live, and the back end, whose
+            // addresses are the host's, took it.
+            if is_new && is_memory && unsafe { holds_something(span) } {
+                log.leave_out(); // A trace has no contents, and a replay begins with zeros.
+            }
         }
         log.note(&self.inner, op, coded(&answer), ns);
         answer

@@ -19,7 +19,8 @@ use crate::format::{Case, MAX_ID, Observed, Op};
 /// that do not go through a back end, and calls that a trace cannot express. The latter count in
 /// [`left_out`](Self::left_out): freeing what is not the start of a live buffer, filling or copying
 /// memory that the case does not know, pools and memory of other processes, host memory that
-/// reaches beyond what is registered already, sleeps of less than 1 ms.
+/// reaches beyond what is registered already, what host memory held when it was registered (unless
+/// that was zeros), sleeps of less than 1 ms.
 ///
 /// ```
 /// use pagewise_hal::mock::{MockBackend, permit_free};
