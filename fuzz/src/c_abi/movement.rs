@@ -1,6 +1,6 @@
 //! Advice, prefetch, the batch calls.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
 use pagewise_driver::{
@@ -28,24 +28,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (location, flags) = (world.location(), flags(world) as u32);
         cuMemPrefetchAsync_v2(ptr, bytes, location, flags, world.stream())
     }),
-    ("cuMemPrefetchBatchAsync", |world| {
-        let batch = Batch::new(world);
-        let (flags, stream) = (flags(world), world.stream());
-        let Batch { ptrs, bytes, locations, starts, .. } = &batch;
-        // SAFETY: the arrays are null or have as many items as are announced.
-        unsafe {
-            cuMemPrefetchBatchAsync(
-                batch.or_null(0, ptrs),
-                batch.or_null(1, bytes),
-                ptrs.len(),
-                batch.or_null(2, locations),
-                batch.or_null(3, starts),
-                starts.len(),
-                flags,
-                stream,
-            )
-        }
-    }),
+    ("cuMemPrefetchBatchAsync", |world| batch_with_places(world, cuMemPrefetchBatchAsync)),
     ("cuMemDiscardBatchAsync", |world| {
         let batch = Batch::new(world);
         let (flags, stream) = (flags(world), world.stream());
@@ -58,23 +41,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         unsafe { cuMemDiscardBatchAsync(ptrs, bytes, count, flags, stream) }
     }),
     ("cuMemDiscardAndPrefetchBatchAsync", |world| {
-        let batch = Batch::new(world);
-        let (flags, stream) = (flags(world), world.stream());
-        let Batch { ptrs, bytes, locations, starts, .. } = &batch;
-        // SAFETY: the arrays are null or have as many items as are announced; nobody needs the
-        // contents.
-        unsafe {
-            cuMemDiscardAndPrefetchBatchAsync(
-                batch.or_null(0, ptrs),
-                batch.or_null(1, bytes),
-                ptrs.len(),
-                batch.or_null(2, locations),
-                batch.or_null(3, starts),
-                starts.len(),
-                flags,
-                stream,
-            )
-        }
+        batch_with_places(world, cuMemDiscardAndPrefetchBatchAsync)
     }),
 ];
 
@@ -105,6 +72,39 @@ impl Batch {
     /// An array, unless it is the one that is left out.
     fn or_null<T>(&self, index: u64, items: &[T]) -> *const T {
         if self.absent == index { null() } else { items.as_ptr() }
+    }
+}
+
+/// The signature that both batch calls with places have.
+type BatchWithPlaces = unsafe extern "C" fn(
+    *const u64,
+    *const usize,
+    usize,
+    *const MemLocation,
+    *const usize,
+    usize,
+    u64,
+    *mut c_void,
+) -> c_int;
+
+/// Makes a batch call that takes ranges and places.
+fn batch_with_places(world: &mut World<'_, '_>, call: BatchWithPlaces) -> c_int {
+    let batch = Batch::new(world);
+    let (flags, stream) = (flags(world), world.stream());
+    let Batch { ptrs, bytes, locations, starts, .. } = &batch;
+    // SAFETY: the arrays are null or have as many items as are announced; the contents of the
+    // ranges, which one of the calls discards, are needed no more.
+    unsafe {
+        call(
+            batch.or_null(0, ptrs),
+            batch.or_null(1, bytes),
+            ptrs.len(),
+            batch.or_null(2, locations),
+            batch.or_null(3, starts),
+            starts.len(),
+            flags,
+            stream,
+        )
     }
 }
 
