@@ -109,7 +109,7 @@ const FORBIDDEN: &[Forbidden] = &[
     },
 ];
 
-/// Builds contain no crate that they have no use for, and arrows between crates point one way.
+/// Builds contain no crate that they have no use for.
 pub(crate) fn dependencies() -> Outcome {
     for Forbidden { package, features, crates } in FORBIDDEN {
         let mut tree = cargo(&["tree", "--edges", "normal", "--prefix", "none", "--locked"]);

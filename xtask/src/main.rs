@@ -3,6 +3,7 @@
 //! `cargo xtask test` runs every test; `cargo xtask ci` runs everything that must hold before a
 //! change lands. Needs nothing but Rust. `cargo xtask mutants` is for a scheduled job.
 
+mod arrows;
 mod checks;
 mod command;
 mod harness;
@@ -32,7 +33,8 @@ enum Task {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Formatting, lints, features, tests, documentation, dependency proofs, the main command.
+    /// Formatting, arrows between crates, lints, features, tests, documentation, dependency proofs,
+    /// the main command.
     Ci,
     /// Plants mutants in the code, and says which of them no test notices. Takes hours.
     Mutants {
@@ -66,6 +68,7 @@ type Step = (&'static str, fn() -> Outcome);
 /// The cheapest first, so that what fails often fails soon.
 const STEPS: &[Step] = &[
     ("formatting", checks::formatting),
+    ("arrows", arrows::check),
     ("dependencies", checks::dependencies),
     ("lints", checks::lints),
     ("features", checks::features),

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use pagewise::{Backend, Code, HostAccess, HostTouch};
+use pagewise_hal::{Backend, Code, HostAccess, HostTouch};
 
 use crate::entry::span;
 use crate::machine::{answer, beside, has_place, panics, replace, store};
@@ -170,7 +170,7 @@ pub extern "C" fn pagewise_driver_panics() -> u64 {
 
 /// The whole state of the machine and its contexts as text, for `use_text` to copy: it gets
 /// `context`, the text and its length in bytes. Two texts are equal if and only if the states are,
-/// but for what [`SimBackend::state`](pagewise::SimBackend::state) leaves out. Returns a
+/// but for what [`SimBackend::state`](pagewise_hal::SimBackend::state) leaves out. Returns a
 /// `CUresult`.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use pagewise::{Code, DriverVersion};
+use pagewise_hal::{Code, DriverVersion};
 
 use crate::forms::FORMS;
 use crate::machine::{Machine, Outcome, beside, has_place, store};

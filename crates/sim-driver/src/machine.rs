@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use pagewise::{Backend, Code, DeviceId, Result, SimBackend, StreamFlags, StreamHandle};
+use pagewise_hal::{Backend, Code, DeviceId, Result, StreamFlags, StreamHandle};
+use pagewise_sim::SimBackend;
 
 use crate::forms::missing;
 use crate::options::Options;

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use pagewise::{DiscardedContents, DriverVersion, GpuProfile, RangeReads, SimConfig};
+use pagewise_hal::DriverVersion;
+use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimConfig};
 
 /// A form of an entry point that the driver pretends not to have.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use pagewise::{Backend, Code, DevicePtr, HostAllocFlags, StreamHandle};
+use pagewise_hal::{Backend, Code, DevicePtr, HostAllocFlags, StreamHandle};
 
 use crate::entry::{span, span_is_live};
 use crate::machine::{Machine, Outcome, answer, has_place, in_context, stream};

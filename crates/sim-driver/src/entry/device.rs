@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-use pagewise::{Backend, Code, DeviceAttribute, DeviceId, code_name};
+use pagewise_hal::{Backend, Code, DeviceAttribute, DeviceId, code_name};
 
 use crate::machine::{
     Machine, answer, any_time, has_place, in_context, in_context_after, started, started_after,

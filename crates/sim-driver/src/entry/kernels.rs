@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use pagewise::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, Span};
+use pagewise_hal::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, Span};
 
 use crate::entry::span_is_live;
 use crate::machine::{

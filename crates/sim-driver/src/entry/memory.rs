@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise::{
+use pagewise_hal::{
     AttachFlags, Backend, Code, DeviceId, DevicePtr, HostAllocFlags, Location, PointerAttribute,
-    RangeAttribute, SimConfig,
+    RangeAttribute,
 };
+use pagewise_sim::SimConfig;
 
 use crate::entry::span;
 use crate::machine::{

@@ -1,5 +1,5 @@
 //! The entry points, by group. Each function documents only its name: the contract is the driver's,
-//! and what the simulator makes of it is documented at the method of [`pagewise::Backend`].
+//! and what the simulator makes of it is documented at the method of [`pagewise_hal::Backend`].
 //!
 //! Common to all: results go to places that must be null or valid for writing; a null place is
 //! `CUDA_ERROR_INVALID_VALUE`. Handles and addresses may be any numbers: the simulator looks them
@@ -25,7 +25,7 @@ pub use streams::*;
 
 use std::ffi::c_int;
 
-use pagewise::{Backend, DevicePtr, Location, LocationKind, PointerAttribute, Span};
+use pagewise_hal::{Backend, DevicePtr, Location, LocationKind, PointerAttribute, Span};
 
 use crate::machine::Machine;
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise::{Advice, Backend, Code, Location, Span};
+use pagewise_hal::{Advice, Backend, Code, Location, Span};
 
 use crate::entry::{MemLocation, span};
 use crate::machine::{Outcome, answer, has_place, in_context, started, started_after, stream};

@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise::{
+use pagewise_hal::{
     AccessFlags, AllocationType, Backend, Code, DeviceId, DevicePtr, HandleTypes, Location,
-    PoolAttribute, PoolHandle, PoolProps, Result, SimBackend,
+    PoolAttribute, PoolHandle, PoolProps, Result,
 };
+use pagewise_sim::SimBackend;
 
 use crate::entry::MemLocation;
 use crate::machine::{Machine, Outcome, answer, has_place, load, started, store};

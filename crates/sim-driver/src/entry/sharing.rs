@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise::{
+use pagewise_hal::{
     Backend, Code, DevicePtr, ExportedPointer, HandleTypes, HostRegisterFlags, IpcMemHandle,
     SHARED_BLOB_BYTES, ShareableHandle,
 };

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise::{AttachFlags, Backend, Code, EventFlags, EventHandle, StreamFlags};
+use pagewise_hal::{AttachFlags, Backend, Code, EventFlags, EventHandle, StreamFlags};
 
 use crate::entry::span;
 use crate::machine::{
