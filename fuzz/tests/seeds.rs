@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pagewise_fuzz::campaign::{self, Plan};
-use pagewise_fuzz::{TARGETS, Tally, Target};
+use pagewise_fuzz::{Choices, TARGETS, Tally, Target};
 
 /// Calls of one target in these tests.
 const CALLS: u64 = 20_000;
@@ -27,6 +27,14 @@ fn hostile_calls_of_the_back_end_come_back_with_an_answer() {
     for name in ["prefetch", "memset", "memcpy", "device_touch", "pool_alloc", "discard_batch"] {
         assert!(tally.count(name, 0) > 10, "some succeed: {tally}");
     }
+}
+
+/// The round imports memory of the pool that it exported, and frees it through both pointers.
+#[test]
+fn a_round_that_imports_its_own_memory_frees_it_all() {
+    let target = pagewise_fuzz::target("hal").expect("the target exists");
+    let tally = campaign::round(target, &Choices::bytes_of(2, 3133, target.round_bytes));
+    assert!(tally.count("pool_import_pointer", 0) > 0, "{tally}");
 }
 
 #[test]

@@ -69,7 +69,10 @@ impl Round<'_, '_> {
             _ => self.call("free", |sim| unsafe { sim.free(ptr) }),
         };
         if freed.is_some() {
-            self.known.live.retain(|live| live.ptr != ptr);
+            // Imported memory stands twice, at one address. Its import ends first.
+            if let Some(last) = self.known.live.iter().rposition(|live| live.ptr == ptr) {
+                self.known.live.remove(last);
+            }
             self.known.freed.push(ptr);
             if self.known.freed.len() > LIVE_MAX {
                 self.known.freed.remove(0);

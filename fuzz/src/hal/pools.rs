@@ -96,6 +96,11 @@ impl Round<'_, '_> {
             bytes %= POOL_BYTES_MAX;
         }
         let made = self.call("pool_alloc", |sim| sim.pool_alloc(pool, bytes, stream));
+        if made.is_some() && !self.known.pools.contains(&pool) {
+            // The number was made up and hit a default pool, which may be one of managed memory.
+            self.known.keeps_memory = true;
+            self.known.pools.push(pool);
+        }
         self.known.live.extend(made.filter(|ptr| !ptr.is_null()).map(|ptr| Span::new(ptr, bytes)));
     }
 
