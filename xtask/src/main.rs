@@ -5,6 +5,7 @@
 
 mod arrows;
 mod checks;
+mod circles;
 mod command;
 mod harness;
 mod mutants;
@@ -36,6 +37,8 @@ enum Task {
     /// Formatting, arrows between crates, lints, features, tests, documentation, dependency proofs,
     /// the main command.
     Ci,
+    /// Lists the circles between files of a crate.
+    Circles,
     /// Plants mutants in the code, and says which of them no test notices. Takes hours.
     Mutants {
         /// Runs a part of them only, such as 3/20.
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test { seed } => suite::run(seed),
         Task::Ci => ci(),
+        Task::Circles => circles::check(),
         Task::Mutants { shard, write } => mutants::run(shard.as_deref(), write),
     };
     match outcome {

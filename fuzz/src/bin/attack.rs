@@ -10,7 +10,7 @@ use pagewise_fuzz::{Choices, TARGETS, target};
 /// Attacks one target. The status is 1 if anything panicked or memory grew, 3 if a call hung.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Which target: `hal`, `c-abi` and so on.
+    /// Which target: `hal`, `c_abi` and so on.
     target: String,
     /// How many calls.
     #[arg(long, default_value_t = 1_000_000)]
