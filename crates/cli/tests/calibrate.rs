@@ -106,7 +106,7 @@ fn figures_that_no_operation_shows_are_kept_and_named() {
     assert!(!without.contains(&"allocation.free".into()), "{report}");
     let figures: toml::Table =
         std::fs::read_to_string(&profile).expect("written").parse().expect("TOML");
-    let start = toml::Table::try_from(pagewise_sim::CostParams::h200()).expect("a table");
+    let start = toml::Table::try_from(pagewise_sim::GpuProfile::h200().cost).expect("a table");
     let cost = &figures["cost"];
     assert_eq!(cost["prefetch"], start["prefetch"]);
     assert_ne!(cost["allocation"]["alloc"], start["allocation"]["alloc"]);

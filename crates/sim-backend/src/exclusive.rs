@@ -29,8 +29,8 @@ use pagewise_hal::{Advice, AllocationType, EventHandle, Processor, Span, StreamH
 
 use crate::attachments::{Attached, key};
 use crate::config::SimConfig;
+use crate::link::PeerLink;
 use crate::locate::Located;
-use crate::profile::PeerLink;
 use crate::refusal::{Checked, bad_device, illegal_address, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, ManagedRange};

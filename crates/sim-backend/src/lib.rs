@@ -88,6 +88,7 @@ mod descriptor;
     reason = "sizes of live allocations, which fit the device, and counts of calls"
 )]
 mod exclusive;
+mod link;
 mod locate;
 #[allow(clippy::arithmetic_side_effects, reason = "an index into a list that is not empty")]
 mod movement;
@@ -151,7 +152,6 @@ pub use arrival::ArrivalParams;
 pub use backend::SimBackend;
 pub use config::{DiscardedContents, EventCapture, MemoryContents, RangeReads, SimConfig};
 pub use cost::{CostObservation, CostParams};
+pub use link::{HostLink, PeerLink};
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
-pub use profile::{
-    DeviceAttributes, Evidence, GpuProfile, HostLink, PeerLink, ProfileError, Source, Sources,
-};
+pub use profile::{DeviceAttributes, Evidence, GpuProfile, ProfileError, Source, Sources};

@@ -6,17 +6,17 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use pagewise_hal::{FaultAccess, MemoryEvent, PageRun, Processor, Span};
+use pagewise_hal::{MemoryEvent, PageRun, Processor, Span};
 
 use crate::arrival::{Accesses, Arrival, ArrivalParams, Threads};
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, Meter};
 use crate::paging::{
-    self, Access, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, Relations,
-    Step, Work,
+    self, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, Relations, Step,
+    Work,
 };
-pub(crate) use crate::paging::{Discard, Group};
+pub(crate) use crate::paging::{Access, Discard, Group};
 use crate::records::Records;
 use crate::tempo::{FaultPace, Tempo};
 
@@ -26,18 +26,13 @@ pub(crate) struct Walk {
     pub(crate) by: Processor,
     pub(crate) span: Span,
     pub(crate) stride_bytes: u64,
-    pub(crate) access: FaultAccess,
+    pub(crate) access: Access,
     pub(crate) threads: Threads,
 }
 
 impl Walk {
     fn in_pages(self) -> paging::Walk {
         let Self { by, span, stride_bytes, access, .. } = self;
-        let access = match access {
-            FaultAccess::Write => Access::Write,
-            FaultAccess::Atomic => Access::Atomic,
-            _ => Access::Read,
-        };
         paging::Walk { by, first_byte: span.ptr.0, bytes: span.bytes, stride_bytes, access }
     }
 }

@@ -4,14 +4,14 @@
 //! program leaves behind does not depend on where its pages are.
 
 use pagewise_hal::{
-    Code, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, FaultAccess, HostAccess, HostTouch,
-    LocationKind, PAGE_BYTES, Processor, Span, StreamHandle,
+    Code, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HostAccess, HostTouch, LocationKind,
+    PAGE_BYTES, Processor, Span, StreamHandle,
 };
 
 use crate::arrival::Threads;
 use crate::config::RangeReads;
 use crate::exclusive::Work;
-use crate::pager::Walk;
+use crate::pager::{Access, Walk};
 use crate::refusal::{Checked, bad_device, illegal_address, invalid, refuse};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind};
@@ -24,8 +24,8 @@ impl Sim {
             return invalid("the stride must be at least 1 byte");
         }
         let fault = match access {
-            HostAccess::Read => FaultAccess::Read,
-            HostAccess::Write(_) => FaultAccess::Write,
+            HostAccess::Read => Access::Read,
+            HostAccess::Write(_) => Access::Write,
         };
         self.check_host_may_touch(span)?;
         let (by, threads) = (Processor::HOST, Threads::One);
@@ -57,9 +57,9 @@ impl Sim {
             return invalid(why);
         }
         let fault = match access {
-            DeviceAccess::Read => FaultAccess::Read,
-            DeviceAccess::Write(_) => FaultAccess::Write,
-            DeviceAccess::AtomicAdd => FaultAccess::Atomic,
+            DeviceAccess::Read => Access::Read,
+            DeviceAccess::Write(_) => Access::Write,
+            DeviceAccess::AtomicAdd => Access::Atomic,
         };
         let threads =
             if touch.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
@@ -98,7 +98,7 @@ impl Sim {
             return invalid("the memory is another device's than the stream");
         }
         self.launch(device, Work::FillOrCopy(&[span]), stream)?;
-        self.walk_pages(device, span, FaultAccess::Write, Threads::Bulk);
+        self.walk_pages(device, span, Access::Write, Threads::Bulk);
         self.started(stream);
         self.before_write(span);
         self.arena.fill(span.ptr.0, span.bytes, value);
@@ -122,8 +122,8 @@ impl Sim {
         self.check_within_one(to)?;
         self.check_within_one(from)?;
         self.launch(device, Work::FillOrCopy(&[from, to]), stream)?;
-        self.walk_copied(device, from, FaultAccess::Read);
-        self.walk_copied(device, to, FaultAccess::Write);
+        self.walk_copied(device, from, Access::Read);
+        self.walk_copied(device, to, Access::Write);
         self.started(stream);
         self.before_write(to);
         self.arena.copy(destination.0, source.0, bytes);
@@ -132,7 +132,7 @@ impl Sim {
 
     /// Touches every page of the source or destination of a copy. If it prefers the host, as far as
     /// the driver knows, the host's threads do that (447 copies on an H200 under driver 580).
-    fn walk_copied(&mut self, device: Processor, span: Span, access: FaultAccess) {
+    fn walk_copied(&mut self, device: Processor, span: Span, access: Access) {
         let pages = span.pages_outward();
         let preferred = self.attributes.preferred(&pages, RangeReads::Driver);
         let by_host = preferred.is_some_and(|place| place.kind != LocationKind::DEVICE);
@@ -145,7 +145,7 @@ impl Sim {
 
     /// Touches every page of a range, also one that it only reaches into, as the driver's kernels
     /// do. Its copy engine reaches any memory, so only managed ranges fault.
-    fn walk_pages(&mut self, by: Processor, span: Span, access: FaultAccess, threads: Threads) {
+    fn walk_pages(&mut self, by: Processor, span: Span, access: Access, threads: Threads) {
         let allocation = self.space.containing(span.ptr);
         if allocation.is_some_and(|allocation| self.is_managed(allocation)) {
             let pages = span.pages_outward();

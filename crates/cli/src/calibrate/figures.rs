@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn figures_survive_being_a_list() {
-        let figures = Figures::new(&CostParams::h200());
-        assert_eq!(figures.params(&figures.values), CostParams::h200());
+        let figures = Figures::new(&pagewise_sim::GpuProfile::h200().cost);
+        assert_eq!(figures.params(&figures.values), pagewise_sim::GpuProfile::h200().cost);
         let doubled: Vec<f64> = figures.values.iter().map(|value| value * 2.0).collect();
         let again = Figures::new(&figures.params(&doubled));
         assert_eq!(again.values, doubled);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_figures_that_are_no_prices_exist() {
-        let figures = Figures::new(&CostParams::h200());
+        let figures = Figures::new(&pagewise_sim::GpuProfile::h200().cost);
         assert_eq!(figures.with_role(Role::Shape).count(), SHAPES.len());
         assert_eq!(figures.with_role(Role::Unit).count(), 1);
     }

@@ -256,6 +256,7 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GpuProfile;
     use std::collections::BTreeSet;
 
     /// The pages of a set.
@@ -270,7 +271,7 @@ mod tests {
     fn grid(bytes: u64, stride_bytes: u64, threads: Threads) -> Grid {
         let first_byte = 3 * PAGE + 96;
         let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead: false };
-        Grid::new(&ArrivalParams::default(), &accesses, threads)
+        Grid::new(&GpuProfile::h200().arrival, &accesses, threads)
     }
 
     /// Pages that units visit if every page is missing once.

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::GpuProfile;
-
 /// How the faults of a kernel of many threads reach the driver, and how the driver collects them.
 ///
 /// Times in nanoseconds. Fields are either *published* or *fitted*: chosen so that the number of
@@ -61,11 +59,4 @@ pub struct BulkShape {
     pub bytes_per_access: u32,
     /// Equal parts of the memory between which each thread alternates.
     pub parts: u32,
-}
-
-/// Those of an H200 under driver 580.
-impl Default for ArrivalParams {
-    fn default() -> Self {
-        GpuProfile::h200().arrival
-    }
 }

@@ -1,3 +1,4 @@
+use crate::GpuProfile;
 use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
@@ -45,7 +46,7 @@ impl Kernel {
         mut memory: Memory,
         mut service: impl FnMut(&Batch, &mut Memory) -> Serviced,
     ) -> Vec<Batch> {
-        let params = ArrivalParams::default();
+        let params = GpuProfile::h200().arrival;
         let mut arrival = Arrival::new(&params, &self.accesses, self.threads, seed, 0);
         let mut batches = Vec::new();
         while let Some(batch) = arrival.next_batch(&memory) {
@@ -142,7 +143,7 @@ fn wide(runs_ahead: bool) -> Kernel {
 #[test]
 fn another_seed_or_another_kernel_of_the_same_gives_other_batches() {
     assert_ne!(wide(true).run_plainly(1), wide(true).run_plainly(2));
-    let params = ArrivalParams::default();
+    let params = GpuProfile::h200().arrival;
     let first = |nth| {
         let Kernel { accesses, threads } = wide(true);
         Arrival::new(&params, &accesses, threads, 1, nth).next_batch(&wide(true).memory())
@@ -153,7 +154,7 @@ fn another_seed_or_another_kernel_of_the_same_gives_other_batches() {
 #[test]
 fn a_warp_that_reads_misses_its_32_pages_and_one_that_writes_up_to_56() {
     // Published: 56 outstanding faults of one uTLB (Allen and Ge, SC'21).
-    let params = ArrivalParams::default();
+    let params = GpuProfile::h200().arrival;
     let raised = |runs_ahead| {
         let Kernel { accesses, .. } = wide(runs_ahead);
         let grid = Grid::new(&params, &accesses, Threads::Grid { blocks: 1, threads: 32 });

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use pagewise_hal::Processor;
 
+use super::call::Call;
+use super::params::CostParams;
 use super::state::{Class, Warmth};
 use super::tally::{Tally, Zeroed};
 use super::touches::{self, Faults};
-use super::{Call, CostParams, advice, calls};
+use super::{advice, calls};
 use crate::paging::{Access, Covered, HeldBlocks, Step, Walk, Work};
 
 /// Freed host memory that the kernel keeps at hand for whoever asks next: one 2 MiB page.

@@ -1,6 +1,6 @@
 //! Calls that allocate, ask and move.
 
-use super::Call;
+use super::call::Call;
 use super::params::{AllocationCosts, DiscardCosts, FixedCosts, PrefetchCosts, QueryCosts};
 use super::state::Warmth;
 use super::tally::{Tally, Zeroed};

@@ -4,7 +4,8 @@
 //! on figures: its time is the same fold over the same functions that the meter uses.
 
 use super::account::{Account, Input};
-use super::{CostParams, calls};
+use super::calls;
+use super::params::CostParams;
 
 /// One call, or one sleep: all that its time depends on, except the figures.
 #[derive(Debug, Clone)]

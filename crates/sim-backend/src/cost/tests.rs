@@ -1,10 +1,13 @@
 //! Claims about the model.
 
+use crate::GpuProfile;
 use pagewise_hal::{Advice, AttachFlags, Backend, HostAccess, HostTouch, Location, StreamHandle};
 use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, StreamFlags};
 
+use super::meter::whole;
 use super::*;
 use crate::paging::Step;
+use crate::paging::Work;
 use crate::{SimBackend, SimConfig};
 
 const MIB: u64 = 1 << 20;
@@ -168,7 +171,7 @@ fn memory_that_a_free_gave_back_is_zeroed_faster_unless_the_machine_slept() {
 
 #[test]
 fn only_as_much_as_the_kernel_keeps_at_hand_is_zeroed_faster() {
-    let costs = CostParams::h200().host_touch;
+    let costs = GpuProfile::h200().cost.host_touch;
     let took = |freed_mib: u64, wanted_mib: u64| {
         let sim = machine();
         let first = alloc(&sim, freed_mib * MIB);
@@ -203,7 +206,7 @@ fn an_observed_call_has_the_time_that_it_took() {
         call();
         let took = (sim.clock_ns() - before_ns) as f64;
         let seen = sim.take_cost_observations();
-        let again: f64 = seen.iter().map(|one| one.ns(&CostParams::h200())).sum();
+        let again: f64 = seen.iter().map(|one| one.ns(&GpuProfile::h200().cost)).sum();
         // Each fault is rounded to whole nanoseconds when it is charged.
         assert!(!seen.is_empty() && (took - again).abs() <= took * 0.001, "{took} and {again}");
     }
@@ -242,7 +245,7 @@ fn an_observed_time_is_proportional_to_prices() {
     sim.observe_costs();
     let span = alloc(&sim, 8 * MIB);
     write(&sim, span);
-    let mut free = CostParams::h200();
+    let mut free = GpuProfile::h200().cost;
     let mut dear = free;
     (dear.host_touch.zero_page, dear.host_touch.fault_fresh) = (4_000.0, 20_000.0);
     (free.host_touch.zero_page, free.host_touch.fault_fresh) = (0.0, 0.0);
@@ -266,7 +269,7 @@ fn nobody_observes_unless_asked() {
 
 #[test]
 fn a_fault_takes_its_time_while_the_program_runs() {
-    let mut meter = Meter::new(CostParams::h200());
+    let mut meter = Meter::new(GpuProfile::h200().cost);
     let device = Processor::device(0);
     meter.begin(Call::DeviceTouch { threads: 1, bulk: false }, 0);
     assert!(meter.fault_latency_ns(device, 0) > 0);
@@ -276,7 +279,7 @@ fn a_fault_takes_its_time_while_the_program_runs() {
 
 #[test]
 fn a_sleep_never_ends_early() {
-    let mut costs = CostParams::h200();
+    let mut costs = GpuProfile::h200().cost;
     (costs.fixed.sleep, costs.fixed.sleep_ns) = (100.0, 0.5);
     let mut meter = Meter::new(costs);
     assert_eq!(meter.sleep(1_000), 1_000, "the model alone would say 600");
@@ -285,7 +288,7 @@ fn a_sleep_never_ends_early() {
 
 #[test]
 fn a_call_that_needs_room_waits_for_the_evictions_even_if_it_is_refused() {
-    let costs = CostParams::h200();
+    let costs = GpuProfile::h200().cost;
     let work = Work {
         step: Step::Eviction,
         processor: Some(Processor::device(0)),

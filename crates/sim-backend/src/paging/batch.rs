@@ -300,9 +300,10 @@ impl Missing for Missed<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{GpuMemory, PagingParams, Relations};
+    use super::super::{GpuMemory, Relations};
     use super::*;
-    use crate::arrival::{Accesses, ArrivalParams, Threads};
+    use crate::GpuProfile;
+    use crate::arrival::{Accesses, Threads};
     use pagewise_hal::{CopyCause, MemoryEvent, PageRun, Processor};
     use proptest::prelude::*;
 
@@ -342,7 +343,7 @@ mod tests {
     fn paging(chunks: u64) -> Paging {
         let gpus = [GpuMemory { capacity_bytes: chunks << 21 }];
         let relations = Relations::pcie_with_nvlink(1);
-        let mut paging = Paging::new(PagingParams::default(), &gpus, relations);
+        let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
         paging.create_range(0, PAGES_IN_ALL);
         paging
     }
@@ -356,7 +357,7 @@ mod tests {
             let Walk { first_byte, bytes, stride_bytes, access, .. } = walk;
             let runs_ahead = access != Access::Read;
             let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead };
-            let params = ArrivalParams::default();
+            let params = GpuProfile::h200().arrival;
             let arrival = Arrival::new(&params, &accesses, threads, seed, 0);
             paging.run_kernel(walk, arrival, 10_000_000, &mut events);
         }

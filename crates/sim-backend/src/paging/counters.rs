@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn nothing_is_counted_where_counters_are_off() {
-        let mut paging = paging(PagingParams::default());
+        let mut paging = paging(GpuProfile::h200().paging);
         for _ in 0..4 {
             assert_eq!(read(&mut paging, 0, 512), []);
         }

@@ -251,8 +251,9 @@ fn chunk_of(block: &Block, page: usize) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::Heard;
-    use super::super::{Access, Discard, GpuMemory, PagingParams, Relations};
+    use super::super::{Access, Discard, GpuMemory, Relations};
     use super::*;
+    use crate::GpuProfile;
     use pagewise_hal::{MemoryEvent, Processor};
 
     const GPU0: Processor = Processor::device(0);
@@ -261,7 +262,7 @@ mod tests {
     fn paging(chunks: u64) -> Paging {
         let gpus = [GpuMemory { capacity_bytes: chunks << 21 }];
         let mut paging =
-            Paging::new(PagingParams::default(), &gpus, Relations::pcie_with_nvlink(1));
+            Paging::new(GpuProfile::h200().paging, &gpus, Relations::pcie_with_nvlink(1));
         paging.create_range(0, 4 * 512);
         paging
     }
@@ -338,7 +339,7 @@ mod tests {
         // services that bring pages to it move it.
         let gpus = [GpuMemory { capacity_bytes: 2 << 21 }, GpuMemory { capacity_bytes: 4 << 21 }];
         let relations = Relations::pcie_with_nvlink(2);
-        let mut paging = Paging::new(PagingParams::default(), &gpus, relations);
+        let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
         paging.create_range(0, 4 * 512);
         let mut events = Vec::new();
         paging.migrate(0..1024, GPU0, 0, &mut events);

@@ -1,12 +1,13 @@
 //! Laws of the engine under random programs, evictions included: one GPU has far less memory than
 //! there is to move. The invariants of blocks are checked after every step besides.
 
+use crate::GpuProfile;
 use pagewise_hal::Processor;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::testing::Heard;
-use super::{Access, Discard, GpuMemory, Paging, PagingParams, Relations, Walk};
+use super::{Access, Discard, GpuMemory, Paging, Relations, Walk};
 
 const BLOCKS: u64 = 8;
 const PAGES: u64 = BLOCKS * 512;
@@ -67,7 +68,7 @@ impl Machine {
     fn new(shortcuts: bool) -> Self {
         let gpus = GPUS.map(|chunks| GpuMemory { capacity_bytes: chunks << 21 });
         let relations = Relations::pcie_with_nvlink(GPUS.len());
-        let mut paging = Paging::new(PagingParams::default(), &gpus, relations);
+        let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
         paging.shortcuts = shortcuts;
         paging.create_range(0, PAGES);
         Self { paging, heard: Heard::default(), now_ns: 0 }

@@ -290,10 +290,10 @@ pub(super) enum Leg {
 
 #[cfg(test)]
 mod tests {
-    use super::super::params::PagingParams;
     use super::super::range::Policy;
     use super::super::testing::heard_in;
     use super::*;
+    use crate::GpuProfile;
     use pagewise_hal::Processor;
 
     const HOST: Processor = Processor::HOST;
@@ -306,7 +306,7 @@ mod tests {
     /// they go to a GPU, which of them arrive without a copy, and the block afterwards.
     fn to_gpu(act: fn(&mut Context<'_>, &mut Block, PageMask)) -> (Vec<Change>, u64, Block) {
         let policy = Policy { read_mostly: true, ..Policy::default() };
-        let ((block, fresh), heard) = heard_in(&PagingParams::default(), policy, |context| {
+        let ((block, fresh), heard) = heard_in(&GpuProfile::h200().paging, policy, |context| {
             let mut block = Block::new(0, 512);
             block.add_resident(ProcId::HOST, PageMask::range(0..2));
             context.totals.came(ProcId::HOST, 2);

@@ -5,8 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::GpuProfile;
-
 /// What can be tuned or differs between driver versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,13 +34,6 @@ pub struct PagingParams {
     /// Batches with throttled pages that one fault service goes through before it waits
     /// (`uvm_perf_fault_max_throttle_per_service`).
     pub throttled_batches_per_service: u32,
-}
-
-/// Those of driver 580 on an H200.
-impl Default for PagingParams {
-    fn default() -> Self {
-        GpuProfile::h200().paging
-    }
 }
 
 /// Parameters of migration by access counters (`uvm_perf_access_counter_*`). Not checked against
@@ -101,11 +92,4 @@ pub struct ThrashingParams {
     pub stamp_ns: u64,
     /// A pinned page is released this long before its time.
     pub unpin_slack_ns: u64,
-}
-
-/// Those of driver 580 on an H200.
-impl Default for ThrashingParams {
-    fn default() -> Self {
-        PagingParams::default().thrashing
-    }
 }

@@ -6,7 +6,7 @@
 
 use pagewise_hal::Processor;
 
-use crate::profile::{HostLink, PeerLink};
+use crate::link::{HostLink, PeerLink};
 
 /// A processor: 0 the host, n + 1 GPU n.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

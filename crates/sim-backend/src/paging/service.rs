@@ -57,20 +57,6 @@ impl From<Access> for FaultAccess {
     }
 }
 
-impl TryFrom<FaultAccess> for Access {
-    type Error = FaultAccess;
-
-    /// Prefetch instructions do not count as accesses.
-    fn try_from(access: FaultAccess) -> Result<Self, FaultAccess> {
-        match access {
-            FaultAccess::Read => Ok(Self::Read),
-            FaultAccess::Write => Ok(Self::Write),
-            FaultAccess::Atomic => Ok(Self::Atomic),
-            other => Err(other),
-        }
-    }
-}
-
 /// What is to be done about faults whose pages go to one processor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
@@ -229,6 +215,7 @@ mod tests {
     use super::super::testing::{Heard, heard_in};
     use super::super::{Discard, GpuMemory, Paging, Relations, Step};
     use super::*;
+    use crate::GpuProfile;
     use crate::paging::range::Policy;
     use pagewise_hal::{MemoryEvent, Processor};
 
@@ -239,7 +226,7 @@ mod tests {
     fn paging() -> Paging {
         let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
         let relations = Relations::pcie_with_nvlink(1);
-        let mut paging = Paging::new(PagingParams::default(), &gpus, relations);
+        let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
         paging.create_range(0, 512);
         paging
     }
@@ -286,7 +273,7 @@ mod tests {
 
     #[test]
     fn faults_on_several_held_pages_wait_for_the_one_that_is_free_first() {
-        let params = PagingParams::default();
+        let params = GpuProfile::h200().paging;
         let (nap_ns, stamp_ns) = (params.thrashing.nap_ns, params.thrashing.stamp_ns);
         let gpu = ProcId(1);
         for pages in [[0, 9], [9, 0]] {

@@ -157,8 +157,9 @@ impl Paging {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{GpuMemory, PagingParams, Relations};
+    use super::super::{GpuMemory, Relations};
     use super::*;
+    use crate::GpuProfile;
     use pagewise_hal::{MemoryEvent, Processor};
 
     fn host_write(first_byte: u64, bytes: u64, stride_bytes: u64) -> Walk {
@@ -169,7 +170,7 @@ mod tests {
     fn a_page_is_written_first_once_until_the_host_loses_it() {
         let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
         let mut paging =
-            Paging::new(PagingParams::default(), &gpus, Relations::pcie_with_nvlink(1));
+            Paging::new(GpuProfile::h200().paging, &gpus, Relations::pcie_with_nvlink(1));
         paging.create_range(512, 1024);
         let mut events: Vec<MemoryEvent> = Vec::new();
         let walk = host_write(512 * PAGE_BYTES, 16 * PAGE_BYTES, 2 * PAGE_BYTES);
@@ -189,7 +190,7 @@ mod tests {
     fn a_range_that_goes_had_what_its_blocks_had() {
         let gpus = [GpuMemory { capacity_bytes: 1 << 30 }];
         let mut paging =
-            Paging::new(PagingParams::default(), &gpus, Relations::pcie_with_nvlink(1));
+            Paging::new(GpuProfile::h200().paging, &gpus, Relations::pcie_with_nvlink(1));
         paging.create_range(512, 1536);
         let mut events: Vec<MemoryEvent> = Vec::new();
         paging.migrate(512..1024, Processor::device(0), 0, &mut events);

@@ -1,5 +1,6 @@
 //! Surroundings for unit tests.
 
+use crate::GpuProfile;
 use std::collections::VecDeque;
 
 use pagewise_hal::{MemoryEvent, Processor};
@@ -43,7 +44,7 @@ impl EventSink for Heard {
 
 /// Runs a test in a context with this policy on a PCIe host with two NVLink peers.
 pub(super) fn with_context<R>(policy: Policy, test: impl FnOnce(&mut Context<'_>) -> R) -> R {
-    heard_in(&PagingParams::default(), policy, test).0
+    heard_in(&GpuProfile::h200().paging, policy, test).0
 }
 
 /// The same with these parameters; returns also what the test's steps reported.

@@ -9,9 +9,11 @@ use std::fmt::Display;
 use pagewise_hal::{BLOCK_BYTES, DriverVersion};
 use toml::Value;
 
-use super::{GpuProfile, HostLink, PeerLink, ProfileError};
+use super::error::ProfileError;
+use super::gpu::GpuProfile;
 use crate::arena::Arena;
 use crate::arrival::ArrivalParams;
+use crate::link::{HostLink, PeerLink};
 use crate::paging::PagingParams;
 
 type Checked = Result<(), ProfileError>;

@@ -3,37 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use thiserror::Error;
 use toml::{Table, Value};
 
-use super::{Evidence, GpuProfile, check, shipped};
-
-/// Why a profile cannot be used. The text says what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ProfileError {
-    /// The text is not a document, a key is unknown or missing, or a value has the wrong type.
-    #[error("{0}")]
-    Document(String),
-    /// The document builds on a profile that does not exist.
-    #[error("base = \"{base}\": no such profile; there are: {known}")]
-    UnknownBase {
-        /// What was asked for.
-        base: String,
-        /// Those that exist.
-        known: String,
-    },
-    /// A value makes no sense.
-    #[error("{field} is {value}: {remedy}")]
-    Value {
-        /// The field, with dots.
-        field: String,
-        /// What it holds.
-        value: String,
-        /// What to put instead.
-        remedy: String,
-    },
-}
+use super::error::ProfileError;
+use super::gpu::GpuProfile;
+use super::sources::Evidence;
+use super::{check, texts};
 
 impl GpuProfile {
     /// Reads a TOML document. One that begins with `base = "h200"` (or another shipped profile)
@@ -73,16 +48,6 @@ impl GpuProfile {
         }
         counts.into_iter().collect()
     }
-
-    /// Whether every value makes sense: the first that does not.
-    ///
-    /// # Errors
-    /// [`ProfileError::Value`].
-    pub fn check(&self) -> Result<(), ProfileError> {
-        // Looking at every figure takes as long as making a machine: once is enough for those that
-        // were looked at when they were read.
-        if shipped::is_one(self) { Ok(()) } else { check::check(self) }
-    }
 }
 
 fn document(error: toml::de::Error) -> ProfileError {
@@ -105,8 +70,8 @@ fn resolved(mut table: Table) -> Result<Table, ProfileError> {
             return Err(ProfileError::Document(problem));
         }
     };
-    let Some(text) = shipped::text(&base) else {
-        return Err(ProfileError::UnknownBase { base, known: shipped::names() });
+    let Some(text) = texts::text(&base) else {
+        return Err(ProfileError::UnknownBase { base, known: texts::names() });
     };
     let mut merged = resolved(text.parse().map_err(document)?)?;
     let sources = merge_sources(&base, merged.remove("sources"), table.remove("sources"), &table);

@@ -1,20 +1,11 @@
-//! The documents that ship with the crate.
+//! The profiles that ship with the crate.
 
 use std::sync::LazyLock;
 
-use super::GpuProfile;
-
-/// Name and text of each document, in the order in which they are listed.
-const DOCUMENTS: &[(&str, &str)] = &[
-    ("h200", include_str!("../../profiles/h200.toml")),
-    ("a100", include_str!("../../profiles/a100.toml")),
-    ("l4", include_str!("../../profiles/l4.toml")),
-    ("rtx4060ti-16gb", include_str!("../../profiles/rtx4060ti-16gb.toml")),
-    ("v100", include_str!("../../profiles/v100.toml")),
-    ("gtx1080ti", include_str!("../../profiles/gtx1080ti.toml")),
-    ("gh200", include_str!("../../profiles/gh200.toml")),
-    ("wsl", include_str!("../../profiles/wsl.toml")),
-];
+use super::check;
+use super::error::ProfileError;
+use super::gpu::GpuProfile;
+use super::texts::DOCUMENTS;
 
 static PROFILES: LazyLock<Vec<GpuProfile>> = LazyLock::new(|| {
     let read = |(name, text): &(&str, &str)| match GpuProfile::from_toml(text) {
@@ -25,26 +16,33 @@ static PROFILES: LazyLock<Vec<GpuProfile>> = LazyLock::new(|| {
     DOCUMENTS.iter().map(read).collect()
 });
 
-pub(super) fn all() -> &'static [GpuProfile] {
-    &PROFILES
-}
+impl GpuProfile {
+    /// NVIDIA H200 SXM: the profile whose figures were fitted to recordings.
+    #[must_use]
+    pub fn h200() -> Self {
+        PROFILES[0].clone()
+    }
 
-pub(super) fn is_one(profile: &GpuProfile) -> bool {
-    all().iter().any(|shipped| shipped.name == profile.name && shipped == profile)
-}
+    /// The shipped profile with this name, upper or lower case.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        PROFILES.iter().find(|profile| profile.name.eq_ignore_ascii_case(name)).cloned()
+    }
 
-/// The first.
-pub(super) fn h200() -> &'static GpuProfile {
-    &PROFILES[0]
-}
+    /// Every profile that ships with the crate.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        PROFILES.clone()
+    }
 
-/// The text of a document, by name, upper or lower case.
-pub(super) fn text(name: &str) -> Option<&'static str> {
-    let found = DOCUMENTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(_, text)| *text)
-}
-
-/// The names, for messages.
-pub(super) fn names() -> String {
-    DOCUMENTS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    /// Whether every value makes sense: the first that does not.
+    ///
+    /// # Errors
+    /// [`ProfileError::Value`].
+    pub fn check(&self) -> Result<(), ProfileError> {
+        // Looking at every figure takes as long as making a machine: once is enough for those that
+        // were looked at when they were read.
+        let is_shipped = |one: &Self| one.name == self.name && one == self;
+        if PROFILES.iter().any(is_shipped) { Ok(()) } else { check::check(self) }
+    }
 }

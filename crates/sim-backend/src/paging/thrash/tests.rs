@@ -4,6 +4,7 @@ use super::super::range::Policy;
 use super::super::testing::heard_in;
 use super::super::{Access, Discard, GpuMemory, Paging, PagingParams, Relations};
 use super::*;
+use crate::GpuProfile;
 use pagewise_hal::Processor;
 
 const HOST: Processor = Processor::HOST;
@@ -11,7 +12,7 @@ const GPU0: Processor = Processor::device(0);
 const US: u64 = 1000;
 
 fn paging() -> Paging {
-    paging_with(PagingParams::default())
+    paging_with(GpuProfile::h200().paging)
 }
 
 fn paging_with(params: PagingParams) -> Paging {
@@ -69,8 +70,8 @@ fn with_the_default_window_every_wait_ends_the_burst_so_nothing_is_pinned() {
 
 #[test]
 fn with_a_wider_window_a_page_is_throttled_then_pinned_to_the_host_then_released() {
-    let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..ThrashingParams::default() };
-    let mut paging = paging_with(PagingParams { thrashing, ..PagingParams::default() });
+    let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..GpuProfile::h200().paging.thrashing };
+    let mut paging = paging_with(PagingParams { thrashing, ..GpuProfile::h200().paging });
     let (events, now_ns) = ping_pong(&mut paging, 200, 50 * US);
     assert!(throttled(&events) >= 9);
     assert_eq!(paging.resident_on(0), [HOST]);
@@ -97,7 +98,7 @@ fn a_migration_ends_the_thrashing_of_its_pages() {
 fn the_compiled_vote_grows_the_window_to_half_a_second_in_59_evaluations() {
     // uvm_policy 4, hint step 4.
     let vote = |kind| {
-        let params = ThrashingParams { lapse_vote: kind, ..ThrashingParams::default() };
+        let params = ThrashingParams { lapse_vote: kind, ..GpuProfile::h200().paging.thrashing };
         let mut window = LapseWindow::new(&params);
         (0..59).for_each(|_| window.cast(&params, 0));
         window.lapse_ns
@@ -128,9 +129,9 @@ const WINDOW_NS: u64 = 512 * US;
 const STAMP_NS: u64 = 64;
 
 fn with_window() -> PagingParams {
-    let thrashing = ThrashingParams { lapse_ns: WINDOW_NS, ..ThrashingParams::default() };
+    let thrashing = ThrashingParams { lapse_ns: WINDOW_NS, ..GpuProfile::h200().paging.thrashing };
     assert_eq!((thrashing.stamp_ns, thrashing.threshold), (STAMP_NS, 3));
-    PagingParams { thrashing, ..PagingParams::default() }
+    PagingParams { thrashing, ..GpuProfile::h200().paging }
 }
 
 /// Whether a page thrashes that arrives on host and GPU in turn, with these gaps between.
@@ -176,7 +177,7 @@ fn a_fault_exactly_a_window_after_the_last_arrival_opens_a_turn() {
         assert_eq!(hints[0], Hint::None, "the first to fault goes on");
         hints[1]
     };
-    let nap_ns = ThrashingParams::default().nap_ns;
+    let nap_ns = GpuProfile::h200().paging.thrashing.nap_ns;
     assert_eq!(second(WINDOW_NS), Hint::Throttle { until_ns: WINDOW_NS + nap_ns });
     assert_eq!(second(WINDOW_NS + STAMP_NS), Hint::None, "the page is at rest");
 }
@@ -187,7 +188,7 @@ fn a_gap_of_exactly_the_window_votes_for_a_longer_one() {
     let thrashing = ThrashingParams {
         lapse_vote: LapseVote::Intended,
         lapse_ns: WINDOW_NS,
-        ..ThrashingParams::default()
+        ..GpuProfile::h200().paging.thrashing
     };
     let after = |gap_ns: u64| {
         let mut window = LapseWindow::new(&thrashing);
@@ -201,7 +202,7 @@ fn a_gap_of_exactly_the_window_votes_for_a_longer_one() {
 #[test]
 fn a_block_forgets_its_thrashing_pages_after_a_quiet_epoch_so_many_times_and_no_more() {
     // uvm_policy 4, hint step 1.
-    let params = PagingParams::default();
+    let params = GpuProfile::h200().paging;
     let (forgotten, _) = heard_in(&params, Policy::default(), |context| {
         let mut block = Block::new(0, 512);
         let forgets = |_| {
@@ -221,7 +222,7 @@ fn a_block_forgets_its_thrashing_pages_after_a_quiet_epoch_so_many_times_and_no_
 fn after_a_fresh_start_two_processors_have_to_meet_again() {
     // Recording `rules`, case `thrashing-pages-are-forgotten-four-times`: pages that one GPU alone
     // loses permissions on thrash before the fresh start and not after it.
-    let params = PagingParams::default();
+    let params = GpuProfile::h200().paging;
     let (thrashes, _) = heard_in(&params, Policy::default(), |context| {
         let mut block = Block::new(0, 512);
         let lose_alone = |context: &mut Context<'_>, block: &mut Block| {
@@ -245,7 +246,7 @@ fn after_a_fresh_start_two_processors_have_to_meet_again() {
 fn a_pinned_page_that_lost_permissions_is_for_one_processor_at_a_time() {
     // uvm_policy 4, hint step 7. Of NVLink peers both may use a page that only moved.
     let second = |kind: Kind| {
-        let (hints, _) = heard_in(&PagingParams::default(), Policy::default(), |context| {
+        let (hints, _) = heard_in(&GpuProfile::h200().paging, Policy::default(), |context| {
             let mut block = Block::new(0, 512);
             block.add_resident(GPUS[0], PageMask::single(0));
             make_thrashing(context, &mut block, 0, &GPUS);
@@ -257,16 +258,16 @@ fn a_pinned_page_that_lost_permissions_is_for_one_processor_at_a_time() {
         hints[1]
     };
     assert_eq!(second(Kind::Migration), Hint::Pin(GPUS[0]));
-    let until_ns = STAMP_NS + ThrashingParams::default().nap_ns;
+    let until_ns = STAMP_NS + GpuProfile::h200().paging.thrashing.nap_ns;
     assert_eq!(second(Kind::Revocation), Hint::Throttle { until_ns });
 }
 
 #[test]
 fn a_page_that_is_released_stays_mapped_for_accessed_by_processors() {
     // uvm_policy 4, unpin worker.
-    let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..ThrashingParams::default() };
+    let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..GpuProfile::h200().paging.thrashing };
     for accessed_by in [false, true] {
-        let params = PagingParams { thrashing: thrashing.clone(), ..PagingParams::default() };
+        let params = PagingParams { thrashing: thrashing.clone(), ..GpuProfile::h200().paging };
         let mut paging = paging_with(params);
         let (_, now_ns) = ping_pong(&mut paging, 200, 50 * US);
         paging.set_accessed_by(0..512, GPU0, accessed_by, now_ns, &mut Vec::new());

@@ -1,0 +1,124 @@
+//! Calls, measured one at a time.
+
+use pagewise_hal::Processor;
+
+use super::account::{Account, Input};
+use super::call::Call;
+use super::calls;
+use super::observation::{CostObservation, Record};
+use super::params::CostParams;
+use super::state::{Class, State};
+use crate::clock;
+use crate::paging::{Covered, HeldBlocks, Walk, Work};
+
+/// Measures calls, one at a time.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    params: CostParams,
+    state: State,
+    account: Account,
+    /// Inputs of the current call and the calls before it, if somebody wants to know them.
+    record: Option<Record>,
+}
+
+impl Meter {
+    pub(crate) fn new(params: CostParams) -> Self {
+        Self { params, state: State::default(), account: Account::default(), record: None }
+    }
+
+    /// Keeps what calls take their time for, from the next call on.
+    pub(crate) fn observe(&mut self) {
+        self.record.get_or_insert_default();
+    }
+
+    /// The calls since this was last asked; none unless [`observe`](Self::observe) was called.
+    pub(crate) fn take_observations(&mut self) -> Vec<CostObservation> {
+        self.record.as_mut().map(Record::take).unwrap_or_default()
+    }
+
+    /// A call begins.
+    pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
+        self.account = Account::new(call, self.state.warmth(call.class(false), now_ns));
+        self.account.continues = self.state.continues(Class::Query);
+        self.account.recycled_pages = self.state.recycled_pages();
+        if let Some(record) = &mut self.record {
+            record.begin(&self.account);
+        }
+    }
+
+    /// It ends, `now_ns` being its start and what its faults took. Returns the time of its end.
+    pub(crate) fn end(&mut self, start_ns: u64, now_ns: u64, refused: bool) -> u64 {
+        let account = &mut self.account;
+        account.refused = refused;
+        account.warmth = self.state.warmth(account.class(), start_ns);
+        if let Some(record) = &mut self.record {
+            record.end(account);
+        }
+        clock::after(now_ns, whole(account.rest(&self.params)))
+    }
+
+    /// Remembers the call, which ended at `end_ns`.
+    pub(crate) fn remember(&mut self, end_ns: u64) {
+        self.state.set_recycled_pages(self.account.recycled_pages);
+        if self.account.call.is_remembered() {
+            self.state.done(self.account.class(), self.account.warmth, end_ns);
+        }
+    }
+
+    /// A sleep of this length; returns how long it really takes.
+    pub(crate) fn sleep(&mut self, duration_ns: u64) -> u64 {
+        self.state.slept(duration_ns);
+        if let Some(record) = &mut self.record {
+            record.slept(duration_ns);
+        }
+        // A sleep never ends early.
+        whole(calls::sleep(&self.params.fixed, duration_ns)).max(duration_ns)
+    }
+
+    // ---- what happens within a call -----------------------------------------------------------
+
+    /// The engine did something; returns what it took, if that is charged at once.
+    pub(crate) fn work(&mut self, work: &Work) -> u64 {
+        // Happens most often and is the largest: not copied unless it is kept.
+        if self.record.is_some() {
+            return self.count(&Input::Work(*work));
+        }
+        whole(self.account.work(&self.params, work))
+    }
+
+    /// The program's access with this number faults: the time until the driver looks at it.
+    pub(crate) fn fault_latency_ns(&mut self, by: Processor, access: u64) -> u64 {
+        self.count(&Input::Fault { by, access })
+    }
+
+    /// An access program is about to begin: what it does between faults matters.
+    pub(crate) fn walks(&mut self, walk: &Walk) {
+        self.count(&Input::Walks(*walk));
+    }
+
+    /// An access program went over this.
+    pub(crate) fn walked(&mut self, walk: &Walk, covered: Covered) {
+        self.count(&Input::Walked(*walk, covered));
+    }
+
+    pub(crate) fn range_made(&mut self) {
+        self.count(&Input::RangeMade);
+    }
+
+    pub(crate) fn range_gone(&mut self, held: &HeldBlocks) {
+        self.count(&Input::RangeGone(*held));
+    }
+
+    fn count(&mut self, input: &Input) -> u64 {
+        if let Some(record) = &mut self.record {
+            record.input(input);
+        }
+        whole(self.account.count(&self.params, input))
+    }
+}
+
+/// Whole nanoseconds, at least 0.
+pub(super) fn whole(ns: f64) -> u64 {
+    // The cast saturates; rounding half up needs no platform function.
+    (ns + 0.5) as u64
+}
