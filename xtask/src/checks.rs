@@ -131,16 +131,17 @@ pub(crate) fn determinism() -> Outcome {
     run(cargo(&arguments).args(["--test", "programs", "records_answers_and_times"]))
 }
 
-/// The memory manager under random thread schedules: a build of its own, in which its locks are
-/// those of `shuttle`.
+/// The memory manager and the sets of live handles under random thread schedules: a build of its
+/// own, in which their locks are those of `shuttle`.
 pub(crate) fn schedules() -> Outcome {
     const CFG: &str = "--cfg pagewise_shuttle";
     let flags = std::env::var("RUSTFLAGS").map_or(CFG.to_owned(), |flags| format!("{flags} {CFG}"));
-    let arguments = ["test", "--locked", "--package", "pagewise"];
-    let tests = ["--test", "manager_shuttle", "--test", "emm_shuttle"];
     // A folder of its own, as other flags would have everything built anew.
-    let target = ["--target-dir", "target/shuttle"];
-    run(cargo(&arguments).args(tests).args(target).env("RUSTFLAGS", flags))
+    let arguments = ["test", "--locked", "--target-dir", "target/shuttle", "--package"];
+    let manager = ["pagewise", "--test", "manager_shuttle", "--test", "emm_shuttle"];
+    let handles = ["pagewise-cuda", "--lib", "live::schedules"];
+    run(cargo(&arguments).args(manager).env("RUSTFLAGS", &flags))?;
+    run(cargo(&arguments).args(handles).env("RUSTFLAGS", &flags))
 }
 
 /// The main command replays the shipped recordings, which all agree.

@@ -39,6 +39,7 @@
 mod abi;
 mod allocation;
 mod backend;
+mod barrier;
 mod batches;
 mod builder;
 mod calls;
@@ -60,8 +61,10 @@ mod pool_order;
 mod pools;
 mod probe;
 mod sharing;
+mod sync;
 mod table;
 mod touching;
+mod uses;
 
 pub use backend::CudaBackend;
 pub use builder::CudaBuilder;

@@ -7,17 +7,22 @@
 //!
 //! A call keeps its handles live until it is over: destroying takes a handle from the set, and the
 //! driver destroys when the last call that uses it is over, on the thread of that call. No lock is
-//! held meanwhile, as a call may wait for work that another thread has yet to submit.
+//! held meanwhile, as a call may wait for work that another thread has yet to submit. How uses are
+//! counted is in [`uses`](crate::uses).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use pagewise_hal::{Code, Error, EventHandle, PoolHandle, Result, StreamHandle};
 
 use crate::abi::handle;
 use crate::backend::{CudaBackend, is_default};
+use crate::barrier::Barrier;
+use crate::sync::{RwLock, thread_local};
+use crate::uses::{Counter, Entry, Taken};
 
 const NO_STREAM: &str = "no live stream of this back end: destroyed, or of another one";
 const NO_EVENT: &str = "no live event of this back end: null, destroyed, or of another one";
@@ -31,35 +36,19 @@ pub(crate) enum Kind {
     Pool,
 }
 
-/// A live handle. Its set has one reference, each call that uses it another.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    raw: u64,
-    /// Whether it was taken from its set.
-    ended: AtomicBool,
-}
+/// How many handles a thread remembers: most use a few streams and events. A power of two.
+const REMEMBERED: usize = 8;
 
-/// The entry that a thread found last, of each kind: most threads use one stream.
-struct Last {
+/// A handle that this thread found before.
+struct Known {
     set: u64,
     raw: u64,
-    entry: Weak<Entry>,
+    counter: Option<Rc<Counter>>,
 }
 
 thread_local! {
-    static LAST: [RefCell<Last>; 3] =
-        const { [const { RefCell::new(Last { set: 0, raw: 0, entry: Weak::new() }) }; 3] };
-}
-
-/// What taking a handle from its set comes to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// Nobody uses it: it can be destroyed.
-    Free,
-    /// The last call that uses it destroys it.
-    InUse,
-    /// It was not live.
-    Unknown,
+    static KNOWN: [RefCell<Known>; REMEMBERED] =
+        const { [const { RefCell::new(Known { set: 0, raw: 0, counter: None }) }; REMEMBERED] };
 }
 
 /// The live handles of one kind.
@@ -74,12 +63,13 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(kind: Kind) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self { kind, id: NEXT.fetch_add(1, Ordering::Relaxed), entries: RwLock::default() }
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { kind, id, entries: RwLock::new(BTreeMap::new()) }
     }
 
     /// The driver gave a handle out, for the first time or again.
     pub(crate) fn add(&self, raw: u64) {
-        let entry = || Arc::new(Entry { raw, ended: AtomicBool::new(false) });
+        let entry = || Arc::new(Entry::new(Barrier::of_system()));
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         entries.entry(raw).or_insert_with(entry);
     }
@@ -87,29 +77,52 @@ impl Live {
     /// Keeps a live handle from being destroyed; `None` if it is not live.
     #[inline]
     pub(crate) fn find<'a, O: Ending>(&self, raw: u64, owner: &'a O) -> Option<InUse<'a, O>> {
-        let remembered = LAST.try_with(|last| {
-            let last = last[self.kind as usize].borrow();
-            let same = last.raw == raw && last.set == self.id;
-            if same { last.entry.upgrade() } else { None }
+        let remembered = KNOWN.try_with(|known| {
+            let known = known[self.place_of(raw)].borrow();
+            let same = known.raw == raw && known.set == self.id;
+            if same { known.counter.clone() } else { None }
         });
-        let entry = match remembered {
-            Ok(Some(entry)) => entry,
-            _ => self.look_up(raw)?,
-        };
-        let found = InUse { kind: self.kind, owner, entry: Some(entry) };
-        (!found.is_ended()).then_some(found)
+        if let Ok(Some(counter)) = remembered
+            && let Some(found) = self.begin(raw, counter, owner)
+        {
+            return Some(found);
+        }
+        // The number may be another handle's by now.
+        self.begin(raw, self.look_up(raw)?, owner)
+    }
+
+    #[inline]
+    fn begin<'a, O: Ending>(
+        &self,
+        raw: u64,
+        counter: Rc<Counter>,
+        owner: &'a O,
+    ) -> Option<InUse<'a, O>> {
+        let live = counter.begin();
+        let found = InUse { kind: self.kind, raw, owner, counter: Some(counter) };
+        live.then_some(found)
     }
 
     #[cold]
-    fn look_up(&self, raw: u64) -> Option<Arc<Entry>> {
+    fn look_up(&self, raw: u64) -> Option<Rc<Counter>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let entry = Arc::clone(entries.get(&raw)?);
+        drop(entries);
+        let counter = Rc::new(entry.counter()?);
         // A thread that is ending has no place to remember it, and looks the next one up again.
-        _ = LAST.try_with(|last| {
-            let entry = Arc::downgrade(&entry);
-            *last[self.kind as usize].borrow_mut() = Last { set: self.id, raw, entry };
+        _ = KNOWN.try_with(|known| {
+            let counter = Some(Rc::clone(&counter));
+            known[self.place_of(raw)].replace(Known { set: self.id, raw, counter })
         });
-        Some(entry)
+        Some(counter)
+    }
+
+    /// Where a thread remembers a handle: the high bits of a product, which hangs on all bits of
+    /// its factor (2^64 divided by the golden ratio, as in Fibonacci hashing).
+    #[inline]
+    fn place_of(&self, raw: u64) -> usize {
+        let mixed = (raw ^ self.id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> (u64::BITS - REMEMBERED.ilog2())) as usize
     }
 
     /// Takes a handle from the set: from now on it is not live.
@@ -117,11 +130,7 @@ impl Live {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = entries.remove(&raw) else { return Taken::Unknown };
         drop(entries);
-        entry.ended.store(true, Ordering::Release);
-        match Arc::into_inner(entry) {
-            Some(_) => Taken::Free,
-            None => Taken::InUse,
-        }
+        entry.take()
     }
 }
 
@@ -131,26 +140,20 @@ pub(crate) trait Ending {
     fn end(&self, kind: Kind, raw: u64);
 }
 
-/// A handle that a call uses: it is not destroyed before this is dropped.
+/// A handle that a call uses: it is not destroyed before this is dropped. It stays on its thread.
 pub(crate) struct InUse<'a, O: Ending = CudaBackend> {
     kind: Kind,
+    raw: u64,
     owner: &'a O,
     /// None if it needs no keeping.
-    entry: Option<Arc<Entry>>,
-}
-
-impl<O: Ending> InUse<'_, O> {
-    fn is_ended(&self) -> bool {
-        self.entry.as_ref().is_some_and(|entry| entry.ended.load(Ordering::Acquire))
-    }
+    counter: Option<Rc<Counter>>,
 }
 
 impl<O: Ending> Drop for InUse<'_, O> {
     #[inline]
     fn drop(&mut self) {
-        // Of all references to an entry, that of its set included, exactly one is the last.
-        if let Some(entry) = self.entry.take().and_then(Arc::into_inner) {
-            self.owner.end(self.kind, entry.raw);
+        if self.counter.as_ref().is_some_and(|counter| counter.end()) {
+            self.owner.end(self.kind, self.raw);
         }
     }
 }
@@ -174,7 +177,7 @@ fn refuse<T>(operation: &'static str, code: i32, why: &'static str) -> Result<T>
 
 impl CudaBackend {
     fn unkept(&self, kind: Kind) -> InUse<'_> {
-        InUse { kind, owner: self, entry: None }
+        InUse { kind, raw: 0, owner: self, counter: None }
     }
 
     /// Keeps a stream live for a call.
@@ -274,80 +277,7 @@ impl CudaBackend {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use super::*;
-
-    #[derive(Default)]
-    struct Ended(Mutex<Vec<u64>>);
-
-    impl Ending for Ended {
-        fn end(&self, _: Kind, raw: u64) {
-            self.0.lock().unwrap().push(raw);
-        }
-    }
-
-    #[test]
-    fn a_handle_is_live_from_its_making_to_its_end() {
-        let (set, ended) = (Live::new(Kind::Stream), Ended::default());
-        assert!(set.find(0x20, &ended).is_none());
-        set.add(0x20);
-        assert!(set.find(0x20, &ended).is_some());
-        assert!(set.find(0x20, &ended).is_some(), "as this thread remembers it");
-        assert_eq!(set.take(0x20), Taken::Free);
-        assert!(set.find(0x20, &ended).is_none());
-        assert_eq!(set.take(0x20), Taken::Unknown);
-        assert!(ended.0.into_inner().unwrap().is_empty(), "who takes a free one ends it");
-    }
-
-    #[test]
-    fn what_a_call_uses_ends_with_that_call_and_is_refused_at_once() {
-        let (set, ended) = (Live::new(Kind::Event), Ended::default());
-        set.add(0x20);
-        let uses = [set.find(0x20, &ended), set.find(0x20, &ended)];
-        assert_eq!(set.take(0x20), Taken::InUse);
-        assert!(set.find(0x20, &ended).is_none());
-        let [first, second] = uses;
-        drop(first);
-        assert!(ended.0.lock().unwrap().is_empty());
-        drop(second);
-        assert_eq!(*ended.0.lock().unwrap(), [0x20]);
-    }
-
-    #[test]
-    fn sets_do_not_know_each_others_handles_and_a_number_that_comes_again_is_new() {
-        let (one, other) = (Live::new(Kind::Pool), Live::new(Kind::Pool));
-        let ended = Ended::default();
-        one.add(0x20);
-        assert!(one.find(0x20, &ended).is_some());
-        assert!(other.find(0x20, &ended).is_none());
-        assert_eq!(one.take(0x20), Taken::Free);
-        one.add(0x20);
-        assert!(one.find(0x20, &ended).is_some());
-    }
-
-    #[test]
-    fn each_handle_ends_once_however_threads_use_and_end_it() {
-        const HANDLES: u64 = 2000;
-        let (set, ended) = (Live::new(Kind::Stream), Ended::default());
-        (1..=HANDLES).for_each(|raw| set.add(raw));
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for raw in 1..=HANDLES {
-                        let used = set.find(raw, &ended);
-                        if set.take(raw) == Taken::Free {
-                            ended.end(Kind::Stream, raw);
-                        }
-                        drop(used);
-                    }
-                });
-            }
-        });
-        let mut ended = ended.0.into_inner().unwrap();
-        ended.sort_unstable();
-        assert!(ended.into_iter().eq(1..=HANDLES));
-    }
-}
+#[cfg(all(test, pagewise_shuttle))]
+mod schedules;
+#[cfg(all(test, not(pagewise_shuttle)))]
+mod tests;

@@ -19,7 +19,8 @@ use pagewise_hal::{
 
 use crate::abi::handle;
 use crate::backend::CudaBackend;
-use crate::live::{Kind, Live, Taken};
+use crate::live::{Kind, Live};
+use crate::uses::Taken;
 
 const OPERATION: &str = "pool_destroy";
 
