@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use pagewise_hal::DriverVersion;
@@ -19,8 +20,8 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-const EXIT_STATUS: &str =
-    "Exit status: 0 all agree, 1 something diverges, 2 usage, 3 a trace cannot be read.";
+const EXIT_STATUS: &str = "Exit status: 0 all agree, 1 something diverges, 2 usage, 3 a trace \
+     cannot be read or exceeds a limit.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -42,8 +43,9 @@ pub(crate) enum Command {
     #[command(after_help = "Exit status: 0, with or without a driver.")]
     Doctor(Doctor),
     /// Carry out the operations of a program, or of a trace, and write a trace of what happens
-    #[command(after_help = "Exit status: 0 recorded, 2 usage, 3 the program cannot be read, a \
-                            result cannot be written, or there is no such back end.")]
+    #[command(after_help = "Exit status: 0 recorded, 2 usage, 3 the program cannot be read or \
+                            exceeds a limit, a result cannot be written, or there is no such back \
+                            end.")]
     Record(Record),
     /// Compare a GPU with the simulator on random programs, or two recordings
     ///
@@ -66,19 +68,31 @@ pub(crate) struct Limits {
     /// 1024
     #[arg(long, value_name = "BYTES", default_value = "16G", value_parser = bytes)]
     max_memory: u64,
+
+    /// Stop at a file that keeps the command busy for more seconds, before its next line or
+    /// operation; 0 is no limit. `record` on a driver: for each of its runs
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    max_seconds: Duration,
 }
 
 impl From<&Limits> for WorkLimits {
     fn from(limits: &Limits) -> Self {
-        Self { work: limits.max_work, memory_bytes: limits.max_memory }
+        Self { work: limits.max_work, memory_bytes: limits.max_memory, time: limits.max_seconds }
     }
 }
 
 impl Limits {
     /// The same as arguments, for a process of this command.
-    pub(crate) fn arguments(&self) -> [String; 4] {
-        let [work, memory] = [self.max_work, self.max_memory].map(|limit| limit.to_string());
-        ["--max-work".to_owned(), work, "--max-memory".to_owned(), memory]
+    pub(crate) fn arguments(&self) -> [String; 3] {
+        let seconds = match self.max_seconds {
+            Duration::MAX => 0.0,
+            limited => limited.as_secs_f64(),
+        };
+        [
+            format!("--max-work={}", self.max_work),
+            format!("--max-memory={}", self.max_memory),
+            format!("--max-seconds={seconds}"),
+        ]
     }
 }
 
@@ -90,6 +104,17 @@ fn work(text: &str) -> Result<u64, String> {
 /// `16G` is 16 GiB.
 fn bytes(text: &str) -> Result<u64, String> {
     scaled(text, 1024)
+}
+
+/// `0` is no limit.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a number of seconds, such as 600 or 0.5; 0 is no limit".to_owned();
+    let seconds = text.parse().map_err(|_| wrong())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(Duration::ZERO) if seconds == 0.0 => Ok(Duration::MAX),
+        Ok(limit) => Ok(limit),
+        Err(_) => Err(wrong()),
+    }
 }
 
 fn scaled(text: &str, step: u64) -> Result<u64, String> {
@@ -105,7 +130,7 @@ fn scaled(text: &str, step: u64) -> Result<u64, String> {
 }
 
 const CALIBRATE_EXIT_STATUS: &str = "Exit status: 0 the profile is written, 2 usage, 3 a trace \
-     cannot be read, has no times, or the profile cannot be written.";
+     cannot be read, exceeds a limit or has no times, or the profile cannot be written.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Calibrate {

@@ -64,6 +64,7 @@ fn compare_traces(
         Ok(opened.limited((&args.limits).into(), 0))
     };
     let mut recordings = (open(expected)?, open(got)?);
+    let _busy = (recordings.0.time().busy(), recordings.1.time().busy());
     let mut tally = Tally::default();
     loop {
         let cases = (

@@ -8,8 +8,9 @@ use pagewise_trace::error::TraceError;
 use pagewise_trace::format::{Case, Header, RecordedOn};
 use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::reader::TraceReader;
-use pagewise_trace::record::{Pass, merge, record_case};
+use pagewise_trace::record::{Pass, merge, record_within};
 use pagewise_trace::run::{Session, Target};
+use pagewise_trace::time_limit::TimeLimit;
 use pagewise_trace::writer::TraceWriter;
 use tempfile::TempDir;
 
@@ -31,7 +32,7 @@ pub(crate) fn record(args: &Record) -> Result<String, Failure> {
     let header = header_of(args, program.header(), &machine);
     let mut runs = match (args.backend, args.pass) {
         (Backend::Cuda, None) => Runs::InProcesses(Processes::start(args)?),
-        _ => Runs::Here(Here::new(args, &machine, header.clone())),
+        _ => Runs::Here(Here::new(args, &machine, header.clone(), program.time().clone())),
     };
     let output = Output::create(&args.output)?;
     let writer = TraceWriter::by_extension(output, &args.output, &header);
@@ -124,16 +125,18 @@ enum Runs<'a> {
 struct Here<'a> {
     target: &'a dyn Target,
     header: Header,
+    /// What the program has of it.
+    time: TimeLimit,
     observed: usize,
     /// For each run, the back end that its cases with pools share: pools outlive a case.
     pools: Vec<Option<Session>>,
 }
 
 impl<'a> Here<'a> {
-    fn new(args: &Record, target: &'a dyn Target, header: Header) -> Self {
+    fn new(args: &Record, target: &'a dyn Target, header: Header, time: TimeLimit) -> Self {
         let (observed, timed) = runs_of(args);
         let pools = (0..observed + timed).map(|_| None).collect();
-        Self { target, header, observed, pools }
+        Self { target, header, time, observed, pools }
     }
 
     fn run(&mut self, program: &Case, file: &Path) -> Result<(Vec<Case>, Vec<Case>), Failure> {
@@ -141,7 +144,7 @@ impl<'a> Here<'a> {
         for run in 0..self.pools.len() {
             let pass = if run < self.observed { Pass::Observed } else { Pass::Timed };
             let session = self.session(run, program)?;
-            let recorded = record_case(&*session.backend, program, pass);
+            let recorded = record_within(&*session.backend, program, pass, &self.time);
             if program.uses_pools() {
                 self.pools[run] = Some(session);
             }

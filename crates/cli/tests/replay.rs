@@ -246,6 +246,34 @@ fn limits_are_set_by_arguments() {
     }
 }
 
+#[test]
+fn every_command_that_reads_a_trace_stops_at_the_line_where_its_time_is_over() {
+    let files = Files::new();
+    // To read this takes ten times the millisecond that it is given.
+    let long =
+        trace(&[r#"{"op":"sleep","ms":0,"code":0,"ns":{"min":1,"median":2,"max":3}}"#; 20_000]);
+    let long = files.add("long.jsonl", long);
+    let kept = files.add("kept", "what was there");
+    for command in [
+        vec!["replay", &long],
+        vec!["record", &long, "-o", &kept],
+        vec!["calibrate", &long, "-o", &kept],
+        vec!["compare", &long, &long],
+    ] {
+        let output = pagewise(&[&command[..], &["--max-seconds", "0.001"]].concat());
+        let said = stderr(&output);
+        assert_eq!(status(&output), 3, "{command:?}: {said}");
+        assert!(said.contains("long.jsonl:") && said.contains(": too much time: up to"), "{said}");
+        assert!(said.contains("--max-seconds"), "{said}");
+        assert_eq!(std::fs::read_to_string(&kept).expect("still there"), "what was there");
+        assert_eq!(files.names(), ["kept", "long.jsonl"], "{command:?}");
+    }
+    for (limit, expected) in [("0", 0), ("600", 0), ("-1", 2), ("soon", 2)] {
+        let output = pagewise(&["compare", &format!("--max-seconds={limit}"), &long, &long]);
+        assert_eq!(status(&output), expected, "{limit}: {}", stderr(&output));
+    }
+}
+
 // ---- usage ------------------------------------------------------------------------------------
 
 #[test]

@@ -18,6 +18,7 @@ use crate::format::{Case, Observed};
 use crate::indeterminate::Indeterminate;
 use crate::record::{Pass, merge, record_case};
 use crate::run::Session;
+use crate::time_limit::TimeLimit;
 
 /// How two back ends are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub fn compare_backends(
     let recorded =
         merge(&runs, &[]).map_err(|differ| (program.line, Reason::BadField(differ.to_string())))?;
     let shown = reference.capabilities();
-    let mut replay = other.replay(&recorded, !shown.deterministic);
+    let mut replay = other.replay(&recorded, !shown.deterministic, &TimeLimit::NONE)?;
     replay.has_events &= rules.levels.events && shown.events;
     replay.has_host_mapped &= rules.levels.pages && shown.host_page_map;
     let exact = without_chance(&recorded);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 /// A trace that cannot be read, and where. `Display` is one line, `file:line: reason`.
 #[derive(Debug)]
@@ -127,6 +128,20 @@ pub enum Reason {
         needed: u64,
         /// The limit.
         limit: u64,
+    },
+    /// The file takes longer than it may: see [`limits`](crate::limits).
+    #[error(
+        "too much time: up to this {at} the file takes {:.1} s and {} s are allowed; if the file \
+         is to be trusted, raise the limit with --max-seconds (0 is none)",
+        needed.as_secs_f64(), limit.as_secs_f64()
+    )]
+    TooMuchTime {
+        /// The operation; `case` or `line`.
+        at: &'static str,
+        /// Time that it took, or that it asks to sleep.
+        needed: Duration,
+        /// The limit.
+        limit: Duration,
     },
     /// The first line is JSON, but no header.
     #[error("missing header: the first line has no field `format`")]

@@ -53,4 +53,5 @@ pub mod record;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod time_limit;
 pub mod writer;

@@ -22,8 +22,12 @@
 //!
 //! Memory is what a case may take on the host: the pages that it writes, once for each processor
 //! that may keep an older copy; 128 bytes for each page and 512 for each 2 MiB that it touches.
+//!
+//! Time is the one limit that is measured, in [`time_limit`](crate::time_limit). Only a sleep that
+//! is longer than a file's whole time is refused before it begins.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use pagewise_hal::{BLOCK_BYTES, DeviceAccess, HostAccess, PAGE_BYTES};
 
@@ -37,18 +41,21 @@ pub struct WorkLimits {
     pub work: u64,
     /// Bytes of memory of each case.
     pub memory_bytes: u64,
+    /// Wall time of a whole file. [`Duration::MAX`] is no limit.
+    pub time: Duration,
 }
 
 impl WorkLimits {
     /// Nothing is refused. For files that are trusted.
-    pub const UNLIMITED: Self = Self { work: u64::MAX, memory_bytes: u64::MAX };
+    pub const UNLIMITED: Self =
+        Self { work: u64::MAX, memory_bytes: u64::MAX, time: Duration::MAX };
 }
 
 impl Default for WorkLimits {
-    /// 100 million units and 16 GiB. The largest recording that ships with pagewise needs 4.4
-    /// million units and 0.8 GiB.
+    /// 100 million units, 16 GiB and 10 minutes. The largest recording that ships with pagewise
+    /// needs 4.4 million units and 0.8 GiB; all together take seconds.
     fn default() -> Self {
-        Self { work: 100_000_000, memory_bytes: 16 << 30 }
+        Self { work: 100_000_000, memory_bytes: 16 << 30, time: Duration::from_secs(600) }
     }
 }
 
@@ -180,6 +187,16 @@ impl Meter {
         let (needed, limit) = (self.case.peak_bytes, self.limits.memory_bytes);
         if needed > limit && self.times > 0 {
             return Err(Reason::TooMuchMemory { at: name, needed, limit });
+        }
+        self.sleep(&record.op)
+    }
+
+    /// Nobody can look at the time during a sleep.
+    fn sleep(&self, op: &Op) -> Result<(), Reason> {
+        let Op::Sleep { ms } = op else { return Ok(()) };
+        let (needed, limit) = (Duration::from_millis(*ms), self.limits.time);
+        if needed > limit && self.times > 0 {
+            return Err(Reason::TooMuchTime { at: op.name(), needed, limit });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! one line ([`MAX_LINE_BYTES`]) and one case ([`MAX_CASE_BYTES`], [`MAX_CASE_OPS`]) are held, and
 //! nothing panics. A line of white space counts as nothing but its bytes. What all cases together
 //! ask for is limited too, see [`limits`](crate::limits): the reader refuses an operation before
-//! anybody can carry it out.
+//! anybody can carry it out, and stops at the line that it comes to when the file's time is over.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,6 +17,7 @@ use serde::de::IgnoredAny;
 use crate::error::{Reason, TraceError};
 use crate::format::{Case, Header, OpLine, RawLine, Record};
 use crate::limits::{Meter, WorkLimits};
+use crate::time_limit::{TimeLimit, WallClock};
 
 /// The longest line that is accepted.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
@@ -42,6 +43,7 @@ pub struct TraceReader<'a> {
     /// Whether results may be missing.
     program: bool,
     meter: Meter,
+    time: TimeLimit,
 }
 
 impl fmt::Debug for TraceReader<'_> {
@@ -110,7 +112,8 @@ impl<'a> TraceReader<'a> {
         match lines.header(default) {
             Ok(header) => {
                 let meter = Meter::new(header.recorded_on.gpus);
-                Ok(Self { lines, header, next: None, done: false, program, meter })
+                let time = TimeLimit::new(WorkLimits::default().time, &WallClock::default());
+                Ok(Self { lines, header, next: None, done: false, program, meter, time })
             }
             Err(Reason::Empty) => Err(TraceError::new(lines.file, None, Reason::Empty)),
             Err(reason) => Err(lines.error(reason)),
@@ -126,9 +129,23 @@ impl<'a> TraceReader<'a> {
     /// With these limits instead of the default ones, for a caller that carries each case out so
     /// many times; 0 for one that only looks at the recording.
     #[must_use]
-    pub fn limited(mut self, limits: WorkLimits, times: u64) -> Self {
+    pub fn limited(self, limits: WorkLimits, times: u64) -> Self {
+        self.limited_on(limits, times, &WallClock::default())
+    }
+
+    /// The same, with the time measured on a clock of the caller's.
+    #[must_use]
+    pub fn limited_on(mut self, limits: WorkLimits, times: u64, clock: &WallClock) -> Self {
         self.meter.limit(limits, times);
+        self.time = TimeLimit::new(limits.time, clock);
         self
+    }
+
+    /// The time that the file may take. It counts while [`next_case`](Self::next_case) reads; who
+    /// carries the cases out lets it count by [`busy`](TimeLimit::busy).
+    #[must_use]
+    pub fn time(&self) -> &TimeLimit {
+        &self.time
     }
 
     /// Units of work that the file has asked for so far.
@@ -157,7 +174,9 @@ impl<'a> TraceReader<'a> {
         if self.done {
             return Ok(None);
         }
+        let busy = self.time.busy();
         let case = self.read_case();
+        drop(busy);
         self.done = !matches!(case, Ok(Some(_)));
         case.map_err(|reason| self.lines.error(reason))
     }
@@ -170,19 +189,25 @@ impl<'a> TraceReader<'a> {
             text_bytes,
         });
         let mut live = Live::default();
-        self.meter.case()?;
+        if case.is_some() {
+            self.meter.case()?;
+        }
         while let Some(bytes) = self.lines.next(MAX_LINE_BYTES)? {
+            self.time.check("line")?;
             self.meter.text(bytes)?;
             let mut raw: RawLine = self.lines.json()?;
             let line = self.lines.number;
             if self.program && raw.op.is_some() {
                 raw.code.get_or_insert_default();
-                let whole =
-                    || Case { name: "program".to_owned(), line, ops: Vec::new(), text_bytes: 0 };
-                case.get_or_insert_with(whole);
+                if case.is_none() {
+                    self.meter.case()?;
+                    let name = "program".to_owned();
+                    case = Some(Case { name, line, ops: Vec::new(), text_bytes: 0 });
+                }
             }
             match (raw.case, &mut case) {
                 (Some(name), None) => {
+                    self.meter.case()?;
                     case = Some(Case { name, line, ops: Vec::new(), text_bytes: bytes });
                 }
                 (Some(name), Some(_)) => {

@@ -4,14 +4,19 @@
 //! on a back end of its own that a [`Target`] opens. Cases that use memory pools are different:
 //! pools outlive a case, so all such cases of a file share one back end and are carried out in
 //! the order of the file. Reading waits while the cases in memory exceed a budget.
+//!
+//! A file whose time is over stops: its cases in progress at their next operation, the others
+//! before they begin. Those that were compared by then are in the report, with the error.
+
+mod budget;
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use budget::{Budget, Held, Share};
 use pagewise_hal::{Backend, Result};
 
 use crate::compare::{Tally, compare_case, compare_replays};
@@ -20,11 +25,9 @@ use crate::format::{Case, Header};
 use crate::limits::WorkLimits;
 use crate::pace::{Pace, Unknowns};
 use crate::reader::TraceReader;
-use crate::replay::{CaseReplay, Moment, replay_case};
+use crate::replay::{CaseReplay, Moment, replay_within};
 use crate::report::{Report, TraceReport};
-
-/// Text of the cases that may be in memory at a time. A larger case is carried out alone.
-const BUDGET_BYTES: u64 = 64 << 20;
+use crate::time_limit::{TimeLimit, WallClock};
 
 /// What is kept of a case with no text, so that endless tiny cases are bounded too.
 const LEAST_CASE_BYTES: u64 = 4 << 10;
@@ -32,6 +35,9 @@ const LEAST_CASE_BYTES: u64 = 4 << 10;
 /// Of each file, so many of the first cases that disagree are carried out again at every possible
 /// pace, if they are small. So all of that takes no more work than the file itself may.
 const RETRIED_MAX: u64 = 32;
+
+/// The line at which the time of a file was over, and that it was.
+pub(crate) type Late = (u64, Reason);
 
 /// Opens back ends to replay on.
 pub trait Target: Sync {
@@ -57,14 +63,24 @@ pub struct Session {
 
 impl Session {
     /// Carries out a case; `paced`: at the recorded pace, where the back end's clock can be set.
-    pub(crate) fn replay(&self, case: &Case, paced: bool) -> CaseReplay {
-        self.replay_at(case, paced.then_some(Unknowns::LIKELY))
+    pub(crate) fn replay(
+        &self,
+        case: &Case,
+        paced: bool,
+        time: &TimeLimit,
+    ) -> std::result::Result<CaseReplay, Late> {
+        self.replay_at(case, paced.then_some(Unknowns::LIKELY), time)
     }
 
     /// At the recorded pace, if there is a guess at what the recording does not say of it.
-    fn replay_at(&self, case: &Case, unknowns: Option<Unknowns>) -> CaseReplay {
+    fn replay_at(
+        &self,
+        case: &Case,
+        unknowns: Option<Unknowns>,
+        time: &TimeLimit,
+    ) -> std::result::Result<CaseReplay, Late> {
         let pace = self.pace.as_ref().zip(unknowns);
-        replay_case(&*self.backend, case, |moment, line| {
+        replay_within(&*self.backend, case, time, |moment, line| {
             if let (Moment::Before, Some((pace, unknowns))) = (moment, pace)
                 && let Some(recorded) = Pace::of(&line.record, unknowns)
             {
@@ -114,7 +130,8 @@ pub struct Options {
     pub clock: Clock,
     /// Judges times: the median of |log2(predicted / recorded)| may not exceed this.
     pub max_time_error: Option<f64>,
-    /// How much work each file may ask for, and how much memory all cases in progress.
+    /// How much work each file may ask for and how long it may take, and how much memory all cases
+    /// in progress may.
     pub limits: WorkLimits,
 }
 
@@ -167,14 +184,30 @@ pub fn run(
     options: Options,
     on_case: &(dyn Fn() + Sync),
 ) -> Report {
-    let start = Instant::now();
+    run_on(inputs, target, options, &WallClock::default(), on_case)
+}
+
+/// [`run`], with the time of each file and of the whole measured on a clock of the caller's.
+///
+/// # Panics
+/// If a back end does, once the cases in progress are done.
+#[must_use]
+pub fn run_on(
+    inputs: Vec<Input<'_>>,
+    target: &dyn Target,
+    options: Options,
+    clock: &WallClock,
+    on_case: &(dyn Fn() + Sync),
+) -> Report {
+    let start = clock.now();
     let budget = Arc::new(Budget::default());
     let mut files = Vec::with_capacity(inputs.len());
     rayon::in_place_scope(|scope| {
         for input in inputs {
             let file = Arc::new(File::new(input.file.clone()));
             files.push(Arc::clone(&file));
-            let read = read(input, options.limits, &file, &budget, |job| {
+            let limits = Limits { of_file: options.limits, clock, budget: &budget };
+            let read = read(input, limits, &file, |job| {
                 let file = Arc::clone(&file);
                 // Here, as what is spawned need not begin in this order.
                 let job = file.queue(job);
@@ -198,22 +231,33 @@ pub fn run(
     Report {
         ok: traces.iter().all(TraceReport::ok),
         traces,
-        wall_s: start.elapsed().as_secs_f64(),
+        wall_s: clock.now().saturating_sub(start).as_secs_f64(),
         simulated_s: simulated_ns / 1e9,
     }
+}
+
+/// What bounds the reading of a file.
+#[derive(Clone, Copy)]
+struct Limits<'a> {
+    of_file: WorkLimits,
+    clock: &'a WallClock,
+    budget: &'a Arc<Budget>,
 }
 
 /// Reads one trace to its end and hands its cases over, waiting for the budget.
 fn read(
     input: Input<'_>,
-    limits: WorkLimits,
+    limits: Limits<'_>,
     file: &File,
-    budget: &Arc<Budget>,
     spawn: impl Fn(Job),
 ) -> std::result::Result<(), TraceError> {
-    let mut reader = (input.open)()?.limited(limits, 1);
+    let Limits { of_file, clock, budget } = limits;
+    let mut reader = (input.open)()?.limited_on(of_file, 1, clock);
     let header = Arc::new(reader.header().clone());
-    file.locked().header = Some(Arc::clone(&header));
+    {
+        let mut state = file.locked();
+        (state.header, state.time) = (Some(Arc::clone(&header)), reader.time().clone());
+    }
     while let Some(case) = reader.next_case()? {
         if file.is_over() {
             break;
@@ -222,9 +266,10 @@ fn read(
             text_bytes: case.text_bytes.max(LEAST_CASE_BYTES),
             memory_bytes: reader.case_memory_bytes(),
         };
-        let held = budget.take(share, limits.memory_bytes);
-        let retry = reader.case_work() <= limits.work / RETRIED_MAX / Unknowns::POSSIBLE;
-        spawn(Job { header: Arc::clone(&header), case, can_be_retried: retry, _held: held });
+        let held = budget.take(share, of_file.memory_bytes);
+        let retry = reader.case_work() <= of_file.work / RETRIED_MAX / Unknowns::POSSIBLE;
+        let (header, time) = (Arc::clone(&header), reader.time().clone());
+        spawn(Job { header, case, can_be_retried: retry, time, _held: held });
     }
     Ok(())
 }
@@ -235,6 +280,8 @@ struct Job {
     case: Case,
     /// Whether it is small enough to be carried out at all possible paces.
     can_be_retried: bool,
+    /// What the file has of it.
+    time: TimeLimit,
     _held: Held,
 }
 
@@ -247,6 +294,7 @@ struct File {
 #[derive(Default)]
 struct State {
     header: Option<Arc<Header>>,
+    time: TimeLimit,
     tally: Tally,
     error: Option<TraceError>,
     panic: Option<Box<dyn Any + Send>>,
@@ -351,20 +399,22 @@ impl File {
         target: &dyn Target,
         options: Options,
     ) -> Option<Session> {
-        let Job { header, case, can_be_retried, _held } = job;
+        let Job { header, case, can_be_retried, time, _held } = job;
+        let _busy = time.busy();
         let carry_out = AssertUnwindSafe(|| {
+            time.check("case").map_err(|reason| (case.line, reason))?;
             let session = session.map_or_else(|| target.open(&header), Ok)?;
             let paced = options.clock.is_recorded(&header);
-            let mut replayed = session.replay(&case, paced);
+            let mut replayed = session.replay(&case, paced, &time)?;
             let can_pace = session.pace.is_some();
             let mut tally = compare_case(&case, &replayed, !(paced && can_pace));
             let by_time = can_pace && options.clock != Clock::Model && !case.uses_pools();
             if by_time && !paced && !tally.agrees() {
-                replayed = target.open(&header)?.replay(&case, true);
+                replayed = target.open(&header)?.replay(&case, true, &time)?;
                 tally = tally.or_if_it_agrees(compare_case(&case, &replayed, false));
             }
             let suspect = by_time && can_be_retried && !tally.agrees();
-            Ok::<_, pagewise_hal::Error>((session, tally, suspect.then_some(replayed), paced))
+            Ok::<_, Stop>((session, tally, suspect.then_some(replayed), paced))
         });
         match catch_unwind(carry_out) {
             Ok(Ok((session, tally, replayed, paced))) => {
@@ -375,8 +425,8 @@ impl File {
                 }
                 Some(session)
             }
-            Ok(Err(error)) => {
-                self.no_back_end(&error);
+            Ok(Err(stop)) => {
+                self.stopped(stop);
                 None
             }
             // Passed on when no other case can be waiting for this one any more.
@@ -387,25 +437,44 @@ impl File {
         }
     }
 
-    /// Carries out what disagreed at every possible pace, to see what depends on real time.
+    /// Carries out what disagreed at every possible pace, to see what depends on real time. What
+    /// there is no time left for counts as it is.
     fn settle_suspects(&self, target: &dyn Target) {
-        let (suspects, header) = {
+        let (suspects, header, time) = {
             let mut state = self.locked();
-            (std::mem::take(&mut state.suspects), state.header.clone())
+            (std::mem::take(&mut state.suspects), state.header.clone(), state.time.clone())
         };
         let Some(header) = header else { return };
+        let _busy = time.busy();
         for suspect in suspects.into_values() {
-            match catch_unwind(AssertUnwindSafe(|| settle(suspect, &header, target))) {
-                Ok(Ok(tally)) => self.locked().tally.merge(tally),
-                Ok(Err(error)) => self.no_back_end(&error),
-                Err(payload) => _ = self.locked().panic.get_or_insert(payload),
-            }
+            let Suspect { case, tally, replayed, paced } = suspect;
+            let replays = || replays_at_every_pace(&case, replayed, &header, target, &time);
+            let settled = match catch_unwind(AssertUnwindSafe(replays)) {
+                Ok(Ok(replays)) => {
+                    let by_time = compare_replays(&case, &replays);
+                    if paced { by_time } else { tally.or_if_it_agrees(by_time) }
+                }
+                Ok(Err(stop)) => {
+                    self.stopped(stop);
+                    tally
+                }
+                Err(payload) => {
+                    self.locked().panic.get_or_insert(payload);
+                    continue;
+                }
+            };
+            self.locked().tally.merge(settled);
         }
     }
 
-    fn no_back_end(&self, error: &pagewise_hal::Error) {
-        let reason = Reason::BadHeader(format!("no back end for this recording: {error}"));
-        self.fail(TraceError::new(self.name.clone(), Some(1), reason));
+    fn stopped(&self, stop: Stop) {
+        let (line, reason) = match stop {
+            Stop::NoBackEnd(error) => {
+                (1, Reason::BadHeader(format!("no back end for this recording: {error}")))
+            }
+            Stop::Late((line, reason)) => (line, reason),
+        };
+        self.fail(TraceError::new(self.name.clone(), Some(line), reason));
     }
 
     fn report(&self, options: Options) -> TraceReport {
@@ -416,75 +485,35 @@ impl File {
     }
 }
 
-/// Compares a case that disagrees with what it shows at every possible pace.
-fn settle(suspect: Suspect, header: &Header, target: &dyn Target) -> Result<Tally> {
-    let Suspect { case, tally, replayed, paced } = suspect;
+/// Why a case was not carried out to its end.
+enum Stop {
+    NoBackEnd(pagewise_hal::Error),
+    Late(Late),
+}
+
+impl From<pagewise_hal::Error> for Stop {
+    fn from(error: pagewise_hal::Error) -> Self {
+        Self::NoBackEnd(error)
+    }
+}
+
+impl From<Late> for Stop {
+    fn from(late: Late) -> Self {
+        Self::Late(late)
+    }
+}
+
+/// What a case that disagrees shows at the likely pace, and at every possible one.
+fn replays_at_every_pace(
+    case: &Case,
+    replayed: CaseReplay,
+    header: &Header,
+    target: &dyn Target,
+    time: &TimeLimit,
+) -> std::result::Result<Vec<CaseReplay>, Stop> {
     let mut replays = vec![replayed];
     for unknowns in Unknowns::possible() {
-        replays.push(target.open(header)?.replay_at(&case, Some(unknowns)));
+        replays.push(target.open(header)?.replay_at(case, Some(unknowns), time)?);
     }
-    let by_time = compare_replays(&case, &replays);
-    Ok(if paced { by_time } else { tally.or_if_it_agrees(by_time) })
-}
-
-/// What the cases in progress take.
-#[derive(Debug, Clone, Copy, Default)]
-struct Share {
-    /// Text that they were read from.
-    text_bytes: u64,
-    /// Memory that their contents may take.
-    memory_bytes: u64,
-}
-
-impl Share {
-    fn with(self, other: Self) -> Self {
-        Self {
-            text_bytes: self.text_bytes.saturating_add(other.text_bytes),
-            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
-        }
-    }
-
-    fn without(self, other: Self) -> Self {
-        Self {
-            text_bytes: self.text_bytes.saturating_sub(other.text_bytes),
-            memory_bytes: self.memory_bytes.saturating_sub(other.memory_bytes),
-        }
-    }
-}
-
-#[derive(Default)]
-struct Budget {
-    used: Mutex<Share>,
-    freed: Condvar,
-}
-
-impl Budget {
-    /// Waits until there is room, or nothing else is in progress.
-    fn take(self: &Arc<Self>, share: Share, most_memory_bytes: u64) -> Held {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |used: &mut Share| {
-            let all = used.with(share);
-            used.text_bytes > 0
-                && (all.text_bytes > BUDGET_BYTES || all.memory_bytes > most_memory_bytes)
-        };
-        let used = self.freed.wait_while(used, full);
-        let mut used = used.unwrap_or_else(PoisonError::into_inner);
-        *used = used.with(share);
-        Held { budget: Arc::clone(self), share }
-    }
-}
-
-/// A share of the budget, given back when dropped.
-struct Held {
-    budget: Arc<Budget>,
-    share: Share,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut used = self.budget.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = used.without(self.share);
-        drop(used);
-        self.budget.freed.notify_one();
-    }
+    Ok(replays)
 }

@@ -3,12 +3,14 @@
 mod common;
 
 use std::path::Path;
+use std::time::Duration;
 
 use common::{HEADER, with_ops};
 use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::reader::TraceReader;
 
-const LIMITS: WorkLimits = WorkLimits { work: 1_000_000, memory_bytes: 1 << 30 };
+const LIMITS: WorkLimits =
+    WorkLimits { work: 1_000_000, memory_bytes: 1 << 30, time: Duration::MAX };
 
 /// The error of a trace under these limits, or none.
 fn refused(text: &str, limits: WorkLimits, times: u64) -> Option<String> {
@@ -128,6 +130,24 @@ fn cases_operations_text_and_sleep_count_too() {
     let get =
         r#"{"op":"pool_get_default","pool":1,"location":{"kind":"host"},"alloc_type":1,"code":0}"#;
     assert!(refused(&with_ops(&[get; 2_000]), LIMITS, 1).is_some(), "answers name all before");
+}
+
+#[test]
+fn a_file_pays_for_the_cases_that_it_has() {
+    for cases in [0, 1, 3] {
+        let text = format!("{HEADER}\n{}", "{\"case\":\"x\"}\n".repeat(cases));
+        let limits = WorkLimits { work: 1000 * cases as u64, ..LIMITS };
+        assert_eq!(refused(&text, limits, 1), None, "{cases} cases");
+        let reader = TraceReader::new("tiny", text.as_bytes()).expect("a header");
+        let mut reader = reader.limited(limits, 1);
+        while reader.next_case().expect("within the limits").is_some() {}
+        assert_eq!(reader.work(), limits.work);
+    }
+    let program = r#"{"op":"sleep","ms":0}"#;
+    let default = TraceReader::new("tiny", HEADER.as_bytes()).expect("a header").header().clone();
+    let mut reader = TraceReader::program("tiny", program.as_bytes(), default).expect("a program");
+    assert_eq!(reader.next_case().expect("valid").expect("a case").ops.len(), 1);
+    assert_eq!(reader.work(), 1001, "a program without a case is one");
 }
 
 #[test]

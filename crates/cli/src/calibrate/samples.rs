@@ -8,7 +8,8 @@ use pagewise_trace::error::{Reason, TraceError};
 use pagewise_trace::format::{Case, Header, Observed, OpLine, Timing};
 use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::reader::TraceReader;
-use pagewise_trace::replay::{Moment, replay_case};
+use pagewise_trace::replay::{CaseReplay, Moment, replay_within};
+use pagewise_trace::time_limit::TimeLimit;
 
 use super::terms::{Probes, Terms};
 
@@ -18,6 +19,8 @@ pub(crate) struct Recording {
     pub(crate) file: String,
     header: Header,
     cases: Vec<Case>,
+    /// What the file has of it, for reading and all replays.
+    time: TimeLimit,
 }
 
 /// An operation with a recorded time.
@@ -63,7 +66,8 @@ impl Recording {
             case.ops.iter_mut().for_each(|line| reduce(&mut line.record.observed));
             cases.push(case);
         }
-        Ok(Self { file, header, cases })
+        let time = reader.time().clone();
+        Ok(Self { file, header, cases, time })
     }
 
     pub(crate) fn cases(&self) -> usize {
@@ -88,7 +92,7 @@ impl Recording {
         for (number, case) in self.cases.iter().enumerate() {
             let sim = machines.next(case)?;
             sim.observe_costs();
-            replay_case(&*sim, case, |moment, line| {
+            self.replay(&sim, case, |moment, line| {
                 let recorded = timing(line);
                 if moment == Moment::Before {
                     // What preparations cost is in no operation's time.
@@ -101,7 +105,7 @@ impl Recording {
                     let terms = probes.terms(sim.take_cost_observations());
                     each(Sample { id: SampleId::new(file, number, line), recorded, terms });
                 }
-            });
+            })?;
             case_done();
         }
         Ok(())
@@ -123,7 +127,7 @@ impl Recording {
             // Pools outlive a case: what later cases do depends on it.
             if wanted || case.uses_pools() {
                 let sim = machines.next(case)?;
-                let replayed = replay_case(&*sim, case, |_, _| {});
+                let replayed = self.replay(&sim, case, |_, _| {})?;
                 let ops = case.ops.iter().zip(&replayed.observed).filter(|_| wanted);
                 for (line, got) in ops {
                     if let (Some(recorded), Some(got)) = (timing(line), got.ns) {
@@ -136,6 +140,16 @@ impl Recording {
             case_done();
         }
         Ok(predictions)
+    }
+
+    fn replay(
+        &self,
+        sim: &SimBackend,
+        case: &Case,
+        watch: impl FnMut(Moment, &OpLine),
+    ) -> Result<CaseReplay, TraceError> {
+        replay_within(sim, case, &self.time, watch)
+            .map_err(|(line, reason)| TraceError::new(self.file.clone(), Some(line), reason))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | what | how |
 //! | --- | --- |
-//! | a program of operations | [`record_case`] carries one out and observes it; [`merge`] makes one recording of several runs |
+//! | a program of operations | [`record_case`] carries one out and observes it, [`record_within`] in limited time; [`merge`] makes one recording of several runs |
 //! | any user of a back end | [`Recorder`], a [`Backend`](pagewise_hal::Backend) around a back end, notes each call |
 //!
 //! Both write what [`crate::reader`] reads and [`crate::replay`] carries out again.
@@ -15,5 +15,5 @@ mod pass;
 mod recorder;
 
 pub use merge::{Differ, merge};
-pub use pass::{Pass, record_case};
+pub use pass::{Pass, record_case, record_within};
 pub use recorder::Recorder;

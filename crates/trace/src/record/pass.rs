@@ -6,6 +6,7 @@ use crate::error::Reason;
 use crate::format::{Case, OpLine, Record};
 use crate::reader::Live;
 use crate::replay::{CaseRun, Observation};
+use crate::time_limit::TimeLimit;
 
 /// What a run of a case is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,23 +30,37 @@ pub fn record_case(
     program: &Case,
     pass: Pass,
 ) -> Result<Case, (u64, Reason)> {
+    record_within(backend, program, pass, &TimeLimit::NONE)
+}
+
+/// [`record_case`], for a program from a file whose time is limited.
+///
+/// # Errors
+/// As [`record_case`]; the line and [`Reason::TooMuchTime`] if the time is over before an
+/// operation. What was allocated is freed all the same.
+pub fn record_within(
+    backend: &dyn Backend,
+    program: &Case,
+    pass: Pass,
+    time: &TimeLimit,
+) -> Result<Case, (u64, Reason)> {
+    let _busy = time.busy();
     let observation = match pass {
         Pass::Observed => Observation::Full,
         Pass::Timed => Observation::ResultsOnly,
     };
     let mut run = CaseRun::new(backend, observation);
     let mut live = Live::default();
-    let mut refused = Ok(());
-    for line in &program.ops {
+    let stopped = program.ops.iter().try_for_each(|line| {
         let op = line.record.op.clone();
-        let observed = run.step(&op).clone();
-        refused = live.check(&Record { op, observed }, line.line).map_err(|why| (line.line, why));
-        if refused.is_err() {
-            break;
-        }
-    }
+        let recorded = time.check(op.name()).and_then(|()| {
+            let observed = run.step(&op).clone();
+            live.check(&Record { op, observed }, line.line)
+        });
+        recorded.map_err(|why| (line.line, why))
+    });
     let replay = run.finish();
-    refused?;
+    stopped?;
     let ops = program.ops.iter().zip(replay.observed).map(|(line, mut observed)| {
         let ns = observed.ns.take();
         match pass {

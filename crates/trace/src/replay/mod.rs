@@ -27,7 +27,9 @@ use pagewise_hal::{
     StreamFlags, StreamHandle,
 };
 
+use crate::error::Reason;
 use crate::format::{Case, MAX_MAPPED_BYTES, Observed, Op, OpLine, PageMap, Part, Stream, Timing};
+use crate::time_limit::TimeLimit;
 
 /// What a case showed on a back end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,16 +63,48 @@ pub enum Moment {
 pub fn replay_case(
     backend: &dyn Backend,
     case: &Case,
-    mut watch: impl FnMut(Moment, &OpLine),
+    watch: impl FnMut(Moment, &OpLine),
 ) -> CaseReplay {
+    replay_until(backend, case, &TimeLimit::NONE, watch).0
+}
+
+/// [`replay_case`], for a case of a file whose time is limited.
+///
+/// # Errors
+/// The line and [`Reason::TooMuchTime`] if the time is over before an operation. What the case
+/// allocated is freed all the same.
+///
+/// # Panics
+/// Never by itself; a panic of the back end passes through.
+pub fn replay_within(
+    backend: &dyn Backend,
+    case: &Case,
+    time: &TimeLimit,
+    watch: impl FnMut(Moment, &OpLine),
+) -> std::result::Result<CaseReplay, (u64, Reason)> {
+    let (replay, stopped) = replay_until(backend, case, time, watch);
+    stopped.map(|()| replay)
+}
+
+/// Carries out as many operations as there is time for; says where it stopped early.
+fn replay_until(
+    backend: &dyn Backend,
+    case: &Case,
+    time: &TimeLimit,
+    mut watch: impl FnMut(Moment, &OpLine),
+) -> (CaseReplay, std::result::Result<(), (u64, Reason)>) {
+    let _busy = time.busy();
     let mut run = CaseRun::new(backend, Observation::Full);
-    for line in &case.ops {
-        run.prepare(&line.record.op);
+    let stopped = case.ops.iter().try_for_each(|line| {
+        let op = &line.record.op;
+        time.check(op.name()).map_err(|reason| (line.line, reason))?;
+        run.prepare(op);
         watch(Moment::Before, line);
-        run.step(&line.record.op);
+        run.step(op);
         watch(Moment::After, line);
-    }
-    run.finish()
+        Ok(())
+    });
+    (run.finish(), stopped)
 }
 
 /// What is looked at after each operation.
