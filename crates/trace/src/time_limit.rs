@@ -80,7 +80,6 @@ impl TimeLimit {
     }
 
     /// Time counts until the answer is dropped.
-    #[must_use]
     pub fn busy(&self) -> Busy {
         if let Some(shared) = &self.0 {
             let mut taken = shared.taken();

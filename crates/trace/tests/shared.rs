@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use common::{error, read, with_ops};
 use pagewise_hal::mock::{MockBackend, permit_free};
-use pagewise_hal::{Capabilities, Code, DriverVersion, Error, PAGE_BYTES, Span};
+use pagewise_hal::{
+    Capabilities, Code, DevicePtr, DriverVersion, Error, ExportedPointer, PAGE_BYTES, PoolHandle,
+    SHARED_BLOB_BYTES, ShareableHandle, Span, StreamHandle,
+};
 use pagewise_trace::replay::{CaseReplay, replay_case};
 
 fn mock() -> MockBackend {
@@ -75,8 +78,6 @@ fn memory_of_the_process_is_whole_pages_of_a_bounded_size() {
 fn a_pool_of_the_case_is_not_imported_where_drivers_do_not_survive_that() {
     use std::os::fd::IntoRawFd;
 
-    use pagewise_hal::{PoolHandle, ShareableHandle};
-
     let mut mock = mock();
     // SAFETY: the mock takes any handle.
     mock.expect_pool_create().returning(|_| Ok(unsafe { PoolHandle::from_raw(0x9) }));
@@ -101,13 +102,100 @@ fn a_pool_of_the_case_is_not_imported_where_drivers_do_not_survive_that() {
     assert_eq!(answers, [0, 0, Code::NOT_SUPPORTED, Code::UNKNOWN]);
 }
 
+/// A pool with an allocation at `SHARED`, exported and imported under so many ids, and then this.
+/// Gives the addresses that were filled, and those that were freed: in stream order or not.
+fn with_imports(imports: &[u32], then: &[&str]) -> (Vec<DevicePtr>, Vec<(bool, DevicePtr)>) {
+    let mut mock = MockBackend::new();
+    let mut capabilities = Capabilities::of_driver("mock", DriverVersion::CUDA_13_0);
+    capabilities.pool_self_import = true;
+    mock.expect_capabilities().returning(move || capabilities.clone());
+    mock.expect_device_count().returning(|| Ok(1));
+    mock.expect_clock_ns().returning(|| 0);
+    // SAFETY: the mock takes any handle.
+    mock.expect_pool_create().returning(|_| Ok(unsafe { PoolHandle::from_raw(0x9) }));
+    // SAFETY: the mock takes any handle.
+    mock.expect_pool_import().returning(|_, _| Ok(unsafe { PoolHandle::from_raw(0xa) }));
+    mock.expect_pool_destroy().returning(|_| Ok(()));
+    mock.expect_pool_export().returning(|_, _| Ok(ShareableHandle(3)));
+    mock.expect_pool_alloc().returning(|_, _, _| Ok(SHARED));
+    mock.expect_pool_export_pointer().returning(|_| Ok(ExportedPointer([1; SHARED_BLOB_BYTES])));
+    mock.expect_pool_import_pointer().returning(|_, _| Ok(SHARED));
+    // SAFETY: the mock takes any handle.
+    mock.expect_stream_create().returning(|_, _| Ok(unsafe { StreamHandle::from_raw(0x57) }));
+    mock.expect_stream_destroy().returning(|_| Ok(()));
+    mock.expect_stream_synchronize().returning(|_| Ok(()));
+    let (filled, freed) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    let note = Arc::clone(&filled);
+    mock.expect_memset().returning(move |span, _, _| {
+        note.lock().expect("unpoisoned").push(span.ptr);
+        Ok(())
+    });
+    let note = Arc::clone(&freed);
+    mock.expect_free().returning(move |ptr| {
+        note.lock().expect("unpoisoned").push((false, ptr));
+        Ok(())
+    });
+    let note = Arc::clone(&freed);
+    mock.expect_free_async().returning(move |ptr, _| {
+        note.lock().expect("unpoisoned").push((true, ptr));
+        Ok(())
+    });
+    let share = [
+        r#"{"op":"pool_create","pool":0,"alloc_type":"pinned","location":{"kind":"device","id":0},"handle_types":1,"max_bytes":0,"code":0}"#,
+        r#"{"op":"pool_export","pool":0,"share":0,"handle_types":1,"code":0}"#,
+        r#"{"op":"pool_import","pool":1,"share":0,"handle_types":1,"code":0}"#,
+        r#"{"op":"pool_alloc","buf":0,"pool":0,"bytes":4096,"code":0}"#,
+        r#"{"op":"pool_export_pointer","buf":0,"offset":0,"share":1,"code":0}"#,
+    ];
+    let import = |id: &u32| {
+        format!(r#"{{"op":"pool_import_pointer","buf":{id},"pool":1,"share":1,"code":0}}"#)
+    };
+    let imports: Vec<String> = imports.iter().map(import).collect();
+    let imports = imports.iter().map(String::as_str);
+    let ops: Vec<&str> = share.into_iter().chain(imports).chain(then.iter().copied()).collect();
+    codes(&mock, &ops);
+    let filled = filled.lock().expect("unpoisoned").clone();
+    let freed = freed.lock().expect("unpoisoned").clone();
+    (filled, freed)
+}
+
+const SHARED: DevicePtr = DevicePtr(0x20_0000);
+const FILL: &str = r#"{"op":"memset","buf":0,"offset":0,"bytes":4096,"value":1,"code":0}"#;
+const FILL_IMPORT: &str = r#"{"op":"memset","buf":5,"offset":0,"bytes":4096,"value":1,"code":0}"#;
+const FREE_IMPORT: &str = r#"{"op":"free","buf":5,"code":0}"#;
+const FREE_EXPORTED: &str = r#"{"op":"free","buf":0,"code":0}"#;
+const END_IMPORT: &str = r#"{"op":"pool_free","buf":5,"code":0}"#;
+const END_SECOND: &str = r#"{"op":"pool_free","buf":6,"code":0}"#;
+
+#[test]
+fn memory_that_was_freed_is_known_by_no_id_whichever_named_it() {
+    let null = DevicePtr::NULL;
+    let (filled, freed) = with_imports(&[5], &[FREE_IMPORT, FILL, FILL_IMPORT, FREE_EXPORTED]);
+    assert_eq!((filled, freed), (vec![null; 2], vec![(false, SHARED), (false, null)]));
+    let (filled, freed) = with_imports(&[5], &[FREE_EXPORTED, FILL, FILL_IMPORT, FREE_IMPORT]);
+    assert_eq!((filled, freed), (vec![null; 2], vec![(false, SHARED), (false, null)]));
+}
+
+#[test]
+fn an_import_that_ends_leaves_the_memory_to_its_own_id() {
+    let (filled, freed) = with_imports(&[5], &[END_IMPORT, FILL, FILL_IMPORT]);
+    assert_eq!(filled, [SHARED, DevicePtr::NULL]);
+    assert_eq!(freed, [(true, SHARED), (false, SHARED)], "the import, and the memory at the end");
+}
+
+#[test]
+fn one_free_ends_all_imports_of_the_same_memory() {
+    let (_, freed) = with_imports(&[5, 6], &[END_IMPORT, END_SECOND]);
+    assert_eq!(freed, [(true, SHARED), (true, DevicePtr::NULL), (false, SHARED)]);
+    let (_, freed) = with_imports(&[5, 6], &[]);
+    assert_eq!(freed, [(true, SHARED), (false, SHARED)], "at the end of the case");
+}
+
 /// What `pool_export` of a back end that promises nothing answers may be anybody's descriptor.
 #[cfg(unix)]
 #[test]
 fn a_descriptor_that_no_back_end_vouches_for_stays_open() {
     use std::os::fd::AsRawFd;
-
-    use pagewise_hal::{PoolHandle, ShareableHandle};
 
     let ours = std::fs::File::open("/dev/null").expect("every Unix has one");
     let number = ours.as_raw_fd();

@@ -91,10 +91,12 @@ impl Ids {
         }
     }
 
+    /// Notes that a buffer was freed. An import of it that was not freed before ends with it.
     pub(super) fn forget(&mut self, ptr: DevicePtr) {
         if let Some(buffer) = self.live.remove(&ptr.0) {
             self.freed.insert(ptr.0, buffer);
         }
+        self.imports.remove(&ptr.0);
     }
 
     /// Live buffers by id.
@@ -271,6 +273,18 @@ mod tests {
         assert!(ids.is_within_buffer(span(0x200_0000, 8192)));
         assert!(!ids.is_within_buffer(span(0x200_0000, 8193)));
         assert!(!ids.is_within_buffer(span(0x100_2000, 1)));
+    }
+
+    #[test]
+    fn an_import_ends_with_the_memory_that_it_is_of() {
+        let mut ids = Ids::default();
+        let [exporter, import, next] = [(); 3].map(|()| ids.next_buffer());
+        let start = DevicePtr(0x100_0000);
+        ids.allocated(exporter, span(start.0, 4096));
+        ids.imported(import, start);
+        ids.forget(start);
+        ids.allocated(next, span(start.0, 4096));
+        assert_eq!((ids.import_at(start), ids.starting_at(start)), (None, Some(next)));
     }
 
     #[test]

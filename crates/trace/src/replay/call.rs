@@ -73,16 +73,20 @@ impl Running<'_> {
                 self.allocated(buf, bytes, ptr)
             }
             &Op::Free { buf } => {
+                let ptr = self.ptr(buf, 0);
                 // SAFETY: the address is null or the start of memory of the case, which nobody else
-                // knows. Earlier calls were waited for, and a success makes the id forget it.
-                let freed = unsafe { self.backend.free(self.ptr(buf, 0)) };
-                self.forget(buf, coded(&freed))
+                // knows. Earlier calls were waited for, and a success makes every id forget it.
+                let freed = unsafe { self.backend.free(ptr) };
+                self.forget(ptr, &freed);
+                coded(&freed)
             }
             &Op::FreePinned { buf } => {
+                let ptr = self.ptr(buf, 0);
                 // SAFETY: the address is null or the start of memory of the case, which nobody else
-                // knows. Earlier calls were waited for, and a success makes the id forget it.
-                let freed = unsafe { self.backend.free_pinned(self.ptr(buf, 0)) };
-                self.forget(buf, coded(&freed))
+                // knows. Earlier calls were waited for, and a success makes every id forget it.
+                let freed = unsafe { self.backend.free_pinned(ptr) };
+                self.forget(ptr, &freed);
+                coded(&freed)
             }
             &Op::Advise { part, advice, place } => {
                 let span = self.span(part);
@@ -238,20 +242,40 @@ impl Running<'_> {
                 // The recording failed to allocate or freed where the back end did not: the id has
                 // moved on, and so must the memory.
                 // SAFETY: the case allocated it and never gave the address out; earlier calls were
-                // waited for, and the map holds the new address instead.
-                _ = unsafe { self.backend.free(old.ptr) };
+                // waited for, the map holds the new address instead, and imports forget the old.
+                let freed = unsafe { self.backend.free(old.ptr) };
+                self.forget(old.ptr, &freed);
             }
         }
         Observed { code, ..Observed::default() }
     }
 
-    /// A buffer whose free succeeded is no more.
-    fn forget(&mut self, buf: u32, freed: Observed) -> Observed {
-        if freed.code == Code::SUCCESS {
-            self.buffers.remove(&buf);
-            self.shared.forget(buf);
+    /// Memory whose free succeeded is no more, by whatever id it was known: its imports end with it.
+    fn forget(&mut self, ptr: DevicePtr, freed: &Result<()>) {
+        if freed.is_ok() {
+            self.buffers.retain(|_, span| span.ptr != ptr);
+            self.shared.forget_imports_at(ptr);
         }
-        freed
+    }
+
+    /// Frees in stream order. By the id of an import that ends the import, and every other of the
+    /// same memory ([`Backend::pool_import_pointer`]); the memory itself stays.
+    fn pool_free(&mut self, buf: u32) -> Observed {
+        let ptr = self.ptr(buf, 0);
+        let mut freed = Ok(());
+        let observed = self.on_stream(None, |running, stream| {
+            // SAFETY: the address is null or the start of memory of the case, which nobody else
+            // knows. No call is in flight, and a success makes the ids forget it.
+            freed = unsafe { running.backend.free_async(ptr, stream) };
+            freed.clone()
+        });
+        // A wait that fails afterwards does not bring the memory back.
+        if self.buffers.contains_key(&buf) {
+            self.forget(ptr, &freed);
+        } else if freed.is_ok() {
+            self.shared.forget_imports_at(ptr);
+        }
+        observed
     }
 
     // ---- attributes ---------------------------------------------------------------------------
@@ -325,15 +349,7 @@ impl Running<'_> {
                 Observed { access_flags: Some(flags), ..coded(&access) }
             }
             Op::PoolAlloc { buf, pool, bytes } => self.pool_alloc(buf, pool, bytes),
-            Op::PoolFree { buf } => {
-                let ptr = self.ptr(buf, 0);
-                let observed = self.on_stream(None, |running, stream| {
-                    // SAFETY: the address is null or the start of memory of the case, which nobody
-                    // else knows. No call is in flight, and a success makes the id forget it.
-                    unsafe { running.backend.free_async(ptr, stream) }
-                });
-                self.forget(buf, observed)
-            }
+            Op::PoolFree { buf } => self.pool_free(buf),
             _ => unreachable!("`{}` is no pool operation", op.name()),
         }
     }

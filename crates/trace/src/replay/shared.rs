@@ -5,7 +5,7 @@
 //! is not imported, and the operation's code is `NOT_SUPPORTED`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 
 use pagewise_hal::{
@@ -115,9 +115,9 @@ impl Shared {
         self.host.get(&buf).map(|pages| pages.span)
     }
 
-    /// An import was freed.
-    pub(super) fn forget(&mut self, buf: u32) {
-        self.imports.remove(&buf);
+    /// Imports of this memory have ended, or the memory has.
+    pub(super) fn forget_imports_at(&mut self, ptr: DevicePtr) {
+        self.imports.retain(|_, import| *import != ptr);
     }
 
     fn descriptors(&self) -> usize {
@@ -162,7 +162,10 @@ impl Shared {
 
     /// Ends what the case began. Memory stays that the back end does not let go of.
     pub(super) fn clean_up(&mut self, backend: &dyn Backend) {
-        for ptr in std::mem::take(&mut self.imports).into_values() {
+        // One free ends all imports of the same memory; the next would free the memory.
+        let imports: BTreeSet<DevicePtr> =
+            std::mem::take(&mut self.imports).into_values().collect();
+        for ptr in imports {
             let stream = pagewise_hal::StreamHandle::NULL;
             // What is no import of a pool is memory that was opened.
             // SAFETY: the case imported or opened the memory and never gave its address out. Every
@@ -249,7 +252,7 @@ impl Running<'_> {
                 // earlier calls were waited for, and a success makes the id forget it.
                 let answer = unsafe { backend.ipc_close_mem_handle(ptr) };
                 if answer.is_ok() {
-                    self.shared.forget(buf);
+                    self.shared.imports.remove(&buf);
                 }
                 coded(&answer)
             }
