@@ -1,7 +1,6 @@
 //! Advice that cannot be wrong in form, and how it is given to a back end.
 //!
-//! Source of the table of places: `cuMemAdvise` in CUDA 12.2 to 13.5, and recordings `contract` and
-//! `advise` of driver 580.
+//! The table of places is that of CONTRACT-31 and CONTRACT-32.
 
 use pagewise_hal::{Advice, Location, Result, Span, StreamHandle};
 

@@ -143,8 +143,7 @@ pub fn discard<'b>(regions: impl Into<RegionsMut<'b>>, stream: &Stream) -> Resul
 /// Discards each region, then migrates it without copying, in stream order.
 ///
 /// The discard takes whole pages, the migration all pages that a region touches: those that it
-/// covers in part move with their contents (probed on driver 580), unless it is
-/// [rounded inward](Rounding::Inward).
+/// covers in part move with their contents, unless it is [rounded inward](Rounding::Inward).
 ///
 /// # Errors
 /// As [`discard`] and [`prefetch`].

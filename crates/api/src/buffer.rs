@@ -24,8 +24,7 @@ use crate::{
 /// | CUDA | `cuMemAllocManaged`, attached globally |
 /// | simulator | the same at simulated addresses, which are real memory |
 ///
-/// Allocations under 2 MiB share pages with others (recording `small`, driver 580): advice on them
-/// reaches their neighbours.
+/// Allocations under 2 MiB share pages with others: advice on them reaches their neighbours.
 ///
 /// ```
 /// use pagewise::{Device, Machine, ManagedBuffer, Stream};

@@ -9,8 +9,7 @@ use crate::refuse::invalid;
 /// How an operation treats pages that a range covers in part.
 ///
 /// Advice, prefetch, discard work on pages of 4 KiB. The driver rounds advice and prefetch outward
-/// and discard inward (recordings and probes of driver 580), and so does a range unless it is told
-/// otherwise, by [`Region::rounded`](crate::Region::rounded).
+/// and discard inward, and so does a range unless it is told otherwise, by [`Region::rounded`](crate::Region::rounded).
 ///
 /// ```
 /// use pagewise::{ErrorKind, ManagedBuffer, Rounding};

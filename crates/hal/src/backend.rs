@@ -28,7 +28,8 @@ use crate::{
 /// end gave them. A wrapper that passes such a call on answers itself for having given out what the
 /// inner back end gave.
 ///
-/// Facts about result numbers are from recordings of driver 580 (CUDA 13.0) on an H200.
+/// Facts about result numbers are from recordings of driver 580 (CUDA 13.0) on an H200. An id such
+/// as CONTRACT-22 names a rule of `docs/driver` in the repository, with what shows it.
 #[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
@@ -185,7 +186,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// at 0, ascend strictly and stay below the number of ranges, an unusable location (an unknown
     /// device included), or a range that is not managed. A refused batch moves nothing; the
     /// driver's batch call has by then recorded the last prefetch location of the ranges before the
-    /// one that it refuses (probed on driver 580).
+    /// one that it refuses (CONTRACT-54).
     fn prefetch_batch(
         &self,
         spans: &[Span],
@@ -221,7 +222,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Discards, then migrates without copying (`cuMemDiscardAndPrefetchBatchAsync`). Requires
     /// [`Capabilities::discard`]. The discard rounds inward, the migration outward, so a page that
-    /// is covered in part moves with its contents (probed on driver 580).
+    /// is covered in part moves with its contents (CONTRACT-22).
     ///
     /// # Errors
     /// As [`prefetch_batch`](Self::prefetch_batch).
@@ -273,7 +274,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     ///
     /// Driver 580 reserves 265 GiB of address space for each managed pool, and ends the process in
     /// this call once there is none left: after some 460 managed pools that live at a time. For
-    /// pools of pinned memory the call then fails with `OutOfMemory` (probed on an H200).
+    /// pools of pinned memory the call then fails with `OutOfMemory` (CONTRACT-94).
     ///
     /// # Errors
     /// `InvalidValue` for a combination that the type of memory does not take; see [`PoolProps`].
@@ -283,7 +284,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     ///
     /// The driver back end empties a managed pool at once and destroys it once no younger one of its
     /// location is left: driver 580 ends the process in this call if an older one, whose memory was
-    /// prefetched, was destroyed before (probed on an H200).
+    /// prefetched, was destroyed before (CONTRACT-95).
     ///
     /// # Errors
     /// `InvalidValue` for no live pool, or for a default pool.
@@ -339,8 +340,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     ///
     /// What a managed pool gives back, here or after a wait, stays with it until it is destroyed:
     /// it is not reserved any more and what it holds is discarded, but `memory_info` does not show
-    /// it as free, and whoever had it mapped has it mapped when it is allocated again (driver 580;
-    /// recording `pool-touch`).
+    /// it as free, and processors that mapped it map it when it is allocated again (PAGING-271).
     ///
     /// # Errors
     /// `InvalidValue` for no live pool.

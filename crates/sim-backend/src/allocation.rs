@@ -147,7 +147,7 @@ impl Sim {
                 self.leave_pool(&allocation, pool, true);
                 Ok(())
             }
-            // The driver takes plain device memory too (probed on driver 580).
+            // The driver takes plain device memory too (CONTRACT-14).
             Kind::Device(_) => self.free(ptr),
             Kind::Managed => unsupported("managed memory is freed by cuMemFree"),
             Kind::Pinned => invalid("pinned memory is freed by cuMemFreeHost"),
@@ -242,7 +242,7 @@ impl Sim {
     }
 
     /// New chunks of a managed pool: pages prefer the pool's location and start there, and those
-    /// that the pool gave access to count as accessing them (recording `pools`, lines 979, 2141).
+    /// that the pool gave access to count as accessing them (PAGING-270).
     fn add_managed_chunks(&mut self, grown: &Grown, pool: PoolHandle) {
         if let Some(inherited) = &grown.inherited {
             self.drop_memory(pages_of(inherited));
@@ -275,8 +275,8 @@ impl Sim {
         }
     }
 
-    /// `cuMemPoolSetAccess`: whom a managed pool admits, accesses its memory, also what it holds
-    /// already (compared with an H200).
+    /// `cuMemPoolSetAccess`: a processor with access to a managed pool is an accessed-by processor of
+    /// its memory, also of what the pool holds already (PAGING-270).
     pub(crate) fn pool_set_accesses(
         &mut self,
         pool: PoolHandle,
@@ -337,7 +337,7 @@ impl Sim {
     }
 
     /// Lets managed pages leave devices whose memory other allocations have taken: those always
-    /// win (uvm_policy 7).
+    /// win (PAGING-217).
     fn make_way(&mut self) {
         for device in (0..self.config.devices).map(|ordinal| DeviceId(ordinal.cast_signed())) {
             self.pager.claim(processor_of(device), self.plain_bytes(device));

@@ -3,8 +3,8 @@
 //! Where devices have concurrent managed access, attachment forbids nothing, and one kind has an
 //! effect: memory attached to a single stream migrates as a whole to the stream's device before
 //! each program in that stream, whatever that touches, and before each fill or copy that touches
-//! managed memory, by the rules of an explicit prefetch (observed on an H200 under driver 580;
-//! prefetch attributes stay as they were). Where devices have none, see `exclusive`.
+//! managed memory, by the rules of an explicit prefetch (PAGING-250, PAGING-251). Where devices
+//! have no concurrent access, see `exclusive`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -68,8 +68,7 @@ pub(crate) fn key(stream: StreamHandle) -> u64 {
 }
 
 /// The pages that attaching an allocation concerns: as many as its bytes take, from the page of its
-/// first byte on. So one in a slab may lack the last page that it reaches into (93 layouts on an
-/// H200 under driver 580).
+/// first byte on. So one in a slab may lack the last page that it reaches into (PAGING-252).
 fn attached_pages(allocation: &Allocation) -> Range<u64> {
     let first = allocation.start / PAGE_BYTES;
     first..first + allocation.bytes.div_ceil(PAGE_BYTES)
@@ -98,7 +97,7 @@ impl Sim {
     }
 
     /// An allocation goes, and all pages that it reaches into leave their groups, neighbours' too
-    /// (compared with an H200).
+    /// (PAGING-254).
     pub(crate) fn detach(&mut self, allocation: &Allocation) {
         self.attachments.forget(allocation.start);
         self.pager.group(allocation.span().pages_outward(), None);

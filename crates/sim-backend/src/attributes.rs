@@ -9,9 +9,8 @@
 //! The driver keeps all attributes of a page together, in maximal runs of pages whose attributes
 //! are all equal, and both reading and writing walk the runs with a cursor that advances by the
 //! length of the *whole* run it stands in, not by what is left of it. So a read may jump over
-//! pages that differ, and a write or an unset may leave its tail as it was. This one rule answers
-//! all 1817 attribute reads of the recordings as the hardware did; without the overshoot it would
-//! be 1736.
+//! pages that differ, and a write or an unset may leave its tail as it was (CONTRACT-61,
+//! CONTRACT-62).
 
 use std::ops::Range;
 
@@ -38,7 +37,7 @@ impl Place {
         Self { kind: location.kind, id }
     }
 
-    /// What a batch call records: the id as it was passed (recording `contract`, line 970).
+    /// What a batch call records: the id as it was passed (CONTRACT-52).
     pub(crate) const fn as_passed(location: Location) -> Self {
         Self { kind: location.kind, id: location.id }
     }
@@ -124,7 +123,7 @@ impl Attributes {
     }
 
     /// Memory of a pool appeared in its region, where some may have been before: the driver keeps
-    /// where that was last asked to go (150 programs on an H200).
+    /// where that was last asked to go (CONTRACT-64).
     pub(crate) fn add_pool_memory(&mut self, pages: &Range<u64>) {
         for runs in [&mut self.truth, &mut self.driver] {
             runs.update(pages.clone(), |page| {
@@ -141,8 +140,7 @@ impl Attributes {
     }
 
     /// An allocation of a slab was freed: all attributes of all pages that it touched are gone, also
-    /// for a neighbour on the same page (recording `small`, line 400), as far as the driver's cursor
-    /// comes.
+    /// for a neighbour on the same page, as far as the driver's cursor comes (CONTRACT-63).
     pub(crate) fn forget(&mut self, pages: Range<u64>) {
         let reset = |page: &mut PageAttributes| *page = PageAttributes::default();
         write_like_the_driver(&mut self.driver, &pages, reset);
@@ -256,7 +254,7 @@ mod tests {
         let mut attributes = region(1024);
         attributes.change(38..550, Change::ReadMostly(true));
         let read = 196..708;
-        assert!(attributes.read_mostly(&read, RangeReads::Driver), "contract, line 581");
+        assert!(attributes.read_mostly(&read, RangeReads::Driver), "CONTRACT-61");
         assert!(!attributes.read_mostly(&read, RangeReads::Pages));
     }
 
@@ -269,7 +267,7 @@ mod tests {
         attributes.change(0..512, Change::LastPrefetch(numa));
         // 0..335 joins 335..352, and the cursor goes on by the joined 352 pages, past the end.
         let read = |attributes: &Attributes, mode| attributes.last_prefetch(&(0..512), mode);
-        assert_eq!(read(&attributes, RangeReads::Driver), None, "contract, lines 783 to 801");
+        assert_eq!(read(&attributes, RangeReads::Driver), None, "CONTRACT-62");
         assert_eq!(read(&attributes, RangeReads::Pages), Some(numa));
         attributes.change(0..512, Change::LastPrefetch(numa));
         assert_eq!(read(&attributes, RangeReads::Driver), Some(numa), "a second write repairs it");

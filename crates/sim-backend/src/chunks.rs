@@ -1,15 +1,14 @@
 //! The memory of one pool: where in the pool's addresses an allocation goes, and which 32 MiB
 //! chunks are held for it. Offsets are bytes from the start of the pool.
 //!
-//! Source: the addresses of 3,374 allocations in 72 random programs on driver 580, of pools of
-//! managed and of device memory alike, of which this rule gives all but 2; the totals of recording
-//! `pools`. Freed memory is *pending* until work is waited for, or until an allocation finds no
-//! room; blocks settle by address. An allocation takes the smallest block that it fits into, the one that has been free for
-//! longest among equals: of the pending ones; else of the settled ones, if the chunks behind it are
-//! held; else everything settles, and it takes the smallest of all, or new addresses. Blocks merge
-//! with neighbours of their kind; what is settled at the end of the addresses counts as new.
-//! Releasing chunks leaves blocks as they are. Growth asks for the largest power of two first and
-//! gives back on failure, which is visible in the high-water mark (`pools`, lines 9, 455, 1188).
+//! CONTRACT-92 is the rule. Freed memory is *pending* until work is waited for, or until an
+//! allocation finds no room; blocks settle by address. An allocation takes the smallest block that
+//! it fits into, the one that has been free for longest among equals: of the pending ones; else of
+//! the settled ones, if the chunks behind it are held; else everything settles, and it takes the
+//! smallest of all, or new addresses. Blocks merge with neighbours of their kind; what is settled
+//! at the end of the addresses counts as new. Releasing chunks leaves blocks as they are. Growth
+//! asks for the largest power of two first and gives back on failure, which the high-water mark
+//! shows (CONTRACT-89).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,9 +5,9 @@
 //! a copy shows *that*. Here is kept what each processor's memory holds where it differs from the
 //! arena. Nothing is copied until a page that left memory behind is written.
 //!
-//! Source: recording `discard`, whose sums follow from this, and a probe: a page written by the
-//! host, then by the GPU, then discarded, reads as the host wrote it on the host and as the GPU
-//! wrote it on the GPU. CUDA calls such contents indeterminate; programs must not rely on them.
+//! PAGING-195 is the rule: a page written by the host, then by the GPU, then discarded, reads as the
+//! host wrote it on the host and as the GPU wrote it on the GPU. CUDA calls such contents
+//! indeterminate; programs must not rely on them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// The host writes 5, the GPU 9, then the page is discarded. As probed on an H200.
+    /// The host writes 5, the GPU 9, then the page is discarded (PAGING-195).
     fn discarded() -> Page {
         let mut page = Page::new();
         page.follow(Processor::HOST, Holding::Shown);

@@ -2,23 +2,17 @@
 //! Pascal.
 //!
 //! Such a device cannot fault, so what it may touch has to be there before it starts, and the host
-//! has to keep away until it is done. What is modelled, and from where:
+//! has to keep away until it is done. What is modelled:
 //!
-//! - Managed memory lives on the device (`cuMemAllocManaged`: "storage on the GPU current at the
-//!   call", driver_api 3) and can fill it, but not exceed it: driver_api 10, "oversubscription no".
-//!   With several devices that are no peers it lives on the host, and they reach it there.
+//! - Managed memory lives on the device and can fill it, but not exceed it (PAGING-260). With
+//!   several devices that are no peers it lives on the host, and they reach it there.
 //! - The host's accesses fault page by page with the usual prefetch tree; before each program of the
-//!   device everything that it may touch comes back as a whole. The published nvprof logs of K80,
-//!   TITAN X, 840M and M1200 (NVIDIA, "Unified Memory for CUDA Beginners") follow exactly.
-//! - While work is in flight that nobody waited for, the host may touch no managed memory but what
-//!   is attached to it or to an idle stream (CUDA programming guide, GPU exclusive access). Where a
-//!   real process ends with a segmentation fault, the program here is refused.
-//! - Prefetching fails with `INVALID_DEVICE` (observed: rmm issue 2023, intel/llvm issue 4809), and
-//!   so does advice that names a device (observed for preferred location: owl issue 43; for the
-//!   others by the text of `cuMemAdvise`). The batch calls fail with `NOT_SUPPORTED`: the documents
-//!   name no code, so that one is a guess. Other advice is remembered and changes nothing.
-//! - The default and current managed pools are `NOT_SUPPORTED` (cuda-python issue 1617). A managed
-//!   pool can be created; that it then gives no memory is a guess.
+//!   device everything that it may touch comes back as a whole (PAGING-261).
+//! - Until work in flight is waited for, the host may touch only managed memory that is attached to
+//!   it or to an idle stream (PAGING-262). Where a real process ends with a segmentation fault, the
+//!   program here is refused.
+//! - Prefetching and advice that names a device fail, as do batch calls, default and current
+//!   managed pools (CONTRACT-110). Other advice is remembered and changes nothing.
 //!
 //! None of it was compared with hardware by this project.
 
@@ -149,8 +143,7 @@ impl Sim {
     /// that the call touches. Does nothing if the access will be refused.
     ///
     /// With concurrent access, fills and copies bring what is attached to the stream only if they
-    /// touch managed memory (recording `attached-copy`). That one managed range of a copy is enough
-    /// is a guess.
+    /// touch managed memory (PAGING-251). It is a guess that one managed range of a copy is enough.
     pub(crate) fn launch(
         &mut self,
         by: Processor,

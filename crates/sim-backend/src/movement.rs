@@ -1,7 +1,6 @@
 //! Calls that advise, move and discard: `cuMemAdvise`, `cuMemPrefetchAsync`, the batch calls.
 //!
-//! The order of checks is the driver's, derived from recordings `contract`, `attrs` and their
-//! two-GPU forms, where all 3142 result codes follow from it.
+//! The order of checks is the driver's: CONTRACT-20 to CONTRACT-54.
 
 use std::ops::Range;
 
@@ -60,7 +59,7 @@ impl Sim {
     }
 
     /// The pages of a range that takes advice. Memory of a managed pool takes none, which the
-    /// driver says before it looks at the range's end.
+    /// driver says before it looks at the range's end (CONTRACT-34).
     fn advisable_pages(&self, span: Span) -> Checked<Range<u64>> {
         match self.space.containing(span.ptr) {
             Some(allocation) if allocation.kind != Kind::Managed && self.is_managed(allocation) => {
@@ -182,7 +181,7 @@ impl Sim {
     }
 
     /// Ranges are rounded inward: bytes outside them keep their contents. Driver 580 takes a range
-    /// that begins and ends inside one page for the end of the list (both probed there).
+    /// that begins and ends inside one page for the end of the list (CONTRACT-22).
     fn discard(&mut self, spans: &[Span], manner: Discard) {
         for span in spans {
             let end = span.end().unwrap_or(u64::MAX);
@@ -241,7 +240,7 @@ impl Sim {
             if !self.has(DriverVersion::CUDA_12_2) {
                 check_ordinal_can_name(location)?;
             }
-            // Unlike the single call, an unknown device is an invalid value here.
+            // Unlike the single call, an unknown device is an invalid value here (CONTRACT-50).
             let Some(to) = self.machine.locate(location).processor() else {
                 return invalid("a location names no device, NUMA node or known type");
             };
@@ -262,7 +261,7 @@ impl Sim {
     }
 
     /// The driver's batch calls move nothing if they refuse a range, but have by then recorded
-    /// where the ranges before it were to go (probed on driver 580).
+    /// where the ranges before it were to go (CONTRACT-54).
     fn record_before_refusal(&mut self, moves: Vec<Move>) {
         if self.has(DriverVersion::CUDA_13_0) {
             for (pages, _, place) in moves {
@@ -304,7 +303,8 @@ impl Sim {
 }
 
 /// Advice with a host NUMA location never reaches the memory: on a machine with one node, driver
-/// 580 refuses what it would have to remember and accepts the rest without looking at the range.
+/// 580 refuses what it would have to remember and accepts the rest without looking at the range
+/// (CONTRACT-32).
 fn advise_numa(advice: Advice, place: Located) -> Checked<()> {
     match advice {
         Advice::SET_ACCESSED_BY | Advice::UNSET_ACCESSED_BY => {

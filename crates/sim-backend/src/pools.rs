@@ -1,7 +1,7 @@
 //! Memory pools: which can be made, their attributes, access, and accounting.
 //!
-//! Source of every rule: recording `pools` (driver 580). Paging of managed pools is not done here:
-//! what memory appeared or went is returned.
+//! CONTRACT-80 to CONTRACT-93 are the driver's rules. Paging of managed pools is not done here: what
+//! memory appeared or went is returned.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,7 +56,7 @@ pub(crate) struct Grown {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Released {
     /// Chunks of managed pools that live on. Their pages stay where they are, mapped as they are;
-    /// what they hold is discarded (recording `pool-touch`).
+    /// what they hold is discarded (PAGING-271).
     pub(crate) idle: Vec<u64>,
     /// What is gone: other chunks, and all that a pool had that is gone.
     pub(crate) gone: Vec<Range<u64>>,
@@ -310,7 +310,7 @@ impl Pools {
         if !thirteen && (location.kind, kind) != (LocationKind::DEVICE, AllocationType::PINNED) {
             return no_entry_point("pools by location need a driver of CUDA 13.0 or later");
         }
-        // Decided before the type is looked at (recording `pools`, line 1713).
+        // Decided before the type is looked at (CONTRACT-82).
         if location.kind == LocationKind::HOST_NUMA_CURRENT {
             return unsupported("name the NUMA node: HOST_NUMA_CURRENT has no pool");
         }
@@ -353,7 +353,7 @@ impl Pools {
         self.get(handle)?;
         let pool = self.get_mut(handle)?;
         match (attribute, value) {
-            // The driver reads an int: the low half decides.
+            // The driver reads an int: the low half decides (CONTRACT-84).
             (PoolAttribute(n @ 1..=3), _) => pool.reuse[n as usize - 1] = value as u32 != 0,
             (PoolAttribute::RELEASE_THRESHOLD, _) => pool.release_threshold = value,
             (PoolAttribute::RESERVED_MEM_HIGH, 0) => pool.chunks.reset_high(),
@@ -461,7 +461,7 @@ impl Pools {
     }
 
     /// Frees memory. `counted` is false for `cuMemFree`, which leaves the used figure as it is
-    /// (recording `pools`, lines 565, 964, 1762, 2109).
+    /// (CONTRACT-91).
     pub(crate) fn free(&mut self, handle: u64, address: u64, bytes: u64, counted: bool) {
         if let Some(pool) = self.pools.get_mut(&handle)
             && let Some(region) = &pool.region
@@ -491,7 +491,7 @@ impl Pools {
     }
 
     /// `cuMemPoolTrimTo`: unlike the threshold, which stops once no more than it is held, trimming
-    /// never goes below what is to be kept (probed on driver 580).
+    /// never goes below what is to be kept (CONTRACT-90).
     pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Checked<Released> {
         self.get(handle)?;
         let whole_chunks = keep.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX);

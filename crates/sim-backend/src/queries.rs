@@ -93,7 +93,7 @@ impl Sim {
             PointerAttribute::IS_MANAGED => u64::from(self.is_managed(allocation)),
             PointerAttribute::DEVICE_ORDINAL => match allocation.kind {
                 Kind::Device(device) => device.0 as u64,
-                // Of a managed pool too (compared with two H200s).
+                // Of a managed pool too (CONTRACT-70).
                 Kind::Pool(pool) => {
                     let home = self.pools.any(pool.as_raw()).and_then(Pool::home);
                     home.and_then(Processor::device_ordinal).map_or(0, u64::from)

@@ -2,9 +2,8 @@
 //!
 //! Driver 580 takes a region when none has room, and gives it back when it is empty. It looks in the
 //! newest region first, and there in the smallest hole that fits, at the lowest address among
-//! equals. A region goes where the address space has more room than it needs. Source: 661 addresses
-//! of random programs on an H200, all of which this gives (`tests/data/placement`); the H200's
-//! regions descend from the top, these ascend from the start of the zone's first segment. What does
+//! equals (CONTRACT-13). A region goes where the address space has more room than it needs. The
+//! H200's regions descend from the top, these ascend from the start of the zone's first segment. What does
 //! not fit there goes to the segments after it.
 
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 //! pools.
 //!
 //! The simulated machine has one process. What it exports it can import itself, at the addresses
-//! that the memory has; a driver gives another process just that. Source of every refusal: probes
-//! on driver 580, exporter and importer in two processes.
+//! that the memory has; a driver gives another process just that. Refusals are the driver's
+//! (CONTRACT-102).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,7 @@
 //!
 //! The driver packs requests below 2 MiB into shared slabs at 512-byte steps, in the smallest hole
 //! that fits over all slabs; only if none fits is there a new slab. Holes merge when their
-//! neighbours are freed, and a slab goes back when its last allocation does. Source: recordings
-//! `small` and `two-gpu-attrs`, all 639 offsets of which this rule gives.
+//! neighbours are freed, and a slab goes back when its last allocation does (CONTRACT-11).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -51,7 +51,7 @@ impl Sim {
         if !self.machine.has_device(device) {
             return bad_device("the device does not exist");
         }
-        // The driver looks at the stream first (probed on two H200s under driver 580).
+        // The driver looks at the stream first (CONTRACT-101).
         self.streams.check_for(stream, device)?;
         if let Err(why) = touch.check() {
             return invalid(why);
@@ -83,7 +83,7 @@ impl Sim {
     }
 
     /// `cuMemsetD8Async`: the stream's device writes every page. Plain memory of another device is
-    /// refused, as no peer has access (probed on two H200s under driver 580).
+    /// refused, as no peer has access (CONTRACT-103).
     pub(crate) fn memset(&mut self, span: Span, value: u8, stream: StreamHandle) -> Checked<()> {
         let device = self.device_of(stream)?;
         if span.bytes == 0 {
@@ -131,7 +131,7 @@ impl Sim {
     }
 
     /// Touches every page of the source or destination of a copy. If it prefers the host, as far as
-    /// the driver knows, the host's threads do that (447 copies on an H200 under driver 580).
+    /// the driver knows, the host's threads do that (PAGING-280).
     fn walk_copied(&mut self, device: Processor, span: Span, access: Access) {
         let pages = span.pages_outward();
         let preferred = self.attributes.preferred(&pages, RangeReads::Driver);

@@ -127,7 +127,7 @@ fn memory_blocked_by_a_plain_allocation_is_as_good_as_not_there() {
     assert_eq!(blocked, smaller);
 }
 
-/// Source: uvm_policy 7: plain allocations win over managed pages, for as long as they live.
+/// PAGING-217: plain allocations win over managed pages, for as long as they live.
 #[test]
 fn memory_that_a_plain_allocation_gave_back_has_room_for_pages_again() {
     let machine = Machine::new(small_gpu(CAPACITY), CAPACITY);

@@ -11,7 +11,7 @@
 //! Functions whose names begin with `pagewise_driver_` are no part of the driver's ABI: they show
 //! what a real driver cannot, and start over with another machine.
 //!
-//! Checks are in the driver's order, as probed on driver 580: 3 (`CUDA_ERROR_NOT_INITIALIZED`)
+//! Checks are in the driver's order (CONTRACT-4): 3 (`CUDA_ERROR_NOT_INITIALIZED`)
 //! before `cuInit`, 201 (`CUDA_ERROR_INVALID_CONTEXT`) without a context, then the arguments, but
 //! for some arguments of some calls that come first (`tests/order.rs` has them all). One that the
 //! simulated driver does not have (its version is too old, or the options hide it) is not found by

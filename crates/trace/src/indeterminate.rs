@@ -4,8 +4,8 @@
 //! CUDA says that the contents of a discarded range are indeterminate until it is written. What an
 //! H200 shows of it is not even the same each time: memory that the driver knows to be zero is used
 //! as it is, any other is cleared, and which of the two a page gets depends on what all processes of
-//! the machine freed before (uvm_policy 1.5; recorded programs that read the same byte as 145 once
-//! and as 0 once). So two back ends agree if they agree on all other bytes.
+//! the machine freed before (PAGING-64; recorded programs that read the same byte as 145 once and as 0
+//! once). So two back ends agree if they agree on all other bytes.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -171,7 +171,7 @@ impl ManagedMemoryResource {
     /// What a managed pool gets back stays mapped and is marked as discarded. Driver 580 moves it
     /// when it gives it again, if the pool has a location, and that takes the mark away. Without a
     /// location it does not: a write does not fault, the mark stays, and the next migration loses
-    /// what was written (12 programs on an H200).
+    /// what was written (PAGING-271).
     fn settle(&self, span: Span, stream: &Stream) -> Result<()> {
         let is_moved = matches!(self.preferred, Some(Place::Device(_) | Place::Host(Host::Any)));
         if self.pool.is_none() || is_moved || !self.gives_again.load(Ordering::Relaxed) {

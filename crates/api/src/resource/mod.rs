@@ -36,8 +36,8 @@
 //! ```
 //!
 //! # Source
-//! Stream-ordered allocation of CUDA 12.0 to 13.5; figures and refusals of pools: recording
-//! `pools` (driver 580).
+//! Stream-ordered allocation of CUDA 12.0 to 13.5; figures and refusals of pools are those of
+//! `docs/driver/contract.md` in the repository, CONTRACT-80 to CONTRACT-93.
 
 mod allocation;
 mod device;

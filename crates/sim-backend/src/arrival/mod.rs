@@ -19,7 +19,7 @@
 //!
 //! Knows which pages are missing through `Missing` alone, and moves nothing. The work is
 //! proportional to faults and pages, not to threads. Which [figures](ArrivalParams) are published
-//! and which only fitted, they say themselves. Source: uvm_policy 2.1, 2.2; recording `parallel`.
+//! and which only fitted, they say themselves. PAGING-24 and PAGING-25 are the driver's rules.
 
 mod grid;
 mod multiprocessor;

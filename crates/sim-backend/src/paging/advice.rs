@@ -2,7 +2,7 @@
 //! read duplication, moves nothing.
 //!
 //! The caller has split the ranges and sets the policy; which policy a function sees matters and
-//! is said there. Source: uvm_policy 5; rules_paging 2 rules 2 to 4.
+//! is said there. PAGING-150 to PAGING-156 are the driver's rules.
 
 use pagewise_hal::{CopyCause, MapCause};
 
@@ -92,7 +92,8 @@ impl Context<'_> {
         }
     }
 
-    /// The preferred location changed from `old`; the policy is the new one already.
+    /// The preferred location changed from `old`; the policy is the new one already (PAGING-150,
+    /// PAGING-151).
     fn preferred_changed(&mut self, block: &mut Block, old: Option<ProcId>) {
         if self.policy.read_mostly {
             return;
@@ -114,7 +115,7 @@ impl Context<'_> {
         }
     }
 
-    /// Maps what is resident for a processor that joined the accessed-by set.
+    /// Maps what is resident for a processor that joined the accessed-by set (PAGING-152).
     fn accessed_by_added(&mut self, block: &mut Block, id: ProcId) {
         if self.policy.read_mostly {
             return;
@@ -124,7 +125,7 @@ impl Context<'_> {
     }
 
     /// Read duplication begins; the policy is the new one already. Holders keep their pages, to
-    /// read; remote mappings go.
+    /// read; remote mappings go (PAGING-154).
     fn read_mostly_set(&mut self, block: &mut Block) {
         for holder in block.residents().iter() {
             let held = block.resident(holder);
@@ -133,7 +134,7 @@ impl Context<'_> {
     }
 
     /// Read duplication ends; the policy is still the old one, so accessed-by processors get back
-    /// mappings of their own memory only (rules_paging 2 rule 4).
+    /// mappings of their own memory only (PAGING-156).
     fn read_mostly_unset(&mut self, block: &mut Block) {
         let duplicated = block.duplicated();
         self.collapse(block, duplicated);
@@ -144,7 +145,7 @@ impl Context<'_> {
     }
 
     /// Leaves one copy of duplicated pages: the preferred location's if it has one, else that of
-    /// the processor with the lowest number.
+    /// the processor with the lowest number (PAGING-155).
     fn collapse(&mut self, block: &mut Block, duplicated: PageMask) {
         let mut left = duplicated;
         let holders = block.residents();

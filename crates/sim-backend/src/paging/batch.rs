@@ -3,7 +3,7 @@
 //! The driver goes through a batch by va_block, in address order, and services all faulted pages of
 //! a block together; a batch is one record, of its first page. What comes in a batch is the
 //! [arrival](crate::arrival) of faults; an access program of one thread has one fault in each.
-//! Source: uvm_policy 2.2, 2.3; rules_paging 2, detail 8; recording `parallel`.
+//! PAGING-24 to PAGING-28 are the driver's side of it.
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
@@ -456,7 +456,7 @@ mod tests {
             prop_assert_eq!(&many.host, &one.host);
             prop_assert_eq!(&many.holders, &one.holders);
             // Usually far fewer batches; but an H200, too, took 7 for a block that one thread
-            // fills in 6 (recording `parallel`, case parallel-1-13).
+            // fills in 6 (PAGING-26).
             let (many, one) = (many.faults(), one.faults());
             prop_assert!(many <= 2 * one, "{many} batches, {one} faults");
         }

@@ -3,7 +3,7 @@
 //! A full va_block takes one root chunk, known from a table; a smaller one is tiled with pieces of
 //! 64 KiB and 4 KiB, which share root chunks. Pieces are known by the absolute page that they begin with, so a split
 //! of a block changes nothing here. Sizes in pages of 4 KiB. Decides only which chunk goes first;
-//! `evict` empties it. Source: uvm_policy 1.3, 1.4, 7.
+//! `evict` empties it. PAGING-210 to PAGING-213 are the driver's rules.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -279,7 +279,7 @@ impl Chunks {
     }
 
     /// Says what the chunk of a full block holds now. The chunk goes to the end of the list if
-    /// that is another one than before, or if the block was serviced (uvm_policy 2.5 step 5).
+    /// that is another one than before, or if the block was serviced (PAGING-213).
     pub(super) fn note(&mut self, first_page: u64, list: List, serviced: bool) {
         if let Some(id) = self.whole.get(first_page)
             && (serviced || self.root(id).list != list)

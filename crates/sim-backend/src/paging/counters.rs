@@ -2,8 +2,8 @@
 //!
 //! The hardware counts a GPU's accesses to each 2 MiB of another processor's memory and remembers
 //! which 64 KiB of it were meant. When the count reaches the threshold, the driver is told, moves
-//! what was accessed to where the GPU wants it, and the count starts again. Source: uvm_policy 8, as
-//! nvidia-uvm 595 has it; 2.4 with step 7 off, so that accessed-by does not hold the pages.
+//! what was accessed to where the GPU wants it, and the count starts again: PAGING-240, as
+//! nvidia-uvm 595 has it. Accessed-by does not hold the pages.
 //!
 //! Off on PCIe hosts. Nothing here was compared with hardware. In particular it is assumed that
 //! each access of a program counts once, and that the driver acts when the program is over: its

@@ -1,7 +1,7 @@
 //! Discard: the contents of pages are no longer needed.
 //!
-//! Memory stays allocated and nothing is recorded. Source: uvm_policy 6.2; rules_paging 2 rule 8
-//! and 3.3; recording `read-mostly-discard`.
+//! Memory stays allocated and nothing is recorded. PAGING-190 to PAGING-192 are the driver's
+//! rules.
 
 use super::block::Block;
 use super::context::Context;
@@ -10,13 +10,12 @@ use super::mask::PageMask;
 /// How pages are discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Discard {
-    /// They are unmapped everywhere and resident nowhere (rules_paging 2 rule 8). If some of a
-    /// block's are duplicated, that is done to those only; the others are just marked (recording
-    /// `read-mostly-discard`, every case).
+    /// They are unmapped everywhere and resident nowhere (PAGING-190). If some of a block's are
+    /// duplicated, that is done to those only; the others are just marked (PAGING-191).
     Eager,
-    /// They are only marked, and copies under read duplication collapse. Discard-and-prefetch
-    /// does this first: recorded pages that were at the destination keep their mappings by
-    /// accessed-by processors, which eager discard would take and map again with a record.
+    /// They are only marked, and copies under read duplication collapse (PAGING-192).
+    /// Discard-and-prefetch does this first. Pages that are at the destination keep the mappings
+    /// of accessed-by processors, which an eager discard would take and map again with a record.
     Lazy,
 }
 

@@ -2,8 +2,8 @@
 //! none left.
 //!
 //! Memory once given stays when pages leave; it goes at eviction and with the range. What is
-//! evicted goes to the host, whatever was advised. Source: uvm_policy 1.3 to 1.5 and 7. No
-//! recording shows an eviction.
+//! evicted goes to the host, whatever was advised. PAGING-210 to PAGING-217 are the driver's rules.
+//! No recording shows an eviction.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl Paging {
     /// Runs a step on one block, and again whenever the block itself had to give memory up.
     ///
     /// The driver drops the block's lock to evict, keeps what the step took so far, and begins the
-    /// step anew (uvm_policy 2.3). So a chunk with older pages of the block may go like any other.
+    /// step anew (PAGING-28). So a chunk with older pages of the block may go like any other.
     pub(super) fn with_memory<T>(
         &mut self,
         sink: &mut dyn EventSink,
@@ -88,7 +88,7 @@ impl Paging {
         if given.is_empty() {
             return room;
         }
-        // New chunks are zeroed where nothing valid is resident (uvm_policy 1.5).
+        // New chunks are zeroed where nothing valid is resident (PAGING-64).
         let valid = block.resident_anywhere().minus(block.discarded());
         block.populate(id, given);
         let mut work =
@@ -214,7 +214,7 @@ impl Context<'_> {
 
 impl Context<'_> {
     /// Where accesses are counted, a GPU goes on reaching what left it, until the counters bring it
-    /// back (uvm_policy 7, `uvm_perf_map_remote_on_eviction`). Not compared with hardware.
+    /// back (PAGING-216). Not compared with hardware.
     fn map_evicted(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
         let elsewhere = self.policy.preferred == Some(id) || self.policy.read_mostly;
         if !elsewhere {
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_chunk_of_discarded_pages_goes_before_older_ones_with_data() {
-        // uvm_policy 7, pick order: the head of DISCARDED comes before the head of USED.
+        // PAGING-212: the head of DISCARDED comes before the head of USED.
         let mut paging = paging(2);
         let mut events = Vec::new();
         paging.migrate(0..1024, GPU0, 0, &mut events);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_chunk_that_its_pages_have_left_goes_before_older_ones_with_data() {
-        // uvm_policy 7, pick order: the head of UNUSED comes first.
+        // PAGING-212: the head of UNUSED comes first.
         let mut paging = paging(2);
         let mut events = Vec::new();
         paging.migrate(0..1024, GPU0, 0, &mut events);
@@ -335,8 +335,8 @@ mod tests {
 
     #[test]
     fn a_chunk_without_pages_keeps_its_place_when_its_block_is_serviced_elsewhere() {
-        // uvm_policy 7, list moves: a chunk comes to UNUSED when its last page leaves, and only
-        // services that bring pages to it move it.
+        // PAGING-213: a chunk comes to UNUSED when its last page leaves, and only services that
+        // bring pages to it move it.
         let gpus = [GpuMemory { capacity_bytes: 2 << 21 }, GpuMemory { capacity_bytes: 4 << 21 }];
         let relations = Relations::pcie_with_nvlink(2);
         let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
@@ -346,7 +346,7 @@ mod tests {
         paging.migrate(0..512, Processor::HOST, 0, &mut events);
         paging.migrate(512..1024, Processor::HOST, 0, &mut events);
         // Discarded pages of read-mostly memory go to the preferred location, whatever the
-        // migration's destination is (uvm_policy 6.1).
+        // migration's destination is (PAGING-173).
         paging.set_read_mostly(0..512, true, 0, &mut events);
         paging.set_preferred(0..512, Some(Processor::device(1)), 0, &mut events);
         paging.discard(0..512, Discard::Eager, 0, &mut events);
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn discarded_pages_without_a_holder_are_the_hosts_after_an_eviction() {
-        // uvm_policy 6.2, eviction: no copy, pages become CPU-resident.
+        // PAGING-214: no copy, and the pages become resident on the host.
         let mut paging = paging(1);
         let mut events = Vec::new();
         paging.migrate(0..512, GPU0, 0, &mut events);
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn new_memory_is_zeroed_where_no_contents_will_come() {
-        // uvm_policy 1.5: where a page is resident nowhere, or discarded.
+        // PAGING-64: where a page is resident nowhere, or discarded.
         let mut paging = paging(1);
         paging.migrate(0..512, Processor::HOST, 0, &mut Vec::new());
         for (discarded, runs) in [(0..0, 0), (4..6, 1), (100..101, 2)] {
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn accessed_by_processors_follow_evicted_pages() {
-        // uvm_policy 7: after an eviction accessed-by mappings are made to the host's memory.
+        // PAGING-215.
         let mut paging = paging(1);
         paging.set_accessed_by(0..512, GPU0, true, 0, &mut Vec::new());
         paging.migrate(0..512, GPU0, 0, &mut Vec::new());

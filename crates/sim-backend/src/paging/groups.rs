@@ -1,9 +1,8 @@
 //! Pages that an attachment to a stream put in a group of their own.
 //!
 //! Small allocations share va_blocks. A fault brings grouped pages along only if they are in one run
-//! of its group with it; pages in no group always come (observed on an H200 under driver 580, for
-//! all pairs of attachments of two neighbours in a slab). Allocations with a range of their own lie
-//! in a group as a whole or not at all, so they are not kept here.
+//! of its group with it; pages in no group always come (PAGING-253). Allocations with a range of
+//! their own lie in a group as a whole or not at all, so they are not kept here.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

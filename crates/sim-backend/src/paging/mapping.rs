@@ -1,6 +1,6 @@
 //! Who maps pages, with which permission, and the records of remote mappings.
 //!
-//! Nothing moves here. Sources: uvm_policy 2.7; rules_paging 2, details 6 and 7.
+//! Nothing moves here. PAGING-81 to PAGING-86 are the driver's rules.
 
 use pagewise_hal::{MapCause, MemoryEvent, PAGE_BYTES};
 
@@ -82,7 +82,7 @@ impl Context<'_> {
     }
 
     /// What a fault of `by` on pages that are now at `residency` makes it map, if it asked for
-    /// `requested`: one mask per level, lowest first (uvm_policy 2.7, promotion).
+    /// `requested`: one mask per level, lowest first (PAGING-81).
     pub(super) fn promoted(
         &self,
         block: &Block,
@@ -109,7 +109,7 @@ impl Context<'_> {
     }
 
     /// Takes permissions from others that conflict with what `by` is about to map. Only for pages
-    /// whose residency did not change (uvm_policy 2.7, revocation).
+    /// whose residency did not change (PAGING-82).
     pub(super) fn revoke_conflicting(
         &mut self,
         block: &mut Block,
@@ -136,7 +136,7 @@ impl Context<'_> {
     }
 
     /// Maps pages that a fault of `by` brought to `residency` for the accessed-by processors and
-    /// for `also`, if `by` maps them with `new` (uvm_policy 2.7, accessed-by).
+    /// for `also`, if `by` maps them with `new` (PAGING-83).
     pub(super) fn map_accessed_by(
         &mut self,
         block: &mut Block,
@@ -167,8 +167,7 @@ impl Context<'_> {
         }
     }
 
-    /// Maps pages for `id` with the highest permission that needs no revocation
-    /// (uvm_policy 2.7, "Highest permission").
+    /// Maps pages for `id` with the highest permission that needs no revocation (PAGING-85).
     pub(super) fn map_highest(
         &mut self,
         block: &mut Block,

@@ -1,6 +1,4 @@
-//! Explicit migration of pages of one block.
-//!
-//! Source: uvm_policy 6.1; rules_paging 2 rule 9 and detail 7.
+//! Explicit migration of pages of one block: PAGING-170 to PAGING-175.
 
 use pagewise_hal::{CopyCause, MapCause};
 
@@ -28,8 +26,8 @@ impl Context<'_> {
         block.remove_discarded(pages);
     }
 
-    /// Maps pages after a migration: those mapped nowhere for the destination and the accessed-by
-    /// processors, the others for the destination as far as nobody loses anything.
+    /// Maps pages after a migration (PAGING-171): those mapped nowhere for the destination and the
+    /// accessed-by processors, the others for the destination, if no processor loses by it.
     pub(super) fn map_migrated(&mut self, block: &mut Block, to: ProcId, pages: PageMask) {
         let mapped = block.mapped_anywhere();
         let fresh = pages.minus(mapped);

@@ -18,8 +18,9 @@
 //! | `advice`, `migrate`, `discard` | calls |
 //! | `chunks`, `evict` | memory of devices, and who has to leave it |
 //!
-//! Sources: `uvm_policy` (the driver's policy as a specification) and `rules_paging` (corrections
-//! from recordings), cited by section and rule where they apply.
+//! `PAGING-12` in a comment is rule 12 of `docs/driver/paging.md`, which names the recording and
+//! the function of the published driver that show it. `CONTRACT-` and `TIMING-` rules stand
+//! beside it.
 
 mod advice;
 mod batch;
@@ -173,7 +174,7 @@ impl Paging {
         let maps = !to.is_host() || self.params.migration_maps_host;
         let pieces = self.ranges.pieces(&pages);
         // Over several blocks the driver goes twice, first to move and then to map: blocks that
-        // had to leave in between come back (uvm_policy 6.1).
+        // had to leave in between come back (PAGING-174).
         let passes = if maps && pieces.len() > 1 { 2 } else { 1 };
         for pass in 1..=passes {
             let maps_now = maps && pass == passes;

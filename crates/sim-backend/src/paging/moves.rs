@@ -1,8 +1,8 @@
 //! Moves and copies of pages within one va_block, and their records.
 //!
 //! A *move* leaves the pages on the destination alone; a *duplication* leaves the other copies.
-//! Both unmap first, copy second, and settle residency last. Nothing is mapped here. Sources:
-//! uvm_policy 2.5, 2.6; rules_paging 2, details 1 to 3.
+//! Both unmap first, copy second, and settle residency last (PAGING-60 to PAGING-66). Nothing
+//! is mapped here.
 
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ impl Context<'_> {
     ) -> PageMask {
         let arriving = pages.minus(block.resident(destination));
         for id in block.mappers().iter() {
-            // Duplicated pages stay mapped at the destination (uvm_policy 2.5 step 1).
+            // Duplicated pages stay mapped at the destination (PAGING-60).
             let unmap = if id == destination { arriving } else { arriving | block.duplicated() };
             self.unmap(block, id, unmap & pages);
         }
@@ -81,7 +81,7 @@ impl Context<'_> {
             self.note_holding(block, holder, kept, Holding::Left);
         }
         self.arrive(block, destination, arriving, copied);
-        // Discarded pages count as copied (rules_paging 2, detail 1).
+        // Discarded pages count as copied (PAGING-66).
         block.add_duplicated(arriving.minus(nowhere));
     }
 
@@ -261,8 +261,7 @@ impl Context<'_> {
         pages: PageMask,
         at_most: Protection,
     ) {
-        // One event per level lost (rules_paging 2, detail 2, and the recordings behind it: a
-        // page that loses both levels three times counts as thrashing, one that does twice not).
+        // Each level lost is an event (PAGING-120).
         for lost in [Protection::Atomic, Protection::Write] {
             if lost <= at_most || (id.is_host() && lost == Protection::Atomic) {
                 continue;
@@ -344,8 +343,7 @@ mod tests {
         let shown = [(1, GPU0, Holding::Shown), (2, GPU0, Holding::Shown)];
         assert_eq!(changes, [&left[..], &copied, &shown].concat());
         assert_eq!(fresh, 2);
-        // Discarded pages count as duplicated, pages that were nowhere do not
-        // (rules_paging 2, detail 1; uvm_policy 2.6).
+        // Discarded pages count as duplicated, pages that were nowhere do not (PAGING-66).
         assert_eq!(block.duplicated(), PageMask::range(0..2));
     }
 }

@@ -1,7 +1,7 @@
 //! Parameters of the driver's paging policy: module parameters and version differences.
 //!
-//! Times in nanoseconds. The defaults are those of driver 580 on an H200. Sources: uvm_policy 2.1,
-//! 3, 4; rules_paging 2 for what 580 does differently from the published 595.
+//! Times in nanoseconds. The defaults are those of driver 580 on an H200. Module parameters have
+//! the defaults of the published driver.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,14 +18,14 @@ pub struct PagingParams {
     /// (`uvm_perf_prefetch_min_faults`).
     pub prefetch_min_faults: u32,
     /// The tree loses the low pages of a block that does not start on a 64 KiB boundary, as the
-    /// driver's does (rules_paging 2 rule 6). Off: a node reaches back to page 0.
+    /// driver's does (PAGING-106). Off: a node reaches back to page 0.
     pub prefetch_unaligned_quirk: bool,
-    /// The tree runs only without a preferred location or towards it (driver 595; rules_paging 2
-    /// rule 1 for 580, which has no such gate).
+    /// The tree runs only without a preferred location or towards it: driver 595. Driver 580 has no
+    /// such gate (PAGING-102).
     pub prefetch_gated_by_preferred: bool,
-    /// A kernel's weak atomic asks only for write permission (rules_paging 2 rule 5).
+    /// A kernel's weak atomic asks only for write permission (PAGING-80).
     pub weak_atomics_need_write_only: bool,
-    /// An explicit migration to the host maps the pages there (rules_paging 2 rule 9).
+    /// An explicit migration to the host maps the pages there (PAGING-171).
     pub migration_maps_host: bool,
     /// Migration of memory that devices access remotely.
     pub access_counters: AccessCounterParams,
@@ -51,7 +51,7 @@ pub struct AccessCounterParams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LapseVote {
-    /// Not at all: driver 580 (rules_paging 2 rule 7).
+    /// Not at all: driver 580 (PAGING-125).
     #[default]
     Constant,
     /// By votes, as the source of 595 means it.

@@ -2,8 +2,7 @@
 //!
 //! The leaves of the tree are the pages of one va_block, shifted so that 64 KiB pages fall on
 //! nodes. A node is prefetched if more than a threshold of it is at the destination already or
-//! faulted now; the largest such node wins. Source: rules_paging 2, "Exact tree arithmetic";
-//! uvm_policy 3.
+//! faulted now; the largest such node wins. PAGING-100 to PAGING-109 are the driver's rules.
 
 use std::ops::Range;
 
@@ -76,7 +75,7 @@ impl Tree {
             size /= 2;
         }
         // The driver takes the offset itself for the first page of a node that starts before page
-        // 0, and so loses the pages below it (rules_paging 2, exact tree arithmetic).
+        // 0, and so loses the pages below it (PAGING-106).
         let back = |leaf: usize| match leaf.checked_sub(self.offset) {
             Some(page) => page,
             None if quirk => self.offset,
@@ -104,7 +103,7 @@ pub(super) fn pages_to_prefetch(
     let preferred = context.policy.preferred;
     let at_home = preferred == Some(destination);
     let mut candidate = if at_home && block.resident_anywhere().is_empty() {
-        // First touch at home takes the whole block (uvm_policy 3.1 A).
+        // First touch at home takes the whole block (PAGING-101).
         block.all()
     } else if params.prefetch_gated_by_preferred && preferred.is_some() && !at_home {
         PageMask::EMPTY
@@ -182,21 +181,21 @@ mod tests {
 
     #[test]
     fn a_full_block_is_read_in_six_faults() {
-        // uvm_policy 3.3, first table.
+        // PAGING-103, PAGING-104.
         let steps = [(0, 16), (16, 32), (32, 64), (64, 128), (128, 256), (256, 512)];
         assert_eq!(sequence(0, 512, true), steps);
     }
 
     #[test]
     fn nodes_are_clipped_to_a_short_block() {
-        // uvm_policy 3.3, "Short block".
+        // PAGING-105.
         assert_eq!(sequence(0, 48, true), [(0, 16), (16, 48)]);
         assert_eq!(sequence(0, 64, true), [(0, 16), (16, 32), (32, 64)]);
     }
 
     #[test]
     fn exactly_half_does_not_grow_and_one_more_does() {
-        // uvm_policy 3.3: one fault in every second 64 KiB page, then a 17th.
+        // PAGING-103: one fault in every second 64 KiB page, then a 17th.
         let tree = Tree::new(0, 512);
         let mut counted = PageMask::EMPTY;
         (0..16).for_each(|n| counted.insert_range(tree.unit(n * 32)));
@@ -209,8 +208,7 @@ mod tests {
 
     #[test]
     fn a_node_of_which_exactly_the_threshold_is_there_does_not_grow() {
-        // uvm_policy 3.2 step 3: strictly more than 51 %. Full nodes have no such share; short
-        // blocks do.
+        // PAGING-103: more than 51 %. Full nodes have no such share; short blocks do.
         let node = |pages, there| Tree::new(0, pages).node(&PageMask::range(0..there), 0, 51, true);
         assert_eq!([node(100, 51), node(100, 52)], [0..64, 0..100]);
         assert_eq!([node(200, 102), node(200, 103)], [0..128, 0..200]);
@@ -218,7 +216,7 @@ mod tests {
 
     #[test]
     fn three_quarters_of_a_node_bring_the_rest() {
-        // uvm_policy 3.3: 64 KiB pages 1, 3, then 0.
+        // PAGING-103: 64 KiB pages 1, 3, then 0.
         let tree = Tree::new(0, 512);
         let counted = PageMask::range(0..32) | PageMask::range(48..64);
         assert_eq!(tree.node(&counted, 0, 51, true), 0..64);
@@ -226,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_node_over_the_start_of_an_unaligned_block_loses_its_low_pages() {
-        // uvm_policy 3.2 step 5: a prefix of 4 pages is an offset of 12.
+        // PAGING-106: a prefix of 4 pages is an offset of 12.
         let tree = Tree::new(12, 100);
         assert_eq!((tree.prefix, tree.offset), (4, 12));
         let counted = PageMask::range(0..20);

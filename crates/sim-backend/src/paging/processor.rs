@@ -2,7 +2,7 @@
 //!
 //! Number 0 is the host, n + 1 is GPU n: the driver breaks ties by the lowest number, so this
 //! order is part of the policy. [`Relations`] is data; nothing here decides what is done with it.
-//! Sources: uvm_policy 0 (relations, closeness), rules_paging 2 rule 10 (peers of one host).
+//! PAGING-8 to PAGING-10 are the driver's rules.
 
 use pagewise_hal::Processor;
 
@@ -136,8 +136,8 @@ pub(crate) struct Relations {
 }
 
 impl Relations {
-    /// A host with `gpus` GPUs that are linked so (uvm_policy 0). NVLink peers are peers from the
-    /// first call on (rules_paging 2 rule 10).
+    /// A host with `gpus` GPUs that are linked so (PAGING-8). NVLink peers are peers from the
+    /// first call on (PAGING-9).
     pub(crate) fn new(host_link: HostLink, peer_link: PeerLink, gpus: usize) -> Self {
         let host = ProcSet::single(ProcId::HOST);
         let all_gpus = ProcSet::first(gpus + 1).without(ProcId::HOST);
@@ -200,7 +200,7 @@ impl Relations {
     }
 
     /// The member of `set` that is closest to `to`: itself; GPUs with a fast link, then the host
-    /// with one; accessible GPUs, then the host; else the lowest number (uvm_policy 0).
+    /// with one; accessible GPUs, then the host; else the lowest number (PAGING-10).
     pub(crate) fn closest(&self, to: ProcId, set: ProcSet) -> Option<ProcId> {
         if set.contains(to) {
             return Some(to);

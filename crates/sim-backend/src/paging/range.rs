@@ -1,8 +1,8 @@
 //! va_ranges: policy for a run of pages, and the va_blocks under it.
 //!
 //! One managed allocation starts as one range. Advice on a part of it splits the range, and the
-//! block that the cut goes through; ranges are never merged again (uvm_policy 1.1). Blocks come
-//! into being when a fault, a migration or a discard needs them. Page numbers are absolute.
+//! block that the cut goes through; ranges are never merged again (PAGING-2). A fault, a migration
+//! or a discard makes the blocks that it needs (PAGING-6). Page numbers are absolute.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(crate) struct Policy {
     /// Who should keep a mapping.
     pub(crate) accessed_by: ProcSet,
     /// Whether reads make copies. A fresh range has this off rather than undecided
-    /// (rules_paging 2 rule 2).
+    /// (PAGING-4).
     pub(crate) read_mostly: bool,
 }
 
@@ -198,7 +198,7 @@ impl Ranges {
 
     /// Cuts the range that holds the page before and the page at `at` in two, if `differs` says
     /// that its policy will differ from what the pages on one side get. At the start of a range
-    /// nothing is to be cut (rules_paging 2, detail 4).
+    /// nothing is to be cut (PAGING-3).
     pub(crate) fn split_at(&mut self, at: u64, differs: impl Fn(&Policy) -> bool) -> Cut {
         let mut cut = Cut::default();
         if let Some(range) = self.containing_mut(at)

@@ -1,8 +1,7 @@
 //! Where a faulted page goes: the driver's selection of a residency.
 //!
-//! Source: uvm_policy 2.4, in its order; the step numbers in comments are its. Steps for memory
-//! that is not managed by the driver (1, 4), for other processes (10) and for access counters are
-//! not modelled. Changes nothing.
+//! PAGING-40 to PAGING-47 in their order. Steps for memory that is not managed by the driver, for
+//! other processes and for access counters are not modelled. Changes nothing.
 
 use super::block::Block;
 use super::context::Context;
@@ -29,7 +28,7 @@ pub(super) fn select(
     hint: Hint,
 ) -> Selection {
     if context.policy.read_mostly {
-        // 2: reads copy; writes collapse to the writer, wherever the preferred location is.
+        // PAGING-40, PAGING-41: reads copy; writes collapse to the writer.
         return Selection { destination: by, duplicate: !access.writes() };
     }
     let destination = destination(context, block, page, by, hint);
@@ -45,24 +44,24 @@ fn destination(
 ) -> ProcId {
     let (policy, relations) = (&context.policy, context.relations);
     if policy.preferred == Some(by) {
-        return by; // 3
+        return by; // PAGING-42
     }
     if let Hint::Pin(pinned) = hint {
-        return pinned; // 5
+        return pinned; // PAGING-43
     }
     let reachable_home = policy.preferred.filter(|home| relations.can_access(by, *home));
     let Some(closest) = relations.closest(by, block.residents_of(page)) else {
-        return reachable_home.unwrap_or(by); // 6
+        return reachable_home.unwrap_or(by); // PAGING-44
     };
     if policy.accessed_by.contains(by) && relations.can_access(by, closest) {
-        return closest; // 7
+        return closest; // PAGING-45
     }
     if closest != by
         && let Some(home) = reachable_home
     {
-        return home; // 9
+        return home; // PAGING-46
     }
-    by // 11
+    by // PAGING-47
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! The faults of one processor on pages of one block: decide, then act.
 //!
 //! [`plan`] decides where the pages go and what comes along; [`apply`] moves and maps. Between
-//! them the caller provides memory at the destination. The order of effects is that of
-//! rules_paging 5: thrashing hint, residency, prefetch tree, duplications, moves, permissions,
-//! revocations, mappings of the faulting processor, mappings of accessed-by processors, end of
-//! discards. Source of the parts: uvm_policy 2.3 to 2.8.
+//! them the caller provides memory at the destination. The order of effects is that of PAGING-21:
+//! thrashing hint, residency, prefetch tree, duplications, moves, permissions, revocations,
+//! mappings of the faulting processor, mappings of accessed-by processors, end of discards.
 
 use pagewise_hal::{CopyCause, FaultAccess, MapCause};
 
@@ -36,7 +35,7 @@ impl Access {
     }
 
     /// The permission that satisfies the access. The host's writes ask for atomics, a kernel's
-    /// atomics only for writing (uvm_policy 2.7, rules_paging 2 rule 5).
+    /// atomics only for writing (PAGING-80).
     pub(crate) fn needs(self, by: ProcId, params: &PagingParams) -> Protection {
         match self {
             Self::Read => Protection::Read,
@@ -129,7 +128,7 @@ impl Plans {
 }
 
 /// Decides about faults of `by` on pages of a block, all of the same kind. The prefetcher adds
-/// pages only if all go to the same place (uvm_policy 2.3, 3.1).
+/// pages only if all go to the same place (PAGING-100).
 pub(super) fn plan(
     context: &mut Context<'_>,
     block: &mut Block,
@@ -161,8 +160,7 @@ pub(super) fn plan(
     for plan in plans.iter_mut().filter(|_| alone) {
         plan.prefetched =
             prefetcher::pages_to_prefetch(context, block, plan.faulted, plan.destination);
-        // Prefetched pages are duplicated wherever reads are, also along with a write
-        // (rules_paging 2, detail 2).
+        // Prefetched pages are duplicated wherever reads are, also along with a write (PAGING-67).
         if context.policy.read_mostly {
             plan.duplicated.insert_mask(plan.prefetched);
         }
@@ -250,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_write_ends_a_discard_wherever_the_page_is_and_a_read_does_not() {
-        // rules_paging 5: "clear discard of pages mapped RW or RWA".
+        // PAGING-194.
         for (by, home, to) in [(GPU0, None, HOST), (GPU0, Some(HOST), GPU0), (HOST, None, GPU0)] {
             assert_eq!(copied_after(by, Access::Write, home, to), 1, "{by} at {home:?}");
             assert_eq!(copied_after(by, Access::Read, home, to), 0, "{by} at {home:?}");
@@ -259,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_host_takes_a_page_out_of_its_table_before_it_maps_it_with_more_permission() {
-        // uvm_policy 2.8: "unmap and re-map CPU PTEs".
+        // PAGING-23.
         let mut paging = paging();
         paging.set_read_mostly(0..512, true, 0, &mut Vec::new());
         paging.touch(HOST, 3, Access::Read, 0, &mut Vec::new());

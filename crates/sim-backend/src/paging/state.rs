@@ -2,7 +2,7 @@
 //!
 //! Pages are numbered from the block's first page. Invariants: a page mapped with more permission
 //! is also mapped with less; the host's write and atomic mappings are equal; a page that is mapped
-//! is resident somewhere; a page resident on two processors is duplicated (uvm_policy 0, 2.6).
+//! is resident somewhere; a page resident on two processors is duplicated (PAGING-7).
 //! Decides nothing, and does not know where the block is or how long.
 
 use super::block::Protection;
@@ -88,7 +88,7 @@ impl State {
     }
 
     /// Counts faults that moved pages to a processor; returns how many there were in a row
-    /// (uvm_policy 3.1).
+    /// (PAGING-100).
     pub(super) fn count_faults(&mut self, to: ProcId, faults: u32) -> u32 {
         let before = if self.history_of == to { self.history_faults } else { 0 };
         self.history_of = to;
@@ -353,7 +353,7 @@ impl State {
     }
 
     /// Cuts the state at a page: keeps what is below it, returns the rest. What thrashing
-    /// detection knew is dropped on both sides (rules_paging 2, detail 4).
+    /// detection knew is dropped on both sides (PAGING-5).
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let mut upper = Self::new();
         self.last_event_by = None;

@@ -1,9 +1,9 @@
 //! Thrashing: pages that go back and forth are held where they are for a while.
 //!
 //! Arrivals and revocations are *noted*; a fault asks for a *hint*. Per-page state exists only
-//! once two processors met in a block within the window, and again after each fresh start. Times in nanoseconds, rounded down to the
-//! resolution of the driver's stamps. Sources: uvm_policy 4 (the step numbers in comments are its),
-//! rules_paging 2 rule 7 and detail 3.
+//! once two processors met in a block within the window, and again after each fresh start. Times
+//! in nanoseconds, rounded down to the resolution of the driver's stamps. PAGING-120 to PAGING-136
+//! are the driver's rules.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -65,7 +65,7 @@ impl LapseWindow {
         Self { lapse_ns: params.lapse_ns, vote: 0 }
     }
 
-    /// One vote (step 4): down if the page thrashes within the window, up if it does not.
+    /// One vote (PAGING-125): down if the page thrashes within the window, up if it does not.
     fn cast(&mut self, params: &ThrashingParams, gap_ns: u64) {
         let threshold = i32::from(params.vote_threshold);
         self.vote += if gap_ns < self.lapse_ns { -1 } else { 1 };
@@ -194,7 +194,7 @@ pub(super) fn note(
 }
 
 /// Forgets what is known about pages that an explicit migration, an advice or a duplication
-/// copied: only about those marked as thrashing (rules_paging 2, detail 3).
+/// copied: only about those marked as thrashing (PAGING-136).
 pub(super) fn forget_marked(context: &mut Context<'_>, block: &mut Block, run: &Range<usize>) {
     if block.thrashing().is_none() {
         return;
@@ -241,12 +241,12 @@ pub(super) fn expired(
     pins.pop_front()
 }
 
-/// What a fault of `by` on a page is to do.
+/// What a fault of `by` on a page is to do: the order of PAGING-126.
 pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by: ProcId) -> Hint {
     let params = &context.params.thrashing;
     let Some(thrashing) = block.thrashing_mut() else { return Hint::None };
     let now_ns = stamp(params, context.now_ns);
-    // 1
+    // A quiet epoch: start afresh (PAGING-124).
     if thrashing.last_ns.is_some_and(|at| now_ns.saturating_sub(at) > params.epoch_ns)
         && !thrashing.ever_pinned
         && thrashing.resets < params.max_resets
@@ -256,9 +256,9 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
     }
     let Some(mut state) = thrashing.page(page).copied() else { return Hint::None };
     if state.events < params.threshold {
-        return Hint::None; // 2
+        return Hint::None;
     }
-    // 3
+    // A throttled processor waits until its window ends.
     if state.throttled.contains(by) {
         if now_ns < state.window_end_ns && state.exempt != Some(by) {
             return Hint::Throttle { until_ns: state.window_end_ns };
@@ -267,12 +267,12 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
     }
     let gap_ns = now_ns.saturating_sub(state.last_ns.unwrap_or(0));
     if params.lapse_vote != LapseVote::Constant {
-        context.lapse.cast(params, gap_ns); // 4
+        context.lapse.cast(params, gap_ns);
     }
     let hint = if gap_ns > context.lapse.lapse_ns && state.pinned.is_none() {
-        Hint::None // 5
+        Hint::None
     } else {
-        open_window(&mut state, params, now_ns, by); // 6
+        open_window(&mut state, params, now_ns, by);
         decide(context, block, &mut state, page, by)
     };
     settle(context, block, &mut state, hint, page, by);
@@ -283,7 +283,7 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
     hint
 }
 
-/// Step 6: whose turn it is.
+/// Opens a window and says who is exempt in it (PAGING-127).
 fn open_window(state: &mut PageState, params: &ThrashingParams, now_ns: u64, by: ProcId) {
     state.processors.insert(by);
     if now_ns > state.window_end_ns {
@@ -294,7 +294,7 @@ fn open_window(state: &mut PageState, params: &ThrashingParams, now_ns: u64, by:
     }
 }
 
-/// Steps 7 and 8.
+/// Chooses the hint (PAGING-128 to PAGING-133).
 fn decide(
     context: &Context<'_>,
     block: &Block,
@@ -307,12 +307,12 @@ fn decide(
     let exempt = state.exempt == Some(by);
     let pinned = state.pinned.map(|(at, _)| at);
     if pinned.is_some() && state.revoked && !exempt {
-        return throttle; // 7
+        return throttle; // PAGING-128
     }
     let common = relations.common_access(state.processors);
     let preferred = context.policy.preferred;
     if let Some(home) = preferred.filter(|home| common.contains(*home)) {
-        return Hint::Pin(home); // 8a
+        return Hint::Pin(home); // PAGING-129
     }
     let tired = state.throttles >= context.params.thrashing.pin_threshold;
     if preferred.is_none_or(|home| !state.processors.contains(home))
@@ -320,7 +320,7 @@ fn decide(
         && state.processors.is_subset(relations.fast_link_to(current))
         && state.processors.is_subset(relations.native_atomics_on(current))
     {
-        // 8b
+        // PAGING-130
         return match (current.is_host() && common.contains(by), by.is_host()) {
             (false, _) => Hint::Pin(current),
             (true, false) => Hint::Pin(by),
@@ -328,7 +328,7 @@ fn decide(
         };
     }
     if preferred == Some(by) {
-        // 8c
+        // PAGING-131
         return match pinned {
             Some(at) if at == by || exempt => Hint::Pin(by),
             Some(_) => throttle,
@@ -338,7 +338,7 @@ fn decide(
         };
     }
     if let Some(at) = pinned {
-        // 8d
+        // PAGING-132
         return match (exempt, relations.can_access(by, at)) {
             (true, _) if common.contains(by) => Hint::Pin(by),
             (true, _) => Hint::Pin(relations.closest(by, common).unwrap_or(by)),
@@ -346,7 +346,7 @@ fn decide(
             (false, false) => throttle,
         };
     }
-    // 8e
+    // PAGING-133
     match (exempt, tired) {
         (false, _) => throttle,
         (true, true) => Hint::Pin(by),
@@ -354,7 +354,7 @@ fn decide(
     }
 }
 
-/// Step 9: what the hint leaves behind.
+/// Notes the hint: counts a throttle, begins a pin (PAGING-134).
 fn settle(
     context: &mut Context<'_>,
     block: &Block,

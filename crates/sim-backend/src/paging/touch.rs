@@ -1,8 +1,8 @@
 //! Accesses: finding the pages on which they fault, and servicing those one after another.
 //!
 //! An access to a mapped page costs nothing here, and runs of mapped pages are skipped by mask
-//! words. Faults are serial: each is serviced before the next access is made. Source: uvm_policy
-//! 2.3, 2.8; rules_paging 2, detail 8.
+//! words. Faults are serial: each is serviced before the next access is made (PAGING-20,
+//! PAGING-22).
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 
@@ -130,7 +130,7 @@ impl Paging {
     }
 
     /// Lets time pass until a throttled processor may go on. A GPU faults again in each batch
-    /// until its service gives up and waits; the host sleeps in its one fault.
+    /// until its service gives up and waits; the host sleeps in its one fault (PAGING-29).
     pub(super) fn hold_off(
         &mut self,
         until_ns: u64,

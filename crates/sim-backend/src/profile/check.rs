@@ -128,7 +128,8 @@ const BYTE_MAX_NS: u64 = 1000;
 /// Each is a record of every throttled fault.
 const THROTTLED_BATCHES_MAX: u32 = 256;
 
-/// The bounds are those of the driver's module parameters (uvm_policy 3, 4), where it has some.
+/// The bounds are those of the driver's module parameters, where it has some: `uvm_perf_prefetch.c`
+/// and `uvm_perf_thrashing.c`.
 fn paging(params: &PagingParams) -> Checked {
     within("paging.prefetch_threshold_percent", params.prefetch_threshold_percent, 0, 100)?;
     within("paging.prefetch_min_faults", params.prefetch_min_faults, 1, 20)?;

@@ -102,7 +102,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         let index = function.addr().checked_sub(FUNCTIONS);
         let kernel = index.and_then(|index| TOUCH_KERNELS.get(index));
         let &(_, access) = kernel.ok_or(Code::INVALID_HANDLE)?;
-        // The stream first, whatever the grid is (probed on two H200s under driver 580).
+        // The stream first, whatever the grid is (CONTRACT-101).
         if machine.device_of_stream(stream(on))? != device {
             return Err(Code::INVALID_HANDLE);
         }

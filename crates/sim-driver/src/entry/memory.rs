@@ -192,7 +192,7 @@ pub unsafe extern "C" fn cuPointerGetAttribute(
 }
 
 /// What the plural form answers for an address of nothing, where the singular form fails; `None`
-/// where it leaves the place as it is (all probed on driver 580).
+/// where it leaves the place as it is (CONTRACT-71).
 fn default_of(attribute: PointerAttribute, ptr: u64) -> Option<u64> {
     match attribute {
         PointerAttribute::DEVICE_ORDINAL => Some(u64::from(DeviceId(-2).0.cast_unsigned())),

@@ -184,7 +184,7 @@ impl<'a> CaseRun<'a> {
         let observed = self.running.timed(op, self.has_host_mapped);
         let taken = if self.has_events { self.running.backend.take_events().ok() } else { None };
         // The profiler delivers no record, of pool memory either, before a managed allocation was
-        // made (probed on driver 580), so recordings hold none.
+        // made (CONTRACT-104), so recordings hold none.
         self.events.push(taken.filter(|_| self.profiled).unwrap_or_default());
         let at = self.observed.len();
         self.observed.push(observed);

@@ -96,7 +96,7 @@ fn a_migration_ends_the_thrashing_of_its_pages() {
 
 #[test]
 fn the_compiled_vote_grows_the_window_to_half_a_second_in_59_evaluations() {
-    // uvm_policy 4, hint step 4.
+    // PAGING-125.
     let vote = |kind| {
         let params = ThrashingParams { lapse_vote: kind, ..GpuProfile::h200().paging.thrashing };
         let mut window = LapseWindow::new(&params);
@@ -151,7 +151,7 @@ fn thrashes(gaps_ns: [u64; 4]) -> bool {
 
 #[test]
 fn arrivals_exactly_a_window_apart_still_count() {
-    // uvm_policy 4, events: at most the lapse ago, for the block and for the page.
+    // PAGING-121, PAGING-122: at most one lapse ago, for the block and for the page.
     assert!(thrashes([0; 4]));
     for at in 0..4 {
         let with_gap = |gap_ns: u64| {
@@ -166,7 +166,7 @@ fn arrivals_exactly_a_window_apart_still_count() {
 
 #[test]
 fn a_fault_exactly_a_window_after_the_last_arrival_opens_a_turn() {
-    // uvm_policy 4, hint steps 5 and 6.
+    // PAGING-126: a gap above the lapse gives no hint. PAGING-127: any other opens a window.
     let second = |gap_ns: u64| {
         let (hints, _) = heard_in(&with_window(), Policy::default(), |context| {
             let mut block = Block::new(0, 512);
@@ -184,7 +184,7 @@ fn a_fault_exactly_a_window_after_the_last_arrival_opens_a_turn() {
 
 #[test]
 fn a_gap_of_exactly_the_window_votes_for_a_longer_one() {
-    // uvm_policy 4, hint step 4: a gap below the lapse votes down, all others up.
+    // PAGING-125: a gap below the lapse votes down, all others up.
     let thrashing = ThrashingParams {
         lapse_vote: LapseVote::Intended,
         lapse_ns: WINDOW_NS,
@@ -201,7 +201,7 @@ fn a_gap_of_exactly_the_window_votes_for_a_longer_one() {
 
 #[test]
 fn a_block_forgets_its_thrashing_pages_after_a_quiet_epoch_so_many_times_and_no_more() {
-    // uvm_policy 4, hint step 1.
+    // PAGING-124.
     let params = GpuProfile::h200().paging;
     let (forgotten, _) = heard_in(&params, Policy::default(), |context| {
         let mut block = Block::new(0, 512);
@@ -220,8 +220,8 @@ fn a_block_forgets_its_thrashing_pages_after_a_quiet_epoch_so_many_times_and_no_
 
 #[test]
 fn after_a_fresh_start_two_processors_have_to_meet_again() {
-    // Recording `rules`, case `thrashing-pages-are-forgotten-four-times`: pages that one GPU alone
-    // loses permissions on thrash before the fresh start and not after it.
+    // PAGING-121: pages that one GPU alone loses permissions on thrash before the fresh start and
+    // not after it.
     let params = GpuProfile::h200().paging;
     let (thrashes, _) = heard_in(&params, Policy::default(), |context| {
         let mut block = Block::new(0, 512);
@@ -244,7 +244,7 @@ fn after_a_fresh_start_two_processors_have_to_meet_again() {
 
 #[test]
 fn a_pinned_page_that_lost_permissions_is_for_one_processor_at_a_time() {
-    // uvm_policy 4, hint step 7. Of NVLink peers both may use a page that only moved.
+    // PAGING-128. Of NVLink peers both may use a page that only moved.
     let second = |kind: Kind| {
         let (hints, _) = heard_in(&GpuProfile::h200().paging, Policy::default(), |context| {
             let mut block = Block::new(0, 512);
@@ -264,7 +264,7 @@ fn a_pinned_page_that_lost_permissions_is_for_one_processor_at_a_time() {
 
 #[test]
 fn a_page_that_is_released_stays_mapped_for_accessed_by_processors() {
-    // uvm_policy 4, unpin worker.
+    // PAGING-135.
     let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..GpuProfile::h200().paging.thrashing };
     for accessed_by in [false, true] {
         let params = PagingParams { thrashing: thrashing.clone(), ..GpuProfile::h200().paging };
