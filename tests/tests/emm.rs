@@ -6,14 +6,14 @@ mod machines;
 use std::sync::Arc;
 
 use machines::{MIB, PAGE, fill, holds, machine};
-use pagewise::emm::{
-    Contexts, ExternalMemoryManager, HostOnlyManager, HostOptions, ManagedOptions, ManagerOptions,
-    MemoryPointer, PendingLimits, Plugin, PointerKind, ResourceManager, StreamOrderedManager,
-};
 use pagewise::resource::DeviceMemoryResource;
 use pagewise::{
     Backend, Code, Device, DevicePtr, ErrorKind, HostAccess, HostTouch, Machine, Place,
     PointerAttribute, RangeAttribute, Result, Span, Stream,
+};
+use pagewise_managers::emm::{
+    Contexts, EmmOptions, ExternalMemoryManager, HostOnlyManager, HostOptions, ManagedOptions,
+    MemoryPointer, PendingLimits, Plugin, PointerKind, ResourceManager, StreamOrderedManager,
 };
 
 machines::claims_hold_everywhere![
@@ -37,20 +37,20 @@ const FIRST: Device = Device::FIRST;
 const MAPPED: HostOptions = HostOptions { mapped: true, portable: false, write_combined: false };
 const PINNED: HostOptions = HostOptions { mapped: false, ..MAPPED };
 
-fn with(machine: &Machine, options: ManagerOptions) -> Result<ResourceManager> {
+fn with(machine: &Machine, options: EmmOptions) -> Result<ResourceManager> {
     let manager = ResourceManager::direct(machine, FIRST, options)?;
     manager.initialize()?;
     Ok(manager)
 }
 
 fn direct(machine: &Machine) -> Result<ResourceManager> {
-    with(machine, ManagerOptions::default())
+    with(machine, EmmOptions::default())
 }
 
 /// A manager whose deallocations wait up to a number.
 fn waiting(machine: &Machine, count_max: usize) -> Result<ResourceManager> {
     let pending = PendingLimits { count_max, ..PendingLimits::default() };
-    with(machine, ManagerOptions { pending, ..ManagerOptions::default() })
+    with(machine, EmmOptions { pending, ..EmmOptions::default() })
 }
 
 /// Whether memory is allocated there, whatever its kind.
@@ -239,7 +239,7 @@ fn what_has_no_handle_says_why(backend: &Arc<dyn Backend>) -> Result<()> {
     let error = manager.get_ipc_handle(&freed).unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, None));
     let pool = Arc::new(DeviceMemoryResource::current_pool(&machine, FIRST)?);
-    let pooled = ResourceManager::over(pool, FIRST, ManagerOptions::default())?;
+    let pooled = ResourceManager::over(pool, FIRST, EmmOptions::default())?;
     pooled.initialize()?;
     let memory = pooled.memalloc_on(PAGE, &stream)?;
     let error = pooled.get_ipc_handle(&memory).unwrap_err();
@@ -280,7 +280,7 @@ fn waiting_bytes_are_a_part_of_the_device_s_memory(backend: &Arc<dyn Backend>) -
     // Four MiB of whatever the device has.
     let ratio_max = (4 * MIB) as f64 / total as f64;
     let pending = PendingLimits { ratio_max, ..PendingLimits::default() };
-    let manager = with(&machine, ManagerOptions { pending, ..ManagerOptions::default() })?;
+    let manager = with(&machine, EmmOptions { pending, ..EmmOptions::default() })?;
     let queue = manager.base().deallocations();
     assert_eq!(queue.capacity_bytes(), Some(total));
     drop(manager.memalloc(2 * MIB)?);
@@ -321,7 +321,7 @@ fn while_cleanup_is_deferred_nothing_is_freed(backend: &Arc<dyn Backend>) -> Res
 
 fn a_reset_frees_what_waits_and_names_what_is_out(backend: &Arc<dyn Backend>) -> Result<()> {
     let (machine, stream) = machine(backend)?;
-    let manager = ResourceManager::direct(&machine, FIRST, ManagerOptions::default())?;
+    let manager = ResourceManager::direct(&machine, FIRST, EmmOptions::default())?;
     assert_eq!(manager.reset()?, [], "it may come first");
     assert!(manager.memalloc(PAGE).unwrap_err().to_string().contains("initialise"));
     manager.initialize()?;
@@ -352,7 +352,7 @@ fn a_limit_is_for_all_kinds_together_and_frees_what_waits(
     backend: &Arc<dyn Backend>,
 ) -> Result<()> {
     let machine = Machine::from(Arc::clone(backend));
-    let options = ManagerOptions { limit_bytes: 10_000, ..ManagerOptions::default() };
+    let options = EmmOptions { limit_bytes: 10_000, ..EmmOptions::default() };
     let manager = with(&machine, options)?;
     let kept = manager.memalloc(4000)?;
     let waits = manager.memallocmanaged(5000, true)?;
@@ -400,7 +400,7 @@ fn places_hold_from_the_start_or_there_is_no_memory(backend: &Arc<dyn Backend>) 
 fn memory_in_stream_order_goes_in_it(backend: &Arc<dyn Backend>) -> Result<()> {
     let (machine, stream) = machine(backend)?;
     let pool = Arc::new(DeviceMemoryResource::current_pool(&machine, FIRST)?);
-    let manager = ResourceManager::over(pool, FIRST, ManagerOptions::default())?;
+    let manager = ResourceManager::over(pool, FIRST, EmmOptions::default())?;
     manager.initialize()?;
     let deferred = manager.defer_cleanup();
     let staging = manager.memhostalloc(MIB, PINNED)?;
@@ -425,7 +425,7 @@ fn contexts_give_the_manager_that_was_set(backend: &Arc<dyn Backend>) -> Result<
     let contexts = Contexts::new(&machine);
     let plugin = Plugin::new("eager", 1, |machine, device| {
         let pending = PendingLimits { count_max: 0, ..PendingLimits::default() };
-        let options = ManagerOptions { pending, ..ManagerOptions::default() };
+        let options = EmmOptions { pending, ..EmmOptions::default() };
         Ok(Arc::new(ResourceManager::direct(machine, device, options)?))
     });
     contexts.set_memory_manager(plugin.clone())?;
@@ -437,7 +437,7 @@ fn contexts_give_the_manager_that_was_set(backend: &Arc<dyn Backend>) -> Result<
     let leaks = contexts.close()?;
     assert_eq!(leaks.iter().map(|leak| leak.span).collect::<Vec<_>>(), [memory.span()]);
     contexts.set_memory_manager(Plugin::default())?;
-    let host = HostOnlyManager::new(&machine, FIRST, ManagerOptions::default())?;
+    let host = HostOnlyManager::new(&machine, FIRST, EmmOptions::default())?;
     assert!(host.memallocmanaged(PAGE, true).is_err(), "not before it is initialised");
     memory.free()
 }

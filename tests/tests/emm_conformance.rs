@@ -6,17 +6,17 @@ mod machines;
 use std::sync::Arc;
 
 use machines::{PAGE, give_back};
-use pagewise::emm::{
-    DeferCleanup, ExternalMemoryManager, Finding, GiveBack, HostOnlyManager, HostOptions,
-    INTERFACE_VERSION, IpcHandle, Leak, ManagerOptions, MemoryPointer, OrderChecker, Owner,
-    PointerKind, ResourceManager, check_conformance,
-};
 use pagewise::inject::sweep;
 use pagewise::intercept::{Call, Operation};
 use pagewise::resource::{
     DeviceMemoryResource, ManagedMemoryResource, PoolOptions, Statistics, SubAllocator,
 };
 use pagewise::{Backend, Code, Device, DevicePtr, Machine, MemoryInfo, Result, Span, StreamHandle};
+use pagewise_managers::emm::{
+    DeferCleanup, EmmOptions, ExternalMemoryManager, Finding, GiveBack, HostOnlyManager,
+    HostOptions, INTERFACE_VERSION, IpcHandle, Leak, MemoryPointer, OrderChecker, Owner,
+    PointerKind, ResourceManager, check_conformance,
+};
 
 machines::claims_hold_everywhere![
     managers_of_this_crate_conform,
@@ -29,8 +29,8 @@ const FIRST: Device = Device::FIRST;
 
 type Manager = Arc<dyn ExternalMemoryManager>;
 
-fn options() -> ManagerOptions {
-    ManagerOptions::default()
+fn options() -> EmmOptions {
+    EmmOptions::default()
 }
 
 /// Rules that do not hold.

@@ -6,12 +6,12 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use pagewise::manager::{
+use pagewise::{Backend, Device, DeviceAccess, DeviceTouch, Machine, SimBackend, SimConfig};
+use pagewise_cuda::CudaBackend;
+use pagewise_managers::manager::{
     ArrayMemory, ArrayRequest, ChunkPolicy, Dtype, HostMemory, Leaving, LimitMode, ManagerOptions,
     MemoryManager, Registration, Result,
 };
-use pagewise::{Backend, Device, DeviceAccess, DeviceTouch, Machine, SimBackend, SimConfig};
-use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
 use pagewise_tests::gpu::gpu;
 use pagewise_trace::record::Recorder;

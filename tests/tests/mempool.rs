@@ -8,18 +8,18 @@ use machines::tensors::{
     FIRST, HOST, NOWHERE, WILD, apart, bytes, figures, mapped_by, module_of, prefers, read, sent_to,
 };
 use machines::{MIB, PAGE, fill, holds, machine, moving};
-use pagewise::mempool::{
+use pagewise::resource::{Allocation, PinnedMemoryResource};
+use pagewise::{
+    Backend, Device, DevicePtr, ErrorKind, Host, Machine, MemoryAdvice, Place, RangeAttribute,
+    Result, Span, Stream,
+};
+use pagewise_managers::mempool::{
     Module, ModuleOptions, Report, Tensor, TensorLayout, UnifiedMempool, Unmanaged,
     advise_managed_module_parameters_accessed_by,
     advise_managed_module_parameters_preferred_location, advise_managed_tensor,
     advise_managed_tensor_accessed_by, advise_managed_tensor_preferred_location,
     create_unified_mempool, device_index, discard_managed_module_parameters,
     prefetch_managed_module_parameters, prefetch_managed_tensor,
-};
-use pagewise::resource::{Allocation, PinnedMemoryResource};
-use pagewise::{
-    Backend, Device, DevicePtr, ErrorKind, Host, Machine, MemoryAdvice, Place, RangeAttribute,
-    Result, Span, Stream,
 };
 
 machines::claims_hold_everywhere![

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use machines::tensors::{HOST, NOWHERE, WILD};
 use machines::{fill, holds, machine};
-use pagewise::mempool::{LastError, ManagedAllocator};
 use pagewise::resource::ManagedMemoryResource;
 use pagewise::{
     Backend, Code, Device, DevicePtr, Machine, RangeAttribute, Result, Span, Stream, StreamHandle,
 };
+use pagewise_managers::mempool::{LastError, ManagedAllocator};
 
 machines::claims_hold_everywhere![
     devices_and_pointers_have_the_same_numbers_everywhere,

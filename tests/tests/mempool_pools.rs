@@ -9,12 +9,12 @@ use machines::tensors::{FIRST, HOST, apart, bytes, figures, mapped_by, prefers, 
 use machines::{MIB, PAGE, fill, give_back, holds, is_allocated, machine, moving};
 use pagewise::inject::sweep;
 use pagewise::intercept::Operation;
-use pagewise::mempool::{
+use pagewise::resource::{ManagedMemoryResource, PinnedMemoryResource};
+use pagewise::{Backend, Code, Device, DevicePtr, ErrorKind, Machine, Place, Result, Stream};
+use pagewise_managers::mempool::{
     MempoolOptions, Tensor, UnifiedMempool, advise_managed_tensor_accessed_by,
     create_unified_mempool, device_index, prefetch_managed_tensor,
 };
-use pagewise::resource::{ManagedMemoryResource, PinnedMemoryResource};
-use pagewise::{Backend, Code, Device, DevicePtr, ErrorKind, Machine, Place, Result, Stream};
 
 machines::claims_hold_everywhere![
     a_suspended_pool_comes_back_with_what_was_kept,

@@ -28,6 +28,7 @@ const CRATES: &[Crate] = &[
         layer: 2,
         may_use: &["pagewise-hal", "pagewise-sim", "pagewise-cuda"],
     },
+    Crate { name: "pagewise-managers", layer: 3, may_use: &["pagewise"] },
     Crate { name: "pagewise-driver", layer: 2, may_use: &["pagewise-hal", "pagewise-sim"] },
     Crate {
         name: "pagewise-cli",

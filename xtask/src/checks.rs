@@ -131,16 +131,16 @@ pub(crate) fn determinism() -> Outcome {
     run(cargo(&arguments).args(["--test", "programs", "records_answers_and_times"]))
 }
 
-/// The memory manager and the sets of live handles under random thread schedules: a build of its
-/// own, in which their locks are those of `shuttle`.
+/// The managers of memory and the sets of live handles under random thread schedules: a build of
+/// its own, in which their locks are those of `shuttle`.
 pub(crate) fn schedules() -> Outcome {
     const CFG: &str = "--cfg pagewise_shuttle";
     let flags = std::env::var("RUSTFLAGS").map_or(CFG.to_owned(), |flags| format!("{flags} {CFG}"));
     // A folder of its own, as other flags would have everything built anew.
     let arguments = ["test", "--locked", "--target-dir", "target/shuttle", "--package"];
-    let manager = ["pagewise", "--test", "manager_shuttle", "--test", "emm_shuttle"];
+    let managers = ["pagewise-managers", "--test", "manager_shuttle", "--test", "emm_shuttle"];
     let handles = ["pagewise-cuda", "--lib", "live::schedules"];
-    run(cargo(&arguments).args(manager).env("RUSTFLAGS", &flags))?;
+    run(cargo(&arguments).args(managers).env("RUSTFLAGS", &flags))?;
     run(cargo(&arguments).args(handles).env("RUSTFLAGS", &flags))
 }
 

@@ -1,10 +1,10 @@
-//! Advice that cannot be wrong in form, and how it is given to a back end.
+//! Advice that cannot be wrong in form.
 //!
 //! The table of places is that of CONTRACT-31 and CONTRACT-32.
 
-use pagewise_hal::{Advice, Location, Result, Span, StreamHandle};
+use pagewise_hal::{Advice, Result};
 
-use crate::refuse::{invalid, unsupported};
+use crate::refuse::invalid;
 use crate::{Host, Machine, Place};
 
 /// What to tell the driver about the use of memory. Takes effect at once, not in stream order.
@@ -101,7 +101,21 @@ impl MemoryAdvice {
     }
 
     /// Refuses, without asking the back end, what it would refuse whatever the memory.
-    pub(crate) fn check(self, operation: &'static str, machine: &Machine) -> Result<()> {
+    ///
+    /// # Errors
+    /// Without a CUDA code: `InvalidValue` for accessed-by with a NUMA node; for its place as
+    /// [`Machine::check_place`].
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, MemoryAdvice};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// MemoryAdvice::SetReadMostly.check("configure", &machine)?;
+    /// let nowhere = MemoryAdvice::SetPreferredLocation(Device::new(9)?.into());
+    /// assert!(nowhere.check("configure", &machine).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn check(self, operation: &'static str, machine: &Machine) -> Result<()> {
         let Some(place) = self.place() else { return Ok(()) };
         if let Self::SetAccessedBy(_) | Self::UnsetAccessedBy(_) = self {
             check_accessor(operation, place)?;
@@ -119,30 +133,4 @@ pub(crate) fn check_accessor(operation: &'static str, place: Place) -> Result<()
             format!("accessed-by takes no {place}: use a device, or the host as a whole"),
         )),
     }
-}
-
-impl Machine {
-    /// Gives checked advice: by the location form, or by ordinal before CUDA 12.2.
-    pub(crate) fn advise(&self, span: Span, advice: MemoryAdvice) -> Result<()> {
-        let place = advice.place().unwrap_or(Place::HOST);
-        if self.capabilities().locations {
-            return self.backend().advise(span, advice.number(), place.into());
-        }
-        let ordinal = place.ordinal().ok_or_else(|| no_ordinal("advise", place))?;
-        self.backend().advise_ordinal(span, advice.number(), ordinal)
-    }
-
-    /// Prefetches to a checked place, by the same forms.
-    pub(crate) fn prefetch(&self, span: Span, to: Place, stream: StreamHandle) -> Result<()> {
-        if self.capabilities().locations {
-            return self.backend().prefetch(span, Location::from(to), 0, stream);
-        }
-        let ordinal = to.ordinal().ok_or_else(|| no_ordinal("prefetch", to))?;
-        self.backend().prefetch_ordinal(span, ordinal, stream)
-    }
-}
-
-/// Unreached: `check_place` refuses these first, with more to say.
-fn no_ordinal(operation: &'static str, place: Place) -> pagewise_hal::Error {
-    unsupported(operation, format!("this driver cannot name {place}"))
 }

@@ -5,13 +5,14 @@
 //! the item that failed and what became of the others. Advice is always a loop: no driver takes it
 //! for many ranges.
 
-use pagewise_hal::{BatchSupport, Error, Location, Result, Span, StreamHandle};
+use pagewise_hal::{BatchSupport, Location, Result, Span};
 use rangemap::RangeMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::lists::Few;
-use crate::refuse::{also, invalid, unsupported};
+use crate::refuse::invalid;
 use crate::region::{Region, RegionMut};
+use crate::spans::midway;
 use crate::{Destinations, Machine, MemoryAdvice, Place, Regions, RegionsMut, Rounding, Stream};
 
 /// Gives advice on each region, in order.
@@ -38,10 +39,7 @@ pub fn advise<'b>(regions: impl Into<Regions<'b>>, advice: MemoryAdvice) -> Resu
     let spans = spans_of(regions.iter(), |region| {
         Rounding::for_advice(region.rounding, OPERATION, region.span)
     })?;
-    for (item, &span) in spans.iter().enumerate() {
-        machine.advise(span, advice).map_err(|error| midway(error, item, span, "advised"))?;
-    }
-    Ok(())
+    machine.advise_spans(&spans, advice)
 }
 
 /// Asks for migration of each region, in stream order. Success promises no residency.
@@ -166,46 +164,48 @@ pub fn discard_prefetch<'b>(
     discard_prefetch_all(&regions.into().0, to.into(), stream)
 }
 
-/// Prefetches ranges of anybody's memory to one checked place: in one call, or in a loop where the
-/// back end has none or the stream is the legacy default, which batch calls refuse.
-pub(crate) fn prefetch_spans(
-    machine: &Machine,
-    spans: &[Span],
-    to: Place,
-    stream: StreamHandle,
-) -> Result<()> {
-    let absent = machine.capabilities().prefetch_batch == BatchSupport::Absent;
-    if spans.len() > 1 && !absent && !stream.is_legacy() {
-        return machine.backend().prefetch_batch(spans, &[to.into()], &[0], 0, stream);
+/// Makes a stream come after those that the memory of the regions came on, and the memory go back
+/// after the present work of that stream: for work of its own that a program puts in the stream.
+///
+/// Operations of this crate do it themselves. Only memory of a
+/// [resource](crate::ManagedBuffer::from_resource) comes and goes in the order of a stream; there is
+/// nothing to do for other memory, and for a stream that has done it before. The stream waits once
+/// for each stream that memory came on, not once for each region.
+///
+/// # Errors
+/// `InvalidValue` (no CUDA code), with the item, for a stream of another machine; as
+/// [`Stream::wait_for`], and then nothing is to be put in the stream.
+///
+/// ```
+/// use std::sync::Arc;
+/// use pagewise::resource::ManagedMemoryResource;
+/// use pagewise::{Device, Machine, ManagedBuffer, Stream, use_on};
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let (first, second) =
+///     (Stream::new(&machine, Device::FIRST)?, Stream::new(&machine, Device::FIRST)?);
+/// let resource = Arc::new(ManagedMemoryResource::new_pool(&machine, None)?);
+/// let buffer = ManagedBuffer::<u32>::from_resource(resource, 100, &first)?;
+/// use_on(&buffer, &second)?;
+/// // Launch kernels that use it on the second stream here.
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+pub fn use_on<'b>(regions: impl Into<Regions<'b>>, stream: &Stream) -> Result<()> {
+    let regions = regions.into().0;
+    for (item, region) in regions.iter().enumerate() {
+        let checked = region.machine().check_stream("use_on", stream);
+        checked.map_err(|error| error.with_item(item))?;
     }
-    for (item, &span) in spans.iter().enumerate() {
-        let sent = machine.prefetch(span, to, stream);
-        sent.map_err(|error| midway(error, item, span, "submitted"))?;
+    let mut waited: Few<&Stream> = Few::new();
+    for memory in regions.iter().map(|region| region.memory) {
+        let Some(before) = memory.comes_before(stream) else { continue };
+        if !waited.contains(&before) {
+            stream.wait_for(before)?;
+            waited.push(before);
+        }
+        memory.is_used_on(stream);
     }
     Ok(())
-}
-
-/// Discards ranges of anybody's memory, once the stream has nothing unfinished: driver 580 loses
-/// what is written after a discard that queued behind a prefetch.
-///
-/// Each range is named twice. Where some pages of a va_block are duplicated by read-mostly, a
-/// discard unmaps those only. The others keep their mappings and are just marked: a write to them
-/// does not fault, the mark stays, and the next migration loses what was written. The second time
-/// no page is duplicated any more, so all are unmapped, and the first write of each takes its mark
-/// away.
-///
-/// # Safety
-/// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
-pub(crate) unsafe fn discard_spans(
-    machine: &Machine,
-    spans: &[Span],
-    stream: StreamHandle,
-) -> Result<()> {
-    machine.backend().stream_synchronize(stream)?;
-    let twice: SmallVec<[Span; 2]> = spans.iter().chain(spans).copied().collect();
-    // SAFETY: the caller promised for these ranges what the call asks for; naming each twice is the
-    // same as discarding it twice.
-    unsafe { machine.backend().discard_batch(&twice, 0, stream) }
 }
 
 pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {
@@ -220,7 +220,7 @@ pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<
     }
     // SAFETY: the regions are borrowed exclusively; from here on their buffers refuse to show what
     // is discarded, and wait for the stream before it is written.
-    unsafe { discard_spans(machine, &spans, stream.handle())? };
+    unsafe { machine.discard_spans(&spans, stream.handle())? };
     remember(regions, &discarded, stream);
     Ok(())
 }
@@ -263,16 +263,7 @@ fn check_discard<'b>(
     stream: &Stream,
 ) -> Result<(&'b Machine, Few<Span>)> {
     let machine = common_machine(operation, shared(regions))?;
-    if !machine.capabilities().discard {
-        let version = machine.capabilities().driver_version;
-        let why = format!("needs a driver of CUDA 13.0 or later, this one is of {version}");
-        return Err(unsupported(operation, why));
-    }
-    machine.check_stream(operation, stream)?;
-    if stream.is_legacy_default() {
-        let why = "the driver takes no legacy default stream here: make one with `Stream::new`";
-        return Err(invalid(operation, why));
-    }
+    machine.check_discard(operation, stream)?;
     let discarded = spans_of(shared(regions), |region| {
         Rounding::for_discard(region.rounding, operation, region.span)
     })?;
@@ -376,13 +367,6 @@ fn check_one_place_each(operation: &'static str, spans: &[Span], to: &Runs) -> R
         taken.insert(pages, place);
     }
     Ok(())
-}
-
-/// What a loop says that failed at an item.
-#[cold]
-fn midway(error: Error, item: usize, span: Span, done: &str) -> Error {
-    let outcome = format!("the {item} regions before this one were {done}, the others were not");
-    also(error, &outcome).with_item(item).with_span(span)
 }
 
 #[cfg(test)]

@@ -385,6 +385,32 @@ impl<T> ManagedBuffer<T> {
         self.region().prefetch(to, stream)
     }
 
+    /// Makes memory of a resource go back on another stream; there is nothing to do for other
+    /// memory. It waits for nothing: that is for code that moves many allocations and waits once.
+    ///
+    /// # Safety
+    /// `stream` is of the same machine, and has been made to wait for the present work of the
+    /// stream that the memory would have gone back on.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use pagewise::resource::ManagedMemoryResource;
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let (first, second) =
+    ///     (Stream::new(&machine, Device::FIRST)?, Stream::new(&machine, Device::FIRST)?);
+    /// let resource = Arc::new(ManagedMemoryResource::new_pool(&machine, None)?);
+    /// let mut buffer = ManagedBuffer::<u32>::from_resource(resource, 100, &first)?;
+    /// second.wait_for(&first)?;
+    /// // SAFETY: the second stream waits for the first.
+    /// unsafe { buffer.set_stream_unchecked(&second) };
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub unsafe fn set_stream_unchecked(&mut self, stream: &Stream) {
+        self.memory.move_to(stream);
+    }
+
     /// Gives the memory back now, and says whether that worked; going out of scope does the same
     /// and cannot say.
     ///

@@ -25,11 +25,10 @@
 //! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
-//! | tensors and modules in managed memory | [`mempool`] |
-//! | to manage the memory of contexts, or let others | [`emm`] |
-//! | one device's memory for many | [`manager`]: shares, stream groups, chunks, eviction, windows |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
+//! | tensors, contexts, one device for many | the crate `pagewise-managers` |
+//! | to write a manager of memory | the checks of [`Machine`], its calls on byte ranges ([`Machine::prefetch_spans`] and its kin), [`use_on()`], [`Rounding::apply`], [`refuse`] |
 //!
 //! Everything is checked before anything is done, and what cannot be checked is taken back or
 //! reported exactly. Wrong places, double frees, views that outlive their buffer and reads of
@@ -64,32 +63,29 @@ mod choose;
 mod construct;
 mod contents;
 mod discarded;
-pub mod emm;
 #[cfg(feature = "sim")]
 pub mod guide;
 pub mod inject;
 pub mod intercept;
 mod lists;
 mod machine;
-pub mod manager;
 mod memory;
-pub mod mempool;
 mod observe;
 mod place;
 mod program;
 mod range;
-mod refuse;
+pub mod refuse;
 mod region;
 pub mod resource;
 mod rounding;
+mod spans;
 mod stream;
-mod sync;
 #[cfg(feature = "tracing")]
 pub mod traced;
 
 pub use accessed_by::AccessedBy;
 pub use advice::MemoryAdvice;
-pub use batch::{advise, discard, discard_prefetch, prefetch};
+pub use batch::{advise, discard, discard_prefetch, prefetch, use_on};
 pub use buffer::ManagedBuffer;
 /// Which types may be read from any bytes: [`bytemuck::Pod`].
 pub use bytemuck;

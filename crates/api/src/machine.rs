@@ -184,14 +184,39 @@ impl Machine {
         self.0.failures.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn note_failure(&self, answer: Result<()>) {
+    /// Counts a failure in [`failures_on_drop`](Self::failures_on_drop): for destructors, which
+    /// cannot report it.
+    ///
+    /// ```
+    /// use pagewise::{Machine, refuse::invalid};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// machine.note_failure(Err(invalid("free", "the pool is gone")));
+    /// assert_eq!(machine.failures_on_drop(), 1);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn note_failure(&self, answer: Result<()>) {
         if answer.is_err() {
             self.0.failures.fetch_add(1, Ordering::Relaxed);
         }
     }
 
+    /// Refuses a device that does not exist.
+    ///
+    /// # Errors
+    /// `InvalidDevice` (no CUDA code) in the operation's name; as
+    /// [`device_count`](Self::device_count).
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// machine.check_device("open", Device::FIRST)?;
+    /// assert!(machine.check_device("open", Device::new(9)?).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
     #[inline]
-    pub(crate) fn check_device(&self, operation: &'static str, device: Device) -> Result<()> {
+    pub fn check_device(&self, operation: &'static str, device: Device) -> Result<()> {
         let count = self.device_count()?;
         if device.ordinal() < count {
             return Ok(());
@@ -202,8 +227,20 @@ impl Machine {
 
     /// Checks what can be known of a place without asking about memory, and names it as the back
     /// end does.
+    ///
+    /// # Errors
+    /// Without a CUDA code: `InvalidDevice` for a device that does not exist; `Unsupported` for a
+    /// NUMA node before CUDA 12.2.
+    ///
+    /// ```
+    /// use pagewise::{Location, Machine, Place};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(machine.check_place("suspend", Place::HOST)?, Location::HOST);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
     #[inline]
-    pub(crate) fn check_place(&self, operation: &'static str, place: Place) -> Result<Location> {
+    pub fn check_place(&self, operation: &'static str, place: Place) -> Result<Location> {
         match place {
             Place::Device(device) => self.check_device(operation, device)?,
             Place::Host(_) if place.is_numa() && !self.capabilities().locations => {
@@ -221,9 +258,21 @@ impl Machine {
         Ok(place.into())
     }
 
-    /// Streams of another machine would be numbers without a meaning here.
+    /// Refuses a stream of another machine, which would be a number without a meaning here.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code).
+    ///
+    /// ```
+    /// use pagewise::{Machine, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let other = Machine::from(pagewise::sim()?);
+    /// assert!(machine.check_stream("copy", &Stream::legacy_default(&other)).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
     #[inline]
-    pub(crate) fn check_stream(&self, operation: &'static str, stream: &Stream) -> Result<()> {
+    pub fn check_stream(&self, operation: &'static str, stream: &Stream) -> Result<()> {
         if stream.machine() == self {
             return Ok(());
         }

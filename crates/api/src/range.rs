@@ -267,6 +267,34 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
         self.region.memory.contents.settle(self.region.span)
     }
 
+    /// Counts the elements as written, and waits for nothing: for work in a stream that will have
+    /// written them before they are read.
+    ///
+    /// # Safety
+    /// No discard of the elements is in flight, as after
+    /// [`wait_for_discards`](crate::Region::wait_for_discards). Work that is already in a stream
+    /// writes every page of the elements, and the host waits for it before it reads them.
+    ///
+    /// ```
+    /// use pagewise::{Backend, Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// drop(buffer.discard(&stream)?);
+    /// buffer.region().wait_for_discards()?;
+    /// // SAFETY: no view of the elements is alive.
+    /// unsafe { machine.backend().memset(buffer.span(), 7, stream.handle())? };
+    /// // SAFETY: the fill writes all of them, and is waited for below.
+    /// unsafe { buffer.range_mut(..)?.forget_discards() };
+    /// stream.synchronize()?;
+    /// assert_eq!(buffer.read()?, [7; 8192]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub unsafe fn forget_discards(&mut self) {
+        self.region.memory.contents.written(self.region.span);
+    }
+
     /// Declares the contents worthless, in stream order. See [`discard`](crate::discard).
     ///
     /// # Errors

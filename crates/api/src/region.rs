@@ -280,6 +280,26 @@ impl<'b> Region<'b> {
         self.machine().prefetch(span, to, stream.handle())
     }
 
+    /// Waits, on the host, for discards of these bytes, so that none is in flight. The contents
+    /// stay indeterminate until they are written.
+    ///
+    /// # Errors
+    /// Failures of work on the streams that the discards are on, with the driver's code.
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// drop(buffer.discard(&Stream::new(&machine, Device::FIRST)?)?);
+    /// buffer.region().wait_for_discards()?;
+    /// assert!(buffer.read().is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn wait_for_discards(&self) -> Result<()> {
+        self.memory.contents.wait(self.span)
+    }
+
     fn attribute(&self, attribute: RangeAttribute) -> Result<i32> {
         self.machine().backend().range_attribute(self.span, attribute)
     }

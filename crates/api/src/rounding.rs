@@ -41,24 +41,48 @@ const fn is_whole_pages(span: Span) -> bool {
 }
 
 /// The whole pages of a range, as bytes; empty if there is none.
-pub(crate) fn inward(span: Span) -> Span {
+fn inward(span: Span) -> Span {
     let Range { start, end } = span.pages_inward();
     Span::new(DevicePtr(start * PAGE_BYTES), (end - start) * PAGE_BYTES)
 }
 
 impl Rounding {
+    /// The bytes of a range that take part under this policy.
+    ///
+    /// Outward leaves the range as it is, because the driver rounds advice and prefetch outward by
+    /// itself. Inward gives the whole pages within it, 0 bytes if there is none.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code), in the operation's name, from `Exact` for a range that is not
+    /// whole pages.
+    ///
+    /// ```
+    /// use pagewise::{DevicePtr, Rounding, Span};
+    ///
+    /// let odd = Span::new(DevicePtr(4096 + 8), 8192);
+    /// assert_eq!(Rounding::Outward.apply("move", odd)?, odd);
+    /// assert_eq!(Rounding::Inward.apply("move", odd)?, Span::new(DevicePtr(8192), 4096));
+    /// assert!(Rounding::Exact.apply("move", odd).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[inline]
+    pub fn apply(self, operation: &'static str, span: Span) -> Result<Span> {
+        match self {
+            Self::Outward => Ok(span),
+            Self::Inward => Ok(inward(span)),
+            Self::Exact => exact(operation, span),
+        }
+    }
+
     /// What an operation that rounds outward by itself is asked for.
     #[inline]
     pub(crate) fn for_advice(policy: Option<Self>, what: &'static str, span: Span) -> Result<Span> {
-        match policy {
-            None | Some(Self::Outward) => Ok(span),
-            Some(Self::Exact) => exact(what, span),
-            Some(Self::Inward) if inward(span).bytes == 0 => {
-                let why = "no whole page lies in the range: widen it, or round outward";
-                Err(invalid(what, why).with_span(span))
-            }
-            Some(Self::Inward) => Ok(inward(span)),
+        let rounded = policy.unwrap_or(Self::Outward).apply(what, span)?;
+        if policy == Some(Self::Inward) && rounded.bytes == 0 {
+            let why = "no whole page lies in the range: widen it, or round outward";
+            return Err(invalid(what, why).with_span(span));
         }
+        Ok(rounded)
     }
 
     /// What a discard is asked for; empty if no whole page lies in the range.
@@ -69,13 +93,13 @@ impl Rounding {
         span: Span,
     ) -> Result<Span> {
         match policy {
-            None | Some(Self::Inward) => Ok(inward(span)),
-            Some(Self::Outward | Self::Exact) => exact(what, span),
+            None | Some(Self::Inward) => Self::Inward.apply(what, span),
+            Some(Self::Outward | Self::Exact) => Self::Exact.apply(what, span),
         }
     }
 }
 
-pub(crate) fn exact(what: &'static str, span: Span) -> Result<Span> {
+fn exact(what: &'static str, span: Span) -> Result<Span> {
     if is_whole_pages(span) {
         return Ok(span);
     }

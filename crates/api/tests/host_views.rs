@@ -8,14 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pagewise::inject::Injector;
 use pagewise::intercept::Intercepted;
-use pagewise::manager::{
-    Allocator, Dtype, HostMemory, ManagerError, ManagerOptions, MemoryManager,
-};
 use pagewise::{
     Capabilities, Device, DriverVersion, HostViews, Machine, ManagedBuffer, Result, Stream,
 };
 use pagewise_hal::mock::{MockBackend, permit_free};
-use pagewise_hal::{DevicePtr, EventHandle, PoolHandle, StreamHandle};
+use pagewise_hal::{DevicePtr, EventHandle, StreamHandle};
 
 #[repr(align(4096))]
 struct Page(#[allow(dead_code, reason = "reached by its address")] [u8; 4096]);
@@ -33,8 +30,6 @@ fn machine() -> Machine {
         .returning(|| Capabilities::of_driver("mock", DriverVersion::CUDA_13_0));
     mock.expect_device_count().returning(|| Ok(1));
     mock.expect_alloc_managed().returning(|bytes, _| Ok(leaked(bytes)));
-    mock.expect_alloc_pinned().returning(|bytes, _| Ok(leaked(bytes)));
-    mock.expect_pool_alloc().returning(|_, bytes, _| Ok(leaked(bytes)));
     let next = AtomicU64::new(16);
     mock.expect_stream_create().returning(move |_, _| {
         // SAFETY: the mock dereferences no handle.
@@ -46,9 +41,6 @@ fn machine() -> Machine {
     mock.expect_event_create().returning(|_, _| Ok(unsafe { EventHandle::from_raw(5) }));
     mock.expect_event_record().returning(|_, _| Ok(()));
     mock.expect_event_destroy().returning(|_| Ok(()));
-    // SAFETY: the mock dereferences no handle.
-    mock.expect_pool_create().returning(|_| Ok(unsafe { PoolHandle::from_raw(9) }));
-    mock.expect_pool_destroy().returning(|_| Ok(()));
     mock.expect_discard_batch().returning(|_, _, _| Ok(()));
     mock.expect_prefetch().returning(|_, _, _, _| Ok(()));
     permit_free(&mut mock);
@@ -88,16 +80,5 @@ fn views_stay_while_the_pages_are_asked_to_move() -> Result<()> {
     let view = buffer.read()?;
     buffer.prefetch(Device::FIRST, &stream)?;
     assert_eq!((view[0], view[4096], view[4097]), (0, 0, 0));
-    Ok(())
-}
-
-#[test]
-fn a_page_locked_array_shows_itself_to_several_at_once() -> std::result::Result<(), ManagerError> {
-    let options = ManagerOptions::new().total_bytes(1 << 30).allocator(Allocator::Direct);
-    let manager = MemoryManager::with_options(machine(), Device::FIRST, options)?;
-    let mut array = manager.create_host_array(&[10, 10], Dtype::U32, HostMemory::Pinned, None)?;
-    array.as_mut_slice::<u32>()?[99] = 8;
-    let (first, second) = (array.as_slice::<u32>()?, array.as_slice::<u32>()?);
-    assert_eq!((first[99], second[99], first[0]), (8, 8, 0));
     Ok(())
 }

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use pagewise::mempool::{MempoolOptions, Module, Report, Tensor, TensorLayout, UnifiedMempool};
 use pagewise::resource::ManagedMemoryResource;
 use pagewise::{Device, DevicePtr, Machine, Place, RangeAttribute, Result, Span, Stream};
+use pagewise_managers::mempool::{
+    MempoolOptions, Module, Report, Tensor, TensorLayout, UnifiedMempool,
+};
 
 pub const FIRST: Place = Place::Device(Device::FIRST);
 pub const NOWHERE: i32 = -2;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use pagewise_hal::{DevicePtr, Result, Span};
 
 use super::{MemoryKind, MemoryResource};
-use crate::Stream;
 #[cfg(unix)]
 use crate::refuse::also;
+use crate::{Machine, Stream};
 
 /// Bytes of a resource, given back on their stream when this goes out of scope.
 ///
@@ -164,33 +164,102 @@ impl Allocation {
         self.release()
     }
 
-    pub(crate) fn machine(&self) -> &crate::Machine {
+    /// The machine that the memory is of.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, PinnedMemoryResource};
+    /// # use pagewise::{Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Arc::new(PinnedMemoryResource::direct(&machine));
+    /// let bytes = Allocation::new(resource, 8, &Stream::legacy_default(&machine))?;
+    /// assert_eq!(bytes.machine(), &machine);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
         self.resource.machine()
     }
 
-    /// The host is about to use the bytes: waits for what the stream does with them.
-    pub(crate) fn arrive(&self) -> Result<()> {
+    /// Waits, on the host, for the present work of the stream that the bytes came on. After it the
+    /// host may use them.
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, PinnedMemoryResource};
+    /// # use pagewise::{Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let resource = Arc::new(PinnedMemoryResource::new_pool(&machine)?);
+    /// let bytes = Allocation::new(resource, 8, &Stream::legacy_default(&machine))?;
+    /// bytes.wait()?;
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn wait(&self) -> Result<()> {
         self.stream.as_ref().map_or(Ok(()), Stream::synchronize)
     }
 
-    /// A stream is about to use the bytes: it waits for them to come.
-    pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
+    /// Makes another stream wait for the bytes to come. They do not wait for it before they go:
+    /// [`free_after`](Self::free_after) does that.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) for a stream of another machine; as [`Stream::wait_for`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, DeviceMemoryResource};
+    /// # use pagewise::{Device, Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let (first, second) =
+    ///     (Stream::new(&machine, Device::FIRST)?, Stream::new(&machine, Device::FIRST)?);
+    /// let resource = Arc::new(DeviceMemoryResource::current_pool(&machine, Device::FIRST)?);
+    /// let bytes = Allocation::new(resource, 8, &first)?;
+    /// bytes.use_on(&second)?;
+    /// // Launch kernels that use them on the second stream here.
+    /// bytes.free_after(&second);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn use_on(&self, stream: &Stream) -> Result<()> {
+        self.machine().check_stream("use_on", stream)?;
         self.stream.as_ref().map_or(Ok(()), |own| stream.wait_for(own))
     }
 
-    /// Gives the bytes back after the present work of another stream. If that cannot be waited for
-    /// they stay allocated, as work may still use them.
-    pub(crate) fn free_after(mut self, other: Option<&Stream>) {
-        if let (Some(own), Some(other)) = (&self.stream, other)
+    /// Gives the bytes back on their stream, after the present work of another one. If that cannot
+    /// be waited for they stay allocated, because work may still use them, and the failure counts
+    /// in [`Machine::failures_on_drop`]. See [`use_on`](Self::use_on).
+    pub fn free_after(mut self, other: &Stream) {
+        if let Some(own) = &self.stream
             && let Err(error) = own.follow(other)
         {
             self.stream = None;
-            self.resource.machine().note_failure(Err(error));
+            self.machine().note_failure(Err(error));
         }
     }
 
-    /// Gives the bytes back on another stream, which has been made to wait for the one before.
-    pub(crate) fn move_to(&mut self, stream: &Stream) {
+    /// Makes the bytes go back on another stream, as [`set_stream`](Self::set_stream) but without a
+    /// wait: for code that moves many allocations and waits once.
+    ///
+    /// # Safety
+    /// `stream` is of the same machine, and has been made to wait for the present work of the
+    /// stream that the bytes would have gone back on.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pagewise::resource::{Allocation, DeviceMemoryResource};
+    /// # use pagewise::{Device, Machine, Stream};
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let (first, second) =
+    ///     (Stream::new(&machine, Device::FIRST)?, Stream::new(&machine, Device::FIRST)?);
+    /// let resource = Arc::new(DeviceMemoryResource::current_pool(&machine, Device::FIRST)?);
+    /// let mut bytes = Allocation::new(resource, 8, &first)?;
+    /// second.wait_for(&first)?;
+    /// // SAFETY: the second stream waits for the first.
+    /// unsafe { bytes.set_stream_unchecked(&second) };
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub unsafe fn set_stream_unchecked(&mut self, stream: &Stream) {
         if self.stream.is_some() {
             self.stream = Some(stream.clone());
         }

@@ -1,0 +1,297 @@
+//! Deallocations that wait: freeing synchronises, so it is done for several at once.
+
+use std::fmt;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+
+use pagewise::refuse::{also, invalid};
+use pagewise::{Error, ErrorKind, Machine, Result};
+
+use crate::sync::{Mutex, MutexGuard, lock};
+
+const OPERATION: &str = "deallocate";
+
+/// What gives a piece of memory back. It runs once, on whichever thread, and never under a lock.
+pub type Destructor = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// How many deallocations may wait.
+///
+/// ```
+/// use pagewise_managers::emm::PendingLimits;
+/// let limits = PendingLimits::default();
+/// assert_eq!((limits.count_max, limits.ratio_max), (10, 0.2));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PendingLimits {
+    /// This many; one more, and all are carried out.
+    pub count_max: usize,
+    /// Their bytes as a part of the capacity; more, and all are carried out.
+    pub ratio_max: f64,
+}
+
+impl Default for PendingLimits {
+    fn default() -> Self {
+        Self { count_max: 10, ratio_max: 0.2 }
+    }
+}
+
+/// Deallocations that wait until they are too many or too large. Clones are one queue, to be used
+/// from any thread.
+///
+/// Carrying them out tries every one: a destructor that fails or panics takes no other with it, and
+/// is not tried again.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use pagewise_managers::emm::{PendingDeallocations, PendingLimits};
+/// use pagewise::Machine;
+///
+/// let machine = Machine::from(pagewise::sim()?);
+/// let queue = PendingDeallocations::new(&machine, PendingLimits::default())?;
+/// let done = Arc::new(AtomicU32::new(0));
+/// for n in 0..11 {
+///     assert_eq!((queue.count(), done.load(Ordering::Relaxed)), (n, 0));
+///     let done = Arc::clone(&done);
+///     queue.add(None, Box::new(move || { done.fetch_add(1, Ordering::Relaxed); Ok(()) }))?;
+/// }
+/// assert_eq!((queue.count(), done.load(Ordering::Relaxed)), (0, 11), "ten wait, not eleven");
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct PendingDeallocations(Arc<Inner>);
+
+struct Inner {
+    machine: Machine,
+    limits: PendingLimits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Destructor>,
+    bytes: u64,
+    deferrals: usize,
+    /// Unknown until somebody sets it: then the count alone decides.
+    capacity_bytes: Option<u64>,
+}
+
+impl PendingDeallocations {
+    /// An empty queue without a capacity. Failures that nobody can be told count in
+    /// [`Machine::failures_on_drop`].
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) for a ratio that is negative or no number.
+    ///
+    /// ```
+    /// use pagewise_managers::emm::{PendingDeallocations, PendingLimits};
+    /// let limits = PendingLimits { ratio_max: -0.1, ..PendingLimits::default() };
+    /// assert!(PendingDeallocations::new(pagewise::sim()?, limits).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn new(machine: impl Into<Machine>, limits: PendingLimits) -> Result<Self> {
+        if !limits.ratio_max.is_finite() || limits.ratio_max < 0.0 {
+            return Err(invalid(OPERATION, "the ratio of pending bytes is a number, not negative"));
+        }
+        let state = Mutex::default();
+        Ok(Self(Arc::new(Inner { machine: machine.into(), limits, state })))
+    }
+
+    /// Sets what the ratio is of, unless it is set: total memory of the device, as a rule.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.locked().capacity_bytes.get_or_insert(bytes);
+    }
+
+    /// What the ratio is of, if it is set.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> Option<u64> {
+        self.locked().capacity_bytes
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.locked().waiting.len()
+    }
+
+    /// Their bytes, where they are known.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.locked().bytes
+    }
+
+    /// Whether deallocation is deferred now.
+    #[must_use]
+    pub fn is_deferred(&self) -> bool {
+        self.locked().deferrals > 0
+    }
+
+    /// Adds one, with its bytes if they matter, and carries all out if that is too many, or too
+    /// many bytes, and deallocation is not deferred.
+    ///
+    /// # Errors
+    /// Of destructors, this one's or others': see [`flush`](Self::flush).
+    pub fn add(&self, bytes: Option<u64>, destructor: Destructor) -> Result<()> {
+        let mut state = self.locked();
+        state.waiting.push(destructor);
+        state.bytes = state.bytes.saturating_add(bytes.unwrap_or(0));
+        let due = self.take_if(&mut state, |queue, state| queue.is_over(state));
+        drop(state);
+        carry_out(due)
+    }
+
+    /// Carries all out now, unless deallocation is deferred.
+    ///
+    /// # Errors
+    /// That of the first destructor that failed, with how many did. All were tried, and none waits
+    /// any more.
+    ///
+    /// ```
+    /// use pagewise_managers::emm::{PendingDeallocations, PendingLimits};
+    /// use pagewise::{Error, ErrorKind};
+    ///
+    /// let queue = PendingDeallocations::new(pagewise::sim()?, PendingLimits::default())?;
+    /// queue.add(Some(50), Box::new(|| Err(Error::new("free", ErrorKind::InvalidValue))))?;
+    /// queue.add(Some(50), Box::new(|| panic!("on purpose")))?;
+    /// assert!(queue.flush().unwrap_err().to_string().contains("2 of 2"));
+    /// assert_eq!((queue.count(), queue.bytes()), (0, 0));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn flush(&self) -> Result<()> {
+        let due = self.take_if(&mut self.locked(), |_, _| true);
+        carry_out(due)
+    }
+
+    /// Defers deallocation until the answer goes: nothing is carried out before, however much
+    /// waits. Deferrals nest; when the last one goes, what is too much is carried out.
+    /// What another thread has begun to carry out goes on.
+    ///
+    /// ```
+    /// use pagewise_managers::emm::{PendingDeallocations, PendingLimits};
+    ///
+    /// let queue = PendingDeallocations::new(pagewise::sim()?, PendingLimits::default())?;
+    /// let outer = queue.defer();
+    /// let inner = queue.defer();
+    /// for _ in 0..50 {
+    ///     queue.add(None, Box::new(|| Ok(())))?;
+    /// }
+    /// inner.end()?;
+    /// assert_eq!(queue.count(), 50, "the outer one lasts");
+    /// outer.end()?;
+    /// assert_eq!(queue.count(), 0, "50 are too many");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn defer(&self) -> DeferCleanup {
+        self.locked().deferrals += 1;
+        DeferCleanup { queue: Some(self.clone()) }
+    }
+
+    /// A destructor runs outside the lock, so a panic leaves the queue as good as it was.
+    fn locked(&self) -> MutexGuard<'_, State> {
+        lock(&self.0.state)
+    }
+
+    fn is_over(&self, state: &State) -> bool {
+        let limit = state.capacity_bytes.map(|all| (all as f64 * self.0.limits.ratio_max) as u64);
+        state.waiting.len() > self.0.limits.count_max
+            || limit.is_some_and(|limit| state.bytes > limit)
+    }
+
+    fn take_if(
+        &self,
+        state: &mut State,
+        due: impl FnOnce(&Self, &State) -> bool,
+    ) -> Vec<Destructor> {
+        if state.deferrals > 0 || !due(self, state) {
+            return Vec::new();
+        }
+        state.bytes = 0;
+        mem::take(&mut state.waiting)
+    }
+
+    fn end_deferral(&self) -> Result<()> {
+        let mut state = self.locked();
+        state.deferrals -= 1;
+        let due = self.take_if(&mut state, |queue, state| queue.is_over(state));
+        drop(state);
+        carry_out(due)
+    }
+}
+
+fn carry_out(due: Vec<Destructor>) -> Result<()> {
+    let count = due.len();
+    let mut failures = 0;
+    let mut first = None;
+    for destructor in due {
+        if let Err(error) = run(destructor) {
+            failures += 1;
+            first.get_or_insert(error);
+        }
+    }
+    match first {
+        None => Ok(()),
+        Some(error) => Err(also(error, &format!("{failures} of {count} deallocations failed"))),
+    }
+}
+
+/// Runs foreign code that gives memory back; a panic of it is an error.
+pub(super) fn run(destructor: impl FnOnce() -> Result<()>) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(destructor)).unwrap_or_else(|_| {
+        Err(Error::new(OPERATION, ErrorKind::Driver).with_detail("a destructor panicked"))
+    })
+}
+
+impl Drop for Inner {
+    /// Nobody defers any more, and nobody can be told of failures.
+    fn drop(&mut self) {
+        let state = mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.machine.note_failure(carry_out(state.waiting));
+    }
+}
+
+impl fmt::Debug for PendingDeallocations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.locked();
+        let (count, bytes, deferrals) = (state.waiting.len(), state.bytes, state.deferrals);
+        write!(f, "PendingDeallocations({count} of {bytes} bytes, deferred {deferrals} times)")
+    }
+}
+
+/// Defers deallocation while it lives.
+///
+/// ```
+/// let nothing = pagewise_managers::emm::DeferCleanup::nothing();
+/// nothing.end()?;
+/// # Ok::<(), pagewise::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "deallocation is deferred only while this lives"]
+pub struct DeferCleanup {
+    queue: Option<PendingDeallocations>,
+}
+
+impl DeferCleanup {
+    /// Defers nothing: for managers whose deallocations never wait.
+    pub fn nothing() -> Self {
+        Self { queue: None }
+    }
+
+    /// Ends it now, and says what became of the deallocations that this carried out; going out of
+    /// scope does the same and cannot say.
+    ///
+    /// # Errors
+    /// As [`PendingDeallocations::flush`].
+    pub fn end(mut self) -> Result<()> {
+        self.queue.take().map_or(Ok(()), |queue| queue.end_deferral())
+    }
+}
+
+impl Drop for DeferCleanup {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            let answer = queue.end_deferral();
+            queue.0.machine.note_failure(answer);
+        }
+    }
+}

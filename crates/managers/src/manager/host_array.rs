@@ -1,0 +1,329 @@
+//! Arrays on the host, for copies to and from a device.
+
+use std::fmt;
+
+use bytemuck::Pod;
+use pagewise::resource::Allocation;
+use pagewise::{DevicePtr, HostViews, Span, Stream};
+
+use super::error::{ManagerError, Result, named};
+use super::request::{ArrayMemory, Dtype};
+use super::spill::SpillFile;
+use super::{InstanceId, MemoryManager};
+use crate::sync::{Mutex, lock};
+
+/// Where a host array lives.
+///
+/// ```
+/// use pagewise_managers::manager::HostMemory;
+/// assert_eq!("pinned".parse::<HostMemory>()?, HostMemory::Pinned);
+/// assert!("device".parse::<HostMemory>().is_err());
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum HostMemory {
+    /// Page-locked: copied without the processor, and scarce.
+    #[default]
+    Pinned,
+    /// Ordinary memory: copied by way of a page-locked buffer.
+    Host,
+    /// A file that is mapped: for more than the system has.
+    Memmap,
+}
+
+named!(HostMemory, "kind of host memory", {
+    "pinned" => Pinned,
+    "host" => Host,
+    "memmap" => Memmap,
+});
+
+enum Storage {
+    Empty,
+    Pinned(Allocation),
+    /// In words, so that every element type is aligned.
+    Host(Vec<u64>),
+    Memmap(SpillFile),
+}
+
+/// An array on the host.
+///
+/// Copies to and from a device run on while the program goes on; whoever looks at the array, and
+/// its destructor, waits for those that concern it.
+///
+/// ```
+/// use pagewise_managers::manager::{Dtype, HostMemory, MemoryManager};
+/// use pagewise::{Device, Machine};
+///
+/// let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+/// let mut a = manager.create_host_array(&[2, 3], Dtype::F32, HostMemory::Pinned, None)?;
+/// a.as_mut_slice::<f32>()?[5] = 1.5;
+/// let b = manager.create_host_array(&[2, 3], Dtype::F32, HostMemory::Host, Some(&a))?;
+/// assert_eq!(b.as_slice::<f32>()?, [0.0, 0.0, 0.0, 0.0, 0.0, 1.5]);
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+pub struct HostArray {
+    dtype: Dtype,
+    shape: Vec<u64>,
+    bytes: usize,
+    storage: Storage,
+    /// A stream with copies that nobody has waited for.
+    copies: Mutex<Option<Stream>>,
+}
+
+impl HostArray {
+    /// The type of its elements.
+    #[must_use]
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Its lengths, the last one running fastest.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn nbytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Where it lives.
+    #[must_use]
+    pub fn memory(&self) -> HostMemory {
+        match self.storage {
+            Storage::Pinned(_) => HostMemory::Pinned,
+            Storage::Memmap(_) => HostMemory::Memmap,
+            Storage::Host(_) | Storage::Empty => HostMemory::Host,
+        }
+    }
+
+    /// Its elements.
+    ///
+    /// # Errors
+    /// [`ManagerError::Mismatch`] for another element type; failures of copies that it waits for.
+    pub fn as_slice<T: Pod>(&self) -> Result<&[T]> {
+        self.check::<T>()?;
+        self.wait()?;
+        // No bytes have no address, and so no alignment.
+        Ok(if self.bytes == 0 { &[] } else { bytemuck::cast_slice(self.bytes()) })
+    }
+
+    /// Its elements, to be changed.
+    ///
+    /// # Errors
+    /// As [`as_slice`](Self::as_slice).
+    pub fn as_mut_slice<T: Pod>(&mut self) -> Result<&mut [T]> {
+        self.check::<T>()?;
+        self.wait()?;
+        Ok(if self.bytes == 0 { &mut [] } else { bytemuck::cast_slice_mut(self.bytes_mut()) })
+    }
+
+    fn check<T: Pod>(&self) -> Result<()> {
+        if Dtype::of::<T>() == Some(self.dtype) {
+            return Ok(());
+        }
+        let why = format!("elements are {:?}, not {}", self.dtype, std::any::type_name::<T>());
+        Err(ManagerError::Mismatch { item: 0, why })
+    }
+
+    /// Waits for copies to or from it.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let mut copies = lock(&self.copies);
+        if let Some(stream) = &*copies {
+            stream.synchronize()?;
+        }
+        *copies = None;
+        Ok(())
+    }
+
+    /// A copy in a stream is about to use it. Copies in another are waited for, so that there is
+    /// one stream to wait for later.
+    pub(crate) fn copied_on(&self, stream: &Stream) -> Result<()> {
+        let mut copies = lock(&self.copies);
+        if let Some(other) = copies.as_ref().filter(|other| *other != stream) {
+            stream.wait_for(other)?;
+        }
+        *copies = Some(stream.clone());
+        Ok(())
+    }
+
+    /// The machine that it is page-locked for.
+    pub(crate) fn machine(&self) -> Option<&pagewise::Machine> {
+        match &self.storage {
+            Storage::Pinned(allocation) => Some(allocation.machine()),
+            _ => None,
+        }
+    }
+
+    /// Where a device reaches it, if it does.
+    pub(crate) fn pinned(&self) -> Option<DevicePtr> {
+        match &self.storage {
+            Storage::Pinned(allocation) => Some(allocation.device_ptr()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.storage {
+            Storage::Empty => &[],
+            // SAFETY: the memory is live for as long as `self`, and the host reaches it (`pinned`
+            // has asked). Nobody writes it while `self` is borrowed: copies into it borrow it
+            // exclusively, and were waited for.
+            Storage::Pinned(allocation) => unsafe { &*pinned_bytes(allocation.span(), self.bytes) },
+            Storage::Host(words) => &bytemuck::cast_slice(words)[..self.bytes],
+            Storage::Memmap(file) => &file.bytes()[..self.bytes],
+        }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.storage {
+            Storage::Empty => &mut [],
+            // SAFETY: the memory is live for as long as `self`, and the host reaches it (`pinned`
+            // has asked). `self` is borrowed exclusively, so no other reference to it is alive, and
+            // copies of it were waited for.
+            Storage::Pinned(allocation) => unsafe {
+                &mut *pinned_bytes(allocation.span(), self.bytes)
+            },
+            Storage::Host(words) => &mut bytemuck::cast_slice_mut(words)[..self.bytes],
+            Storage::Memmap(file) => &mut file.bytes_mut()[..self.bytes],
+        }
+    }
+}
+/// Where the bytes of page-locked memory are for the host: `len` of them, or all if there are fewer.
+/// A pointer, because whether it becomes a shared or an exclusive reference is the caller's to say.
+pub(super) fn pinned_bytes(span: Span, len: usize) -> *mut [u8] {
+    let len = len.min(usize::try_from(span.bytes).unwrap_or(usize::MAX));
+    let first = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
+    std::ptr::slice_from_raw_parts_mut(first, len)
+}
+
+impl Drop for HostArray {
+    fn drop(&mut self) {
+        let waited = self.wait();
+        if let (Err(error), Some(machine)) = (waited, self.machine()) {
+            machine.note_failure(Err(error.into()));
+        }
+    }
+}
+
+impl fmt::Debug for HostArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostArray({:?}, {:?}, {:?})", self.dtype, self.shape, self.memory())
+    }
+}
+
+impl MemoryManager {
+    /// Makes an array on the host: of zeros, or with the elements of another of the same type and
+    /// size.
+    ///
+    /// # Errors
+    /// [`ManagerError::InvalidRequest`] for a size beyond the address space,
+    /// [`ManagerError::Mismatch`] for one that is not like `like`, [`ManagerError::Spill`] for a
+    /// file that cannot be made or filled, [`ManagerError::WrongMemory`] for page-locked memory of
+    /// a back end whose addresses are not the host's; `OutOfMemory`.
+    pub fn create_host_array(
+        &self,
+        shape: &[u64],
+        dtype: Dtype,
+        memory: HostMemory,
+        like: Option<&HostArray>,
+    ) -> Result<HostArray> {
+        let directory = self.spill_directory(None);
+        self.host_array(shape, dtype, memory, like, &directory)
+    }
+
+    /// The same for an instance, in memory that
+    /// [`choose_host_memory_type`](Self::choose_host_memory_type) chooses.
+    ///
+    /// # Errors
+    /// [`ManagerError::UnknownInstance`]; as [`create_host_array`](Self::create_host_array).
+    pub fn create_host_array_for(
+        &self,
+        id: InstanceId,
+        shape: &[u64],
+        dtype: Dtype,
+        like: Option<&HostArray>,
+    ) -> Result<HostArray> {
+        let bytes = bytes_of(shape, dtype)?;
+        let memory = self.choose_host_memory_type(Some(id), bytes as u64, true)?;
+        let directory = self.spill_directory(Some(id));
+        self.host_array(shape, dtype, memory, like, &directory)
+    }
+
+    fn host_array(
+        &self,
+        shape: &[u64],
+        dtype: Dtype,
+        memory: HostMemory,
+        like: Option<&HostArray>,
+        directory: &std::path::Path,
+    ) -> Result<HostArray> {
+        let bytes = bytes_of(shape, dtype)?;
+        if let Some(like) = like.filter(|like| like.dtype != dtype || like.bytes != bytes) {
+            let why = format!("{bytes} bytes of {dtype:?}, to be like {like:?}");
+            return Err(ManagerError::Mismatch { item: 0, why });
+        }
+        let storage = match memory {
+            _ if bytes == 0 => Storage::Empty,
+            HostMemory::Pinned => Storage::Pinned(self.pinned(bytes)?),
+            HostMemory::Host => Storage::Host(zeros(bytes)?),
+            HostMemory::Memmap => Storage::Memmap(SpillFile::new(directory, bytes)?),
+        };
+        let shape = shape.to_vec();
+        let mut array = HostArray { dtype, shape, bytes, storage, copies: Mutex::new(None) };
+        match like {
+            Some(like) => {
+                like.wait()?;
+                array.bytes_mut().copy_from_slice(like.bytes());
+            }
+            // Files and vectors are zeros already.
+            None if memory == HostMemory::Pinned => array.bytes_mut().fill(0),
+            None => {}
+        }
+        Ok(array)
+    }
+
+    /// Page-locked memory that the host reaches.
+    pub(crate) fn pinned(&self, bytes: usize) -> Result<Allocation> {
+        let memory = ArrayMemory::Pinned;
+        if self.machine.host_views() == HostViews::Absent {
+            let why = "addresses of this back end are not the host's: use `HostMemory::Host`";
+            return Err(ManagerError::WrongMemory { memory, why });
+        }
+        let resource = self.enter(|state, _| state.resources.of(memory).clone());
+        let stream = Stream::legacy_default(&self.machine);
+        let allocation = Allocation::new(resource, bytes as u64, &stream)?;
+        allocation.wait()?;
+        Ok(allocation)
+    }
+}
+
+fn bytes_of(shape: &[u64], dtype: Dtype) -> Result<usize> {
+    let mut lengths = shape.iter();
+    let bytes = match shape.contains(&0) {
+        true => Some(0),
+        false => lengths.try_fold(dtype.size_bytes(), |bytes, &length| bytes.checked_mul(length)),
+    };
+    let bytes = bytes.and_then(|bytes| isize::try_from(bytes).ok());
+    bytes.map(isize::unsigned_abs).ok_or_else(|| ManagerError::InvalidRequest {
+        label: "host array".to_owned(),
+        why: "its size is beyond the address space".to_owned(),
+    })
+}
+
+/// So many bytes of zeros or more, in words; an error where the system has not so much.
+fn zeros(bytes: usize) -> Result<Vec<u64>> {
+    let words = bytes.div_ceil(size_of::<u64>());
+    let mut vector = Vec::new();
+    vector.try_reserve_exact(words).map_err(|_| {
+        pagewise::Error::new("create_host_array", pagewise::ErrorKind::OutOfMemory)
+            .with_detail(format!("the host has no {bytes} bytes"))
+    })?;
+    vector.resize(words, 0);
+    Ok(vector)
+}

@@ -1,0 +1,244 @@
+//! What a manager is made with.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pagewise::resource::{
+    DeviceMemoryResource, ManagedMemoryResource, MemoryKind, MemoryResource, PinnedMemoryResource,
+    PoolOptions,
+};
+use pagewise::{Device, Machine};
+
+use super::chunking::ChunkPolicy;
+use super::error::{ManagerError, Result, named};
+use super::request::ArrayMemory;
+
+/// Whether shares are enforced.
+///
+/// ```
+/// use pagewise_managers::manager::LimitMode;
+/// assert_eq!("active".parse::<LimitMode>()?, LimitMode::Active);
+/// assert!("strict".parse::<LimitMode>().is_err());
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum LimitMode {
+    /// What the device has free is available; shares are for information.
+    #[default]
+    Passive,
+    /// A group gets no more than the shares of its instances.
+    Active,
+}
+
+named!(LimitMode, "limit mode", {
+    "passive" => Passive,
+    "active" => Active,
+});
+
+/// Where memory of the device comes from.
+///
+/// ```
+/// use pagewise_managers::manager::Allocator;
+/// assert_eq!("cupy_async".parse::<Allocator>()?, Allocator::CurrentPool);
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Allocator {
+    /// A call of the driver for each array.
+    #[default]
+    Direct,
+    /// A pool that only this manager uses.
+    OwnPool,
+    /// The device's current pool, in stream order. It keeps freed memory as its threshold says.
+    CurrentPool,
+}
+
+named!(Allocator, "allocator",
+    /// By the names of cubie: `default`, `cupy` and `cupy_async`.
+    {
+    "default" => Direct,
+    "cupy" => OwnPool,
+    "cupy_async" => CurrentPool,
+});
+
+/// Who gives which kind of memory.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    of: BTreeMap<ArrayMemory, Arc<dyn MemoryResource>>,
+    /// The resource for the device's memory again, if it is one of [`Allocator`]'s.
+    own: Option<Arc<DeviceMemoryResource>>,
+}
+
+impl Resources {
+    pub(crate) fn of(&self, memory: ArrayMemory) -> &Arc<dyn MemoryResource> {
+        &self.of[&memory]
+    }
+
+    pub(crate) fn set_device(&mut self, resource: Arc<DeviceMemoryResource>) {
+        self.of.insert(ArrayMemory::Device, resource.clone());
+        self.own = Some(resource);
+    }
+
+    /// What the pool keeps and nobody uses: it is as good as free.
+    pub(crate) fn kept_bytes(&self) -> Result<u64> {
+        let Some(pool) = self.own.as_ref().and_then(|resource| resource.pool()) else {
+            return Ok(0);
+        };
+        let figures = pool.figures()?;
+        Ok(figures.reserved_bytes.saturating_sub(figures.used_bytes))
+    }
+}
+
+impl Allocator {
+    pub(crate) fn resource(
+        self,
+        machine: &Machine,
+        device: Device,
+    ) -> Result<Arc<DeviceMemoryResource>> {
+        let resource = match self {
+            Self::Direct => DeviceMemoryResource::direct(machine, device)?,
+            Self::OwnPool => {
+                DeviceMemoryResource::new_pool(machine, device, PoolOptions::default())?
+            }
+            Self::CurrentPool => DeviceMemoryResource::current_pool(machine, device)?,
+        };
+        Ok(Arc::new(resource))
+    }
+}
+
+/// What a manager is made with, besides the machine and the device.
+///
+/// ```
+/// use pagewise_managers::manager::{ChunkPolicy, LimitMode, ManagerOptions, MemoryManager};
+/// use pagewise::{Device, Machine};
+///
+/// let options = ManagerOptions::new()
+///     .total_bytes(8 << 30)
+///     .limit_mode(LimitMode::Active)
+///     .chunk_policy(ChunkPolicy::default().multiple(32).balanced(true));
+/// let machine = Machine::from(pagewise::sim()?);
+/// let manager = MemoryManager::with_options(machine, Device::FIRST, options)?;
+/// assert_eq!(manager.total_bytes(), 8 << 30);
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ManagerOptions {
+    pub(crate) total_bytes: Option<u64>,
+    pub(crate) limit_mode: LimitMode,
+    pub(crate) allocator: Allocator,
+    pub(crate) chunk_policy: ChunkPolicy,
+    pub(crate) resources: BTreeMap<ArrayMemory, Arc<dyn MemoryResource>>,
+    pub(crate) require_invalidate_hook: bool,
+    pub(crate) spill_threshold_bytes: Option<u64>,
+    pub(crate) spill_directory: Option<PathBuf>,
+}
+
+impl ManagerOptions {
+    /// Shares of the whole device, passive, memory directly from the driver.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What shares are shares of, instead of all memory of the device: such as what this process
+    /// may use of it.
+    #[must_use]
+    pub fn total_bytes(mut self, bytes: u64) -> Self {
+        self.total_bytes = Some(bytes);
+        self
+    }
+
+    /// Whether shares are enforced.
+    #[must_use]
+    pub fn limit_mode(mut self, mode: LimitMode) -> Self {
+        self.limit_mode = mode;
+        self
+    }
+
+    /// Where memory of the device comes from.
+    #[must_use]
+    pub fn allocator(mut self, allocator: Allocator) -> Self {
+        self.allocator = allocator;
+        self
+    }
+
+    /// How chunks are chosen.
+    #[must_use]
+    pub fn chunk_policy(mut self, policy: ChunkPolicy) -> Self {
+        self.chunk_policy = policy;
+        self
+    }
+
+    /// Who gives memory of a kind. The resource may not call the manager.
+    #[must_use]
+    pub fn resource(mut self, memory: ArrayMemory, resource: Arc<dyn MemoryResource>) -> Self {
+        self.resources.insert(memory, resource);
+        self
+    }
+
+    /// Whether requests are taken only of instances that can be told that their memory is gone.
+    #[must_use]
+    pub fn require_invalidate_hook(mut self, on: bool) -> Self {
+        self.require_invalidate_hook = on;
+        self
+    }
+
+    /// Beyond how many bytes host arrays go to a file; otherwise 80 % of the system's memory.
+    #[must_use]
+    pub fn host_spill_threshold(mut self, bytes: u64) -> Self {
+        self.spill_threshold_bytes = Some(bytes);
+        self
+    }
+
+    /// Where those files are; otherwise where temporary files are.
+    #[must_use]
+    pub fn spill_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.spill_directory = Some(directory.into());
+        self
+    }
+
+    /// The resources that were given, and the driver for the others.
+    pub(crate) fn resources(&self, machine: &Machine, device: Device) -> Result<Resources> {
+        let managed = Arc::new(ManagedMemoryResource::direct(machine));
+        let pinned = Arc::new(PinnedMemoryResource::direct(machine));
+        let mut resources = Resources { of: BTreeMap::new(), own: None };
+        resources.of.insert(ArrayMemory::Managed, managed);
+        resources.of.insert(ArrayMemory::Pinned, pinned.clone());
+        resources.of.insert(ArrayMemory::Mapped, pinned);
+        for (&memory, resource) in &self.resources {
+            resources.of.insert(memory, checked(resource.clone(), memory, machine)?);
+        }
+        if !self.resources.contains_key(&ArrayMemory::Device) {
+            resources.set_device(self.allocator.resource(machine, device)?);
+        }
+        Ok(resources)
+    }
+}
+
+fn checked(
+    resource: Arc<dyn MemoryResource>,
+    memory: ArrayMemory,
+    machine: &Machine,
+) -> Result<Arc<dyn MemoryResource>> {
+    let wanted = match memory {
+        ArrayMemory::Device => MemoryKind::Device,
+        ArrayMemory::Managed => MemoryKind::Managed,
+        ArrayMemory::Pinned | ArrayMemory::Mapped => MemoryKind::Pinned,
+    };
+    if resource.memory_kind() != wanted {
+        return Err(ManagerError::WrongMemory { memory, why: "the resource gives another kind" });
+    }
+    if resource.machine() != machine {
+        return Err(ManagerError::WrongMemory {
+            memory,
+            why: "the resource is of another machine",
+        });
+    }
+    Ok(resource)
+}

@@ -1,0 +1,284 @@
+//! What queued requests come to, what is available for them, and the chunks that follow.
+
+use super::chunking::{ChunkParameters, ChunkPolicy, RunArray, RunFootprint};
+use super::error::{ManagerError, Result};
+use super::hooks::After;
+use super::instance::{Instance, InstanceId, Owner};
+use super::options::LimitMode;
+use super::request::ArrayRequest;
+use super::warning::Warning;
+use super::{DEFAULT_GROUP, MemoryManager, Requests, State};
+
+/// What a group may allocate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// What may be allocated now.
+    pub(crate) available: u64,
+    /// What shares leave, whether they are enforced or not.
+    pub(crate) headroom: u64,
+}
+
+/// Queued requests of a group, added up.
+#[derive(Debug, Clone)]
+pub(crate) struct Demand {
+    pub(crate) footprint: RunFootprint,
+    /// How many runs there are, if any request says so.
+    runs: Option<u64>,
+    /// Arrays along run axes of different lengths: they can be allocated, but not divided.
+    differs: Option<ManagerError>,
+}
+
+/// What was decided.
+#[derive(Debug, Clone)]
+pub(crate) struct Decision {
+    pub(crate) parameters: ChunkParameters,
+    /// Whether arrays that are replaced have to go before their successors come.
+    pub(crate) frees_first: bool,
+    pub(crate) evicted: Vec<InstanceId>,
+}
+
+impl Demand {
+    /// Adds requests up.
+    ///
+    /// The number of runs is what requests say; if none does, the length along the run axis that
+    /// all have.
+    pub(crate) fn of<'r>(
+        requests: impl Iterator<Item = (&'r String, &'r ArrayRequest)> + Clone,
+    ) -> Result<Self> {
+        let mut stated: Option<u64> = None;
+        for (label, request) in requests.clone().filter(|(_, request)| request.total_runs > 1) {
+            let (runs, others) = (request.total_runs, *stated.get_or_insert(request.total_runs));
+            if runs != others {
+                return Err(ManagerError::RunsDiffer { label: label.clone(), runs, others });
+            }
+        }
+        let chunkable = requests.clone().filter(|(_, request)| request.is_chunkable());
+        let first = chunkable.filter_map(|(_, request)| request.runs()).next();
+        let known = stated.or(first);
+        let runs = known.unwrap_or(1);
+        let mut differs = None;
+        let mut footprint = RunFootprint::new(runs);
+        for (label, request) in
+            requests.clone().filter(|(_, request)| request.memory.is_on_device())
+        {
+            let bytes = request.bytes().unwrap_or(u128::MAX);
+            footprint = match request.runs().filter(|_| request.is_chunkable()) {
+                Some(own) if own == runs => {
+                    let array = RunArray::new(bytes / u128::from(runs));
+                    footprint.array(if request.oversubscribe { array.windowed() } else { array })
+                }
+                Some(own) => {
+                    let label = label.clone();
+                    let error = ManagerError::RunsDiffer { label, runs: own, others: runs };
+                    differs.get_or_insert(error);
+                    footprint.fixed(bytes)
+                }
+                None => footprint.fixed(bytes),
+            };
+        }
+        // Nobody stated a number, and lengths differ: there is no run axis in common.
+        if differs.is_some() && stated.is_none() {
+            let on_device = requests.filter(|(_, request)| request.memory.is_on_device());
+            let bytes = on_device.map(|(_, request)| request.bytes().unwrap_or(u128::MAX));
+            let footprint = bytes.fold(RunFootprint::new(1), RunFootprint::fixed);
+            return Ok(Self { footprint, runs: None, differs });
+        }
+        Ok(Self { footprint, runs: known, differs })
+    }
+
+    fn chunks(&self, available: u128, policy: ChunkPolicy) -> Result<ChunkParameters> {
+        let margin = u128::from(policy.margin());
+        let whole = self.footprint.whole_bytes(policy);
+        match &self.differs {
+            Some(error) if whole.saturating_add(margin) > available => Err(error.clone()),
+            _ => self.footprint.chunks(available, policy),
+        }
+    }
+}
+
+fn does_not_fit(parameters: ChunkParameters, needed: u128, available: u64) -> ManagerError {
+    let (chunk_length, available) = (parameters.chunk_length(), available.into());
+    ManagerError::PartitionDoesNotFit { chunk_length, needed, available }
+}
+
+impl MemoryManager {
+    /// What a group may allocate. Its members' memory counts against their shares, and memory of
+    /// managed arrays counts whether it has come to the device yet or not.
+    pub(super) fn budget(&self, state: &mut State, group: &str) -> Result<Budget> {
+        let info = self.machine.backend().memory_info(self.device.id())?;
+        let held = state.instances.values().map(|instance| instance.device_bytes());
+        let held = held.fold(0, u64::saturating_add);
+        let free = info.free_bytes.saturating_add(state.resources.kept_bytes()?);
+        let free = free.min(info.total_bytes.saturating_sub(held));
+        let (mut caps, mut used) = (0_u64, 0_u64);
+        for id in state.groups.get_instances_in_group(group) {
+            caps = caps.saturating_add(state.pools.cap(id, self.total_bytes).unwrap_or(0));
+            used = used.saturating_add(state.instance(id)?.device_bytes());
+        }
+        let headroom = caps.saturating_sub(used);
+        if state.mode == LimitMode::Passive {
+            return Ok(Budget { available: free, headroom });
+        }
+        if u128::from(headroom) * 20 < u128::from(caps) {
+            let (used_bytes, cap_bytes) = (used, caps);
+            let group = group.to_owned();
+            state.warnings.push(Warning::NearCap { group, used_bytes, cap_bytes });
+        }
+        Ok(Budget { available: headroom.min(free), headroom })
+    }
+
+    /// Chooses chunks for a group's requests, if need be after evicting idle owners. No more than
+    /// `limit` bytes are counted as available.
+    pub(super) fn decide(
+        &self,
+        state: &mut State,
+        after: &mut After,
+        group: &str,
+        queued: &[(InstanceId, Requests)],
+        limit: u64,
+    ) -> Result<Decision> {
+        let demand = Demand::of(queued.iter().flat_map(|(_, requests)| requests))?;
+        let policy = state.policy;
+        let fixed = state.partition_in_use(group, queued, demand.runs)?;
+        let goal = match fixed {
+            Some(parameters) => demand.footprint.chunk_bytes(parameters.chunk_length(), policy),
+            None => demand.footprint.whole_bytes(policy),
+        };
+        // What needs nothing needs no margin either.
+        let goal = if goal == 0 { 0 } else { goal.saturating_add(policy.margin().into()) };
+        let budget = self.budget(state, group)?;
+        let available = budget.available.min(limit);
+        let enough = |available: u64| goal <= u128::from(available);
+        if enough(available) {
+            let whole = ChunkParameters::of(demand.footprint.runs(), demand.footprint.runs());
+            let parameters = fixed.unwrap_or(whole);
+            return Ok(Decision { parameters, frees_first: false, evicted: Vec::new() });
+        }
+        // What is replaced makes room, and so does who is idle, within the share of who asks.
+        let replaced = state.replaced_bytes(queued);
+        let mut available = available.saturating_add(replaced).min(limit);
+        let mut evicted = Vec::new();
+        let share = budget.headroom.saturating_add(replaced);
+        if !enough(available) && enough(share.min(limit)) {
+            let shortage = goal - u128::from(available);
+            evicted = state.evict(shortage, queued, after);
+        }
+        if !evicted.is_empty() {
+            let budget = self.budget(state, group)?;
+            available = budget.available.saturating_add(replaced).min(limit);
+        }
+        if goal > 20 * u128::from(available) {
+            let warning = Warning::MuchLarger { requested_bytes: goal, available_bytes: available };
+            state.warnings.push(warning);
+        }
+        let parameters = match fixed {
+            Some(parameters) if enough(available) => parameters,
+            Some(parameters) => return Err(does_not_fit(parameters, goal, available)),
+            None => demand.chunks(available.into(), policy)?,
+        };
+        let planned = demand.footprint.chunk_bytes(parameters.chunk_length(), policy);
+        let room = available.saturating_sub(replaced);
+        Ok(Decision { parameters, frees_first: planned > u128::from(room), evicted })
+    }
+
+    /// Chunks for requests of a group, as [`allocate_queue`](Self::allocate_queue) would choose
+    /// them now if nothing were replaced or evicted.
+    ///
+    /// # Errors
+    /// [`ManagerError::UnknownGroup`]; [`ManagerError::InvalidRequest`],
+    /// [`ManagerError::RunsDiffer`]; as [`RunFootprint::chunks`].
+    ///
+    /// ```
+    /// # use pagewise_managers::manager::{MemoryManager, Registration};
+    /// # use pagewise::{Device, Machine};
+    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+    /// use pagewise_managers::manager::{ArrayRequest, Dtype};
+    /// manager.register(Registration::new())?;
+    /// // 400 GB for less than 150.
+    /// let request = ArrayRequest::new(Dtype::F64, [500, 1000, 100_000]).total_runs(100_000);
+    /// let chunks = manager.get_chunk_parameters([("state", &request)], "default")?;
+    /// assert_eq!(chunks.chunks(), 3);
+    /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+    /// ```
+    pub fn get_chunk_parameters<'r>(
+        &self,
+        requests: impl IntoIterator<Item = (&'r str, &'r ArrayRequest)>,
+        group: &str,
+    ) -> Result<ChunkParameters> {
+        let mut all = Requests::new();
+        for (label, request) in requests {
+            request.check(label)?;
+            all.insert(label.to_owned(), request.clone());
+        }
+        let available = self.get_available_memory(group)?;
+        let demand = Demand::of(all.iter())?;
+        demand.chunks(available.into(), self.chunk_policy())
+    }
+}
+
+impl State {
+    /// The division in which the requesters and their peers hold arrays that they keep.
+    fn partition_in_use(
+        &self,
+        group: &str,
+        queued: &[(InstanceId, Requests)],
+        runs: Option<u64>,
+    ) -> Result<Option<ChunkParameters>> {
+        let members = self.groups.get_instances_in_group(group);
+        let keeps = |id: &InstanceId| {
+            let asking = queued.iter().map(|&(id, _)| id);
+            let instance = self.instances.get(id)?;
+            if !self.belongs(instance, group, asking) {
+                return None;
+            }
+            let asked = queued.iter().find(|(other, _)| other == id).map(|(_, requests)| requests);
+            let stays = |label: &String| asked.is_none_or(|requests| !requests.contains_key(label));
+            let mut arrays = instance.arrays.iter();
+            arrays.any(|(label, array)| array.is_along_runs() && stays(label)).then_some(instance)
+        };
+        let mut kept = members.iter().filter_map(keeps).filter_map(|instance| instance.partition);
+        let Some(partition) = kept.next() else { return Ok(None) };
+        let length = partition.chunk_length();
+        if let Some(other) = kept.find(|other| other.chunk_length() != length) {
+            return Err(ManagerError::DivisionsDiffer { one: length, other: other.chunk_length() });
+        }
+        Ok(match runs {
+            // Nothing that is asked for is along the run axis.
+            None => Some(partition),
+            Some(runs) if length <= runs => Some(ChunkParameters::of(runs, length)),
+            Some(_) => None,
+        })
+    }
+
+    /// Whether a member of a group is divided like any of those who ask: they have an owner in
+    /// common, or none. Nobody chose to be in the default group, so there everybody without an
+    /// owner is alone.
+    pub(crate) fn belongs(
+        &self,
+        one: &Instance,
+        group: &str,
+        mut asking: impl Iterator<Item = InstanceId>,
+    ) -> bool {
+        asking.any(|id| match self.instances.get(&id) {
+            Some(other) if group == DEFAULT_GROUP => other.owner == one.owner,
+            Some(other) => other.registration.owner == one.registration.owner,
+            None => false,
+        })
+    }
+
+    pub(crate) fn owners_of(&self, queued: &[(InstanceId, Requests)]) -> Vec<Owner> {
+        let instances = queued.iter().filter_map(|(id, _)| self.instances.get(id));
+        instances.map(|instance| instance.owner).collect()
+    }
+
+    /// What the arrays take of the device that requests replace.
+    fn replaced_bytes(&self, queued: &[(InstanceId, Requests)]) -> u64 {
+        let of = |(id, requests): &(InstanceId, Requests)| {
+            let arrays = self.instances.get(id).map(|instance| &instance.arrays);
+            let arrays = arrays.into_iter().flatten();
+            let replaced = arrays.filter(|(label, _)| requests.contains_key(*label));
+            replaced.map(|(_, array)| array.device_bytes()).fold(0, u64::saturating_add)
+        };
+        queued.iter().map(of).fold(0, u64::saturating_add)
+    }
+}

@@ -1,0 +1,303 @@
+//! What is asked for, and what comes of it.
+
+use std::collections::BTreeMap;
+
+use super::array::Array;
+use super::chunking::ChunkParameters;
+use super::error::{ManagerError, Result, named};
+
+/// The element types of arrays.
+///
+/// ```
+/// use pagewise_managers::manager::Dtype;
+/// assert_eq!((Dtype::F64.size_bytes(), Dtype::of::<i32>()), (8, Some(Dtype::I32)));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Dtype {
+    /// `f64`
+    F64,
+    /// `f32`
+    F32,
+    /// `i64`
+    I64,
+    /// `i32`
+    I32,
+    /// `u64`
+    U64,
+    /// `u32`
+    U32,
+    /// `u8`
+    U8,
+}
+
+impl Dtype {
+    /// Bytes of an element.
+    #[must_use]
+    pub const fn size_bytes(self) -> u64 {
+        match self {
+            Self::F64 | Self::I64 | Self::U64 => 8,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::U8 => 1,
+        }
+    }
+
+    /// That of a Rust type, if it is one of them.
+    #[must_use]
+    pub fn of<T: 'static>() -> Option<Self> {
+        use std::any::TypeId;
+        let known = [
+            (TypeId::of::<f64>(), Self::F64),
+            (TypeId::of::<f32>(), Self::F32),
+            (TypeId::of::<i64>(), Self::I64),
+            (TypeId::of::<i32>(), Self::I32),
+            (TypeId::of::<u64>(), Self::U64),
+            (TypeId::of::<u32>(), Self::U32),
+            (TypeId::of::<u8>(), Self::U8),
+        ];
+        known.into_iter().find(|(id, _)| *id == TypeId::of::<T>()).map(|(_, dtype)| dtype)
+    }
+}
+
+/// Where an array lives.
+///
+/// | kind | memory | counts against the device | divided into chunks |
+/// | --- | --- | --- | --- |
+/// | `Device` | of the device | yes | yes |
+/// | `Managed` | managed: pages move to whoever uses them | yes | yes, or windows over all of it |
+/// | `Pinned`, `Mapped` | page-locked, of the host; the device reaches it over the link | no | no |
+///
+/// ```
+/// use pagewise_managers::manager::ArrayMemory;
+/// assert_eq!("managed".parse::<ArrayMemory>()?, ArrayMemory::Managed);
+/// assert!("paged".parse::<ArrayMemory>().is_err());
+/// assert!(!ArrayMemory::Pinned.is_on_device());
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum ArrayMemory {
+    /// Memory of the device.
+    #[default]
+    Device,
+    /// Page-locked host memory that the device uses where it is.
+    Mapped,
+    /// Page-locked host memory.
+    Pinned,
+    /// Managed memory.
+    Managed,
+}
+
+impl ArrayMemory {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Device, Self::Mapped, Self::Pinned, Self::Managed];
+
+    /// Whether it takes memory of the device.
+    #[must_use]
+    pub const fn is_on_device(self) -> bool {
+        matches!(self, Self::Device | Self::Managed)
+    }
+}
+
+named!(ArrayMemory, "kind of memory", {
+    "device" => Device,
+    "mapped" => Mapped,
+    "pinned" => Pinned,
+    "managed" => Managed,
+});
+
+/// An array that is wanted.
+///
+/// ```
+/// use pagewise_managers::manager::{ArrayMemory, ArrayRequest, Dtype};
+///
+/// let request = ArrayRequest::new(Dtype::F64, [10, 3, 100]).total_runs(100);
+/// assert_eq!(request.bytes(), Some(24_000));
+/// assert!(request.is_chunkable());
+/// assert!(!request.memory(ArrayMemory::Pinned).is_chunkable(), "the host has room");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ArrayRequest {
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Lengths, the last one running fastest. None is a single element.
+    pub shape: Vec<u64>,
+    /// Where it is to live.
+    pub memory: ArrayMemory,
+    /// Which length counts runs, if any does.
+    pub chunk_axis_index: Option<usize>,
+    /// Whether it is needed whole, whatever it takes.
+    pub unchunkable: bool,
+    /// How many runs there are; 1 says nothing, and the length along the axis counts. An array
+    /// along the axis has this length.
+    pub total_runs: u64,
+    /// Whether managed memory is allocated whole if it does not fit, and brought to the device in
+    /// windows of two chunks: the one in use and the next. See
+    /// [`Array::enter_chunk`](super::Array::enter_chunk).
+    pub oversubscribe: bool,
+}
+
+impl Default for ArrayRequest {
+    /// One `f64` on the device.
+    fn default() -> Self {
+        Self::new(Dtype::F64, [1, 1, 1])
+    }
+}
+
+impl ArrayRequest {
+    /// On the device, runs along the third axis.
+    pub fn new(dtype: Dtype, shape: impl Into<Vec<u64>>) -> Self {
+        Self {
+            dtype,
+            shape: shape.into(),
+            memory: ArrayMemory::Device,
+            chunk_axis_index: Some(2),
+            unchunkable: false,
+            total_runs: 1,
+            oversubscribe: false,
+        }
+    }
+
+    /// The same, living elsewhere.
+    #[must_use]
+    pub fn memory(mut self, memory: ArrayMemory) -> Self {
+        self.memory = memory;
+        self
+    }
+
+    /// The same with another run axis, or none.
+    #[must_use]
+    pub fn chunk_axis(mut self, index: impl Into<Option<usize>>) -> Self {
+        self.chunk_axis_index = index.into();
+        self
+    }
+
+    /// The same, needed whole or not.
+    #[must_use]
+    pub fn unchunkable(mut self, on: bool) -> Self {
+        self.unchunkable = on;
+        self
+    }
+
+    /// The same with so many runs.
+    #[must_use]
+    pub fn total_runs(mut self, runs: u64) -> Self {
+        self.total_runs = runs;
+        self
+    }
+
+    /// The same, oversubscribing the device if it does not fit.
+    #[must_use]
+    pub fn oversubscribe(mut self, on: bool) -> Self {
+        self.oversubscribe = on;
+        self
+    }
+
+    /// How many bytes all of it takes; `None` beyond what is counted.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u128> {
+        // Empty whatever the other lengths are, so that their product is not asked for.
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        let size = u128::from(self.dtype.size_bytes());
+        self.shape.iter().try_fold(size, |bytes, &length| bytes.checked_mul(length.into()))
+    }
+
+    /// Whether it is divided if memory is short: it counts against the device, is not needed
+    /// whole, and has an axis of more than one run.
+    #[must_use]
+    pub fn is_chunkable(&self) -> bool {
+        self.memory.is_on_device() && self.runs().is_some_and(|runs| runs > 1)
+    }
+
+    /// Its length along the run axis, if it has one and is not needed whole.
+    #[must_use]
+    pub fn runs(&self) -> Option<u64> {
+        let axis = self.chunk_axis_index.filter(|_| !self.unchunkable)?;
+        self.shape.get(axis).copied().filter(|_| !self.shape.contains(&0))
+    }
+
+    /// Its shape with chunks of so many runs.
+    #[must_use]
+    pub fn chunked_shape(&self, chunk_length: u64) -> Vec<u64> {
+        let mut shape = self.shape.clone();
+        if let Some(axis) = self.chunk_axis_index.filter(|_| self.is_chunkable()) {
+            shape[axis] = chunk_length.min(shape[axis]);
+        }
+        shape
+    }
+
+    /// Refuses what contradicts itself.
+    pub(crate) fn check(&self, label: &str) -> Result<()> {
+        let refuse =
+            |why: String| Err(ManagerError::InvalidRequest { label: label.to_owned(), why });
+        if self.total_runs == 0 {
+            return refuse("there is at least 1 run".to_owned());
+        }
+        // So many arrays of this size can be added up, copied and rounded.
+        if self.bytes().is_none_or(|bytes| bytes > 1 << 100) {
+            return refuse("its size is beyond what any machine addresses".to_owned());
+        }
+        if self.oversubscribe && self.memory != ArrayMemory::Managed {
+            return refuse("only managed memory can be more than the device has".to_owned());
+        }
+        let Some(length) = self.runs().filter(|_| self.is_chunkable()) else { return Ok(()) };
+        if self.total_runs > 1 && length != self.total_runs {
+            return refuse(format!(
+                "it has {length} along the run axis, but {} runs: give it that length, or mark it \
+                 as unchunkable",
+                self.total_runs
+            ));
+        }
+        let before = self.chunk_axis_index.map_or(&[][..], |axis| &self.shape[..axis]);
+        if self.oversubscribe && before.iter().any(|&length| length != 1) {
+            return refuse("a window is one piece of memory: let the run axis be the first".into());
+        }
+        Ok(())
+    }
+}
+
+/// What came of an instance's requests.
+///
+/// ```
+/// use pagewise_managers::manager::ArrayResponse;
+///
+/// let response = ArrayResponse::default();
+/// assert_eq!((response.arr.len(), response.chunks, response.chunk_length), (0, 1, 1));
+/// ```
+#[derive(Debug, Clone)]
+pub struct ArrayResponse {
+    /// The arrays by label; none if the instance had asked for nothing and is only told.
+    pub arr: BTreeMap<String, Array>,
+    /// How many chunks there are.
+    pub chunks: u64,
+    /// How many runs a chunk has, except perhaps the last.
+    pub chunk_length: u64,
+    /// The shapes of the arrays that are divided, one chunk each. Arrays in windows keep theirs.
+    pub chunked_shapes: BTreeMap<String, Vec<u64>>,
+    /// The same as arithmetic: which runs are in which chunk.
+    pub parameters: ChunkParameters,
+}
+
+impl Default for ArrayResponse {
+    fn default() -> Self {
+        Self::of(ChunkParameters::default())
+    }
+}
+
+impl ArrayResponse {
+    pub(crate) fn of(parameters: ChunkParameters) -> Self {
+        Self {
+            arr: BTreeMap::new(),
+            chunks: parameters.chunks(),
+            chunk_length: parameters.chunk_length(),
+            chunked_shapes: BTreeMap::new(),
+            parameters,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Host memory in files: which arrays go there, and the files.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::MmapMut;
+
+use super::error::{ManagerError, Result};
+use super::{HostMemory, InstanceId, MemoryManager, State};
+
+/// For whom a threshold or a directory is set. The closest counts: an instance's own, its owner's,
+/// the manager's.
+///
+/// ```
+/// use pagewise_managers::manager::{HostMemory, MemoryManager, Registration, SpillLevel};
+/// use pagewise::{Device, Machine};
+///
+/// let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+/// let id = manager.register(Registration::new().owner(7))?;
+/// manager.set_host_spill_threshold(SpillLevel::Owner(7), Some(1000))?;
+/// assert_eq!(manager.choose_host_memory_type(Some(id), 1001, true)?, HostMemory::Memmap);
+/// assert_eq!(manager.choose_host_memory_type(None, 1001, true)?, HostMemory::Pinned);
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SpillLevel {
+    /// Everybody for whom nothing closer is set.
+    Manager,
+    /// The instances of an owner.
+    Owner(u64),
+    /// One instance.
+    Instance(InstanceId),
+}
+
+/// Page-locked memory is no good in larger pieces: it is taken from everybody.
+const PINNED_MAX_BYTES: u64 = 1 << 30;
+
+impl MemoryManager {
+    /// Sets beyond how many bytes host arrays go to files; `None` leaves it to what is less close.
+    ///
+    /// # Errors
+    /// [`ManagerError::UnknownInstance`].
+    pub fn set_host_spill_threshold(&self, level: SpillLevel, bytes: Option<u64>) -> Result<()> {
+        self.enter(|state, _| {
+            match level {
+                SpillLevel::Manager => state.spill.threshold_bytes = bytes,
+                SpillLevel::Owner(owner) => {
+                    state.spill.of_owners.entry(owner).or_default().0 = bytes;
+                }
+                SpillLevel::Instance(id) => state.instance_mut(id)?.spill_threshold_bytes = bytes,
+            }
+            Ok(())
+        })
+    }
+
+    /// Sets where those files are; `None` leaves it to what is less close.
+    ///
+    /// # Errors
+    /// [`ManagerError::UnknownInstance`].
+    pub fn set_spill_directory(&self, level: SpillLevel, path: Option<PathBuf>) -> Result<()> {
+        self.enter(|state, _| {
+            match level {
+                SpillLevel::Manager => state.spill.directory = path,
+                SpillLevel::Owner(owner) => {
+                    state.spill.of_owners.entry(owner).or_default().1 = path;
+                }
+                SpillLevel::Instance(id) => state.instance_mut(id)?.spill_directory = path,
+            }
+            Ok(())
+        })
+    }
+
+    /// Which memory a host array of so many bytes should live in: a file beyond the threshold,
+    /// page-locked memory up to 1 GiB if that is allowed, else ordinary memory.
+    ///
+    /// Where nothing is set the threshold is 80 % of the system's memory; where that is unknown
+    /// nothing goes to files.
+    ///
+    /// # Errors
+    /// [`ManagerError::UnknownInstance`].
+    pub fn choose_host_memory_type(
+        &self,
+        id: Option<InstanceId>,
+        bytes: u64,
+        pinned_allowed: bool,
+    ) -> Result<HostMemory> {
+        let set = self.enter(|state, _| state.spill_threshold(id))?;
+        let threshold = set.or_else(|| system_memory().map(|memory| memory.total_bytes / 5 * 4));
+        if threshold.is_some_and(|threshold| bytes > threshold) {
+            return Ok(HostMemory::Memmap);
+        }
+        let pinned = pinned_allowed && bytes <= PINNED_MAX_BYTES;
+        Ok(if pinned { HostMemory::Pinned } else { HostMemory::Host })
+    }
+
+    pub(crate) fn spill_directory(&self, id: Option<InstanceId>) -> PathBuf {
+        let set = self.enter(|state, _| state.spill_place(id));
+        set.unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+impl State {
+    fn spill_threshold(&self, id: Option<InstanceId>) -> Result<Option<u64>> {
+        let instance = id.map(|id| self.instance(id)).transpose()?;
+        let own = instance.and_then(|instance| instance.spill_threshold_bytes);
+        let owner = instance.and_then(|instance| instance.registration.owner);
+        let owners = owner.and_then(|owner| self.spill.of_owners.get(&owner)?.0);
+        Ok(own.or(owners).or(self.spill.threshold_bytes))
+    }
+
+    fn spill_place(&self, id: Option<InstanceId>) -> Option<PathBuf> {
+        let instance = id.and_then(|id| self.instances.get(&id));
+        let own = instance.and_then(|instance| instance.spill_directory.clone());
+        let owner = instance.and_then(|instance| instance.registration.owner);
+        let owners = || owner.and_then(|owner| self.spill.of_owners.get(&owner)?.1.clone());
+        own.or_else(owners).or_else(|| self.spill.directory.clone())
+    }
+}
+
+/// The system's memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SystemMemory {
+    pub(crate) total_bytes: u64,
+    pub(crate) available_bytes: u64,
+}
+
+/// What the system has, if it says so where Linux does.
+pub(crate) fn system_memory() -> Option<SystemMemory> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let figure = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let kibibytes: u64 = line.trim_start_matches(':').trim().split(' ').next()?.parse().ok()?;
+        kibibytes.checked_mul(1024)
+    };
+    let total_bytes = figure("MemTotal")?;
+    Some(SystemMemory {
+        total_bytes,
+        available_bytes: figure("MemAvailable").unwrap_or(total_bytes),
+    })
+}
+
+/// A mapped file of zeros, gone with this.
+pub(crate) struct SpillFile {
+    map: MmapMut,
+    /// Where it still has a name, because it could not be removed while it is in use.
+    named: Option<PathBuf>,
+}
+
+impl SpillFile {
+    pub(crate) fn new(directory: &Path, bytes: usize) -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("pagewise-{}-{number}.spill", std::process::id()));
+        let failed = |error: std::io::Error| ManagerError::Spill {
+            path: path.display().to_string(),
+            why: error.to_string(),
+        };
+        let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = made.map_err(failed)?;
+        let mapped = fill(&file, bytes).and_then(|()| {
+            // SAFETY: the file was made above under a name that no one else uses, so nobody
+            // changes or shortens it.
+            unsafe { MmapMut::map_mut(&file) }
+        });
+        // Without a name it goes with the mapping, however the process ends.
+        let named = fs::remove_file(&path).is_err().then(|| path.clone());
+        mapped.map(|map| Self { map, named }).map_err(failed)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.map
+    }
+}
+
+impl Drop for SpillFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.named {
+            // A destructor cannot report, and a file left behind harms nobody.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Writes zeros, so that a full disk is an error here, and not the end of the process at an access.
+fn fill(mut file: &File, bytes: usize) -> std::io::Result<()> {
+    let zeros = vec![0; bytes.min(1 << 20)];
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(zeros.len());
+        file.write_all(&zeros[..now])?;
+        left -= now;
+    }
+    Ok(())
+}

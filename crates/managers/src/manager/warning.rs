@@ -1,0 +1,97 @@
+//! What is worth knowing and no error.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Something that went well but may not next time. Kept until
+/// [`take_warnings`](super::MemoryManager::take_warnings); with the feature `tracing` also an event.
+/// Never printed.
+///
+/// ```
+/// use pagewise_managers::manager::{MemoryManager, Warning};
+/// use pagewise::{Device, Machine};
+///
+/// let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
+/// assert_eq!(manager.free("nothing"), 0);
+/// assert_eq!(manager.take_warnings(), [Warning::NothingToFree { label: "nothing".into() }]);
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// Manual shares come to more than 0.95, so nobody can join the auto pool.
+    ManualPoolLarge {
+        /// What they come to.
+        manual: f64,
+    },
+    /// A group uses more than 95 % of what its caps allow (active mode).
+    NearCap {
+        /// Which group.
+        group: String,
+        /// Bytes that its instances hold on the device.
+        used_bytes: u64,
+        /// Bytes that their caps allow.
+        cap_bytes: u64,
+    },
+    /// A request is more than 20 times what is free, so that there will be many chunks.
+    MuchLarger {
+        /// Bytes requested.
+        requested_bytes: u128,
+        /// Bytes available.
+        available_bytes: u64,
+    },
+    /// How much memory the device has could not be found out; it counts as 1 byte, so that caps
+    /// are 0.
+    TotalUnknown {
+        /// What the back end said.
+        why: String,
+    },
+    /// There is no array of that name to free.
+    NothingToFree {
+        /// The name.
+        label: String,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ManualPoolLarge { manual } => {
+                write!(f, "manual proportions come to {manual}: nobody can join the auto pool")
+            }
+            Self::NearCap { group, used_bytes, cap_bytes } => {
+                write!(f, "stream group {group:?} uses {used_bytes} bytes of {cap_bytes} allowed")
+            }
+            Self::MuchLarger { requested_bytes, available_bytes } => write!(
+                f,
+                "{requested_bytes} bytes requested, more than 20 times the {available_bytes} \
+                 available"
+            ),
+            Self::TotalUnknown { why } => {
+                write!(f, "the memory of the device is unknown and counts as 1 byte: {why}")
+            }
+            Self::NothingToFree { label } => write!(f, "there is no array {label:?} to free"),
+        }
+    }
+}
+
+/// The last warnings, oldest first. Bounded, as nobody may ever look.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings(VecDeque<Warning>);
+
+impl Warnings {
+    const MAX: usize = 256;
+
+    pub(crate) fn push(&mut self, warning: Warning) {
+        #[cfg(feature = "tracing")]
+        tracing::warn!(target: "pagewise_managers::manager", "{warning}");
+        if self.0.len() == Self::MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(warning);
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Warning> {
+        self.0.drain(..).collect()
+    }
+}

@@ -1,0 +1,262 @@
+//! The conformance kit: our managers pass it, and each way to be wrong is found.
+#![cfg(feature = "emm")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pagewise::resource::{
+    DeviceMemoryResource, ManagedMemoryResource, PoolOptions, Statistics, SubAllocator,
+};
+use pagewise::{Device, DriverVersion, Machine, MemoryInfo, Result, SimBackend, SimConfig, Span};
+use pagewise_managers::emm::{
+    DeferCleanup, EmmOptions, ExternalMemoryManager, Finding, HostOptions, IpcHandle, Leak,
+    MemoryPointer, OrderChecker, Owner, PointerKind, ResourceManager, check_conformance,
+};
+
+type Manager = Arc<dyn ExternalMemoryManager>;
+
+fn options() -> EmmOptions {
+    EmmOptions::default()
+}
+
+fn direct(machine: &Machine, device: Device) -> Result<ResourceManager> {
+    ResourceManager::direct(machine, device, options())
+}
+
+fn all_hold(what: &str, findings: &[Finding]) {
+    assert_eq!(findings.len(), 17);
+    for finding in findings {
+        assert!(finding.passes(), "{what}: {finding}");
+    }
+}
+
+#[test]
+fn managers_of_this_crate_pass_on_every_driver() {
+    for version in [DriverVersion::CUDA_12_0, DriverVersion::CUDA_12_9, DriverVersion::CUDA_13_0] {
+        let fresh = || SimBackend::new(SimConfig::h200().driver_version(version));
+        let findings =
+            check_conformance(fresh, |machine, device| Ok(Arc::new(direct(machine, device)?)));
+        all_hold(&format!("direct, {version}"), &findings);
+    }
+}
+
+#[test]
+fn managers_of_this_crate_pass_on_every_machine() {
+    let names = ["a100", "l4", "rtx4060ti-16gb", "v100", "gtx1080ti", "gh200", "wsl"];
+    for name in names {
+        let fresh = || SimBackend::new(SimConfig::profile(name).expect("shipped").devices(2));
+        let findings =
+            check_conformance(fresh, |machine, device| Ok(Arc::new(direct(machine, device)?)));
+        all_hold(name, &findings);
+    }
+}
+
+/// A resource that is made when it is first needed: making a manager calls no driver.
+fn over(what: &'static str) -> Vec<Finding> {
+    check_conformance(pagewise::sim, move |machine, device| {
+        let manager: Manager = match what {
+            "managed" => {
+                let resource = ManagedMemoryResource::direct(machine);
+                Arc::new(ResourceManager::over(Arc::new(resource), device, options())?)
+            }
+            "pieces of managed" => {
+                let direct = ManagedMemoryResource::direct(machine);
+                let pieces = Arc::new(SubAllocator::new(direct, 1 << 20)?);
+                Arc::new(ResourceManager::over(pieces, device, options())?)
+            }
+            "counted" => {
+                let resource = Statistics::new(DeviceMemoryResource::direct(machine, device)?);
+                Arc::new(ResourceManager::over(Arc::new(resource), device, options())?)
+            }
+            "checked" => Arc::new(OrderChecker::around(Arc::new(direct(machine, device)?))),
+            _ => {
+                let pool = DeviceMemoryResource::new_pool(machine, device, PoolOptions::default())?;
+                Arc::new(ResourceManager::over(Arc::new(pool), device, options())?)
+            }
+        };
+        Ok(manager)
+    })
+}
+
+#[test]
+fn managers_over_any_resource_pass() {
+    for what in ["managed", "pieces of managed", "counted", "checked"] {
+        all_hold(what, &over(what));
+    }
+    // A pool is made by a call of the driver: that rule, and no other.
+    let broken: Vec<Finding> = over("pool").into_iter().filter(|f| !f.passes()).collect();
+    assert_eq!(broken.len(), 1, "{broken:?}");
+    assert!(broken[0].to_string().contains("pool_create"), "{}", broken[0]);
+}
+
+/// Ways to be wrong, most of which plug-ins have been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Version,
+    DriverInConstructor,
+    ResetFirst,
+    SetsUpAgain,
+    Sizes,
+    Kinds,
+    Leaks,
+    ResetForgetsHalf,
+    NoDeferral,
+    Unpins,
+    Figures,
+    Silent,
+    Panics,
+    SameAddress,
+}
+
+#[derive(Debug)]
+struct Misbehaving {
+    inner: ResourceManager,
+    how: Wrong,
+    used: AtomicBool,
+    kept: Mutex<Vec<MemoryPointer>>,
+}
+
+impl Misbehaving {
+    fn new(machine: &Machine, device: Device, how: Wrong) -> Result<Self> {
+        if how == Wrong::DriverInConstructor {
+            machine.backend().memory_info(device.id())?;
+        }
+        let inner = direct(machine, device)?;
+        Ok(Self { inner, how, used: AtomicBool::new(false), kept: Mutex::default() })
+    }
+
+    fn keep(&self, memory: &MemoryPointer) {
+        self.kept.lock().expect("no panics").push(memory.clone());
+    }
+}
+
+impl ExternalMemoryManager for Misbehaving {
+    fn interface_version(&self) -> u32 {
+        if self.how == Wrong::Version { 2 } else { 1 }
+    }
+
+    fn initialize(&self) -> Result<()> {
+        self.inner.initialize()?;
+        // A pool that is made anew whenever the context is entered.
+        if self.how == Wrong::SetsUpAgain && self.used.swap(true, Ordering::Relaxed) {
+            let pool = self.inner.memalloc(4096)?;
+            pool.free()?;
+        }
+        Ok(())
+    }
+
+    fn memalloc(&self, bytes: u64) -> Result<MemoryPointer> {
+        let memory = match self.how {
+            Wrong::Sizes => self.inner.memalloc(bytes.div_ceil(256) * 256)?,
+            Wrong::Panics => panic!("on purpose"),
+            Wrong::Silent => {
+                let machine = self.inner.base().machine();
+                let nowhere = Span::new(pagewise::DevicePtr(4096), bytes);
+                let made_up = |_| MemoryPointer::new(machine, PointerKind::AutoFree, nowhere, None);
+                return self
+                    .inner
+                    .memalloc(bytes)
+                    .or_else(|error| Ok::<_, pagewise::Error>(made_up(error)));
+            }
+            _ => self.inner.memalloc(bytes)?,
+        };
+        let mut kept = self.kept.lock().expect("no panics");
+        if self.how == Wrong::Leaks {
+            // A finalizer that only takes its key out of a table.
+            std::mem::forget(memory.clone());
+        }
+        if self.how == Wrong::SameAddress {
+            kept.push(memory);
+            return Ok(kept[0].clone());
+        }
+        Ok(memory)
+    }
+
+    fn memhostalloc(&self, bytes: u64, options: HostOptions) -> Result<MemoryPointer> {
+        if self.how == Wrong::Kinds {
+            return self.inner.memhostalloc(bytes, HostOptions { mapped: true, ..options });
+        }
+        self.inner.memhostalloc(bytes, options)
+    }
+
+    unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
+        // SAFETY: the caller promised that the memory stays while its owner is kept, and the inner
+        // manager keeps the same owner.
+        let pinned = unsafe { self.inner.mempin(owner, span, mapped)? };
+        if self.how == Wrong::Unpins {
+            self.keep(&pinned);
+        }
+        Ok(pinned)
+    }
+
+    fn memallocmanaged(&self, bytes: u64, attach_global: bool) -> Result<MemoryPointer> {
+        let memory = self.inner.memallocmanaged(bytes, attach_global)?;
+        if self.how == Wrong::ResetForgetsHalf {
+            self.keep(&memory);
+        }
+        Ok(memory)
+    }
+
+    fn get_ipc_handle(&self, memory: &MemoryPointer) -> Result<IpcHandle> {
+        self.inner.get_ipc_handle(memory)
+    }
+
+    fn get_memory_info(&self) -> Result<MemoryInfo> {
+        if self.how == Wrong::Figures {
+            // A pool's figures before its first use.
+            return Ok(MemoryInfo { free_bytes: 0, total_bytes: 0 });
+        }
+        self.inner.get_memory_info()
+    }
+
+    fn reset(&self) -> Result<Vec<Leak>> {
+        match self.how {
+            Wrong::ResetFirst => {
+                self.inner.get_memory_info()?;
+                self.inner.base().memallocmanaged(1, true).map(drop)?;
+                self.inner.reset()
+            }
+            // The device half alone, without the host half.
+            Wrong::ResetForgetsHalf => Ok(Vec::new()),
+            _ => self.inner.reset(),
+        }
+    }
+
+    fn defer_cleanup(&self) -> DeferCleanup {
+        match self.how {
+            Wrong::NoDeferral => DeferCleanup::nothing(),
+            _ => self.inner.defer_cleanup(),
+        }
+    }
+}
+
+#[test]
+fn each_way_to_be_wrong_breaks_a_rule() {
+    let broken_by = |how| -> Vec<String> {
+        let findings = check_conformance(pagewise::sim, move |machine, device| {
+            Ok(Arc::new(Misbehaving::new(machine, device, how)?))
+        });
+        findings.into_iter().filter(|f| !f.passes()).map(|f| f.to_string()).collect()
+    };
+    for (how, rule) in [
+        (Wrong::Version, "its version"),
+        (Wrong::DriverInConstructor, "making it calls no driver"),
+        (Wrong::ResetFirst, "reset before it is initialised"),
+        (Wrong::SetsUpAgain, "initialising it again"),
+        (Wrong::Sizes, "each kind and size"),
+        (Wrong::Kinds, "each kind and size"),
+        (Wrong::Leaks, "views keep memory"),
+        (Wrong::ResetForgetsHalf, "names what is out"),
+        (Wrong::NoDeferral, "while cleanup is deferred"),
+        (Wrong::Unpins, "page-locking is undone at once"),
+        (Wrong::Figures, "it knows its memory"),
+        (Wrong::Silent, "without memory it says so"),
+        (Wrong::Panics, "it panicked"),
+        (Wrong::SameAddress, "initialising it again"),
+    ] {
+        let broken = broken_by(how);
+        assert!(broken.iter().any(|fault| fault.contains(rule)), "{how:?}: {broken:#?}");
+    }
+    let kept = broken_by(Wrong::Version);
+    assert_eq!(kept.len(), 1, "one fault says nothing about the other rules: {kept:#?}");
+}

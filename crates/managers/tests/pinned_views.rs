@@ -1,0 +1,62 @@
+//! Views of page-locked arrays by their address, over a back end whose memory is this test's: what
+//! Miri can run, as it has no address space for the simulator. The memory is never given back:
+//! `MIRIFLAGS=-Zmiri-ignore-leaks cargo +nightly miri test -p pagewise-managers --test pinned_views`.
+#![cfg(feature = "instances")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pagewise::inject::Injector;
+use pagewise::intercept::Intercepted;
+use pagewise::mock::{MockBackend, permit_free};
+use pagewise::{
+    Capabilities, Device, DevicePtr, DriverVersion, EventHandle, HostViews, Machine, StreamHandle,
+};
+use pagewise_managers::manager::{
+    Allocator, Dtype, HostMemory, ManagerError, ManagerOptions, MemoryManager,
+};
+
+#[repr(align(4096))]
+struct Page(#[allow(dead_code, reason = "reached by its address")] [u8; 4096]);
+
+/// Memory that is never given back, at an address that may be followed.
+fn leaked(bytes: u64) -> DevicePtr {
+    let pages = (0..bytes.div_ceil(4096)).map(|_| Page([7; 4096])).collect::<Box<[Page]>>();
+    DevicePtr(Box::leak(pages).as_mut_ptr().expose_provenance() as u64)
+}
+
+/// A driver whose allocations are the process's memory.
+fn machine() -> Machine {
+    let mut mock = MockBackend::new();
+    mock.expect_capabilities()
+        .returning(|| Capabilities::of_driver("mock", DriverVersion::CUDA_13_0));
+    mock.expect_device_count().returning(|| Ok(1));
+    mock.expect_alloc_pinned().returning(|bytes, _| Ok(leaked(bytes)));
+    let next = AtomicU64::new(16);
+    mock.expect_stream_create().returning(move |_, _| {
+        // SAFETY: the mock dereferences no handle.
+        Ok(unsafe { StreamHandle::from_raw(next.fetch_add(1, Ordering::Relaxed)) })
+    });
+    mock.expect_stream_destroy().returning(|_| Ok(()));
+    mock.expect_stream_wait_event().returning(|_, _| Ok(()));
+    // SAFETY: the mock dereferences no handle.
+    mock.expect_event_create().returning(|_, _| Ok(unsafe { EventHandle::from_raw(5) }));
+    mock.expect_event_record().returning(|_, _| Ok(()));
+    mock.expect_event_destroy().returning(|_| Ok(()));
+    permit_free(&mut mock);
+    // SAFETY: every allocation is memory of its own, which lives for ever.
+    let backend =
+        unsafe { Intercepted::with_host_views(mock, Injector::default(), HostViews::Direct) };
+    Machine::from(Arc::new(backend))
+}
+
+#[test]
+fn a_page_locked_array_shows_itself_to_several_at_once() -> std::result::Result<(), ManagerError> {
+    let options = ManagerOptions::new().total_bytes(1 << 30).allocator(Allocator::Direct);
+    let manager = MemoryManager::with_options(machine(), Device::FIRST, options)?;
+    let mut array = manager.create_host_array(&[10, 10], Dtype::U32, HostMemory::Pinned, None)?;
+    array.as_mut_slice::<u32>()?[99] = 8;
+    let (first, second) = (array.as_slice::<u32>()?, array.as_slice::<u32>()?);
+    assert_eq!((first[99], second[99], first[0]), (8, 8, 0));
+    Ok(())
+}
