@@ -9,6 +9,7 @@ mod circles;
 mod command;
 mod harness;
 mod mutants;
+mod prose;
 mod suite;
 mod tally;
 
@@ -34,11 +35,17 @@ enum Task {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Formatting, arrows between crates, lints, features, tests, documentation, dependency proofs,
-    /// the main command.
+    /// Formatting, hidden subjects, arrows between crates, lints, features, tests, documentation,
+    /// dependency proofs, the main command.
     Ci,
     /// Lists the circles between files of a crate.
     Circles,
+    /// Lists sentences of the documentation that hide their subject.
+    Prose {
+        /// Lowers the stored maxima to what was found.
+        #[arg(long)]
+        write: bool,
+    },
     /// Plants mutants in the code, and says which of them no test notices. Takes hours.
     Mutants {
         /// Runs a part of them only, such as 3/20.
@@ -55,6 +62,7 @@ fn main() -> ExitCode {
         Task::Test { seed } => suite::run(seed),
         Task::Ci => ci(),
         Task::Circles => circles::check(),
+        Task::Prose { write } => prose::run(write),
         Task::Mutants { shard, write } => mutants::run(shard.as_deref(), write),
     };
     match outcome {
@@ -72,6 +80,7 @@ type Step = (&'static str, fn() -> Outcome);
 /// The cheapest first, so that what fails often fails soon.
 const STEPS: &[Step] = &[
     ("formatting", checks::formatting),
+    ("prose", prose::check),
     ("arrows", arrows::check),
     ("dependencies", checks::dependencies),
     ("lints", checks::lints),
