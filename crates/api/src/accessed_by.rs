@@ -82,7 +82,7 @@ impl<'b> AccessedBy<'b> {
         Ok(self.to_set()?.into_iter())
     }
 
-    /// Whether a processor is a member. A NUMA node never is; nobody is asked then.
+    /// Whether a processor is a member. A NUMA node never is; the back end is not asked then.
     ///
     /// # Errors
     /// As [`to_set`](Self::to_set).
@@ -364,7 +364,7 @@ impl<'b> AccessedBy<'b> {
         Ok(&self.to_set()? - &set_of(places))
     }
 
-    /// What is a member or among these, and not both. Changes nothing.
+    /// The places that are members or among these, and not both. Changes nothing.
     ///
     /// # Errors
     /// As [`to_set`](Self::to_set).

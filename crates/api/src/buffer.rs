@@ -16,8 +16,8 @@ use crate::{
 /// Elements in managed memory, which the host and every device reach by one address.
 ///
 /// Freed when it goes out of scope. Views borrow it, so that neither use after free nor reading
-/// what is being written compiles; what a *device* does with the address is promised by whoever
-/// gives it one, in their own `unsafe`.
+/// during a write compiles. A caller that gives the address to a *device* promises in its own
+/// `unsafe` what the device does with it.
 ///
 /// | back end | memory |
 /// | --- | --- |
@@ -39,7 +39,7 @@ use crate::{
 /// # Ok::<(), pagewise::Error>(())
 /// ```
 ///
-/// # What does not compile
+/// # Misuse that does not compile
 ///
 /// Use after free, and freeing twice:
 ///

@@ -119,8 +119,8 @@ impl<T: Pod> ManagedBuffer<T> {
         Ok(Self { memory, elements: PhantomData })
     }
 
-    /// Uses managed memory that somebody else allocated, all of an allocation or a part. It is not
-    /// freed here; `owner` is kept until the buffer goes, so that whoever frees it can be that.
+    /// Uses managed memory that other code allocated, all of an allocation or a part. It is not
+    /// freed here. `owner` is kept until the buffer goes, so it can be the value that frees it.
     ///
     /// # Errors
     /// `InvalidValue`: without a CUDA code for no elements, an address that is not aligned for
@@ -128,8 +128,8 @@ impl<T: Pod> ManagedBuffer<T> {
     /// for an address that belongs to no allocation.
     ///
     /// # Safety
-    /// The memory must stay allocated until `owner` is dropped, and until then nobody else may
-    /// write it while it is borrowed from this buffer, or use it while it is borrowed for writing.
+    /// The memory must stay allocated until `owner` is dropped. Until then no other code may write
+    /// it while it is borrowed from this buffer, or use it while it is borrowed for writing.
     ///
     /// ```
     /// use pagewise::{BackendExt, Backend, ManagedBuffer};

@@ -21,7 +21,7 @@ fn addresses(span: Span) -> Range<u64> {
 }
 
 impl Contents {
-    /// The map is as good as it was if somebody panicked while holding it.
+    /// The map is as good as it was if a thread panicked while holding it.
     fn locked(&self) -> MutexGuard<'_, RangeMap<u64, Stream>> {
         self.discarded.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Elements whose contents were discarded, until they are written.
+//! Elements with discarded contents, until they are written.
 
 use std::ops::Deref;
 
@@ -8,11 +8,12 @@ use pagewise_hal::Result;
 use crate::refuse::invalid;
 use crate::{ManagedRangeMut, Region};
 
-/// Elements whose contents are indeterminate: there is no way to read them.
+/// Elements with indeterminate contents: there is no way to read them.
 ///
 /// They may be advised and prefetched, as any [`Region`]. Writing all of them ends the state; so
-/// does [`assume_written`](Self::assume_written), for whoever had a device write them. Dropped
-/// before that, the buffer remembers which bytes are indeterminate and refuses to show them.
+/// does [`assume_written`](Self::assume_written), for a caller that had a device write them.
+/// Dropped before that, the buffer remembers which bytes are indeterminate and refuses to show
+/// them.
 ///
 /// Discards round inward to whole pages, so elements on pages that are covered in part keep their
 /// contents.

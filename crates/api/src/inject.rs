@@ -402,8 +402,8 @@ impl<B: Backend> FaultInjector<B> {
         self.interceptor().locked().failed.clone()
     }
 
-    /// Runs something whose calls are counted and may fail, in a program of [`sweep`]; what it
-    /// calls outside passes unseen.
+    /// Counts the calls of a closure in a program of [`sweep`], and lets them fail. Calls outside
+    /// of it pass unseen.
     ///
     /// ```
     /// use pagewise::{Backend, Code};

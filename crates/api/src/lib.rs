@@ -1,7 +1,7 @@
 //! CUDA managed (unified) memory for Rust, with or without a GPU.
 //!
-//! The same program runs on the driver of a GPU and on a simulator whose answers, page movements
-//! and records are checked, call by call, against recordings of a real H200.
+//! The same program runs on the driver of a GPU and on a simulator. The simulator's answers, page
+//! movements and records are checked, call by call, against recordings of a real H200.
 //!
 //! ```
 //! use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};

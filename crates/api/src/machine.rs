@@ -170,8 +170,8 @@ impl Machine {
         (0..self.device_count()?).map(Device::new).collect()
     }
 
-    /// How often something could not be given back where nobody could be told: when its owner went
-    /// out of scope, as a destructor cannot report. 0 in a healthy program; a test may claim that.
+    /// How often memory or a handle could not be given back when its owner went out of scope. A
+    /// destructor cannot report that. 0 in a healthy program; a test may claim that.
     ///
     /// ```
     /// let machine = pagewise::Machine::from(pagewise::sim()?);

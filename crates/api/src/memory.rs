@@ -19,9 +19,9 @@ pub(crate) enum Release {
     Free,
     /// The resource that it came from, in stream order.
     Resource(Lease),
-    /// Whoever lent it; the value is kept so that the memory stays.
+    /// Its lender; the value is kept so that the memory stays.
     Owner(#[allow(dead_code, reason = "held for its destructor")] Box<dyn Any + Send + Sync>),
-    /// Nobody: it was given back, or handed on.
+    /// No owner: it was given back, or handed on.
     Nobody,
 }
 
@@ -75,8 +75,8 @@ impl Lease {
         Ok(())
     }
 
-    /// Gives the memory back, after everybody who used it. If somebody cannot be waited for it
-    /// stays allocated, as work may still use it.
+    /// Gives the memory back, after all work that used it. If some work cannot be waited for, the
+    /// memory stays allocated, as that work may still use it.
     ///
     /// # Safety
     /// `span` is the memory, and its owner is done with it.

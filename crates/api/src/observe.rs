@@ -81,7 +81,7 @@ pub fn observe<T>(
     Ok((answer, watch.end()?))
 }
 
-/// How much something may fault, move and thrash. What is not named is not limited.
+/// How much a program may fault, move and thrash. Only named quantities are limited.
 ///
 /// ```
 /// use pagewise::{Budget, Device, DeviceProgram, Machine, ManagedBuffer, Stream, observe};
@@ -285,7 +285,7 @@ impl Budget {
     }
 }
 
-/// What was not within a [`Budget`].
+/// The quantities that exceeded a [`Budget`].
 ///
 /// ```
 /// use pagewise::{Budget, Machine, observe};

@@ -101,7 +101,7 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
     /// # Errors
     /// Without a CUDA code: `InvalidDevice`; `InvalidValue` for a stream of another machine or
     /// device, for what [`DeviceTouch::check`] refuses (stride, blocks or threads of 0; an atomic
-    /// whose words of 4 bytes are not wholly among the elements), or if it would read discarded
+    /// with words of 4 bytes that are not wholly among the elements), or if it would read discarded
     /// contents. What the program fails with.
     ///
     /// ```

@@ -80,7 +80,7 @@ impl<'b, T: Pod> ManagedRange<'b, T> {
     /// # Errors
     /// `InvalidValue` (no CUDA code) if contents were discarded and not written since;
     /// `Unsupported` if addresses are not the host's, as a mock's. Without concurrent managed
-    /// access, while work is in flight that nobody waited for: `IllegalAddress` (700) from the
+    /// access, while work is in flight and not waited for: `IllegalAddress` (700) from the
     /// simulator, `NotReady` on a driver, where the process would end.
     ///
     /// ```
@@ -244,9 +244,8 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// Failures of work on the streams that are waited for.
     ///
     /// # Safety
-    /// Since the discard something has written every page of the discarded elements. The driver
-    /// drops the contents of a page that nobody wrote whenever it moves, under views that are
-    /// alive, too.
+    /// Since the discard every page of the discarded elements has been written. The driver drops
+    /// the contents of an unwritten page whenever it moves, under views that are alive, too.
     ///
     /// ```
     /// use pagewise::{Backend, Device, Machine, ManagedBuffer, Stream};

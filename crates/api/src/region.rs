@@ -317,7 +317,7 @@ impl<'b> Region<'b> {
     }
 }
 
-/// Bytes of a managed buffer that nobody else looks at: what a discard takes.
+/// Bytes of a managed buffer without another view: the memory that a discard takes.
 ///
 /// ```
 /// use pagewise::ManagedBuffer;

@@ -1,4 +1,4 @@
-//! What becomes of ranges that are not whole pages.
+//! How ranges are rounded to whole pages.
 
 use std::ops::Range;
 

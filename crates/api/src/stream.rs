@@ -15,7 +15,7 @@ use crate::{Device, Machine};
 /// | back end | behaviour |
 /// | --- | --- |
 /// | CUDA | work is done when the stream reaches it |
-/// | simulator | work is done when the call returns; without concurrent managed access it counts as in flight until somebody waits |
+/// | simulator | work is done when the call returns; without concurrent managed access it counts as in flight until a call waits for it |
 ///
 /// ```
 /// use pagewise::{Device, Machine, Stream};

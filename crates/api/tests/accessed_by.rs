@@ -50,7 +50,7 @@ proptest! {
         cases: 24, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// It is a set: whatever is done to it is done to a set.
+    /// It is a set: each operation does to it as it does to a set.
     #[test]
     fn it_behaves_as_a_set(start in some_processors(), with in some_processors()) {
         let buffer = ManagedBuffer::<u8>::new(Arc::new(three_devices()?), 8192)?;

@@ -94,7 +94,7 @@ fn each_place_of_a_prefetch_reads_back_and_says_nothing_before() -> Result<()> {
     Ok(())
 }
 
-/// The table of advice against kinds of place: what is refused is refused without a call.
+/// The table of advice against kinds of place: a refusal makes no call.
 #[test]
 fn advice_takes_the_places_that_it_can() -> Result<()> {
     let backend = Arc::new(FaultInjector::around(pagewise::sim()?));

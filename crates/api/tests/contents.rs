@@ -297,8 +297,8 @@ proptest! {
         cases: 48, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Against a model of bytes that are known or not: what is known reads as written, what is not
-    /// is refused, and no page outside a discard loses anything.
+    /// Against a model of bytes that are known or not: known bytes read as written, others are
+    /// refused, and no page outside a discard loses anything.
     #[test]
     fn contents_are_what_was_written_or_refused(steps in steps()) {
         let machine = Machine::from(pagewise::sim()?);

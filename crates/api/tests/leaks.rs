@@ -14,7 +14,7 @@ use pagewise::{
     SimBackend, SimConfig, Stream, advise, discard, prefetch,
 };
 
-/// What is made by the first is given back by one of the others.
+/// A call of the first makes a thing that one of the others gives back.
 const PAIRS: [(Operation, &[Operation]); 5] = [
     (Operation::AllocManaged, &[Operation::Free]),
     (Operation::AllocPinned, &[Operation::FreePinned]),

@@ -83,7 +83,7 @@ fn as_hardware() -> Result<(Machine, Stream)> {
     Ok((machine, stream))
 }
 
-/// Read-mostly memory whose upper half has a copy on the device.
+/// Read-mostly memory with a copy of its upper half on the device.
 fn half_duplicated(machine: &Machine, stream: &Stream) -> Result<ManagedBuffer<u8>> {
     let buffer = ManagedBuffer::<u8>::zeroed(machine, BLOCK)?;
     buffer.set_read_mostly(true)?;

@@ -70,7 +70,7 @@ attribute! {
     PoolAttribute {
         /// Reuse memory across streams along event dependencies; 0 or 1, initially 1.
         REUSE_FOLLOW_EVENT_DEPENDENCIES = 1;
-        /// Reuse memory whose free has completed; 0 or 1, initially 1.
+        /// Reuse memory once its free has completed; 0 or 1, initially 1.
         REUSE_ALLOW_OPPORTUNISTIC = 2;
         /// Insert dependencies to reuse memory; 0 or 1, initially 1.
         REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3;

@@ -87,8 +87,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// pinned ones are refused.
     ///
     /// # Safety
-    /// Nobody may use the allocation during or after the call. For pool memory all work that uses
-    /// it must have completed.
+    /// No thread, and no work of a device, may use the allocation during or after the call. For
+    /// pool memory all work that uses it must have completed.
     unsafe fn free(&self, ptr: DevicePtr) -> Result<()>;
 
     /// Frees page-locked host memory (`cuMemFreeHost`). Freeing null succeeds and does nothing.
@@ -97,7 +97,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// `InvalidValue` if `ptr` is not the first byte of a pinned allocation.
     ///
     /// # Safety
-    /// Nobody may use the allocation during or after the call.
+    /// No thread, and no work of a device, may use the allocation during or after the call.
     unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()>;
 
     /// Page-locks host memory that other code owns and maps it on devices, at its own address
@@ -211,13 +211,13 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// that is not managed; `Unsupported` without the entry point.
     ///
     /// # Safety
-    /// Contents are indeterminate until written, and nobody may read, write or prefetch the ranges
-    /// while the discard is in flight. On driver 580 no wait covers a discard that queued behind a
-    /// prefetch: it takes effect up to a millisecond after stream, event and context were waited
-    /// for, and what the host or a device has written by then is lost with the next migration (in
-    /// 447 of 480 tries). So wait for the stream *before* the call, as the API does; then nothing
-    /// was lost in 300 tries. [`discard_prefetch_batch`](Self::discard_prefetch_batch) lost nothing
-    /// in 360.
+    /// Contents are indeterminate until written. No thread, and no work of a device, may read,
+    /// write or prefetch the ranges while the discard is in flight. On driver 580 no wait covers a
+    /// discard that queued behind a prefetch: it takes effect up to a millisecond after stream,
+    /// event and context were waited for. The next migration then loses the bytes that the host or
+    /// a device has written by that time (in 447 of 480 tries). So wait for the stream *before* the
+    /// call, as the API does; then nothing was lost in 300 tries.
+    /// [`discard_prefetch_batch`](Self::discard_prefetch_batch) lost nothing in 360.
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()>;
 
     /// Discards, then migrates without copying (`cuMemDiscardAndPrefetchBatchAsync`). Requires
@@ -283,8 +283,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Destroys a pool (`cuMemPoolDestroy`); its memory goes when the last allocation is freed.
     ///
     /// The driver back end empties a managed pool at once and destroys it once no younger one of its
-    /// location is left: driver 580 ends the process in this call if an older one, whose memory was
-    /// prefetched, was destroyed before (CONTRACT-95).
+    /// location is left: driver 580 ends the process in this call if an older one with prefetched
+    /// memory was destroyed before (CONTRACT-95).
     ///
     /// # Errors
     /// `InvalidValue` for no live pool, or for a default pool.
@@ -469,7 +469,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// `InvalidValue` for memory that was not opened.
     ///
     /// # Safety
-    /// Nobody may use the memory during or after the call.
+    /// No thread, and no work of a device, may use the memory during or after the call.
     unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()>;
 
     // ---- streams and events -------------------------------------------------------------------
@@ -551,7 +551,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// the default streams); 100 (`NO_DEVICE`) on a simulated machine without devices.
     ///
     /// # Safety
-    /// Nobody else may use the range until the stream has passed the call.
+    /// No thread, and no other work of a device, may use the range until the stream has passed the
+    /// call.
     unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()>;
 
     /// Copies between ranges, in stream order (`cuMemcpyAsync`).
@@ -561,8 +562,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// simulated machine without devices.
     ///
     /// # Safety
-    /// The ranges may not overlap; nobody else may write either, or read the destination, until
-    /// the stream has passed the call.
+    /// The ranges may not overlap. No thread, and no other work of a device, may write either, or
+    /// read the destination, until the stream has passed the call.
     unsafe fn memcpy(
         &self,
         destination: DevicePtr,
@@ -575,11 +576,11 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// `IllegalAddress` if the range is not within one allocation that the host can reach; without
-    /// [`Capabilities::concurrent_managed_access`] also while a device works that nobody waited for
-    /// (a real process ends there); `InvalidValue` if the stride is 0.
+    /// [`Capabilities::concurrent_managed_access`] also until a device's work has been waited for (a
+    /// real process ends there); `InvalidValue` if the stride is 0.
     ///
     /// # Safety
-    /// Nobody else may use the range meanwhile.
+    /// No other thread, and no work of a device, may use the range meanwhile.
     unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64>;
 
     /// Runs a device access program in stream order and returns the sum of the bytes that it read,
@@ -588,12 +589,12 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// # Errors
     /// In this order: `InvalidDevice`; `InvalidHandle` for a stream that was made on another device
     /// (each device has default streams of its own); `InvalidValue` for what
-    /// [`DeviceTouch::check`] refuses: stride, blocks or threads of 0, and an atomic whose words are
-    /// not wholly in the range; `IllegalAddress` if the range is not within one allocation that the
-    /// device can reach.
+    /// [`DeviceTouch::check`] refuses: stride, blocks or threads of 0, and an atomic with words that
+    /// are not wholly in the range; `IllegalAddress` if the range is not within one allocation that
+    /// the device can reach.
     ///
     /// # Safety
-    /// Nobody else may use the range meanwhile.
+    /// No thread, and no other work of a device, may use the range meanwhile.
     unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64>;
 
     // ---- observation --------------------------------------------------------------------------

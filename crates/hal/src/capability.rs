@@ -26,7 +26,7 @@ pub enum BatchSupport {
 pub struct Capabilities {
     /// The back end's name, such as `sim` or `cuda`.
     pub backend: String,
-    /// The version whose entry points are used; at most the driver's own.
+    /// Entry points of this version are used; at most the driver's own.
     pub driver_version: DriverVersion,
     /// [`advise`](crate::Backend::advise) and [`prefetch`](crate::Backend::prefetch): the location
     /// form, host NUMA nodes, and range attributes 5 to 8. From CUDA 12.2.

@@ -110,7 +110,7 @@ impl Counters {
         }
     }
 
-    /// What was counted since `earlier`, an older state of the same counters.
+    /// The counts since `earlier`, an older state of the same counters.
     ///
     /// ```
     /// use pagewise_hal::{Counters, FaultAccess, MemoryEvent};

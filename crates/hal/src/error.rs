@@ -181,7 +181,7 @@ impl Error {
         self.0.span
     }
 
-    /// What is wrong and what to do, in words; may be empty.
+    /// The reason in words, and what to do; may be empty.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.0.detail

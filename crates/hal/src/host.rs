@@ -53,7 +53,7 @@ pub enum HostViews {
 /// - an address from `alloc_managed`, from `alloc_pinned`, or from `pool_alloc` of a pool that the
 ///   host can access, is the host's address of as many bytes as were asked for, which the host may
 ///   read and write until the allocation is freed;
-/// - no two live allocations share a byte, and none has a byte of memory that is somebody else's;
+/// - no two live allocations share a byte, and none has a byte of memory with another owner;
 /// - no safe call changes what live memory holds, except where a discard or other work that an
 ///   `unsafe` call asked for is not complete;
 /// - a file descriptor from `pool_export` is open, and its caller's to close.

@@ -2,16 +2,16 @@
 //!
 //! This crate is the waist of the project: one object-safe trait, [`Backend`], and the plain data
 //! that crosses it. The driver back end, the simulator and every wrapper (recording, fault
-//! injection, limits, statistics) implement the same trait, so whoever holds an
+//! injection, limits, statistics) implement the same trait, so a holder of an
 //! `Arc<dyn Backend>` cannot tell, and need not know, which of them answers.
 //!
 //! # Design choices
 //!
 //! - **The trait is the driver's contract, not a nicer one.** Arguments are what the driver takes,
 //!   including values it refuses: [`Location`], [`Advice`] and the other enumerations of CUDA are
-//!   integers with named constants. A closed Rust enum could not express the calls whose refusal
-//!   is part of the contract, and a newer driver may return a value that this crate has no name
-//!   for. Types that exclude wrong values live in the `pagewise` crate.
+//!   integers with named constants. A closed Rust enum could not express the refused calls that are
+//!   part of the contract, and a newer driver may return a value that this crate has no name for.
+//!   Types that exclude wrong values live in the `pagewise` crate.
 //! - **Bytes and addresses are `u64`, times are nanoseconds, pages are 4 KiB** ([`PAGE_BYTES`]),
 //!   va_blocks are 2 MiB ([`BLOCK_BYTES`]).
 //! - **One concrete [`Error`]**, which keeps the raw `CUresult` number. The simulator fills in the

@@ -27,7 +27,7 @@
 //! - Addresses are what a test makes up, so the host never reaches them:
 //!   [`HostAddresses::host_views`] of a mock is `Absent` whatever its capabilities say.
 //! - An expectation without `times` that stands early shadows all later ones: add permissive ones
-//!   *last*, and only for calls whose number does not matter.
+//!   *last*, and only for calls of which any number will do.
 //! - Counts are checked when the mock is dropped. A leaked `Arc` is never checked.
 //! - A destructor that frees through a mock without an expectation panics, and aborts if the test
 //!   was failing already: call [`permit_free`].

@@ -22,7 +22,7 @@ bitflags! {
     }
 }
 
-/// What another process imports a pool by: a file descriptor. Whoever got it closes it.
+/// A file descriptor by which another process imports a pool. Its receiver closes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ShareableHandle(pub i32);

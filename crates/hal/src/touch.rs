@@ -37,7 +37,7 @@ pub struct HostTouch {
     pub span: Span,
     /// Bytes from one access to the next; at least 1.
     pub stride_bytes: u64,
-    /// What is done at each place.
+    /// The access at each place.
     pub access: HostAccess,
 }
 
@@ -54,7 +54,7 @@ pub struct DeviceTouch {
     pub span: Span,
     /// Bytes from one access to the next; at least 1.
     pub stride_bytes: u64,
-    /// What is done at each place.
+    /// The access at each place.
     pub access: DeviceAccess,
     /// Blocks of the grid; at least 1.
     pub blocks: u32,
@@ -72,7 +72,7 @@ impl DeviceTouch {
     ///
     /// # Errors
     /// Why it does not: the stride, the blocks or the threads are 0; or an atomic access would
-    /// change a word that reaches beyond the range, where somebody else's bytes are.
+    /// change a word that reaches beyond the range, into bytes of another owner.
     pub const fn check(&self) -> Result<(), &'static str> {
         if self.stride_bytes == 0 || self.blocks == 0 || self.threads == 0 {
             return Err("stride, blocks and threads must be at least 1");

@@ -12,8 +12,8 @@ use crate::machine::{answer, beside, has_place, panics, replace, store};
 /// Returns 0, or 1 if the text is no list of options or there is no room for a machine.
 ///
 /// # Safety
-/// `options` must be null or NUL-terminated. Nobody may be inside a call, or use memory of the old
-/// machine afterwards.
+/// `options` must be null or NUL-terminated. No thread may be inside a call, or use memory of the
+/// old machine afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_driver_reset(options: *const c_char) -> c_int {
     let text = if options.is_null() {
@@ -60,12 +60,12 @@ pub unsafe extern "C" fn pagewise_driver_host_pages(
 }
 
 /// Carries out a host access program: the byte at every `stride_bytes` is read and added to `sum`,
-/// or set to `value` if that is not negative. Programs on a GPU machine simply access the memory; a
-/// simulated driver takes part in no access, so whoever wants it to move pages says so here.
+/// or set to `value` if that is not negative. Programs on a GPU machine simply access the memory. A
+/// simulated driver takes part in no access, so a program that wants pages to move says so here.
 /// Returns a `CUresult`.
 ///
 /// # Safety
-/// `sum` must be valid for writing. Nobody else may use the range.
+/// `sum` must be valid for writing. No other thread, and no work of a device, may use the range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_driver_host_touch(
     ptr: u64,

@@ -7,9 +7,9 @@
 //! does that lacks it. No code of a device is run: [`cuModuleGetFunction`] knows the touch kernels
 //! of `pagewise-cuda` and nothing else.
 //!
-//! Which machine is simulated says the environment variable `PAGEWISE_DRIVER`; see [`Options`].
-//! Functions whose names begin with `pagewise_driver_` are no part of the driver's ABI: they show
-//! what a real driver cannot, and start over with another machine.
+//! The environment variable `PAGEWISE_DRIVER` says which machine is simulated; see [`Options`].
+//! Functions with names that begin with `pagewise_driver_` are no part of the driver's ABI. They
+//! show what a real driver cannot, and start over with another machine.
 //!
 //! Checks are in the driver's order (CONTRACT-4): 3 (`CUDA_ERROR_NOT_INITIALIZED`)
 //! before `cuInit`, 201 (`CUDA_ERROR_INVALID_CONTEXT`) without a context, then the arguments, but

@@ -46,7 +46,7 @@ fn find(machine: &Machine, name: &CStr, version: c_int, flags: u64) -> Outcome<F
     })
 }
 
-/// `cuGetProcAddress`, the form of CUDA 12.0: what is not found is a success with a null pointer,
+/// `cuGetProcAddress`, the form of CUDA 12.0: a missing function is a success with a null pointer,
 /// and `status` tells why.
 ///
 /// # Safety
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     })
 }
 
-/// `cuGetProcAddress`, the form of CUDA 11.3: what is not found is `CUDA_ERROR_NOT_FOUND`.
+/// `cuGetProcAddress`, the form of CUDA 11.3: a missing function is `CUDA_ERROR_NOT_FOUND`.
 ///
 /// # Safety
 /// `name` must be NUL-terminated or null; `function` null or valid for writing.

@@ -99,8 +99,8 @@ impl Machine {
         }
     }
 
-    /// The state as text. Every field is named, so that a new one does not compile until somebody
-    /// has decided whether it belongs here: these do not change, or count calls for a test.
+    /// The state as text. Every field is named, so that a new one does not compile until it is
+    /// decided whether it belongs here: these do not change, or count calls for a test.
     pub(crate) fn state(&self) -> String {
         let Self {
             sim,

@@ -41,7 +41,7 @@ use pagewise_hal::{
 
 pub use call::{Call, Operation};
 
-/// What happens around calls.
+/// Code that runs around calls.
 ///
 /// ```
 /// use pagewise::intercept::{Call, Intercepted, Interceptor, Operation};
@@ -72,7 +72,7 @@ pub trait Interceptor: Debug + Send + Sync + 'static {
     fn around<T>(&self, call: &Call, make: impl FnOnce() -> Result<T>) -> Result<T>;
 }
 
-/// A back end whose calls go through an [`Interceptor`].
+/// A back end that sends its calls through an [`Interceptor`].
 ///
 /// ```
 /// use pagewise::inject::FaultInjector;
@@ -110,7 +110,7 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     }
 
     /// The same, with a promise of how the host reaches the memory, which `inner` does not make
-    /// itself: for tests with a [mock](crate::mock) whose addresses are memory of the test.
+    /// itself: for tests with a [mock](crate::mock) that has addresses in memory of the test.
     ///
     /// # Safety
     /// `inner` keeps what [`HostAddresses`] asks of a back end that answers `views`.

@@ -82,8 +82,8 @@ impl DeviceMemoryResource {
 
     /// Memory from the device's current pool. It is the driver's, and shared.
     ///
-    /// Its release threshold is 0 until somebody sets it: then all that is unused goes back to the
-    /// system whenever a stream is waited for. See
+    /// Its release threshold is 0 until it is set: then all unused memory goes back to the system
+    /// whenever a stream is waited for. See
     /// [`Pool::set_release_threshold`](super::Pool::set_release_threshold).
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl DeviceMemoryResource {
         })
     }
 
-    /// Memory from the device's default pool: the current one until somebody sets another.
+    /// Memory from the device's default pool: the current one until another is set.
     ///
     /// # Errors
     /// As [`current_pool`](Self::current_pool).

@@ -10,7 +10,7 @@ use crate::{Machine, Stream};
 /// Fails where a test wants it to: the n-th allocation, those of a size, or at random from a seed.
 ///
 /// Allocations ask as [`Operation::PoolAlloc`], giving back as [`Operation::FreeAsync`]. Memory
-/// whose giving back fails stays allocated. To fail a driver's calls instead, and for a sweep over
+/// stays allocated if giving it back fails. To fail a driver's calls instead, and for a sweep over
 /// all of them, see [`inject`](crate::inject).
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! Pools and their memory for other processes, over file descriptors.
 //!
-//! The exporter makes a resource whose pool can be exported, sends its [`AllocationHandle`] (a
+//! The exporter makes a resource with a pool for export, sends its [`AllocationHandle`] (a
 //! descriptor and an id) to another process, and for each allocation a [`BufferDescriptor`] (bytes).
 //! The importer makes a *mapped* resource of the first and imports allocations with the second. A
 //! registry by id gives each process one resource per pool, however often its handle arrives.
@@ -464,7 +464,7 @@ pub(super) fn import<R: Mapped + MemoryResource>(
     Ok(Allocation::adopt(Arc::<R>::clone(resource), span, stream))
 }
 
-/// A size that somebody sent is not to be believed.
+/// A size that another process sent is not to be believed.
 fn check_extent(pool: &Pool, span: Span) -> Result<()> {
     let backend = pool.machine().backend();
     let extent = backend.pointer_attribute(span.ptr, PointerAttribute::RANGE_SIZE)?;

@@ -114,7 +114,7 @@ impl ManagedMemoryResource {
         Ok(Self::of(machine, Some(pool), None))
     }
 
-    /// Memory from the default managed pool: the current one until somebody sets another.
+    /// Memory from the default managed pool: the current one until another is set.
     ///
     /// # Errors
     /// As [`current_pool`](Self::current_pool).

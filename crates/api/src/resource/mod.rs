@@ -89,7 +89,7 @@ pub use sub_allocator::SubAllocator;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum MemoryKind {
-    /// Managed: pages move to whoever uses them.
+    /// Managed: pages move to the processors that use them.
     Managed,
     /// Page-locked host memory.
     Pinned,
@@ -129,8 +129,8 @@ impl MemoryKind {
 /// Implementations promise: an address that [`allocate`](Self::allocate) returns is memory of
 /// [`memory_kind`](Self::memory_kind) of that machine, of at least so many bytes, shared with no
 /// other allocation, valid in the order of the stream until it is given back. Its first byte is
-/// aligned to 256 bytes. On a machine whose addresses are not the host's
-/// ([`HostViews::Absent`](crate::HostViews)) they are numbers that nobody follows.
+/// aligned to 256 bytes. If a machine's addresses are not the host's
+/// ([`HostViews::Absent`](crate::HostViews)) they are numbers that no code follows.
 pub unsafe trait MemoryResource: Debug + Send + Sync + 'static {
     /// The machine that the memory is of.
     fn machine(&self) -> &Machine;
@@ -207,7 +207,7 @@ fn allocate_from(
 /// of the stream is done, also if that failed.
 ///
 /// # Safety
-/// The memory is the pool's, if there is one; nobody uses it but work in the stream.
+/// The memory is the pool's, if there is one; only work in the stream uses it.
 unsafe fn deallocate_to(
     pool: Option<&Pool>,
     ptr: DevicePtr,

@@ -147,7 +147,7 @@ impl PinnedMemoryResource {
         Ok(Self { machine, pool: Some(pool), node: None })
     }
 
-    /// Memory from the default pool of the host: the current one until somebody sets another.
+    /// Memory from the default pool of the host: the current one until another is set.
     ///
     /// # Errors
     /// As [`current_pool`](Self::current_pool).

@@ -53,7 +53,7 @@ pub struct PoolOptions {
 pub struct PoolFigures {
     /// Whether memory is reused across streams along event dependencies.
     pub reuse_follow_event_dependencies: bool,
-    /// Whether memory is reused whose free has completed.
+    /// Whether memory is reused once its free has completed.
     pub reuse_allow_opportunistic: bool,
     /// Whether dependencies may be inserted to reuse memory.
     pub reuse_allow_internal_dependencies: bool,
@@ -114,8 +114,8 @@ fn check_pools(operation: &'static str, machine: &Machine, kind: AllocationType)
 }
 
 impl Pool {
-    /// Makes a pool. Its release threshold is set before anybody sees it; if that fails the pool is
-    /// destroyed again.
+    /// Makes a pool. Its release threshold is set before the caller sees it; if that fails the pool
+    /// is destroyed again.
     pub(super) fn create(
         machine: &Machine,
         kind: AllocationType,
@@ -229,7 +229,7 @@ impl Pool {
     /// All figures and settings.
     ///
     /// # Errors
-    /// `InvalidValue` (1) if somebody destroyed the pool.
+    /// `InvalidValue` (1) if the pool was destroyed.
     ///
     /// ```
     /// # use pagewise::{Machine, resource::ManagedMemoryResource};
@@ -308,7 +308,7 @@ impl Pool {
         self.set(PoolAttribute::REUSE_FOLLOW_EVENT_DEPENDENCIES, on.into())
     }
 
-    /// Sets whether memory is reused whose free has completed.
+    /// Sets whether memory is reused once its free has completed.
     ///
     /// # Errors
     /// As [`figures`](Self::figures).

@@ -48,7 +48,7 @@ pub struct SubAllocator<R: MemoryResource> {
 #[derive(Debug, Default)]
 struct State {
     chunks: Vec<(DevicePtr, Stream)>,
-    /// What is left of the newest chunk, and the stream that it came on.
+    /// The rest of the newest chunk, and the stream that it came on.
     rest: Option<Rest>,
     streams: BTreeMap<StreamHandle, Free>,
 }
@@ -118,8 +118,8 @@ impl<R: MemoryResource> SubAllocator<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A piece of a fresh chunk, or of what is left of the newest. What is left when a new one is
-    /// needed stays unused: less than a quarter of a chunk.
+    /// A piece of a fresh chunk, or of the rest of the newest. The rest that is left when a new one
+    /// is needed stays unused: less than a quarter of a chunk.
     fn cut(&self, state: &mut State, bytes: u64, stream: &Stream) -> Result<u64> {
         let fits = |rest: &Rest| rest.end - rest.next >= bytes;
         if !state.rest.as_ref().is_some_and(fits) {

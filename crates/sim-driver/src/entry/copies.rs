@@ -13,7 +13,7 @@ use crate::machine::{Machine, Outcome, answer, has_place, in_context, stream};
 /// `cuMemsetD8Async`
 ///
 /// # Safety
-/// Nobody else may use the range.
+/// No thread, and no other work of a device, may use the range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8Async(
     ptr: u64,
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn cuMemsetD8Async(
 /// `cuMemcpyAsync`, between simulated allocations
 ///
 /// # Safety
-/// Nobody else may use the ranges.
+/// No thread, and no other work of a device, may use the ranges.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAsync(
     destination: u64,

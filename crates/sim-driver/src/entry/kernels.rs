@@ -82,8 +82,8 @@ pub unsafe extern "C" fn cuModuleGetFunction(
 /// `cuLaunchKernel`
 ///
 /// # Safety
-/// `parameters` must be null or point to the parameters of the kernel; nobody else may use what it
-/// touches.
+/// `parameters` must be null or point to the parameters of the kernel. No thread, and no other work
+/// of a device, may use the memory that it touches.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(
     function: *mut c_void,

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
 /// `cuMemFree`
 ///
 /// # Safety
-/// Nobody may use the allocation any more.
+/// No thread, and no work of a device, may use the allocation any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
     // SAFETY: `free` asks that nobody uses the allocation any more; this function asks the same of
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(
 /// `cuMemFreeHost`
 ///
 /// # Safety
-/// Nobody may use the allocation any more.
+/// No thread, and no work of a device, may use the allocation any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);

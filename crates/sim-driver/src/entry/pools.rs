@@ -33,7 +33,7 @@ pub struct MemPoolProps {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct MemAccessDesc {
-    /// Whose access.
+    /// The place that has the access.
     pub location: MemLocation,
     /// Which access.
     pub flags: c_int,

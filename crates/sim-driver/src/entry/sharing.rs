@@ -172,7 +172,7 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags:
 /// `cuIpcCloseMemHandle`
 ///
 /// # Safety
-/// Nobody may use the memory any more.
+/// No thread, and no work of a device, may use the memory any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcCloseMemHandle(ptr: u64) -> c_int {
     in_context("cuIpcCloseMemHandle", |machine, _| {
