@@ -81,9 +81,9 @@ impl Machine {
         self.backend().prefetch_ordinal(span, ordinal, stream)
     }
 
-    /// Asks for migration of byte ranges to one place, in stream order: in one call, or in a loop
-    /// where the driver has no such call (CUDA 12) or the stream is the legacy default, which batch
-    /// calls refuse.
+    /// Asks for migration of byte ranges to one place, in stream order: in one call of the
+    /// back end, or in a loop where the back end has none or the stream is the legacy default, which
+    /// batch calls refuse.
     ///
     /// # Errors
     /// As [`prefetch`](Self::prefetch). From a loop with the item: the ranges before it were
