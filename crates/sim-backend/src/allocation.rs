@@ -326,10 +326,10 @@ impl Sim {
     /// programming guide).
     fn has_room_at_home(&self, range: ManagedRange) -> bool {
         let Some(exclusive) = &self.exclusive else { return true };
-        let room = match exclusive.home().device_ordinal() {
+        let room = match exclusive.home.device_ordinal() {
             Some(ordinal) => self.plain_room(DeviceId(ordinal.cast_signed())),
             None => {
-                let taken = exclusive.bytes_on(exclusive.home());
+                let taken = exclusive.bytes_on(exclusive.home);
                 self.config.gpu.usable_bytes().saturating_sub(taken)
             }
         };

@@ -13,8 +13,8 @@
 //! | --- | --- |
 //! | lock, errors | `backend` |
 //! | time | `clock` |
-//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching` |
-//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `chunks`, `pool_regions`), `streams`, `arena` |
+//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `attaching`, `concurrency`, `sharing` |
+//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` |
 //! | what attribute reads report | `attributes` (over `runs`) |
 //! | which thread faults when, in kernels of many | [`arrival`] |
 //! | where pages are and why they move | `paging` |
@@ -58,6 +58,11 @@ pub mod arrival;
     clippy::arithmetic_side_effects,
     reason = "addresses and sizes of live allocations, which fit the address space and the device"
 )]
+mod attaching;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "addresses and sizes of live allocations, which fit the address space and the device"
+)]
 mod attachments;
 #[allow(
     clippy::arithmetic_side_effects,
@@ -71,6 +76,11 @@ mod backend;
 )]
 mod chunks;
 mod clock;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "sizes of live allocations, which fit the device"
+)]
+mod concurrency;
 mod config;
 #[allow(
     clippy::arithmetic_side_effects,
@@ -123,6 +133,7 @@ mod refusal;
 mod regions;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod runs;
+mod shared;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "rounding down does not overflow, and the page size is not 0"

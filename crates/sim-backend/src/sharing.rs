@@ -5,50 +5,16 @@
 //! that the memory has; a driver gives another process just that. Refusals are the driver's
 //! (CONTRACT-102).
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-
 use pagewise_hal::{
     Code, DeviceId, DevicePtr, ExportedPointer, HandleTypes, HostRegisterFlags, IpcMemHandle,
-    PAGE_BYTES, PoolHandle, Processor, SHARED_BLOB_BYTES, ShareableHandle, Span,
+    PAGE_BYTES, PoolHandle, Processor, ShareableHandle, Span,
 };
 
-use crate::descriptor::Descriptor;
 use crate::pools::Pool;
 use crate::refusal::{Checked, bad_device, invalid, refuse, unsupported};
+use crate::shared::blob;
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind};
-
-/// What the process shares, with itself.
-#[derive(Debug, Default)]
-pub(crate) struct Sharing {
-    exports: BTreeMap<PoolHandle, Descriptor>,
-    /// Imported pools, and the pools that they are.
-    imports: BTreeMap<PoolHandle, PoolHandle>,
-    /// Addresses of imported allocations.
-    mapped: BTreeSet<u64>,
-}
-
-impl Sharing {
-    /// One more handle of a pool.
-    fn export(&mut self, pool: PoolHandle) -> io::Result<ShareableHandle> {
-        let descriptor = match self.exports.entry(pool) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(Descriptor::new()?),
-        };
-        descriptor.duplicate()
-    }
-}
-
-/// A blob says which allocation of which pool it is.
-fn blob(words: [u64; 2]) -> [u8; SHARED_BLOB_BYTES] {
-    let mut bytes = [0; SHARED_BLOB_BYTES];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
-}
 
 fn check_handle_type(kind: HandleTypes) -> Checked<()> {
     if kind.is_empty() {

@@ -21,7 +21,7 @@ use crate::locate::Machine;
 use crate::pager::Pager;
 use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, bad_device, invalid};
-use crate::sharing::Sharing;
+use crate::shared::Sharing;
 use crate::space::{Allocation, Kind, Space};
 use crate::streams::Streams;
 use crate::tempo::FaultPace;

@@ -9,8 +9,8 @@ use pagewise_hal::{
 };
 
 use crate::arrival::Threads;
+use crate::concurrency::Work;
 use crate::config::RangeReads;
-use crate::exclusive::Work;
 use crate::pager::{Access, Walk};
 use crate::refusal::{Checked, bad_device, illegal_address, invalid, refuse};
 use crate::sim::Sim;

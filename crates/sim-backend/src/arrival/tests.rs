@@ -1,9 +1,9 @@
-use crate::GpuProfile;
 use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::GpuProfile;
 
 const PAGE: u64 = pagewise_hal::PAGE_BYTES;
 

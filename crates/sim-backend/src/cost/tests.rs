@@ -1,11 +1,11 @@
 //! Claims about the model.
 
-use crate::GpuProfile;
 use pagewise_hal::{Advice, AttachFlags, Backend, HostAccess, HostTouch, Location, StreamHandle};
 use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, StreamFlags};
 
 use super::meter::whole;
 use super::*;
+use crate::GpuProfile;
 use crate::paging::Step;
 use crate::paging::Work;
 use crate::{SimBackend, SimConfig};

@@ -6,12 +6,13 @@
 
 use pagewise_hal::{CopyCause, MapCause};
 
-use super::block::{Block, Protection};
+use super::block::Block;
 use super::context::Context;
 use super::event::Advised;
 use super::mask::PageMask;
 use super::moves::Reason;
 use super::processor::ProcId;
+use super::protection::Protection;
 use super::range::Policy;
 
 /// What is advised.

@@ -11,21 +11,20 @@ use std::ops::Range;
 
 use pagewise_hal::PAGE_BYTES;
 
+use super::access::Access;
 use super::block::Block;
 use super::context::Context;
+use super::engine::Paging;
 use super::event::{EventSink, Step};
 use super::evict::OwnChunk;
 use super::mask::{PAGES, PageMask};
 use super::prefetcher;
 use super::processor::ProcId;
-use super::service::{self, Access};
+use super::protection::Protection;
+use super::service;
 use super::thrash;
-use super::touch::{Touched, Walk, fault_record};
-use super::{Paging, Protection};
+use super::walk::{Held, Touched, Walk, fault_record};
 use crate::arrival::{Arrival, Batch, Missing, Serviced};
-
-/// Pages on which a processor is held off, with since when.
-pub(super) type Held = BTreeMap<u64, u64>;
 
 impl Paging {
     /// An access program of many threads over the memory of a walk.

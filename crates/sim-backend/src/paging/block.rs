@@ -12,22 +12,6 @@ use super::mask::{PAGES, PageMask, StoredMask};
 use super::processor::ProcId;
 use super::state::State;
 
-/// What a mapping allows. Each level includes the ones before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Protection {
-    /// To read.
-    Read,
-    /// To write.
-    Write,
-    /// To write and to update atomically.
-    Atomic,
-}
-
-impl Protection {
-    /// All levels, lowest first.
-    pub(crate) const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Atomic];
-}
-
 /// One va_block.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
@@ -184,6 +168,7 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
+    use super::super::protection::Protection;
     use super::super::state::bytes_of_state;
     use super::*;
 

@@ -11,11 +11,12 @@ use pagewise_hal::{CopyCause, MapCause, Processor};
 
 use super::block::Block;
 use super::chunks::{Chunks, List, RootId};
+use super::context::Context;
+use super::engine::Paging;
 use super::event::{EventSink, Holding, Step, Work};
 use super::mask::{PAGES, PageMask};
 use super::moves::Reason;
 use super::processor::ProcId;
-use super::{Context, Paging};
 
 /// Pages in a 64 KiB chunk.
 const BIG: usize = 16;

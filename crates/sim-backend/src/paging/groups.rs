@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::Paging;
 use super::block::Block;
 use super::mask::PageMask;
 
@@ -25,6 +24,23 @@ pub(crate) enum Group {
 pub(super) struct Groups(BTreeMap<u64, Group>);
 
 impl Groups {
+    /// The runs of pages in a group.
+    pub(super) fn grouped(&self, group: Group) -> Vec<Range<u64>> {
+        let all = runs(self.0.iter()).into_iter();
+        all.filter(|(_, other)| *other == group).map(|(run, _)| run).collect()
+    }
+
+    /// Puts pages in a group, or takes them out of theirs.
+    pub(super) fn put(&mut self, pages: Range<u64>, group: Option<Group>) {
+        if let Some(group) = group {
+            self.0.extend(pages.map(|page| (page, group)));
+        } else {
+            // Not one by one: a range may be of any length, and most hold no such page.
+            let leaving: Vec<u64> = self.0.range(pages).map(|(page, _)| *page).collect();
+            leaving.iter().for_each(|page| _ = self.0.remove(page));
+        }
+    }
+
     /// The pages of a block that faults on these pages of it leave alone.
     pub(super) fn left_alone(&self, block: &Block, faulted: PageMask) -> PageMask {
         let Range { start, end } = block.pages();
@@ -49,23 +65,4 @@ fn runs<'a>(pages: impl Iterator<Item = (&'a u64, &'a Group)>) -> Vec<(Range<u64
         }
     }
     runs
-}
-
-impl Paging {
-    /// The runs of pages in a group.
-    pub(crate) fn grouped(&self, group: Group) -> Vec<Range<u64>> {
-        let all = runs(self.groups.0.iter()).into_iter();
-        all.filter(|(_, other)| *other == group).map(|(run, _)| run).collect()
-    }
-
-    /// Puts pages in a group, or takes them out of theirs.
-    pub(crate) fn group(&mut self, pages: Range<u64>, group: Option<Group>) {
-        if let Some(group) = group {
-            self.groups.0.extend(pages.map(|page| (page, group)));
-        } else {
-            // Not one by one: a range may be of any length, and most hold no such page.
-            let leaving: Vec<u64> = self.groups.0.range(pages).map(|(page, _)| *page).collect();
-            leaving.iter().for_each(|page| _ = self.groups.0.remove(page));
-        }
-    }
 }

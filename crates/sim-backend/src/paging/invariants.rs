@@ -3,9 +3,10 @@
 //! Checked after every step in builds with debug assertions, so in all tests. A violation is a bug
 //! of the engine, never of its caller.
 
-use super::block::{Block, Protection};
+use super::block::Block;
 use super::mask::PageMask;
 use super::processor::{ProcId, Relations};
+use super::protection::Protection;
 
 /// The first invariant that a block breaks, with the pages that break it.
 pub(super) fn violation(block: &Block, relations: &Relations) -> Option<String> {

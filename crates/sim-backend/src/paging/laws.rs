@@ -1,13 +1,13 @@
 //! Laws of the engine under random programs, evictions included: one GPU has far less memory than
 //! there is to move. The invariants of blocks are checked after every step besides.
 
-use crate::GpuProfile;
 use pagewise_hal::Processor;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::testing::Heard;
 use super::{Access, Discard, GpuMemory, Paging, Relations, Walk};
+use crate::GpuProfile;
 
 const BLOCKS: u64 = 8;
 const PAGES: u64 = BLOCKS * 512;
@@ -97,7 +97,7 @@ impl Machine {
     }
 
     /// What one can ask about every page.
-    fn state(&self) -> Vec<(Vec<Processor>, [Option<super::Protection>; 3])> {
+    fn state(&self) -> Vec<(Vec<Processor>, [Option<super::protection::Protection>; 3])> {
         let everybody = [Processor::HOST, Processor::device(0), Processor::device(1)];
         let page = |page| {
             let mapped = everybody.map(|by| self.paging.mapping(page, by));

@@ -4,10 +4,11 @@
 
 use pagewise_hal::{MapCause, MemoryEvent, PAGE_BYTES};
 
-use super::block::{Block, Protection};
+use super::block::Block;
 use super::context::{Context, hal};
 use super::mask::PageMask;
 use super::processor::{ProcId, ProcSet};
+use super::protection::Protection;
 
 impl Context<'_> {
     /// Whether a processor is only ever mapped to its own memory here.

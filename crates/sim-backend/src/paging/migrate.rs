@@ -2,11 +2,12 @@
 
 use pagewise_hal::{CopyCause, MapCause};
 
-use super::block::{Block, Protection};
+use super::block::Block;
 use super::context::Context;
 use super::mask::PageMask;
 use super::moves::Reason;
 use super::processor::ProcId;
+use super::protection::Protection;
 
 impl Context<'_> {
     /// Brings pages to a processor, without mapping them. Discarded pages come without a copy,

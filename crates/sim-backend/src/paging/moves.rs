@@ -8,11 +8,12 @@ use std::ops::Range;
 
 use pagewise_hal::{CopyCause, MemoryEvent};
 
-use super::block::{Block, Protection};
+use super::block::Block;
 use super::context::{Context, hal};
 use super::event::Holding;
 use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
+use super::protection::Protection;
 use super::thrash;
 
 /// Why pages go somewhere, and which of them only because the prefetcher said so.

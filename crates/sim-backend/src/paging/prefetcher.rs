@@ -6,10 +6,11 @@
 
 use std::ops::Range;
 
-use super::block::{Block, Protection};
+use super::block::Block;
 use super::context::Context;
 use super::mask::PageMask;
 use super::processor::ProcId;
+use super::protection::Protection;
 
 /// Pages in a 64 KiB page.
 const BIG: usize = 16;

@@ -2,9 +2,9 @@
 //!
 //! Knows no other processor, and decides nothing.
 
-use super::block::Protection;
 use super::mask::{PageMask, StoredMask};
 use super::processor::ProcId;
+use super::protection::Protection;
 
 /// What one processor has of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use std::ops::Range;
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 
-use super::Paging;
 use super::block::Block;
 use super::chunks::{Effect, Standing};
+use super::engine::Paging;
 use super::event::{EventSink, Holding, Work};
 use super::mask::{PAGES, PageMask};
 use super::range::Policy;

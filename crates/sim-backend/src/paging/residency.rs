@@ -3,10 +3,10 @@
 //! PAGING-40 to PAGING-47 in their order. Steps for memory that is not managed by the driver, for
 //! other processes and for access counters are not modelled. Changes nothing.
 
+use super::access::Access;
 use super::block::Block;
 use super::context::Context;
 use super::processor::ProcId;
-use super::service::Access;
 use super::thrash::Hint;
 
 /// Where a page goes.

@@ -5,10 +5,10 @@
 //! is resident somewhere; a page resident on two processors is duplicated (PAGING-7).
 //! Decides nothing, and does not know where the block is or how long.
 
-use super::block::Protection;
 use super::mask::{PageMask, StoredMask};
 use super::presence::Presence;
 use super::processor::{ProcId, ProcSet};
+use super::protection::Protection;
 use super::thrash::Thrashing;
 
 /// What devices' page tables of a block went through, in 16 bits. Decides nothing; takes time when

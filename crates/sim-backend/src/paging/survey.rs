@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use pagewise_hal::PAGE_BYTES;
 
-use super::Paging;
-use super::block::{Block, Protection};
+use super::access::Access;
+use super::block::Block;
+use super::engine::Paging;
 use super::mask::PageMask;
 use super::processor::{ProcId, ProcSet};
-use super::service::Access;
-use super::touch::Walk;
+use super::protection::Protection;
+use super::walk::Walk;
 
 /// What a walk went over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,6 +1,5 @@
 //! Surroundings for unit tests.
 
-use crate::GpuProfile;
 use std::collections::VecDeque;
 
 use pagewise_hal::{MemoryEvent, Processor};
@@ -14,6 +13,7 @@ use super::processor::Relations;
 use super::range::Policy;
 use super::thrash::LapseWindow;
 use super::totals::Totals;
+use crate::GpuProfile;
 
 /// All that the engine reports, in its order.
 #[derive(Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@
 //! in nanoseconds, rounded down to the resolution of the driver's stamps. PAGING-120 to PAGING-136
 //! are the driver's rules.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES};
@@ -16,8 +16,17 @@ use super::mask::PageMask;
 use super::params::{LapseVote, ThrashingParams};
 use super::processor::{ProcId, ProcSet};
 
+mod pages;
+mod pins;
 #[cfg(test)]
 pub(super) mod tests;
+mod window;
+
+use pages::PageState;
+
+pub(super) use pages::Thrashing;
+pub(super) use pins::{Pin, expired};
+pub(super) use window::LapseWindow;
 
 /// Counts of events stop here.
 const EVENTS_MAX: u8 = 7;
@@ -43,90 +52,6 @@ pub(super) enum Kind {
     Migration,
     /// A processor lost permissions.
     Revocation,
-}
-
-/// A pinned page, in the queue of pages to release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pin {
-    pub(super) deadline_ns: u64,
-    /// Absolute page number.
-    pub(super) page: u64,
-}
-
-/// The window in which events count, with the votes to change it. One per address space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LapseWindow {
-    lapse_ns: u64,
-    vote: i32,
-}
-
-impl LapseWindow {
-    pub(super) fn new(params: &ThrashingParams) -> Self {
-        Self { lapse_ns: params.lapse_ns, vote: 0 }
-    }
-
-    /// One vote (PAGING-125): down if the page thrashes within the window, up if it does not.
-    fn cast(&mut self, params: &ThrashingParams, gap_ns: u64) {
-        let threshold = i32::from(params.vote_threshold);
-        self.vote += if gap_ns < self.lapse_ns { -1 } else { 1 };
-        let step = (self.lapse_ns / 8).min(params.lapse_max_ns / 10);
-        let grow = match params.lapse_vote {
-            LapseVote::Constant => return,
-            LapseVote::Intended => self.vote >= threshold,
-            // A negative vote is compared as a huge unsigned number.
-            LapseVote::Compiled => self.vote < 0 || self.vote >= threshold,
-        };
-        if grow && self.lapse_ns < params.lapse_max_ns {
-            self.lapse_ns = (self.lapse_ns + step).min(params.lapse_max_ns);
-            self.vote = if self.vote < 0 { 0 } else { threshold / 2 };
-        } else if params.lapse_vote == LapseVote::Intended && self.vote <= -threshold {
-            self.lapse_ns = self.lapse_ns.saturating_sub(step).max(params.lapse_min_ns);
-            self.vote = -threshold / 2;
-        }
-    }
-}
-
-/// What is known about one page.
-#[derive(Debug, Clone, Copy, Default)]
-struct PageState {
-    processors: ProcSet,
-    last_ns: Option<u64>,
-    events: u8,
-    revoked: bool,
-    throttled: ProcSet,
-    window_end_ns: u64,
-    exempt: Option<ProcId>,
-    throttles: u8,
-    pinned: Option<(ProcId, u64)>,
-}
-
-/// What is known about the pages of one block.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Thrashing {
-    /// None until two processors meet, and again after a fresh start.
-    pages: Option<BTreeMap<u16, PageState>>,
-    marked: PageMask,
-    last_ns: Option<u64>,
-    resets: u8,
-    ever_pinned: bool,
-}
-
-impl Thrashing {
-    /// The pages found to thrash.
-    pub(crate) fn marked(&self) -> PageMask {
-        self.marked
-    }
-
-    fn page(&self, page: usize) -> Option<&PageState> {
-        self.pages.as_ref()?.get(&(page as u16))
-    }
-
-    fn forget(&mut self, page: usize) {
-        if let Some(pages) = &mut self.pages {
-            pages.remove(&(page as u16));
-        }
-        self.marked = self.marked.minus(PageMask::single(page));
-    }
 }
 
 /// A time in the resolution of the driver's stamps.
@@ -226,19 +151,6 @@ pub(super) fn release_expired(context: &mut Context<'_>, block: &mut Block, pin:
     if state.is_some_and(|s| s.pinned.is_some_and(|(_, at)| at == pin.deadline_ns)) {
         release(context, block, page);
     }
-}
-
-/// The pins that run out by `now_ns`, taken off the queue.
-pub(super) fn expired(
-    pins: &mut VecDeque<Pin>,
-    params: &ThrashingParams,
-    now_ns: u64,
-) -> Option<Pin> {
-    let first = pins.front()?;
-    if first.deadline_ns > now_ns.saturating_add(params.unpin_slack_ns) {
-        return None;
-    }
-    pins.pop_front()
 }
 
 /// What a fault of `by` on a page is to do: the order of PAGING-126.

@@ -6,49 +6,13 @@
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 
-use super::batch::Held;
-use super::context::hal;
+use super::access::Access;
+use super::engine::Paging;
 use super::event::EventSink;
 use super::mask::PAGES;
 use super::processor::ProcId;
-use super::service::Access;
-use super::{Paging, Protection};
-use crate::clock;
-
-/// A walk over memory by one thread: one access at `first_byte`, and one every `stride_bytes`
-/// below `first_byte + bytes`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Walk {
-    /// Who walks.
-    pub(crate) by: Processor,
-    /// Address of the first access.
-    pub(crate) first_byte: u64,
-    /// Length of the memory walked over.
-    pub(crate) bytes: u64,
-    /// Bytes between accesses; 0 counts as 1.
-    pub(crate) stride_bytes: u64,
-    /// What is done at each place.
-    pub(crate) access: Access,
-}
-
-/// What accesses came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Touched {
-    /// The time afterwards: the start, and what the sink said the faults took, and waits of
-    /// throttled processors.
-    pub(crate) now_ns: u64,
-    /// Faults serviced.
-    pub(crate) faults: u64,
-    /// Times that the processor was held off a thrashing page.
-    pub(crate) throttles: u64,
-}
-
-impl Touched {
-    /// Lets time pass.
-    pub(super) fn pass(&mut self, duration_ns: u64) {
-        self.now_ns = clock::after(self.now_ns, duration_ns);
-    }
-}
+use super::protection::Protection;
+use super::walk::{Held, Touched, Walk, fault_record};
 
 impl Paging {
     /// One access.
@@ -150,15 +114,5 @@ impl Paging {
         // By the time that the processor faults again, the driver's clock has moved on.
         touched.now_ns = woken_ns.max(touched.now_ns.saturating_add(1));
         self.advance(touched.now_ns, sink);
-    }
-}
-
-/// The record of faults on a page.
-pub(super) fn fault_record(page: u64, by: ProcId, access: Access, merged: u64) -> MemoryEvent {
-    let (address, access) = (page * PAGE_BYTES, access.into());
-    if by.is_host() {
-        MemoryEvent::CpuFault { address, access }
-    } else {
-        MemoryEvent::GpuFault { device: hal(by), address, access, merged, duration_ns: 0 }
     }
 }
