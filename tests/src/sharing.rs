@@ -1,6 +1,6 @@
 //! Registered host memory, exported pools, handles of device memory: what is refused, and how.
 //! Imports need a second process: here they are not made, as driver 580 crashes on its own exports.
-//! Source: probes on driver 580.
+//! CONTRACT-102: probes on driver 580.
 
 use pagewise::{
     AllocationType, Backend, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HandleTypes,

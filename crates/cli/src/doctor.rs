@@ -10,7 +10,7 @@ use pagewise_hal::{
 /// Width of the names in front of what is said of them.
 const NAMES: usize = 26;
 
-/// Looks, and says what there is. Never fails: what is missing is the answer.
+/// Looks, and says what there is. Never fails: the missing parts are the answer.
 pub(crate) fn doctor(ceiling: Option<DriverVersion>) -> String {
     let mut report = Report(String::new());
     let probed = probe();
@@ -28,7 +28,7 @@ pub(crate) fn doctor(ceiling: Option<DriverVersion>) -> String {
     report.0
 }
 
-/// What was found before anything was used.
+/// The findings before anything was used.
 type Probed = Result<Probe, LoadError>;
 
 struct Report(String);

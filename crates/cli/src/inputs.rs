@@ -8,8 +8,8 @@ use pagewise_trace::run::Input;
 
 const SUFFIXES: [&str; 3] = [".jsonl", ".jsonl.zst", ".jsonl.gz"];
 
-/// The traces, in the order of the arguments, those of a directory by name. What cannot be listed
-/// is an input that fails, so that the others are still replayed.
+/// The traces, in the order of the arguments, those of a directory by name. A folder that cannot be
+/// listed is an input that fails, so that the others are still replayed.
 pub(crate) fn inputs(arguments: &[PathBuf]) -> Vec<Input<'static>> {
     let input = |path: Result<PathBuf, TraceError>| match path {
         Ok(path) => Input::file(path),

@@ -33,7 +33,7 @@ pub(crate) struct Output {
 /// Where the text is until it is complete.
 #[derive(Debug)]
 enum Place {
-    /// Beside the file whose place it takes.
+    /// Beside the file that it replaces.
     Beside(Partial<NamedTempFile>, PathBuf),
     /// In a file without a name, for what has to be written through.
     Apart(File),
@@ -52,7 +52,7 @@ impl Output {
     /// Ends it: now it can be seen.
     ///
     /// # Errors
-    /// If the text cannot be written. What was there before is still there then, unless it had to
+    /// If the text cannot be written. The old file is still there then, unless it had to
     /// be written through.
     pub(crate) fn keep(self) -> Result<(), Failure> {
         let Self { path, writer } = self;
@@ -78,7 +78,7 @@ pub(crate) fn write_file(path: &Path, text: &[u8]) -> Result<(), Failure> {
     output.keep()
 }
 
-/// What is said if a file cannot be written.
+/// The message if a file cannot be written.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::Input(format!("{}: cannot write: {error}", path.display()))
 }
@@ -144,7 +144,7 @@ impl Write for Place {
 
 // ---- interruption -----------------------------------------------------------------------------
 
-/// What goes when the process is interrupted.
+/// Files that go when the process is interrupted.
 #[derive(Debug)]
 struct Unfinished {
     paths: BTreeSet<PathBuf>,

@@ -15,7 +15,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `done`: what has happened to the cases that are counted.
+    /// `done`: the word for what has happened to the cases that are counted.
     pub(crate) fn start(done: &str) -> Self {
         let bar = ProgressBar::hidden();
         let template = format!("{{spinner}} {{pos}} cases {done}, {{msg}}{{elapsed}}");
@@ -33,7 +33,7 @@ impl Progress {
         }
     }
 
-    /// What goes on besides replaying, until the next case is done.
+    /// Shows other work than replaying, until the next case is done.
     pub(crate) fn doing(&self, what: &str) {
         self.bar.set_message(format!("{what}, "));
     }

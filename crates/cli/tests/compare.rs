@@ -126,7 +126,7 @@ fn two_recordings_are_compared_operation_by_operation() {
     assert_eq!(status(&pagewise(&["compare", &one])), 2, "one trace is not enough");
 }
 
-/// The driver's place is taken by the simulated one, whose memory this process touches itself: so
+/// The simulated driver takes the driver's place. This process touches its memory itself, so
 /// results are compared, and not where pages are.
 #[test]
 #[cfg(target_os = "linux")]

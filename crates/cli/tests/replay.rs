@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use common::{Files, HEADER, json, pagewise, recording, status, stderr, stdout, trace};
 use serde_json::Value;
 
-/// Agrees with the simulator: calls whose answers do not depend on where pages are.
+/// Agrees with the simulator: calls with answers that do not depend on where pages are.
 const AGREEING: &[&str] = &[
     r#"{"op":"alloc_managed","buf":0,"bytes":4194304,"attach_flags":1,"code":0,"offset_in_2mib":0}"#,
     r#"{"op":"alloc_managed","buf":1,"bytes":0,"attach_flags":1,"code":1}"#,

@@ -199,7 +199,7 @@ impl Sim {
         }
     }
 
-    /// Takes pages that are nobody's memory any more out of everything.
+    /// Forgets pages that belong to no memory any more.
     fn drop_memory(&mut self, pages: Range<u64>) {
         let count = pages.end - pages.start;
         self.pager.remove_range(pages.start, count);
@@ -336,7 +336,7 @@ impl Sim {
         range.device_bytes() <= room
     }
 
-    /// Lets managed pages leave devices whose memory other allocations have taken: those always
+    /// Lets managed pages leave devices if other allocations have taken the memory: those always
     /// win (PAGING-217).
     fn make_way(&mut self) {
         for device in (0..self.config.devices).map(|ordinal| DeviceId(ordinal.cast_signed())) {

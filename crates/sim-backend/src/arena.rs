@@ -185,7 +185,7 @@ impl Arena {
 
     /// Where the bytes of a range are read and written: no bytes at all if contents are skipped.
     /// Callers have found the range in a live allocation. Memory that no segment holds is host
-    /// memory that was registered: whoever called `host_register`, which is `unsafe`, promised that
+    /// memory that was registered: the caller of `host_register`, which is `unsafe`, promised that
     /// it is live until it is unregistered.
     fn checked(&self, address: u64, bytes: u64) -> (*mut u8, usize) {
         let place = if self.holding(address).is_some() {

@@ -45,9 +45,9 @@ impl Sim {
         self.pager.group(allocation.span().pages_outward(), None);
     }
 
-    /// Work begins in a stream, on a device with concurrent managed access: what is attached to
-    /// the stream alone migrates there. Of small allocations that is what is in the stream's group
-    /// now: a page that several share is in the group that it was put in last.
+    /// Work begins in a stream, on a device with concurrent managed access: memory attached
+    /// to the stream alone migrates there. Of small allocations those pages go that are in the
+    /// stream's group now: a page that several share is in the group that it was put in last.
     pub(crate) fn bring_attached(&mut self, to: Processor, stream: StreamHandle) {
         let starts = self.attachments.alone_to(stream);
         let attached = starts.filter_map(|start| self.space.starting(DevicePtr(start)));

@@ -6,8 +6,8 @@
 //!
 //! # What driver 580 believes
 //!
-//! The driver keeps all attributes of a page together, in maximal runs of pages whose attributes
-//! are all equal, and both reading and writing walk the runs with a cursor that advances by the
+//! The driver keeps all attributes of a page together, in maximal runs of pages with equal
+//! attributes, and both reading and writing walk the runs with a cursor that advances by the
 //! length of the *whole* run it stands in, not by what is left of it. So a read may jump over
 //! pages that differ, and a write or an unset may leave its tail as it was (CONTRACT-61,
 //! CONTRACT-62).

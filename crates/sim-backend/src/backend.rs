@@ -75,7 +75,7 @@ impl SimBackend {
     }
 
     /// Lets the next call take exactly this many nanoseconds of virtual time: for replaying
-    /// recordings whose results depend on when things happened. `faults` are the times of its
+    /// recordings with results that depend on when things happened. `faults` are the times of its
     /// faults, in their order: from the end of the fault before it, or the beginning of the call,
     /// until the driver looks at it, and from then on. Faults without a time take what the model
     /// says.

@@ -5,10 +5,10 @@
 //! allocation finds no room; blocks settle by address. An allocation takes the smallest block that
 //! it fits into, the one that has been free for longest among equals: of the pending ones; else of
 //! the settled ones, if the chunks behind it are held; else everything settles, and it takes the
-//! smallest of all, or new addresses. Blocks merge with neighbours of their kind; what is settled
-//! at the end of the addresses counts as new. Releasing chunks leaves blocks as they are. Growth
-//! asks for the largest power of two first and gives back on failure, which the high-water mark
-//! shows (CONTRACT-89).
+//! smallest of all, or new addresses. Blocks merge with neighbours of their kind; a settled block at
+//! the end of the addresses counts as new. Releasing chunks leaves blocks as they are. Growth asks
+//! for the largest power of two first and gives back on failure, which the high-water mark shows
+//! (CONTRACT-89).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Virtual time, in nanoseconds since the machine was made. It has an end.
 //!
-//! Whoever calls says how long sleeps and paced calls take, and may say anything; profiles say what
+//! The caller says how long sleeps and paced calls take, and may say anything; profiles say what
 //! work costs. None of that carries the clock beyond [`END_NS`], some 292 years: from there on it
 //! stands still. What the driver waits for by itself, naps of throttled processors, still passes,
 //! so that waiting always ends.

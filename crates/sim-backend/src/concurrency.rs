@@ -50,8 +50,8 @@ impl Sim {
         Ok(())
     }
 
-    /// A device is about to touch memory, in a stream: what has to be there comes, once for all
-    /// that the call touches. Does nothing if the access will be refused.
+    /// A device is about to touch memory, in a stream: the memory that has to be there comes, once
+    /// for all that the call touches. Does nothing if the access will be refused.
     ///
     /// With concurrent access, fills and copies bring what is attached to the stream only if they
     /// touch managed memory (PAGING-251). It is a guess that one managed range of a copy is enough.

@@ -1,4 +1,4 @@
-//! What is simulated: how many of which GPU, under which driver.
+//! The simulated machine: how many of which GPU, under which driver.
 
 use pagewise_hal::DriverVersion;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub enum MemoryContents {
     Skipped,
 }
 
-/// What becomes of records of what moved. They are always counted.
+/// Whether records of moves are kept. They are always counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventCapture {
     /// None is kept: `take_events` is `Unsupported`.
@@ -162,7 +162,7 @@ impl SimConfig {
         self
     }
 
-    /// What becomes of records of what moved.
+    /// Sets whether records of moves are kept.
     #[must_use]
     pub fn events(mut self, capture: EventCapture) -> Self {
         self.events = capture;

@@ -1,4 +1,4 @@
-//! What stays behind in memory that pages have left.
+//! Contents left behind in memory that pages have left.
 //!
 //! A page's contents are in the arena. Memory that a processor once got for the page stays when
 //! the page moves on, with what it held then; a discarded page that becomes resident again without
@@ -32,9 +32,9 @@ pub(crate) struct HoldingChange {
 /// Memory that pages have left.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    /// By va_block slot and processor: pages whose memory there still holds what the arena does.
+    /// By va_block slot and processor: pages of which the memory there still holds the arena's bytes.
     same: BTreeMap<(u64, Processor), PageMask>,
-    /// Pages whose memory holds something else.
+    /// Pages of which the memory holds something else.
     saved: Saved,
 }
 
@@ -76,7 +76,7 @@ impl Contents {
         }
     }
 
-    /// Whether anybody's memory holds anything of a page.
+    /// Whether any processor's memory holds anything of a page.
     fn is_held(&self, slot: u64, page: usize) -> bool {
         let number = slot * PAGES_PER_BLOCK + page as u64;
         let saved = self.saved.range((number, Processor::HOST)..(number + 1, Processor::HOST));
@@ -100,7 +100,7 @@ impl Contents {
         }
     }
 
-    /// Copies the arena's pages for everybody whose memory holds the same.
+    /// Copies the arena's pages for all processors with memory that holds the same.
     fn save(&mut self, arena: &Arena, slot: u64, pages: PageMask) {
         let first = (slot, Processor::HOST);
         let after = (slot + 1, Processor::HOST);

@@ -16,7 +16,7 @@ mod unix {
 
     use super::{ShareableHandle, io};
 
-    /// One end of a pipe that nobody reads: a descriptor that is like no other, however often it
+    /// One end of a pipe without a reader: a descriptor that is like no other, however often it
     /// is duplicated. The other end keeps it so.
     #[derive(Debug)]
     pub(crate) struct Descriptor {

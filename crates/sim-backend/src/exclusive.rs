@@ -1,8 +1,8 @@
-//! Machines whose devices have no concurrent managed access: Windows, WSL 2, and devices before
+//! Machines with devices without concurrent managed access: Windows, WSL 2, and devices before
 //! Pascal.
 //!
 //! Such a device cannot fault, so what it may touch has to be there before it starts, and the host
-//! has to keep away until it is done. What is modelled:
+//! has to keep away until it is done. The model:
 //!
 //! - Managed memory lives on the device and can fill it, but not exceed it (PAGING-260). With
 //!   several devices that are no peers it lives on the host, and they reach it there.
@@ -31,7 +31,7 @@ pub(crate) struct Exclusive {
     pub(crate) home: Processor,
     /// Memory that managed memory takes there, in bytes.
     pub(crate) managed_bytes: u64,
-    /// Work that nobody waited for: the number of a stream's last, by stream.
+    /// Work that was not waited for: the number of a stream's last, by stream.
     pub(crate) working: BTreeMap<u64, u64>,
     /// What an event waits for: stream and number of its last work, by event.
     pub(crate) recorded: BTreeMap<u64, (u64, u64)>,
@@ -72,7 +72,7 @@ impl Exclusive {
         self.recorded.insert(event.as_raw(), (stream, work));
     }
 
-    /// Somebody waited for an event, or learnt that it has happened.
+    /// The program waited for an event, or learnt that it has happened.
     pub(crate) fn waited_for_event(&mut self, event: EventHandle) {
         let Some((stream, work)) = self.recorded.get(&event.as_raw()) else { return };
         if self.working.get(stream).is_some_and(|last| last <= work) {

@@ -58,7 +58,7 @@ impl Machine {
 }
 
 impl Located {
-    /// The processor whose memory it is; `None` if it names no place.
+    /// The processor that has the memory; `None` if it names no place.
     pub(crate) fn processor(self) -> Option<Processor> {
         match self {
             Self::Device(ordinal) => Some(Processor::device(ordinal)),

@@ -1,4 +1,4 @@
-//! The paging engine with somebody listening: keeps records and says how long work takes.
+//! The paging engine with a listener that keeps records and says how long work takes.
 //!
 //! Calls carry no time and no sink; both are here, so that the modules of calls read as what they
 //! do.
@@ -56,7 +56,7 @@ struct Listener {
     meter: Meter,
     tempo: Tempo,
     records: Records,
-    /// What memory held of pages changed; `None` if nobody wants to know.
+    /// What memory held of pages changed; `None` if no caller wants to know.
     holdings: Option<Vec<HoldingChange>>,
 }
 
@@ -276,7 +276,7 @@ impl Pager {
         self.listener.holdings.iter_mut().flat_map(|holdings| holdings.drain(..))
     }
 
-    /// What was recorded.
+    /// The records.
     pub(crate) fn records(&mut self) -> &mut Records {
         &mut self.listener.records
     }

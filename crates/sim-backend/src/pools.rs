@@ -58,7 +58,7 @@ pub(crate) struct Released {
     /// Chunks of managed pools that live on. Their pages stay where they are, mapped as they are;
     /// what they hold is discarded (PAGING-271).
     pub(crate) idle: Vec<u64>,
-    /// What is gone: other chunks, and all that a pool had that is gone.
+    /// Memory that is gone: other chunks, and all of a pool that is gone.
     pub(crate) gone: Vec<Range<u64>>,
 }
 
@@ -182,7 +182,7 @@ impl Pools {
         }
     }
 
-    /// A pool whose memory may still live after it was destroyed.
+    /// A pool, also one that was destroyed while memory of it lives.
     pub(crate) fn any(&self, handle: u64) -> Option<&Pool> {
         self.pools.get(&handle)
     }
@@ -424,7 +424,7 @@ impl Pools {
     }
 
     /// First bytes of the chunks that a managed pool holds; none of another pool, and none of an
-    /// imported one, whose memory is the exporter's.
+    /// imported one, as the exporter has the memory.
     pub(crate) fn managed_chunks(&self, handle: u64) -> Vec<u64> {
         let Ok(pool) = self.get(handle) else { return Vec::new() };
         let Some(region) = pool.region.as_ref().filter(|_| pool.is_managed()) else {
@@ -610,7 +610,8 @@ fn exportable(types: HandleTypes) -> bool {
     types.is_empty() || types == HandleTypes::POSIX_FILE_DESCRIPTOR || types == HandleTypes::FABRIC
 }
 
-/// Whose access a location means. Any NUMA node stands for the host, whether it exists or not.
+/// The processor that a location gives access to. Any NUMA node stands for the host, whether it
+/// exists or not.
 fn accessor(place: Located) -> Option<Processor> {
     match place {
         Located::HostNumaCurrent => None,

@@ -1,6 +1,6 @@
-//! What becomes of the engine's records: they are counted, kept in a ring, handed to a listener.
+//! The engine's records: they are counted, kept in a ring, handed to a listener.
 //!
-//! Counting is always on. The ring and the listener cost nothing where nobody asked for them.
+//! Counting is always on. The ring and the listener cost nothing unless they were asked for.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -66,7 +66,7 @@ impl Records {
         std::mem::take(&mut self.ring).into()
     }
 
-    /// Whether somebody wants each call's records.
+    /// Whether a listener wants each call's records.
     pub(crate) fn listen(&mut self, on: bool) {
         self.fresh = on.then(Vec::new);
     }
@@ -81,7 +81,7 @@ impl Records {
 pub(crate) type Listener = Box<dyn FnMut(&[MemoryEvent]) + Send>;
 
 /// Hands records to a listener in the order of the calls, one batch at a time, with no lock held:
-/// a listener may itself call the machine, whose records it then gets afterwards.
+/// a listener may itself call the machine, and gets the records of that call afterwards.
 #[derive(Default)]
 pub(crate) struct Deliveries(Mutex<Queue>);
 
@@ -114,7 +114,7 @@ impl Deliveries {
         }
     }
 
-    /// Hands over what waits, unless somebody is at it.
+    /// Hands over the waiting records, unless another thread is at it.
     pub(crate) fn deliver(&self) {
         loop {
             let mut queue = self.queue();

@@ -3,8 +3,8 @@
 //! Driver 580 takes a region when none has room, and gives it back when it is empty. It looks in the
 //! newest region first, and there in the smallest hole that fits, at the lowest address among
 //! equals (CONTRACT-13). A region goes where the address space has more room than it needs. The
-//! H200's regions descend from the top, these ascend from the start of the zone's first segment. What does
-//! not fit there goes to the segments after it.
+//! H200's regions descend from the top, these ascend from the start of the zone's first segment. A
+//! region that does not fit there goes to the segments after it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

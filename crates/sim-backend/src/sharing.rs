@@ -154,7 +154,8 @@ impl Sim {
         self.sharing.mapped.remove(&ptr.0)
     }
 
-    /// Pools may be gone. What is gone cannot be imported any more, so its descriptor goes too.
+    /// Pools may be gone. A pool that is gone cannot be imported any more, so its descriptor goes
+    /// too.
     pub(crate) fn forget_gone_pools(&mut self) {
         let lives = |pool: &PoolHandle| self.pools.any(pool.as_raw()).is_some();
         self.sharing.imports.retain(|pool, _| lives(pool));

@@ -43,9 +43,9 @@ pub(crate) struct Sim {
     /// Present without concurrent managed access.
     pub(crate) exclusive: Option<Exclusive>,
     pub(crate) clock_ns: u64,
-    /// What the next call and its faults are to take, if somebody said so.
+    /// The time that the next call and its faults are to take, if a replay said so.
     pub(crate) pace: Option<(u64, VecDeque<FaultPace>)>,
-    /// Whether somebody wants each call's records.
+    /// Whether a listener wants each call's records.
     pub(crate) listened: bool,
     /// Bytes of `cuMemAlloc` by device.
     pub(crate) device_bytes: Vec<u64>,

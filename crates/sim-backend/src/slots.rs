@@ -9,7 +9,7 @@ use pagewise_hal::BLOCK_BYTES;
 /// address first.
 ///
 /// Freed runs merge with free neighbours and are used again before new addresses are taken. For
-/// memory whose addresses no recording shows; managed memory has `regions`.
+/// memory with addresses that no recording shows; managed memory has `regions`.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     /// Oldest first.

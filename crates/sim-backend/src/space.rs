@@ -132,7 +132,7 @@ impl Space {
         })
     }
 
-    /// Notes an allocation whose address a pool chose.
+    /// Notes an allocation at an address that a pool chose.
     pub(crate) fn enter(&mut self, start: u64, bytes: u64, kind: Kind) -> Allocation {
         self.last_id += 1;
         let allocation = Allocation { start, bytes, kind, id: self.last_id };

@@ -11,7 +11,7 @@ pub(crate) type FaultPace = (u64, u64);
 pub(crate) struct Tempo {
     /// Those that are still to be recorded.
     faults: VecDeque<FaultPace>,
-    /// What is left of the one that is being served.
+    /// The rest of the one that is being served.
     service_ns: Option<u64>,
 }
 

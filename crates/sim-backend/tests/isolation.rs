@@ -74,7 +74,7 @@ fn a_machine_among_a_hundred_answers_as_one_alone() -> Result<()> {
     Ok(())
 }
 
-/// 254 GiB of a pool's 256 are taken, and every other part is freed: what is asked for next fits
+/// 254 GiB of a pool's 256 are taken, and every other part is freed: the next request fits
 /// into the pool's memory, but into no hole of its addresses.
 #[test]
 fn a_pool_never_places_memory_among_the_addresses_of_another() -> Result<()> {

@@ -1,4 +1,4 @@
-//! Orderings that others published for GPUs whose memory is too small, as claims.
+//! Orderings that others published for GPUs with too little memory, as claims.
 //!
 //! Figures of other cards do not carry over, their order does. Sources:
 //!

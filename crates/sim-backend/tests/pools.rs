@@ -162,7 +162,7 @@ fn of_a_switch_the_low_32_bits_count_and_of_a_threshold_all_64() {
     assert_eq!(set(PoolAttribute::RELEASE_THRESHOLD, threshold), threshold);
 }
 
-/// What is reserved, in MiB, after each of four 32 MiB allocations was freed and the stream
+/// The reserved MiB after each of four 32 MiB allocations was freed and the stream
 /// synchronised; then after trimming to 100, 64, 33, 32, 1 and 0 MiB.
 #[test]
 fn thresholds_and_trims_keep_what_the_driver_keeps() {

@@ -1,4 +1,4 @@
-//! What becomes of records: counters, the ring, listeners.
+//! Records: counters, the ring, listeners.
 
 use std::sync::{Arc, Mutex};
 

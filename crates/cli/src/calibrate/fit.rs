@@ -1,6 +1,6 @@
 //! Fitting figures to recorded times.
 //!
-//! What is minimised is the sum over operations of a robust loss of log2(predicted / recorded):
+//! The fit minimises the sum over operations of a robust loss of log2(predicted / recorded):
 //! quadratic below a quarter of an octave, linear above, so that operations which the model does
 //! not understand do not pull the others along. Three things are added and weighed:
 //!

@@ -106,7 +106,7 @@ fn directory_of(file: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// What is calibrated, and from what.
+/// The figures to calibrate, and their sources.
 #[derive(Debug)]
 pub(crate) struct Calibration {
     /// The start.
@@ -189,7 +189,7 @@ fn field(figure: &str) -> String {
     format!("cost.{}", field.map_or(figure, |(field, _)| field))
 }
 
-/// A machine that keeps no records: nobody looks at them.
+/// A machine that keeps no records, as they are not looked at.
 fn machine(profile: GpuProfile) -> SimConfig {
     SimConfig::new(profile).events(EventCapture::Off)
 }

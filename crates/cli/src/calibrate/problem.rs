@@ -80,7 +80,7 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// The figures, to four significant digits: nobody measured more.
+    /// The figures, to four significant digits: no more were measured.
     pub(super) fn params_rounded(&self) -> CostParams {
         let rounded = |value: &f64| -> f64 {
             format!("{value:.3e}").parse().expect("a number as it was just written")
@@ -182,7 +182,7 @@ fn off(row: &Row<'_>, time: f64) -> f64 {
     (time / row.sample.recorded.median as f64).log2()
 }
 
-/// A number whose square is the loss, and its derivative.
+/// The square root of the loss, and its derivative.
 fn robust(off: f64) -> (f64, f64) {
     let bend = (1.0 + (off / TURN).powi(2)).sqrt();
     // The loss is 2 TURN^2 (bend - 1), and bend - 1 = (off / TURN)^2 / (bend + 1).

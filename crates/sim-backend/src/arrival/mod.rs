@@ -2,7 +2,7 @@
 //!
 //! A GPU's faults go into a buffer from which the driver reads *batches*; it services a batch,
 //! drops what else is in the buffer and lets all waiting accesses be *replayed*, so those that
-//! still miss fault again. What is in a batch depends on timing that nobody documents and that
+//! still miss fault again. The faults in a batch depend on timing that is not documented and that
 //! varies from run to run. This is a seeded model of it: the same seed gives the same batches.
 //!
 //! A round, from one replay to the next:
@@ -39,8 +39,8 @@ pub use params::{ArrivalParams, BulkShape};
 use grid::Grid;
 use multiprocessor::Multiprocessor;
 
-/// Rounds in which nobody gets further, as when pages push each other out, before faults come one
-/// by one, so that somebody does.
+/// Rounds in which no thread gets further, as when pages push each other out, before faults come
+/// one by one, so that one thread does.
 const ROUNDS_IN_VAIN_MAX: u32 = 16;
 
 /// Faults that the driver services together.
@@ -133,7 +133,7 @@ impl<'a> Arrival<'a> {
     }
 
     /// Lets threads run to their next fault; new blocks take the places of those that are through.
-    /// Returns whether anybody got further.
+    /// Returns whether any thread got further.
     fn run(&mut self, missing: &impl Missing) -> bool {
         let grid = &self.grid;
         let count = self.multiprocessors.len();
@@ -229,7 +229,7 @@ impl<'a> Arrival<'a> {
         batch
     }
 
-    /// What is left over: faults raised before the replay by multiprocessors that began after the
+    /// The faults left over: those raised before the replay by multiprocessors that began after the
     /// driver looked.
     fn leave(
         &mut self,

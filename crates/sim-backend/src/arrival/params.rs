@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Times in nanoseconds. Fields are either *published* or *fitted*: chosen so that the number of
 /// batches in recording `parallel` of an H200 comes out, which does not make them measurements of
-/// what their names say.
+/// what their names say (TIMING-31).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrivalParams {
@@ -24,7 +24,7 @@ pub struct ArrivalParams {
     /// `uvm_perf_fault_replay_update_put_ratio`, 50.
     pub drop_all_percent: u32,
     /// Aligned pieces of 16 KiB in which one multiprocessor has faults outstanding. 14 of them are
-    /// the 56 pages that Allen and Ge (SC'21) found as the limit of one uTLB.
+    /// 56 pages, the published limit of one uTLB (TIMING-30).
     pub sectors_per_multiprocessor: u32,
     /// Faults that a multiprocessor raises together when it begins, and together the next time;
     /// the others follow one by one. Fitted.

@@ -1,4 +1,4 @@
-//! One call: what happens in it, and what its time is.
+//! One call: its events and its time.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use super::touches::{self, Faults};
 use super::{advice, calls};
 use crate::paging::{Access, Covered, HeldBlocks, Step, Walk, Work};
 
-/// Freed host memory that the kernel keeps at hand for whoever asks next: one 2 MiB page.
+/// Freed host memory that the kernel keeps at hand for the next request: one 2 MiB page
+/// (TIMING-14).
 const RECYCLED_MAX: u64 = pagewise_hal::BLOCK_BYTES / pagewise_hal::PAGE_BYTES;
 
 /// Something that happens within a call.
@@ -41,7 +42,7 @@ pub(super) struct Account {
     pub(super) warmth: Warmth,
     /// Whether it and the call before it are reads of attributes.
     pub(super) continues: bool,
-    /// Host pages that frees gave back and that nobody has got since.
+    /// Host pages that frees gave back and that no allocation has got since.
     pub(super) recycled_pages: u64,
     tally: Tally,
     faults: Faults,
@@ -119,7 +120,7 @@ impl Account {
         }
     }
 
-    /// What is zeroed comes first from what was freed last.
+    /// Zeroed memory comes first from the memory that was freed last.
     fn zeroed(&mut self, work: &Work) -> Zeroed {
         let recycled = work.pages_zeroed_host.min(self.recycled_pages);
         self.recycled_pages -= recycled;

@@ -76,8 +76,8 @@ pub(super) fn discard_prefetch(costs: &DiscardCosts, tally: &Tally, warmth: Warm
         + costs.prefetch_device_block * tally.device_blocks as f64
 }
 
-/// An eviction from one block: what the explicit migration of the same pages to the host costs,
-/// for whoever waits for the room. No recording covers evictions.
+/// An eviction from one block: the costs of the explicit migration of the same pages to the host,
+/// charged to the call that waits for the room (TIMING-17).
 pub(super) fn eviction(costs: &PrefetchCosts, work: &Work, zeroed: Zeroed) -> f64 {
     let bytes = (work.pages_to_host * pagewise_hal::PAGE_BYTES) as f64;
     costs.block

@@ -17,7 +17,7 @@ pub(crate) struct Meter {
     params: CostParams,
     state: State,
     account: Account,
-    /// Inputs of the current call and the calls before it, if somebody wants to know them.
+    /// Inputs of the current call and the calls before it, if a caller wants to know them.
     record: Option<Record>,
 }
 

@@ -1,4 +1,4 @@
-//! How long calls take, in virtual time.
+//! How long calls take, in virtual time: TIMING-1 to TIMING-25.
 //!
 //! A meter sees each call begin and end and, in between, what the paging engine did. Faults of
 //! access programs take their time as they happen, so that thrashing detection sees the clock
@@ -11,10 +11,10 @@
 //! | `meter` | calls, measured one at a time |
 //! | `call` | the kinds of calls |
 //! | `params` | the figures: parts of a GPU's profile |
-//! | `state` | what is remembered between calls |
-//! | `account` | one call: what happens in it, and its time |
+//! | `state` | memory between calls |
+//! | `account` | one call: its events and its time |
 //! | `observation` | calls as they were, to be timed again with other figures |
-//! | `tally` | what is counted within one |
+//! | `tally` | counts within one |
 //! | `calls`, `advice`, `touches` | classes of calls |
 
 mod account;

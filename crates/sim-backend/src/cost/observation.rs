@@ -36,7 +36,7 @@ impl CostObservation {
     }
 }
 
-/// The observations that somebody has not taken yet.
+/// The observations that have not been taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     /// Of the current call.

@@ -8,14 +8,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What state costs a call: how long ago the like of it was made, and whether the machine idled.
+/// The share of state in a call's time: how long ago the like of it was made, and whether the
+/// machine idled (TIMING-3).
 ///
 /// A call after a sleep finds caches and clocks cold; the more other calls came since the last one
 /// of its class, the colder.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WarmthCosts {
-    /// Right after a sleep, with no, one, or more other calls since the last of the class.
+    /// Right after a sleep, with 0, 1 or more other calls since the last of the class.
     pub after_sleep: [f64; 3],
     /// On top, if the sleep was longer than 1 ms.
     pub after_long_sleep: f64,
@@ -86,7 +87,7 @@ pub struct AdviceCosts {
     pub no_memory_after_sleep: f64,
     /// If it acts on a block, after a sleep.
     pub acts_after_sleep: f64,
-    /// Per range whose policy changes.
+    /// Per range with a change of its policy.
     pub range: f64,
     /// Per range cut in two.
     pub range_split: f64,
@@ -110,7 +111,7 @@ pub struct AdviceCosts {
     pub read_mostly_end_block: f64,
     /// On top, if the block has pages on the host.
     pub read_mostly_end_host_block: f64,
-    /// End of read-mostly: per block whose duplicates go.
+    /// End of read-mostly: per block that loses duplicates.
     pub collapsed_block: f64,
     /// Accessed-by a device: per block.
     pub accessed_by_device_block: f64,
@@ -264,7 +265,7 @@ pub struct DeviceTouchCosts {
     pub first_fault_warm: f64,
     /// One thread on a cold machine: each of the first 8 later faults that comes
     /// [`fault_gap`](Self::fault_gap) or more after the one before; proportional below. The driver
-    /// waits for another fault that long before it sleeps, and then has to be woken.
+    /// waits for another fault that long before it sleeps, and then has to be woken (TIMING-21).
     pub wake_cold: f64,
     /// The same on a warm machine, the first 8.
     pub wake_warm: f64,
@@ -274,7 +275,7 @@ pub struct DeviceTouchCosts {
     pub fault_gap: f64,
     /// What an access between faults counts for in that: a read or an update.
     pub gap_read: f64,
-    /// The same: a write, which nobody waits for.
+    /// The same: a write, which the thread does not wait for.
     pub gap_write: f64,
     /// A fault that copies.
     pub fault_copy: f64,

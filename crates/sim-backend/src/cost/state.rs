@@ -1,4 +1,4 @@
-//! What is remembered between calls: when the last call of each class was, and sleeps.
+//! Memory between calls: when the last call of each class was, and sleeps.
 
 use super::params::WarmthCosts;
 
@@ -95,7 +95,7 @@ struct Last {
     row: u64,
 }
 
-/// What is remembered.
+/// The memory between calls.
 #[derive(Debug, Default)]
 pub(super) struct State {
     last: [Option<Last>; CLASSES],
@@ -104,7 +104,7 @@ pub(super) struct State {
     /// Whether the sleep was long, if the call before was one.
     slept: Option<bool>,
     before: Option<Class>,
-    /// Host pages that frees gave back and that nobody has got since.
+    /// Host pages that frees gave back and that no allocation has got since.
     recycled_pages: u64,
 }
 

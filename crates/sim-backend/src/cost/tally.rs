@@ -1,4 +1,4 @@
-//! What is counted within one call, faults excepted.
+//! Counts within one call, faults excepted.
 
 use pagewise_hal::Processor;
 

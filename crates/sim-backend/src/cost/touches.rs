@@ -10,7 +10,7 @@ const PAGE: u64 = pagewise_hal::PAGE_BYTES;
 const NEAR_PAGES: [u64; 2] = [1024, 8192];
 /// A device's caches move sectors of this many bytes.
 const SECTOR_BYTES: u64 = 32;
-/// Faults after which a warm driver is rarely found asleep.
+/// Faults after which a warm driver is rarely found asleep (TIMING-21).
 const WAKES: u64 = 8;
 
 /// The faults of one call.

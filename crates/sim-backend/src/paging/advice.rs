@@ -15,7 +15,7 @@ use super::processor::ProcId;
 use super::protection::Protection;
 use super::range::Policy;
 
-/// What is advised.
+/// An advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     /// Where pages should be; `None` withdraws it.

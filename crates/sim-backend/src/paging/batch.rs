@@ -1,8 +1,8 @@
 //! Faults of a batch: those of many threads of a device at once.
 //!
 //! The driver goes through a batch by va_block, in address order, and services all faulted pages of
-//! a block together; a batch is one record, of its first page. What comes in a batch is the
-//! [arrival](crate::arrival) of faults; an access program of one thread has one fault in each.
+//! a block together; a batch is one record, of its first page. The [arrival](crate::arrival)
+//! of faults decides what comes in a batch; an access program of one thread has one fault in each.
 //! PAGING-24 to PAGING-28 are the driver's side of it.
 
 use std::cell::{Ref, RefCell};
@@ -213,7 +213,7 @@ struct Look {
     accessible: PageMask,
 }
 
-/// Blocks whose looks are kept.
+/// How many blocks have their looks kept.
 const LOOKS: usize = 32;
 
 /// The pages that a kernel misses, as they are now.

@@ -44,7 +44,7 @@ struct Root {
     holds: Holds,
 }
 
-/// What is in a root chunk.
+/// The contents of a root chunk.
 #[derive(Debug, Clone)]
 enum Holds {
     /// All of a full block, that begins with this page.
@@ -165,8 +165,8 @@ pub(super) struct Chunks {
     pieces: BTreeMap<u64, Piece>,
     /// The chunks of full blocks.
     whole: WholeBlocks,
-    /// The lists, longest there first. An entry whose stamp is not its chunk's is out of date: it
-    /// is passed over, so that moving a chunk costs the same however many there are.
+    /// The lists, longest there first. An entry with another stamp than its chunk's is out of date:
+    /// it is passed over, so that moving a chunk costs the same however many there are.
     lists: [VecDeque<(u64, RootId)>; 3],
     /// Chunks with room for more pieces.
     open: BTreeSet<RootId>,

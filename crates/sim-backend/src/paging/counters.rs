@@ -13,7 +13,7 @@ use super::processor::ProcId;
 /// Pages of a sub-region, 64 KiB.
 const REGION: usize = 16;
 
-/// What was counted since the driver was last told.
+/// The counts since the driver was last told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Counter {
     accesses: u64,

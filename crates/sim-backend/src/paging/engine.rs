@@ -261,7 +261,7 @@ impl Paging {
         gpu.map_or(0, Chunks::in_use)
     }
 
-    /// Lets the time come to `now_ns`: pages whose pin ran out are released.
+    /// Lets the time come to `now_ns`: pages with a pin that ran out are released.
     pub(crate) fn advance(&mut self, now_ns: u64, sink: &mut dyn EventSink) {
         while let Some(pin) = thrash::expired(&mut self.pins, &self.params.thrashing, now_ns) {
             let Some(range) = self.ranges.containing_mut(pin.page) else { continue };

@@ -77,7 +77,7 @@ pub(crate) enum Step {
     Eviction,
 }
 
-/// What was advised.
+/// The kind of advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advised {
     /// A device is preferred.
@@ -101,8 +101,8 @@ pub(crate) enum Advised {
 pub(crate) struct Work {
     /// What caused it.
     pub(crate) step: Step,
-    /// Who faulted, where the pages went, or whose memory is concerned; `None` for advice,
-    /// discard and unpinning.
+    /// The processor that faulted, that the pages went to, or that has the memory; `None` for
+    /// advice, discard and unpinning.
     pub(crate) processor: Option<Processor>,
     /// First page of the va_block, absolute.
     pub(crate) block: u64,
@@ -142,9 +142,9 @@ pub(crate) struct Work {
     pub(crate) pages_held_device: u64,
     /// Pages that the host may no longer write.
     pub(crate) pages_revoked_host: u64,
-    /// Advice: pages whose duplicates go.
+    /// Advice: pages that lose duplicates.
     pub(crate) pages_collapsed: u64,
-    /// Advice: ranges whose policy changed.
+    /// Advice: ranges with a new policy.
     pub(crate) ranges_advised: u64,
     /// Advice: ranges cut in two.
     pub(crate) ranges_split: u64,

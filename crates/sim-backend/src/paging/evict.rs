@@ -1,8 +1,8 @@
 //! Room on GPUs: memory for pages that are about to arrive, and eviction of others if there is
 //! none left.
 //!
-//! Memory once given stays when pages leave; it goes at eviction and with the range. What is
-//! evicted goes to the host, whatever was advised. PAGING-210 to PAGING-217 are the driver's rules.
+//! Memory once given stays when pages leave; it goes at eviction and with the range. Evicted
+//! pages go to the host, whatever was advised. PAGING-210 to PAGING-217 are the driver's rules.
 //! No recording shows an eviction.
 
 use std::ops::Range;
@@ -146,7 +146,7 @@ impl Paging {
         }
     }
 
-    /// Empties a chunk: what is in it goes to the host.
+    /// Empties a chunk: its pages go to the host.
     fn evict(&mut self, id: ProcId, chunk: RootId, now_ns: u64, sink: &mut dyn EventSink) {
         self.evictions += 1;
         let gpu = id.index() - 1;

@@ -13,7 +13,7 @@ use super::mask::PageMask;
 /// Which group pages are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// That of memory which was attached to a stream or the host and is everybody's again.
+    /// Memory that was attached to a stream or the host and is attached to all again.
     Global,
     /// That of memory which is one stream's.
     Stream(u64),

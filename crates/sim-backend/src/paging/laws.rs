@@ -107,7 +107,7 @@ impl Machine {
     }
 }
 
-/// What is resident, what memory stands behind it and what there is agree after each step.
+/// Residency, the memory behind it and the totals agree after each step.
 fn check_totals(steps: &[Step]) -> Result<(), TestCaseError> {
     let mut machine = Machine::new(true);
     let mut claimed = 0;

@@ -110,7 +110,7 @@ impl Context<'_> {
     }
 
     /// Takes permissions from others that conflict with what `by` is about to map. Only for pages
-    /// whose residency did not change (PAGING-82).
+    /// that stayed where they were (PAGING-82).
     pub(super) fn revoke_conflicting(
         &mut self,
         block: &mut Block,

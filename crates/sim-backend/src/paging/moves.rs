@@ -36,7 +36,7 @@ impl Reason {
 }
 
 impl Context<'_> {
-    /// Makes `destination` the only holder of pages. Returns the pages whose residency changed.
+    /// Makes `destination` the only holder of pages. Returns the pages that moved.
     pub(super) fn move_pages(
         &mut self,
         block: &mut Block,
@@ -282,7 +282,7 @@ impl Context<'_> {
 /// Which part of a copy this is, for thrashing detection: only arrivals of moves count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leg {
-    /// A copy whose source stays, or the way to the host of a staged copy.
+    /// A copy that leaves its source, or the way to the host of a staged copy.
     First,
     /// A move's arrival.
     Last,
@@ -302,8 +302,8 @@ mod tests {
     /// A page, the processor, and what its memory holds of the page from then on.
     type Change = (usize, Processor, Holding);
 
-    /// Three pages, of which the host holds 0 and 1, and 1 is discarded: what is reported when
-    /// they go to a GPU, which of them arrive without a copy, and the block afterwards.
+    /// Three pages, of which the host holds 0 and 1, and 1 is discarded. Returns the reports
+    /// when they go to a GPU, which of them arrive without a copy, and the block afterwards.
     fn to_gpu(act: fn(&mut Context<'_>, &mut Block, PageMask)) -> (Vec<Change>, u64, Block) {
         let policy = Policy { read_mostly: true, ..Policy::default() };
         let ((block, fresh), heard) = heard_in(&GpuProfile::h200().paging, policy, |context| {

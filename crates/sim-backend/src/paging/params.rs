@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What can be tuned or differs between driver versions.
+/// Parameters that can be tuned or differ between driver versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PagingParams {

@@ -1,10 +1,10 @@
 //! Faults and evictions in blocks where nothing is special, in few steps.
 //!
 //! Most faults are of this kind: no advice, no page that thrashes, is duplicated or discarded, and
-//! nobody but the host and one device has to do with the block. Then the policy has nothing to
+//! only the host and one device have to do with the block. Then the policy has nothing to
 //! decide: what faults comes to the device, with what the prefetcher adds, and may do everything
-//! there; what is evicted goes to the host. `service` and `moves` come to the same, with a look at
-//! everybody who could be concerned; `laws` holds the two against each other.
+//! there; evicted pages go to the host. `service` and `moves` come to the same, with a look at
+//! every processor that could be concerned; `laws` holds the two against each other.
 
 use pagewise_hal::CopyCause;
 

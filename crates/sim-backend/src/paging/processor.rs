@@ -125,11 +125,11 @@ impl ProcSet {
 /// How the processors of one machine reach each other's memory. One entry per processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Relations {
-    /// Whose memory the processor can access.
+    /// The processors with memory that the processor can access.
     access: Vec<ProcSet>,
     /// Who has native atomics on the processor's memory.
     native_atomics: Vec<ProcSet>,
-    /// From whose memory can be copied into the processor's without a detour.
+    /// The processors with memory that can be copied into the processor's without a detour.
     copies_from: Vec<ProcSet>,
     /// To whom the processor has a fast link, itself included.
     fast_link: Vec<ProcSet>,
@@ -179,7 +179,7 @@ impl Relations {
         self.access[by.index()].contains(owner)
     }
 
-    /// Whose memory all of `by` can access.
+    /// The processors with memory that all of `by` can access.
     pub(crate) fn common_access(&self, by: ProcSet) -> ProcSet {
         by.iter().fold(ProcSet::first(self.count()), |set, id| set.and(self.access[id.index()]))
     }
@@ -189,7 +189,7 @@ impl Relations {
         self.native_atomics[owner.index()]
     }
 
-    /// From whose memory can be copied into memory of `owner` directly.
+    /// The processors with memory that can be copied into memory of `owner` directly.
     pub(crate) fn copies_from(&self, owner: ProcId) -> ProcSet {
         self.copies_from[owner.index()]
     }

@@ -16,7 +16,7 @@ use super::processor::{ProcId, ProcSet};
 /// Pages of a 2 MiB slot of the address space.
 const SLOT: u64 = PAGES as u64;
 
-/// What was advised for a range.
+/// The advice for a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Policy {
     /// Where pages should be.
@@ -111,7 +111,7 @@ impl VaRange {
     }
 }
 
-/// What was cut in two.
+/// The counts of a cut: ranges and blocks cut in two.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cut {
     pub(crate) ranges: u64,

@@ -7,7 +7,7 @@
 //!
 //! That is sound because the outcome of a migration, a discard or an advice depends on the call,
 //! the policy of the range and the state of the block, and changes nothing but the block and its
-//! chunk. Blocks whose pages thrashing detection watches, and steps that made room by eviction,
+//! chunk. Blocks with pages that thrashing detection watches, and steps that made room by eviction,
 //! are left to the general way.
 
 use std::ops::Range;

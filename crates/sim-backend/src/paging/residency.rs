@@ -12,7 +12,7 @@ use super::thrash::Hint;
 /// Where a page goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Selection {
-    /// The processor in whose memory the page will be.
+    /// The processor that will hold the page.
     pub(super) destination: ProcId,
     /// Whether the copies elsewhere stay.
     pub(super) duplicate: bool,

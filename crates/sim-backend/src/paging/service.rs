@@ -18,7 +18,7 @@ use super::protection::Protection;
 use super::residency;
 use super::thrash::{self, Hint};
 
-/// What is to be done about faults whose pages go to one processor.
+/// The plan for faults with pages that go to one processor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     by: ProcId,
@@ -48,7 +48,7 @@ impl Plan {
     }
 }
 
-/// What is to be done about faults on pages of one block.
+/// The plan for faults on pages of one block.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plans {
     /// Usually the only one.

@@ -265,7 +265,7 @@ impl State {
         }
     }
 
-    /// Pages whose contents were discarded.
+    /// Pages with discarded contents.
     pub(crate) fn discarded(&self) -> PageMask {
         self.rare.as_ref().map_or(PageMask::EMPTY, |rare| rare.discarded.get())
     }
@@ -285,7 +285,7 @@ impl State {
     }
 
     /// What the host and a device hold, if there is nothing else to know: no page has a flag,
-    /// nobody else takes part, and the device maps exactly what it holds, to every level.
+    /// no other processor takes part, and the device maps exactly what it holds, to every level.
     pub(super) fn plain(&self, device: ProcId) -> Option<Plain> {
         if self.rare.as_ref().is_some_and(|rare| !rare.is_idle()) {
             return None;

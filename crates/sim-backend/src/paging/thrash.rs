@@ -144,7 +144,7 @@ fn release(context: &mut Context<'_>, block: &mut Block, page: usize) {
     }
 }
 
-/// Releases a page whose pin ran out, unless it was pinned again since.
+/// Releases a page with a pin that ran out, unless it was pinned again since.
 pub(super) fn release_expired(context: &mut Context<'_>, block: &mut Block, pin: Pin) {
     let page = (pin.page - block.first_page()) as usize;
     let state = block.thrashing().and_then(|t| t.page(page));

@@ -24,7 +24,7 @@ pub(crate) struct Walk {
     pub(crate) bytes: u64,
     /// Bytes between accesses; 0 counts as 1.
     pub(crate) stride_bytes: u64,
-    /// What is done at each place.
+    /// The access at each place.
     pub(crate) access: Access,
 }
 

@@ -12,8 +12,8 @@ use super::{check, texts};
 
 impl GpuProfile {
     /// Reads a TOML document. One that begins with `base = "h200"` (or another shipped profile)
-    /// gives only what differs from it; figures that it leaves out are guesses then, as nobody
-    /// measured them on this model.
+    /// gives only what differs from it; figures that it leaves out are guesses then, as they were
+    /// not measured on this model.
     ///
     /// # Errors
     /// [`ProfileError`]: not TOML, an unknown or missing key, a base that does not exist, a value

@@ -12,7 +12,7 @@ pub enum ProfileError {
     /// The document builds on a profile that does not exist.
     #[error("base = \"{base}\": no such profile; there are: {known}")]
     UnknownBase {
-        /// What was asked for.
+        /// The profile that was asked for.
         base: String,
         /// Those that exist.
         known: String,

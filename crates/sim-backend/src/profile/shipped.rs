@@ -17,7 +17,7 @@ static PROFILES: LazyLock<Vec<GpuProfile>> = LazyLock::new(|| {
 });
 
 impl GpuProfile {
-    /// NVIDIA H200 SXM: the profile whose figures were fitted to recordings.
+    /// NVIDIA H200 SXM: the profile with figures fitted to recordings.
     #[must_use]
     pub fn h200() -> Self {
         PROFILES[0].clone()

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub enum Evidence {
     /// Fitted to, or read from, recordings of the model.
     Calibrated,
-    /// Somebody published it for the model, or it follows from what they published.
+    /// It was published for the model, or follows from what was published.
     Published,
-    /// Whoever wrote the document says so.
+    /// The author of the document says so.
     Given,
-    /// Nobody measured it on the model.
+    /// It was not measured on the model.
     Guess,
 }
 

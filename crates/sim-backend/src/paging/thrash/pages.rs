@@ -1,11 +1,11 @@
-//! What is known about the pages of a va_block that may thrash.
+//! The data of the pages of a va_block that may thrash.
 
 use std::collections::BTreeMap;
 
 use super::super::mask::PageMask;
 use super::super::processor::{ProcId, ProcSet};
 
-/// What is known about one page.
+/// The data of one page.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PageState {
     pub(super) processors: ProcSet,
@@ -19,7 +19,7 @@ pub(super) struct PageState {
     pub(super) pinned: Option<(ProcId, u64)>,
 }
 
-/// What is known about the pages of one block.
+/// The data of the pages of one block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Thrashing {
     /// None until two processors meet, and again after a fresh start.
