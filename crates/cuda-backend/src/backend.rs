@@ -1,4 +1,4 @@
-//! The back end: devices in use, what the version in use has, and whose context a call needs.
+//! The back end: devices in use, what the version in use has, and which context a call needs.
 
 use std::sync::{Arc, OnceLock};
 

@@ -216,7 +216,7 @@ impl CudaBackend {
         plain && self.home.context.is_current()
     }
 
-    /// What becomes of a refused call about one range.
+    /// The answer to a refused call about one range.
     #[cold]
     fn refused_one(
         &self,

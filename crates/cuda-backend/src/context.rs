@@ -2,7 +2,7 @@
 //!
 //! The driver keeps one current context per thread. Asking it on every call would cost more than
 //! many calls do, so each thread remembers which context this crate made current last. The memory
-//! is wrong when somebody else on the thread changes the context; then either the driver says so
+//! is wrong when other code on the thread changes the context; then either the driver says so
 //! (a call without a context fails, and is repeated once with it) or the caller has announced it
 //! with [`CudaBuilder::foreign_contexts`](crate::CudaBuilder::foreign_contexts).
 
@@ -108,7 +108,7 @@ impl Context {
         }
     }
 
-    /// What becomes of a call that was refused.
+    /// The answer to a call that was refused.
     #[cold]
     pub(crate) fn refused(
         &self,

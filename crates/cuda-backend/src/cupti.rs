@@ -39,7 +39,7 @@ pub enum CuptiUnavailable {
          and set PAGEWISE_CUPTI to its libcupti.so.13 or .12 (tried {tried})"
     )]
     NotFound {
-        /// What was tried, and what the loader said.
+        /// The libraries that were tried, and what the loader said.
         tried: String,
     },
     /// The library lacks a function.
@@ -129,7 +129,7 @@ impl Cupti {
         Ok(())
     }
 
-    /// Stops recording, if it is started. What was recorded stays to be drained.
+    /// Stops recording, if it is started. The records stay to be drained.
     ///
     /// # Errors
     /// If CUPTI refuses.
@@ -149,8 +149,8 @@ impl Cupti {
     /// kind rather than by time. Complete for work that has been waited for.
     ///
     /// # Errors
-    /// `Driver` if records were lost, or are of a kind that this version does not know: what could
-    /// be had is lost too, so that nobody takes a part for the whole.
+    /// `Driver` if records were lost, or are of a kind that this version does not know. The other
+    /// records are lost too, so that no caller takes a part for the whole.
     pub fn drain(&self) -> Result<Vec<MemoryEvent>> {
         const OPERATION: &str = "take events";
         let failed = |reason: CuptiUnavailable| {
@@ -183,7 +183,7 @@ impl Observer for Cupti {
     }
 }
 
-/// What CUPTI has delivered and nobody has taken.
+/// Records that CUPTI has delivered and that have not been taken.
 #[derive(Debug)]
 struct Records {
     events: Vec<MemoryEvent>,

@@ -1,4 +1,4 @@
-//! A device in use: its context, and the touch kernels once somebody needs them.
+//! A device in use: its context, and the touch kernels once a call needs them.
 
 use std::sync::OnceLock;
 

@@ -18,7 +18,7 @@ pub trait Host: Debug + Send + Sync + 'static {
     /// If the accesses could not be made; nothing was touched then.
     ///
     /// # Safety
-    /// The range must be live memory that the host may read and write and nobody else uses.
+    /// The range must be live memory that the host may read and write and that no other code uses.
     unsafe fn touch(&self, touch: HostTouch) -> Result<u64>;
 
     /// Whether [`page_map`](Self::page_map) works.
@@ -115,7 +115,7 @@ fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
 /// Ascending, one access after another: volatile, so that each is made.
 ///
 /// # Safety
-/// The range must be live memory that the host may read and write and nobody else uses.
+/// The range must be live memory that the host may read and write and that no other code uses.
 unsafe fn touch_here(HostTouch { span, stride_bytes, access }: HostTouch) -> u64 {
     let first = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
     let offsets =

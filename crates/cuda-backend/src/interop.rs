@@ -1,12 +1,12 @@
 //! Sharing buffers, streams and contexts with cudarc.
 //!
-//! Memory of this crate goes to cudarc as a [`CudarcBuffer`], whose views are cudarc's own
+//! Memory of this crate goes to cudarc as a [`CudarcBuffer`] with views of cudarc's own types
 //! [`CudaView`] and [`CudaViewMut`]: launches, copies, fills, cuBLAS and whatever else takes them
 //! work, with cudarc's own events between streams. Streams and contexts go both ways:
 //! [`CudaBackend::device_of`], [`CudaBackend::stream_of`], [`CudaBackend::cudarc_stream`].
 //!
-//! Nothing here names a type of cudarc whose shape depends on the version of CUDA that cudarc was
-//! built for, so an application may choose any (`cuda-12000` and later). Without a choice cudarc
+//! Nothing here names a type of cudarc with a shape that depends on the version of CUDA that cudarc
+//! was built for, so an application may choose any (`cuda-12000` and later). Without a choice cudarc
 //! asks the `nvcc` in the search path, and takes its newest bindings where there is none.
 //!
 //! ```no_run
@@ -54,7 +54,7 @@ impl CudarcBuffer {
     ///
     /// # Safety
     /// The range must be live memory that the stream's device reaches, for as long as the buffer
-    /// and work on its views live; nobody else may use it meanwhile.
+    /// and work on its views live. No other code and no other work may use it meanwhile.
     pub unsafe fn adopt(stream: &Arc<CudaStream>, span: Span) -> Result<Self> {
         const OPERATION: &str = "adopt for cudarc";
         let context = stream.context();

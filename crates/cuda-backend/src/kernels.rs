@@ -17,7 +17,7 @@ use pagewise_hal::{DeviceAccess, Result};
 use crate::abi::{Handle, handle};
 use crate::context::Context;
 
-/// Text of one kernel: what is done at each place, and the fence after it.
+/// Text of one kernel: the access at each place, and the fence after it.
 macro_rules! kernel {
     ($name:literal, $access:literal, $fence:literal) => {
         concat!(
@@ -175,7 +175,7 @@ impl Kernels {
     ///
     /// # Safety
     /// Every place and the result must be memory that the context's device reaches and that
-    /// nobody else uses until the stream has passed the kernel.
+    /// no other code or work uses until the stream has passed the kernel.
     pub(crate) unsafe fn launch(
         &self,
         context: &Context,

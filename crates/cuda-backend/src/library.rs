@@ -32,7 +32,7 @@ pub(crate) struct DriverLibrary {
     pub(crate) name: String,
     /// The driver's own version.
     pub(crate) version: DriverVersion,
-    /// The version whose entry points are used: its own, or a ceiling below it.
+    /// Entry points of this version are used: its own, or a ceiling below it.
     pub(crate) effective: DriverVersion,
     get_proc_address: GetProcAddress,
     _library: ManuallyDrop<Library>,

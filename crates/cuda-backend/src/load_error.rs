@@ -39,7 +39,7 @@ pub enum LoadError {
     /// The driver is older than this crate can work with.
     #[error("the driver is of CUDA {found}; {needed} or later is needed: update the driver")]
     TooOld {
-        /// What is installed.
+        /// The installed version.
         found: DriverVersion,
         /// The least that will do.
         needed: DriverVersion,
@@ -64,7 +64,7 @@ pub enum LoadError {
     /// The caller's version ceiling is below what this crate can work with.
     #[error("the version ceiling is CUDA {ceiling}; choose 12.0 or later")]
     CeilingTooLow {
-        /// What was asked for.
+        /// The ceiling that was asked for.
         ceiling: DriverVersion,
     },
     /// The driver refused to start.

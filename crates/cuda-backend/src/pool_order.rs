@@ -49,7 +49,7 @@ enum Turn {
 pub(crate) struct PoolOrder(Vec<Made>);
 
 impl PoolOrder {
-    /// The driver made a pool. Whatever had its handle before is gone.
+    /// The driver made a pool. A pool that had its handle before is gone.
     fn made(&mut self, pool: PoolHandle, location: Location) {
         self.0.retain(|made| made.pool != pool);
         self.0.push(Made { pool, location, waits: false });

@@ -110,7 +110,8 @@ impl CudaBackend {
         context.call(OPERATION, || unsafe { (table.device_set_mem_pool)(device, raw_pool) })
     }
 
-    /// The device whose pool of pinned memory is meant; all that there is before CUDA 13.0.
+    /// The device with the pool of pinned memory that is meant. Before CUDA 13.0 there are no other
+    /// pools.
     fn pool_device(
         &self,
         operation: &'static str,
@@ -172,7 +173,7 @@ impl CudaBackend {
         })
     }
 
-    /// Attributes whose size this crate knows, in the version in use.
+    /// Attributes of a size that this crate knows, in the version in use.
     fn check_pool_attribute(
         &self,
         operation: &'static str,

@@ -9,7 +9,7 @@ use crate::library::DriverLibrary;
 use crate::load_error::LoadError;
 use crate::table::{ROWS, Row};
 
-/// An entry point of the driver, at the version whose signature is meant.
+/// An entry point of the driver, at the version of its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPoint {
     /// Its base name, without suffix.

@@ -15,7 +15,7 @@ use pagewise_hal::DriverVersion;
 
 use crate::abi::{AccessDesc, Blob, Handle, MemLocation, RawPoolProps};
 
-/// A row of the table: a name, and the version whose signature is meant.
+/// A row of the table: a name, and the version of its signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) name: &'static CStr,

@@ -12,7 +12,7 @@
 //!
 //! The same holds when a use ends, with the count going down: either the end finds it down, or the
 //! use finds the mark, and then asks under the lock whether it was the last. The end holds that
-//! lock from its first write to its last read, so nobody adds up counts that are not visible yet.
+//! lock from its first write to its last read, so no thread adds up counts that are not visible yet.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -23,7 +23,7 @@ use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, ThreadId, thread};
 /// What taking a handle from its set comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Nobody uses it: it can be destroyed.
+    /// No call uses it: it can be destroyed.
     Free,
     /// The last call that uses it destroys it.
     InUse,
@@ -49,7 +49,7 @@ enum State {
     Live,
     /// It was taken while in use: the last use destroys it.
     Waits,
-    /// Somebody destroys it, or has.
+    /// A call destroys it, or has.
     Over,
 }
 
@@ -86,7 +86,7 @@ impl Entry {
         Some(Counter { barrier: self.barrier, count, entry: self })
     }
 
-    /// Nobody can begin to use the handle from now on. To be called once.
+    /// No call can begin to use the handle from now on. To be called once.
     pub(crate) fn take(&self) -> Taken {
         let mut counts = self.locked();
         counts.forget_unused();

@@ -11,7 +11,7 @@ use crate::program::{Family, Machine, RandomProgram};
 use crate::report::{Divergence, TraceReport};
 use crate::run::Session;
 
-/// What is compared: programs of one family, one after another.
+/// The programs of a comparison: those of one family, one after another.
 #[derive(Debug, Clone, Copy)]
 pub struct Campaign {
     /// The family.

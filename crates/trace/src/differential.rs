@@ -69,7 +69,7 @@ pub fn compare_backends(
 }
 
 /// The recording without what is no promise: records of parallel operations, and sums of memory
-/// whose contents are indeterminate.
+/// with indeterminate contents.
 fn without_chance(recorded: &Case) -> Case {
     let mut case = recorded.clone();
     let mut indeterminate = Indeterminate::default();

@@ -31,7 +31,7 @@ impl TraceError {
         self.line
     }
 
-    /// What is wrong.
+    /// The reason.
     #[must_use]
     pub fn reason(&self) -> &Reason {
         &self.reason
@@ -53,7 +53,7 @@ impl std::error::Error for TraceError {
     }
 }
 
-/// What is wrong with a trace.
+/// A fault of a trace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -99,7 +99,7 @@ pub enum Reason {
         case: String,
         /// The limit.
         limit: u64,
-        /// What is counted: `operations` or `bytes`.
+        /// The thing counted: `operations` or `bytes`.
         unit: &'static str,
     },
     /// The file asks for more work than is allowed: see [`limits`](crate::limits).

@@ -25,7 +25,7 @@
 //!
 //! # What it does not do
 //!
-//! It knows no back end: whoever replays supplies a [`run::Target`]. It never prints.
+//! It knows no back end: the program that replays supplies a [`run::Target`]. It never prints.
 //!
 //! # Files from elsewhere
 //!

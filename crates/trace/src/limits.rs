@@ -15,7 +15,7 @@
 //! | 512 accesses to one page, or 32 of a kernel of several threads | 1 |
 //! | 2 MiB that were touched, of what advice, attachment and attribute reads name | 1 |
 //! | 32 MiB that they or allocations name | 1 |
-//! | an operation | 1, and 1 for each 2 MiB whose page table is looked at after it |
+//! | an operation | 1, and 1 for each 2 MiB of which the page table is looked at after it |
 //! | a case, which gets a machine of its own | 1000 |
 //! | 256 bytes of text; a record | 1 |
 //! | a millisecond of sleep | 16 |
@@ -89,12 +89,12 @@ pub(crate) struct Meter {
     case: CaseState,
 }
 
-/// What is known about the case that is being read.
+/// The facts about the case that is being read.
 #[derive(Debug, Default)]
 struct CaseState {
     buffers: HashMap<u32, Buffer>,
     live_bytes: u64,
-    /// Blocks whose page table is looked at after each operation.
+    /// Blocks of which the page table is looked at after each operation.
     observed_blocks: u64,
     /// Handles of pools that the case asked for: each answer names those that are alike.
     pools: u64,
@@ -145,7 +145,7 @@ impl Meter {
         }
     }
 
-    /// From now on with these limits, for a file whose cases are carried out so many times.
+    /// From now on with these limits, for a file with cases that are carried out so many times.
     pub(crate) fn limit(&mut self, limits: WorkLimits, times: u64) {
         (self.limits, self.times) = (limits, times);
     }
@@ -191,7 +191,7 @@ impl Meter {
         self.sleep(&record.op)
     }
 
-    /// Nobody can look at the time during a sleep.
+    /// The time cannot be looked at during a sleep.
     fn sleep(&self, op: &Op) -> Result<(), Reason> {
         let Op::Sleep { ms } = op else { return Ok(()) };
         let (needed, limit) = (Duration::from_millis(*ms), self.limits.time);
@@ -340,7 +340,7 @@ fn whole_pages(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
 }
 
-/// The work of bytes that are named, if nobody touched them.
+/// The work of bytes that are named, if they are not touched.
 fn only_named(bytes: u64) -> u64 {
     bytes.div_ceil(32 << 20)
 }
@@ -349,7 +349,7 @@ fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES)
 }
 
-/// Blocks whose page table is looked at after each operation while a buffer lives.
+/// Blocks of which the page table is looked at after each operation while a buffer lives.
 fn observed(bytes: u64) -> u64 {
     if bytes <= MAX_MAPPED_BYTES { blocks(bytes) } else { 0 }
 }

@@ -29,13 +29,13 @@ pub(crate) struct Unknowns {
 }
 
 impl Unknowns {
-    /// Chosen with the recording `thrash`, whose operations follow each other without a sleep.
+    /// Chosen with the recording `thrash`. Its operations follow each other without a sleep.
     pub(crate) const LIKELY: Self =
         Self { between_ns: 60_000, host_wait_tenths: 6, kernel_start_tenths: 5, host_first: 1 };
 
-    /// Guesses that a recording speaks against as little. Nobody knows the time between two
-    /// operations: up to twice the likely one. The parts can be anything, and the first fault of a
-    /// call takes longer than the others, as the kernel's first does in every recording.
+    /// Guesses that a recording speaks against as little. The time between two operations is
+    /// unknown: up to twice the likely one. The parts can be anything, and the first fault of a call
+    /// takes longer than the others, as the kernel's first does in every recording.
     pub(crate) fn possible() -> impl Iterator<Item = Self> {
         let between = [0, 20_000, 40_000, 60_000, 80_000, 100_000, 120_000].into_iter();
         let waits = [0, 5, 10];

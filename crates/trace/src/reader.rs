@@ -4,7 +4,7 @@
 //! one line ([`MAX_LINE_BYTES`]) and one case ([`MAX_CASE_BYTES`], [`MAX_CASE_OPS`]) are held, and
 //! nothing panics. A line of white space counts as nothing but its bytes. What all cases together
 //! ask for is limited too, see [`limits`](crate::limits): the reader refuses an operation before
-//! anybody can carry it out, and stops at the line that it comes to when the file's time is over.
+//! it can be carried out, and stops at the line that it comes to when the file's time is over.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -83,7 +83,7 @@ impl<'a> TraceReader<'a> {
         Self::start(file.into(), input, None)
     }
 
-    /// Reads a program: a trace whose operations are to be carried out anew, so that results are
+    /// Reads a program: a trace with operations to be carried out anew, so that results are
     /// of no interest and may be missing, as may the header, for which `default` stands then, and
     /// the first `{"case": …}`.
     ///

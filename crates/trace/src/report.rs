@@ -73,13 +73,13 @@ impl TraceReport {
     }
 }
 
-/// Operations whose pages or records depend on real time, of which the recording does not say
+/// Operations with pages or records that depend on real time, of which the recording does not say
 /// enough: see [`compare`](crate::compare). They count neither as checked nor as agreeing.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct RealTime {
     /// How many.
     pub operations: u64,
-    /// The first of them in file order: what was recorded, and what the likely pace gives.
+    /// The first of them in file order: the recorded outcome, and that of the likely pace.
     pub first: Option<Divergence>,
 }
 
@@ -201,7 +201,7 @@ pub struct Divergence {
     pub line: u64,
     /// The level.
     pub level: Level,
-    /// What was recorded.
+    /// The recorded value.
     pub expected: Value,
     /// What the back end showed.
     pub got: Value,

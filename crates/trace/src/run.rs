@@ -5,7 +5,7 @@
 //! pools outlive a case, so all such cases of a file share one back end and are carried out in
 //! the order of the file. Reading waits while the cases in memory exceed a budget.
 //!
-//! A file whose time is over stops: its cases in progress at their next operation, the others
+//! A file stops when its time is over: its cases in progress at their next operation, the others
 //! before they begin. Those that were compared by then are in the report, with the error.
 
 mod budget;
@@ -29,7 +29,7 @@ use crate::replay::{CaseReplay, Moment, replay_within};
 use crate::report::{Report, TraceReport};
 use crate::time_limit::{TimeLimit, WallClock};
 
-/// What is kept of a case with no text, so that endless tiny cases are bounded too.
+/// The bytes counted for a case with no text, so that endless tiny cases are bounded too.
 const LEAST_CASE_BYTES: u64 = 4 << 10;
 
 /// Of each file, so many of the first cases that disagree are carried out again at every possible
@@ -54,10 +54,10 @@ pub trait Target: Sync {
 
 /// A back end, and how to set its clock.
 pub struct Session {
-    /// The back end. Nobody else may allocate on it.
+    /// The back end. No other code may allocate on it.
     pub backend: Arc<dyn Backend>,
     /// Tells the back end how long the next operation took on the recorded machine; for back ends
-    /// whose clock can be set.
+    /// with a clock that can be set.
     pub pace: Option<Box<dyn Fn(Pace) + Send>>,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Debug for Session {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Clock {
     /// The recording's, where it has no times to predict (`timed_runs` is 0, as in recordings
-    /// whose results depend on real time between operations); else the back end's. A case that
+    /// with results that depend on real time between operations); else the back end's. A case that
     /// disagrees on the back end's clock is carried out on the recording's too, as what thrashes
     /// depends on time; if it agrees then, that counts. Cases with pools, which share a back end,
     /// are not.
@@ -172,8 +172,8 @@ impl<'a> Input<'a> {
 
 /// Replays traces and compares. `on_case` is called after each case, on any thread.
 ///
-/// Not to be called from a thread of rayon's: it waits while memory is full, and a pool whose
-/// threads all wait carries out nothing.
+/// Not to be called from a thread of rayon's: it waits while memory is full, and a pool
+/// carries out nothing if its threads all wait.
 ///
 /// # Panics
 /// If a back end does, once the cases in progress are done.
@@ -325,7 +325,8 @@ impl State {
     }
 }
 
-/// Cases that share a back end, in order. Whoever finds it idle works it off; others only queue.
+/// Cases that share a back end, in order. A thread that finds it idle works it off; others only
+/// queue.
 #[derive(Default)]
 struct Lane {
     waiting: VecDeque<Job>,

@@ -1,8 +1,8 @@
 //! A limit on the time that a file takes.
 //!
 //! Work and memory follow from a file's own numbers, time does not: machines differ, and a driver
-//! can be slow. So time is measured while somebody reads the file or carries it out, and looked at
-//! before each line and each operation. What is in progress then is finished.
+//! can be slow. So time is measured while a thread reads the file or carries it out, and looked at
+//! before each line and each operation. The operation in progress then is finished.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::error::Reason;
 pub struct WallClock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl WallClock {
-    /// A clock for tests, or one that somebody else keeps.
+    /// A clock for tests, or one that other code keeps.
     #[must_use]
     pub fn from_fn(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
@@ -58,9 +58,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Taken {
-    /// Up to the last moment at which nobody was busy.
+    /// Up to the last moment at which no thread was busy.
     before: Duration,
-    /// Since when somebody is.
+    /// Since when a thread is.
     since: Duration,
     busy: u64,
 }
@@ -119,7 +119,7 @@ impl Taken {
     }
 }
 
-/// Somebody works on the file. Its time counts while this lives.
+/// A thread works on the file. The file's time counts while this lives.
 #[derive(Debug)]
 #[must_use = "time counts only while this lives"]
 pub struct Busy(TimeLimit);

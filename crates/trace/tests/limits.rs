@@ -1,4 +1,4 @@
-//! What a trace may ask for is limited before anybody carries it out.
+//! What a trace may ask for is limited before it is carried out.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Programs: traces whose results, header and first case may be missing.
+//! Programs: traces that may lack results, header and first case.
 
 mod common;
 

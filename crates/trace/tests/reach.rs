@@ -1,4 +1,4 @@
-//! What a case can reach: an offset in a trace from elsewhere leads to nobody else's memory.
+//! What a case can reach: an offset in a trace from elsewhere leads to the case's memory only.
 
 mod common;
 
@@ -15,7 +15,7 @@ const START: DevicePtr = DevicePtr(0x20_0000);
 
 const ALLOC: &str = r#"{"op":"alloc_managed","buf":0,"bytes":8192,"attach_flags":1,"code":0}"#;
 
-/// A back end with memory at `START`, and the addresses whose contents it was asked to use.
+/// A back end with memory at `START`, and the addresses at which it was asked to use contents.
 fn watched() -> (MockBackend, Arc<Mutex<Vec<DevicePtr>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let note = {

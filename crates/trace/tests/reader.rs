@@ -287,7 +287,7 @@ fn an_id_out_of_range_is_refused() {
 
 // ---- hostile sizes ----------------------------------------------------------------------------
 
-/// Ten gigabytes, if anyone reads that far.
+/// Ten gigabytes, if the reader goes that far.
 fn endless(head: &str, piece: &'static [u8]) -> impl Read + Send + use<> {
     struct Endless(&'static [u8], usize, u64);
     impl Read for Endless {

@@ -191,7 +191,7 @@ fn one_free_ends_all_imports_of_the_same_memory() {
     assert_eq!(freed, [(true, SHARED), (false, SHARED)], "at the end of the case");
 }
 
-/// What `pool_export` of a back end that promises nothing answers may be anybody's descriptor.
+/// A back end that promises nothing may answer `pool_export` with any descriptor of the process.
 #[cfg(unix)]
 #[test]
 fn a_descriptor_that_no_back_end_vouches_for_stays_open() {

@@ -1,6 +1,6 @@
 //! A file that takes too long is stopped, at the right line, and what was done by then counts.
 //!
-//! Wall time comes from a clock of the tests: nobody waits.
+//! Wall time comes from a clock of the tests, so no test waits.
 
 mod common;
 
@@ -21,7 +21,7 @@ use pagewise_trace::replay::replay_within;
 use pagewise_trace::run::{Clock, Input, Options, Session, Target, run_on};
 use pagewise_trace::time_limit::{TimeLimit, WallClock};
 
-/// Milliseconds of wall time, which pass when somebody says so.
+/// Milliseconds of wall time, which pass when a test says so.
 #[derive(Clone, Default)]
 struct Hand(Arc<AtomicU64>);
 

@@ -8,7 +8,7 @@
 //! # Real time
 //!
 //! Which pages thrash is decided by the microsecond, and a recording does not say when each fault
-//! came. So an operation whose pages or records disagree is carried out again at every pace that
+//! came. So an operation that disagrees in pages or records is carried out again at every pace that
 //! the recording allows. It *depends on real time* if one of these replays shows exactly what was
 //! recorded; then it is neither counted nor a disagreement, but reported. What no pace explains
 //! disagrees, and so does every difference at level contract.
@@ -147,7 +147,7 @@ fn copied_bytes(events: &[EventRecord]) -> BTreeMap<(&str, i64, i64), u64> {
     bytes
 }
 
-/// The last operation of the case whose page tables are recorded and stable decides.
+/// The last operation of the case with recorded and stable page tables decides.
 fn final_pages_agree(case: &Case, replay: &CaseReplay) -> bool {
     let mut ends = case.ops.iter().zip(&replay.observed).rev();
     ends.find(|(line, _)| compares_pages(&line.record.observed))

@@ -8,7 +8,7 @@ use crate::report::{
     Aggregate, Count, Divergence, Level, RealTime, Time, TraceReport, ratio_within_tolerance,
 };
 
-/// What was compared so far. Tallies of a file's cases may be merged in any order.
+/// The comparison so far. Tallies of a file's cases may be merged in any order.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     cases: u64,
@@ -173,7 +173,7 @@ impl Tally {
         self.first.as_ref()
     }
 
-    /// Notes an operation whose pages or records real time decided.
+    /// Notes an operation of which real time decided pages or records.
     pub(super) fn depends_on_time(
         &mut self,
         case: &Case,

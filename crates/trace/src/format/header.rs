@@ -105,7 +105,7 @@ fn machine_of(fields: &Fields<'_>) -> Result<RecordedOn, Reason> {
     })
 }
 
-/// For numbers whose limit has been checked.
+/// For numbers that were checked against their limit.
 fn narrow<T: TryFrom<u64>>(number: u64) -> T {
     T::try_from(number).unwrap_or_else(|_| unreachable!("{number} is within its limit"))
 }

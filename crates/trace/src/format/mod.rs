@@ -218,7 +218,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether the operation belongs to the memory pools, whose state outlives a case.
+    /// Whether the operation belongs to the memory pools. Their state outlives a case.
     #[must_use]
     pub fn is_pool(&self) -> bool {
         self.name().starts_with("pool_")
@@ -288,7 +288,7 @@ impl Op {
 pub struct Record {
     /// The operation.
     pub op: Op,
-    /// What was observed.
+    /// The observations.
     pub observed: Observed,
 }
 

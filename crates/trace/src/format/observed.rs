@@ -1,4 +1,4 @@
-//! What was observed after an operation.
+//! The observations after an operation.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ const WILD: Part = Part { buf: 77, offset: 0x1234_5678_9000, bytes: PAGE_BYTES }
 pub struct Machine {
     /// How many devices there are.
     pub devices: u32,
-    /// The version whose entry points are used. Before 12.2 places are ordinals; before 13.0 a
+    /// Entry points of this version are used. Before 12.2 places are ordinals; before 13.0 a
     /// batch becomes single prefetches, as back ends may but need not offer it.
     pub version: DriverVersion,
 }

@@ -31,7 +31,7 @@ impl Share {
     }
 }
 
-/// How a recorder knows host memory that somebody registers.
+/// How a recorder knows host memory that a call registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostMemory {
     /// Under an id, or as no memory at all.
@@ -134,7 +134,7 @@ impl Ids {
 
     // ---- memory of the process, and of other processes ----------------------------------------
 
-    /// What is known of host memory that is about to be registered. Forgets what was there before,
+    /// The data of host memory that is about to be registered. Forgets what was there before,
     /// if nothing of it is registered.
     pub(super) fn host_memory(&mut self, span: Span) -> HostMemory {
         let nothing = span.ptr.is_null() || span.bytes == 0 || span.end().is_none();

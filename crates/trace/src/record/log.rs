@@ -40,7 +40,7 @@ pub(super) struct Log {
     capabilities: Capabilities,
     entries: Vec<Entry>,
     reads: Option<Reads>,
-    /// Records for whoever asks the recorder for them.
+    /// Records for a caller that asks the recorder for them.
     pub(super) events: Vec<MemoryEvent>,
     /// Whether the profiler delivers records yet: see [`crate::replay`].
     profiled: bool,

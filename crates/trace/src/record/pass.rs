@@ -24,7 +24,7 @@ pub enum Pass {
 ///
 /// # Errors
 /// The line and [`Reason::IdUsedTwice`] if an operation allocates a buffer under the id of one that
-/// lives, which a trace cannot express. What was allocated is freed all the same.
+/// lives, which a trace cannot express. Its allocations are freed all the same.
 pub fn record_case(
     backend: &dyn Backend,
     program: &Case,
@@ -33,11 +33,11 @@ pub fn record_case(
     record_within(backend, program, pass, &TimeLimit::NONE)
 }
 
-/// [`record_case`], for a program from a file whose time is limited.
+/// [`record_case`], for a program from a file with limited time.
 ///
 /// # Errors
 /// As [`record_case`]; the line and [`Reason::TooMuchTime`] if the time is over before an
-/// operation. What was allocated is freed all the same.
+/// operation. Its allocations are freed all the same.
 pub fn record_within(
     backend: &dyn Backend,
     program: &Case,

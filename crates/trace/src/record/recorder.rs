@@ -156,8 +156,8 @@ impl<B: Backend> Recorder<B> {
         answer
     }
 
-    /// Makes a call that takes what came from somewhere, by an operation with the id of that. What
-    /// is not of this case is noted only if it is refused, as nothing is.
+    /// Makes a call that takes what came from somewhere, by an operation with the id of that. A
+    /// thing that is not of this case is noted only if it is refused, as nothing is.
     pub(super) fn take<T>(
         &self,
         share: Share,

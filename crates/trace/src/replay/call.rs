@@ -250,7 +250,8 @@ impl Running<'_> {
         Observed { code, ..Observed::default() }
     }
 
-    /// Memory whose free succeeded is no more, by whatever id it was known: its imports end with it.
+    /// Memory that a free gave back is no more, by whatever id it was known. Its imports end with
+    /// it.
     fn forget(&mut self, ptr: DevicePtr, freed: &Result<()>) {
         if freed.is_ok() {
             self.buffers.retain(|_, span| span.ptr != ptr);

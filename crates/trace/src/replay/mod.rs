@@ -3,7 +3,7 @@
 //! - After every asynchronous call its stream is synchronised; the code is the first failure of
 //!   call and synchronisation.
 //! - An id that is not live, never allocated or freed, stands for the null address; a pool that
-//!   was never made, for the null handle. A buffer whose free failed stays live.
+//!   was never made, for the null handle. A buffer stays live if its free failed.
 //! - Calls that use contents or give memory up get memory of the case only. A range that is not
 //!   within the buffer it names stands for one at the null address.
 //! - After each operation: records, and the host page table of every live buffer of at most
@@ -68,7 +68,7 @@ pub fn replay_case(
     replay_until(backend, case, &TimeLimit::NONE, watch).0
 }
 
-/// [`replay_case`], for a case of a file whose time is limited.
+/// [`replay_case`], for a case of a file with limited time.
 ///
 /// # Errors
 /// The line and [`Reason::TooMuchTime`] if the time is over before an operation. What the case
@@ -107,7 +107,7 @@ fn replay_until(
     (run.finish(), stopped)
 }
 
-/// What is looked at after each operation.
+/// The observations to make after each operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Observation {
     /// Results, records and page tables, as far as the back end shows them.
@@ -304,7 +304,7 @@ impl Running<'_> {
 
     /// A range for a call that uses or gives up its contents. An offset in a trace may lead to any
     /// address: a range that is not the case's becomes one at the null address, which every back
-    /// end refuses. So nobody outside the case uses what such a call is given.
+    /// end refuses. So no memory outside the case is used by such a call.
     fn own_span(&self, part: Part) -> Span {
         if self.holds(part) { self.span(part) } else { Span::new(DevicePtr::NULL, part.bytes) }
     }

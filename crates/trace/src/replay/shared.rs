@@ -47,7 +47,7 @@ impl HostPages {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// No back end has any of it registered, and nobody uses it.
+    /// No back end has any of it registered, and no code uses it.
     unsafe fn free(self) {
         // SAFETY: `new` allocated `base` with `layout`, and `self` is taken by value, so it is
         // freed once. This function asks that no back end and nobody else uses the memory.
@@ -73,7 +73,7 @@ struct Descriptor {
 
 impl Descriptor {
     /// Of a handle that an export of this back end has just given. A back end that promises
-    /// nothing may answer with anybody's descriptor: what it gives is not closed.
+    /// nothing may answer with any descriptor of the process, which is not closed.
     fn new(handle: ShareableHandle, views: HostViews) -> Self {
         #[cfg(not(unix))]
         let _ = views;
@@ -94,7 +94,7 @@ impl Descriptor {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     host: BTreeMap<u32, HostPages>,
-    /// Host memory whose id means other memory now: it may still be registered.
+    /// Host memory with an id that means other memory now: it may still be registered.
     replaced: Vec<HostPages>,
     /// First bytes of what is registered.
     registered: Vec<DevicePtr>,
