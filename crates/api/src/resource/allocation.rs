@@ -192,7 +192,7 @@ impl Allocation {
     /// # use pagewise::resource::{Allocation, PinnedMemoryResource};
     /// # use pagewise::{Machine, Stream};
     /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = Arc::new(PinnedMemoryResource::new_pool(&machine)?);
+    /// let resource = Arc::new(PinnedMemoryResource::current_pool(&machine)?);
     /// let bytes = Allocation::new(resource, 8, &Stream::legacy_default(&machine))?;
     /// bytes.wait()?;
     /// # Ok::<(), pagewise::Error>(())
