@@ -1,10 +1,10 @@
 //! How long operations took on the recorded machine.
 //!
 //! A recording's times are of two kinds that need not fit: the time of a call is the lowest of
-//! several runs, the records and their times are of one. And it does not say all: how long the
-//! recorder took between two operations, and when within a call each fault came. `Unknowns` are
-//! guesses at that. Where two guesses give an operation different records, real time decided
-//! which of them was recorded.
+//! several runs, the records and their times are of one. And it does not say all: when within a
+//! call each fault came, and, if it has no `start_ns`, how long the recorder took between two
+//! operations. `Unknowns` are guesses at that. Where two guesses give an operation different
+//! records, real time decided which of them was recorded.
 
 use crate::format::Record;
 
@@ -18,7 +18,8 @@ const SERVICE_NS: u64 = 20_000;
 /// What a recording does not say of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unknowns {
-    /// Between two operations the recorder looks at page tables and asks for records.
+    /// Between two operations the recorder looks at page tables and asks for records. Only where
+    /// the recording does not say when they began.
     between_ns: u64,
     /// Which part of the time of a host's fault passes before the driver looks at it, in tenths.
     host_wait_tenths: u64,
@@ -70,11 +71,19 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// None without a recorded time.
-    pub(crate) fn of(record: &Record, unknowns: Unknowns) -> Option<Self> {
+    /// The pace of an operation before `next`, the next of its case. None without a recorded time.
+    pub(crate) fn of(record: &Record, next: Option<&Record>, unknowns: Unknowns) -> Option<Self> {
         let observed = &record.observed;
         let recorded_ns = observed.ns_profiled?;
-        let until_next = |call_ns: u64| call_ns.saturating_add(unknowns.between_ns);
+        let next_start_ns = next.and_then(|next| next.observed.start_ns);
+        let to_next_ns = next_start_ns
+            .zip(observed.start_ns)
+            .map(|(next_ns, this_ns)| next_ns.saturating_sub(this_ns));
+        let until_next = |call_ns: u64| match to_next_ns {
+            // A kernel takes at least as long as its faults, whatever the clocks say.
+            Some(ns) => ns.max(call_ns),
+            None => call_ns.saturating_add(unknowns.between_ns),
+        };
         if record.is_parallel() {
             return Some(Self { call_ns: until_next(recorded_ns), faults: Vec::new() });
         }
@@ -150,7 +159,8 @@ mod tests {
         let text = format!("{header}\n{{\"case\":\"one\"}}\n{{{op},\"code\":0}}\n");
         let mut reader = TraceReader::new("tiny.jsonl", text.as_bytes()).expect("a header");
         let case = reader.next_case().expect("a valid case").expect("a case");
-        Pace::of(&case.ops[0].record, Unknowns::LIKELY)
+        let [line, later @ ..] = &case.ops[..] else { panic!("no operation") };
+        Pace::of(&line.record, later.first().map(|line| &line.record), Unknowns::LIKELY)
     }
 
     const HOST: &str = r#""op":"host_touch","buf":0,"offset":0,"bytes":8192,"stride":4096,"access":"read","ns_profiled":100000"#;
@@ -177,6 +187,24 @@ mod tests {
         assert_eq!(pace(&op), Some(expected));
         let expected = Pace { call_ns: 160_000, faults: Vec::new() };
         assert_eq!(pace(HOST), Some(expected), "no fault, nothing to share");
+    }
+
+    #[test]
+    fn where_the_recording_says_when_operations_began_nothing_is_guessed() {
+        let next = r#""op":"sleep","ms":1"#;
+        let two = |this: &str, next_start: &str| {
+            let lines = format!("{HOST}{this},\"code\":0}}\n{{{next}{next_start}");
+            pace(&lines).expect("a recorded time").call_ns
+        };
+        assert_eq!(two(r#","start_ns":5000"#, r#","start_ns":112000"#), 107_000);
+        assert_eq!(
+            two(r#","start_ns":5000"#, r#","start_ns":7000"#),
+            100_000,
+            "not less than it took"
+        );
+        let guessed_ns = 100_000 + Unknowns::LIKELY.between_ns;
+        assert_eq!(two("", r#","start_ns":112000"#), guessed_ns);
+        assert_eq!(two(r#","start_ns":5000"#, ""), guessed_ns);
     }
 
     #[test]

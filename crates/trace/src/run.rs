@@ -80,10 +80,11 @@ impl Session {
         time: &TimeLimit,
     ) -> std::result::Result<CaseReplay, Late> {
         let pace = self.pace.as_ref().zip(unknowns);
+        let mut later = case.ops.iter().skip(1);
         replay_within(&*self.backend, case, time, |moment, line| {
-            if let (Moment::Before, Some((pace, unknowns))) = (moment, pace)
-                && let Some(recorded) = Pace::of(&line.record, unknowns)
-            {
+            let (Moment::Before, Some((pace, unknowns))) = (moment, pace) else { return };
+            let next = later.next().map(|line| &line.record);
+            if let Some(recorded) = Pace::of(&line.record, next, unknowns) {
                 pace(recorded);
             }
         })

@@ -192,6 +192,7 @@ fn every_required_field_is_named_when_it_is_missing() {
     let optional = [
         "offset_in_2mib",
         "host_mapped",
+        "start_ns",
         "ns_profiled",
         "ns",
         "events",

@@ -255,6 +255,7 @@ impl Reading {
             same_as: same_as.map(Iterator::collect).transpose()?,
             events: raw.events.take().unwrap_or_default(),
             host_mapped: raw.host_mapped.take().unwrap_or_default(),
+            start_ns: raw.start_ns,
             ns_profiled: raw.ns_profiled,
             ns: raw.ns,
             unstable: raw.unstable.take().unwrap_or_default(),

@@ -171,6 +171,7 @@ fn put_observed(raw: &mut RawLine, observed: &Observed) {
     raw.same_as = pools.map(|pools| pools.iter().map(|&pool| i64::from(pool)).collect());
     raw.events = unless_empty(&observed.events, observed.events.is_empty());
     raw.host_mapped = unless_empty(&observed.host_mapped, observed.host_mapped.is_empty());
+    raw.start_ns = observed.start_ns;
     raw.ns_profiled = observed.ns_profiled;
     raw.ns = observed.ns;
     raw.unstable = unless_empty(&observed.unstable, observed.unstable.is_empty());

@@ -29,6 +29,9 @@ pub struct Observed {
     pub events: Vec<EventRecord>,
     /// The host's page table, by buffer.
     pub host_mapped: BTreeMap<u32, PageMap>,
+    /// When the operation began, in nanoseconds since its case did: host time of the run that the
+    /// records are of. Absent in recordings made before there was this field.
+    pub start_ns: Option<u64>,
     /// Host time of the operation with the profiler on.
     pub ns_profiled: Option<u64>,
     /// Host time of the operation.

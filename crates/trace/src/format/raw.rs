@@ -170,6 +170,7 @@ raw_line! {
     unstable: Vec<String>,
     events: Vec<EventRecord>,
     host_mapped: BTreeMap<u32, PageMap>,
+    start_ns: u64,
     ns_profiled: u64,
     ns: Timing,
 }

@@ -31,6 +31,8 @@ struct Entry {
 struct Reads {
     op: Op,
     reads: Vec<(Label, AttributeRead)>,
+    /// When the first of them began, on the back end's clock.
+    began_ns: u64,
     ns: u64,
 }
 
@@ -40,6 +42,8 @@ pub(super) struct Log {
     capabilities: Capabilities,
     entries: Vec<Entry>,
     reads: Option<Reads>,
+    /// When the first operation began, on the back end's clock.
+    case_began_ns: Option<u64>,
     /// Records for a caller that asks the recorder for them.
     pub(super) events: Vec<MemoryEvent>,
     /// Whether the profiler delivers records yet: see [`crate::replay`].
@@ -55,15 +59,31 @@ impl Log {
             capabilities,
             entries: Vec::new(),
             reads: None,
+            case_began_ns: None,
             events: Vec::new(),
             profiled: false,
             left_out: 0,
         }
     }
 
-    /// Notes an operation, what it gave, and what can be seen after it. Reads in progress were
-    /// ended before it was carried out.
-    pub(super) fn note(&mut self, backend: &dyn Backend, op: Op, mut observed: Observed, ns: u64) {
+    /// Notes an operation that has just ended, what it gave, and what can be seen after it. Reads
+    /// in progress were ended before it was carried out.
+    pub(super) fn note(&mut self, backend: &dyn Backend, op: Op, observed: Observed, ns: u64) {
+        let began_ns = backend.clock_ns().saturating_sub(ns);
+        self.note_from(backend, op, observed, began_ns, ns);
+    }
+
+    /// The same for one that began at a moment of the back end's clock.
+    fn note_from(
+        &mut self,
+        backend: &dyn Backend,
+        op: Op,
+        mut observed: Observed,
+        began_ns: u64,
+        ns: u64,
+    ) {
+        let case_began_ns = *self.case_began_ns.get_or_insert(began_ns);
+        observed.start_ns = Some(began_ns.saturating_sub(case_began_ns));
         self.profiled |= matches!(op, Op::AllocManaged { .. });
         let events = self.take_events(backend);
         observed.ns_profiled = Some(ns);
@@ -106,7 +126,7 @@ impl Log {
             entry.observed.events = entry.events.iter().map(|event| owners.name(event)).collect();
             OpLine { line, record: Record { op: entry.op, observed: entry.observed } }
         };
-        self.profiled = false;
+        (self.profiled, self.case_began_ns) = (false, None);
         Case { name, line: 2, ops: (3..).zip(entries).map(line).collect(), text_bytes: 0 }
     }
 
@@ -128,12 +148,13 @@ impl Log {
             return;
         }
         self.end_reads(backend);
-        self.reads = Some(Reads { op, reads: vec![one], ns });
+        let began_ns = backend.clock_ns().saturating_sub(ns);
+        self.reads = Some(Reads { op, reads: vec![one], began_ns, ns });
     }
 
     /// Notes the reads in progress as one operation.
     pub(super) fn end_reads(&mut self, backend: &dyn Backend) {
-        let Some(Reads { op, reads, ns }) = self.reads.take() else { return };
+        let Some(Reads { op, reads, began_ns, ns }) = self.reads.take() else { return };
         let observed = match op {
             // The operation is not failed by attributes that a pool does not have.
             Op::PoolAttributes { .. } => {
@@ -141,7 +162,7 @@ impl Log {
             }
             _ => all_read(reads),
         };
-        self.note(backend, op, observed, ns);
+        self.note_from(backend, op, observed, began_ns, ns);
     }
 
     pub(super) fn range_attribute(

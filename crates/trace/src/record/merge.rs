@@ -22,7 +22,7 @@ impl std::error::Error for Differ {}
 
 /// Merges runs of one case.
 ///
-/// - Results, records and page tables are those of the first of `observed`; what differs in any
+/// - Results, records, page tables and `start_ns` are those of the first of `observed`; what differs in any
 ///   other is named in `unstable`.
 /// - `ns_profiled` is the lowest of `observed`.
 /// - `ns` is minimum, median and maximum over `timed`; absent if there are none.

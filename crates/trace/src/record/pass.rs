@@ -11,7 +11,8 @@ use crate::time_limit::TimeLimit;
 /// What a run of a case is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// To see everything: results, records, page tables; its times are `ns_profiled`.
+    /// To see everything: results, records, page tables; its times are `start_ns` and
+    /// `ns_profiled`.
     Observed,
     /// To measure times: its times are `ns`, and nothing but results is looked at.
     Timed,
@@ -65,7 +66,7 @@ pub fn record_within(
         let ns = observed.ns.take();
         match pass {
             Pass::Observed => observed.ns_profiled = ns.map(|ns| ns.median),
-            Pass::Timed => observed.ns = ns,
+            Pass::Timed => (observed.ns, observed.start_ns) = (ns, None),
         }
         OpLine { line: line.line, record: Record { op: line.record.op.clone(), observed } }
     });

@@ -35,7 +35,7 @@ use crate::time_limit::TimeLimit;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseReplay {
     /// One for each operation. `ns` is the back end's own clock over the call, three times the
-    /// same number; `ns_profiled` is absent.
+    /// same number, `start_ns` is by that clock too; `ns_profiled` is absent.
     pub observed: Vec<Observed>,
     /// Time on the back end's clock from the first operation to the last.
     pub elapsed_ns: u64,
@@ -181,7 +181,7 @@ impl<'a> CaseRun<'a> {
     pub fn step(&mut self, op: &Op) -> &Observed {
         self.profiled |= matches!(op, Op::AllocManaged { .. });
         self.running.prepare(op);
-        let observed = self.running.timed(op, self.has_host_mapped);
+        let observed = self.running.timed(op, self.start_ns, self.has_host_mapped);
         let taken = if self.has_events { self.running.backend.take_events().ok() } else { None };
         // The profiler delivers no record, of pool memory either, before a managed allocation was
         // made (CONTRACT-104), so recordings hold none.
@@ -258,11 +258,13 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn timed(&mut self, op: &Op, observe_pages: bool) -> Observed {
+    /// Carries out an operation of a case that began at a moment of the back end's clock.
+    fn timed(&mut self, op: &Op, case_start_ns: u64, observe_pages: bool) -> Observed {
         let before = self.backend.clock_ns();
         let mut observed = self.call(op);
         let ns = self.backend.clock_ns().saturating_sub(before);
         observed.ns = Some(Timing { min: ns, median: ns, max: ns });
+        observed.start_ns = Some(before.saturating_sub(case_start_ns));
         if observe_pages {
             observed.host_mapped = self.host_mapped();
         }

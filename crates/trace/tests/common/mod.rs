@@ -9,7 +9,7 @@ pub(crate) const HEADER: &str = r#"{"format":"pagewise-trace","version":1,"famil
 
 /// One operation of every kind, with every kind of observation.
 pub(crate) const OPS: &[&str] = &[
-    r#"{"op":"alloc_managed","buf":0,"bytes":2097152,"attach_flags":1,"code":0,"offset_in_2mib":0,"host_mapped":{"0":"512."},"ns_profiled":5,"ns":{"min":1,"median":2,"max":3}}"#,
+    r#"{"op":"alloc_managed","buf":0,"bytes":2097152,"attach_flags":1,"code":0,"offset_in_2mib":0,"host_mapped":{"0":"512."},"start_ns":4,"ns_profiled":5,"ns":{"min":1,"median":2,"max":3}}"#,
     r#"{"op":"alloc_device","buf":8,"bytes":65536,"code":0}"#,
     r#"{"op":"alloc_pinned","buf":9,"bytes":65536,"code":0,"host_mapped":{"0":"512.","9":"16H"}}"#,
     r#"{"op":"advise","abi":1,"buf":0,"offset":0,"bytes":4096,"advice":"set_read_mostly","location":{"ordinal":-1},"code":0}"#,
