@@ -235,7 +235,7 @@ fn explain(
 ) -> Result<(), Failure> {
     let Disagreement { drawn, smallest, divergence } = first;
     let line = smallest.ops.iter().position(|op| op.line == divergence.line);
-    let operation = line.map_or(0, |at| at + 1);
+    let operation = line.map_or(0, |at| at.saturating_add(1));
     let level = divergence.level.name();
     _ = writeln!(
         text,

@@ -53,7 +53,7 @@ fn write_cases(
     progress: &Progress,
 ) -> Result<(u64, u64), Failure> {
     let unwritable = |error| cannot_write(&args.output, &error);
-    let (mut cases, mut ops) = (0, 0);
+    let (mut cases, mut ops) = (0_u64, 0_u64);
     while let Some(case) = program.next_case().map_err(unreadable)? {
         let (observed, timed) = match runs {
             Runs::Here(here) => here.run(&case, &args.program)?,
@@ -65,8 +65,8 @@ fn write_cases(
         };
         let Some(recorded) = recorded else { continue };
         writer.whole_case(&recorded).map_err(unwritable)?;
-        cases += 1;
-        ops += recorded.ops.len() as u64;
+        cases = cases.saturating_add(1);
+        ops = ops.saturating_add(recorded.ops.len() as u64);
         progress.case_done();
     }
     writer.finish().map_err(unwritable)?.keep()?;
@@ -135,7 +135,7 @@ struct Here<'a> {
 impl<'a> Here<'a> {
     fn new(args: &Record, target: &'a dyn Target, header: Header, time: TimeLimit) -> Self {
         let (observed, timed) = runs_of(args);
-        let pools = (0..observed + timed).map(|_| None).collect();
+        let pools = (0..observed.saturating_add(timed)).map(|_| None).collect();
         Self { target, header, time, observed, pools }
     }
 

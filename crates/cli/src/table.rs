@@ -121,7 +121,8 @@ fn percent(count: Count) -> String {
         (0, _) => String::new(),
         (checked, agree) if checked == agree => "100 %".to_owned(),
         (checked, agree) => {
-            let thousandths = u128::from(agree) * 100_000 / u128::from(checked);
+            let whole = u128::from(agree).saturating_mul(100_000);
+            let thousandths = whole.checked_div(u128::from(checked)).unwrap_or(0);
             format!("{}.{:03} %", thousandths / 1000, thousandths % 1000)
         }
     }
@@ -151,7 +152,7 @@ pub(crate) fn shown(text: &str) -> String {
 fn summary(report: &Report) -> String {
     let agree = report.traces.iter().filter(|trace| trace.ok()).count();
     let invalid = report.traces.iter().filter(|trace| trace.error.is_some()).count();
-    let diverge = report.traces.len() - agree - invalid;
+    let diverge = report.traces.len().saturating_sub(agree).saturating_sub(invalid);
     let mut text = format!("{agree} of {} traces agree in everything", report.traces.len());
     if diverge > 0 {
         _ = write!(text, ", {diverge} diverge");

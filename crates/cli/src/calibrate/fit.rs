@@ -70,14 +70,15 @@ impl<'a> Row<'a> {
 
 /// How much an operation of each recording counts, 1 on average.
 fn shares(samples: &[&Sample]) -> Vec<f64> {
-    let files = samples.iter().map(|sample| sample.id.file + 1).max().unwrap_or(0);
-    let mut counts = vec![0_u32; files];
+    let files = samples.iter().map(|sample| sample.id.file.saturating_add(1)).max().unwrap_or(0);
+    let mut counts = vec![0_u64; files];
     for sample in samples.iter().filter(|sample| sample.id.is_judged()) {
-        counts[sample.id.file] += 1;
+        let count = &mut counts[sample.id.file];
+        *count = count.saturating_add(1);
     }
     let used = counts.iter().filter(|&&count| count > 0).count().max(1);
-    let each = f64::from(counts.iter().sum::<u32>()) / used as f64;
-    counts.iter().map(|&count| each.max(1.0) / f64::from(count.max(1))).collect()
+    let each = counts.iter().sum::<u64>() as f64 / used as f64;
+    counts.iter().map(|&count| each.max(1.0) / count.max(1) as f64).collect()
 }
 
 /// Figures that matter, and the names of those that do not.

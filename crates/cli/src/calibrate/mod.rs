@@ -168,7 +168,7 @@ impl Calibration {
 
     fn read(&self) -> Result<Vec<Recording>, CalibrateError> {
         // Once more for cases that were held out.
-        let times = REPLAYS + u64::from(self.hold_out.is_some());
+        let times = REPLAYS.saturating_add(u64::from(self.hold_out.is_some()));
         let read = self.traces.iter().map(|path| Recording::read(path, self.limits, times));
         let recordings: Vec<Recording> = read.collect::<Result<_, _>>()?;
         if recordings.iter().all(|recording| recording.timed_ops() == 0) {
@@ -244,7 +244,7 @@ impl Replays<'_> {
     /// Cases are dealt out in turn, so that each part has some of every recording.
     fn fold(&self, id: SampleId, folds: usize) -> usize {
         let before: usize = self.recordings[..id.file].iter().map(Recording::cases).sum();
-        (before + id.case) % folds
+        before.saturating_add(id.case).checked_rem(folds).unwrap_or(0)
     }
 }
 

@@ -47,7 +47,7 @@ struct Total {
 
 impl Total {
     fn all(rows: &[Row<'_>]) -> Vec<Self> {
-        let files = rows.iter().map(|row| row.sample.id.file + 1).max().unwrap_or(0);
+        let files = rows.iter().map(|row| row.sample.id.file.saturating_add(1)).max().unwrap_or(0);
         let of = |file: usize| -> Vec<usize> {
             let judged = |row: &Row<'_>| row.sample.id.file == file && row.sample.id.is_judged();
             (0..rows.len()).filter(|&at| judged(&rows[at])).collect()
@@ -155,6 +155,10 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
         Some(DVector::from_vec(all))
     }
 
+    #[allow(
+        clippy::arithmetic_side_effects,
+        reason = "lengths of lists that are in memory, and sums of doubles"
+    )]
     fn jacobian(&self) -> Option<DMatrix<f64>> {
         let (rows, totals, columns) = (self.rows.len(), self.totals.len(), self.free.len());
         let mut jacobian = DMatrix::zeros(rows + totals + columns, columns);

@@ -28,7 +28,7 @@ impl Quality {
             off.push((times[0].max(1.0) / times[1].max(1.0)).log2().abs());
         }
         off.sort_unstable_by(f64::total_cmp);
-        let at = |percent: usize| off[(off.len() - 1) * percent / 100];
+        let at = |percent: usize| off[off.len().saturating_sub(1).saturating_mul(percent) / 100];
         (!off.is_empty()).then(|| {
             let (median_abs_log2, p90_abs_log2) = (at(50), at(90));
             (off.len(), Self { total_ratio: predicted / recorded, median_abs_log2, p90_abs_log2 })
