@@ -20,11 +20,16 @@ const VERBS: [&str; 28] = [
     "moves", "leaves", "travels", "does", "makes", "keeps", "becomes",
 ];
 
-/// Text that belongs together: one comment block, or one paragraph of a document.
+/// Words with which the first line of an item's comment asks instead of saying what the item is.
+const ASKING: [&str; 5] = ["what", "who", "whom", "whoever", "why"];
+
+/// Text that belongs together: one paragraph of a comment or of a document.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Paragraph {
     /// Each line's number and its text.
     lines: Vec<(usize, String)>,
+    /// Whether it says what an item is: the first of a comment.
+    describes: bool,
 }
 
 /// The `//!` and `///` comments of a source file, without code.
@@ -33,7 +38,13 @@ pub(super) fn paragraphs_of_source(text: &str) -> Vec<Paragraph> {
         let line = line.trim_start();
         line.strip_prefix("//!").or(line.strip_prefix("///")).map(str::to_owned)
     };
-    paragraphs(text.lines().map(comment))
+    let mut found = paragraphs(text.lines().map(comment));
+    let lines: Vec<_> = text.lines().map(comment).collect();
+    for paragraph in &mut found {
+        let before = paragraph.lines.first().map_or(0, |(line, _)| line - 1);
+        paragraph.describes = before == 0 || lines[before - 1].is_none();
+    }
+    found
 }
 
 /// The paragraphs of a Markdown document, without code.
@@ -100,6 +111,9 @@ pub(super) fn offences(paragraph: &Paragraph) -> Vec<(usize, String)> {
         let hides = match word.text.as_str() {
             text if HIDING.contains(&text) => Some(text.to_owned()),
             "no" if next == "one" => Some("no one".to_owned()),
+            text if index == 0 && paragraph.describes && ASKING.contains(&text) => {
+                Some(format!("{text}, of an item")).filter(|_| !is_question(&words))
+            }
             text @ ("what" | "whatever") if begins && VERBS.contains(&next) => {
                 Some(format!("{text} {next}")).filter(|_| !is_question(&words[index..]))
             }
@@ -143,11 +157,21 @@ mod tests {
 
     #[test]
     fn what_is_found_as_a_subject_only() {
-        assert_eq!(words_found("What is there stays."), ["what is"]);
+        assert_eq!(words_found("Pages move. What is there stays."), ["what is"]);
         assert_eq!(words_found("Pages move; what stays is mapped."), ["what stays"]);
         assert_eq!(words_found("It says what is there."), Vec::<String>::new());
         assert_eq!(words_found("What is there?"), Vec::<String>::new());
-        assert_eq!(words_found("What the driver does."), Vec::<String>::new());
+        assert_eq!(words_found("It is so. What the driver does, it does."), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_item_s_first_line_says_what_it_is() {
+        assert_eq!(words_found("What the driver does."), ["what, of an item"]);
+        assert_eq!(words_found("Who maps."), ["who, of an item"]);
+        assert_eq!(words_found("The processor that maps. Why is not said."), Vec::<String>::new());
+        assert_eq!(words_found("What is a page?"), Vec::<String>::new());
+        assert_eq!(found("/// A page.\n///\n/// Why it is there."), []);
+        assert_eq!(found("let a = 1;\n//! Why it is there.").len(), 1);
     }
 
     #[test]
