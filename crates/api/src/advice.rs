@@ -7,7 +7,7 @@ use pagewise_hal::{Advice, Result};
 use crate::refuse::invalid;
 use crate::{Host, Machine, Place};
 
-/// What to tell the driver about the use of memory. Takes effect at once, not in stream order.
+/// Advice to the driver about the use of memory. Takes effect at once, not in stream order.
 ///
 /// [`Advice`] is the driver's number; this is the same with the place that it needs, and without
 /// one where the driver takes none.
@@ -79,8 +79,8 @@ impl MemoryAdvice {
         }
     }
 
-    /// What takes it back: setting for unsetting. Unsetting a preferred location is its own
-    /// inverse, because it does not say which there was.
+    /// The advice that takes it back: setting for unsetting. Unsetting a preferred location is its
+    /// own inverse, because it does not say which there was.
     ///
     /// ```
     /// use pagewise::{MemoryAdvice, Place};

@@ -1,4 +1,4 @@
-//! What the operations over many regions take: regions, and where to.
+//! Arguments of the operations over many regions: regions, and places for them.
 //!
 //! Values are made by `into()`, so that a function takes one or many, a place for all or for each.
 

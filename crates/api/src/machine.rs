@@ -92,7 +92,7 @@ impl Machine {
         &*self.0.backend
     }
 
-    /// What the back end can do.
+    /// The abilities of the back end.
     ///
     /// ```
     /// let machine = pagewise::Machine::from(pagewise::sim()?);

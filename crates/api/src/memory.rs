@@ -1,4 +1,4 @@
-//! What a buffer holds, whatever its elements: one allocation, who gives it back, and how the host
+//! The memory of a buffer, of any elements: one allocation, who gives it back, and how the host
 //! reaches it.
 
 use std::any::Any;
@@ -13,7 +13,7 @@ use crate::refuse::unsupported;
 use crate::resource::MemoryResource;
 use crate::{Machine, Stream};
 
-/// Who gives memory back.
+/// The party that gives memory back.
 pub(crate) enum Release {
     /// This crate, by `cuMemFree`.
     Free,

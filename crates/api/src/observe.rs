@@ -1,4 +1,4 @@
-//! What moved while something ran: for tests that make claims about it.
+//! Observation of movements while a program runs: for tests that make claims about it.
 //!
 //! [`observe`] runs something and tells what the back end recorded meanwhile; a [`Budget`] says how
 //! much it may be; [`assert_faults!`](crate::assert_faults),
@@ -28,7 +28,7 @@ use pagewise_hal::{Counters, MemoryEvent, Result};
 
 use crate::Machine;
 
-/// What a back end recorded while something ran.
+/// The records that a back end made while a program ran.
 ///
 /// ```
 /// use pagewise::{Device, Machine, ManagedBuffer, Place, Stream, observe};

@@ -251,8 +251,8 @@ impl Place {
         matches!(self, Self::Host(Host::Node(_) | Host::CurrentNode))
     }
 
-    /// What an answer of a back end names, or `None` for no place and for kinds of place that this
-    /// version does not know.
+    /// The place that an answer of a back end names, or `None` for no place and for kinds of place
+    /// that this version does not know.
     ///
     /// ```
     /// use pagewise::{Location, Place};
@@ -271,7 +271,7 @@ impl Place {
         }
     }
 
-    /// What an ordinal answer names: a device, -1 the host, anything else none.
+    /// The place that an ordinal answer names: a device, -1 the host, anything else none.
     pub(crate) fn of_ordinal(ordinal: i32) -> Option<Self> {
         match ordinal {
             Location::ORDINAL_HOST => Some(Self::HOST),
@@ -279,7 +279,7 @@ impl Place {
         }
     }
 
-    /// What the ordinal form of calls names it by; `None` if it cannot.
+    /// Its ordinal in the ordinal form of calls; `None` if it has none.
     pub(crate) const fn ordinal(self) -> Option<i32> {
         match self {
             Self::Device(device) => Some(device.id().0),

@@ -6,7 +6,7 @@ use pagewise_hal::{DeviceAccess, DeviceTouch, Result};
 use crate::refuse::invalid;
 use crate::{Device, ManagedBuffer, ManagedRangeMut, Stream};
 
-/// What a device does to elements: touches one byte at each stride.
+/// A device's access to elements: it touches one byte at each stride.
 ///
 /// One block of one thread by default, which makes one access after another: then what faults and
 /// moves is the same on every run.

@@ -74,7 +74,7 @@ impl Rounding {
         }
     }
 
-    /// What an operation that rounds outward by itself is asked for.
+    /// The range to pass to an operation that rounds outward by itself.
     #[inline]
     pub(crate) fn for_advice(policy: Option<Self>, what: &'static str, span: Span) -> Result<Span> {
         let rounded = policy.unwrap_or(Self::Outward).apply(what, span)?;
@@ -85,7 +85,7 @@ impl Rounding {
         Ok(rounded)
     }
 
-    /// What a discard is asked for; empty if no whole page lies in the range.
+    /// The range to pass to a discard; empty if no whole page lies in the range.
     #[inline]
     pub(crate) fn for_discard(
         policy: Option<Self>,

@@ -179,7 +179,7 @@ fn no_ordinal(operation: &'static str, place: Place) -> Error {
     unsupported(operation, format!("this driver cannot name {place}"))
 }
 
-/// What a loop says that failed at an item.
+/// The error of a loop that failed at an item.
 #[cold]
 pub(crate) fn midway(error: Error, item: usize, span: Span, done: &str) -> Error {
     let outcome = format!("the {item} regions before this one were {done}, the others were not");

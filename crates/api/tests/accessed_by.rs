@@ -31,7 +31,7 @@ fn some_processors() -> impl Strategy<Value = BTreeSet<Place>> {
 
 /// An operation that changes several members.
 type Change = (&'static str, fn(&AccessedBy<'_>, &BTreeSet<Place>) -> Result<()>);
-/// What it does to a set.
+/// An operation's effect on a set.
 type Model = fn(&BTreeSet<Place>, &BTreeSet<Place>) -> BTreeSet<Place>;
 
 const CHANGES: [(Change, Model); 6] = [

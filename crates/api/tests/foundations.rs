@@ -1,4 +1,4 @@
-//! What managers of memory are built on: order between streams, ranges by address, checks.
+//! The base of managers of memory: order between streams, ranges by address, checks.
 #![cfg(feature = "sim")]
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What safe code may not bring about: bytes that change under a view, memory that is not there.
+//! Soundness: safe code may not bring about bytes that change under a view, or missing memory.
 #![cfg(feature = "sim")]
 
 use std::sync::Arc;

@@ -193,11 +193,11 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..))]
     pub(crate) ops: u64,
 
-    /// What the programs are about; all that the devices suffice for, if not given
+    /// The subjects of the programs; all that the devices suffice for, if not given
     #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
     pub(crate) family: Vec<Family>,
 
-    /// The newest CUDA version whose entry points are used; of a simulated driver, its version
+    /// Entry points up to this CUDA version are used; of a simulated driver, its version
     #[arg(long, value_name = "VERSION", default_value_t = 13000, value_parser = value_parser!(i32).range(12000..=99990))]
     pub(crate) ceiling: i32,
 
@@ -249,7 +249,7 @@ pub(crate) struct Compare {
     #[command(flatten)]
     pub(crate) limits: Limits,
 
-    /// Two recordings of the same program: what is expected, and what was got
+    /// Two recordings of the same program: the expected one, and the one to judge
     #[arg(value_name = "TRACE", num_args = 0..=2)]
     pub(crate) traces: Vec<PathBuf>,
 }
@@ -263,7 +263,7 @@ pub(crate) enum Level {
 
 #[derive(Debug, Args)]
 pub(crate) struct Record {
-    /// What to record on
+    /// The back end to record on
     #[arg(long, value_enum, default_value_t = Backend::Sim)]
     pub(crate) backend: Backend,
 
@@ -287,8 +287,8 @@ pub(crate) struct Record {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=32))]
     pub(crate) devices: Option<u32>,
 
-    /// The newest CUDA version whose entry points are used, such as 12020; of a simulated driver,
-    /// its version. If not the program's
+    /// Entry points up to this CUDA version are used, such as 12020; of a simulated driver, its
+    /// version. If not the program's
     #[arg(long, value_name = "VERSION", value_parser = value_parser!(i32).range(12000..=99990))]
     pub(crate) ceiling: Option<i32>,
 
@@ -304,13 +304,14 @@ pub(crate) struct Record {
     #[command(flatten)]
     pub(crate) limits: Limits,
 
-    /// The program: a trace, whose results are ignored, or a file of operations without results
+    /// The program: a trace, of which the results are ignored, or a file of operations without
+    /// results
     pub(crate) program: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// What to replay on
+    /// The back end to replay on
     #[arg(long, value_enum, default_value_t = Backend::Sim)]
     pub(crate) backend: Backend,
 
@@ -320,7 +321,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
 
-    /// What kernels of many threads draw the order of their faults from; the profile's if not given
+    /// The seed of the order of faults in kernels of many threads; the profile's if not given
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
@@ -332,7 +333,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "X", value_parser = limit)]
     pub(crate) max_time_error: Option<f64>,
 
-    /// What range-attribute reads answer: what the driver reports, or the truth page by page
+    /// The answers of range-attribute reads: the driver's, or the truth page by page
     #[arg(long, value_enum, default_value_t = RangeReadsArg::Driver)]
     pub(crate) range_reads: RangeReadsArg,
 

@@ -1,4 +1,4 @@
-//! What a command runs on: the simulator, or the CUDA driver of this machine.
+//! The machine that a command runs on: the simulator, or the CUDA driver of this machine.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::args;
 use crate::sim_target::SimTarget;
 
-/// What to run on.
+/// The machine to run on.
 #[derive(Debug)]
 pub(crate) enum Machine {
     Sim(Box<SimTarget>),
@@ -154,7 +154,7 @@ impl Target for CudaTarget {
     }
 }
 
-/// What the kernel module says of itself; nothing where it says nothing.
+/// The kernel module's description of itself; empty if there is none.
 mod nvidia {
     use super::Path;
 

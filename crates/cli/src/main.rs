@@ -141,7 +141,7 @@ fn print(output: &str) -> bool {
     }
 }
 
-/// Why a command cannot do its work.
+/// The reason why a command cannot do its work.
 enum Failure {
     /// The arguments make no sense: status 2.
     Usage(String),

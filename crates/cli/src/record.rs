@@ -20,7 +20,7 @@ use crate::machine::Machine;
 use crate::output::{Output, Partial, cannot_write, run_to_end};
 use crate::progress::Progress;
 
-/// What a program without a header runs on.
+/// The CUDA version for a program without a header.
 const DEFAULT_VERSION: i32 = 13000;
 
 /// Records, and says what was recorded.
@@ -125,7 +125,7 @@ enum Runs<'a> {
 struct Here<'a> {
     target: &'a dyn Target,
     header: Header,
-    /// What the program has of it.
+    /// The program's share of the time.
     time: TimeLimit,
     observed: usize,
     /// For each run, the back end that its cases with pools share: pools outlive a case.

@@ -36,7 +36,7 @@ pub(crate) fn shipped(report: &Report) -> String {
     text + &real_time(report) + &summary(report)
 }
 
-/// What real time decided, a line for each trace.
+/// The operations that real time decided, a line for each trace.
 fn real_time(report: &Report) -> String {
     let mut text = String::new();
     for trace in &report.traces {

@@ -1,4 +1,4 @@
-//! What the driver knows of the allocation behind an address.
+//! The driver's knowledge of the allocation behind an address.
 
 use pagewise_hal::{Code, DevicePtr, Error, PointerAttribute, Result, Span};
 
@@ -7,7 +7,7 @@ use crate::backend::CudaBackend;
 /// `CU_MEMORYTYPE_HOST`
 const MEMORY_TYPE_HOST: u32 = 1;
 
-/// What the driver knows of an allocation.
+/// The driver's knowledge of an allocation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allocation {
     pub(crate) span: Span,
@@ -65,7 +65,7 @@ impl CudaBackend {
         })
     }
 
-    /// Why a range is not a managed range, if it is not.
+    /// The reason why a range is not a managed range, if it is not.
     #[cold]
     pub(crate) fn not_managed(&self, span: Span) -> Option<&'static str> {
         if span.bytes == 0 || span.ptr.is_null() {

@@ -26,7 +26,7 @@ fn refuse<T>(operation: &'static str, why: impl Into<Cow<'static, str>>) -> Resu
     Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
 }
 
-/// What every batch call refuses.
+/// Refuses what every batch call refuses.
 #[inline]
 fn check_spans(
     operation: &'static str,
@@ -47,7 +47,7 @@ fn check_spans(
 }
 
 impl Moves<'_> {
-    /// What every batch call that moves refuses, ranges and locations excepted.
+    /// Refuses what every batch call that moves refuses, ranges and locations excepted.
     #[inline]
     fn check(&self, operation: &'static str) -> Result<()> {
         check_spans(operation, self.spans, self.flags, self.stream)?;

@@ -29,7 +29,7 @@ const COUNTER_KINDS: std::ops::RangeInclusive<u32> = 1..=7;
 /// The kind of copies between devices, which a system with one device may refuse.
 const DEVICE_TO_DEVICE: u32 = 8;
 
-/// Why there are no records.
+/// The reason why there are no records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CuptiUnavailable {
@@ -59,7 +59,7 @@ pub enum CuptiUnavailable {
         code: u32,
         /// Its name.
         name: &'static str,
-        /// What to do, if that is known.
+        /// A remedy, if one is known.
         hint: &'static str,
     },
 }

@@ -118,7 +118,7 @@ pub(crate) struct Kernels {
     functions: [usize; 2 * KINDS],
 }
 
-/// What a kernel is launched with. Addresses and lengths in bytes.
+/// The arguments of a kernel. Addresses and lengths in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Launch {
     pub(crate) access: DeviceAccess,

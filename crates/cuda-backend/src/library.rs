@@ -103,7 +103,7 @@ impl DriverLibrary {
         (!is_older).then_some(found)
     }
 
-    /// What the driver answers. "Not found" is a success with a null pointer, and asking for more
+    /// The driver's answer. "Not found" is a success with a null pointer, and asking for more
     /// than the driver's own version an error: both mean no.
     fn look_up(&self, row: Row) -> Option<NonNull<c_void>> {
         let (mut function, mut status) = (std::ptr::null_mut(), 0);

@@ -28,7 +28,7 @@ const NO_STREAM: &str = "no live stream of this back end: destroyed, or of anoth
 const NO_EVENT: &str = "no live event of this back end: null, destroyed, or of another one";
 const NO_POOL: &str = "no live pool of this driver: null, destroyed, or of another one";
 
-/// What a handle names.
+/// The kind of thing that a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Stream,
@@ -134,7 +134,7 @@ impl Live {
     }
 }
 
-/// What destroys handles that were taken from their set while calls used them.
+/// The destruction of handles that were taken from their set while calls used them.
 pub(crate) trait Ending {
     /// No call uses the handle any more, and none will.
     fn end(&self, kind: Kind, raw: u64);

@@ -1,8 +1,8 @@
-//! Why there is no driver to work with, each case with what to do about it.
+//! The reasons why there is no driver to work with, each with a remedy.
 
 use pagewise_hal::{Code, DriverVersion, Error, ErrorKind};
 
-/// Why the driver cannot be used.
+/// The reason why the driver cannot be used.
 ///
 /// Turns into a [`pagewise_hal::Error`], with the same text as its detail.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum LoadError {
     NoLibrary {
         /// File name or path.
         library: String,
-        /// What the dynamic loader said.
+        /// The dynamic loader's message.
         reason: String,
     },
     /// The library is not a CUDA driver.
@@ -24,7 +24,7 @@ pub enum LoadError {
     NotADriver {
         /// File name or path.
         library: String,
-        /// What it lacks.
+        /// The missing symbol.
         symbol: &'static str,
     },
     /// The library is the toolkit's stub, made for linking only.
@@ -77,7 +77,7 @@ pub enum LoadError {
     },
 }
 
-/// What to do about a driver that does not start.
+/// The remedy for a driver that does not start.
 fn advice(code: i32) -> String {
     let known = match code {
         802 => "the system is not ready: on machines with NVSwitch, start the fabric manager",

@@ -33,7 +33,7 @@ struct Made {
     waits: bool,
 }
 
-/// What destroying a pool comes to.
+/// The outcome of destroying a pool.
 #[derive(Debug, PartialEq, Eq)]
 enum Turn {
     /// It can go now.

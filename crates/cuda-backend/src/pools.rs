@@ -35,7 +35,7 @@ impl CudaBackend {
         self.driver.pools.find(make)
     }
 
-    /// What drivers of the version in use refuse, where the installed one may be newer.
+    /// Refuses what drivers of the version in use refuse, as the installed one may be newer.
     fn check_props(&self, operation: &'static str, props: PoolProps) -> Result<()> {
         let has = |since| self.driver.has(since);
         let kind = props.location.kind;

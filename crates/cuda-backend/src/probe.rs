@@ -1,4 +1,4 @@
-//! What a driver offers for managed memory, without using it.
+//! A probe of what a driver offers for managed memory, without using it.
 
 use std::ffi::{OsStr, OsString};
 
@@ -22,7 +22,7 @@ pub struct EntryPoint {
     pub present: bool,
 }
 
-/// What a driver offers.
+/// The offers of a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     /// The library's file name or path.

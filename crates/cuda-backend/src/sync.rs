@@ -1,5 +1,5 @@
-//! What threads share in the set of live handles: the standard library's, or those of `shuttle`,
-//! which tries schedules.
+//! The locks and counters of the set of live handles: the standard library's, or those of
+//! `shuttle`, which tries schedules.
 //!
 //! `cargo xtask ci` builds the crate with `--cfg pagewise_shuttle` for the tests in
 //! `live/schedules.rs`, and for nothing else.

@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError};
 use crate::barrier::Barrier;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, ThreadId, thread};
 
-/// What taking a handle from its set comes to.
+/// The outcome of taking a handle from its set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// No call uses it: it can be destroyed.

@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 
-/// What `cuMemAdvise` is asked to do (`CUmem_advise`).
+/// An advice of `cuMemAdvise` (`CUmem_advise`).
 ///
 /// An integer with named constants: the driver refuses unknown values with
 /// `CUDA_ERROR_INVALID_VALUE`, and that refusal is part of the contract.
@@ -52,8 +52,8 @@ impl Advice {
 }
 
 bitflags! {
-    /// Who may access a managed allocation (`CUmemAttach_flags`). Bits that CUDA does not define
-    /// are kept: the driver refuses them, and so does the simulator.
+    /// The streams that may access a managed allocation (`CUmemAttach_flags`). Bits that CUDA does
+    /// not define are kept: the driver refuses them, and so does the simulator.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct AttachFlags: u32 {

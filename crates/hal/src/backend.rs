@@ -24,8 +24,8 @@ use crate::{
 /// - the simulator carries out asynchronous calls before it returns; a driver, when the stream
 ///   reaches them.
 ///
-/// What callers of `unsafe` methods promise, they promise of memory and handles that *this* back
-/// end gave them. A wrapper that passes such a call on answers itself for having given out what the
+/// Callers of `unsafe` methods give their promises for memory and handles that *this* back end gave
+/// them. A wrapper that passes such a call on answers itself for having given out what the
 /// inner back end gave.
 ///
 /// Facts about result numbers are from recordings of driver 580 (CUDA 13.0) on an H200. An id such
@@ -33,7 +33,7 @@ use crate::{
 #[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
-    /// What this back end can do. Costs a clone; ask once.
+    /// The abilities of this back end. Costs a clone; ask once.
     fn capabilities(&self) -> Capabilities;
 
     /// The driver's own version (`cuDriverGetVersion`). At least
@@ -358,7 +358,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
         access: AccessFlags,
     ) -> Result<()>;
 
-    /// What access a location has to a pool's memory (`cuMemPoolGetAccess`).
+    /// The access that a location has to a pool's memory (`cuMemPoolGetAccess`).
     ///
     /// # Errors
     /// `InvalidValue` for no live pool or an unusable location.
@@ -418,7 +418,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// crashes.
     unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle>;
 
-    /// What another process imports an allocation by (`cuMemPoolExportPointer`).
+    /// Exports an allocation, so that another process can import it (`cuMemPoolExportPointer`).
     ///
     /// # Errors
     /// `InvalidValue` unless `ptr` is the first byte of live memory of a pool that was exported
@@ -599,7 +599,7 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     // ---- observation --------------------------------------------------------------------------
 
-    /// What the host's page table holds for the pages of a range, as runs; adjacent runs differ.
+    /// The host's page table for the pages of a range, as runs; adjacent runs differ.
     /// Requires [`Capabilities::host_page_map`].
     ///
     /// # Errors

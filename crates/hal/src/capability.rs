@@ -1,4 +1,4 @@
-//! What a back end can do, as data.
+//! The abilities of a back end, as data.
 
 use crate::DriverVersion;
 
@@ -16,7 +16,7 @@ pub enum BatchSupport {
     Loop,
 }
 
-/// What a back end can do. A snapshot taken when the back end was made.
+/// The abilities of a back end. A snapshot taken when the back end was made.
 ///
 /// A field that is off means: the calls it names fail with
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) and do nothing.
@@ -52,7 +52,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// What a driver of this version offers on devices with concurrent managed access, without
+    /// The abilities of a driver of this version on devices with concurrent managed access, without
     /// events or page map: the starting point for a back end and for a mock.
     #[must_use]
     pub fn of_driver(backend: impl Into<String>, version: DriverVersion) -> Self {

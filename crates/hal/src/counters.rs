@@ -1,4 +1,4 @@
-//! What records come to: how many of each kind, and how many bytes.
+//! Sums of records: how many of each kind, and how many bytes.
 
 use crate::event::{CopyCause, MemoryEvent};
 

@@ -5,10 +5,10 @@ use std::fmt;
 
 use crate::{Code, Span, code_name};
 
-/// What a back end returns.
+/// The result of a back end's call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, by what the caller can do about it.
+/// The kind of an error, by what the caller can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -151,7 +151,7 @@ impl Error {
         self
     }
 
-    /// What the caller can do.
+    /// The kind of the error: what the caller can do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

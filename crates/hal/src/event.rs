@@ -1,11 +1,11 @@
-//! What moved, faulted and was mapped: the driver's unified-memory records.
+//! The driver's unified-memory records: copies, faults and remote mappings.
 //!
 //! One value per record of the profiler's unified-memory activity. Addresses are bytes in the
 //! unified address space. `duration_ns` is 0 where the back end does not know it.
 
 use crate::Processor;
 
-/// Why pages were copied.
+/// The cause of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub enum CopyCause {
     AccessCounters,
 }
 
-/// What the faulting instruction wanted.
+/// The access of a faulting instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -37,7 +37,7 @@ pub enum FaultAccess {
     Prefetch,
 }
 
-/// Why a processor mapped memory of another.
+/// The cause of a remote mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -69,7 +69,7 @@ pub enum MemoryEvent {
         from: Processor,
         /// Where it went.
         to: Processor,
-        /// Why.
+        /// The cause.
         cause: CopyCause,
         /// Time on the copy engine.
         duration_ns: u64,
@@ -87,7 +87,7 @@ pub enum MemoryEvent {
         device: Processor,
         /// The faulting page's first byte.
         address: u64,
-        /// What the instruction wanted.
+        /// The access of the instruction.
         access: FaultAccess,
         /// How many hardware faults the record stands for.
         merged: u64,
@@ -100,11 +100,11 @@ pub enum MemoryEvent {
         address: u64,
         /// Length of the run.
         bytes: u64,
-        /// Who maps.
+        /// The processor that maps.
         by: Processor,
         /// Where the memory is.
         at: Processor,
-        /// Why.
+        /// The cause.
         cause: MapCause,
     },
     /// A page was found to thrash.
@@ -122,7 +122,7 @@ pub enum MemoryEvent {
     Throttling {
         /// The page's first byte.
         address: u64,
-        /// Who was held off.
+        /// The processor that was held off.
         processor: Processor,
         /// For how long.
         duration_ns: u64,

@@ -65,7 +65,7 @@ impl fmt::Debug for Processor {
     }
 }
 
-/// What kind of place a [`Location`] names (`CUmemLocationType`).
+/// The kind of place that a [`Location`] names (`CUmemLocationType`).
 ///
 /// CUDA adds values: 5 came with 13.2, 6 with 13.4. Any integer is a value; which ones a call
 /// accepts is the back end's answer.
@@ -94,7 +94,7 @@ impl LocationKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Location {
-    /// What kind of place.
+    /// The kind of place.
     pub kind: LocationKind,
     /// Which one of its kind.
     pub id: i32,

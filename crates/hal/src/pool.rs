@@ -4,7 +4,7 @@ use bitflags::bitflags;
 
 use crate::Location;
 
-/// What a pool allocates (`CUmemAllocationType`).
+/// The kind of memory that a pool allocates (`CUmemAllocationType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AllocationType(pub i32);
@@ -33,7 +33,7 @@ bitflags! {
     }
 }
 
-/// What access a location has to a pool's memory (`CUmemAccess_flags`).
+/// The access that a location has to a pool's memory (`CUmemAccess_flags`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AccessFlags(pub i32);
@@ -47,11 +47,11 @@ impl AccessFlags {
     pub const READ_WRITE: Self = Self(3);
 }
 
-/// What a pool is made with (`CUmemPoolProps`).
+/// The properties of a pool (`CUmemPoolProps`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolProps {
-    /// What it allocates.
+    /// The kind of memory that it allocates.
     pub allocation_type: AllocationType,
     /// Where (pinned), or the preferred location of what it allocates (managed).
     pub location: Location,

@@ -44,13 +44,13 @@ macro_rules! blob {
 }
 
 blob! {
-    /// What another process imports one allocation of an imported pool by
+    /// An exported allocation, which another process imports into its imported pool
     /// (`CUmemPoolPtrExportData`). Bytes, to be sent as they are; means something to processes of
     /// the same machine only.
     ExportedPointer
 }
 
 blob! {
-    /// What another process opens device memory by (`CUipcMemHandle`).
+    /// A handle by which another process opens device memory (`CUipcMemHandle`).
     IpcMemHandle
 }

@@ -6,7 +6,7 @@
 
 use crate::{DeviceId, Span};
 
-/// What the host does at each place.
+/// The access of the host at each place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum HostAccess {
@@ -16,7 +16,7 @@ pub enum HostAccess {
     Write(u8),
 }
 
-/// What the device does at each place.
+/// The access of the device at each place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum DeviceAccess {
@@ -118,7 +118,7 @@ mod tests {
         DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 }
     }
 
-    /// What [`DeviceTouch::check`] says, place by place.
+    /// The answer of [`DeviceTouch::check`], place by place.
     fn every_word_is_inside(touch: &DeviceTouch) -> bool {
         let Span { ptr, bytes } = touch.span;
         (0..bytes).step_by(touch.stride_bytes as usize).all(|offset| {

@@ -181,7 +181,7 @@ impl Sim {
         Ok(DevicePtr(grown.address))
     }
 
-    /// What a synchronise does to pools: empty chunks go, as far as thresholds allow.
+    /// Gives empty chunks of pools back, as a synchronisation does, as far as thresholds allow.
     pub(crate) fn release_pools(&mut self) {
         let released = self.pools.release_all();
         self.give_back(released);
@@ -309,7 +309,7 @@ impl Sim {
         }
     }
 
-    /// What a device has left for memory that does not migrate: managed pages make way for it,
+    /// The room of a device for memory that does not migrate: managed pages make way for it,
     /// unless they have to be there.
     fn plain_room(&self, device: DeviceId) -> u64 {
         let at_home = self.exclusive.as_ref().map_or(0, |e| e.bytes_on(processor_of(device)));

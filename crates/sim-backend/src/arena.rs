@@ -17,7 +17,7 @@ use std::ops::Range;
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use pagewise_hal::BLOCK_BYTES;
 
-/// Why there is no room, if addresses are what is missing.
+/// The reason if there are no addresses left.
 pub(crate) const NO_ADDRESSES: &str = "no address space is left: drop machines that are not \
     needed, raise the limit of the process (`ulimit -v`), or ask for less; one machine has 16 TiB \
     for each kind of memory";
@@ -54,7 +54,7 @@ pub(crate) struct Arena {
 impl Arena {
     /// Most address space of a zone. A process has 128 TiB.
     pub(crate) const ZONE_BYTES_MAX: u64 = 16 << 40;
-    /// What a segment has if the process may not reserve what is wanted.
+    /// The bytes of a segment if the process may not reserve as many as wanted.
     const BYTES_LIMITED: u64 = 1 << 30;
     /// How much of managed memory, from its start, may be backed by huge pages. Bounds what a
     /// sparse program wastes.

@@ -12,7 +12,7 @@ use pagewise_hal::{AttachFlags, StreamHandle};
 
 use crate::space::Allocation;
 
-/// Who may use an allocation.
+/// The users that an allocation is attached to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attached {
     /// Any stream, and the host while no stream works.

@@ -27,7 +27,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What a single call records: the ids that it ignores are normalised.
+    /// The place that a single call records: the ids that it ignores are normalised.
     pub(crate) const fn normalised(location: Location) -> Self {
         let id = match location.kind {
             LocationKind::HOST => Location::ORDINAL_HOST,
@@ -37,7 +37,7 @@ impl Place {
         Self { kind: location.kind, id }
     }
 
-    /// What a batch call records: the id as it was passed (CONTRACT-52).
+    /// The place that a batch call records: the id as it was passed (CONTRACT-52).
     pub(crate) const fn as_passed(location: Location) -> Self {
         Self { kind: location.kind, id: location.id }
     }

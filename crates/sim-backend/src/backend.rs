@@ -98,8 +98,8 @@ impl SimBackend {
         self.lock().pager.take_cost_observations()
     }
 
-    /// What moved and faulted since the machine was made. Always counted, whatever becomes of the
-    /// records.
+    /// The counts of movements and faults since the machine was made. Always counted, whether
+    /// records are kept or not.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.lock().pager.records().counters()

@@ -11,7 +11,7 @@ use crate::refusal::{Checked, bad_device, illegal_address, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, ManagedRange};
 
-/// What begins in a stream, by what it touches.
+/// Work that begins in a stream, by the memory that it touches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work<'a> {
     /// An access program.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::GpuProfile;
 
-/// What range-attribute reads answer.
+/// The answers of range-attribute reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum RangeReads {
     /// As CUDA documents them: a value counts only if every page of the range has it.
@@ -16,13 +16,13 @@ pub enum RangeReads {
     Driver,
 }
 
-/// What discarded memory reads as until it is written. CUDA calls it indeterminate.
+/// The contents of discarded memory until it is written. CUDA calls them indeterminate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum DiscardedContents {
-    /// What it held before.
+    /// Its contents before the discard.
     #[default]
     Kept,
-    /// What the hardware shows: whatever the reading processor's memory held when the page was
+    /// The hardware's answer: the bytes that the reading processor's memory held when the page was
     /// last there, zeros if it never was. Costs a copy of each page that is written after it
     /// moved.
     Driver,
@@ -141,7 +141,7 @@ impl SimConfig {
         self
     }
 
-    /// What range-attribute reads answer.
+    /// The answers of range-attribute reads.
     #[must_use]
     pub fn range_reads(mut self, mode: RangeReads) -> Self {
         self.range_reads = mode;
@@ -155,7 +155,7 @@ impl SimConfig {
         self
     }
 
-    /// What discarded memory reads as.
+    /// Sets the contents of discarded memory.
     #[must_use]
     pub fn discarded_contents(mut self, contents: DiscardedContents) -> Self {
         self.discarded_contents = contents;
@@ -175,7 +175,7 @@ impl SimConfig {
         &self.gpu
     }
 
-    /// What kernels of many threads do differently from run to run: which of their faults come
+    /// Sets the seed of kernels of many threads, which decides which of their faults come
     /// first (see [`arrival`](crate::arrival)). The same seed gives the same run; 0 if not set.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {

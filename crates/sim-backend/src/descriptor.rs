@@ -1,4 +1,4 @@
-//! What stands for an exported pool outside of the simulator: a file descriptor, as on a driver.
+//! The descriptor of an exported pool outside of the simulator: a file descriptor, as on a driver.
 
 use std::io;
 

@@ -24,7 +24,7 @@ use crate::attachments::{Attached, key};
 use crate::config::SimConfig;
 use crate::link::PeerLink;
 
-/// What a machine without concurrent managed access has to remember.
+/// The memory of a machine without concurrent managed access.
 #[derive(Debug)]
 pub(crate) struct Exclusive {
     /// Where managed memory lives.
@@ -33,7 +33,7 @@ pub(crate) struct Exclusive {
     pub(crate) managed_bytes: u64,
     /// Work that was not waited for: the number of a stream's last, by stream.
     pub(crate) working: BTreeMap<u64, u64>,
-    /// What an event waits for: stream and number of its last work, by event.
+    /// The work that an event waits for: stream and number of its last work, by event.
     pub(crate) recorded: BTreeMap<u64, (u64, u64)>,
     pub(crate) last_work: u64,
 }

@@ -1,10 +1,10 @@
-//! What connects a device to the host and to other devices.
+//! The links of a device to the host and to other devices.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What connects a device to the host.
+/// The link of a device to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum HostLink {
@@ -45,7 +45,7 @@ impl fmt::Display for HostLink {
     }
 }
 
-/// What connects two devices of the model.
+/// The link between two devices of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PeerLink {

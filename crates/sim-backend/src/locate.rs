@@ -30,7 +30,7 @@ impl Machine {
         u32::try_from(device.0).is_ok_and(|ordinal| ordinal < self.devices)
     }
 
-    /// What an ordinal names: -1 the host, else a device.
+    /// The place that an ordinal names: -1 the host, else a device.
     pub(crate) fn locate_ordinal(&self, ordinal: i32) -> Located {
         match u32::try_from(ordinal) {
             Ok(device) if device < self.devices => Located::Device(device),
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// What a location names.
+    /// The place that a location names.
     pub(crate) fn locate(&self, location: Location) -> Located {
         match location.kind {
             LocationKind::DEVICE => match u32::try_from(location.id) {

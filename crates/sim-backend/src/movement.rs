@@ -270,7 +270,7 @@ impl Sim {
         }
     }
 
-    /// What a batch call checks before it looks at ranges. All failures have the same code, so
+    /// The checks of a batch call before it looks at ranges. All failures have the same code, so
     /// their order does not show.
     fn check_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Checked<()> {
         if stream.is_legacy() {

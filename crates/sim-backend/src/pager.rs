@@ -56,7 +56,7 @@ struct Listener {
     meter: Meter,
     tempo: Tempo,
     records: Records,
-    /// What memory held of pages changed; `None` if no caller wants to know.
+    /// Changes of what memory holds of pages; `None` if no caller wants to know.
     holdings: Option<Vec<HoldingChange>>,
 }
 
@@ -194,7 +194,7 @@ impl Pager {
         self.paging.run_kernel(walk, arrival, self.now_ns, &mut self.listener).now_ns
     }
 
-    /// What of it is state: see [`State`](crate::state::State). Records that wait to be taken count
+    /// The part of it that is state: see [`State`](crate::state::State). Waiting records count
     /// by their number.
     pub(crate) fn state(&self) -> impl std::fmt::Debug {
         let Self { paging, listener, call: _, now_ns: _, arrival: _, seed: _, kernels } = self;

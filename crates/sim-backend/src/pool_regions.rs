@@ -22,7 +22,7 @@ const REGION_BYTES_MAX: u64 = 1 << 40;
 #[derive(Debug)]
 pub(crate) struct PoolRegions {
     zone: Zone,
-    /// What a region has.
+    /// The bytes of a region.
     bytes: u64,
     /// Oldest first, and whether a pool has it.
     regions: Vec<(Range<u64>, bool)>,

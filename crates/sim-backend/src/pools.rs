@@ -375,7 +375,7 @@ impl Pools {
         }
     }
 
-    /// What `cuMemPoolSetAccess` checks: the first refusal that applies is the answer, or the
+    /// The checks of `cuMemPoolSetAccess`: the first refusal that applies is the answer, or the
     /// processor that is meant.
     pub(crate) fn check_access(
         &self,
@@ -473,7 +473,8 @@ impl Pools {
         }
     }
 
-    /// What a synchronise does: chunks with nothing in them go, as far as the thresholds allow.
+    /// Gives chunks with nothing in them back, as a synchronisation does, as far as the thresholds
+    /// allow.
     pub(crate) fn release_all(&mut self) -> Released {
         let handles: Vec<u64> = self.pools.keys().copied().collect();
         let mut released = Released::default();

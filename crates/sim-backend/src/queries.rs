@@ -13,7 +13,7 @@ use crate::refusal::{Checked, bad_device, invalid};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind};
 
-/// What reads answer where there is no location.
+/// The answer of reads where there is no location.
 const NO_PLACE: Place = Place { kind: LocationKind::INVALID, id: Location::ORDINAL_INVALID };
 
 impl Sim {

@@ -77,7 +77,7 @@ impl Records {
     }
 }
 
-/// What a user wants done with records.
+/// A user's function for records.
 pub(crate) type Listener = Box<dyn FnMut(&[MemoryEvent]) + Send>;
 
 /// Hands records to a listener in the order of the calls, one batch at a time, with no lock held:

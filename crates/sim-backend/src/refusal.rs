@@ -1,4 +1,4 @@
-//! Why a call is refused, before it is known which call it was.
+//! The reason why a call is refused, before it is known which call it was.
 
 use pagewise_hal::Code;
 

@@ -1,4 +1,4 @@
-//! What the process shares with other processes: exported pools and imported ones.
+//! Memory that the process shares with other processes: exported pools and imported ones.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use pagewise_hal::{PoolHandle, SHARED_BLOB_BYTES, ShareableHandle};
 
 use crate::descriptor::Descriptor;
 
-/// What the process shares, with itself.
+/// Memory that the process shares, with itself.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     pub(crate) exports: BTreeMap<PoolHandle, Descriptor>,

@@ -13,7 +13,7 @@ use crate::regions::Regions;
 use crate::slabs::Slabs;
 use crate::slots::Slots;
 
-/// What kind of memory an allocation is.
+/// The kind of memory of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `cuMemAllocManaged`
@@ -59,7 +59,7 @@ pub(crate) struct ManagedRange {
 }
 
 impl ManagedRange {
-    /// What it takes of a device that holds all of it: whole blocks.
+    /// The bytes that it takes of a device that holds all of it: whole blocks.
     pub(crate) fn device_bytes(self) -> u64 {
         (self.pages * PAGE_BYTES).next_multiple_of(BLOCK_BYTES)
     }

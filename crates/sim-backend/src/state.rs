@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::sim::Sim;
 
-/// What of a machine is state. Not among it: the configuration, which does not change; time and
+/// The state of a machine. Not among it: the configuration, which does not change; time and
 /// what the cost model remembers, because refused calls take time too; the pace of the next call,
 /// which any call uses up; and contents of memory, which have addresses of their own.
 pub(crate) struct State<'a>(pub(crate) &'a Sim);

@@ -1,4 +1,4 @@
-//! What each way of freeing takes and refuses. Probed on an H200 (driver 580, CUDA 13.0).
+//! Claims about each way of freeing: what it takes and refuses (CONTRACT-14).
 
 use pagewise_hal::{
     AllocationType, AttachFlags, Backend, DeviceId, DevicePtr, HandleTypes, HostAllocFlags,

@@ -27,7 +27,7 @@ fn pool(sim: &SimBackend, allocation_type: AllocationType) -> PoolHandle {
     sim.pool_create(props).expect("a pool")
 }
 
-/// What calls answer, addresses by their distance.
+/// The answers of calls, addresses by their distance.
 #[derive(Debug, PartialEq)]
 struct Answers {
     info: [MemoryInfo; 3],

@@ -18,7 +18,7 @@ use pagewise_hal::{
 use pagewise_sim::{EventCapture, GpuProfile, SimBackend, SimConfig};
 
 const MIB: u64 = 1 << 20;
-/// What a device of these tests can hold.
+/// The capacity of a device of these tests.
 const CAPACITY: u64 = 64 * MIB;
 const CONTEXT: u64 = 4 * MIB;
 const DEVICE: DeviceId = DeviceId(0);

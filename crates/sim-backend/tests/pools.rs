@@ -1,4 +1,4 @@
-//! What memory pools answer. Every table was read off an H200 (driver 580, CUDA 13.0).
+//! The answers of memory pools. Every table was read off an H200 (driver 580, CUDA 13.0).
 
 use pagewise_hal::{
     AccessFlags, AllocationType, Backend, DeviceId, DevicePtr, HandleTypes, Location, LocationKind,

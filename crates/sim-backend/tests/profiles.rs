@@ -1,4 +1,4 @@
-//! What differs between profiles: one program for each difference.
+//! Differences between profiles: one program for each.
 
 use pagewise_hal::{
     Advice, AllocationType, AttachFlags, Backend, BackendExt, CopyCause, DeviceAccess,

@@ -19,7 +19,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GPU: Processor = Processor::device(0);
 
-/// What a profile counts.
+/// The counts of a profile.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Counts {
     h2d: u64,

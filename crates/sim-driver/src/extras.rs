@@ -1,4 +1,4 @@
-//! What a simulated driver can say and a real one cannot: functions beyond the driver's ABI.
+//! Functions beyond the driver's ABI, by which a simulated driver says what a real one cannot.
 
 use std::ffi::{CStr, c_char, c_int};
 

@@ -9,7 +9,7 @@ use crate::options::Options;
 
 /// One form of a function of the driver: a signature, under the name that all its forms share.
 pub(crate) struct Form {
-    /// What programs look up.
+    /// The name that programs look up.
     pub(crate) name: &'static CStr,
     /// The version of CUDA that introduced this form.
     pub(crate) since: c_int,

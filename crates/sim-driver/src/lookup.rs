@@ -7,7 +7,7 @@ use pagewise_hal::{Code, DriverVersion};
 use crate::forms::FORMS;
 use crate::machine::{Machine, Outcome, beside, has_place, store};
 
-/// What a look-up found.
+/// The outcome of a look-up.
 enum Found {
     /// The newest form that is not newer than the version asked for.
     Function(*mut c_void),

@@ -38,7 +38,7 @@ pub(crate) struct Machine {
     number: usize,
     /// Symbols of the library that a driver of this version and these options does not have.
     missing: BTreeSet<&'static str>,
-    /// What stands for the default stream of each device; the simulator's own belong to device 0.
+    /// The default stream of each device; the simulator's own belong to device 0.
     defaults: Vec<StreamHandle>,
     contexts: Mutex<Contexts>,
 }

@@ -1,4 +1,4 @@
-//! What driver is simulated, as text: `version=12.2 devices=2 hide=cuMemDiscardBatchAsync`.
+//! The driver to simulate, as text: `version=12.2 devices=2 hide=cuMemDiscardBatchAsync`.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ struct Hidden {
     since: Option<i32>,
 }
 
-/// What driver is simulated.
+/// The driver to simulate.
 ///
 /// | key | value | default |
 /// | --- | --- | --- |
@@ -59,7 +59,7 @@ impl Options {
     /// The environment variable that holds the options.
     pub const VARIABLE: &'static str = "PAGEWISE_DRIVER";
 
-    /// What `cuDriverGetVersion` reports.
+    /// The version that `cuDriverGetVersion` reports.
     pub(crate) fn version(&self) -> DriverVersion {
         self.version.unwrap_or(self.gpu.driver_version)
     }

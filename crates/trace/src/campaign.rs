@@ -32,7 +32,7 @@ pub struct Campaign {
     pub shrink_tries: usize,
 }
 
-/// Why a program is carried out.
+/// The reason why a program is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// As it was drawn.
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Sides<'_> {
     }
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Everything compared.

@@ -1,4 +1,4 @@
-//! Why a trace cannot be read: file, line, reason.
+//! The reasons why a trace cannot be read: file, line, reason.
 
 use std::fmt;
 use std::io;
@@ -74,7 +74,7 @@ pub enum Reason {
     DamagedStream {
         /// `gzip` or `zstd`.
         format: &'static str,
-        /// What the decoder says.
+        /// The decoder's message.
         source: io::Error,
     },
     /// A line holds bytes that are not UTF-8.

@@ -71,10 +71,10 @@ const PARALLEL_ACCESSES_PER_WORK: u64 = 32;
 /// No process has more address space than this, so no larger allocation succeeds.
 const MOST_BYTES: u64 = 1 << 47;
 
-/// What a machine remembers of 2 MiB that was touched.
+/// The state that a machine keeps of 2 MiB that was touched.
 const BLOCK_STATE_BYTES: u64 = 512;
 
-/// What it remembers of a page that goes back and forth, with the records of that.
+/// The state that it keeps of a page that goes back and forth, with the records of that.
 const PAGE_STATE_BYTES: u64 = 128;
 
 /// Counts what a file asks for.

@@ -8,14 +8,14 @@
 
 use crate::format::Record;
 
-/// What a kernel takes at least besides its faults.
+/// The least time of a kernel besides its faults.
 const KERNEL_NS: u64 = 16_000;
 
 /// A driver that is awake serves most faults of a device in this time (medians of the shipped
 /// recordings, from the third fault of a call on: 15 to 31 us). What a fault takes longer, it waits.
 const SERVICE_NS: u64 = 20_000;
 
-/// What a recording does not say of time.
+/// The times that a recording does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unknowns {
     /// Between two operations the recorder looks at page tables and asks for records. Only where

@@ -48,7 +48,7 @@ pub struct TraceReport {
     pub real_time: RealTime,
     /// The first operation, in file order, that disagrees.
     pub first_divergence: Option<Divergence>,
-    /// Why the trace could not be read or replayed to its end, as `file:line: reason`.
+    /// The reason why the trace could not be read or replayed to its end, as `file:line: reason`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Whether the time is within the limit that was set; true if none was.
@@ -203,6 +203,6 @@ pub struct Divergence {
     pub level: Level,
     /// The recorded value.
     pub expected: Value,
-    /// What the back end showed.
+    /// The back end's value.
     pub got: Value,
 }

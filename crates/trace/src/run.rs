@@ -237,7 +237,7 @@ pub fn run_on(
     }
 }
 
-/// What bounds the reading of a file.
+/// The bounds on reading a file.
 #[derive(Clone, Copy)]
 struct Limits<'a> {
     of_file: WorkLimits,
@@ -281,7 +281,7 @@ struct Job {
     case: Case,
     /// Whether it is small enough to be carried out at all possible paces.
     can_be_retried: bool,
-    /// What the file has of it.
+    /// The file's share of the time.
     time: TimeLimit,
     _held: Held,
 }
@@ -307,9 +307,9 @@ struct State {
 /// A case that disagrees, perhaps because of real time.
 struct Suspect {
     case: Case,
-    /// What it showed on the clock of the run.
+    /// The comparison on the clock of the run.
     tally: Tally,
-    /// What it showed at the likely pace.
+    /// The replay at the likely pace.
     replayed: CaseReplay,
     paced: bool,
 }
@@ -487,7 +487,7 @@ impl File {
     }
 }
 
-/// Why a case was not carried out to its end.
+/// The reason why a case was not carried out to its end.
 enum Stop {
     NoBackEnd(pagewise_hal::Error),
     Late(Late),
@@ -505,7 +505,7 @@ impl From<Late> for Stop {
     }
 }
 
-/// What a case that disagrees shows at the likely pace, and at every possible one.
+/// The replays of a case that disagrees at the likely pace, and at every possible one.
 fn replays_at_every_pace(
     case: &Case,
     replayed: CaseReplay,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::format::{Case, Header, Op, RawLine, Record};
 
-/// What a recording that is kept is compressed with: zstd's slowest ordinary level.
+/// The compression of a recording that is kept: zstd's slowest ordinary level.
 const ZSTD_LEVEL: i32 = 19;
 
 /// Writes one trace: the header at once, then cases and operations as they come.

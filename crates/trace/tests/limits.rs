@@ -1,4 +1,4 @@
-//! What a trace may ask for is limited before it is carried out.
+//! Limits of what a trace may ask for, which hold before it is carried out.
 
 mod common;
 

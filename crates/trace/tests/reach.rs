@@ -1,4 +1,4 @@
-//! What a case can reach: an offset in a trace from elsewhere leads to the case's memory only.
+//! The reach of a case: an offset in a trace from elsewhere leads to the case's memory only.
 
 mod common;
 

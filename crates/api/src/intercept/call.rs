@@ -1,4 +1,4 @@
-//! What an interceptor is told of a call.
+//! The description of a call that an interceptor gets.
 
 use std::fmt;
 use std::str::FromStr;

@@ -31,13 +31,13 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// What a mapped resource imported.
+    /// An allocation that a mapped resource imported.
     #[cfg(unix)]
     pub(super) fn adopt(resource: Arc<dyn MemoryResource>, span: Span, stream: &Stream) -> Self {
         Self { resource, span, stream: Some(stream.clone()) }
     }
 
-    /// What another process imports the memory by. See the [module](super::ipc).
+    /// Exports the memory, so that another process can import it. See the [module](super::ipc).
     ///
     /// # Errors
     /// As [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer): memory of pools
@@ -104,7 +104,7 @@ impl Allocation {
         self.span
     }
 
-    /// What kind of memory it is.
+    /// The kind of memory.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -51,8 +51,9 @@ use super::{Allocation, MemoryResource};
 use crate::refuse::{invalid, unsupported};
 use crate::{Machine, Stream};
 
-/// What another process makes a mapped resource of: a descriptor, closed when this goes, and the
-/// pool's id. Send both: the descriptor over a Unix socket or by inheritance, the id as bytes.
+/// A handle from which another process makes a mapped resource: a descriptor, closed when this
+/// goes, and the pool's id. Send both: the descriptor over a Unix socket or by inheritance, the id
+/// as bytes.
 #[derive(Debug)]
 pub struct AllocationHandle {
     descriptor: OwnedFd,
@@ -102,7 +103,7 @@ impl AsFd for AllocationHandle {
     }
 }
 
-/// What another process imports an allocation by, in a mapped resource of the same pool.
+/// An exported allocation, which another process imports in a mapped resource of the same pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "Vec<u8>", into = "Vec<u8>"))]
@@ -171,7 +172,7 @@ impl From<BufferDescriptor> for Vec<u8> {
 
 // ---- the process ----------------------------------------------------------------------------
 
-/// What the process knows of pools by their ids.
+/// The pools that the process knows, by their ids.
 #[derive(Debug, Default)]
 struct Registry {
     /// Resources, exporters' and importers'.
@@ -190,7 +191,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 
 /// A resource that can stand for an imported pool.
 pub(super) trait Mapped: Any + Send + Sync + Sized {
-    /// What it is called where there is another under the id.
+    /// The name of this kind of resource, for errors about ids.
     const NAME: &'static str;
 
     /// Of an imported pool.
@@ -203,7 +204,8 @@ pub(super) trait Mapped: Any + Send + Sync + Sized {
 macro_rules! shared_with_other_processes {
     ($resource:ident) => {
         impl $resource {
-            /// What another process makes a mapped resource of. See the [module](super::ipc).
+            /// A handle from which another process makes a mapped resource. See the
+            /// [module](super::ipc).
             ///
             /// # Errors
             /// `Unsupported` (no CUDA code) if the resource has no pool or one that was not made for
@@ -348,7 +350,7 @@ pub(super) fn from_allocation_handle<R: Mapped>(
 
 // ---- pools ----------------------------------------------------------------------------------
 
-/// What a pool is to other processes.
+/// The state of a pool for other processes.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) is_exportable: bool,

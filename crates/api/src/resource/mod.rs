@@ -77,7 +77,7 @@ pub use prefetching::PrefetchOnAllocate;
 pub use statistics::{Counter, ResourceCounters, Statistics};
 pub use sub_allocator::SubAllocator;
 
-/// What kind of memory a resource gives.
+/// The kind of memory that a resource gives.
 ///
 /// ```
 /// use pagewise::resource::MemoryKind;
@@ -135,7 +135,7 @@ pub unsafe trait MemoryResource: Debug + Send + Sync + 'static {
     /// The machine that the memory is of.
     fn machine(&self) -> &Machine;
 
-    /// What kind of memory it is.
+    /// The kind of memory.
     fn memory_kind(&self) -> MemoryKind;
 
     /// Gives `bytes` bytes, to be used by work of `stream` and by whatever waits for that. What
@@ -180,7 +180,7 @@ unsafe impl<R: MemoryResource + ?Sized> MemoryResource for Arc<R> {
 
 const ALLOCATE: &str = "allocate";
 
-/// What every resource refuses before the back end is asked.
+/// Refuses what every resource refuses before the back end is asked.
 fn check_request(machine: &Machine, bytes: u64, stream: &Stream) -> Result<()> {
     if bytes == 0 {
         return Err(invalid(ALLOCATE, "give at least one byte"));

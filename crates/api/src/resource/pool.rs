@@ -13,7 +13,7 @@ use super::ipc::Shared;
 use crate::refuse::{invalid, unsupported};
 use crate::{Machine, Place, Stream};
 
-/// What a pool is made with, beyond where its memory is.
+/// Options of a new pool, besides the place of its memory.
 ///
 /// ```
 /// use pagewise::resource::PoolOptions;
@@ -91,7 +91,7 @@ pub struct Pool {
     pub(super) shared: Shared,
 }
 
-/// What pools of a kind need of the driver.
+/// Checks that the driver has what pools of a kind need.
 fn check_pools(operation: &'static str, machine: &Machine, kind: AllocationType) -> Result<()> {
     let capabilities = machine.capabilities();
     if kind != AllocationType::MANAGED {

@@ -37,7 +37,7 @@ impl Counter {
         self.current = self.current.saturating_sub_unsigned(amount);
     }
 
-    /// What an ended scope adds to the one around it, which stood at `self` when it began.
+    /// Adds an ended scope to the one around it, which stood at `self` when it began.
     fn absorb(&mut self, inner: Self) {
         self.peak = self.peak.max(self.current.saturating_add(inner.peak));
         self.current = self.current.saturating_add(inner.current);
@@ -45,7 +45,7 @@ impl Counter {
     }
 }
 
-/// What a resource has given.
+/// The counters of a resource.
 ///
 /// ```
 /// use pagewise::resource::ResourceCounters;

@@ -12,7 +12,7 @@ const SHAPES: [&str; 2] = ["device_touch.gap_read", "device_touch.gap_write"];
 /// Only the ratios of the shapes to this figure show in times: it is their unit, and kept.
 const UNIT: &str = "device_touch.fault_gap";
 
-/// What a figure does to times.
+/// The effect of a figure on times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Times are sums of products with it.

@@ -31,7 +31,7 @@ use report::{Predictions, Report};
 use samples::{Prediction, Recording, Sample, SampleId};
 use terms::Probes;
 
-/// Why there is no calibration.
+/// The reason why there is no calibration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CalibrateError {
     /// A trace cannot be read.
@@ -114,7 +114,7 @@ pub(crate) struct Calibration {
     pub(crate) traces: Vec<PathBuf>,
     /// Into how many parts the cases are divided to be held out, if at all.
     pub(crate) hold_out: Option<usize>,
-    /// What each trace may ask for.
+    /// The limits of each trace.
     pub(crate) limits: WorkLimits,
 }
 

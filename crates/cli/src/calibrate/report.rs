@@ -1,4 +1,4 @@
-//! What a calibration found: for people, and as JSON.
+//! The report of a calibration: for people, and as JSON.
 
 use std::fmt::Write;
 

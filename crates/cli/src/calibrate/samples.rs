@@ -19,7 +19,7 @@ pub(crate) struct Recording {
     pub(crate) file: String,
     header: Header,
     cases: Vec<Case>,
-    /// What the file has of it, for reading and all replays.
+    /// The file's share of the time, for reading and all replays.
     time: TimeLimit,
 }
 
@@ -78,8 +78,8 @@ impl Recording {
         self.cases.iter().flat_map(|case| &case.ops).filter(|line| timing(line).is_some()).count()
     }
 
-    /// What the cost model sees in each timed operation. The clock is the recording's: what pages
-    /// do does not depend on the figures then.
+    /// The cost model's view of each timed operation. The clock is the recording's, so that page
+    /// movements do not depend on the figures.
     pub(crate) fn observe(
         &self,
         file: usize,
@@ -111,7 +111,7 @@ impl Recording {
         Ok(())
     }
 
-    /// What the simulator, on its own clock, says of the timed operations in the cases asked for.
+    /// The simulator's times, on its own clock, of the timed operations in the cases asked for.
     pub(crate) fn predict(
         &self,
         file: usize,

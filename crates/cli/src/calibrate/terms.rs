@@ -1,4 +1,4 @@
-//! What the time of an operation is made of.
+//! The terms of an operation's time.
 
 use pagewise_sim::{CostObservation, CostParams};
 

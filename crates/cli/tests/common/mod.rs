@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, and files for it.
+//! Helpers that the tests of the command share: running it, and files for it.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]

@@ -54,7 +54,7 @@ impl CounterConfig {
 }
 
 impl Counter {
-    /// What the record says, or `None` if it has a number that this version does not know.
+    /// The record as an event, or `None` if it has a number that this version does not know.
     pub(super) fn event(&self) -> Option<MemoryEvent> {
         let (address, bytes) = (self.address, self.value);
         let duration_ns = self.end_ns.saturating_sub(self.start_ns);

@@ -1,4 +1,4 @@
-//! Who faults when: how the accesses of many threads become batches of faulted pages.
+//! The arrival of faults: how the accesses of many threads become batches of faulted pages.
 //!
 //! A GPU's faults go into a buffer from which the driver reads *batches*; it services a batch,
 //! drops what else is in the buffer and lets all waiting accesses be *replayed*, so those that
@@ -54,7 +54,7 @@ pub(crate) struct Batch {
     pub(crate) faults: u64,
 }
 
-/// What the last block of a batch came to.
+/// The outcome of the last block of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Serviced {
     /// Pages that arrived in it without a fault in the batch.

@@ -38,7 +38,7 @@ pub(super) enum Input {
 pub(super) struct Account {
     pub(super) call: Call,
     pub(super) refused: bool,
-    /// What the call found.
+    /// The state that the call found.
     pub(super) warmth: Warmth,
     /// Whether it and the call before it are reads of attributes.
     pub(super) continues: bool,

@@ -25,7 +25,7 @@ pub(super) fn acts(advised: Advised, work: &Work) -> bool {
     }
 }
 
-/// What it does to one block, or to ranges.
+/// The cost of its effect on one block, or on ranges.
 pub(super) fn step(costs: &AdviceCosts, advised: Advised, work: &Work) -> f64 {
     let blocks = work.blocks as f64;
     let (on_host, on_device) = (work.pages_held_host as f64, work.pages_held_device as f64);

@@ -273,7 +273,7 @@ pub struct DeviceTouchCosts {
     pub wake_warm_later: f64,
     /// How long the driver waits for another fault.
     pub fault_gap: f64,
-    /// What an access between faults counts for in that: a read or an update.
+    /// The share of an access between faults in that: a read or an update.
     pub gap_read: f64,
     /// The same: a write, which the thread does not wait for.
     pub gap_write: f64,

@@ -22,7 +22,7 @@ const CLASSES: usize = Class::Other as usize + 1;
 /// A pause after which calls no longer follow each other.
 const ROW_NS: u64 = 30_000_000;
 
-/// What a call finds.
+/// The state that a call finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Warmth {
     /// The call before was a sleep.
@@ -109,7 +109,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// What a call that begins now finds.
+    /// The state that a call finds if it begins now.
     pub(super) fn warmth(&self, class: Class, now_ns: u64) -> Warmth {
         let last = self.last[class as usize];
         match (self.slept, last) {

@@ -23,7 +23,7 @@ impl Zeroed {
 pub(super) struct Tally {
     /// Ranges that appeared.
     pub(super) ranges_made: u64,
-    /// What ranges that went had held.
+    /// The blocks of ranges that went.
     pub(super) freed: HeldBlocks,
     /// Whether anything moved, was mapped, unmapped or advised.
     pub(super) acts: bool,

@@ -30,7 +30,7 @@ fn write(sim: &SimBackend, span: Span) {
     unsafe { sim.host_touch(touch) }.expect("written");
 }
 
-/// What a call takes.
+/// The time of a call.
 fn took(sim: &SimBackend, call: impl FnOnce(&SimBackend)) -> u64 {
     let before = sim.clock_ns();
     call(sim);

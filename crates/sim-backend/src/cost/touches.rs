@@ -25,7 +25,7 @@ pub(super) struct Faults {
     moved: bool,
     /// The number of the last access that faulted.
     pub(super) last_access: Option<u64>,
-    /// What an access between faults counts for.
+    /// The share of an access between faults.
     pub(super) gap_ns: f64,
     /// Chunks of device memory given since the last one.
     pub(super) chunks: u64,

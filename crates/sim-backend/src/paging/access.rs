@@ -1,4 +1,4 @@
-//! What a processor does with a page, and the permission that it needs for it.
+//! Accesses of a processor to a page, and the permissions that they need.
 
 use pagewise_hal::FaultAccess;
 
@@ -6,7 +6,7 @@ use super::params::PagingParams;
 use super::processor::ProcId;
 use super::protection::Protection;
 
-/// What a processor does with a page.
+/// An access of a processor to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Reads.

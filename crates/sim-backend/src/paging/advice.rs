@@ -1,4 +1,4 @@
-//! What an advice does to the blocks that exist. Creates no block and, except for the end of
+//! The effect of advice on the blocks that exist. Creates no block and, except for the end of
 //! read duplication, moves nothing.
 //!
 //! The caller has split the ranges and sets the policy; which policy a function sees matters and
@@ -33,7 +33,7 @@ impl Advice {
         matches!(self, Self::AccessedBy(_, true))
     }
 
-    /// What the advice is called in reports of work.
+    /// The name of the advice in reports of work.
     pub(super) fn advised(self) -> Advised {
         match self {
             Self::Preferred(Some(to)) if !to.is_host() => Advised::PreferredDevice,

@@ -316,7 +316,7 @@ mod tests {
         threads: Threads,
     }
 
-    /// What a program left: its records, the host's page table, and who holds each page.
+    /// The state after a program: its records, the host's page table, and the holders of each page.
     #[derive(Debug, PartialEq)]
     struct Outcome {
         events: Vec<MemoryEvent>,

@@ -14,7 +14,7 @@ const ROOT: u16 = 512;
 /// Bytes in a root chunk.
 pub(crate) const CHUNK_BYTES: u64 = ROOT as u64 * pagewise_hal::PAGE_BYTES;
 
-/// What a root chunk holds, in the order in which chunks are given up.
+/// The lists of root chunks, in the order in which chunks are given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum List {
     /// Nothing resident.
@@ -131,7 +131,7 @@ pub(super) struct Standing {
     in_use: u64,
 }
 
-/// What a step did to the chunk of a full block, and to no other.
+/// The effect of a step on the chunk of a full block, and on no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Effect {
     taken: bool,
@@ -140,7 +140,7 @@ pub(super) struct Effect {
 }
 
 impl Standing {
-    /// What happened since; `None` if other chunks were given up.
+    /// The effect since; `None` if other chunks were given up.
     pub(super) fn effect(&self, now: &Self) -> Option<Effect> {
         let taken = self.chunk.is_none() && now.chunk.is_some();
         if now.in_use != self.in_use + u64::from(taken) {

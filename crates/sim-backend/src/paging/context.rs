@@ -1,4 +1,4 @@
-//! What one step on one va_block works with: policy, parameters, time and where to report.
+//! The context of one step on one va_block: policy, parameters, time and where to report.
 
 use std::collections::VecDeque;
 

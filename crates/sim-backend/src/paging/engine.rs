@@ -206,7 +206,7 @@ impl Paging {
         self.advise(pages, Advice::ReadMostly(on), now_ns, sink);
     }
 
-    /// What the host's page table holds for pages, as runs; adjacent runs differ.
+    /// The host's page table for pages, as runs; adjacent runs differ.
     pub(crate) fn host_mapped(&self, pages: Range<u64>) -> Vec<PageRun> {
         let mut runs: Vec<PageRun> = Vec::new();
         let mut push = |pages: u64, mapped: bool| match runs.last_mut() {
@@ -232,7 +232,7 @@ impl Paging {
         runs
     }
 
-    /// Who holds a page, host first, then the GPUs by ordinal.
+    /// The holders of a page, host first, then the GPUs by ordinal.
     #[allow(dead_code, reason = "for tests and tools")]
     pub(crate) fn resident_on(&self, page: u64) -> Vec<Processor> {
         let Some(block) = self.block(page) else { return Vec::new() };

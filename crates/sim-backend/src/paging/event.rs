@@ -1,4 +1,4 @@
-//! What the engine tells its caller: records as the profiler shows them, and the work behind them.
+//! Reports of the engine to its caller: records as the profiler shows them, and their work.
 //!
 //! Addresses and sizes of records in bytes, work in pages. Durations are left 0: time is the cost
 //! model's business.
@@ -12,7 +12,7 @@ pub(crate) trait EventSink {
     /// One record.
     fn event(&mut self, event: MemoryEvent);
 
-    /// What one step on one va_block did, reported after its records. Returns the nanoseconds
+    /// Reports the work of one step on one va_block, after its records. Returns the nanoseconds
     /// that it took; for faults, the walking processor waits for them.
     fn work(&mut self, work: &Work) -> u64;
 
@@ -25,13 +25,13 @@ pub(crate) trait EventSink {
     fn holding(&mut self, first_page: u64, pages: PageMask, processor: Processor, now: Holding);
 }
 
-/// What a processor's memory holds of pages from now on.
+/// Reports the contents of a processor's memory for pages from now on.
 ///
 /// Memory that a processor once got for a page stays behind when the page leaves, with what it
 /// held: a page that becomes resident without being copied, after a discard, shows that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holding {
-    /// What the pages held when they left.
+    /// The contents of the pages when they left.
     Left,
     /// The pages' contents, copied.
     Copied,
@@ -57,7 +57,7 @@ impl EventSink for Vec<MemoryEvent> {
     fn holding(&mut self, _: u64, _: PageMask, _: Processor, _: Holding) {}
 }
 
-/// What caused a step.
+/// The cause of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Step {
     /// A fault was serviced.
@@ -96,10 +96,10 @@ pub(crate) enum Advised {
     ReadMostlyEnd,
 }
 
-/// What one step on one va_block did; for an advice also what it did to ranges.
+/// The work of one step on one va_block; for an advice also its work on ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Work {
-    /// What caused it.
+    /// The cause.
     pub(crate) step: Step,
     /// The processor that faulted, that the pages went to, or that has the memory; `None` for
     /// advice, discard and unpinning.

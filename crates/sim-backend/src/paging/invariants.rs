@@ -29,7 +29,7 @@ pub(super) fn violation(block: &Block, relations: &Relations) -> Option<String> 
     })
 }
 
-/// What one processor's state could break: each rule with the pages against it.
+/// The rules that one processor's state could break, each with the pages against it.
 fn broken_by(
     block: &Block,
     relations: &Relations,

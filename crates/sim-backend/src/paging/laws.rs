@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    /// What one can ask about every page.
+    /// The answers about every page.
     fn state(&self) -> Vec<(Vec<Processor>, [Option<super::protection::Protection>; 3])> {
         let everybody = [Processor::HOST, Processor::device(0), Processor::device(1)];
         let page = |page| {

@@ -1,4 +1,4 @@
-//! Who maps pages, with which permission, and the records of remote mappings.
+//! Mappings of pages with their permissions, and the records of remote mappings.
 //!
 //! Nothing moves here. PAGING-81 to PAGING-86 are the driver's rules.
 
@@ -82,8 +82,8 @@ impl Context<'_> {
         foreign.fold(PageMask::EMPTY, |set, id| set | block.mapped(id, Protection::Atomic))
     }
 
-    /// What a fault of `by` on pages that are now at `residency` makes it map, if it asked for
-    /// `requested`: one mask per level, lowest first (PAGING-81).
+    /// The mappings that a fault of `by` makes on pages that are now at `residency`, if it asked
+    /// for `requested`: one mask per level, lowest first (PAGING-81).
     pub(super) fn promoted(
         &self,
         block: &Block,

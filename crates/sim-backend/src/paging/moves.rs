@@ -16,7 +16,7 @@ use super::processor::ProcId;
 use super::protection::Protection;
 use super::thrash;
 
-/// Why pages go somewhere, and which of them only because the prefetcher said so.
+/// The reason of a move, and the pages that only the prefetcher added.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reason {
     /// Cause of the pages that were not prefetched.

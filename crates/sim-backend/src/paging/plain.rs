@@ -18,7 +18,7 @@ use super::range::Policy;
 use super::state::Plain;
 
 impl Context<'_> {
-    /// What the host and a device hold of a block, if nothing about it is special to the device.
+    /// The pages of a block at the host and a device, if nothing about it is special to the device.
     pub(super) fn plain(&self, block: &Block, device: ProcId) -> Option<Plain> {
         let advised = self.policy != Policy::default();
         // What reaches across the host's link maps more than it holds.

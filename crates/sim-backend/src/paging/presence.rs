@@ -1,4 +1,4 @@
-//! What one processor has of one va_block: pages that it holds, maps, and has memory for.
+//! The presence of one processor in one va_block: pages that it holds, maps, and has memory for.
 //!
 //! Knows no other processor, and decides nothing.
 
@@ -6,7 +6,7 @@ use super::mask::{PageMask, StoredMask};
 use super::processor::ProcId;
 use super::protection::Protection;
 
-/// What one processor has of a block.
+/// The presence of one processor in a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Presence {
     pub(super) id: ProcId,

@@ -87,12 +87,12 @@ impl ProcSet {
         self
     }
 
-    /// What either set has.
+    /// The members of either set.
     pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What both sets have.
+    /// The members of both sets.
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -127,7 +127,7 @@ impl ProcSet {
 pub(crate) struct Relations {
     /// The processors with memory that the processor can access.
     access: Vec<ProcSet>,
-    /// Who has native atomics on the processor's memory.
+    /// The processors with native atomics on the processor's memory.
     native_atomics: Vec<ProcSet>,
     /// The processors with memory that can be copied into the processor's without a detour.
     copies_from: Vec<ProcSet>,
@@ -184,7 +184,7 @@ impl Relations {
         by.iter().fold(ProcSet::first(self.count()), |set, id| set.and(self.access[id.index()]))
     }
 
-    /// Who has native atomics on memory of `owner`.
+    /// The processors with native atomics on memory of `owner`.
     pub(crate) fn native_atomics_on(&self, owner: ProcId) -> ProcSet {
         self.native_atomics[owner.index()]
     }
@@ -194,7 +194,7 @@ impl Relations {
         self.copies_from[owner.index()]
     }
 
-    /// Who has a fast link to `owner`, itself included.
+    /// The processors with a fast link to `owner`, itself included.
     pub(crate) fn fast_link_to(&self, owner: ProcId) -> ProcSet {
         self.fast_link[owner.index()]
     }

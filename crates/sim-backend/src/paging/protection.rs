@@ -1,6 +1,6 @@
-//! What a mapping of a page allows.
+//! Permissions of a mapping of a page.
 
-/// What a mapping allows. Each level includes the ones before.
+/// The permission of a mapping. Each level includes the ones before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protection {
     /// To read.

@@ -21,7 +21,7 @@ const SLOT: u64 = PAGES as u64;
 pub(crate) struct Policy {
     /// Where pages should be.
     pub(crate) preferred: Option<ProcId>,
-    /// Who should keep a mapping.
+    /// The processors that should keep a mapping.
     pub(crate) accessed_by: ProcSet,
     /// Whether reads make copies. A fresh range has this off rather than undecided
     /// (PAGING-4).

@@ -25,7 +25,7 @@ use super::totals::Totals;
 /// After this many outcomes that fitted no other block, a call no longer watches.
 const MISSES_MAX: u32 = 4;
 
-/// What a step did to a full block.
+/// The effect of a step on a full block.
 #[derive(Debug)]
 struct Outcome {
     policy: Policy,
@@ -34,12 +34,12 @@ struct Outcome {
     after: Block,
     /// Pages that came to each processor, less those that left it.
     totals: Totals,
-    /// What happened to the block's chunk on each GPU.
+    /// The effect on the block's chunk on each GPU.
     chunks: Vec<Effect>,
     tape: Tape,
 }
 
-/// What a step reported about the block that begins with a page.
+/// The reports of a step about the block that begins with a page.
 #[derive(Debug, Default)]
 struct Tape {
     events: Vec<MemoryEvent>,

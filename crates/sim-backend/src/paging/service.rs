@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) destination: ProcId,
     /// The faulted pages.
     pub(super) faulted: PageMask,
-    /// What the prefetcher adds.
+    /// Pages that the prefetcher adds.
     prefetched: PageMask,
     /// Those that go as further copies.
     duplicated: PageMask,

@@ -1,4 +1,4 @@
-//! What a va_block's pages are like: who holds which page, who maps it, and the rare flags.
+//! The state of a va_block's pages: holders, mappings, and the rare flags.
 //!
 //! Pages are numbered from the block's first page. Invariants: a page mapped with more permission
 //! is also mapped with less; the host's write and atomic mappings are equal; a page that is mapped
@@ -11,7 +11,7 @@ use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
 use super::thrash::Thrashing;
 
-/// What devices' page tables of a block went through, in 16 bits. Decides nothing; takes time when
+/// The history of devices' page tables of a block, in 16 bits. Decides nothing; takes time when
 /// the block goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct DeviceTables(u16);
@@ -52,7 +52,7 @@ impl Rare {
     }
 }
 
-/// What the host and one device hold of a block in which nothing is special.
+/// The pages of the host and one device in a block in which nothing is special.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plain {
     pub(super) host: PageMask,
@@ -69,7 +69,7 @@ pub(crate) struct State {
     history_faults: u32,
     history_of: ProcId,
     last_event_by: Option<ProcId>,
-    /// What devices' page tables went through.
+    /// The history of devices' page tables.
     pub(super) device_tables: DeviceTables,
 }
 
@@ -148,17 +148,17 @@ impl State {
         self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.resident.get())
     }
 
-    /// Who holds a page.
+    /// The holders of a page.
     pub(crate) fn residents_of(&self, page: usize) -> ProcSet {
         self.procs_where(|presence| presence.resident.contains(page))
     }
 
-    /// Who holds any page.
+    /// The holders of any page.
     pub(crate) fn residents(&self) -> ProcSet {
         self.procs_where(|presence| !presence.resident.is_empty())
     }
 
-    /// Who maps any page.
+    /// The processors that map any page.
     pub(crate) fn mappers(&self) -> ProcSet {
         self.procs_where(|presence| !presence.mapped_at_all().is_empty())
     }
@@ -284,7 +284,7 @@ impl State {
         }
     }
 
-    /// What the host and a device hold, if there is nothing else to know: no page has a flag,
+    /// The pages of the host and a device, if there is nothing else to know: no page has a flag,
     /// no other processor takes part, and the device maps exactly what it holds, to every level.
     pub(super) fn plain(&self, device: ProcId) -> Option<Plain> {
         if self.rare.as_ref().is_some_and(|rare| !rare.is_idle()) {
@@ -316,7 +316,7 @@ impl State {
         }
     }
 
-    /// What thrashing detection knows about single pages, if anything.
+    /// Thrashing detection's data of single pages, if there are any.
     pub(crate) fn thrashing(&self) -> Option<&Thrashing> {
         self.rare.as_ref()?.thrashing.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What there is, for those who say how long things take. Changes nothing but the note of which
+//! Surveys of pages and blocks, for the cost model. Changes nothing but the note of which
 //! pages the host wrote.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
 use super::walk::Walk;
 
-/// What a walk went over.
+/// The pages that a walk went over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Covered {
     /// Pages with an access.
@@ -108,7 +108,7 @@ impl Walk {
 }
 
 impl Paging {
-    /// What a walk that has just ended went over. Notes what the host wrote.
+    /// The pages that a walk which has just ended went over. Notes the host's writes.
     pub(crate) fn covered(&mut self, walk: Walk) -> Covered {
         let mut covered = Covered::default();
         let Some(last) = walk.accesses().checked_sub(1) else { return covered };
@@ -145,7 +145,7 @@ impl Paging {
         covered
     }
 
-    /// What the blocks of these pages have.
+    /// The blocks of these pages that are held and mapped.
     pub(crate) fn held_blocks(&self, pages: &Range<u64>) -> HeldBlocks {
         let mut held = HeldBlocks::default();
         for block in self.ranges.overlapping(pages).flat_map(|range| range.blocks_in(pages.clone()))

@@ -31,7 +31,7 @@ pub(super) use window::LapseWindow;
 /// Counts of events stop here.
 const EVENTS_MAX: u8 = 7;
 
-/// What a fault is to do about thrashing.
+/// The hint of thrashing detection to a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hint {
     /// Nothing.
@@ -45,7 +45,7 @@ pub(super) enum Hint {
     },
 }
 
-/// What happened to a page.
+/// An event of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It arrived on a processor.
@@ -153,7 +153,7 @@ pub(super) fn release_expired(context: &mut Context<'_>, block: &mut Block, pin:
     }
 }
 
-/// What a fault of `by` on a page is to do: the order of PAGING-126.
+/// The hint to a fault of `by` on a page, in the order of PAGING-126.
 pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by: ProcId) -> Hint {
     let params = &context.params.thrashing;
     let Some(thrashing) = block.thrashing_mut() else { return Hint::None };

@@ -34,7 +34,7 @@ impl Totals {
         }
     }
 
-    /// What changed since; only for [`add`](Self::add).
+    /// The change since; only for [`add`](Self::add).
     pub(super) fn since(&self, before: &Self) -> Self {
         Self(self.0.iter().zip(&before.0).map(|(now, then)| now.wrapping_sub(*then)).collect())
     }

@@ -16,7 +16,7 @@ pub(super) type Held = BTreeMap<u64, u64>;
 /// below `first_byte + bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// Who walks.
+    /// The processor that walks.
     pub(crate) by: Processor,
     /// Address of the first access.
     pub(crate) first_byte: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Walk {
     pub(crate) access: Access,
 }
 
-/// What accesses came to.
+/// The outcome of accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Touched {
     /// The time afterwards: the start, and what the sink said the faults took, and waits of

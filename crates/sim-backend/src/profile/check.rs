@@ -1,4 +1,4 @@
-//! What values make sense.
+//! The bounds of a profile's values.
 //!
 //! Each bound is wider than any hardware or driver by a multiple, so that it refuses no machine that
 //! may come, and shows a wrong unit. Within the bounds no sum of figures overflows, and no figure

@@ -1,8 +1,8 @@
-//! Why a profile cannot be used.
+//! The reason why a profile cannot be used.
 
 use thiserror::Error;
 
-/// Why a profile cannot be used. The text says what to do.
+/// The reason why a profile cannot be used. The text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -22,9 +22,9 @@ pub enum ProfileError {
     Value {
         /// The field, with dots.
         field: String,
-        /// What it holds.
+        /// The value that it holds.
         value: String,
-        /// What to put instead.
+        /// The value to put instead.
         remedy: String,
     },
 }

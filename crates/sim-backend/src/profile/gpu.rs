@@ -10,7 +10,7 @@ use crate::cost::CostParams;
 use crate::link::{HostLink, PeerLink};
 use crate::paging::PagingParams;
 
-/// What distinguishes one model of GPU from another, and what connects it. Sizes in bytes, times
+/// The properties and links of one model of GPU. Sizes in bytes, times
 /// in nanoseconds.
 ///
 /// ```
@@ -29,17 +29,17 @@ pub struct GpuProfile {
     pub description: String,
     /// All of the device's memory.
     pub memory_bytes: u64,
-    /// What the driver and one context take of it.
+    /// The bytes that the driver and one context take of it.
     pub context_bytes: u64,
     /// Compute capability, major and minor.
     pub compute_capability: (i32, i32),
     /// The CUDA version of the driver: 1000 × major + 10 × minor.
     pub driver_version: DriverVersion,
-    /// What connects the device to the host.
+    /// The link to the host.
     pub host_link: HostLink,
-    /// What connects two such devices.
+    /// The link between two such devices.
     pub peer_link: PeerLink,
-    /// What the driver reports of the device.
+    /// The attributes that the driver reports of the device.
     pub attributes: DeviceAttributes,
     /// How the driver's paging policy is set.
     pub paging: PagingParams,

@@ -1,11 +1,11 @@
-//! What `cuDeviceGetAttribute` answers.
+//! The answers of `cuDeviceGetAttribute`.
 
 use pagewise_hal::{DeviceAttribute, DriverVersion};
 
 use super::gpu::GpuProfile;
 
 impl GpuProfile {
-    /// What a driver of this version answers for an attribute; `None` if it does not know it.
+    /// The answer of a driver of this version for an attribute; `None` if it does not know it.
     #[must_use]
     pub fn attribute(&self, attribute: DeviceAttribute, driver: DriverVersion) -> Option<i32> {
         let has = &self.attributes;

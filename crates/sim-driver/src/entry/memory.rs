@@ -191,7 +191,7 @@ pub unsafe extern "C" fn cuPointerGetAttribute(
     })
 }
 
-/// What the plural form answers for an address of nothing, where the singular form fails; `None`
+/// The answer of the plural form for an address of nothing, where the singular form fails; `None`
 /// where it leaves the place as it is (CONTRACT-71).
 fn default_of(attribute: PointerAttribute, ptr: u64) -> Option<u64> {
     match attribute {

@@ -15,7 +15,7 @@ use crate::machine::{Machine, Outcome, answer, has_place, load, started, store};
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct MemPoolProps {
-    /// What it allocates.
+    /// The kind of memory that it allocates.
     pub allocation_type: c_int,
     /// How it can be exported.
     pub handle_types: c_uint,

@@ -1,4 +1,4 @@
-//! What differs, as JSON: only the fields that do.
+//! Differences as JSON: only the fields that differ.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

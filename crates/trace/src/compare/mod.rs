@@ -159,7 +159,7 @@ struct Compared<'a> {
     case: &'a Case,
     line: &'a OpLine,
     got: &'a Observed,
-    /// What it showed at other paces.
+    /// The observations at other paces.
     others: Vec<&'a Observed>,
 }
 

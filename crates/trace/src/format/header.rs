@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{FORMAT, VERSION};
 use crate::error::Reason;
 
-/// What no recording can exceed; keeps a damaged header from asking for a million devices.
+/// A number that no recording can exceed; keeps a damaged header from asking for a million devices.
 const MAX_GPUS: u64 = 32;
 const MAX_NUMA_NODES: u64 = 64;
 
@@ -39,7 +39,7 @@ pub struct RecordedOn {
     /// The driver's package version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// What `cuDriverGetVersion` answered.
+    /// The answer of `cuDriverGetVersion`.
     pub cuda_driver_version: i32,
     /// Page size of the host; only 4 KiB is supported.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,7 @@ use proptest::sample::select;
 use super::draw::{self, Care};
 use super::step::Step;
 
-/// What a random program is about.
+/// The subject of a random program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Arguments, right and wrong, of every call on all kinds of memory; hardly any page moves.

@@ -12,7 +12,7 @@ use crate::format::{Batch, Op, Part, Place, Stream};
 /// An address that belongs to nothing, and the id that stands for no buffer.
 const WILD: Part = Part { buf: 77, offset: 0x1234_5678_9000, bytes: PAGE_BYTES };
 
-/// What the machine offers that runs a program.
+/// The offers of the machine that runs a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     /// How many devices there are.

@@ -12,7 +12,7 @@ use crate::format::{MAX_ID, Part};
 /// The id of memory that no buffer of the case owns: its offset is the address.
 const NO_BUFFER: u32 = MAX_ID;
 
-/// What a call gave for other processes.
+/// The result of a call that gave something for other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     Pool(ShareableHandle),
@@ -21,7 +21,7 @@ pub(super) enum Share {
 }
 
 impl Share {
-    /// What no call gives.
+    /// Whether it is a value that no call gives.
     fn is_none(&self) -> bool {
         match self {
             Self::Pool(handle) => handle.0 < 0,

@@ -1,4 +1,4 @@
-//! What a recorder has noted of the case in progress.
+//! The notes of a recorder about the case in progress.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use crate::reader::Live;
 use crate::replay::{CaseRun, Observation};
 use crate::time_limit::TimeLimit;
 
-/// What a run of a case is for.
+/// The purpose of a run of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// To see everything: results, records, page tables; its times are `start_ns` and

@@ -14,7 +14,7 @@ use crate::format::{
     Stream,
 };
 
-/// What `access_flags` says where the call failed.
+/// The value of `access_flags` where the call failed.
 pub(crate) const NO_ACCESS_ANSWER: i32 = 99;
 
 pub(crate) const RANGE_ATTRIBUTES: [(&str, RangeAttribute); 7] = [

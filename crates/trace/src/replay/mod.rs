@@ -31,7 +31,7 @@ use crate::error::Reason;
 use crate::format::{Case, MAX_MAPPED_BYTES, Observed, Op, OpLine, PageMap, Part, Stream, Timing};
 use crate::time_limit::TimeLimit;
 
-/// What a case showed on a back end.
+/// The observations of a case on a back end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseReplay {
     /// One for each operation. `ns` is the back end's own clock over the call, three times the

@@ -55,7 +55,7 @@ impl HostPages {
     }
 }
 
-/// What a call gave for other processes.
+/// The result of a call that gave something for other processes.
 #[derive(Debug)]
 enum Share {
     Pool(Descriptor),
@@ -90,7 +90,7 @@ impl Descriptor {
     }
 }
 
-/// What a case has of the process itself and for other processes.
+/// A case's memory of the process itself and for other processes.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     host: BTreeMap<u32, HostPages>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 /// Text of the cases that may be in memory at a time. A larger case is carried out alone.
 const BUDGET_BYTES: u64 = 64 << 20;
 
-/// What the cases in progress take.
+/// The bytes that the cases in progress take.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Share {
     /// Text that they were read from.
@@ -30,7 +30,7 @@ impl Share {
     }
 }
 
-/// What all cases in progress may take together.
+/// The budget of all cases in progress together.
 #[derive(Default)]
 pub(super) struct Budget {
     used: Mutex<Share>,

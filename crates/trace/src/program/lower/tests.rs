@@ -1,4 +1,4 @@
-//! What lowering promises of any steps.
+//! The promises of lowering about any steps.
 
 use std::collections::BTreeMap;
 
