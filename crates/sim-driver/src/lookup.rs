@@ -4,8 +4,17 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use pagewise_hal::{Code, DriverVersion};
 
-use crate::forms::FORMS;
+use crate::entry::*;
+use crate::forms::{FORMS, with_forms};
 use crate::machine::{Machine, Outcome, beside, has_place, store};
+
+macro_rules! addresses {
+    ($($name:literal @ $since:literal $function:ident;)*) => {
+        /// Where each form of the table is, in its order.
+        const ADDRESSES: &[fn() -> *const ()] = &[$(|| $function as *const ()),*];
+    };
+}
+with_forms!(addresses);
 
 /// The outcome of a look-up.
 enum Found {
@@ -37,10 +46,11 @@ fn find(machine: &Machine, name: &CStr, version: c_int, flags: u64) -> Outcome<F
     if version > own.0 && own >= DriverVersion::CUDA_13_0 {
         return Err(Code::INVALID_VALUE);
     }
-    let forms = || FORMS.iter().filter(|form| form.name == name && form.is_in(&machine.options));
-    let fitting = forms().filter(|form| form.since <= version);
-    Ok(match fitting.max_by_key(|form| form.since) {
-        Some(form) => Found::Function((form.address)() as *mut c_void),
+    let all = || FORMS.iter().zip(ADDRESSES);
+    let forms = || all().filter(|(form, _)| form.name == name && form.is_in(&machine.options));
+    let fitting = forms().filter(|(form, _)| form.since <= version);
+    Ok(match fitting.max_by_key(|(form, _)| form.since) {
+        Some((_, address)) => Found::Function(address() as *mut c_void),
         None if forms().next().is_none() => Found::NoSuchName,
         None => Found::VersionTooOld,
     })
