@@ -6,8 +6,7 @@ use pagewise_hal::{
     AccessFlags, Code, DeviceId, Error, ErrorKind, Location, PoolHandle, Result, Span, StreamHandle,
 };
 
-use crate::abi::{MemLocation, handle};
-use crate::builder::CudaBuilder;
+use crate::abi::{MemLocation, handle, is_default};
 use crate::cells::Cells;
 use crate::context::Context;
 use crate::device::Device;
@@ -41,19 +40,6 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
-    /// Opens the system's driver.
-    ///
-    /// # Errors
-    /// As [`CudaBuilder::open`].
-    pub fn open() -> Result<Self> {
-        Self::builder().open()
-    }
-
-    /// Chooses how to open it.
-    pub fn builder() -> CudaBuilder {
-        CudaBuilder::default()
-    }
-
     /// Retains a device's context and loads the touch kernels there, so that no later call pays
     /// for it: the first use of a device takes hundreds of milliseconds and of MiB.
     ///
@@ -197,8 +183,4 @@ impl Drop for CudaBackend {
     fn drop(&mut self) {
         self.cells.free(&self.home.context);
     }
-}
-
-pub(crate) fn is_default(stream: StreamHandle) -> bool {
-    stream.as_raw() <= StreamHandle::PER_THREAD.as_raw()
 }

@@ -108,6 +108,21 @@ impl CudaBuilder {
     }
 }
 
+impl CudaBackend {
+    /// Opens the system's driver.
+    ///
+    /// # Errors
+    /// As [`CudaBuilder::open`].
+    pub fn open() -> Result<Self> {
+        Self::builder().open()
+    }
+
+    /// Chooses how to open it.
+    pub fn builder() -> CudaBuilder {
+        CudaBuilder::default()
+    }
+}
+
 /// The library that was chosen, the environment's, or the system's.
 pub(crate) fn library_name(chosen: Option<OsString>) -> OsString {
     chosen

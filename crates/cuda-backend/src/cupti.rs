@@ -13,14 +13,18 @@
 
 mod library;
 mod record;
+mod records;
+mod unavailable;
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use pagewise_hal::{Error, ErrorKind, MemoryEvent, Result};
 
 use crate::observe::Observer;
 use library::Library;
-use record::Counter;
+use records::{RECORDS, locked};
+
+pub use unavailable::CuptiUnavailable;
 
 /// Counter kinds: copies between host and device, faults, thrashing, throttling, remote maps. CUPTI
 /// 12.0 to 13.5 have the same.
@@ -28,41 +32,6 @@ const COUNTER_KINDS: std::ops::RangeInclusive<u32> = 1..=7;
 
 /// The kind of copies between devices, which a system with one device may refuse.
 const DEVICE_TO_DEVICE: u32 = 8;
-
-/// The reason why there are no records.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CuptiUnavailable {
-    /// No library could be opened.
-    #[error(
-        "CUPTI was not found: install the CUDA toolkit or the Python package nvidia-cuda-cupti, \
-         and set PAGEWISE_CUPTI to its libcupti.so.13 or .12 (tried {tried})"
-    )]
-    NotFound {
-        /// The libraries that were tried, and what the loader said.
-        tried: String,
-    },
-    /// The library lacks a function.
-    #[error("{library} is no CUPTI of version 12.0 or later: it has no {symbol}")]
-    NoSymbol {
-        /// The library.
-        library: String,
-        /// The function.
-        symbol: &'static str,
-    },
-    /// CUPTI refuses.
-    #[error("CUPTI: {function} failed with {code} ({name}){hint}")]
-    Refused {
-        /// The function.
-        function: &'static str,
-        /// The `CUptiResult`.
-        code: u32,
-        /// Its name.
-        name: &'static str,
-        /// A remedy, if one is known.
-        hint: &'static str,
-    },
-}
 
 /// Unified-memory records of this process.
 ///
@@ -175,31 +144,8 @@ impl Cupti {
 /// Whether recording is on. Its lock is never taken by a callback, which a call may wait for.
 static STARTED: Mutex<bool> = Mutex::new(false);
 
-static RECORDS: Mutex<Records> = Mutex::new(Records { events: Vec::new(), unknown: None });
-
 impl Observer for Cupti {
     fn take_events(&self) -> Result<Vec<MemoryEvent>> {
         self.drain()
     }
-}
-
-/// Records that CUPTI has delivered and that have not been taken.
-#[derive(Debug)]
-struct Records {
-    events: Vec<MemoryEvent>,
-    /// The first record that could not be understood.
-    unknown: Option<Counter>,
-}
-
-impl Records {
-    fn add(&mut self, counter: Counter) {
-        match counter.event() {
-            Some(event) => self.events.push(event),
-            None => _ = self.unknown.get_or_insert(counter),
-        }
-    }
-}
-
-fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,17 +16,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use pagewise_hal::{Code, Error, EventHandle, PoolHandle, Result, StreamHandle};
-
-use crate::abi::handle;
-use crate::backend::{CudaBackend, is_default};
 use crate::barrier::Barrier;
 use crate::sync::{RwLock, thread_local};
 use crate::uses::{Counter, Entry, Taken};
-
-const NO_STREAM: &str = "no live stream of this back end: destroyed, or of another one";
-const NO_EVENT: &str = "no live event of this back end: null, destroyed, or of another one";
-const NO_POOL: &str = "no live pool of this driver: null, destroyed, or of another one";
 
 /// The kind of thing that a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,12 +133,12 @@ pub(crate) trait Ending {
 }
 
 /// A handle that a call uses: it is not destroyed before this is dropped. It stays on its thread.
-pub(crate) struct InUse<'a, O: Ending = CudaBackend> {
-    kind: Kind,
-    raw: u64,
-    owner: &'a O,
+pub(crate) struct InUse<'a, O: Ending> {
+    pub(crate) kind: Kind,
+    pub(crate) raw: u64,
+    pub(crate) owner: &'a O,
     /// None if it needs no keeping.
-    counter: Option<Rc<Counter>>,
+    pub(crate) counter: Option<Rc<Counter>>,
 }
 
 impl<O: Ending> Drop for InUse<'_, O> {
@@ -154,125 +146,6 @@ impl<O: Ending> Drop for InUse<'_, O> {
     fn drop(&mut self) {
         if self.counter.as_ref().is_some_and(|counter| counter.end()) {
             self.owner.end(self.kind, self.raw);
-        }
-    }
-}
-
-impl Ending for CudaBackend {
-    #[cold]
-    fn end(&self, kind: Kind, raw: u64) {
-        // Its user was told that it is destroyed.
-        _ = match kind {
-            Kind::Stream => self.stream_end(StreamHandle::checked(raw)),
-            Kind::Event => self.event_end(EventHandle::checked(raw)),
-            Kind::Pool => self.pool_end(PoolHandle::checked(raw)),
-        };
-    }
-}
-
-#[cold]
-fn refuse<T>(operation: &'static str, code: i32, why: &'static str) -> Result<T> {
-    Err(Error::from_code(operation, code).with_detail(why))
-}
-
-impl CudaBackend {
-    fn unkept(&self, kind: Kind) -> InUse<'_> {
-        InUse { kind, raw: 0, owner: self, counter: None }
-    }
-
-    /// Keeps a stream live for a call.
-    #[inline]
-    pub(crate) fn use_stream(
-        &self,
-        operation: &'static str,
-        stream: StreamHandle,
-    ) -> Result<InUse<'_>> {
-        if is_default(stream) || stream.is_vouched() {
-            return Ok(self.unkept(Kind::Stream));
-        }
-        match self.streams.find(stream.as_raw(), self) {
-            Some(found) => Ok(found),
-            None => refuse(operation, Code::INVALID_HANDLE, NO_STREAM),
-        }
-    }
-
-    /// Keeps an event live for a call.
-    #[inline]
-    pub(crate) fn use_event(
-        &self,
-        operation: &'static str,
-        event: EventHandle,
-    ) -> Result<InUse<'_>> {
-        if event.is_vouched() {
-            return Ok(self.unkept(Kind::Event));
-        }
-        match self.events.find(event.as_raw(), self) {
-            Some(found) => Ok(found),
-            None => refuse(operation, Code::INVALID_HANDLE, NO_EVENT),
-        }
-    }
-
-    /// Keeps a pool live for a call.
-    pub(crate) fn use_pool(&self, operation: &'static str, pool: PoolHandle) -> Result<InUse<'_>> {
-        if pool.is_vouched() {
-            return Ok(self.unkept(Kind::Pool));
-        }
-        match self.driver.pools.live.find(pool.as_raw(), self) {
-            Some(found) => Ok(found),
-            None => refuse(operation, Code::INVALID_VALUE, NO_POOL),
-        }
-    }
-
-    pub(crate) fn stream_destroy_of(&self, stream: StreamHandle) -> Result<()> {
-        const OPERATION: &str = "stream_destroy";
-        if is_default(stream) {
-            return refuse(OPERATION, Code::INVALID_HANDLE, "default streams cannot be destroyed");
-        }
-        match self.streams.take(stream.as_raw()) {
-            Taken::InUse => Ok(()),
-            Taken::Unknown if !stream.is_vouched() => {
-                refuse(OPERATION, Code::INVALID_HANDLE, NO_STREAM)
-            }
-            _ => self.stream_end(stream),
-        }
-    }
-
-    /// Destroys a stream that is in the set no more. It stays out of it if the driver answers with
-    /// an error, which may be one of earlier work.
-    fn stream_end(&self, stream: StreamHandle) -> Result<()> {
-        const OPERATION: &str = "stream_destroy";
-        let destroy = self.driver.table.stream_destroy;
-        // SAFETY: the stream was live until it was taken from the set, which happens once, and no
-        // call uses it; or the caller of `stream_destroy` vouches for it.
-        self.context_of(OPERATION, stream)?
-            .call(OPERATION, || unsafe { destroy(handle(stream.as_raw())) })
-    }
-
-    pub(crate) fn event_destroy_of(&self, event: EventHandle) -> Result<()> {
-        match self.events.take(event.as_raw()) {
-            Taken::InUse => Ok(()),
-            Taken::Unknown if !event.is_vouched() => {
-                refuse("event_destroy", Code::INVALID_HANDLE, NO_EVENT)
-            }
-            _ => self.event_end(event),
-        }
-    }
-
-    /// Destroys an event that is in the set no more, in the same way.
-    fn event_end(&self, event: EventHandle) -> Result<()> {
-        let destroy = self.driver.table.event_destroy;
-        // SAFETY: the event was live until it was taken from the set, which happens once, and no
-        // call uses it; or the caller of `event_destroy` vouches for it.
-        self.home.context.call("event_destroy", || unsafe { destroy(handle(event.as_raw())) })
-    }
-
-    pub(crate) fn pool_destroy_of(&self, pool: PoolHandle) -> Result<()> {
-        match self.driver.pools.live.take(pool.as_raw()) {
-            Taken::InUse => Ok(()),
-            Taken::Unknown if !pool.is_vouched() => {
-                refuse("pool_destroy", Code::INVALID_VALUE, NO_POOL)
-            }
-            _ => self.pool_end(pool),
         }
     }
 }

@@ -5,9 +5,9 @@ use pagewise_hal::{
     Result, Span, StreamHandle,
 };
 
-use crate::abi::handle;
+use crate::abi::{handle, is_default};
 use crate::allocation::Allocation;
-use crate::backend::{CudaBackend, is_default};
+use crate::backend::CudaBackend;
 use crate::kernels::Launch;
 
 fn refuse<T>(operation: &'static str, code: i32, why: &'static str) -> Result<T> {

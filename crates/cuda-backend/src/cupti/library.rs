@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::record::{Counter, CounterConfig, UNIFIED_MEMORY_COUNTER};
-use super::{CuptiUnavailable, RECORDS, locked};
+use super::records::{RECORDS, locked};
+use super::unavailable::CuptiUnavailable;
 
 /// Newest first.
 const NAMES: [&str; 2] = ["libcupti.so.13", "libcupti.so.12"];
