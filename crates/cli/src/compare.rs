@@ -20,11 +20,11 @@ use pagewise_trace::report::{Report, TraceReport};
 use pagewise_trace::run::Target;
 use pagewise_trace::writer::TraceWriter;
 
-use crate::Failure;
 use crate::args::{self, Compare, Level};
 use crate::machine::Machine;
 use crate::output::{cannot_write, write_file};
 use crate::progress::Progress;
+use crate::status::Failure;
 use crate::table;
 
 /// Compares, and gives the report and what is printed for people.

@@ -10,9 +10,9 @@ use pagewise_sim::RangeReads;
 use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::run::{Session, Target};
 
-use crate::Failure;
 use crate::args;
 use crate::sim_target::SimTarget;
+use crate::status::Failure;
 
 /// The machine to run on.
 #[derive(Debug)]

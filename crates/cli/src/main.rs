@@ -17,23 +17,21 @@ mod progress;
 mod record;
 mod shipped;
 mod sim_target;
+mod status;
 mod table;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use args::{Cli, Command, Replay};
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::Parser;
 use machine::Machine;
 use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::report::Report;
 use pagewise_trace::run::{Input, Options, Target, run};
 use progress::Progress;
 use sim_target::SimTarget;
-
-const DIVERGES: u8 = 1;
-const INVALID_INPUT: u8 = 3;
+use status::{failed, finish, show, usage};
 
 fn main() -> ExitCode {
     match Cli::parse().command {
@@ -104,72 +102,4 @@ fn replay(inputs: Vec<Input<'_>>, target: &dyn Target, options: Options) -> Repo
 fn json(report: &Report) -> String {
     let text = serde_json::to_string(report);
     text.expect("a report is plain data with string keys") + "\n"
-}
-
-/// Prints what was found; there is nothing to fail at but printing.
-fn show(text: &str) -> ExitCode {
-    if print(text) { ExitCode::SUCCESS } else { ExitCode::from(INVALID_INPUT) }
-}
-
-/// Prints, and turns the result into the exit status.
-fn finish(report: &Report, output: &str) -> ExitCode {
-    let written = print(output);
-    let errors: Vec<&str> =
-        report.traces.iter().filter_map(|trace| trace.error.as_deref()).collect();
-    let mut stderr = io::stderr().lock();
-    for error in &errors {
-        // Nobody is left to tell if this fails.
-        _ = writeln!(stderr, "{error}");
-    }
-    match (errors.is_empty() && written, report.ok) {
-        (false, _) => ExitCode::from(INVALID_INPUT),
-        (true, false) => ExitCode::from(DIVERGES),
-        (true, true) => ExitCode::SUCCESS,
-    }
-}
-
-/// Prints to stdout; whether that was possible. A reader that has seen enough, as `head` has, is no
-/// failure: the status still says what was found.
-fn print(output: &str) -> bool {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            _ = writeln!(io::stderr(), "pagewise: cannot write the result: {error}");
-            false
-        }
-        _ => true,
-    }
-}
-
-/// The reason why a command cannot do its work.
-enum Failure {
-    /// The arguments make no sense: status 2.
-    Usage(String),
-    /// Something cannot be read, opened or written: status 3.
-    Input(String),
-}
-
-impl Failure {
-    fn into_message(self) -> String {
-        match self {
-            Self::Usage(message) | Self::Input(message) => message,
-        }
-    }
-}
-
-/// Says why, on stderr.
-fn failed(failure: Failure) -> ExitCode {
-    match failure {
-        Failure::Usage(message) => usage(&message),
-        Failure::Input(message) => {
-            // Nobody is left to tell if this fails.
-            _ = writeln!(io::stderr(), "pagewise: {message}");
-            ExitCode::from(INVALID_INPUT)
-        }
-    }
-}
-
-/// Ends with a usage error, status 2.
-fn usage(message: &str) -> ! {
-    Cli::command().error(ErrorKind::InvalidValue, message).exit()
 }

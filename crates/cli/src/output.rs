@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::Failure;
+use crate::status::Failure;
 
 /// The status of a command that was interrupted: 128 and the number of SIGINT, as shells have it.
 const INTERRUPTED: i32 = 130;

@@ -14,11 +14,11 @@ use pagewise_trace::time_limit::TimeLimit;
 use pagewise_trace::writer::TraceWriter;
 use tempfile::TempDir;
 
-use crate::Failure;
 use crate::args::{Backend, PassArg, Record};
 use crate::machine::Machine;
 use crate::output::{Output, Partial, cannot_write, run_to_end};
 use crate::progress::Progress;
+use crate::status::Failure;
 
 /// The CUDA version for a program without a header.
 const DEFAULT_VERSION: i32 = 13000;

@@ -18,10 +18,9 @@ use pagewise_sim::CostParams;
 
 use super::figures::{Figures, Role};
 use super::problem::Problem;
+use super::row::Row;
 use super::samples::Sample;
 
-/// The spread of an operation's own runs at which it counts half, in octaves.
-const NOISE: f64 = 0.25;
 /// Evaluations of all times per figure before the optimiser gives up; a fit takes a tenth.
 const PATIENCE: usize = 20;
 
@@ -49,23 +48,6 @@ pub(crate) fn fit(start: &CostParams, samples: &[&Sample]) -> Fitted {
     let params = problem.params_rounded();
     let converged = report.termination.was_successful();
     Fitted { params, figures: names, without_evidence, converged }
-}
-
-/// One operation, as an equation.
-#[derive(Debug)]
-pub(super) struct Row<'a> {
-    pub(super) sample: &'a Sample,
-    /// Square root of how much it counts.
-    pub(super) weight: f64,
-}
-
-impl<'a> Row<'a> {
-    fn new(sample: &'a Sample, shares: &[f64]) -> Self {
-        let recorded = sample.recorded;
-        let spread = (recorded.median.max(1) as f64 / recorded.min.max(1) as f64).log2();
-        let weight = shares[sample.id.file] / (1.0 + (spread / NOISE).powi(2));
-        Self { sample, weight: weight.sqrt() }
-    }
 }
 
 /// How much an operation of each recording counts, 1 on average.

@@ -9,6 +9,7 @@ mod figures;
 mod fit;
 mod problem;
 mod report;
+mod row;
 mod samples;
 mod terms;
 
@@ -60,18 +61,18 @@ pub(crate) enum CalibrateError {
 pub(crate) fn command(args: &args::Calibrate) -> ExitCode {
     let from = match sim_target::named("--from", &args.from) {
         Ok(from) => from,
-        Err(message) => crate::usage(&message),
+        Err(message) => crate::status::usage(&message),
     };
     let directory = directory_of(&args.output);
     if !directory.is_dir() || args.output.is_dir() {
-        crate::usage(&format!("-o {}: not a file in a directory", args.output.display()));
+        crate::status::usage(&format!("-o {}: not a file in a directory", args.output.display()));
     }
     match calibrate(args, from.gpu().clone()) {
-        Ok(output) => crate::show(&output),
-        Err(error @ CalibrateError::TooFewCases { .. }) => crate::usage(&error.to_string()),
+        Ok(output) => crate::status::show(&output),
+        Err(error @ CalibrateError::TooFewCases { .. }) => crate::status::usage(&error.to_string()),
         Err(error) => {
             eprintln!("{error}");
-            ExitCode::from(crate::INVALID_INPUT)
+            ExitCode::from(crate::status::INVALID_INPUT)
         }
     }
 }

@@ -10,7 +10,7 @@ use nalgebra::{DMatrix, DVector, Dyn, storage::Owned};
 use pagewise_sim::CostParams;
 
 use super::figures::Figures;
-use super::fit::Row;
+use super::row::Row;
 
 /// Where the loss of an operation turns from quadratic to linear, in octaves.
 const TURN: f64 = 0.25;
