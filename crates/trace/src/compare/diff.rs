@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::reads_agree;
+use super::agree::reads_agree;
 use crate::format::{Detail, EventRecord, Label, Observed};
 
 /// Records that are shown on each side.

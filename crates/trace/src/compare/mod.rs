@@ -22,14 +22,17 @@
 //! whole file; everything else is compared as always. In any other trace a parallel operation is
 //! compared like the rest, unless the recording marks its events as unstable.
 
+mod agree;
 mod diff;
 mod tally;
 
 use std::collections::BTreeMap;
 
+use agree::{reads_agree, unset_or_equal};
+
 pub use tally::Tally;
 
-use crate::format::{AttributeRead, Case, EventRecord, Observed, Op, OpLine, Record};
+use crate::format::{Case, EventRecord, Observed, Op, OpLine, Record};
 use crate::replay::CaseReplay;
 use crate::report::Level;
 
@@ -271,21 +274,12 @@ fn sorted(pools: &Option<Vec<u32>>) -> Option<Vec<u32>> {
     })
 }
 
-fn unset_or_equal<T: PartialEq>(recorded: &Option<T>, got: &Option<T>) -> bool {
-    recorded.is_none() || recorded == got
-}
-
 fn attributes_agree(recorded: &Observed, got: &Observed) -> bool {
     let Some(recorded) = &recorded.attributes else { return true };
     recorded.0.iter().all(|(name, read)| {
         let other = got.attributes.as_ref().and_then(|got| got.get(name.as_str()));
         other.is_some_and(|other| reads_agree(read, other))
     })
-}
-
-/// A value that was recorded as null has no stable meaning: only the code is compared.
-fn reads_agree(recorded: &AttributeRead, got: &AttributeRead) -> bool {
-    recorded.0 == got.0 && unset_or_equal(&recorded.1, &got.1)
 }
 
 fn compares_pages(recorded: &Observed) -> bool {

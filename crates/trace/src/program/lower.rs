@@ -5,8 +5,8 @@ use pagewise_hal::{
     PAGE_BYTES,
 };
 
+use super::bounds::{MAX_LIVE_BUFFERS, MAX_LIVE_BYTES, MAX_SERIAL_ACCESSES};
 use super::step::{AttachPart, BatchStep, Grid, Range, Starts, Step, Stretch};
-use super::{MAX_LIVE_BUFFERS, MAX_LIVE_BYTES, MAX_SERIAL_ACCESSES};
 use crate::format::{Batch, Op, Part, Place, Stream};
 
 /// An address that belongs to nothing, and the id that stands for no buffer.

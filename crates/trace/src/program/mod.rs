@@ -17,6 +17,7 @@
 //! - one thread makes at most [`MAX_SERIAL_ACCESSES`] accesses in one operation, so that no operation
 //!   takes long.
 
+mod bounds;
 mod draw;
 mod family;
 mod lower;
@@ -25,20 +26,12 @@ mod step;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+pub use bounds::{MAX_LIVE_BUFFERS, MAX_LIVE_BYTES, MAX_SERIAL_ACCESSES};
 pub use family::Family;
 pub use lower::{Machine, lower};
 pub use step::Step;
 
 use crate::format::{Case, Observed, Op, OpLine, Record};
-
-/// Managed memory that a program may hold at a time.
-pub const MAX_LIVE_BYTES: u64 = 96 << 20;
-
-/// Buffers that a program may hold at a time.
-pub const MAX_LIVE_BUFFERS: usize = 10;
-
-/// Accesses that one thread makes in one operation.
-pub const MAX_SERIAL_ACCESSES: u64 = 2048;
 
 /// A random program that can be shrunk.
 pub struct RandomProgram {

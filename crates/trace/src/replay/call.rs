@@ -8,7 +8,8 @@ use pagewise_hal::{
     RangeAttribute, Result, Span, StreamHandle,
 };
 
-use super::{Running, code_of};
+use super::code::{code_of, coded};
+use super::running::Running;
 use crate::format::{
     AttributeRead, AttributeValue, Attributes, Batch, Label, Observed, Op, Part, Place, PoolQuery,
     Stream,
@@ -388,10 +389,6 @@ impl Running<'_> {
         self.allocated(buf, bytes, Ok(ptr));
         observed
     }
-}
-
-pub(crate) fn coded<T>(result: &Result<T>) -> Observed {
-    Observed { code: code_of(result), ..Observed::default() }
 }
 
 /// Below this there is no memory. For memory of host pools driver 580 counts the start of the range
