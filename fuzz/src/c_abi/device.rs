@@ -10,7 +10,7 @@ use pagewise_driver::{
     cuGetErrorString, cuGetProcAddress, cuGetProcAddress_v2, cuInit,
 };
 
-use super::{Attempt, World};
+use super::world::{Attempt, World};
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuInit", |world| cuInit(world.small(2) as u32)),

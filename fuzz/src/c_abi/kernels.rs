@@ -5,8 +5,7 @@ use std::ptr::{null, null_mut, without_provenance_mut};
 
 use pagewise_driver::{cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload};
 
-use super::world::limited;
-use super::{Attempt, World};
+use super::world::{Attempt, World, limited};
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuModuleLoadData", |world| {

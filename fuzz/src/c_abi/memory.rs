@@ -9,8 +9,7 @@ use pagewise_driver::{
     cuMemcpyHtoDAsync_v2, cuMemsetD8Async, cuPointerGetAttribute, cuPointerGetAttributes,
 };
 
-use super::world::LONGEST;
-use super::{Attempt, World};
+use super::world::{Attempt, LONGEST, World};
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuMemGetInfo_v2", |world| {

@@ -21,12 +21,10 @@ use std::ffi::c_int;
 
 use pagewise_driver::{cuInit, pagewise_driver_panics};
 
+use world::Attempt;
 pub use world::World;
 
 use crate::{Choices, Log};
-
-/// Makes one hostile call and returns its `CUresult`.
-type Attempt = fn(&mut World<'_, '_>) -> c_int;
 
 /// Every entry point, and what calls it.
 const ENTRY_POINTS: &[&[(&str, Attempt)]] = &[

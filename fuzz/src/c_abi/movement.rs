@@ -8,7 +8,7 @@ use pagewise_driver::{
     cuMemDiscardBatchAsync, cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync,
 };
 
-use super::{Attempt, World};
+use super::world::{Attempt, World};
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuMemAdvise", |world| {

@@ -11,7 +11,7 @@ use pagewise_driver::{
 };
 
 use super::streams::{gone, made};
-use super::{Attempt, World};
+use super::world::{Attempt, World};
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuMemPoolCreate", |world| {

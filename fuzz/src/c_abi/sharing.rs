@@ -10,8 +10,7 @@ use pagewise_driver::{
 };
 
 use super::streams::made;
-use super::world::{LONGEST, Memory};
-use super::{Attempt, World};
+use super::world::{Attempt, LONGEST, Memory, World};
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuMemHostRegister_v2", |world| {

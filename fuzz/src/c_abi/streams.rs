@@ -8,7 +8,7 @@ use pagewise_driver::{
     cuStreamQuery, cuStreamSynchronize, cuStreamWaitEvent,
 };
 
-use super::{Attempt, World};
+use super::world::{Attempt, World};
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuStreamCreate", |world| {

@@ -13,6 +13,9 @@ use pagewise_driver::{
 
 use crate::Choices;
 
+/// Makes one hostile call and returns its `CUresult`.
+pub(super) type Attempt = fn(&mut World<'_, '_>) -> c_int;
+
 /// The longest allocation that is meant to succeed, and the length of the host's buffer.
 pub(super) const LONGEST: usize = 4 << 20;
 

@@ -4,50 +4,13 @@ use pagewise_hal::{
     Advice, DeviceId, DevicePtr, EventHandle, Location, LocationKind, PAGE_BYTES, PoolHandle, Span,
     StreamHandle,
 };
-use pagewise_sim::SimBackend;
 
-use super::Round;
+use super::known::Known;
+use super::round::Round;
 
 /// Most bytes that one call is told to touch, move or fill: such calls take time by the byte, on a
 /// driver as on the simulator.
 pub(super) const TOUCHED_MAX: u64 = 8 << 20;
-/// Most bytes of host memory that a round registers.
-const HOST_BYTES: usize = 64 << 10;
-
-/// What a round knows of: values that live, and some that did.
-#[derive(Debug)]
-pub(super) struct Known {
-    pub(super) live: Vec<Span>,
-    pub(super) freed: Vec<DevicePtr>,
-    pub(super) streams: Vec<StreamHandle>,
-    pub(super) events: Vec<EventHandle>,
-    pub(super) pools: Vec<PoolHandle>,
-    /// Whether a default pool of managed memory is used: what it has got it keeps.
-    pub(super) keeps_memory: bool,
-    devices: u32,
-    /// Host memory that is registered: alive as long as the machine is used.
-    host: Box<[u8]>,
-}
-
-impl Known {
-    pub(super) fn new(sim: &SimBackend) -> Self {
-        Self {
-            live: Vec::new(),
-            freed: Vec::new(),
-            streams: vec![StreamHandle::NULL, StreamHandle::LEGACY, StreamHandle::PER_THREAD],
-            events: Vec::new(),
-            pools: Vec::new(),
-            keeps_memory: false,
-            devices: sim.config().device_count(),
-            host: vec![0; HOST_BYTES].into(),
-        }
-    }
-
-    pub(super) fn host_start(&mut self) -> u64 {
-        self.host.as_mut_ptr().expose_provenance() as u64
-    }
-}
-
 impl Round<'_, '_> {
     /// An item that is known, or `None` for a wild one.
     fn pick<T: Copy>(&mut self, items: impl Fn(&Known) -> &[T]) -> Option<T> {

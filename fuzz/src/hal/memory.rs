@@ -2,8 +2,8 @@
 
 use pagewise_hal::{AttachFlags, DevicePtr, HostAllocFlags, HostRegisterFlags, Location, Span};
 
-use super::Round;
 use super::arguments::TOUCHED_MAX;
+use super::round::Round;
 
 /// Most live allocations of a round.
 const LIVE_MAX: usize = 24;

@@ -7,7 +7,7 @@ use pagewise_hal::{
     PoolProps, SHARED_BLOB_BYTES, ShareableHandle, Span,
 };
 
-use super::Round;
+use super::round::Round;
 
 /// Most pools of a round.
 const POOLS_MAX: usize = 4;

@@ -5,7 +5,7 @@ use pagewise_hal::{
     PointerAttribute, RangeAttribute, StreamFlags,
 };
 
-use super::Round;
+use super::round::Round;
 
 impl Round<'_, '_> {
     pub(super) fn touch(&mut self) {
