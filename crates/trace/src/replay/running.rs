@@ -38,11 +38,13 @@ pub(super) struct Running<'a> {
 }
 
 impl Running<'_> {
-    pub(super) fn timed(&mut self, op: &Op, observe_pages: bool) -> Observed {
+    /// Carries out an operation of a case that began at a moment of the back end's clock.
+    pub(super) fn timed(&mut self, op: &Op, case_start_ns: u64, observe_pages: bool) -> Observed {
         let before = self.backend.clock_ns();
         let mut observed = self.call(op);
         let ns = self.backend.clock_ns().saturating_sub(before);
         observed.ns = Some(Timing { min: ns, median: ns, max: ns });
+        observed.start_ns = Some(before.saturating_sub(case_start_ns));
         if observe_pages {
             observed.host_mapped = self.host_mapped();
         }
