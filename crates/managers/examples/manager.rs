@@ -15,7 +15,7 @@ const RUNS: u64 = 96;
 const RUN_BYTES: u64 = 2 << 20;
 const PASSES: u64 = 2;
 
-/// What a way of doing it came to.
+/// The outcome of a way of doing it.
 #[derive(Debug)]
 struct Outcome {
     faults: u64,
@@ -38,7 +38,7 @@ fn kernel(span: Span, stream: &Stream) -> Result<()> {
     unsafe { stream.machine().backend().device_touch(touch, stream.handle()).map(drop) }
 }
 
-/// Runs it, and counts. Copies between arrays are counted by whoever makes them.
+/// Runs it, and counts. Copies between arrays are counted by the code that makes them.
 fn measure(machine: &Machine, work: impl FnOnce() -> Result<u64>) -> Result<Outcome> {
     let (copied, seen) = observe(machine, work)?;
     Ok(Outcome {

@@ -137,7 +137,7 @@ fn every_flag_reaches_the_driver() -> Result<()> {
     Ok(())
 }
 
-/// A manager over a pool whose managed memory goes past the pool.
+/// A manager over a pool, with managed memory that goes past the pool.
 #[test]
 fn managed_memory_comes_from_the_resource_if_that_gives_it() -> Result<()> {
     let (_, machine) = injected()?;
@@ -258,7 +258,7 @@ fn a_limit_is_for_all_kinds_together_and_frees_what_waits() -> Result<()> {
     Ok(())
 }
 
-/// The limit of third parties' waiting bytes was 0, because nobody set their capacity.
+/// The limit of third parties' waiting bytes was 0, because their capacity was not set.
 #[test]
 fn waiting_bytes_are_a_part_of_the_device_s_memory() -> Result<()> {
     let (backend, machine) = injected()?;

@@ -30,7 +30,7 @@ fn table(bytes: u64) -> ArrayRequest {
     ArrayRequest::new(Dtype::U8, [bytes]).unchunkable(true)
 }
 
-/// Whoever queues and allocates, together with others of the group: each request is allocated, and
+/// Threads queue and allocate, together with others of the group: each request is allocated, and
 /// told, exactly once.
 #[test]
 fn no_request_is_lost_or_allocated_twice() {
@@ -68,7 +68,7 @@ fn no_request_is_lost_or_allocated_twice() {
     });
 }
 
-/// Hooks call the manager, groups change, memory is invalidated and freed, instances go: nobody
+/// Hooks call the manager, groups change, memory is invalidated and freed, instances go: no thread
 /// waits for ever, and everything comes back.
 #[test]
 fn nothing_deadlocks() {
@@ -122,7 +122,7 @@ fn shares_hold_their_rules() {
     });
 }
 
-/// Who waits for a buffer is woken.
+/// A thread that waits for a buffer is woken.
 #[test]
 fn buffers_are_waited_for_and_come_back() {
     check(|machine| {

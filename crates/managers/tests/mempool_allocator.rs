@@ -75,7 +75,7 @@ fn numbers_are_those_of_the_runtime() -> Result<()> {
     Ok(())
 }
 
-/// What the five lack: many ranges at once, and discards.
+/// Calls that the five lack: many ranges at once, and discards.
 #[test]
 fn batches_and_discards_return_numbers_too() -> Result<()> {
     let machine = Machine::from(pagewise::sim()?);
@@ -257,7 +257,7 @@ fn nothing_unwinds() -> Result<()> {
     Ok(())
 }
 
-/// A resource whose memory is another's, which panics when it takes it back.
+/// A resource with another's memory, which panics when it takes it back.
 #[derive(Debug)]
 struct Keeps(ManagedMemoryResource);
 
@@ -296,7 +296,7 @@ fn a_resource_that_panics_is_a_failure_too() -> Result<()> {
     Ok(())
 }
 
-/// Each call of the driver fails once: what was given is given back, once.
+/// Each call of the driver fails once: memory that was given is given back, once.
 #[test]
 fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice() -> Result<()> {
     let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, _| {

@@ -173,7 +173,7 @@ fn a_suspension_is_refused_before_anything_is_done() -> Result<()> {
     Ok(())
 }
 
-/// What a suspension discards must not be in flight when another stream brings it back.
+/// A discard of a suspension must not be in flight when another stream brings the memory back.
 #[test]
 fn a_move_comes_after_the_one_before_on_whatever_stream() -> Result<()> {
     let (backend, machine, stream) = injected(DriverVersion::CUDA_13_0)?;

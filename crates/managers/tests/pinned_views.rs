@@ -1,5 +1,5 @@
-//! Views of page-locked arrays by their address, over a back end whose memory is this test's: what
-//! Miri can run, as it has no address space for the simulator. The memory is never given back:
+//! Views of page-locked arrays by their address, over a back end with memory of this test. Miri
+//! can run it; it has no address space for the simulator. The memory is never given back:
 //! `MIRIFLAGS=-Zmiri-ignore-leaks cargo +nightly miri test -p pagewise-managers --test pinned_views`.
 #![cfg(feature = "instances")]
 
@@ -25,7 +25,7 @@ fn leaked(bytes: u64) -> DevicePtr {
     DevicePtr(Box::leak(pages).as_mut_ptr().expose_provenance() as u64)
 }
 
-/// A driver whose allocations are the process's memory.
+/// A driver with allocations in the process's memory.
 fn machine() -> Machine {
     let mut mock = MockBackend::new();
     mock.expect_capabilities()

@@ -1,4 +1,4 @@
-//! What every manager must do, tried on one.
+//! The rules of every manager, tried on one.
 //!
 //! Each rule gets a back end and a manager of its own, so that one failure says nothing about the
 //! next rule. The back end counts and fails calls, so rules see what a manager does, not what it
@@ -16,7 +16,7 @@ use super::host_only::HostOptions;
 use super::manager::{ExternalMemoryManager, INTERFACE_VERSION};
 use super::pointer::{MemoryPointer, PointerKind};
 
-/// What a rule came to.
+/// The outcome of a rule.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,9 +32,9 @@ use super::pointer::{MemoryPointer, PointerKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What must hold.
+    /// The rule.
     pub rule: &'static str,
-    /// What is wrong, if it does not.
+    /// The fault, if it does not hold.
     pub fault: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Finding {
 type Watched<B> = Arc<FaultInjector<B>>;
 type Manager = Arc<dyn ExternalMemoryManager>;
 
-/// Why a rule does not hold.
+/// The reason why a rule does not hold.
 struct Broken(String);
 
 impl From<Error> for Broken {
@@ -73,7 +73,7 @@ fn must(holds: bool, else_say: impl Into<String>) -> Result<(), Broken> {
 
 /// Tries a manager: on a fresh back end for each rule, made by `make` for a device of it.
 ///
-/// `make` gets a machine whose calls are watched; a manager that uses another fails the rules that
+/// `make` gets a machine with watched calls; a manager that uses another fails the rules that
 /// count calls. Nothing panics: a manager that does breaks the rule. Calls are failed on purpose,
 /// among them some that free: that memory stays allocated on the back end which `fresh` made.
 ///

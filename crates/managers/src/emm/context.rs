@@ -48,7 +48,7 @@ impl Plugin {
         Self { name: name.into(), version: interface_version, make: Arc::new(make) }
     }
 
-    /// What errors call it.
+    /// Its name in errors.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -133,7 +133,7 @@ impl Contexts {
     ///
     /// # Errors
     /// Without a CUDA code: `Unsupported` unless its version is [`INTERFACE_VERSION`];
-    /// `InvalidValue` if a context exists, whose memory is another manager's:
+    /// `InvalidValue` if a context exists, as its memory is another manager's:
     /// [`close`](Self::close) first.
     ///
     /// ```
@@ -208,8 +208,8 @@ impl Contexts {
         Ok(chosen)
     }
 
-    /// Resets the managers of all contexts and forgets them, so that another can be set. Memory that
-    /// is out, which it names, stays valid.
+    /// Resets the managers of all contexts and forgets them, so that another can be set. Outstanding
+    /// memory, which it names, stays valid.
     ///
     /// # Errors
     /// Of resetting, the first one; all are reset and forgotten.

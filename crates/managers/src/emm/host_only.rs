@@ -14,7 +14,7 @@ use super::ledger::{Leak, Ledger};
 use super::pending::{DeferCleanup, PendingDeallocations, PendingLimits};
 use super::pointer::{MemoryPointer, Owner, PointerKind};
 
-/// What a manager may give and how much may wait.
+/// Limits of a manager: the memory that it may give, and the bytes that may wait.
 ///
 /// ```
 /// assert_eq!(pagewise_managers::emm::EmmOptions::default().limit_bytes, u64::MAX);
@@ -61,7 +61,7 @@ pub struct HostOptions {
 pub struct ManagedOptions {
     /// Where faults leave its pages if they can.
     pub preferred_location: Option<Place>,
-    /// Who keeps it mapped.
+    /// The places that keep it mapped.
     pub accessed_by: Vec<Place>,
     /// Whether reads duplicate its pages.
     pub read_mostly: bool,
@@ -111,9 +111,9 @@ pub enum GiveBack {
     AtOnce,
 }
 
-/// The host half of a manager: page-locked memory, managed memory, deallocations that wait, what is
-/// out. A plug-in holds one, gives its device memory by [`manage`](Self::manage), and passes the
-/// rest on. Clones are one manager.
+/// The host half of a manager: page-locked memory, managed memory, deallocations that wait,
+/// outstanding memory. A plug-in holds one, gives its device memory by [`manage`](Self::manage), and
+/// passes the rest on. Clones are one manager.
 ///
 /// ```
 /// use pagewise_managers::emm::{HostOnlyManager, HostOptions, EmmOptions, PointerKind};
@@ -157,7 +157,7 @@ impl HostOnlyManager {
     }
 
     /// Makes it ready: learns how much memory the device has, which the limit of waiting bytes is a
-    /// part of. To be called as often as anybody likes.
+    /// part of. May be called any number of times.
     ///
     /// # Errors
     /// As [`Backend::memory_info`](pagewise::Backend::memory_info).
@@ -188,13 +188,13 @@ impl HostOnlyManager {
         &self.0.pending
     }
 
-    /// Bytes that are out, those that wait to be freed included.
+    /// Outstanding bytes, those that wait to be freed included.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.0.ledger.used_bytes()
     }
 
-    /// How many pieces of memory are out, those that wait to be freed included.
+    /// The number of outstanding pieces of memory, those that wait to be freed included.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.ledger.count()
@@ -205,8 +205,8 @@ impl HostOnlyManager {
     ///
     /// # Errors
     /// `InvalidValue` (no CUDA code) for 0 bytes, before [`initialize`](Self::initialize), or if
-    /// `allocate` gave an address that is out; `OutOfMemory`, without a CUDA code for the limit; of
-    /// `allocate`. Nothing is out then.
+    /// `allocate` gave an outstanding address; `OutOfMemory`, without a CUDA code for the limit; of
+    /// `allocate`. Nothing stays allocated then.
     ///
     /// ```
     /// use pagewise_managers::emm::{GiveBack, HostOnlyManager, EmmOptions, PointerKind};
@@ -400,12 +400,12 @@ impl HostOnlyManager {
         self.0.machine.backend().memory_info(self.0.device.id())
     }
 
-    /// Frees what waits, unless deallocation is deferred, and forgets what is out, which it names.
-    /// That memory stays valid and is given back with its pointers. To be called before
+    /// Frees what waits, unless deallocation is deferred, and forgets outstanding memory, which it
+    /// names. That memory stays valid and is given back with its pointers. To be called before
     /// [`initialize`](Self::initialize), too.
     ///
     /// # Errors
-    /// As [`PendingDeallocations::flush`], with how much is out; it is reset all the same.
+    /// As [`PendingDeallocations::flush`], with the outstanding bytes; it is reset all the same.
     pub fn reset(&self) -> Result<Vec<Leak>> {
         let flushed = self.0.pending.flush();
         let leaks = self.0.ledger.turn();

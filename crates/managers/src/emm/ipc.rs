@@ -5,7 +5,7 @@ use pagewise::{Device, DevicePtr, Error, IpcMemHandle, Machine, PointerAttribute
 
 use super::pointer::{MemoryPointer, PointerKind};
 
-/// What another process opens to use memory: the driver's handle of a whole allocation, and where
+/// A handle that another process opens to use memory: the driver's of a whole allocation, and where
 /// in it the memory lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpcHandle {

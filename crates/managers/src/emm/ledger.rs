@@ -1,4 +1,4 @@
-//! What a manager has given and not taken back.
+//! The memory that a manager has given and not taken back.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 pub struct Leak {
     /// The bytes.
     pub span: Span,
-    /// What kind of pointer it was given as.
+    /// The kind of pointer that it was given as.
     pub kind: PointerKind,
 }
 
@@ -72,7 +72,7 @@ impl Ledger {
         self.locked().used_bytes -= bytes;
     }
 
-    /// Notes memory whose bytes were reserved; false if the address is out already.
+    /// Notes memory of which the bytes were reserved; false if the address is outstanding already.
     pub(super) fn insert(&self, span: Span, kind: PointerKind) -> bool {
         let mut state = self.locked();
         let entry = (Leak { span, kind }, state.generation);
@@ -102,7 +102,7 @@ impl Ledger {
         self.locked().out.len()
     }
 
-    /// What was given since the last turn and is out.
+    /// Outstanding memory that was given since the last turn.
     pub(super) fn turn(&self) -> Vec<Leak> {
         let mut state = self.locked();
         let now = state.generation;

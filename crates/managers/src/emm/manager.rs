@@ -75,7 +75,7 @@ pub trait ExternalMemoryManager: Debug + Send + Sync + 'static {
     /// As [`memalloc`](Self::memalloc).
     fn memallocmanaged(&self, bytes: u64, attach_global: bool) -> Result<MemoryPointer>;
 
-    /// What another process opens to use the memory.
+    /// A handle that another process opens to use the memory.
     ///
     /// # Errors
     /// `Unsupported` for memory that has no such handle: all but device memory.
@@ -97,8 +97,8 @@ pub trait ExternalMemoryManager: Debug + Send + Sync + 'static {
     fn defer_cleanup(&self) -> DeferCleanup;
 }
 
-/// What the interface lacks: allocation in stream order, and managed memory whose place is said when
-/// it is made.
+/// Additions to the interface: allocation in stream order, and managed memory with a place from the
+/// start.
 ///
 /// ```
 /// use pagewise_managers::emm::{ExternalMemoryManager, ManagedOptions, EmmOptions, ResourceManager};

@@ -1,4 +1,4 @@
-//! Whether whoever uses a manager calls it in the right order.
+//! Checks that the user of a manager calls it in the right order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,7 +12,8 @@ use crate::sync::{Mutex, MutexGuard, lock};
 
 const OPERATION: &str = "deallocate";
 
-/// What gives a piece of memory back. It runs once, on whichever thread, and never under a lock.
+/// The function that gives a piece of memory back. It runs once, on any thread, and never under a
+/// lock.
 pub type Destructor = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// How many deallocations may wait.
@@ -73,12 +74,12 @@ struct State {
     waiting: Vec<Destructor>,
     bytes: u64,
     deferrals: usize,
-    /// Unknown until somebody sets it: then the count alone decides.
+    /// Unknown until it is set: then the count alone decides.
     capacity_bytes: Option<u64>,
 }
 
 impl PendingDeallocations {
-    /// An empty queue without a capacity. Failures that nobody can be told count in
+    /// An empty queue without a capacity. Failures without a caller to tell count in
     /// [`Machine::failures_on_drop`].
     ///
     /// # Errors
@@ -103,7 +104,7 @@ impl PendingDeallocations {
         self.locked().capacity_bytes.get_or_insert(bytes);
     }
 
-    /// What the ratio is of, if it is set.
+    /// The capacity that the ratio is of, if it is set.
     #[must_use]
     pub fn capacity_bytes(&self) -> Option<u64> {
         self.locked().capacity_bytes
@@ -243,7 +244,7 @@ pub(super) fn run(destructor: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 impl Drop for Inner {
-    /// Nobody defers any more, and nobody can be told of failures.
+    /// No deferral is left, and no caller can be told of failures.
     fn drop(&mut self) {
         let state = mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
         self.machine.note_failure(carry_out(state.waiting));
@@ -272,7 +273,7 @@ pub struct DeferCleanup {
 }
 
 impl DeferCleanup {
-    /// Defers nothing: for managers whose deallocations never wait.
+    /// Defers nothing: for managers with deallocations that never wait.
     pub fn nothing() -> Self {
         Self { queue: None }
     }

@@ -12,13 +12,13 @@ use pagewise::{DevicePtr, Machine, Result, Span};
 use super::pending::run;
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// What runs when memory goes: once, on whichever thread, and never under a lock.
+/// The function that runs when memory goes: once, on any thread, and never under a lock.
 pub type Finalizer = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// Something that has to stay while memory is used, such as the array whose pages are pinned.
+/// Something that has to stay while memory is used, such as the array with the pinned pages.
 pub type Owner = Arc<dyn Any + Send + Sync>;
 
-/// What kind of pointer it is.
+/// The kind of a pointer.
 ///
 /// ```
 /// use pagewise_managers::emm::PointerKind;
@@ -55,7 +55,7 @@ impl PointerKind {
 }
 
 /// A pointer to memory of a manager. Clones and views are the same memory, which goes when
-/// somebody [frees](Self::free) it, with the last of them, or as its [kind](PointerKind) says.
+/// a caller [frees](Self::free) it, with the last of them, or as its [kind](PointerKind) says.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -96,7 +96,7 @@ enum State {
 }
 
 impl MemoryPointer {
-    /// A pointer to memory that `finalizer` gives back, or nobody.
+    /// A pointer to memory that `finalizer` gives back, or no function.
     #[must_use]
     pub fn new(
         machine: impl Into<Machine>,
@@ -139,7 +139,7 @@ impl MemoryPointer {
         self.span
     }
 
-    /// What kind it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> PointerKind {
         self.memory.kind

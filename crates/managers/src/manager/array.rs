@@ -17,8 +17,8 @@ use crate::sync::{Mutex, lock};
 /// A handle on an array's memory. Clones are the same array.
 ///
 /// The manager holds one too. Memory goes back when the manager lets go of it (frees, replaces,
-/// invalidates or evicts it), whoever still has a handle: such a handle refuses to be used with
-/// [`ManagerError::ArrayGone`]. Arrays made by [`MemoryManager::allocate`] are nobody else's and
+/// invalidates or evicts it), also if a handle is left: such a handle refuses to be used with
+/// [`ManagerError::ArrayGone`]. Arrays made by [`MemoryManager::allocate`] have no other owner and
 /// go with their last handle.
 ///
 /// [`MemoryManager::allocate`]: super::MemoryManager::allocate
@@ -110,7 +110,7 @@ enum Held {
     Gone,
 }
 
-/// What an array is to be, sizes checked.
+/// The layout of an array to be made, sizes checked.
 pub(crate) struct Layout {
     pub(crate) shape: Vec<u64>,
     pub(crate) slots: u64,
@@ -197,7 +197,7 @@ impl Array {
         }
     }
 
-    /// What it takes of the device: nothing if it lives on the host, two windows if it is in
+    /// The bytes that it takes of the device: none if it lives on the host, two windows if it is in
     /// windows.
     pub(crate) fn device_bytes(&self) -> u64 {
         match (self.0.memory.is_on_device(), self.0.window) {

@@ -13,9 +13,9 @@ use crate::sync::{Condvar, Mutex, lock};
 
 type Key = (String, Vec<u64>, Dtype);
 
-/// Page-locked buffers by name, shape and type. Who asks for more than the pool may have waits until
-/// somebody gives one back; a name that has none out gets one all the same, so that nobody waits
-/// for himself.
+/// Page-locked buffers by name, shape and type. A caller that asks for more than the pool may have
+/// waits until a buffer comes back. A name without an outstanding buffer gets one all the same, so
+/// that no caller waits for itself.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,7 +47,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Buffers {
     free: BTreeMap<Key, Vec<HostArray>>,
-    /// By name, how many are out.
+    /// By name, how many are outstanding.
     out: BTreeMap<String, u64>,
     free_bytes: u64,
     used_bytes: u64,
@@ -62,20 +62,20 @@ impl ChunkBufferPool {
         Self { manager: Arc::clone(manager), shared: Arc::default(), limit_bytes }
     }
 
-    /// The same with another limit. Buffers that are out or free count.
+    /// The same with another limit. Outstanding and free buffers count.
     #[must_use]
     pub fn limit_bytes(mut self, bytes: u64) -> Self {
         self.limit_bytes = bytes;
         self
     }
 
-    /// Bytes of buffers that nobody uses.
+    /// Bytes of unused buffers.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         lock(&self.shared.state).free_bytes
     }
 
-    /// Bytes of buffers that are out.
+    /// Bytes of outstanding buffers.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         lock(&self.shared.state).used_bytes
@@ -123,7 +123,7 @@ impl ChunkBufferPool {
         }
     }
 
-    /// Gives the memory of buffers that nobody uses back.
+    /// Gives the memory of unused buffers back.
     pub fn clear(&self) {
         let spare = lock(&self.shared.state).empty();
         drop(spare);

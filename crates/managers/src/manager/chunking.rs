@@ -71,14 +71,14 @@ impl ChunkPolicy {
         }
     }
 
-    /// What sizes of allocations are rounded up to; 0 counts as 1.
+    /// Sizes of allocations are rounded up to a multiple of this; 0 counts as 1.
     #[must_use]
     pub const fn granularity_bytes(mut self, bytes: u64) -> Self {
         self.granularity_bytes = if bytes == 0 { 1 } else { bytes };
         self
     }
 
-    /// What sizes beyond half of it are rounded up to, as two such arrays do not fit into one
+    /// Sizes beyond half of this are rounded up to it, as two such arrays do not fit into one
     /// block; 0 counts as 1.
     #[must_use]
     pub const fn block_bytes(mut self, bytes: u64) -> Self {
@@ -86,7 +86,7 @@ impl ChunkPolicy {
         self
     }
 
-    /// What is left free.
+    /// The bytes that are left free.
     #[must_use]
     pub const fn margin_bytes(mut self, bytes: u64) -> Self {
         self.margin_bytes = bytes;
@@ -123,7 +123,7 @@ impl ChunkPolicy {
     }
 
     /// How often an allocation that failed for want of memory is tried again with an eighth less:
-    /// what is free is a guess where other processes allocate too.
+    /// the free amount is a guess where other processes allocate too.
     #[must_use]
     pub const fn retries(mut self, times: u32) -> Self {
         self.retries = times;
@@ -198,7 +198,7 @@ impl RunArray {
     }
 }
 
-/// What the arrays of one computation take.
+/// The bytes that the arrays of one computation take.
 ///
 /// ```
 /// use pagewise_managers::manager::{ChunkPolicy, RunFootprint, RunArray};
@@ -243,20 +243,20 @@ impl RunFootprint {
         self.runs
     }
 
-    /// What never-divided arrays take.
+    /// The bytes that never-divided arrays take.
     #[must_use]
     pub fn fixed_bytes(&self, policy: ChunkPolicy) -> u128 {
         let rounded = self.fixed.iter().map(|&bytes| policy.rounded(bytes));
         rounded.fold(0, u128::saturating_add)
     }
 
-    /// What everything takes if no array is divided.
+    /// The bytes that everything takes if no array is divided.
     #[must_use]
     pub fn whole_bytes(&self, policy: ChunkPolicy) -> u128 {
         self.chunk_bytes(self.runs, policy)
     }
 
-    /// What everything takes with chunks of so many runs, buffers and windows included.
+    /// The bytes that everything takes with chunks of so many runs, buffers and windows included.
     #[must_use]
     pub fn chunk_bytes(&self, chunk_length: u64, policy: ChunkPolicy) -> u128 {
         let chunks = self.runs.div_ceil(chunk_length.max(1));

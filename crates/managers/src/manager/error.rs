@@ -1,10 +1,10 @@
-//! Why the manager refused, for callers that act on it.
+//! Errors of the manager, for callers that act on the reason.
 
 use pagewise::{Error, ErrorKind};
 
 use super::{ArrayMemory, InstanceId};
 
-/// What the manager's calls return.
+/// The result of the manager's calls.
 pub type Result<T, E = ManagerError> = std::result::Result<T, E>;
 
 /// Reads a variant by its name; an error lists the names.
@@ -31,7 +31,8 @@ macro_rules! named {
 }
 pub(super) use named;
 
-/// Why a call was refused, or failed. Nothing has changed then, unless the variant says so.
+/// The reason why a call was refused, or failed. Nothing has changed then, unless the variant says
+/// so.
 ///
 /// It becomes a [`pagewise::Error`](pagewise::Error) of the same kind where that is wanted.
 ///
@@ -75,9 +76,9 @@ pub enum ManagerError {
          them first"
     )]
     AutoPoolTooSmall {
-        /// What the manual shares would come to.
+        /// The sum that the manual shares would have.
         manual: f64,
-        /// What would be left.
+        /// The share that would be left.
         left: f64,
         /// The least that the auto pool may have.
         least: f64,
@@ -85,7 +86,7 @@ pub enum ManagerError {
     /// No such name.
     #[error("{name:?} is no {what}: one of {known}")]
     UnknownName {
-        /// What kind of thing was named.
+        /// The kind of thing that was named.
         what: &'static str,
         /// The name.
         name: String,
@@ -97,7 +98,7 @@ pub enum ManagerError {
     InvalidRequest {
         /// Which array.
         label: String,
-        /// What is wrong and what to do.
+        /// The fault, and what to do.
         why: String,
     },
     /// Arrays that are divided together are of different lengths.
@@ -173,9 +174,9 @@ pub enum ManagerError {
     /// The requests are queued as before; the arrays named are gone.
     #[error("{cause}; to make room, arrays that the requests replace were freed before: {freed:?}")]
     AfterFreeing {
-        /// What failed.
+        /// The failure.
         cause: Error,
-        /// The instances and labels whose memory is gone.
+        /// The instances and labels that lost memory.
         freed: Vec<(InstanceId, String)>,
     },
     /// There are fewer chunks.
@@ -194,7 +195,7 @@ pub enum ManagerError {
     Mismatch {
         /// Which pair of a list.
         item: usize,
-        /// What does not match.
+        /// The mismatch.
         why: String,
     },
     /// That kind of memory cannot do it.
@@ -202,7 +203,7 @@ pub enum ManagerError {
     WrongMemory {
         /// Which kind.
         memory: ArrayMemory,
-        /// What it cannot do.
+        /// The thing that it cannot do.
         why: &'static str,
     },
     /// A file for spilled host memory could not be made or filled.
@@ -210,7 +211,7 @@ pub enum ManagerError {
     Spill {
         /// The file or its directory.
         path: String,
-        /// What the system says.
+        /// The system's message.
         why: String,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! An owner goes as a whole: all its instances have hooks, no submission in progress and no work
 //! that the device has not done, as far as the manager knows. The least recently used goes first.
-//! If all of them together would not make enough room nobody goes, as chunks would be needed all
+//! If all of them together would not make enough room none goes, as chunks would be needed all
 //! the same.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::instance::{InstanceId, Owner};
 use super::{Requests, State};
 
 impl State {
-    /// Frees at least so many bytes of the device, or none. Says whose they were.
+    /// Frees at least so many bytes of the device, or none. Names the instances that had them.
     pub(crate) fn evict(
         &mut self,
         shortage: u128,

@@ -46,12 +46,12 @@ impl MemoryManager {
         self.enter(|state, _| state.instance_mut(id).map(Instance::free_all))
     }
 
-    /// Frees all arrays of everybody. No hook is called.
+    /// Frees all arrays of all instances. No hook is called.
     pub fn free_all(&self) {
         self.enter(|state, _| state.instances.values_mut().for_each(Instance::free_all));
     }
 
-    /// Frees all arrays of everybody, then calls everybody's invalidation hook.
+    /// Frees all arrays of all instances, then calls every invalidation hook.
     ///
     /// ```
     /// # use pagewise_managers::manager::{MemoryManager, Registration};
@@ -67,7 +67,7 @@ impl MemoryManager {
     }
 
     /// Chooses where memory of the device comes from. All memory goes back first, groups get new
-    /// streams, and everybody's invalidation hook is called.
+    /// streams, and every invalidation hook is called.
     ///
     /// # Errors
     /// As making the [`resource`](pagewise::resource) and streams; everything is as before then.

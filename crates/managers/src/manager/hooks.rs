@@ -1,4 +1,4 @@
-//! What is left to do once the manager's lock is given back: hooks, and destructors of what users
+//! The work to do once the manager's lock is given back: hooks, and destructors of what users
 //! gave, which may call the manager.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

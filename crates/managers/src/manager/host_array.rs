@@ -50,7 +50,7 @@ enum Storage {
 
 /// An array on the host.
 ///
-/// Copies to and from a device run on while the program goes on; whoever looks at the array, and
+/// Copies to and from a device run on while the program goes on; a reader of the array, and
 /// its destructor, waits for those that concern it.
 ///
 /// ```
@@ -69,7 +69,7 @@ pub struct HostArray {
     shape: Vec<u64>,
     bytes: usize,
     storage: Storage,
-    /// A stream with copies that nobody has waited for.
+    /// A stream with copies that have not been waited for.
     copies: Mutex<Option<Stream>>,
 }
 
@@ -225,7 +225,7 @@ impl MemoryManager {
     /// [`ManagerError::InvalidRequest`] for a size beyond the address space,
     /// [`ManagerError::Mismatch`] for one that is not like `like`, [`ManagerError::Spill`] for a
     /// file that cannot be made or filled, [`ManagerError::WrongMemory`] for page-locked memory of
-    /// a back end whose addresses are not the host's; `OutOfMemory`.
+    /// a back end with addresses that are not the host's; `OutOfMemory`.
     pub fn create_host_array(
         &self,
         shape: &[u64],

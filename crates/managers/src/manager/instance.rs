@@ -1,4 +1,4 @@
-//! Who takes part: instances, what they were registered with, and what is known of them.
+//! Instances: their registration, and the manager's data of them.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use super::request::ArrayResponse;
 pub struct InstanceId(u64);
 
 impl InstanceId {
-    /// One that nobody has.
+    /// One that no instance has.
     #[must_use]
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -42,7 +42,7 @@ type Invalidate = Arc<dyn Fn() + Send + Sync>;
 type Object = Weak<dyn Any + Send + Sync>;
 type Ready = Arc<dyn Fn(&ArrayResponse) + Send + Sync>;
 
-/// What an instance is registered with.
+/// The registration of an instance.
 ///
 /// ```
 /// use pagewise_managers::manager::{MemoryManager, Registration};
@@ -66,7 +66,7 @@ pub struct Registration {
     pub(crate) owner: Option<u64>,
     pub(crate) object: Option<Object>,
     pub(crate) invalidate: Option<Invalidate>,
-    /// Whose method that hook is, if it is one's.
+    /// The object of which that hook is a method, if it is one.
     invalidates: Option<Object>,
     pub(crate) ready: Option<Ready>,
 }
@@ -189,14 +189,14 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// Who goes together when memory is needed: those of an owner, or one alone.
+/// The instances that go together when memory is needed: those of an owner, or one alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     Named(u64),
     Alone(InstanceId),
 }
 
-/// What the manager knows of an instance, besides its share and group.
+/// The manager's data of an instance, besides its share and group.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) registration: Registration,
@@ -235,7 +235,7 @@ impl Instance {
         self.arrays.values().any(Array::is_along_runs)
     }
 
-    /// What it holds on the device.
+    /// The bytes that it holds on the device.
     pub(crate) fn device_bytes(&self) -> u64 {
         self.arrays.values().map(Array::device_bytes).fold(0, u64::saturating_add)
     }
@@ -284,7 +284,7 @@ impl Drop for Completion {
     }
 }
 
-/// What the manager knows of an instance, as it was when it was asked.
+/// A snapshot of the manager's data of an instance.
 ///
 /// ```
 /// use pagewise_managers::manager::{MemoryManager, Registration};

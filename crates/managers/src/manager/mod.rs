@@ -1,7 +1,7 @@
 //! A manager of a device's memory for many instances: shares, stream groups, requests that are
 //! allocated together, and division into chunks along a run axis where memory is short.
 //!
-//! It is modelled on the `MemoryManager` of cubie, whose names it keeps; docs/parity-manager.md
+//! It is modelled on the `MemoryManager` of cubie, and keeps its names; docs/parity-manager.md
 //! compares them row by row. One manager is for one device. An *instance* registers, queues
 //! requests for arrays, and one member of a *stream group* has them all allocated, on the group's
 //! stream: either everything, or if it does not fit the same *chunks* of runs for all.
@@ -136,7 +136,7 @@ pub struct MemoryManager {
     released: Mutex<Vec<InstanceId>>,
 }
 
-/// What the lock guards.
+/// The state that the lock guards.
 struct State {
     instances: BTreeMap<InstanceId, Instance>,
     pools: Pools<InstanceId>,
@@ -255,7 +255,7 @@ impl MemoryManager {
         self.device
     }
 
-    /// What shares are shares of.
+    /// The bytes that shares are shares of.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
@@ -279,7 +279,7 @@ impl MemoryManager {
         answer
     }
 
-    /// Releases those that were to be released, and those whose objects are gone.
+    /// Releases those that were to be released, and those with objects that are gone.
     fn purge(&self, state: &mut State, after: &mut After) {
         let mut gone = std::mem::take(&mut *lock(&self.released));
         let dead = state.instances.iter().filter(|(_, instance)| instance.registration.is_dead());
@@ -290,7 +290,7 @@ impl MemoryManager {
     }
 }
 
-/// Everything goes back, whoever still has handles on it. No hook is called: nobody lost anything
+/// Everything goes back, also if handles on it are left. No hook is called: no caller lost anything
 /// that they could ask for again.
 impl Drop for MemoryManager {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! What a manager is made with.
+//! Options of a manager.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use super::request::ArrayMemory;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum LimitMode {
-    /// What the device has free is available; shares are for information.
+    /// The device's free memory is available; shares are for information.
     #[default]
     Passive,
     /// A group gets no more than the shares of its instances.
@@ -67,7 +67,7 @@ named!(Allocator, "allocator",
     "cupy_async" => CurrentPool,
 });
 
-/// Who gives which kind of memory.
+/// The resources by the kind of memory that they give.
 #[derive(Debug)]
 pub(crate) struct Resources {
     of: BTreeMap<ArrayMemory, Arc<dyn MemoryResource>>,
@@ -85,7 +85,7 @@ impl Resources {
         self.own = Some(resource);
     }
 
-    /// What the pool keeps and nobody uses: it is as good as free.
+    /// The bytes that the pool keeps unused: they are as good as free.
     pub(crate) fn kept_bytes(&self) -> Result<u64> {
         let Some(pool) = self.own.as_ref().and_then(|resource| resource.pool()) else {
             return Ok(0);
@@ -112,7 +112,7 @@ impl Allocator {
     }
 }
 
-/// What a manager is made with, besides the machine and the device.
+/// Options of a manager, besides the machine and the device.
 ///
 /// ```
 /// use pagewise_managers::manager::{ChunkPolicy, LimitMode, ManagerOptions, MemoryManager};
@@ -146,8 +146,8 @@ impl ManagerOptions {
         Self::default()
     }
 
-    /// What shares are shares of, instead of all memory of the device: such as what this process
-    /// may use of it.
+    /// The bytes that shares are shares of, instead of all memory of the device: such as what this
+    /// process may use of it.
     #[must_use]
     pub fn total_bytes(mut self, bytes: u64) -> Self {
         self.total_bytes = Some(bytes);
@@ -175,7 +175,7 @@ impl ManagerOptions {
         self
     }
 
-    /// Who gives memory of a kind. The resource may not call the manager.
+    /// The resource that gives memory of a kind. It may not call the manager.
     #[must_use]
     pub fn resource(mut self, memory: ArrayMemory, resource: Arc<dyn MemoryResource>) -> Self {
         self.resources.insert(memory, resource);

@@ -1,4 +1,4 @@
-//! What queued requests come to, what is available for them, and the chunks that follow.
+//! Plans: the bytes of queued requests, the bytes available for them, and the chunks that follow.
 
 use super::chunking::{ChunkParameters, ChunkPolicy, RunArray, RunFootprint};
 use super::error::{ManagerError, Result};
@@ -9,12 +9,12 @@ use super::request::ArrayRequest;
 use super::warning::Warning;
 use super::{DEFAULT_GROUP, MemoryManager, Requests, State};
 
-/// What a group may allocate.
+/// The bytes that a group may allocate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// What may be allocated now.
+    /// The bytes that may be allocated now.
     pub(crate) available: u64,
-    /// What shares leave, whether they are enforced or not.
+    /// The bytes that shares leave, whether they are enforced or not.
     pub(crate) headroom: u64,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Demand {
     differs: Option<ManagerError>,
 }
 
-/// What was decided.
+/// The decision.
 #[derive(Debug, Clone)]
 pub(crate) struct Decision {
     pub(crate) parameters: ChunkParameters,
@@ -102,8 +102,8 @@ fn does_not_fit(parameters: ChunkParameters, needed: u128, available: u64) -> Ma
 }
 
 impl MemoryManager {
-    /// What a group may allocate. Its members' memory counts against their shares, and memory of
-    /// managed arrays counts whether it has come to the device yet or not.
+    /// The bytes that a group may allocate. Its members' memory counts against their shares, and
+    /// memory of managed arrays counts whether it has come to the device yet or not.
     pub(super) fn budget(&self, state: &mut State, group: &str) -> Result<Budget> {
         let info = self.machine.backend().memory_info(self.device.id())?;
         let held = state.instances.values().map(|instance| instance.device_bytes());
@@ -251,8 +251,8 @@ impl State {
     }
 
     /// Whether a member of a group is divided like any of those who ask: they have an owner in
-    /// common, or none. Nobody chose to be in the default group, so there everybody without an
-    /// owner is alone.
+    /// common, or none. No instance chose to be in the default group, so there each without
+    /// an owner is alone.
     pub(crate) fn belongs(
         &self,
         one: &Instance,
@@ -271,7 +271,7 @@ impl State {
         instances.map(|instance| instance.owner).collect()
     }
 
-    /// What the arrays take of the device that requests replace.
+    /// The bytes that arrays take of the device which requests replace.
     fn replaced_bytes(&self, queued: &[(InstanceId, Requests)]) -> u64 {
         let of = |(id, requests): &(InstanceId, Requests)| {
             let arrays = self.instances.get(id).map(|instance| &instance.arrays);

@@ -7,7 +7,7 @@
 //! 10^15, and those of the auto pool are exact. Rules:
 //!
 //! - manual shares come to at most 1;
-//! - while anybody is in the auto pool it has at least [`MIN_AUTOPOOL_SIZE`];
+//! - while the auto pool has members it has at least [`MIN_AUTOPOOL_SIZE`];
 //! - a change that would break a rule is refused and changes nothing.
 //!
 //! ```
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error::{ManagerError, Result};
 use super::warning::Warning;
 
-/// The least that the auto pool may have while anybody is in it.
+/// The least that the auto pool may have while it has members.
 pub const MIN_AUTOPOOL_SIZE: f64 = 0.05;
 
 const WHOLE: u64 = 1_000_000_000_000_000;
@@ -51,7 +51,7 @@ fn fraction(parts: u64) -> f64 {
     parts as f64 / WHOLE as f64
 }
 
-/// Who has which share. `K` says who.
+/// The shares of members. `K` is a member.
 ///
 /// ```
 /// let mut pools = pagewise_managers::manager::Pools::new();
@@ -76,23 +76,23 @@ impl<K: Ord + Copy> Pools<K> {
         self.manual.values().sum()
     }
 
-    /// Who is in the manual pool, in order.
+    /// The members of the manual pool, in order.
     pub fn manual_pool(&self) -> impl Iterator<Item = K> + '_ {
         self.manual.keys().copied()
     }
 
-    /// Who is in the auto pool, in order.
+    /// The members of the auto pool, in order.
     pub fn auto_pool(&self) -> impl Iterator<Item = K> + '_ {
         self.auto.iter().copied()
     }
 
-    /// What the manual shares come to.
+    /// The sum of the manual shares.
     #[must_use]
     pub fn manual_pool_proportion(&self) -> f64 {
         fraction(self.manual_parts())
     }
 
-    /// What is left for the auto pool.
+    /// The share that is left for the auto pool.
     #[must_use]
     pub fn auto_pool_proportion(&self) -> f64 {
         fraction(WHOLE - self.manual_parts())
@@ -149,7 +149,7 @@ impl<K: Ord + Copy> Pools<K> {
     ///
     /// # Errors
     /// [`ManagerError::InvalidProportion`] out of range, [`ManagerError::ProportionsExceedOne`],
-    /// [`ManagerError::AutoPoolTooSmall`] if somebody is in the auto pool. The pools are as before.
+    /// [`ManagerError::AutoPoolTooSmall`] if the auto pool has members. The pools are as before.
     pub fn set_manual(&mut self, who: K, proportion: f64) -> Result<Option<Warning>> {
         let own = parts(proportion)?;
         let others = self.manual_parts() - self.manual.get(&who).copied().unwrap_or(0);

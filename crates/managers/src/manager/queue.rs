@@ -18,7 +18,7 @@ use super::plan::Decision;
 use super::request::{ArrayRequest, ArrayResponse};
 use super::{MemoryManager, Requests, State};
 
-/// What [`allocate_queue`](MemoryManager::allocate_queue) did.
+/// The outcome of [`allocate_queue`](MemoryManager::allocate_queue).
 ///
 /// ```
 /// use pagewise_managers::manager::{MemoryManager, Registration};
@@ -36,9 +36,10 @@ use super::{MemoryManager, Requests, State};
 pub struct Allocated {
     /// The division, the same for all.
     pub parameters: ChunkParameters,
-    /// What each was told: who had asked, its arrays; the others of the group, the chunks.
+    /// The answers: to instances that had asked, their arrays; to the others of the group, the
+    /// chunks.
     pub responses: BTreeMap<InstanceId, ArrayResponse>,
-    /// Who lost memory to make room.
+    /// The instances that lost memory to make room.
     pub evicted: Vec<InstanceId>,
 }
 
@@ -50,7 +51,7 @@ impl MemoryManager {
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`], [`ManagerError::InvalidRequest`],
-    /// [`ManagerError::RunsDiffer`], [`ManagerError::HookRequired`]. What was queued stays then.
+    /// [`ManagerError::RunsDiffer`], [`ManagerError::HookRequired`]. The queue stays as it was then.
     ///
     /// ```
     /// # use pagewise_managers::manager::{MemoryManager, Registration};
@@ -207,7 +208,7 @@ impl MemoryManager {
         Ok(made)
     }
 
-    /// Allocates an array that belongs to nobody but who holds it.
+    /// Allocates an array that belongs to its holder only.
     ///
     /// # Errors
     /// [`ManagerError::InvalidRequest`]; of the back end and of resources.
@@ -231,7 +232,7 @@ fn with_freed(error: ManagerError, freed: Vec<(InstanceId, String)>) -> ManagerE
     }
 }
 
-/// What requests take of the device with these chunks.
+/// The bytes that requests take of the device with these chunks.
 fn planned_bytes(
     queued: &[(InstanceId, Requests)],
     parameters: ChunkParameters,
@@ -244,7 +245,7 @@ fn planned_bytes(
     u64::try_from(bytes.unwrap_or(1)).unwrap_or(u64::MAX).max(1)
 }
 
-/// What arrays become with these chunks, in the order of the requests.
+/// The layouts of arrays with these chunks, in the order of the requests.
 fn layouts(
     queued: &[(InstanceId, Requests)],
     parameters: ChunkParameters,
@@ -254,7 +255,7 @@ fn layouts(
     all.map(|(label, request)| layout(label, request, parameters, policy)).collect()
 }
 
-/// What an array becomes with these chunks.
+/// The layout of an array with these chunks.
 fn layout(
     label: &str,
     request: &ArrayRequest,
@@ -304,7 +305,7 @@ impl State {
         freed
     }
 
-    /// Takes note of what was allocated, and tells everybody in the group.
+    /// Takes note of what was allocated, and tells every member of the group.
     fn commit(
         &mut self,
         group: &str,

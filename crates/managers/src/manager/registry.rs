@@ -1,4 +1,4 @@
-//! Who is there: registration, stream groups, work in progress.
+//! The registry: registration, stream groups, work in progress.
 
 use pagewise::Stream;
 
@@ -84,7 +84,7 @@ impl MemoryManager {
         lock(&self.released).push(id);
     }
 
-    /// What is known of an instance.
+    /// The data of an instance.
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].
@@ -109,7 +109,7 @@ impl MemoryManager {
         })
     }
 
-    /// Everybody who is registered, in the order in which they came.
+    /// The registered instances, in the order in which they came.
     ///
     /// ```
     /// # use pagewise_managers::manager::{MemoryManager, Registration};
@@ -160,13 +160,13 @@ impl MemoryManager {
         self.enter(|state, _| state.groups.get_group_stream(group))
     }
 
-    /// Who is in a group.
+    /// The members of a group.
     #[must_use]
     pub fn get_instances_in_group(&self, group: &str) -> Vec<InstanceId> {
         self.enter(|state, _| state.groups.get_instances_in_group(group))
     }
 
-    /// Whether an instance shares its group with somebody; never in the default group.
+    /// Whether an instance shares its group with another; never in the default group.
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].

@@ -1,4 +1,4 @@
-//! What is asked for, and what comes of it.
+//! Requests and their responses.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl Dtype {
 /// | kind | memory | counts against the device | divided into chunks |
 /// | --- | --- | --- | --- |
 /// | `Device` | of the device | yes | yes |
-/// | `Managed` | managed: pages move to whoever uses them | yes | yes, or windows over all of it |
+/// | `Managed` | managed: pages move to the processors that use them | yes | yes, or windows over all of it |
 /// | `Pinned`, `Mapped` | page-locked, of the host; the device reaches it over the link | no | no |
 ///
 /// ```
@@ -262,7 +262,7 @@ impl ArrayRequest {
     }
 }
 
-/// What came of an instance's requests.
+/// The outcome of an instance's requests.
 ///
 /// ```
 /// use pagewise_managers::manager::ArrayResponse;

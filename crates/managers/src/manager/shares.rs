@@ -95,19 +95,19 @@ impl MemoryManager {
         cap.ok_or(ManagerError::UnknownInstance(id))
     }
 
-    /// What shares of their own come to.
+    /// The sum of the shares of their own.
     #[must_use]
     pub fn manual_pool_proportion(&self) -> f64 {
         self.enter(|state, _| state.pools.manual_pool_proportion())
     }
 
-    /// What is left for the others.
+    /// The share that is left for the others.
     #[must_use]
     pub fn auto_pool_proportion(&self) -> f64 {
         self.enter(|state, _| state.pools.auto_pool_proportion())
     }
 
-    /// Who has a share of its own.
+    /// The instances with a share of their own.
     ///
     /// ```
     /// # use pagewise_managers::manager::{MemoryManager, Registration};
@@ -123,7 +123,7 @@ impl MemoryManager {
         self.enter(|state, _| state.pools.manual_pool().collect())
     }
 
-    /// Who shares the rest.
+    /// The instances that share the rest.
     #[must_use]
     pub fn auto_pool(&self) -> Vec<InstanceId> {
         self.enter(|state, _| state.pools.auto_pool().collect())
@@ -170,7 +170,7 @@ impl MemoryManager {
         Ok(self.machine.backend().memory_info(self.device.id())?)
     }
 
-    /// How many bytes a stream group may allocate now: what is free, and if shares are enforced no
+    /// How many bytes a stream group may allocate now: the free bytes, and if shares are enforced no
     /// more than what its instances have left of theirs.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use super::{HostMemory, InstanceId, MemoryManager, State};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpillLevel {
-    /// Everybody for whom nothing closer is set.
+    /// All instances without a closer setting.
     Manager,
     /// The instances of an owner.
     Owner(u64),
@@ -34,7 +34,7 @@ pub enum SpillLevel {
     Instance(InstanceId),
 }
 
-/// Page-locked memory is no good in larger pieces: it is taken from everybody.
+/// Page-locked memory is no good in larger pieces: it is taken from all processes.
 const PINNED_MAX_BYTES: u64 = 1 << 30;
 
 impl MemoryManager {
@@ -126,7 +126,7 @@ pub(crate) struct SystemMemory {
     pub(crate) available_bytes: u64,
 }
 
-/// What the system has, if it says so where Linux does.
+/// The system's memory, if it says so where Linux does.
 pub(crate) fn system_memory() -> Option<SystemMemory> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let figure = |name: &str| {

@@ -11,7 +11,7 @@ use super::error::{ManagerError, Result};
 pub const DEFAULT_GROUP: &str = "default";
 
 /// Groups by name, each with its stream. A group has a stream of its own, never a default stream,
-/// from the moment somebody is in it; it stays when the last one leaves.
+/// from the moment it has a member; it stays when the last one leaves.
 ///
 /// ```
 /// use pagewise_managers::manager::{InstanceId, StreamGroups};
@@ -86,7 +86,8 @@ impl StreamGroups {
         group.map(|group| group.stream.clone()).ok_or(ManagerError::UnknownInstance(instance))
     }
 
-    /// Who is in a group, in the order in which they came; nobody if there is none of that name.
+    /// The members of a group, in the order in which they came; none if there is no group of that
+    /// name.
     #[must_use]
     pub fn get_instances_in_group(&self, group: &str) -> Vec<InstanceId> {
         self.groups.get(group).map(|group| group.members.clone()).unwrap_or_default()
@@ -169,7 +170,7 @@ impl StreamGroups {
         }
     }
 
-    /// Whether it shares its group with somebody: never in the default group.
+    /// Whether it shares its group with another: never in the default group.
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].

@@ -1,4 +1,4 @@
-//! What is worth knowing and no error.
+//! Warnings: facts worth knowing that are no errors.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,9 +19,9 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// Manual shares come to more than 0.95, so nobody can join the auto pool.
+    /// Manual shares come to more than 0.95, so no instance can join the auto pool.
     ManualPoolLarge {
-        /// What they come to.
+        /// Their sum.
         manual: f64,
     },
     /// A group uses more than 95 % of what its caps allow (active mode).
@@ -43,7 +43,7 @@ pub enum Warning {
     /// How much memory the device has could not be found out; it counts as 1 byte, so that caps
     /// are 0.
     TotalUnknown {
-        /// What the back end said.
+        /// The back end's message.
         why: String,
     },
     /// There is no array of that name to free.
@@ -75,7 +75,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The last warnings, oldest first. Bounded, as nobody may ever look.
+/// The last warnings, oldest first. Bounded, as they may never be read.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(VecDeque<Warning>);
 

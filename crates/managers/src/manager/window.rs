@@ -1,7 +1,7 @@
 //! Managed memory that is more than the device has, brought there in windows.
 //!
-//! The array is allocated whole; of its chunks the one in use and the next are on the device. What
-//! comes early costs no fault, and what leaves by hand costs no eviction.
+//! The array is allocated whole; of its chunks the one in use and the next are on the device. A
+//! chunk that comes early costs no fault, and one that leaves by hand costs no eviction.
 
 use pagewise::{DevicePtr, Host, ManagedBuffer, Span, Stream};
 
@@ -32,7 +32,7 @@ impl Array {
     /// Moves the windows to a chunk: it and the next go to the device, and the one before leaves
     /// it, in the order of the stream. Chunks are entered in order; the first also brings itself.
     ///
-    /// What is prefetched early costs no faults; what leaves by hand costs no eviction. Pages on
+    /// Pages prefetched early cost no faults; pages that leave by hand cost no eviction. Pages on
     /// the border of two chunks belong to the later one.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Array {
     }
 }
 
-/// What becomes of a chunk that nobody needs on the device any more.
+/// The treatment of a chunk that is not needed on the device any more.
 ///
 /// ```
 /// use pagewise_managers::manager::Leaving;

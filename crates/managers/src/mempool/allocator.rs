@@ -22,14 +22,14 @@ use super::device_index;
 use super::pool::MempoolOptions;
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// `cudaErrorUnknown`: what has no number of its own, panics included.
+/// `cudaErrorUnknown`: failures without a number of their own, panics included.
 const UNKNOWN: i32 = 999;
 
 thread_local! {
     static LAST: RefCell<Option<LastError>> = const { RefCell::new(None) };
 }
 
-/// What went wrong last on a thread.
+/// The last error of a thread.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,7 +49,7 @@ thread_local! {
 pub struct LastError {
     /// The number, as the function returned it or would have.
     pub number: i32,
-    /// What it was, in words.
+    /// The error in words.
     pub text: String,
 }
 
@@ -98,8 +98,8 @@ pub fn error_number(error: &Error) -> i32 {
 
 /// An allocator of managed memory with the functions, arguments and numbers of a pluggable one.
 ///
-/// It knows what it gave: a pointer that it did not give, or gave and took back, is refused. What is
-/// still out when it goes stays allocated, since whoever has it may still use it.
+/// It knows what it gave: a pointer that it did not give, or gave and took back, is refused. Memory
+/// that is outstanding when it goes stays allocated, since its holder may still use it.
 ///
 /// ```
 /// use std::ptr::null_mut;
@@ -136,7 +136,7 @@ impl ManagedAllocator {
         Self::with_limit(resource, MempoolOptions::default().limit_bytes)
     }
 
-    /// The same, with a limit on the bytes that are out at once.
+    /// The same, with a limit on the bytes outstanding at once.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -161,7 +161,7 @@ impl ManagedAllocator {
         Ok(Self { resource, stream, given: Mutex::default() })
     }
 
-    /// Bytes and allocations that are out, at most were, and in all.
+    /// Bytes and allocations: outstanding now, at most, and given in all.
     #[must_use]
     pub fn counters(&self) -> ResourceCounters {
         self.resource.counters()
@@ -182,7 +182,7 @@ impl ManagedAllocator {
     /// a pointer that is not out is left alone, and [`LastError`] says so.
     ///
     /// # Safety
-    /// Nobody may use the memory during or after the call.
+    /// No thread, and no work of a device, may use the memory during or after the call.
     pub unsafe fn managed_free(&self, ptr: *mut c_void, _: usize, _: i32, _: *mut c_void) {
         // SAFETY: the caller promised that nobody uses the memory any more; an address that is not
         // out is refused.
@@ -295,8 +295,8 @@ impl ManagedAllocator {
     /// Declares the contents of a range worthless: of its whole pages.
     ///
     /// # Safety
-    /// As [`managed_prefetch`](Self::managed_prefetch); and nobody may use the range until the
-    /// stream has come to this, or read it after that before it was written.
+    /// As [`managed_prefetch`](Self::managed_prefetch); and no other code or work may use the range
+    /// until the stream has come to this, or read it after that before it was written.
     ///
     /// ```
     /// # use std::{ptr::null_mut, sync::Arc};
@@ -359,7 +359,7 @@ impl ManagedAllocator {
         self.resource.machine()
     }
 
-    /// The map is as good as it was if somebody panicked while holding it.
+    /// The map is as good as it was if a thread panicked while holding it.
     fn given(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         lock(&self.given)
     }
@@ -389,7 +389,7 @@ impl ManagedAllocator {
     }
 
     /// # Safety
-    /// Nobody may use the memory.
+    /// No thread, and no work of a device, may use the memory.
     unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() {
             return Ok(());

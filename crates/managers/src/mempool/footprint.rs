@@ -1,4 +1,4 @@
-//! What many byte ranges come to: each byte once, whole pages by a policy, neighbours joined.
+//! The footprint of many byte ranges: each byte once, whole pages by a policy, neighbours joined.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use pagewise::refuse::invalid;
 use pagewise::{DevicePtr, PAGE_BYTES, Result, Rounding, Span};
 
-/// What a set of byte ranges comes to.
+/// The footprint of a set of byte ranges.
 ///
 /// Ranges that overlap count once. Then the [`Rounding`] says which pages take part, and `coalesce`
 /// whether neighbours become one range: those that touch or, rounded outward, share a page or have
@@ -34,7 +34,7 @@ pub struct RangeFootprint {
     pub unique_bytes: u64,
     /// Bytes of the pages that take part.
     pub page_bytes: u64,
-    /// What the driver is asked for, by address.
+    /// The ranges for the driver, by address.
     pub ranges: Vec<Span>,
 }
 

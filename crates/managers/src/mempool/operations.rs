@@ -1,4 +1,4 @@
-//! What is done to one tensor, and to all of a module.
+//! Operations on one tensor, and on all of a module.
 
 use pagewise::{MemoryAdvice, Place, Result, Stream};
 
@@ -160,8 +160,8 @@ pub fn advise_managed_tensor_accessed_by<'t>(
 ///
 /// # Errors
 /// Before anything is done, as [`prefetch_managed_tensor`], with the name of the parameter. If the
-/// driver fails midway in a loop, the error says which ranges were submitted and whose the failing
-/// one is.
+/// driver fails midway in a loop, the error says which ranges were submitted and which parameter has
+/// the failing one.
 ///
 /// ```
 /// use pagewise_managers::mempool::{Module, ModuleOptions, TensorLayout, create_unified_mempool};
@@ -272,8 +272,8 @@ pub fn advise_managed_module_parameters_accessed_by<'m>(
 /// As [`prefetch_managed_module_parameters`] and [`discard`](pagewise::discard).
 ///
 /// # Safety
-/// Nobody may read, write or move the parameters, or views of their storage, until the stream has
-/// come to this; after that they are to be written before they are read.
+/// No other code or work may read, write or move the parameters, or views of their storage, until
+/// the stream has come to this; after that they are to be written before they are read.
 ///
 /// ```
 /// use pagewise_managers::mempool::{Module, ModuleOptions, TensorLayout, create_unified_mempool};

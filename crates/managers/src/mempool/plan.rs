@@ -1,4 +1,4 @@
-//! From tensors to what the driver is asked: who is managed, which ranges, whose they are.
+//! From tensors to requests of the driver: which are managed, which ranges, of which tensors.
 //!
 //! Everything is found out before the first call that changes anything.
 
@@ -14,7 +14,7 @@ use pagewise::{
 use super::footprint::of_allocations;
 use super::tensor::{Memory, Storage, Tensor};
 
-/// What becomes of tensors whose memory is not managed.
+/// The treatment of tensors in memory that is not managed.
 ///
 /// ```
 /// use pagewise_managers::mempool::Unmanaged;
@@ -44,7 +44,7 @@ pub enum Unmanaged {
 pub struct ModuleOptions {
     /// Buffers too, not parameters alone.
     pub include_buffers: bool,
-    /// What becomes of tensors whose memory is not managed.
+    /// The treatment of tensors in memory that is not managed.
     pub unmanaged: Unmanaged,
     /// Which pages take part that tensors cover in part, and so share with neighbours; `None` as
     /// the driver does it: outward for advice and prefetch, inward for discards.
@@ -61,7 +61,7 @@ impl Default for ModuleOptions {
     }
 }
 
-/// What an operation was about.
+/// The subject of an operation.
 ///
 /// ```
 /// assert_eq!(pagewise_managers::mempool::Report::default().page_bytes, 0);
@@ -83,7 +83,7 @@ pub struct Report {
     pub unmanaged: Vec<String>,
 }
 
-/// What rounds how.
+/// The roundings of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     AdviceOrPrefetch,
@@ -152,7 +152,7 @@ impl Item {
     }
 }
 
-/// What is asked of the driver, and what for.
+/// The requests to the driver, and their tensors.
 pub(super) struct Plan {
     operation: &'static str,
     pub(super) report: Report,
@@ -216,7 +216,7 @@ impl Plan {
         use_on(regions, stream)
     }
 
-    /// One call where the driver has one and takes the stream; else a loop, whose error says what
+    /// One call where the driver has one and takes the stream; else a loop. Its error says what
     /// became of the other ranges.
     pub(super) fn prefetch(&self, to: Place, stream: &Stream) -> Result<()> {
         let Some(machine) = self.machine() else { return Ok(()) };
@@ -321,7 +321,7 @@ fn named(operation: &'static str, error: Error, items: &[Item]) -> Error {
     Error::new(operation, error.kind()).with_detail(why).with_span(span)
 }
 
-/// Whose bytes lie in a range: the first few by name.
+/// The tensors with bytes in a range: the first few by name.
 fn names_in(range: Span, items: &[Item]) -> String {
     const SHOWN: usize = 3;
     let ends = |span: Span| span.end().unwrap_or(u64::MAX);

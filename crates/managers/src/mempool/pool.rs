@@ -24,7 +24,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 /// allocations of their own. It is what PyTorch takes for requests between 1 and 10 MiB.
 const CHUNK_BYTES: u64 = 20 << 20;
 
-/// What a pool gives and how.
+/// Options of a pool: the memory that it gives, and how.
 ///
 /// ```
 /// use pagewise_managers::mempool::MempoolOptions;
@@ -118,11 +118,11 @@ enum Phase {
     #[default]
     Active,
     Suspended,
-    /// Somebody is moving it.
+    /// A thread is moving it.
     Moving,
 }
 
-/// What a suspension did.
+/// The outcome of a suspension.
 ///
 /// ```
 /// assert_eq!(pagewise_managers::mempool::Suspension::default().discarded.ranges, 0);
@@ -130,9 +130,9 @@ enum Phase {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Suspension {
-    /// What was asked to move.
+    /// The memory that was asked to move.
     pub moved: Report,
-    /// What was discarded: whole pages of disposable storage.
+    /// The memory that was discarded: whole pages of disposable storage.
     pub discarded: Report,
 }
 
@@ -267,7 +267,7 @@ impl UnifiedMempool {
         Ok(Span::new(DevicePtr(start), bytes))
     }
 
-    /// What live tensors take, at most took, and took in all. Shared storage counts once.
+    /// The bytes of live tensors: now, at most and in all. Shared storage counts once.
     #[must_use]
     pub fn counters(&self) -> ResourceCounters {
         self.0.resource.counters()
@@ -409,7 +409,7 @@ impl UnifiedMempool {
     }
 
     /// The storages that tensors are over, held so that none goes while something is done to them.
-    /// Whoever drops the last hold on one may run a resource's code: never while the lock is held.
+    /// A thread that drops the last hold on one may run a resource's code: never while the lock is held.
     fn live(&self) -> Vec<Arc<Storage>> {
         let weak = self.locked().storages.clone();
         weak.iter().filter_map(Weak::upgrade).collect()

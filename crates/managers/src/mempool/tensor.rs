@@ -1,4 +1,4 @@
-//! Tensors: a name, a layout and an address, over storage of a pool or of somebody else.
+//! Tensors: a name, a layout and an address, over storage of a pool or of other code.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Tensor {
         Self { name: name.into(), ptr, layout, memory }
     }
 
-    /// A tensor in memory that somebody else allocated, managed or not. It is not freed here, and
+    /// A tensor in memory that other code allocated, managed or not. It is not freed here, and
     /// whether it is managed is asked when something is done to it.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Tensor {
         Ok(Self::of(name, ptr, layout, self.memory.clone()))
     }
 
-    /// What errors and reports call it, unless a module gives it a longer name.
+    /// Its name in errors and reports, unless a module gives it a longer one.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -176,9 +176,9 @@ impl Tensor {
     /// `InvalidValue` (no CUDA code) for memory that is not a pool's.
     ///
     /// # Safety
-    /// While it is set, nobody may use or move the storage, on the host or on a device, from the
+    /// While it is set, no code may use or move the storage, on the host or on a device, from the
     /// beginning of a [`suspend`](super::UnifiedMempool::suspend) until its stream has reached it,
-    /// but by a [`resume`](super::UnifiedMempool::resume); and nobody may read it after that until
+    /// but by a [`resume`](super::UnifiedMempool::resume); and no code may read it after that until
     /// it was written.
     ///
     /// ```

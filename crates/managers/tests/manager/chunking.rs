@@ -27,7 +27,7 @@ impl Numbers {
     }
 }
 
-/// What a policy is, to count by hand.
+/// A policy, to count by hand.
 #[derive(Clone, Copy)]
 struct Rules {
     granularity: u64,

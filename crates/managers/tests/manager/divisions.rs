@@ -125,7 +125,7 @@ fn chunks_of_two_lengths_do_not_become_one() -> Result<()> {
     Ok(())
 }
 
-/// Nobody chose to be in the default group.
+/// No instance chose to be in the default group.
 #[test]
 fn strangers_in_the_default_group_are_divided_apart() -> Result<()> {
     let manager = manager_of(1000)?;

@@ -15,7 +15,7 @@ use crate::queue::{runs, table};
 
 type Failing = Arc<FaultInjector<Arc<SimBackend>>>;
 
-/// What a manager holds, to be compared.
+/// The state of a manager, to be compared.
 fn picture(manager: &MemoryManager) -> Result<Vec<String>> {
     let of = |id: InstanceId| {
         let settings = manager.settings(id)?;
@@ -134,7 +134,7 @@ fn is_release(operation: Operation) -> bool {
     [Free, FreePinned, FreeAsync, EventDestroy, StreamDestroy, PoolDestroy].contains(&operation)
 }
 
-/// 3.9.7: cubie leaves partial allocations, instances that nobody told, and an empty queue.
+/// 3.9.7: cubie leaves partial allocations, instances that were not told, and an empty queue.
 #[test]
 fn an_allocation_that_fails_anywhere_changes_nothing() -> Result<()> {
     let allocate = |scene: &Scene| scene.manager.allocate_queue(scene.b).map(drop);
@@ -154,7 +154,7 @@ fn an_allocation_that_fails_anywhere_changes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// 3.9.11: what is free is a guess, so running out of memory is answered by asking for less.
+/// 3.9.11: the free amount is a guess, so running out of memory is answered by asking for less.
 #[test]
 fn memory_that_runs_out_after_all_is_asked_for_again_with_shorter_chunks() -> Result<()> {
     let allocate = |scene: &Scene| scene.manager.allocate_queue(scene.b).map(drop);

@@ -1,4 +1,4 @@
-//! Who loses memory, when, and who is told: invalidation, eviction, objects that go.
+//! Lifetimes: which instances lose memory, when, and which are told.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

@@ -1,4 +1,4 @@
-//! Random programs, calls of the back end failing at random: what has to hold after every step.
+//! Random programs, calls of the back end failing at random: invariants hold after every step.
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ fn carry_out(manager: &MemoryManager, ids: &mut Vec<InstanceId>, step: &Step) ->
     Ok(())
 }
 
-/// What is known of an instance.
+/// The data of an instance.
 #[derive(Debug, PartialEq)]
 struct Line {
     queued: Vec<String>,

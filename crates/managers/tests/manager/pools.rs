@@ -242,7 +242,7 @@ proptest! {
         cases: 512, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// After any changes: nobody is in two pools, shares come to at most 1 (exactly 1 if anybody
+    /// After any changes: no member is in two pools, shares come to at most 1 (exactly 1 if a member
     /// shares the rest), the auto pool has its minimum, its members have equal shares, caps come to
     /// at most the total and grow with it, and what was refused changed nothing.
     #[test]

@@ -18,7 +18,7 @@ pub(crate) fn manager_of(total_bytes: u64) -> Result<MemoryManager> {
     MemoryManager::with_options(Machine::from(pagewise::sim()?), Device::FIRST, options)
 }
 
-/// What hooks were told, in order.
+/// The calls of hooks, in order.
 pub(crate) type Told = Arc<Mutex<Vec<(&'static str, Vec<String>, u64, u64)>>>;
 
 /// Registers one that writes down what it is told.

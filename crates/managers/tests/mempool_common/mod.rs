@@ -1,4 +1,4 @@
-//! What the tests of unified pools share.
+//! Helpers that the tests of unified pools share.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
