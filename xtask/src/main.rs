@@ -41,11 +41,7 @@ enum Task {
     /// Lists the circles between files of a crate.
     Circles,
     /// Lists sentences of the documentation that hide their subject.
-    Prose {
-        /// Lowers the stored maxima to what was found.
-        #[arg(long)]
-        write: bool,
-    },
+    Prose,
     /// Plants mutants in the code, and says which of them no test notices. Takes hours.
     Mutants {
         /// Runs a part of them only, such as 3/20.
@@ -62,7 +58,7 @@ fn main() -> ExitCode {
         Task::Test { seed } => suite::run(seed),
         Task::Ci => ci(),
         Task::Circles => circles::check(),
-        Task::Prose { write } => prose::run(write),
+        Task::Prose => prose::check(),
         Task::Mutants { shard, write } => mutants::run(shard.as_deref(), write),
     };
     match outcome {

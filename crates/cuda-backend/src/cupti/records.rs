@@ -1,4 +1,4 @@
-//! What CUPTI has delivered to the process.
+//! Records that CUPTI has delivered to the process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Why there are no records.
+//! The reasons why there are no records.
 
 /// The reason why there are no records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
