@@ -41,6 +41,23 @@ fn set_of(places: impl IntoIterator<Item = impl Into<Place>>) -> BTreeSet<Place>
     places.into_iter().map(Into::into).collect()
 }
 
+impl<'b> Region<'b> {
+    /// The processors that keep it mapped, as a set that can be changed.
+    ///
+    /// ```
+    /// use pagewise::{Device, ManagedBuffer};
+    ///
+    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
+    /// buffer.region().accessed_by().insert(Device::FIRST)?;
+    /// assert!(buffer.accessed_by().contains(Device::FIRST)?);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn accessed_by(&self) -> AccessedBy<'b> {
+        AccessedBy::of(*self)
+    }
+}
+
 impl<'b> AccessedBy<'b> {
     pub(crate) fn of(region: Region<'b>) -> Self {
         Self { region }

@@ -10,7 +10,8 @@ use pagewise_hal::{DevicePtr, Result, Span};
 use crate::memory::Memory;
 use crate::range::{elements, sub_span};
 use crate::{
-    AccessedBy, Discarded, Machine, ManagedRange, ManagedRangeMut, Place, Region, RegionMut, Stream,
+    AccessedBy, Discarded, Machine, ManagedRange, ManagedRangeMut, Place, Region, RegionMut,
+    Regions, RegionsMut, Stream,
 };
 
 /// Elements in managed memory, which the host and every device reach by one address.
@@ -430,5 +431,17 @@ impl<T> fmt::Debug for ManagedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = std::any::type_name::<T>();
         write!(f, "ManagedBuffer<{name}>({}, {:?})", self.memory.span, self.memory.machine)
+    }
+}
+
+impl<'b, T> From<&'b ManagedBuffer<T>> for Regions<'b> {
+    fn from(buffer: &'b ManagedBuffer<T>) -> Self {
+        buffer.region().into()
+    }
+}
+
+impl<'b, T> From<&'b mut ManagedBuffer<T>> for RegionsMut<'b> {
+    fn from(buffer: &'b mut ManagedBuffer<T>) -> Self {
+        buffer.region_mut().into()
     }
 }

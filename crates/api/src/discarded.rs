@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use pagewise_hal::Result;
 
 use crate::refuse::invalid;
-use crate::{ManagedRangeMut, Region};
+use crate::{ManagedRangeMut, Place, Region, Stream};
 
 /// Elements with indeterminate contents: there is no way to read them.
 ///
@@ -34,6 +34,56 @@ use crate::{ManagedRangeMut, Region};
 #[must_use = "the contents are gone: write them, or say that a device has"]
 pub struct Discarded<'b, T> {
     range: ManagedRangeMut<'b, T>,
+}
+
+impl<'b, T: Pod> ManagedRangeMut<'b, T> {
+    /// Declares the contents worthless, in stream order. See [`discard`](crate::discard).
+    ///
+    /// # Errors
+    /// As [`discard`](crate::discard).
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let discarded = buffer.range_mut(..4096)?.discard(&stream)?;
+    /// discarded.fill(5)?;
+    /// assert_eq!(buffer.read()?[4095..4097], [5, 0]);
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn discard(self, stream: &Stream) -> Result<Discarded<'b, T>> {
+        crate::batch::discard_all(std::slice::from_ref(&self.region), stream)?;
+        Ok(Discarded::of(self))
+    }
+
+    /// Declares the contents worthless and moves the pages, without copying. See
+    /// [`discard_prefetch`](crate::discard_prefetch).
+    ///
+    /// # Errors
+    /// As [`discard_prefetch`](crate::discard_prefetch).
+    ///
+    /// ```
+    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let to = Device::FIRST;
+    /// let discarded = buffer.range_mut(..)?.discard_prefetch(to, &stream)?;
+    /// assert_eq!(discarded.last_prefetch_location()?, Some(to.into()));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn discard_prefetch(
+        self,
+        to: impl Into<Place>,
+        stream: &Stream,
+    ) -> Result<Discarded<'b, T>> {
+        let to = to.into().into();
+        crate::batch::discard_prefetch_all(std::slice::from_ref(&self.region), to, stream)?;
+        Ok(Discarded::of(self))
+    }
 }
 
 impl<'b, T: Pod> Discarded<'b, T> {

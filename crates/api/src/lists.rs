@@ -4,7 +4,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::{Device, Host, ManagedBuffer, Place, Region, RegionMut};
+use crate::{Device, Host, Place, Region, RegionMut};
 
 /// Items of which there is mostly one: a single operation allocates nothing.
 pub(crate) type Few<T> = SmallVec<[T; 1]>;
@@ -52,12 +52,6 @@ impl Regions<'_> {
 impl<'b> From<Region<'b>> for Regions<'b> {
     fn from(region: Region<'b>) -> Self {
         Self(smallvec![region])
-    }
-}
-
-impl<'b, T> From<&'b ManagedBuffer<T>> for Regions<'b> {
-    fn from(buffer: &'b ManagedBuffer<T>) -> Self {
-        buffer.region().into()
     }
 }
 
@@ -117,12 +111,6 @@ impl RegionsMut<'_> {
 impl<'b> From<RegionMut<'b>> for RegionsMut<'b> {
     fn from(region: RegionMut<'b>) -> Self {
         Self(smallvec![region])
-    }
-}
-
-impl<'b, T> From<&'b mut ManagedBuffer<T>> for RegionsMut<'b> {
-    fn from(buffer: &'b mut ManagedBuffer<T>) -> Self {
-        buffer.region_mut().into()
     }
 }
 

@@ -9,8 +9,8 @@ use pagewise_hal::{
     Backend, Capabilities, Error, ErrorKind, EventFlags, HostViews, Location, Result, StreamHandle,
 };
 
-use crate::refuse::{invalid, unsupported};
-use crate::{Device, Place, Stream};
+use crate::refuse::unsupported;
+use crate::{Device, Place};
 
 /// A back end as buffers, streams and memory resources hold it. Cloning is cheap; clones are one
 /// machine.
@@ -256,27 +256,6 @@ impl Machine {
             Place::Host(_) => {}
         }
         Ok(place.into())
-    }
-
-    /// Refuses a stream of another machine, which would be a number without a meaning here.
-    ///
-    /// # Errors
-    /// `InvalidValue` (no CUDA code).
-    ///
-    /// ```
-    /// use pagewise::{Machine, Stream};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let other = Machine::from(pagewise::sim()?);
-    /// assert!(machine.check_stream("copy", &Stream::legacy_default(&other)).is_err());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
-    #[inline]
-    pub fn check_stream(&self, operation: &'static str, stream: &Stream) -> Result<()> {
-        if stream.machine() == self {
-            return Ok(());
-        }
-        Err(invalid(operation, "the stream is of another machine than the memory"))
     }
 
     pub(crate) fn note_stream(&self, stream: StreamHandle, device: Device) {

@@ -6,9 +6,9 @@ use std::ops::{Bound, Deref, Range, RangeBounds};
 use bytemuck::Pod;
 use pagewise_hal::{DevicePtr, Result, Span};
 
+use crate::Rounding;
 use crate::refuse::invalid;
 use crate::region::{Region, RegionMut};
-use crate::{Discarded, Place, Rounding, Stream};
 
 /// Some elements of a managed buffer, shared.
 ///
@@ -120,7 +120,7 @@ impl<'b, T> Deref for ManagedRange<'b, T> {
 /// ```
 #[derive(Debug)]
 pub struct ManagedRangeMut<'b, T> {
-    region: RegionMut<'b>,
+    pub(crate) region: RegionMut<'b>,
     elements: PhantomData<&'b mut [T]>,
 }
 
@@ -292,54 +292,6 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// ```
     pub unsafe fn forget_discards(&mut self) {
         self.region.memory.contents.written(self.region.span);
-    }
-
-    /// Declares the contents worthless, in stream order. See [`discard`](crate::discard).
-    ///
-    /// # Errors
-    /// As [`discard`](crate::discard).
-    ///
-    /// ```
-    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
-    /// let stream = Stream::new(&machine, Device::FIRST)?;
-    /// let discarded = buffer.range_mut(..4096)?.discard(&stream)?;
-    /// discarded.fill(5)?;
-    /// assert_eq!(buffer.read()?[4095..4097], [5, 0]);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
-    pub fn discard(self, stream: &Stream) -> Result<Discarded<'b, T>> {
-        crate::batch::discard_all(std::slice::from_ref(&self.region), stream)?;
-        Ok(Discarded::of(self))
-    }
-
-    /// Declares the contents worthless and moves the pages, without copying. See
-    /// [`discard_prefetch`](crate::discard_prefetch).
-    ///
-    /// # Errors
-    /// As [`discard_prefetch`](crate::discard_prefetch).
-    ///
-    /// ```
-    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
-    /// let stream = Stream::new(&machine, Device::FIRST)?;
-    /// let to = Device::FIRST;
-    /// let discarded = buffer.range_mut(..)?.discard_prefetch(to, &stream)?;
-    /// assert_eq!(discarded.last_prefetch_location()?, Some(to.into()));
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
-    pub fn discard_prefetch(
-        self,
-        to: impl Into<Place>,
-        stream: &Stream,
-    ) -> Result<Discarded<'b, T>> {
-        let to = to.into().into();
-        crate::batch::discard_prefetch_all(std::slice::from_ref(&self.region), to, stream)?;
-        Ok(Discarded::of(self))
     }
 }
 

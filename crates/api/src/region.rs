@@ -4,7 +4,7 @@
 use pagewise_hal::{PAGE_BYTES, RangeAttribute, Result, Span};
 
 use crate::memory::Memory;
-use crate::{AccessedBy, Machine, MemoryAdvice, Place, Rounding, Stream};
+use crate::{Machine, MemoryAdvice, Place, Rounding, Stream};
 
 /// Bytes of a managed buffer.
 ///
@@ -209,21 +209,6 @@ impl<'b> Region<'b> {
             Some(place) => MemoryAdvice::SetPreferredLocation(place),
             None => MemoryAdvice::UnsetPreferredLocation,
         })
-    }
-
-    /// The processors that keep it mapped, as a set that can be changed.
-    ///
-    /// ```
-    /// use pagewise::{Device, ManagedBuffer};
-    ///
-    /// let buffer = ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
-    /// buffer.region().accessed_by().insert(Device::FIRST)?;
-    /// assert!(buffer.accessed_by().contains(Device::FIRST)?);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
-    #[must_use]
-    pub fn accessed_by(&self) -> AccessedBy<'b> {
-        AccessedBy::of(*self)
     }
 
     /// Where it was last *asked* to go by a prefetch, which says nothing of where pages are now;

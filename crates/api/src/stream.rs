@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use pagewise_hal::{EventFlags, Result, StreamFlags, StreamHandle};
 
+use crate::refuse::invalid;
 use crate::{Device, Machine};
 
 /// A stream of a machine.
@@ -199,6 +200,29 @@ impl Stream {
     #[must_use]
     pub fn is_legacy_default(&self) -> bool {
         self.0.handle.is_legacy()
+    }
+}
+
+impl Machine {
+    /// Refuses a stream of another machine, which would be a number without a meaning here.
+    ///
+    /// # Errors
+    /// `InvalidValue` (no CUDA code).
+    ///
+    /// ```
+    /// use pagewise::{Machine, Stream};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let other = Machine::from(pagewise::sim()?);
+    /// assert!(machine.check_stream("copy", &Stream::legacy_default(&other)).is_err());
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[inline]
+    pub fn check_stream(&self, operation: &'static str, stream: &Stream) -> Result<()> {
+        if stream.machine() == self {
+            return Ok(());
+        }
+        Err(invalid(operation, "the stream is of another machine than the memory"))
     }
 }
 

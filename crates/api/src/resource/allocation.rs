@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pagewise_hal::{DevicePtr, Result, Span};
 
-use super::{MemoryKind, MemoryResource};
+use super::memory_resource::{MemoryKind, MemoryResource};
 #[cfg(unix)]
 use crate::refuse::also;
 use crate::{Machine, Stream};
@@ -43,12 +43,12 @@ impl Allocation {
     /// As [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer): memory of pools
     /// that were exported before, by an `allocation_handle`, has a descriptor, no other has.
     #[cfg(unix)]
-    pub fn descriptor(&self) -> Result<super::BufferDescriptor> {
+    pub fn descriptor(&self) -> Result<super::descriptor::BufferDescriptor> {
         let backend = self.resource.machine().backend();
         let payload = backend.pool_export_pointer(self.span.ptr).map_err(|error| {
             also(error, "only memory of pools that were exported has a descriptor: take the pool's `allocation_handle` first")
         })?;
-        Ok(super::BufferDescriptor::new(payload, self.span.bytes))
+        Ok(super::descriptor::BufferDescriptor::new(payload, self.span.bytes))
     }
 
     /// Takes bytes from a resource, to be given back on the same stream.

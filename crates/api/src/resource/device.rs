@@ -8,11 +8,15 @@ use uuid::Uuid;
 use pagewise_hal::{AllocationType, Backend, DevicePtr, Location, Result};
 
 #[cfg(unix)]
-use super::Allocation;
+use super::allocation::Allocation;
 #[cfg(unix)]
-use super::ipc::{self, AllocationHandle, BufferDescriptor, Mapped};
+use super::descriptor::{AllocationHandle, BufferDescriptor};
+#[cfg(unix)]
+use super::ipc::{self, Mapped};
+use super::memory_resource::{MemoryKind, MemoryResource};
+use super::peers::PeerAccess;
 use super::pool::{Pool, PoolOptions};
-use super::{MemoryKind, MemoryResource, PeerAccess, allocate_from, deallocate_to};
+use super::pooled::{allocate_from, deallocate_to};
 use crate::{Device, Machine, Stream};
 
 /// Gives memory of a device, which does not migrate.

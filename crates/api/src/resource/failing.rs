@@ -2,7 +2,7 @@
 
 use pagewise_hal::{DevicePtr, Result};
 
-use super::{MemoryKind, MemoryResource};
+use super::memory_resource::{MemoryKind, MemoryResource};
 use crate::inject::{Fault, Injector};
 use crate::intercept::{Call, Interceptor, Operation};
 use crate::{Machine, Stream};

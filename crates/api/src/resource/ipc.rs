@@ -37,138 +37,22 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pagewise_hal::{
-    AccessFlags, DevicePtr, ExportedPointer, HandleTypes, HostViews, Location, PointerAttribute,
-    Result, SHARED_BLOB_BYTES, ShareableHandle, Span,
+    AccessFlags, HandleTypes, HostViews, Location, PointerAttribute, Result, ShareableHandle, Span,
 };
 use uuid::Uuid;
 
+use super::allocation::Allocation;
+use super::memory_resource::MemoryResource;
 use super::pool::Pool;
-use super::{Allocation, MemoryResource};
+use super::shared::{Imports, Shared};
 use crate::refuse::{invalid, unsupported};
 use crate::{Machine, Stream};
 
-/// A handle from which another process makes a mapped resource: a descriptor, closed when this
-/// goes, and the pool's id. Send both: the descriptor over a Unix socket or by inheritance, the id
-/// as bytes.
-#[derive(Debug)]
-pub struct AllocationHandle {
-    descriptor: OwnedFd,
-    uuid: Uuid,
-}
-
-impl AllocationHandle {
-    /// A handle that arrived from another process.
-    ///
-    /// # Safety
-    /// `descriptor` and `uuid` are of one [`AllocationHandle`].
-    ///
-    /// ```
-    /// # use pagewise::resource::{AllocationHandle, DeviceMemoryResource, PoolOptions};
-    /// # use pagewise::{Device, HandleTypes, Machine};
-    /// # let machine = Machine::from(pagewise::sim()?);
-    /// # let handle_types = HandleTypes::POSIX_FILE_DESCRIPTOR;
-    /// # let options = PoolOptions { handle_types, ..PoolOptions::default() };
-    /// # let pool = DeviceMemoryResource::new_pool(&machine, Device::FIRST, options)?;
-    /// let handle = pool.allocation_handle()?;
-    /// let (uuid, descriptor) = (handle.uuid(), handle.into_descriptor());
-    /// // SAFETY: both are of the handle above.
-    /// let handle = unsafe { AllocationHandle::from_parts(descriptor, uuid) };
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
-    #[must_use]
-    pub unsafe fn from_parts(descriptor: OwnedFd, uuid: Uuid) -> Self {
-        Self { descriptor, uuid }
-    }
-
-    /// The pool's id, the same for all its handles.
-    #[must_use]
-    pub fn uuid(&self) -> Uuid {
-        self.uuid
-    }
-
-    /// The descriptor, which is the caller's from now on.
-    #[must_use]
-    pub fn into_descriptor(self) -> OwnedFd {
-        self.descriptor
-    }
-}
-
-impl AsFd for AllocationHandle {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
-    }
-}
-
-/// An exported allocation, which another process imports in a mapped resource of the same pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(try_from = "Vec<u8>", into = "Vec<u8>"))]
-pub struct BufferDescriptor {
-    payload: ExportedPointer,
-    bytes: u64,
-}
-
-/// Bytes of a descriptor: the driver's, and the size.
-const DESCRIPTOR_BYTES: usize = SHARED_BLOB_BYTES + 8;
-
-impl BufferDescriptor {
-    pub(super) fn new(payload: ExportedPointer, bytes: u64) -> Self {
-        Self { payload, bytes }
-    }
-
-    /// How many bytes the allocation has.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// As bytes, to be sent.
-    #[must_use]
-    pub fn to_bytes(&self) -> [u8; DESCRIPTOR_BYTES] {
-        let mut bytes = [0; DESCRIPTOR_BYTES];
-        bytes[..SHARED_BLOB_BYTES].copy_from_slice(&self.payload.0);
-        bytes[SHARED_BLOB_BYTES..].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes
-    }
-
-    /// From bytes that arrived. What they mean is checked by
-    /// [`import`](super::DeviceMemoryResource::import).
-    ///
-    /// # Errors
-    /// `InvalidValue` (no CUDA code) unless there are 72 bytes.
-    ///
-    /// ```
-    /// assert!(pagewise::resource::BufferDescriptor::from_bytes(&[0; 8]).is_err());
-    /// ```
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let Ok(bytes) = <&[u8; DESCRIPTOR_BYTES]>::try_from(bytes) else {
-            let why = format!("{} bytes are no descriptor: it has {DESCRIPTOR_BYTES}", bytes.len());
-            return Err(invalid("import", why));
-        };
-        let (mut payload, mut size) = ([0; SHARED_BLOB_BYTES], [0; 8]);
-        payload.copy_from_slice(&bytes[..SHARED_BLOB_BYTES]);
-        size.copy_from_slice(&bytes[SHARED_BLOB_BYTES..]);
-        Ok(Self { payload: ExportedPointer(payload), bytes: u64::from_le_bytes(size) })
-    }
-}
-
-impl TryFrom<Vec<u8>> for BufferDescriptor {
-    type Error = pagewise_hal::Error;
-
-    fn try_from(bytes: Vec<u8>) -> Result<Self> {
-        Self::from_bytes(&bytes)
-    }
-}
-
-impl From<BufferDescriptor> for Vec<u8> {
-    fn from(descriptor: BufferDescriptor) -> Self {
-        descriptor.to_bytes().into()
-    }
-}
+pub use super::descriptor::{AllocationHandle, BufferDescriptor};
 
 // ---- the process ----------------------------------------------------------------------------
 
@@ -350,35 +234,6 @@ pub(super) fn from_allocation_handle<R: Mapped>(
 
 // ---- pools ----------------------------------------------------------------------------------
 
-/// The state of a pool for other processes.
-#[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) is_exportable: bool,
-    /// Drawn at the first export, or what arrived with the handle.
-    uuid: OnceLock<Uuid>,
-    /// Present in pools of other processes.
-    pub(super) imports: Option<Imports>,
-}
-
-impl Shared {
-    pub(super) fn by_types(types: HandleTypes) -> Self {
-        let is_exportable = types.contains(HandleTypes::POSIX_FILE_DESCRIPTOR);
-        Self { is_exportable, ..Self::default() }
-    }
-
-    fn of_import(uuid: Uuid) -> Self {
-        Self { is_exportable: false, uuid: uuid.into(), imports: Some(Imports::default()) }
-    }
-
-    pub(super) fn uuid(&self) -> Option<Uuid> {
-        self.uuid.get().copied()
-    }
-
-    fn uuid_for_export(&self) -> Uuid {
-        *self.uuid.get_or_init(Uuid::new_v4)
-    }
-}
-
 /// Whether a place reaches an imported pool's memory without having been let in: where it is.
 pub(super) fn is_home(pool: &Pool, location: Location) -> Result<bool> {
     let access = pool.machine().backend().pool_access(pool.handle(), location)?;
@@ -392,61 +247,33 @@ pub(super) fn wrong_kind<T>(expected: &str) -> Result<T> {
 
 // ---- imported memory ------------------------------------------------------------------------
 
-/// Addresses of imported allocations by what was sent, with how often each is held.
-type Held = BTreeMap<[u8; SHARED_BLOB_BYTES], (DevicePtr, usize)>;
-
-/// Imported allocations of a pool.
-#[derive(Debug, Default)]
-pub(super) struct Imports(Mutex<Held>);
-
-impl Imports {
-    fn locked(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An allocation, imported now or before.
-    pub(super) fn take(
-        &self,
-        pool: &Pool,
-        descriptor: &BufferDescriptor,
-        stream: &Stream,
-    ) -> Result<Span> {
-        let backend = pool.machine().backend();
-        let mut held = self.locked();
-        let payload = descriptor.payload;
-        let (ptr, count) = match held.get(&payload.0) {
-            Some(&(ptr, count)) => (ptr, count),
-            // SAFETY: the exporter's duty to allocate before and to free after is part of sending
-            // the descriptor.
-            None => (unsafe { backend.pool_import_pointer(pool.handle(), payload)? }, 0),
-        };
-        let span = Span::new(ptr, descriptor.bytes);
-        if let Err(error) = check_extent(pool, span) {
-            if count == 0 {
-                // SAFETY: imported above, handed out to nobody.
-                let undone = unsafe { backend.free_async(ptr, stream.handle()) };
-                pool.machine().note_failure(undone);
-            }
-            return Err(error);
+/// An allocation, imported now or before.
+fn take(
+    imports: &Imports,
+    pool: &Pool,
+    descriptor: &BufferDescriptor,
+    stream: &Stream,
+) -> Result<Span> {
+    let backend = pool.machine().backend();
+    let mut held = imports.locked();
+    let payload = descriptor.payload;
+    let (ptr, count) = match held.get(&payload.0) {
+        Some(&(ptr, count)) => (ptr, count),
+        // SAFETY: the exporter's duty to allocate before and to free after is part of sending
+        // the descriptor.
+        None => (unsafe { backend.pool_import_pointer(pool.handle(), payload)? }, 0),
+    };
+    let span = Span::new(ptr, descriptor.bytes);
+    if let Err(error) = check_extent(pool, span) {
+        if count == 0 {
+            // SAFETY: imported above, handed out to nobody.
+            let undone = unsafe { backend.free_async(ptr, stream.handle()) };
+            pool.machine().note_failure(undone);
         }
-        held.insert(payload.0, (ptr, count + 1));
-        Ok(span)
+        return Err(error);
     }
-
-    /// Gives one of its holders' claims back. True if it was the last: then it is to be freed.
-    pub(super) fn release(&self, ptr: DevicePtr) -> bool {
-        let mut held = self.locked();
-        let Some((&payload, &(_, count))) = held.iter().find(|(_, (known, _))| *known == ptr)
-        else {
-            return true;
-        };
-        if count > 1 {
-            held.insert(payload, (ptr, count - 1));
-            return false;
-        }
-        held.remove(&payload);
-        true
-    }
+    held.insert(payload.0, (ptr, count + 1));
+    Ok(span)
 }
 
 pub(super) fn import<R: Mapped + MemoryResource>(
@@ -462,7 +289,7 @@ pub(super) fn import<R: Mapped + MemoryResource>(
         return Err(invalid(OPERATION, why));
     };
     pool.machine().check_stream(OPERATION, stream)?;
-    let span = imports.take(pool, descriptor, stream)?;
+    let span = take(imports, pool, descriptor, stream)?;
     Ok(Allocation::adopt(Arc::<R>::clone(resource), span, stream))
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pagewise_hal::{DevicePtr, Result};
 
-use super::{MemoryKind, MemoryResource, out_of_memory};
+use super::memory_resource::{MemoryKind, MemoryResource, out_of_memory};
 use crate::{Machine, Stream};
 
 /// Gives no more than so many bytes at once.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{DevicePtr, Result};
 
-use super::{MemoryKind, MemoryResource};
+use super::memory_resource::{MemoryKind, MemoryResource};
 use crate::{Machine, Stream};
 
 /// Writes each event of a resource as a line of comma-separated values, in the columns of RMM's

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagewise_hal::{AllocationType, AttachFlags, Backend, DevicePtr, Location, Result, Span};
 
+use super::memory_resource::{MemoryKind, MemoryResource};
 use super::pool::{Pool, PoolOptions, location_of};
-use super::{MemoryKind, MemoryResource, allocate_from, deallocate_to};
+use super::pooled::{allocate_from, deallocate_to};
 use crate::{Host, Machine, Place, Stream};
 
 /// Gives managed memory.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use pagewise_hal::{Error, Result};
 
-use super::Pool;
+use super::pool::Pool;
 use crate::Device;
 use crate::refuse::also;
 

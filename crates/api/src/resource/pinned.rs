@@ -10,11 +10,14 @@ use pagewise_hal::{
 };
 
 #[cfg(unix)]
-use super::Allocation;
+use super::allocation::Allocation;
 #[cfg(unix)]
-use super::ipc::{self, AllocationHandle, BufferDescriptor, Mapped};
+use super::descriptor::{AllocationHandle, BufferDescriptor};
+#[cfg(unix)]
+use super::ipc::{self, Mapped};
+use super::memory_resource::{MemoryKind, MemoryResource};
 use super::pool::{Pool, PoolOptions, location_of};
-use super::{MemoryKind, MemoryResource, allocate_from, deallocate_to};
+use super::pooled::{allocate_from, deallocate_to};
 use crate::refuse::unsupported;
 use crate::{Device, Host, Machine, NumaNode, Place, Stream};
 

@@ -7,9 +7,9 @@ use pagewise_hal::{
     PoolProps, Result,
 };
 
-use super::check_request;
+use super::memory_resource::check_request;
 #[cfg(unix)]
-use super::ipc::Shared;
+use super::shared::Shared;
 use crate::refuse::{invalid, unsupported};
 use crate::{Machine, Place, Stream};
 

@@ -2,7 +2,7 @@
 
 use pagewise_hal::{DevicePtr, Result, Span};
 
-use super::{MemoryKind, MemoryResource};
+use super::memory_resource::{MemoryKind, MemoryResource};
 use crate::refuse::unsupported;
 use crate::{Machine, Place, Stream};
 

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{DevicePtr, Result};
 
-use super::{MemoryKind, MemoryResource};
+use super::memory_resource::{MemoryKind, MemoryResource};
 use crate::refuse::invalid;
 use crate::{Machine, Stream};
 

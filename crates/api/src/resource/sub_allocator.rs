@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{DevicePtr, Result, StreamHandle};
 
-use super::{MemoryKind, MemoryResource, check_request};
+use super::memory_resource::{MemoryKind, MemoryResource, check_request};
 use crate::refuse::invalid;
 use crate::{Machine, Stream};
 
@@ -129,7 +129,7 @@ impl<R: MemoryResource> SubAllocator<R> {
             state.rest = Some(Rest { next: ptr.0, end, stream: stream.clone() });
         }
         let Some(rest) = &mut state.rest else {
-            return Err(super::out_of_memory("no chunk is left".into()));
+            return Err(super::memory_resource::out_of_memory("no chunk is left".into()));
         };
         if rest.stream != *stream {
             stream.wait_for(&rest.stream)?;
