@@ -3,7 +3,7 @@
 //! A name of the driver stands for several functions: which one `cuGetProcAddress_v2` returns
 //! depends on the version asked for. So each row pins the version that introduced the signature
 //! written beside it, never the driver's own: asking for `cuMemAdvise` as of 13.0 and calling it
-//! with a device ordinal would pass an integer where a struct is expected.
+//! with a device ordinal would pass an integer where a struct is expected (CONTRACT-1).
 //!
 //! Versions: `cudaTypedefs.h` of toolkits 12.9 and 13.5. Every function returns a `CUresult` as a
 //! plain integer: newer drivers return numbers that no enumeration of ours names.

@@ -20,7 +20,7 @@ use crate::touching::processor_of;
 const REGISTERED: &str = "registered memory is its owner's: unregister it";
 
 impl Sim {
-    /// `cuMemAllocManaged`
+    /// `cuMemAllocManaged`: CONTRACT-10 to CONTRACT-13.
     pub(crate) fn alloc_managed(&mut self, bytes: u64, flags: AttachFlags) -> Checked<DevicePtr> {
         if !self.config.gpu.attributes.managed_memory {
             return unsupported("the device has no managed memory");

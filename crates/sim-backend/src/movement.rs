@@ -146,7 +146,7 @@ impl Sim {
         Ok(())
     }
 
-    /// `cuMemPrefetchBatchAsync`, or before CUDA 13.0 a loop with the same checks.
+    /// `cuMemPrefetchBatchAsync`, or before CUDA 13.0 a loop with the same checks (CONTRACT-3).
     pub(crate) fn prefetch_batch(
         &mut self,
         spans: &[Span],
@@ -328,7 +328,7 @@ fn check_not_empty(span: Span) -> Checked<()> {
     Ok(())
 }
 
-/// Before CUDA 12.2 the loop goes through ordinals, which have no word for NUMA nodes.
+/// Before CUDA 12.2 the loop goes through ordinals, which have no word for NUMA nodes (CONTRACT-2).
 fn check_ordinal_can_name(location: Location) -> Result<(), Refusal> {
     use pagewise_hal::LocationKind;
     match location.kind {

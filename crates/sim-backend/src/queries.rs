@@ -32,7 +32,7 @@ impl Sim {
         }
     }
 
-    /// `cuMemRangeGetAttribute`, the list excepted.
+    /// `cuMemRangeGetAttribute`, the list excepted (CONTRACT-60).
     pub(crate) fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Checked<i32> {
         let with_types = self.has(DriverVersion::CUDA_12_2);
         match attribute {

@@ -140,7 +140,7 @@ impl Sim {
         }
     }
 
-    /// `cuStreamAttachMemAsync`
+    /// `cuStreamAttachMemAsync`: CONTRACT-100, PAGING-250.
     pub(crate) fn stream_attach(
         &mut self,
         stream: StreamHandle,

@@ -1,4 +1,4 @@
-//! Small managed allocations: many in one 2 MiB slab.
+//! Small managed allocations: many in one 2 MiB slab, which is one va_block (PAGING-11).
 //!
 //! The driver packs requests below 2 MiB into shared slabs at 512-byte steps, in the smallest hole
 //! that fits over all slabs; only if none fits is there a new slab. Holes merge when their

@@ -1,7 +1,7 @@
 //! One va_block: where it is, how long, and the state of its pages.
 //!
-//! A block never crosses a 2 MiB boundary; it is shorter than 2 MiB at the end of a range or after
-//! a split. Blocks in the same state share it until one of them changes, so a range that is always
+//! A block never crosses a 2 MiB boundary (PAGING-1); it is shorter than 2 MiB at the end of a range
+//! or after a split. Blocks in the same state share it until one of them changes, so a range that is always
 //! treated as a whole has one state however long it is. Decides nothing: the modules that service
 //! faults, advice and migrations do.
 

@@ -100,7 +100,8 @@ impl Context<'_> {
         }
     }
 
-    /// Copies pages that are not at the destination, from the closest holder each.
+    /// Copies pages that are not at the destination, from the closest holder each. Discarded pages
+    /// are not copied (PAGING-193).
     fn copy_pages(
         &mut self,
         block: &mut Block,
