@@ -19,6 +19,8 @@ pub struct Plan {
     pub seed: u64,
     /// A call that takes longer than this hangs.
     pub call_limit: Duration,
+    /// How often the run says on standard error how far it is; `None` for never.
+    pub progress: Option<Duration>,
 }
 
 /// What a run came to.
@@ -177,8 +179,15 @@ fn with_panics_noted<T>(shared: &Arc<Shared>, act: impl FnOnce() -> T) -> T {
 }
 
 fn watch(shared: &Shared) {
+    let begin = Instant::now();
+    let mut told = begin;
     while !shared.done.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(200));
+        if shared.plan.progress.is_some_and(|every| told.elapsed() >= every) {
+            told = Instant::now();
+            let calls = shared.calls.load(Ordering::Relaxed);
+            eprintln!("{calls} calls after {} s", begin.elapsed().as_secs());
+        }
         for running in lock(&shared.watched).iter() {
             let Some(Running { name, round, call, since }) = *lock(running) else { continue };
             if since.elapsed() > shared.plan.call_limit {

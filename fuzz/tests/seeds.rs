@@ -15,7 +15,8 @@ const SEED: u64 = 13;
 fn attacked_with_seeds(name: &str, calls: u64) -> Tally {
     let target: &'static Target = pagewise_fuzz::target(name).expect("the target exists");
     let call_limit = Duration::from_secs(60);
-    let outcome = campaign::run(target, Plan { calls, threads: 2, seed: SEED, call_limit });
+    let plan = Plan { calls, threads: 2, seed: SEED, call_limit, progress: None };
+    let outcome = campaign::run(target, plan);
     assert!(outcome.tally.calls() >= calls);
     assert_eq!(outcome.failure(), None, "{outcome}");
     outcome.tally
@@ -38,6 +39,14 @@ fn a_round_that_imports_its_own_memory_frees_it_all() {
 }
 
 #[test]
+fn hostile_calls_of_the_c_entry_points_come_back_with_an_answer() {
+    let tally = attacked_with_seeds("c_abi", 2 * CALLS);
+    for name in ["cuMemPrefetchAsync_v2", "cuMemsetD8Async", "cuLaunchKernel", "cuMemFree_v2"] {
+        assert!(tally.count(name, 0) > 10, "some succeed: {tally}");
+    }
+}
+
+#[test]
 fn hostile_recordings_are_refused_or_replayed() {
     let tally = attacked_with_seeds("trace_reader", CALLS / 10);
     assert!(tally.calls_of("replay") > 100, "some are replayed: {tally}");
@@ -55,20 +64,57 @@ fn after_failures_of_the_back_end_contents_are_intact_and_nothing_is_lost() {
     assert!(tally.count("write", 2) > 0, "some fail: {tally}");
 }
 
-#[test]
-fn the_corpus_is_attacked_without_a_panic() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    for target in TARGETS {
-        let folder = corpus.join(target.name);
-        let files = fs::read_dir(&folder);
-        let files = files.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let mut count = 0;
-        for file in files.flatten() {
-            let bytes = fs::read(file.path()).expect("the file can be read");
-            println!("{}", file.path().display());
-            campaign::round(target, &bytes);
-            count += 1;
-        }
-        assert!(count > 0, "{} has no corpus", target.name);
+/// Attacks with each file of the target's corpus. A panic names the file.
+fn attacked_with_corpus(name: &str) {
+    let target = pagewise_fuzz::target(name).expect("the target exists");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+    let files = fs::read_dir(&folder);
+    let files = files.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut calls = 0;
+    for file in files.flatten() {
+        let bytes = fs::read(file.path()).expect("the file can be read");
+        println!("{}", file.path().display());
+        calls += campaign::round(target, &bytes).calls();
     }
+    assert!(calls > 0, "{name} has a corpus that calls something");
+}
+
+#[test]
+fn the_corpus_of_the_back_end_is_answered() {
+    attacked_with_corpus("hal");
+}
+
+#[test]
+fn the_corpus_of_the_c_entry_points_is_answered() {
+    attacked_with_corpus("c_abi");
+}
+
+#[test]
+fn the_corpus_of_recordings_is_refused_or_replayed() {
+    attacked_with_corpus("trace_reader");
+}
+
+#[test]
+fn the_corpus_of_profiles_is_refused_or_makes_a_machine() {
+    attacked_with_corpus("profile_reader");
+}
+
+#[test]
+fn the_corpus_of_the_api_leaves_contents_intact() {
+    attacked_with_corpus("api");
+}
+
+#[test]
+fn every_target_has_a_corpus_of_small_files() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let folders: Vec<_> = fs::read_dir(&corpus).expect("the corpus").flatten().collect();
+    assert_eq!(folders.len(), TARGETS.len(), "a folder for each target");
+    let mut bytes = 0;
+    for target in TARGETS {
+        let files: Vec<_> = fs::read_dir(corpus.join(target.name)).expect("a folder").collect();
+        assert!((1..=300).contains(&files.len()), "{} has {} files", target.name, files.len());
+        let length = |file: std::io::Result<fs::DirEntry>| file.expect("a file").metadata();
+        bytes += files.into_iter().map(|file| length(file).expect("a length").len()).sum::<u64>();
+    }
+    assert!(bytes < 1 << 20, "the corpus has {bytes} bytes");
 }

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
             threads: arguments.threads,
             seed: arguments.seed,
             call_limit: Duration::from_secs(arguments.call_limit),
+            progress: Some(Duration::from_secs(10)),
         },
     );
     println!("{outcome}");
