@@ -1,7 +1,7 @@
 //! Sentences that hide their subject, in documentation comments and documents.
 //!
-//! Looked at are the `//!` and `///` comments of `crates`, `README.md`, `ARCHITECTURE.md`,
-//! `CONTRIBUTING.md` and `docs`. Code in them is left out. The lint knows words, not grammar.
+//! The lint reads the `//!` and `///` comments of `crates`, the documents of the root folder, and
+//! `docs`. It leaves code in them out. It knows words, not grammar.
 
 mod sentences;
 
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use crate::command::Outcome;
 use sentences::{Paragraph, offences, paragraphs_of_document, paragraphs_of_source};
 
-const DOCUMENTS: [&str; 4] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs"];
+const DOCUMENTS: [&str; 5] =
+    ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "docs"];
 
 /// No sentence hides its subject.
 pub(crate) fn check() -> Outcome {

@@ -1,9 +1,9 @@
 //! One va_block: where it is, how long, and the state of its pages.
 //!
-//! A block never crosses a 2 MiB boundary (PAGING-1); it is shorter than 2 MiB at the end of a range
-//! or after a split. Blocks in the same state share it until one of them changes, so a range that is always
-//! treated as a whole has one state however long it is. Decides nothing: the modules that service
-//! faults, advice and migrations do.
+//! A block never crosses a 2 MiB boundary (PAGING-1). It is shorter than 2 MiB at the end of a range
+//! or after a split. Blocks in the same state share it until one of them changes, so a range that
+//! is always treated as a whole has one state however long it is. Decides nothing: the modules that
+//! service faults, advice and migrations do.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;

@@ -88,7 +88,8 @@ impl Paging {
         self.ranges.containing(page).is_some()
     }
 
-    /// Removes what [`create_range`](Self::create_range) added, with all that became of it (PAGING-13).
+    /// Removes what [`create_range`](Self::create_range) added, with all that became of it
+    /// (PAGING-13).
     pub(crate) fn destroy_range(&mut self, first_page: u64, pages: u64) {
         let pages = first_page..first_page + pages;
         for range in self.ranges.remove(&pages) {
