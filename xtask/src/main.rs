@@ -78,6 +78,7 @@ const STEPS: &[Step] = &[
     ("formatting", checks::formatting),
     ("prose", prose::check),
     ("arrows", arrows::check),
+    ("circles", circles::check),
     ("dependencies", checks::dependencies),
     ("lints", checks::lints),
     ("features", checks::features),

@@ -8,10 +8,11 @@ use pagewise::{
     Device, DevicePtr, HostViews, Machine, ManagedBuffer, MemoryAdvice, Place, Span, Stream, use_on,
 };
 
+use super::array_memory::ArrayMemory;
 use super::chunking::ChunkParameters;
 use super::error::{ManagerError, Result};
-use super::host_array::pinned_bytes;
-use super::request::{ArrayMemory, ArrayRequest, Dtype};
+use super::pinned::pinned_bytes;
+use super::request::{ArrayRequest, Dtype};
 use crate::sync::{Mutex, lock};
 
 /// A handle on an array's memory. Clones are the same array.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::MemoryManager;
 use super::error::Result;
 use super::host_array::{HostArray, HostMemory};
+use super::memory_manager::MemoryManager;
 use super::request::Dtype;
 use super::spill::system_memory;
 use crate::sync::{Condvar, Mutex, lock};

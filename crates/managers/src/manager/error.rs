@@ -2,7 +2,8 @@
 
 use pagewise::{Error, ErrorKind};
 
-use super::{ArrayMemory, InstanceId};
+use super::array_memory::ArrayMemory;
+use super::instance_id::InstanceId;
 
 /// The result of the manager's calls.
 pub type Result<T, E = ManagerError> = std::result::Result<T, E>;

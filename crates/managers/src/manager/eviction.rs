@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::hooks::After;
-use super::instance::{InstanceId, Owner};
-use super::{Requests, State};
+use super::instance::Owner;
+use super::instance_id::InstanceId;
+use super::memory_manager::{Requests, State};
 
 impl State {
     /// Frees at least so many bytes of the device, or none. Names the instances that had them.

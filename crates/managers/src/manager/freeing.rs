@@ -3,10 +3,11 @@
 use super::array::Array;
 use super::error::Result;
 use super::hooks::After;
-use super::instance::{Instance, InstanceId};
+use super::instance::Instance;
+use super::instance_id::InstanceId;
+use super::memory_manager::{MemoryManager, State};
 use super::options::Allocator;
 use super::warning::Warning;
-use super::{MemoryManager, State};
 
 impl MemoryManager {
     /// Frees the arrays of a label, of every instance that has one, and says how many there were.

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::instance::{Instance, Registration};
-use super::request::ArrayResponse;
+use super::response::ArrayResponse;
 
 /// Collected under the lock, carried out without it.
 #[derive(Default)]

@@ -4,12 +4,12 @@ use std::fmt;
 
 use bytemuck::Pod;
 use pagewise::resource::Allocation;
-use pagewise::{DevicePtr, HostViews, Span, Stream};
+use pagewise::{DevicePtr, Stream};
 
 use super::error::{ManagerError, Result, named};
-use super::request::{ArrayMemory, Dtype};
-use super::spill::SpillFile;
-use super::{InstanceId, MemoryManager};
+use super::pinned::pinned_bytes;
+use super::request::Dtype;
+use super::spill_file::SpillFile;
 use crate::sync::{Mutex, lock};
 
 /// Where a host array lives.
@@ -40,7 +40,7 @@ named!(HostMemory, "kind of host memory", {
     "memmap" => Memmap,
 });
 
-enum Storage {
+pub(super) enum Storage {
     Empty,
     Pinned(Allocation),
     /// In words, so that every element type is aligned.
@@ -65,12 +65,12 @@ enum Storage {
 /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
 /// ```
 pub struct HostArray {
-    dtype: Dtype,
-    shape: Vec<u64>,
-    bytes: usize,
-    storage: Storage,
+    pub(super) dtype: Dtype,
+    pub(super) shape: Vec<u64>,
+    pub(super) bytes: usize,
+    pub(super) storage: Storage,
     /// A stream with copies that have not been waited for.
-    copies: Mutex<Option<Stream>>,
+    pub(super) copies: Mutex<Option<Stream>>,
 }
 
 impl HostArray {
@@ -194,14 +194,6 @@ impl HostArray {
         }
     }
 }
-/// Where the bytes of page-locked memory are for the host: `len` of them, or all if there are fewer.
-/// A pointer, because whether it becomes a shared or an exclusive reference is the caller's to say.
-pub(super) fn pinned_bytes(span: Span, len: usize) -> *mut [u8] {
-    let len = len.min(usize::try_from(span.bytes).unwrap_or(usize::MAX));
-    let first = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
-    std::ptr::slice_from_raw_parts_mut(first, len)
-}
-
 impl Drop for HostArray {
     fn drop(&mut self) {
         let waited = self.wait();
@@ -215,115 +207,4 @@ impl fmt::Debug for HostArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HostArray({:?}, {:?}, {:?})", self.dtype, self.shape, self.memory())
     }
-}
-
-impl MemoryManager {
-    /// Makes an array on the host: of zeros, or with the elements of another of the same type and
-    /// size.
-    ///
-    /// # Errors
-    /// [`ManagerError::InvalidRequest`] for a size beyond the address space,
-    /// [`ManagerError::Mismatch`] for one that is not like `like`, [`ManagerError::Spill`] for a
-    /// file that cannot be made or filled, [`ManagerError::WrongMemory`] for page-locked memory of
-    /// a back end with addresses that are not the host's; `OutOfMemory`.
-    pub fn create_host_array(
-        &self,
-        shape: &[u64],
-        dtype: Dtype,
-        memory: HostMemory,
-        like: Option<&HostArray>,
-    ) -> Result<HostArray> {
-        let directory = self.spill_directory(None);
-        self.host_array(shape, dtype, memory, like, &directory)
-    }
-
-    /// The same for an instance, in memory that
-    /// [`choose_host_memory_type`](Self::choose_host_memory_type) chooses.
-    ///
-    /// # Errors
-    /// [`ManagerError::UnknownInstance`]; as [`create_host_array`](Self::create_host_array).
-    pub fn create_host_array_for(
-        &self,
-        id: InstanceId,
-        shape: &[u64],
-        dtype: Dtype,
-        like: Option<&HostArray>,
-    ) -> Result<HostArray> {
-        let bytes = bytes_of(shape, dtype)?;
-        let memory = self.choose_host_memory_type(Some(id), bytes as u64, true)?;
-        let directory = self.spill_directory(Some(id));
-        self.host_array(shape, dtype, memory, like, &directory)
-    }
-
-    fn host_array(
-        &self,
-        shape: &[u64],
-        dtype: Dtype,
-        memory: HostMemory,
-        like: Option<&HostArray>,
-        directory: &std::path::Path,
-    ) -> Result<HostArray> {
-        let bytes = bytes_of(shape, dtype)?;
-        if let Some(like) = like.filter(|like| like.dtype != dtype || like.bytes != bytes) {
-            let why = format!("{bytes} bytes of {dtype:?}, to be like {like:?}");
-            return Err(ManagerError::Mismatch { item: 0, why });
-        }
-        let storage = match memory {
-            _ if bytes == 0 => Storage::Empty,
-            HostMemory::Pinned => Storage::Pinned(self.pinned(bytes)?),
-            HostMemory::Host => Storage::Host(zeros(bytes)?),
-            HostMemory::Memmap => Storage::Memmap(SpillFile::new(directory, bytes)?),
-        };
-        let shape = shape.to_vec();
-        let mut array = HostArray { dtype, shape, bytes, storage, copies: Mutex::new(None) };
-        match like {
-            Some(like) => {
-                like.wait()?;
-                array.bytes_mut().copy_from_slice(like.bytes());
-            }
-            // Files and vectors are zeros already.
-            None if memory == HostMemory::Pinned => array.bytes_mut().fill(0),
-            None => {}
-        }
-        Ok(array)
-    }
-
-    /// Page-locked memory that the host reaches.
-    pub(crate) fn pinned(&self, bytes: usize) -> Result<Allocation> {
-        let memory = ArrayMemory::Pinned;
-        if self.machine.host_views() == HostViews::Absent {
-            let why = "addresses of this back end are not the host's: use `HostMemory::Host`";
-            return Err(ManagerError::WrongMemory { memory, why });
-        }
-        let resource = self.enter(|state, _| state.resources.of(memory).clone());
-        let stream = Stream::legacy_default(&self.machine);
-        let allocation = Allocation::new(resource, bytes as u64, &stream)?;
-        allocation.wait()?;
-        Ok(allocation)
-    }
-}
-
-fn bytes_of(shape: &[u64], dtype: Dtype) -> Result<usize> {
-    let mut lengths = shape.iter();
-    let bytes = match shape.contains(&0) {
-        true => Some(0),
-        false => lengths.try_fold(dtype.size_bytes(), |bytes, &length| bytes.checked_mul(length)),
-    };
-    let bytes = bytes.and_then(|bytes| isize::try_from(bytes).ok());
-    bytes.map(isize::unsigned_abs).ok_or_else(|| ManagerError::InvalidRequest {
-        label: "host array".to_owned(),
-        why: "its size is beyond the address space".to_owned(),
-    })
-}
-
-/// So many bytes of zeros or more, in words; an error where the system has not so much.
-fn zeros(bytes: usize) -> Result<Vec<u64>> {
-    let words = bytes.div_ceil(size_of::<u64>());
-    let mut vector = Vec::new();
-    vector.try_reserve_exact(words).map_err(|_| {
-        pagewise::Error::new("create_host_array", pagewise::ErrorKind::OutOfMemory)
-            .with_detail(format!("the host has no {bytes} bytes"))
-    })?;
-    vector.resize(words, 0);
-    Ok(vector)
 }

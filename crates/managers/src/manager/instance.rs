@@ -4,39 +4,14 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use pagewise::{Device, EventFlags, EventHandle, Machine, Result as HalResult, Stream};
 
 use super::array::Array;
 use super::chunking::ChunkParameters;
-use super::request::ArrayResponse;
-
-/// Names an instance. Unique in the process, and never used again: nothing that comes later can be
-/// taken for it.
-///
-/// ```
-/// use pagewise_managers::manager::InstanceId;
-/// assert_ne!(InstanceId::unique(), InstanceId::unique());
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InstanceId(u64);
-
-impl InstanceId {
-    /// One that no instance has.
-    #[must_use]
-    pub fn unique() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl fmt::Display for InstanceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "instance {}", self.0)
-    }
-}
+use super::instance_id::InstanceId;
+use super::response::ArrayResponse;
 
 type Invalidate = Arc<dyn Fn() + Send + Sync>;
 type Object = Weak<dyn Any + Send + Sync>;

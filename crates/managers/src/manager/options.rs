@@ -10,9 +10,9 @@ use pagewise::resource::{
 };
 use pagewise::{Device, Machine};
 
+use super::array_memory::ArrayMemory;
 use super::chunking::ChunkPolicy;
 use super::error::{ManagerError, Result, named};
-use super::request::ArrayMemory;
 
 /// Whether shares are enforced.
 ///

@@ -3,11 +3,13 @@
 use super::chunking::{ChunkParameters, ChunkPolicy, RunArray, RunFootprint};
 use super::error::{ManagerError, Result};
 use super::hooks::After;
-use super::instance::{Instance, InstanceId, Owner};
+use super::instance::{Instance, Owner};
+use super::instance_id::InstanceId;
+use super::memory_manager::{MemoryManager, Requests, State};
 use super::options::LimitMode;
 use super::request::ArrayRequest;
+use super::stream_groups::DEFAULT_GROUP;
 use super::warning::Warning;
-use super::{DEFAULT_GROUP, MemoryManager, Requests, State};
 
 /// The bytes that a group may allocate.
 #[derive(Debug, Clone, Copy)]

@@ -13,10 +13,11 @@ use super::array::{Array, Layout};
 use super::chunking::{ChunkParameters, ChunkPolicy};
 use super::error::{ManagerError, Result};
 use super::hooks::After;
-use super::instance::InstanceId;
+use super::instance_id::InstanceId;
+use super::memory_manager::{MemoryManager, Requests, State};
 use super::plan::Decision;
-use super::request::{ArrayRequest, ArrayResponse};
-use super::{MemoryManager, Requests, State};
+use super::request::ArrayRequest;
+use super::response::ArrayResponse;
 
 /// The outcome of [`allocate_queue`](MemoryManager::allocate_queue).
 ///

@@ -2,9 +2,10 @@
 
 use pagewise::Stream;
 
-use super::MemoryManager;
 use super::error::{ManagerError, Result};
-use super::instance::{Completion, Instance, InstanceId, InstanceMemorySettings, Registration};
+use super::instance::{Completion, Instance, InstanceMemorySettings, Registration};
+use super::instance_id::InstanceId;
+use super::memory_manager::MemoryManager;
 use super::stream_groups::DEFAULT_GROUP;
 use crate::sync::lock;
 

@@ -1,9 +1,6 @@
 //! Requests and their responses.
 
-use std::collections::BTreeMap;
-
-use super::array::Array;
-use super::chunking::ChunkParameters;
+use super::array_memory::ArrayMemory;
 use super::error::{ManagerError, Result, named};
 
 /// The element types of arrays.
@@ -58,47 +55,6 @@ impl Dtype {
             (TypeId::of::<u8>(), Self::U8),
         ];
         known.into_iter().find(|(id, _)| *id == TypeId::of::<T>()).map(|(_, dtype)| dtype)
-    }
-}
-
-/// Where an array lives.
-///
-/// | kind | memory | counts against the device | divided into chunks |
-/// | --- | --- | --- | --- |
-/// | `Device` | of the device | yes | yes |
-/// | `Managed` | managed: pages move to the processors that use them | yes | yes, or windows over all of it |
-/// | `Pinned`, `Mapped` | page-locked, of the host; the device reaches it over the link | no | no |
-///
-/// ```
-/// use pagewise_managers::manager::ArrayMemory;
-/// assert_eq!("managed".parse::<ArrayMemory>()?, ArrayMemory::Managed);
-/// assert!("paged".parse::<ArrayMemory>().is_err());
-/// assert!(!ArrayMemory::Pinned.is_on_device());
-/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum ArrayMemory {
-    /// Memory of the device.
-    #[default]
-    Device,
-    /// Page-locked host memory that the device uses where it is.
-    Mapped,
-    /// Page-locked host memory.
-    Pinned,
-    /// Managed memory.
-    Managed,
-}
-
-impl ArrayMemory {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Device, Self::Mapped, Self::Pinned, Self::Managed];
-
-    /// Whether it takes memory of the device.
-    #[must_use]
-    pub const fn is_on_device(self) -> bool {
-        matches!(self, Self::Device | Self::Managed)
     }
 }
 
@@ -259,45 +215,5 @@ impl ArrayRequest {
             return refuse("a window is one piece of memory: let the run axis be the first".into());
         }
         Ok(())
-    }
-}
-
-/// The outcome of an instance's requests.
-///
-/// ```
-/// use pagewise_managers::manager::ArrayResponse;
-///
-/// let response = ArrayResponse::default();
-/// assert_eq!((response.arr.len(), response.chunks, response.chunk_length), (0, 1, 1));
-/// ```
-#[derive(Debug, Clone)]
-pub struct ArrayResponse {
-    /// The arrays by label; none if the instance had asked for nothing and is only told.
-    pub arr: BTreeMap<String, Array>,
-    /// How many chunks there are.
-    pub chunks: u64,
-    /// How many runs a chunk has, except perhaps the last.
-    pub chunk_length: u64,
-    /// The shapes of the arrays that are divided, one chunk each. Arrays in windows keep theirs.
-    pub chunked_shapes: BTreeMap<String, Vec<u64>>,
-    /// The same as arithmetic: which runs are in which chunk.
-    pub parameters: ChunkParameters,
-}
-
-impl Default for ArrayResponse {
-    fn default() -> Self {
-        Self::of(ChunkParameters::default())
-    }
-}
-
-impl ArrayResponse {
-    pub(crate) fn of(parameters: ChunkParameters) -> Self {
-        Self {
-            arr: BTreeMap::new(),
-            chunks: parameters.chunks(),
-            chunk_length: parameters.chunk_length(),
-            chunked_shapes: BTreeMap::new(),
-            parameters,
-        }
     }
 }

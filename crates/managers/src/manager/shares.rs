@@ -2,10 +2,11 @@
 
 use pagewise::MemoryInfo;
 
+use super::chunking::ChunkPolicy;
 use super::error::{ManagerError, Result};
-use super::instance::InstanceId;
+use super::instance_id::InstanceId;
+use super::memory_manager::{MemoryManager, State};
 use super::options::LimitMode;
-use super::{ChunkPolicy, MemoryManager, State};
 
 impl MemoryManager {
     /// Gives an instance a share of its own, from either pool.

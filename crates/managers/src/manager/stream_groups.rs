@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use pagewise::{Device, Machine, Stream};
 
-use super::InstanceId;
 use super::error::{ManagerError, Result};
+use super::instance_id::InstanceId;
 
 /// The group of who names none.
 pub const DEFAULT_GROUP: &str = "default";

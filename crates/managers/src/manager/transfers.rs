@@ -8,8 +8,10 @@ use pagewise::{DevicePtr, Stream};
 
 use super::array::Array;
 use super::error::{ManagerError, Result};
-use super::host_array::{HostArray, pinned_bytes};
-use super::{InstanceId, MemoryManager};
+use super::host_array::HostArray;
+use super::instance_id::InstanceId;
+use super::memory_manager::MemoryManager;
+use super::pinned::pinned_bytes;
 
 /// The most bytes that a copy of memory that is not page-locked takes on the way.
 const STAGING_BYTES: usize = 64 << 20;

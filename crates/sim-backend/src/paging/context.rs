@@ -9,7 +9,8 @@ use super::groups::Groups;
 use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
 use super::range::Policy;
-use super::thrash::{LapseWindow, Pin};
+use super::thrash::pins::Pin;
+use super::thrash::window::LapseWindow;
 use super::totals::Totals;
 
 /// The surroundings of one step on one va_block.

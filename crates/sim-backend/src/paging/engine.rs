@@ -19,7 +19,9 @@ use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
 use super::protection::Protection;
 use super::range::{Policy, Ranges, VaRange};
-use super::thrash::{self, LapseWindow, Pin};
+use super::thrash;
+use super::thrash::pins::{self, Pin};
+use super::thrash::window::LapseWindow;
 use super::totals::Totals;
 
 /// The memory of one GPU that managed pages can use.
@@ -264,7 +266,7 @@ impl Paging {
 
     /// Lets the time come to `now_ns`: pages with a pin that ran out are released.
     pub(crate) fn advance(&mut self, now_ns: u64, sink: &mut dyn EventSink) {
-        while let Some(pin) = thrash::expired(&mut self.pins, &self.params.thrashing, now_ns) {
+        while let Some(pin) = pins::expired(&mut self.pins, &self.params.thrashing, now_ns) {
             let Some(range) = self.ranges.containing_mut(pin.page) else { continue };
             let Some(mut block) = range.take(pin.page) else { continue };
             let policy = range.policy;

@@ -9,7 +9,7 @@ use super::mask::{PageMask, StoredMask};
 use super::presence::Presence;
 use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
-use super::thrash::Thrashing;
+use super::thrash::pages::Thrashing;
 
 /// The history of devices' page tables of a block, in 16 bits. Decides nothing; takes time when
 /// the block goes.

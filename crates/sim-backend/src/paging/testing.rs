@@ -11,7 +11,7 @@ use super::mask::PageMask;
 use super::params::PagingParams;
 use super::processor::Relations;
 use super::range::Policy;
-use super::thrash::LapseWindow;
+use super::thrash::window::LapseWindow;
 use super::totals::Totals;
 use crate::GpuProfile;
 

@@ -16,17 +16,14 @@ use super::mask::PageMask;
 use super::params::{LapseVote, ThrashingParams};
 use super::processor::{ProcId, ProcSet};
 
-mod pages;
-mod pins;
+pub(super) mod pages;
+pub(super) mod pins;
 #[cfg(test)]
 pub(super) mod tests;
-mod window;
+pub(super) mod window;
 
-use pages::PageState;
-
-pub(super) use pages::Thrashing;
-pub(super) use pins::{Pin, expired};
-pub(super) use window::LapseWindow;
+use pages::{PageState, Thrashing};
+use pins::Pin;
 
 /// Counts of events stop here.
 const EVENTS_MAX: u8 = 7;

@@ -3,6 +3,7 @@
 use super::super::range::Policy;
 use super::super::testing::heard_in;
 use super::super::{Access, Discard, GpuMemory, Paging, PagingParams, Relations};
+use super::window::LapseWindow;
 use super::*;
 use crate::GpuProfile;
 use pagewise_hal::Processor;
