@@ -11,8 +11,8 @@ pub(crate) type Few<T> = SmallVec<[T; 1]>;
 
 /// One region, or a list of them.
 ///
-/// Made by `into()` from a [`Region`], a reference to a [`ManagedBuffer`], or an array, slice or
-/// vector of regions, so that functions take any of them.
+/// Made by `into()` from a [`Region`], a reference to a [`ManagedBuffer`](crate::ManagedBuffer), or
+/// an array, slice or vector of regions, so that functions take any of them.
 ///
 /// ```
 /// use pagewise::{ManagedBuffer, Regions};

@@ -170,7 +170,7 @@ pub extern "C" fn pagewise_driver_panics() -> u64 {
 
 /// The whole state of the machine and its contexts as text, for `use_text` to copy: it gets
 /// `context`, the text and its length in bytes. Two texts are equal if and only if the states are,
-/// but for what [`SimBackend::state`](pagewise_hal::SimBackend::state) leaves out. Returns a
+/// but for what [`SimBackend::state`](pagewise_sim::SimBackend::state) leaves out. Returns a
 /// `CUresult`.
 ///
 /// # Safety

@@ -7,8 +7,8 @@
 //! - Calls that use contents or give memory up get memory of the case only. A range that is not
 //!   within the buffer it names stands for one at the null address.
 //! - After each operation: records, and the host page table of every live buffer of at most
-//!   [`MAX_MAPPED_BYTES`] that the back end allocated; imports and the process's own memory are no
-//!   such buffers.
+//!   [`MAX_MAPPED_BYTES`](crate::format::MAX_MAPPED_BYTES) that the back end allocated; imports and
+//!   the process's own memory are no such buffers.
 //! - Records are named after the buffer that owns their address when the case *ends*, before the
 //!   clean-up. An address that no buffer owns is -1 with its offset modulo 2 MiB.
 //! - At the end every live buffer is freed by [`Backend::free`], those of pools too, and the
