@@ -30,6 +30,7 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Fit the simulator's cost model to traces with times, and write a profile that replays can
     /// use
+    #[cfg(feature = "calibrate")]
     #[command(after_help = CALIBRATE_EXIT_STATUS)]
     Calibrate(Calibrate),
     /// List the GPUs that can be simulated, or print one as a document with the sources of its
@@ -129,9 +130,11 @@ fn scaled(text: &str, step: u64) -> Result<u64, String> {
     }
 }
 
+#[cfg(feature = "calibrate")]
 const CALIBRATE_EXIT_STATUS: &str = "Exit status: 0 the profile is written, 2 usage, 3 a trace \
      cannot be read, exceeds a limit or has no times, or the profile cannot be written.";
 
+#[cfg(feature = "calibrate")]
 #[derive(Debug, Args)]
 pub(crate) struct Calibrate {
     /// Where the profile goes (TOML); replaced only when the fit has succeeded

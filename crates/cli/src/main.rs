@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod args;
+#[cfg(feature = "calibrate")]
 mod calibrate;
 mod compare;
 mod doctor;
@@ -36,6 +37,7 @@ use status::{failed, finish, show, usage};
 fn main() -> ExitCode {
     match Cli::parse().command {
         Some(Command::Replay(replay)) => replay_traces(&replay),
+        #[cfg(feature = "calibrate")]
         Some(Command::Calibrate(args)) => calibrate::command(&args),
         Some(Command::Profiles { profile }) => show_profiles(profile.as_deref()),
         Some(Command::Doctor(args)) => show(&doctor::doctor(args.max_version)),

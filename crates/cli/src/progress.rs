@@ -34,6 +34,7 @@ impl Progress {
     }
 
     /// Shows other work than replaying, until the next case is done.
+    #[cfg(feature = "calibrate")]
     pub(crate) fn doing(&self, what: &str) {
         self.bar.set_message(format!("{what}, "));
     }

@@ -55,6 +55,7 @@ pub(crate) enum Failure {
     Input(String),
 }
 
+#[cfg(feature = "calibrate")]
 impl Failure {
     pub(crate) fn into_message(self) -> String {
         match self {
