@@ -49,10 +49,6 @@ mod allocation;
     reason = "`place` has found the range inside one segment; sizes are below a zone's"
 )]
 mod arena;
-#[allow(
-    clippy::arithmetic_side_effects,
-    reason = "threads, elements and pages of one kernel, whose memory is one live allocation; counts are within the profile's bounds"
-)]
 pub mod arrival;
 #[allow(
     clippy::arithmetic_side_effects,
@@ -87,10 +83,6 @@ mod config;
     reason = "page numbers of live memory, and pages of one block of 512"
 )]
 mod contents;
-#[allow(
-    clippy::arithmetic_side_effects,
-    reason = "counts of what happened; times are doubles, which do not overflow into a panic"
-)]
 pub mod cost;
 mod descriptor;
 #[allow(
@@ -107,10 +99,6 @@ mod movement;
     reason = "page numbers of live memory, and counts of calls"
 )]
 mod pager;
-#[allow(
-    clippy::arithmetic_side_effects,
-    reason = "pages of one block of 512, page numbers of live memory, counts of what happened; time is added by `clock`"
-)]
 mod paging;
 #[allow(clippy::arithmetic_side_effects, reason = "addresses inside one zone")]
 mod pool_regions;

@@ -3,6 +3,10 @@
 //! A grid-stride loop: thread `g` of `G` touches elements `g`, `g + G`, … . Threads that stay on one
 //! page together count as one [`Unit`]; other units are warps. Knows nothing of pages that are
 //! there, except through [`Missing`]. Addresses in bytes, pages of 4 KiB.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "an element below the last, times the stride, is below the length of live memory"
+)]
 
 use super::params::ArrivalParams;
 

@@ -80,6 +80,10 @@ pub(crate) struct Arrival<'a> {
     rounds_in_vain: u32,
 }
 
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "multiprocessors and thread blocks are counted, each block below the grid's last"
+)]
 impl<'a> Arrival<'a> {
     /// A kernel before its first access. `nth` tells the kernels of one seed apart.
     pub(crate) fn new(
@@ -209,7 +213,7 @@ impl<'a> Arrival<'a> {
         } else {
             params.reads_late_after_ns
         };
-        let mut now_ns = looks_ns.saturating_add(read.len() as u64 * params.fault_ns);
+        let mut now_ns = looks_ns.saturating_add(params.fault_ns.saturating_mul(read.len() as u64));
         while read.len() < most
             && let Some(Reverse((ns, at))) = coming.peek().copied()
             && ns <= now_ns
@@ -261,6 +265,10 @@ impl<'a> Arrival<'a> {
     }
 }
 
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a batch has as many faults as were read; pages are of live memory"
+)]
 impl Batch {
     fn of(mut read: Vec<u64>) -> Self {
         let faults = read.len() as u64;
@@ -283,6 +291,7 @@ impl Batch {
 }
 
 /// A random number below `limit`, by fixed-point multiplication: the same on every machine.
+#[allow(clippy::arithmetic_side_effects, reason = "128 bits hold the product of two numbers of 64")]
 fn below(rng: &mut ChaCha8Rng, limit: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(limit)) >> 64) as u64
 }

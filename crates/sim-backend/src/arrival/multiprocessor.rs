@@ -1,4 +1,8 @@
 //! One multiprocessor: the units that it holds, and the faults that they raise.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "faults, lines and turns are counted; a unit only goes on from where it waits"
+)]
 
 use super::grid::{Grid, Missing, Position, Unit};
 use super::params::ArrivalParams;

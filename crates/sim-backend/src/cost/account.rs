@@ -77,10 +77,13 @@ impl Account {
                 self.faults.last_access = None;
             }
             Input::Walked(walk, covered) => self.walked(params, walk, *covered),
-            Input::RangeMade => self.tally.ranges_made += 1,
+            Input::RangeMade => {
+                self.tally.ranges_made = self.tally.ranges_made.saturating_add(1);
+            }
             Input::RangeGone(held) => {
                 self.tally.freed.add(held);
-                self.recycled_pages = (self.recycled_pages + held.host_pages).min(RECYCLED_MAX);
+                let recycled = self.recycled_pages.saturating_add(held.host_pages);
+                self.recycled_pages = recycled.min(RECYCLED_MAX);
             }
         }
         0.0
@@ -123,8 +126,8 @@ impl Account {
     /// Zeroed memory comes first from the memory that was freed last.
     fn zeroed(&mut self, work: &Work) -> Zeroed {
         let recycled = work.pages_zeroed_host.min(self.recycled_pages);
-        self.recycled_pages -= recycled;
-        Zeroed { pages: work.pages_zeroed_host - recycled, recycled }
+        self.recycled_pages = self.recycled_pages.saturating_sub(recycled);
+        Zeroed { pages: work.pages_zeroed_host.saturating_sub(recycled), recycled }
     }
 
     /// The same for something that the engine did.
@@ -155,7 +158,7 @@ impl Account {
                 0.0
             }
             Step::Allocation if matches!(self.call, Call::DeviceTouch { .. }) => {
-                self.faults.chunks += work.chunks_device;
+                self.faults.chunks = self.faults.chunks.saturating_add(work.chunks_device);
                 0.0
             }
             _ => {

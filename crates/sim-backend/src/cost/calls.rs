@@ -19,7 +19,7 @@ pub(super) fn alloc(costs: &AllocationCosts, tally: &Tally, warmth: Warmth) -> f
 
 pub(super) fn free(costs: &AllocationCosts, tally: &Tally, warmth: Warmth) -> f64 {
     let freed = &tally.freed;
-    let held = freed.on_device + freed.mapped_by_host + freed.mapped_by_device > 0;
+    let held = [freed.on_device, freed.mapped_by_host, freed.mapped_by_device] != [0; 3];
     costs.free
         + if held && warmth.is_cold() { costs.free_cold } else { 0.0 }
         + warmth.ns(&costs.free_warmth)
@@ -79,7 +79,7 @@ pub(super) fn discard_prefetch(costs: &DiscardCosts, tally: &Tally, warmth: Warm
 /// An eviction from one block: the costs of the explicit migration of the same pages to the host,
 /// charged to the call that waits for the room (TIMING-17).
 pub(super) fn eviction(costs: &PrefetchCosts, work: &Work, zeroed: Zeroed) -> f64 {
-    let bytes = (work.pages_to_host * pagewise_hal::PAGE_BYTES) as f64;
+    let bytes = work.pages_to_host as f64 * pagewise_hal::PAGE_BYTES as f64;
     costs.block
         + costs.unmap_device * work.unmaps_device as f64
         + zeroed.ns(costs.zero_host_page, costs.zero_warm_host_page)

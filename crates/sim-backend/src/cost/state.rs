@@ -114,7 +114,8 @@ impl State {
         let last = self.last[class as usize];
         match (self.slept, last) {
             (Some(long), last) => {
-                let others = last.map_or(u64::MAX, |last| self.calls - last.number - 1);
+                let since = |last: Last| self.calls.saturating_sub(last.number).saturating_sub(1);
+                let others = last.map_or(u64::MAX, since);
                 Warmth::AfterSleep { others, long }
             }
             (None, None) => Warmth::Cold { first: true },
@@ -134,15 +135,15 @@ impl State {
     /// A call that found `warmth` has ended.
     pub(super) fn done(&mut self, class: Class, warmth: Warmth, now_ns: u64) {
         let row = match warmth {
-            Warmth::Warm { pause_ns, row } if pause_ns <= ROW_NS => row + 1,
+            Warmth::Warm { pause_ns, row } if pause_ns <= ROW_NS => row.saturating_add(1),
             _ => 1,
         };
         // The reads of one query count as one call.
         let continued = class == Class::Query && self.continues(class);
-        let number = if continued { self.calls - 1 } else { self.calls };
+        let number = if continued { self.calls.saturating_sub(1) } else { self.calls };
         let sleeps = self.sleeps;
         self.last[class as usize] = Some(Last { end_ns: now_ns, number, sleeps, row });
-        self.calls = number + 1;
+        self.calls = number.saturating_add(1);
         self.slept = None;
         self.before = Some(class);
     }
@@ -158,7 +159,7 @@ impl State {
     /// A sleep has ended.
     pub(super) fn slept(&mut self, duration_ns: u64) {
         self.slept = Some(duration_ns > 1_000_000);
-        self.sleeps += 1;
+        self.sleeps = self.sleeps.saturating_add(1);
         self.before = None;
         self.recycled_pages = 0;
     }

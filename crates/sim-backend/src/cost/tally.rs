@@ -52,10 +52,14 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    #[allow(
+        clippy::arithmetic_side_effects,
+        reason = "sums of what the steps of one call did, each to one block of 512 pages"
+    )]
     pub(super) fn add(&mut self, work: &Work, zeroed: Zeroed) {
         const PAGE: u64 = pagewise_hal::PAGE_BYTES;
-        let mapped = work.pages_mapped_host + work.pages_mapped_device > 0;
-        let unmapped = work.unmaps_host + work.unmaps_device > 0;
+        let mapped = work.pages_mapped_host > 0 || work.pages_mapped_device > 0;
+        let unmapped = work.unmaps_host > 0 || work.unmaps_device > 0;
         self.acts |= mapped || work.copies > 0 || (work.step == Step::Discard && unmapped);
         let to_device = work.processor.is_some_and(|to| to != Processor::HOST);
         let maps_device = work.step == Step::Migration && work.pages_mapped_device > 0;

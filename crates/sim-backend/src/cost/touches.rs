@@ -34,7 +34,7 @@ pub(super) struct Faults {
 impl Faults {
     /// Notes a fault; says whether it is the first in its block.
     fn note(&mut self, work: &Work) -> bool {
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         let first = self.block != Some(work.block);
         self.block = Some(work.block);
         first
@@ -81,7 +81,7 @@ pub(super) fn host_fault(
         + kind
         + costs.map_page * work.pages_mapped_host as f64
         + zeroed.ns(costs.zero_page, costs.zero_warm_page)
-        + costs.copy_byte * (work.pages_to_host * PAGE) as f64
+        + costs.copy_byte * work.pages_to_host as f64 * PAGE as f64
         + costs.unmap_device * work.unmaps_device as f64
 }
 
@@ -134,7 +134,7 @@ pub(super) fn device_latency(
 ) -> f64 {
     let before = faults.last_access.replace(access);
     let nth = faults.seen;
-    faults.seen += 1;
+    faults.seen = faults.seen.saturating_add(1);
     match warmth {
         _ if parallel && nth == 0 => costs.parallel_first_fault,
         _ if parallel => 0.0,
@@ -144,7 +144,8 @@ pub(super) fn device_latency(
         Warmth::Cold { .. } if nth == 0 => costs.first_fault_cold,
         Warmth::Warm { .. } if nth == 0 => costs.first_fault_warm,
         _ => {
-            let between = access.saturating_sub(before.unwrap_or(access) + 1) as f64;
+            let behind = before.unwrap_or(access).saturating_add(1);
+            let between = access.saturating_sub(behind) as f64;
             let asleep = (between * faults.gap_ns / costs.fault_gap).min(1.0);
             let wake = match (warmth.is_cold(), nth <= WAKES) {
                 (true, true) => costs.wake_cold,
@@ -165,15 +166,17 @@ pub(super) fn parallel_fault(
     first: bool,
 ) -> f64 {
     faults.note(work);
-    let copied = work.pages_to_device + work.pages_between_devices;
+    let copied = work.pages_to_device.saturating_add(work.pages_between_devices);
     let block = if first { costs.parallel_block } else { 0.0 };
-    block + costs.parallel_copy_2mib * ((copied * PAGE) as f64 / pagewise_hal::BLOCK_BYTES as f64)
+    block
+        + costs.parallel_copy_2mib
+            * (copied as f64 * PAGE as f64 / pagewise_hal::BLOCK_BYTES as f64)
 }
 
 pub(super) fn device_fault(costs: &DeviceTouchCosts, faults: &mut Faults, work: &Work) -> f64 {
     faults.note(work);
     let chunks = std::mem::take(&mut faults.chunks);
-    let copied = work.pages_to_device + work.pages_between_devices;
+    let copied = work.pages_to_device.saturating_add(work.pages_between_devices);
     let kind = if copied > 0 {
         costs.fault_copy
     } else if work.remote_maps > 0 {

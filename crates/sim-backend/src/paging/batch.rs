@@ -4,6 +4,10 @@
 //! a block together; a batch is one record, of its first page. The [arrival](crate::arrival)
 //! of faults decides what comes in a batch; an access program of one thread has one fault in each.
 //! PAGING-24 to PAGING-28 are the driver's side of it.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "pages and blocks of live memory; a page lies in the block it was found by"
+)]
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
@@ -187,7 +191,7 @@ fn report_held(
     }
     for page in pages.pages() {
         let since_ns = held.remove(&(block.first_page() + page as u64));
-        let waited_ns = since_ns.map_or(0, |since_ns| context.now_ns - since_ns);
+        let waited_ns = since_ns.map_or(0, |since_ns| context.now_ns.saturating_sub(since_ns));
         if waited_ns > 0 {
             thrash::report_throttle(context, block, page, by, waited_ns);
         }

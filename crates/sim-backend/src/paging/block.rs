@@ -4,6 +4,10 @@
 //! or after a split. Blocks in the same state share it until one of them changes, so a range that
 //! is always treated as a whole has one state however long it is. Decides nothing: the modules that
 //! service faults, advice and migrations do.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "a page of a block is below its length, at most 512; page numbers are below 2^52"
+)]
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;

@@ -4,6 +4,10 @@
 //! So places are kept in groups of 512 MiB, and a group takes memory once one of its blocks exists:
 //! 24 bytes for each 512 MiB of a range, and at most 8 KiB for each group with a block.
 //! Decides nothing.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "slots of one range, which is not empty, and groups that the range has"
+)]
 
 use std::ops::Range;
 

@@ -4,6 +4,10 @@
 //! 64 KiB and 4 KiB, which share root chunks. Pieces are known by the absolute page that they begin with, so a split
 //! of a block changes nothing here. Sizes in pages of 4 KiB. Decides only which chunk goes first;
 //! `evict` empties it. PAGING-210 to PAGING-213 are the driver's rules.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "chunks and pages of one device, and slots of pages; a chunk that comes back was taken"
+)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;

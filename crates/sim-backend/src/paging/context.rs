@@ -1,4 +1,5 @@
 //! The context of one step on one va_block: policy, parameters, time and where to report.
+#![allow(clippy::arithmetic_side_effects, reason = "one step counts pages and runs of one block")]
 
 use std::collections::VecDeque;
 

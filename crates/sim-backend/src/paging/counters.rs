@@ -2,6 +2,7 @@
 //!
 //! The hardware counts a GPU's accesses to each 2 MiB of another processor's memory and remembers
 //! which 64 KiB of it were meant.
+#![allow(clippy::arithmetic_side_effects, reason = "pages of one block of 512")]
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -40,7 +41,7 @@ impl Counters {
     ) -> Option<PageMask> {
         let key = (by, block.first_page());
         let counter = self.0.entry(key).or_default();
-        counter.accesses += accesses;
+        counter.accesses = counter.accesses.saturating_add(accesses);
         counter.pages |= pages;
         if counter.accesses < threshold {
             return None;

@@ -1,4 +1,8 @@
 //! The paging state of one address space, and the calls that change it.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "pages of live memory, each in its block; ranges and blocks that advice cuts"
+)]
 
 use std::collections::VecDeque;
 use std::ops::Range;

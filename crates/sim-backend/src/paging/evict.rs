@@ -4,6 +4,10 @@
 //! Memory once given stays when pages leave; it goes at eviction and with the range. Evicted
 //! pages go to the host, whatever was advised. PAGING-210 to PAGING-217 are the driver's rules.
 //! No recording shows an eviction.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "GPUs come after the host; pages of one block; chunks and evictions are counted"
+)]
 
 use std::ops::Range;
 

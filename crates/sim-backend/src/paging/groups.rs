@@ -3,6 +3,7 @@
 //! Small allocations share va_blocks. A fault brings grouped pages along only if they are in one run
 //! of its group with it; pages in no group always come (PAGING-253). Allocations with a range of
 //! their own lie in a group as a whole or not at all, so they are not kept here.
+#![allow(clippy::arithmetic_side_effects, reason = "pages of one piece of a block, at most 512")]
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,6 +1,10 @@
 //! Mappings of pages with their permissions, and the records of remote mappings.
 //!
 //! Nothing moves here. PAGING-81 to PAGING-86 are the driver's rules.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "runs of one block, at most 512 pages, are counted and measured"
+)]
 
 use pagewise_hal::{MapCause, MemoryEvent, PAGE_BYTES};
 

@@ -3,6 +3,10 @@
 //! [`PageMask`] is the working form, [`StoredMask`] the resting form: a quiet block's sets are
 //! nearly always one run of pages, which needs no memory of its own. Pages at or past the length
 //! of a block are never set; the callers see to it. Knows nothing of blocks or addresses.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "bits of 512, 64 to a word; an empty range is answered before"
+)]
 
 use std::fmt;
 use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not, Range};

@@ -3,6 +3,7 @@
 //! A *move* leaves the pages on the destination alone; a *duplication* leaves the other copies.
 //! Both unmap first, copy second, and settle residency last (PAGING-60 to PAGING-66). Nothing
 //! is mapped here.
+#![allow(clippy::arithmetic_side_effects, reason = "one step counts pages of one block")]
 
 use std::ops::Range;
 

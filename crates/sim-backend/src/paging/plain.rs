@@ -5,6 +5,7 @@
 //! decide: what faults comes to the device, with what the prefetcher adds, and may do everything
 //! there; evicted pages go to the host. `service` and `moves` come to the same, with a look at
 //! every processor that could be concerned; `laws` holds the two against each other.
+#![allow(clippy::arithmetic_side_effects, reason = "one step counts pages of one block")]
 
 use pagewise_hal::CopyCause;
 

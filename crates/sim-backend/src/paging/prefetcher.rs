@@ -3,6 +3,10 @@
 //! The leaves of the tree are the pages of one va_block, shifted so that 64 KiB pages fall on
 //! nodes. A node is prefetched if more than a threshold of it is at the destination already or
 //! faulted now; the largest such node wins. PAGING-100 to PAGING-109 are the driver's rules.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "leaves and nodes of a tree over 512 pages; percentages of them"
+)]
 
 use std::ops::Range;
 

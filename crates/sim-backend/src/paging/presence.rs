@@ -84,7 +84,7 @@ impl Presence {
 
     /// Lowers the mapping of pages to at most this permission; `None` unmaps.
     pub(super) fn lower(&mut self, pages: PageMask, at_most: Option<Protection>) {
-        let keep = at_most.map_or(0, |protection| self.level(protection) + 1);
+        let keep = at_most.map_or(0, |protection| self.level(protection).saturating_add(1));
         if keep == 3 {
             return;
         }

@@ -3,6 +3,10 @@
 //! Number 0 is the host, n + 1 is GPU n: the driver breaks ties by the lowest number, so this
 //! order is part of the policy. [`Relations`] is data; nothing here decides what is done with it.
 //! PAGING-8 to PAGING-10 are the driver's rules.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "the host is -1 outside and 0 here, devices follow; an empty set has no lowest"
+)]
 
 use pagewise_hal::Processor;
 

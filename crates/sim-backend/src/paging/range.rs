@@ -3,6 +3,10 @@
 //! One managed allocation starts as one range. Advice on a part of it splits the range, and the
 //! block that the cut goes through; ranges are never merged again (PAGING-2). A fault, a migration
 //! or a discard makes the blocks that it needs (PAGING-6). Page numbers are absolute.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "pages of live memory; a slot of a range begins before it ends"
+)]
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

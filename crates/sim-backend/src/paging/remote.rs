@@ -7,10 +7,11 @@
 //! Off on PCIe hosts. Nothing here was compared with hardware. In particular it is assumed that
 //! each access of a program counts once, and that the driver acts when the program is over: its
 //! work is beside the program's and takes none of its time.
+#![allow(clippy::arithmetic_side_effects, reason = "a page of a block is below its length")]
 
 use std::collections::BTreeMap;
 
-use pagewise_hal::{CopyCause, MapCause, PAGE_BYTES};
+use pagewise_hal::{CopyCause, MapCause};
 
 use super::access::Access;
 use super::block::Block;
@@ -34,9 +35,7 @@ impl Paging {
         if !self.params.access_counters.enable || by.is_host() {
             return;
         }
-        let Some(last) = walk.accesses().checked_sub(1) else { return };
-        let last_byte = walk.first_byte + last * walk.stride_bytes.max(1);
-        let pages = walk.first_byte / PAGE_BYTES..last_byte / PAGE_BYTES + 1;
+        let Some(pages) = walk.pages() else { return };
         let threshold = u64::from(self.params.access_counters.threshold);
         for piece in self.ranges.pieces(&pages) {
             let Some(range) = self.ranges.containing(piece.start) else { continue };
@@ -149,7 +148,7 @@ impl Paging {
 
 #[cfg(test)]
 mod tests {
-    use pagewise_hal::{MemoryEvent, Processor};
+    use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 
     use super::super::mask::PAGES;
     use super::super::{GpuMemory, PagingParams, Relations};

@@ -9,6 +9,10 @@
 //! the policy of the range and the state of the block, and changes nothing but the block and its
 //! chunk. Blocks with pages that thrashing detection watches, and steps that made room by eviction,
 //! are left to the general way.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "pieces of live memory are measured and counted"
+)]
 
 use std::ops::Range;
 

@@ -1,5 +1,9 @@
 //! Surveys of pages and blocks, for the cost model. Changes nothing but the note of which
 //! pages the host wrote.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "accesses and pages of live memory are counted; a page lies in its block"
+)]
 
 use std::ops::Range;
 
@@ -87,6 +91,14 @@ impl Walk {
         end.saturating_sub(before(page * PAGE_BYTES))
     }
 
+    /// The pages from the first access to the last; `None` without any. A walk beyond the end of the
+    /// address space ends there.
+    pub(super) fn pages(&self) -> Option<Range<u64>> {
+        let further = self.accesses().checked_sub(1)?.saturating_mul(self.stride_bytes.max(1));
+        let last_byte = self.first_byte.saturating_add(further);
+        Some(self.first_byte / PAGE_BYTES..(last_byte / PAGE_BYTES).saturating_add(1))
+    }
+
     /// The pages of a piece of one block with an access, by their place in the block.
     pub(super) fn pages_within(&self, piece: &Range<u64>, first_page: u64) -> PageMask {
         let stride = self.stride_bytes.max(1);
@@ -111,17 +123,15 @@ impl Paging {
     /// The pages that a walk which has just ended went over. Notes the host's writes.
     pub(crate) fn covered(&mut self, walk: Walk) -> Covered {
         let mut covered = Covered::default();
-        let Some(last) = walk.accesses().checked_sub(1) else { return covered };
-        let last_byte = walk.first_byte + last * walk.stride_bytes.max(1);
-        let pages = walk.first_byte / PAGE_BYTES..last_byte / PAGE_BYTES + 1;
+        let Some(mut left) = walk.pages() else { return covered };
+        let is_single = walk.accesses() == 1;
         let by = ProcId::from(walk.by);
         let writes = by.is_host() && walk.access != Access::Read;
-        let mut left = pages;
         while let Some(piece) = self.ranges.first_piece(&left) {
             left.start = piece.end;
             let Some(range) = self.ranges.containing_mut(piece.start) else { continue };
             let Some(block) = range.slot_mut(piece.start) else { continue };
-            if last == 0 && !by.is_host() {
+            if is_single && !by.is_host() {
                 let holders = block.residents_of((piece.start - block.first_page()) as usize);
                 let elsewhere = holders != ProcSet::EMPTY && !holders.contains(by);
                 covered.pages += 1;
@@ -165,6 +175,18 @@ mod tests {
 
     fn host_write(first_byte: u64, bytes: u64, stride_bytes: u64) -> Walk {
         Walk { by: Processor::HOST, first_byte, bytes, stride_bytes, access: Access::Write }
+    }
+
+    #[test]
+    fn a_walk_has_the_pages_from_its_first_access_to_its_last() {
+        let pages = |first_byte, bytes, stride| host_write(first_byte, bytes, stride).pages();
+        assert_eq!(pages(0x1000, 0, 1), None);
+        assert_eq!(pages(0x1fff, 1, 4096), Some(1..2));
+        assert_eq!(pages(0x1fff, 2, 1), Some(1..3));
+        assert_eq!(pages(0x1000, 0x2001, 0x1000), Some(1..4), "the last byte is an access");
+        assert_eq!(pages(0x1000, 1 << 20, u64::MAX), Some(1..2), "one access");
+        let last = u64::MAX / PAGE_BYTES;
+        assert_eq!(pages(u64::MAX - 10, u64::MAX, 1), Some(last..last + 1), "no page is behind");
     }
 
     #[test]

@@ -4,6 +4,10 @@
 //! once two processors met in a block within the window, and again after each fresh start. Times
 //! in nanoseconds, rounded down to the resolution of the driver's stamps. PAGING-120 to PAGING-136
 //! are the driver's rules.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "events, resets and votes, which stop at bounds; times are below those of a profile"
+)]
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,5 @@
 //! Walks over memory: what one thread accesses, and what that came to.
+#![allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 
 use std::collections::BTreeMap;
 
