@@ -44,6 +44,7 @@ mod address;
 mod advice;
 mod attribute;
 mod backend;
+mod calls;
 mod capability;
 mod code;
 mod counters;

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pagewise_hal::{Error, Location, Result, Span};
+use pagewise_hal::{Error, Location, Result, Span, with_calls};
 
 use crate::refuse::invalid;
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+    ($($call:ident = [$($unsafe:tt)?] fn $name:ident(
+        $($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
         /// A method of [`Backend`](crate::Backend) that can fail.
         ///
         /// ```
@@ -24,7 +25,12 @@ macro_rules! operations {
         #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
         #[non_exhaustive]
         pub enum Operation {
-            $($(#[$doc])* $variant,)*
+            $(
+                #[doc = concat!(
+                    "[`Backend::", stringify!($name), "`](crate::Backend::", stringify!($name), ")"
+                )]
+                $call,
+            )*
         }
 
         impl Operation {
@@ -34,7 +40,7 @@ macro_rules! operations {
             /// use pagewise::intercept::Operation;
             /// assert!(Operation::ALL.contains(&Operation::Free));
             /// ```
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            pub const ALL: &[Self] = &[$(Self::$call),*];
 
             /// The method's name.
             ///
@@ -44,129 +50,14 @@ macro_rules! operations {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $name,)*
+                    $(Self::$call => stringify!($name),)*
                 }
             }
         }
     };
 }
 
-operations! {
-    /// [`Backend::driver_version`](crate::Backend::driver_version)
-    DriverVersion = "driver_version",
-    /// [`Backend::device_count`](crate::Backend::device_count)
-    DeviceCount = "device_count",
-    /// [`Backend::device_attribute`](crate::Backend::device_attribute)
-    DeviceAttribute = "device_attribute",
-    /// [`Backend::memory_info`](crate::Backend::memory_info)
-    MemoryInfo = "memory_info",
-    /// [`Backend::alloc_managed`](crate::Backend::alloc_managed)
-    AllocManaged = "alloc_managed",
-    /// [`Backend::alloc_device`](crate::Backend::alloc_device)
-    AllocDevice = "alloc_device",
-    /// [`Backend::alloc_pinned`](crate::Backend::alloc_pinned)
-    AllocPinned = "alloc_pinned",
-    /// [`Backend::free`](crate::Backend::free)
-    Free = "free",
-    /// [`Backend::free_pinned`](crate::Backend::free_pinned)
-    FreePinned = "free_pinned",
-    /// [`Backend::host_register`](crate::Backend::host_register)
-    HostRegister = "host_register",
-    /// [`Backend::host_unregister`](crate::Backend::host_unregister)
-    HostUnregister = "host_unregister",
-    /// [`Backend::advise_ordinal`](crate::Backend::advise_ordinal)
-    AdviseOrdinal = "advise_ordinal",
-    /// [`Backend::advise`](crate::Backend::advise)
-    Advise = "advise",
-    /// [`Backend::prefetch_ordinal`](crate::Backend::prefetch_ordinal)
-    PrefetchOrdinal = "prefetch_ordinal",
-    /// [`Backend::prefetch`](crate::Backend::prefetch)
-    Prefetch = "prefetch",
-    /// [`Backend::prefetch_batch`](crate::Backend::prefetch_batch)
-    PrefetchBatch = "prefetch_batch",
-    /// [`Backend::discard_batch`](crate::Backend::discard_batch)
-    DiscardBatch = "discard_batch",
-    /// [`Backend::discard_prefetch_batch`](crate::Backend::discard_prefetch_batch)
-    DiscardPrefetchBatch = "discard_prefetch_batch",
-    /// [`Backend::range_attribute`](crate::Backend::range_attribute)
-    RangeAttribute = "range_attribute",
-    /// [`Backend::range_accessed_by`](crate::Backend::range_accessed_by)
-    RangeAccessedBy = "range_accessed_by",
-    /// [`Backend::pointer_attribute`](crate::Backend::pointer_attribute)
-    PointerAttribute = "pointer_attribute",
-    /// [`Backend::pool_create`](crate::Backend::pool_create)
-    PoolCreate = "pool_create",
-    /// [`Backend::pool_destroy`](crate::Backend::pool_destroy)
-    PoolDestroy = "pool_destroy",
-    /// [`Backend::pool_default`](crate::Backend::pool_default)
-    PoolDefault = "pool_default",
-    /// [`Backend::pool_current`](crate::Backend::pool_current)
-    PoolCurrent = "pool_current",
-    /// [`Backend::pool_set_current`](crate::Backend::pool_set_current)
-    PoolSetCurrent = "pool_set_current",
-    /// [`Backend::pool_attribute`](crate::Backend::pool_attribute)
-    PoolAttribute = "pool_attribute",
-    /// [`Backend::pool_set_attribute`](crate::Backend::pool_set_attribute)
-    PoolSetAttribute = "pool_set_attribute",
-    /// [`Backend::pool_trim`](crate::Backend::pool_trim)
-    PoolTrim = "pool_trim",
-    /// [`Backend::pool_set_access`](crate::Backend::pool_set_access)
-    PoolSetAccess = "pool_set_access",
-    /// [`Backend::pool_access`](crate::Backend::pool_access)
-    PoolAccess = "pool_access",
-    /// [`Backend::pool_alloc`](crate::Backend::pool_alloc)
-    PoolAlloc = "pool_alloc",
-    /// [`Backend::free_async`](crate::Backend::free_async)
-    FreeAsync = "free_async",
-    /// [`Backend::pool_export`](crate::Backend::pool_export)
-    PoolExport = "pool_export",
-    /// [`Backend::pool_import`](crate::Backend::pool_import)
-    PoolImport = "pool_import",
-    /// [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer)
-    PoolExportPointer = "pool_export_pointer",
-    /// [`Backend::pool_import_pointer`](crate::Backend::pool_import_pointer)
-    PoolImportPointer = "pool_import_pointer",
-    /// [`Backend::ipc_mem_handle`](crate::Backend::ipc_mem_handle)
-    IpcMemHandle = "ipc_mem_handle",
-    /// [`Backend::ipc_open_mem_handle`](crate::Backend::ipc_open_mem_handle)
-    IpcOpenMemHandle = "ipc_open_mem_handle",
-    /// [`Backend::ipc_close_mem_handle`](crate::Backend::ipc_close_mem_handle)
-    IpcCloseMemHandle = "ipc_close_mem_handle",
-    /// [`Backend::stream_create`](crate::Backend::stream_create)
-    StreamCreate = "stream_create",
-    /// [`Backend::stream_destroy`](crate::Backend::stream_destroy)
-    StreamDestroy = "stream_destroy",
-    /// [`Backend::stream_synchronize`](crate::Backend::stream_synchronize)
-    StreamSynchronize = "stream_synchronize",
-    /// [`Backend::stream_wait_event`](crate::Backend::stream_wait_event)
-    StreamWaitEvent = "stream_wait_event",
-    /// [`Backend::stream_attach`](crate::Backend::stream_attach)
-    StreamAttach = "stream_attach",
-    /// [`Backend::event_create`](crate::Backend::event_create)
-    EventCreate = "event_create",
-    /// [`Backend::event_destroy`](crate::Backend::event_destroy)
-    EventDestroy = "event_destroy",
-    /// [`Backend::event_record`](crate::Backend::event_record)
-    EventRecord = "event_record",
-    /// [`Backend::event_query`](crate::Backend::event_query)
-    EventQuery = "event_query",
-    /// [`Backend::event_synchronize`](crate::Backend::event_synchronize)
-    EventSynchronize = "event_synchronize",
-    /// [`Backend::event_elapsed_ns`](crate::Backend::event_elapsed_ns)
-    EventElapsedNs = "event_elapsed_ns",
-    /// [`Backend::memset`](crate::Backend::memset)
-    Memset = "memset",
-    /// [`Backend::memcpy`](crate::Backend::memcpy)
-    Memcpy = "memcpy",
-    /// [`Backend::host_touch`](crate::Backend::host_touch)
-    HostTouch = "host_touch",
-    /// [`Backend::device_touch`](crate::Backend::device_touch)
-    DeviceTouch = "device_touch",
-    /// [`Backend::host_page_map`](crate::Backend::host_page_map)
-    HostPageMap = "host_page_map",
-    /// [`Backend::take_events`](crate::Backend::take_events)
-    TakeEvents = "take_events",
-}
+with_calls!(operations);
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -252,6 +143,14 @@ impl Call {
     pub const fn at(mut self, location: Location) -> Self {
         self.location = Some(location);
         self
+    }
+
+    /// The same call about so many bytes, of the range that was named before if one was.
+    pub(super) fn sized(mut self, bytes: u64) -> Self {
+        if let Some(span) = &mut self.span {
+            span.bytes = bytes;
+        }
+        self.bytes(bytes)
     }
 
     /// A batch: the bytes of all, the first range.
