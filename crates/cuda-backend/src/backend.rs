@@ -163,11 +163,7 @@ impl CudaBackend {
         }
     }
 
-    pub(crate) fn pool_access_of(
-        &self,
-        pool: PoolHandle,
-        location: Location,
-    ) -> Result<AccessFlags> {
+    pub(crate) fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {
         let _used = self.use_pool("pool_access", pool)?;
         let (mut flags, mut location) = (0, MemLocation::from(location));
         let get = self.driver.table.mem_pool_get_access;

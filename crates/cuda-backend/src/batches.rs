@@ -102,7 +102,7 @@ pub(crate) type MoveBatch = unsafe extern "C" fn(
 
 impl CudaBackend {
     #[inline(never)]
-    pub(crate) fn prefetch_batch_of(
+    pub(crate) fn prefetch_many(
         &self,
         spans: &[Span],
         locations: &[Location],
@@ -121,7 +121,7 @@ impl CudaBackend {
     /// # Safety
     /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
     #[inline(never)]
-    pub(crate) unsafe fn discard_prefetch_batch_of(
+    pub(crate) unsafe fn discard_prefetch_many(
         &self,
         spans: &[Span],
         locations: &[Location],
@@ -232,7 +232,7 @@ impl CudaBackend {
     /// # Safety
     /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
     #[inline(never)]
-    pub(crate) unsafe fn discard_batch_of(
+    pub(crate) unsafe fn discard_many(
         &self,
         spans: &[Span],
         flags: u64,

@@ -1,16 +1,14 @@
-//! The driver as a [`Backend`].
+//! The calls of the driver.
 //!
 //! A call is: the context, the driver's function, its number. Where the driver checks, it checks;
 //! the checks made here are those that it leaves out, those of entry points that the version in
 //! use does not have, and those that keep wrong values from becoming undefined behaviour.
 
 use pagewise_hal::{
-    AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities, Code,
-    DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags,
-    EventHandle, ExportedPointer, HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags,
-    HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun,
-    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
-    ShareableHandle, Span, StreamFlags, StreamHandle,
+    AccessFlags, Advice, AllocationType, AttachFlags, Code, DeviceAttribute, DeviceId, DevicePtr,
+    DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle, HostAllocFlags,
+    HostTouch, Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolHandle,
+    RangeAttribute, Result, Span, StreamFlags, StreamHandle,
 };
 
 use crate::abi::{AccessDesc, handle};
@@ -22,44 +20,20 @@ fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
     Err(Error::from_code(operation, Code::INVALID_VALUE).with_detail(why))
 }
 
-// SAFETY: unified addressing, which every driver of CUDA 12 requires: managed and pinned memory has
-// one address for host and device (CUDA programming guide, unified virtual address space). The
-// driver gives no byte out twice before it is freed, and keeps contents when it moves pages that
-// are not marked as discarded, which only `unsafe` calls do.
-unsafe impl HostAddresses for CudaBackend {
-    fn host_views(&self) -> HostViews {
-        HostViews::Direct
-    }
-}
-
-impl Backend for CudaBackend {
-    fn capabilities(&self) -> Capabilities {
-        let table = &self.driver.table;
-        let mut found = Capabilities::of_driver("cuda", self.driver.library.effective);
-        found.locations = self.has_locations();
-        found.prefetch_batch = match table.mem_prefetch_batch {
-            Some(_) => BatchSupport::Native,
-            None => BatchSupport::Loop,
-        };
-        found.discard = self.has_discard();
-        found.location_pools = self.has_location_pools();
-        let concurrent = DeviceAttribute::CONCURRENT_MANAGED_ACCESS;
-        found.concurrent_managed_access = (0..self.driver.devices)
-            .all(|id| self.device_attribute(DeviceId(id.cast_signed()), concurrent) == Ok(1));
-        found.events = self.observer.is_some();
-        found.host_page_map = self.host.shows_pages();
-        found
-    }
-
-    fn driver_version(&self) -> Result<DriverVersion> {
+impl CudaBackend {
+    pub(crate) fn driver_version(&self) -> Result<DriverVersion> {
         Ok(self.driver.library.version)
     }
 
-    fn device_count(&self) -> Result<u32> {
+    pub(crate) fn device_count(&self) -> Result<u32> {
         Ok(self.driver.devices)
     }
 
-    fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
+    pub(crate) fn device_attribute(
+        &self,
+        device: DeviceId,
+        attribute: DeviceAttribute,
+    ) -> Result<i32> {
         const OPERATION: &str = "device_attribute";
         self.check_device(OPERATION, device)?;
         let since = match attribute {
@@ -79,7 +53,7 @@ impl Backend for CudaBackend {
         self.driver.check(OPERATION, code).map(|()| value)
     }
 
-    fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
+    pub(crate) fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
         const OPERATION: &str = "memory_info";
         let (mut free, mut total) = (0, 0);
         let get = self.driver.table.mem_get_info;
@@ -90,7 +64,7 @@ impl Backend for CudaBackend {
         Ok(MemoryInfo { free_bytes: free as u64, total_bytes: total as u64 })
     }
 
-    fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
+    pub(crate) fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc_managed;
         // SAFETY: the driver checks what it is given, and writes its answer to a local that
@@ -101,7 +75,7 @@ impl Backend for CudaBackend {
         Ok(DevicePtr(ptr))
     }
 
-    fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr> {
+    pub(crate) fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr> {
         const OPERATION: &str = "alloc_device";
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc;
@@ -112,7 +86,7 @@ impl Backend for CudaBackend {
         Ok(DevicePtr(ptr))
     }
 
-    fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
+    pub(crate) fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
         let mut ptr = std::ptr::null_mut();
         let alloc = self.driver.table.mem_host_alloc;
         // SAFETY: the driver checks what it is given, and writes its answer to a local that
@@ -123,7 +97,9 @@ impl Backend for CudaBackend {
         Ok(DevicePtr(ptr.expose_provenance() as u64))
     }
 
-    unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::free`](pagewise_hal::Backend::free).
+    pub(crate) unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() {
             return Ok(());
         }
@@ -133,7 +109,9 @@ impl Backend for CudaBackend {
         self.home.context.call("free", || unsafe { free(ptr.0) })
     }
 
-    unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::free_pinned`](pagewise_hal::Backend::free_pinned).
+    pub(crate) unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() {
             return Ok(());
         }
@@ -143,7 +121,7 @@ impl Backend for CudaBackend {
         self.home.context.call("free_pinned", || unsafe { free(handle(ptr.0)) })
     }
 
-    fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
+    pub(crate) fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
         let advise = self.driver.table.mem_advise_ordinal;
         self.home
             .context
@@ -155,7 +133,7 @@ impl Backend for CudaBackend {
             .map_err(|error| self.about(error, span))
     }
 
-    fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
+    pub(crate) fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
         const OPERATION: &str = "advise";
         let Some(advise) = self.driver.table.mem_advise else {
             return Err(self.no_locations(OPERATION, location).with_span(span));
@@ -170,7 +148,12 @@ impl Backend for CudaBackend {
             .map_err(|error| self.about(error, span))
     }
 
-    fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()> {
+    pub(crate) fn prefetch_ordinal(
+        &self,
+        span: Span,
+        ordinal: i32,
+        stream: StreamHandle,
+    ) -> Result<()> {
         const OPERATION: &str = "prefetch_ordinal";
         let _stream = self.use_stream(OPERATION, stream)?;
         let prefetch = self.driver.table.mem_prefetch_ordinal;
@@ -184,7 +167,7 @@ impl Backend for CudaBackend {
             .map_err(|error| self.about(error, span))
     }
 
-    fn prefetch(
+    pub(crate) fn prefetch(
         &self,
         span: Span,
         location: Location,
@@ -206,7 +189,7 @@ impl Backend for CudaBackend {
             .map_err(|error| self.about(error, span))
     }
 
-    fn prefetch_batch(
+    pub(crate) fn prefetch_batch(
         &self,
         spans: &[Span],
         locations: &[Location],
@@ -219,21 +202,30 @@ impl Backend for CudaBackend {
         if let Some(answer) = self.move_one("prefetch_batch", call, moves) {
             return answer;
         }
-        self.prefetch_batch_of(spans, locations, location_starts, flags, stream)
+        self.prefetch_many(spans, locations, location_starts, flags, stream)
     }
 
-    unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).
+    pub(crate) unsafe fn discard_batch(
+        &self,
+        spans: &[Span],
+        flags: u64,
+        stream: StreamHandle,
+    ) -> Result<()> {
         // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
         // reads them before they are written.
         unsafe {
             if let Some(answer) = self.discard_one("discard_batch", spans, flags, stream) {
                 return answer;
             }
-            self.discard_batch_of(spans, flags, stream)
+            self.discard_many(spans, flags, stream)
         }
     }
 
-    unsafe fn discard_prefetch_batch(
+    /// # Safety
+    /// As [`Backend::discard_prefetch_batch`](pagewise_hal::Backend::discard_prefetch_batch).
+    pub(crate) unsafe fn discard_prefetch_batch(
         &self,
         spans: &[Span],
         locations: &[Location],
@@ -248,10 +240,10 @@ impl Backend for CudaBackend {
         }
         // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
         // reads them before they are written.
-        unsafe { self.discard_prefetch_batch_of(spans, locations, location_starts, flags, stream) }
+        unsafe { self.discard_prefetch_many(spans, locations, location_starts, flags, stream) }
     }
 
-    fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {
+    pub(crate) fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {
         const OPERATION: &str = "range_attribute";
         if attribute == RangeAttribute::ACCESSED_BY {
             return invalid(OPERATION, "accessed-by is a list: use range_accessed_by");
@@ -273,7 +265,7 @@ impl Backend for CudaBackend {
         Ok(value)
     }
 
-    fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
+    pub(crate) fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
         const OPERATION: &str = "range_accessed_by";
         if out.is_empty() {
             return invalid(OPERATION, "give room for at least one processor");
@@ -291,7 +283,11 @@ impl Backend for CudaBackend {
             .map_err(|error| self.about(error, span))
     }
 
-    fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
+    pub(crate) fn pointer_attribute(
+        &self,
+        ptr: DevicePtr,
+        attribute: PointerAttribute,
+    ) -> Result<u64> {
         /// `CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL`, the last one of CUDA 13.5.
         const LAST: i32 = 22;
         const OPERATION: &str = "pointer_attribute";
@@ -309,50 +305,28 @@ impl Backend for CudaBackend {
         Ok(value[0])
     }
 
-    fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {
-        self.pool_create_of(props)
-    }
-
-    unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
-        self.pool_destroy_of(pool)
-    }
-
-    fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
+    pub(crate) fn pool_default(
+        &self,
+        location: Location,
+        kind: AllocationType,
+    ) -> Result<PoolHandle> {
         let table = &self.driver.table;
         let (by_location, by_device) =
             (table.mem_get_default_mem_pool, table.device_get_default_mem_pool);
         self.pool_found("pool_default", location, kind, by_location, by_device)
     }
 
-    fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
+    pub(crate) fn pool_current(
+        &self,
+        location: Location,
+        kind: AllocationType,
+    ) -> Result<PoolHandle> {
         let table = &self.driver.table;
         let (by_location, by_device) = (table.mem_get_mem_pool, table.device_get_mem_pool);
         self.pool_found("pool_current", location, kind, by_location, by_device)
     }
 
-    fn pool_set_current(
-        &self,
-        location: Location,
-        kind: AllocationType,
-        pool: PoolHandle,
-    ) -> Result<()> {
-        self.pool_set_current_of(location, kind, pool)
-    }
-
-    fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
-        self.pool_attribute_of(pool, attribute)
-    }
-
-    fn pool_set_attribute(
-        &self,
-        pool: PoolHandle,
-        attribute: PoolAttribute,
-        value: u64,
-    ) -> Result<()> {
-        self.pool_set_attribute_of(pool, attribute, value)
-    }
-
-    fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
+    pub(crate) fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
         let _pool = self.use_pool("pool_trim", pool)?;
         let trim = self.driver.table.mem_pool_trim_to;
         // SAFETY: the pool is live, as the call uses it; the driver gives back memory that
@@ -362,7 +336,7 @@ impl Backend for CudaBackend {
         })
     }
 
-    fn pool_set_access(
+    pub(crate) fn pool_set_access(
         &self,
         pool: PoolHandle,
         location: Location,
@@ -378,11 +352,12 @@ impl Backend for CudaBackend {
             .call("pool_set_access", || unsafe { set(handle(pool.as_raw()), &raw const wanted, 1) })
     }
 
-    fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {
-        self.pool_access_of(pool, location)
-    }
-
-    fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr> {
+    pub(crate) fn pool_alloc(
+        &self,
+        pool: PoolHandle,
+        bytes: u64,
+        stream: StreamHandle,
+    ) -> Result<DevicePtr> {
         const OPERATION: &str = "pool_alloc";
         let _stream = self.use_stream(OPERATION, stream)?;
         let _pool = self.use_pool(OPERATION, pool)?;
@@ -397,7 +372,9 @@ impl Backend for CudaBackend {
         Ok(DevicePtr(ptr))
     }
 
-    unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::free_async`](pagewise_hal::Backend::free_async).
+    pub(crate) unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "free_async";
         if ptr.is_null() {
             return Ok(());
@@ -411,51 +388,11 @@ impl Backend for CudaBackend {
             .call(OPERATION, || unsafe { free(ptr.0, handle(stream.as_raw())) })
     }
 
-    unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
-        self.host_register_of(span, flags)
-    }
-
-    unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
-        self.host_unregister_of(ptr)
-    }
-
-    fn pool_export(&self, pool: PoolHandle, kind: HandleTypes) -> Result<ShareableHandle> {
-        self.pool_export_of(pool, kind)
-    }
-
-    unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
-        self.pool_import_of(handle, kind)
-    }
-
-    fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
-        self.pool_export_pointer_of(ptr)
-    }
-
-    unsafe fn pool_import_pointer(
-        &self,
-        pool: PoolHandle,
-        exported: ExportedPointer,
-    ) -> Result<DevicePtr> {
-        self.pool_import_pointer_of(pool, exported)
-    }
-
-    fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
-        self.ipc_mem_handle_of(ptr)
-    }
-
-    unsafe fn ipc_open_mem_handle(
+    pub(crate) fn stream_create(
         &self,
         device: DeviceId,
-        handle: IpcMemHandle,
-    ) -> Result<DevicePtr> {
-        self.ipc_open_mem_handle_of(device, handle)
-    }
-
-    unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
-        self.ipc_close_mem_handle_of(ptr)
-    }
-
-    fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
+        flags: StreamFlags,
+    ) -> Result<StreamHandle> {
         const OPERATION: &str = "stream_create";
         let mut stream = std::ptr::null_mut();
         let create = self.driver.table.stream_create;
@@ -467,11 +404,7 @@ impl Backend for CudaBackend {
         Ok(StreamHandle::checked(stream.addr() as u64))
     }
 
-    unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
-        self.stream_destroy_of(stream)
-    }
-
-    fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
+    pub(crate) fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "stream_synchronize";
         let _stream = self.use_stream(OPERATION, stream)?;
         let wait = self.driver.table.stream_synchronize;
@@ -480,7 +413,7 @@ impl Backend for CudaBackend {
             .call(OPERATION, || unsafe { wait(handle(stream.as_raw())) })
     }
 
-    fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+    pub(crate) fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
         const OPERATION: &str = "stream_wait_event";
         let _stream = self.use_stream(OPERATION, stream)?;
         let _event = self.use_event(OPERATION, event)?;
@@ -490,7 +423,9 @@ impl Backend for CudaBackend {
             .call(OPERATION, || unsafe { wait(handle(stream.as_raw()), handle(event.as_raw()), 0) })
     }
 
-    unsafe fn stream_attach(
+    /// # Safety
+    /// As [`Backend::stream_attach`](pagewise_hal::Backend::stream_attach).
+    pub(crate) unsafe fn stream_attach(
         &self,
         stream: StreamHandle,
         span: Span,
@@ -509,7 +444,7 @@ impl Backend for CudaBackend {
             .map_err(|error| error.with_span(span))
     }
 
-    fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle> {
+    pub(crate) fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle> {
         const OPERATION: &str = "event_create";
         let mut event = std::ptr::null_mut();
         let create = self.driver.table.event_create;
@@ -521,11 +456,7 @@ impl Backend for CudaBackend {
         Ok(EventHandle::checked(event.addr() as u64))
     }
 
-    unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
-        self.event_destroy_of(event)
-    }
-
-    fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
+    pub(crate) fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "event_record";
         let _stream = self.use_stream(OPERATION, stream)?;
         let _event = self.use_event(OPERATION, event)?;
@@ -535,7 +466,7 @@ impl Backend for CudaBackend {
             .call(OPERATION, || unsafe { record(handle(event.as_raw()), handle(stream.as_raw())) })
     }
 
-    fn event_query(&self, event: EventHandle) -> Result<bool> {
+    pub(crate) fn event_query(&self, event: EventHandle) -> Result<bool> {
         const OPERATION: &str = "event_query";
         let _event = self.use_event(OPERATION, event)?;
         let query = self.driver.table.event_query;
@@ -548,7 +479,7 @@ impl Backend for CudaBackend {
         }
     }
 
-    fn event_synchronize(&self, event: EventHandle) -> Result<()> {
+    pub(crate) fn event_synchronize(&self, event: EventHandle) -> Result<()> {
         const OPERATION: &str = "event_synchronize";
         let _event = self.use_event(OPERATION, event)?;
         let wait = self.driver.table.event_synchronize;
@@ -556,7 +487,7 @@ impl Backend for CudaBackend {
         self.home.context.call(OPERATION, || unsafe { wait(handle(event.as_raw())) })
     }
 
-    fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
+    pub(crate) fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
         const OPERATION: &str = "event_elapsed_ns";
         let _start = self.use_event(OPERATION, start)?;
         let _end = self.use_event(OPERATION, end)?;
@@ -571,7 +502,9 @@ impl Backend for CudaBackend {
         Ok((f64::from(milliseconds) * 1e6).round() as u64)
     }
 
-    unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::memset`](pagewise_hal::Backend::memset).
+    pub(crate) unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "memset";
         let _stream = self.use_stream(OPERATION, stream)?;
         let set = self.driver.table.memset_d8_async;
@@ -585,7 +518,9 @@ impl Backend for CudaBackend {
             .map_err(|error| error.with_span(span))
     }
 
-    unsafe fn memcpy(
+    /// # Safety
+    /// As [`Backend::memcpy`](pagewise_hal::Backend::memcpy).
+    pub(crate) unsafe fn memcpy(
         &self,
         destination: DevicePtr,
         source: DevicePtr,
@@ -605,19 +540,27 @@ impl Backend for CudaBackend {
             .map_err(|error| error.with_span(Span::new(destination, bytes)))
     }
 
-    unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
+    /// # Safety
+    /// As [`Backend::host_touch`](pagewise_hal::Backend::host_touch).
+    pub(crate) unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
         // SAFETY: the caller promised that nobody else uses the range meanwhile; the function
         // checks that it is memory which the host reaches.
-        unsafe { self.host_touch_of(touch) }.map_err(|error| error.with_span(touch.span))
+        unsafe { self.touch_on_host(touch) }.map_err(|error| error.with_span(touch.span))
     }
 
-    unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
+    /// # Safety
+    /// As [`Backend::device_touch`](pagewise_hal::Backend::device_touch).
+    pub(crate) unsafe fn device_touch(
+        &self,
+        touch: DeviceTouch,
+        stream: StreamHandle,
+    ) -> Result<u64> {
         // SAFETY: the caller promised that nobody else uses the range meanwhile; the function
         // checks that it is memory which the device reaches.
-        unsafe { self.device_touch_of(touch, stream) }.map_err(|error| error.with_span(touch.span))
+        unsafe { self.touch_on_device(touch, stream) }.map_err(|error| error.with_span(touch.span))
     }
 
-    fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {
+    pub(crate) fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {
         const OPERATION: &str = "host_page_map";
         if !self.host.shows_pages() {
             return Err(Error::new(OPERATION, ErrorKind::Unsupported)
@@ -635,19 +578,11 @@ impl Backend for CudaBackend {
         })
     }
 
-    fn take_events(&self) -> Result<Vec<MemoryEvent>> {
+    pub(crate) fn take_events(&self) -> Result<Vec<MemoryEvent>> {
         match &self.observer {
             Some(observer) => observer.take_events(),
             None => Err(Error::new("take_events", ErrorKind::Unsupported)
                 .with_detail("the back end was opened without an observer")),
         }
-    }
-
-    fn clock_ns(&self) -> u64 {
-        self.host.clock_ns()
-    }
-
-    fn sleep_ns(&self, duration_ns: u64) {
-        self.host.sleep_ns(duration_ns);
     }
 }

@@ -48,6 +48,7 @@ mod context;
 mod cupti;
 mod device;
 mod driver;
+mod forward;
 mod host;
 #[cfg(feature = "cudarc")]
 pub mod interop;

@@ -78,7 +78,9 @@ impl CudaBackend {
         }
     }
 
-    pub(crate) fn stream_destroy_of(&self, stream: StreamHandle) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::stream_destroy`](pagewise_hal::Backend::stream_destroy).
+    pub(crate) unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "stream_destroy";
         if is_default(stream) {
             return refuse(OPERATION, Code::INVALID_HANDLE, "default streams cannot be destroyed");
@@ -103,7 +105,9 @@ impl CudaBackend {
             .call(OPERATION, || unsafe { destroy(handle(stream.as_raw())) })
     }
 
-    pub(crate) fn event_destroy_of(&self, event: EventHandle) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::event_destroy`](pagewise_hal::Backend::event_destroy).
+    pub(crate) unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
         match self.events.take(event.as_raw()) {
             Taken::InUse => Ok(()),
             Taken::Unknown if !event.is_vouched() => {
@@ -121,7 +125,9 @@ impl CudaBackend {
         self.home.context.call("event_destroy", || unsafe { destroy(handle(event.as_raw())) })
     }
 
-    pub(crate) fn pool_destroy_of(&self, pool: PoolHandle) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::pool_destroy`](pagewise_hal::Backend::pool_destroy).
+    pub(crate) unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
         match self.driver.pools.live.take(pool.as_raw()) {
             Taken::InUse => Ok(()),
             Taken::Unknown if !pool.is_vouched() => {

@@ -53,7 +53,6 @@ impl CudaBackend {
     /// Does what destroying a pool does besides ending it. Failures are the driver's to deal with
     /// when the pool's turn comes.
     fn empty(&self, pool: PoolHandle, location: Location) {
-        use pagewise_hal::Backend as _;
         const MANAGED: AllocationType = AllocationType::MANAGED;
         let table = &self.driver.table;
         let ask = |by_location, by_device| {

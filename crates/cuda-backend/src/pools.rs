@@ -18,7 +18,7 @@ fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
 }
 
 impl CudaBackend {
-    pub(crate) fn pool_create_of(&self, props: PoolProps) -> Result<PoolHandle> {
+    pub(crate) fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {
         const OPERATION: &str = "pool_create";
         self.check_props(OPERATION, props)?;
         let raw = RawPoolProps::from(props);
@@ -90,7 +90,7 @@ impl CudaBackend {
         Ok(made(pool))
     }
 
-    pub(crate) fn pool_set_current_of(
+    pub(crate) fn pool_set_current(
         &self,
         location: Location,
         kind: AllocationType,
@@ -128,11 +128,7 @@ impl CudaBackend {
         Ok(location.id)
     }
 
-    pub(crate) fn pool_attribute_of(
-        &self,
-        pool: PoolHandle,
-        attribute: PoolAttribute,
-    ) -> Result<u64> {
+    pub(crate) fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
         const OPERATION: &str = "pool_attribute";
         self.check_pool_attribute(OPERATION, attribute)?;
         let _used = self.use_pool(OPERATION, pool)?;
@@ -155,7 +151,7 @@ impl CudaBackend {
         })
     }
 
-    pub(crate) fn pool_set_attribute_of(
+    pub(crate) fn pool_set_attribute(
         &self,
         pool: PoolHandle,
         attribute: PoolAttribute,

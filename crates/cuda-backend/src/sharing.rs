@@ -41,7 +41,9 @@ fn present<T>(operation: &'static str, entry: Option<T>) -> Result<T> {
 }
 
 impl CudaBackend {
-    pub(crate) fn host_register_of(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::host_register`](pagewise_hal::Backend::host_register).
+    pub(crate) unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
         const OPERATION: &str = "host_register";
         let register = present(OPERATION, self.driver.table.mem_host_register)?;
         // SAFETY: the driver checks that the range is memory; that it stays live is the caller's
@@ -52,7 +54,9 @@ impl CudaBackend {
         answer.map_err(|error| error.with_span(span))
     }
 
-    pub(crate) fn host_unregister_of(&self, ptr: DevicePtr) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::host_unregister`](pagewise_hal::Backend::host_unregister).
+    pub(crate) unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
         const OPERATION: &str = "host_unregister";
         let unregister = present(OPERATION, self.driver.table.mem_host_unregister)?;
         // SAFETY: the driver checks the address; the only caller, `host_unregister`, was promised
@@ -60,7 +64,7 @@ impl CudaBackend {
         self.home.context.call(OPERATION, || unsafe { unregister(handle(ptr.0)) })
     }
 
-    pub(crate) fn pool_export_of(
+    pub(crate) fn pool_export(
         &self,
         pool: PoolHandle,
         kind: HandleTypes,
@@ -79,7 +83,9 @@ impl CudaBackend {
         Ok(ShareableHandle(descriptor))
     }
 
-    pub(crate) fn pool_import_of(
+    /// # Safety
+    /// As [`Backend::pool_import`](pagewise_hal::Backend::pool_import).
+    pub(crate) unsafe fn pool_import(
         &self,
         shared: ShareableHandle,
         kind: HandleTypes,
@@ -99,7 +105,7 @@ impl CudaBackend {
         })
     }
 
-    pub(crate) fn pool_export_pointer_of(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
+    pub(crate) fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
         const OPERATION: &str = "pool_export_pointer";
         let export = present(OPERATION, self.driver.table.mem_pool_export_pointer)?;
         let mut blob = Blob([0; SHARED_BLOB_BYTES]);
@@ -108,7 +114,9 @@ impl CudaBackend {
         Ok(ExportedPointer(blob.0))
     }
 
-    pub(crate) fn pool_import_pointer_of(
+    /// # Safety
+    /// As [`Backend::pool_import_pointer`](pagewise_hal::Backend::pool_import_pointer).
+    pub(crate) unsafe fn pool_import_pointer(
         &self,
         pool: PoolHandle,
         exported: ExportedPointer,
@@ -124,7 +132,7 @@ impl CudaBackend {
         Ok(DevicePtr(ptr))
     }
 
-    pub(crate) fn ipc_mem_handle_of(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
+    pub(crate) fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
         const OPERATION: &str = "ipc_mem_handle";
         let get = present(OPERATION, self.driver.table.ipc_get_mem_handle)?;
         let mut blob = Blob([0; SHARED_BLOB_BYTES]);
@@ -133,7 +141,9 @@ impl CudaBackend {
         Ok(IpcMemHandle(blob.0))
     }
 
-    pub(crate) fn ipc_open_mem_handle_of(
+    /// # Safety
+    /// As [`Backend::ipc_open_mem_handle`](pagewise_hal::Backend::ipc_open_mem_handle).
+    pub(crate) unsafe fn ipc_open_mem_handle(
         &self,
         device: DeviceId,
         shared: IpcMemHandle,
@@ -149,7 +159,9 @@ impl CudaBackend {
         Ok(DevicePtr(ptr))
     }
 
-    pub(crate) fn ipc_close_mem_handle_of(&self, ptr: DevicePtr) -> Result<()> {
+    /// # Safety
+    /// As [`Backend::ipc_close_mem_handle`](pagewise_hal::Backend::ipc_close_mem_handle).
+    pub(crate) unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
         const OPERATION: &str = "ipc_close_mem_handle";
         let close = present(OPERATION, self.driver.table.ipc_close_mem_handle)?;
         // SAFETY: the driver checks the address; the only caller, `ipc_close_mem_handle`, was

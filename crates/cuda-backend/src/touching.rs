@@ -22,7 +22,7 @@ const fn places(span: Span, stride_bytes: u64) -> u64 {
 impl CudaBackend {
     /// # Safety
     /// As [`Backend::host_touch`](pagewise_hal::Backend::host_touch).
-    pub(crate) unsafe fn host_touch_of(&self, touch: HostTouch) -> Result<u64> {
+    pub(crate) unsafe fn touch_on_host(&self, touch: HostTouch) -> Result<u64> {
         const OPERATION: &str = "host_touch";
         let HostTouch { span, stride_bytes, .. } = touch;
         if stride_bytes == 0 {
@@ -42,7 +42,7 @@ impl CudaBackend {
 
     /// # Safety
     /// As [`Backend::device_touch`](pagewise_hal::Backend::device_touch).
-    pub(crate) unsafe fn device_touch_of(
+    pub(crate) unsafe fn touch_on_device(
         &self,
         touch: DeviceTouch,
         stream: StreamHandle,
@@ -117,7 +117,7 @@ impl CudaBackend {
         if allocation.pool != 0 {
             // SAFETY: the driver has just named the pool of a live allocation.
             let pool = unsafe { PoolHandle::from_raw(allocation.pool) };
-            let access = self.pool_access_of(pool, Location::device(device));
+            let access = self.pool_access(pool, Location::device(device));
             return access == Ok(AccessFlags::READ_WRITE);
         }
         allocation.is_host || allocation.device == device.0
