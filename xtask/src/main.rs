@@ -10,6 +10,7 @@ mod command;
 mod harness;
 mod mutants;
 mod prose;
+mod subject;
 mod suite;
 mod tally;
 
@@ -38,6 +39,11 @@ enum Task {
     /// Formatting, hidden subjects, arrows between crates, lints, features, tests, documentation,
     /// dependency proofs, the main command.
     Ci,
+    /// Checks the message of a commit: for git, as the hook `commit-msg`.
+    CommitMsg {
+        /// The file that holds the message.
+        message: std::path::PathBuf,
+    },
     /// Lists the circles between files of a crate.
     Circles,
     /// Lists sentences of the documentation that hide their subject.
@@ -57,6 +63,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test { seed } => suite::run(seed),
         Task::Ci => ci(),
+        Task::CommitMsg { message } => subject::check(&message),
         Task::Circles => circles::check(),
         Task::Prose => prose::check(),
         Task::Mutants { shard, write } => mutants::run(shard.as_deref(), write),

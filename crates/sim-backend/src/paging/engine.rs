@@ -240,7 +240,7 @@ impl Paging {
     }
 
     /// The holders of a page, host first, then the GPUs by ordinal.
-    #[allow(dead_code, reason = "for tests and tools")]
+    #[cfg(test)]
     pub(crate) fn resident_on(&self, page: u64) -> Vec<Processor> {
         let Some(block) = self.block(page) else { return Vec::new() };
         let holders = block.residents_of((page - block.first_page()) as usize);
@@ -248,7 +248,7 @@ impl Paging {
     }
 
     /// How a processor maps a page.
-    #[allow(dead_code, reason = "for tests and tools")]
+    #[cfg(test)]
     pub(crate) fn mapping(&self, page: u64, by: Processor) -> Option<Protection> {
         let block = self.block(page)?;
         let page = (page - block.first_page()) as usize;
@@ -257,7 +257,7 @@ impl Paging {
     }
 
     /// Pages of all ranges that are resident on a processor.
-    #[allow(dead_code, reason = "for tests and tools")]
+    #[cfg(test)]
     pub(crate) fn resident_pages(&self, on: Processor) -> u64 {
         self.totals.on(on.into())
     }

@@ -20,7 +20,7 @@ use super::walk::{Held, Touched, Walk, fault_record};
 
 impl Paging {
     /// One access.
-    #[allow(dead_code, reason = "for tests and tools")]
+    #[cfg(test)]
     pub(crate) fn touch(
         &mut self,
         by: Processor,
