@@ -19,6 +19,7 @@ impl Totals {
     }
 
     /// Pages on a processor.
+    #[cfg(test)]
     pub(super) fn on(&self, id: ProcId) -> u64 {
         self.0.get(id.index()).copied().unwrap_or(0)
     }

@@ -8,7 +8,7 @@
     reason = "pages of live memory, and an access that is not before the first; faults are counted"
 )]
 
-use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
+use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
 use super::access::Access;
 use super::engine::Paging;
@@ -23,7 +23,7 @@ impl Paging {
     #[cfg(test)]
     pub(crate) fn touch(
         &mut self,
-        by: Processor,
+        by: pagewise_hal::Processor,
         page: u64,
         access: Access,
         now_ns: u64,
