@@ -97,6 +97,12 @@ const FORBIDDEN: &[Forbidden] = &[
         features: &["--no-default-features", "--features", "cuda"],
         crates: &["cudarc", "mockall", "pagewise-sim"],
     },
+    // The program chooses the back end, not the managers.
+    Forbidden {
+        package: "pagewise-managers",
+        features: &[],
+        crates: &["mockall", "pagewise-cuda", "pagewise-sim"],
+    },
     Forbidden {
         package: "pagewise-hal",
         features: &["--no-default-features"],
