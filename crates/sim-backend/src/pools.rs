@@ -1,7 +1,11 @@
-//! Memory pools: which can be made, their attributes, access, and accounting.
+//! The memory pools of a process: which can be made, which is default or current, their addresses.
+//!
+//! One of them, with its attributes, access and memory, is `pool`.
 //!
 //! CONTRACT-80 to CONTRACT-93 are the driver's rules. Paging of managed pools is not done here: what
 //! memory appeared or went is returned.
+
+mod pool;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,33 +16,15 @@ use pagewise_hal::{
 };
 
 use crate::arena::{Arena, Zone};
-use crate::chunks::{CHUNK_BYTES, Chunks};
+use crate::chunks::CHUNK_BYTES;
 use crate::locate::{Located, Machine};
 use crate::pool_regions::PoolRegions;
 use crate::refusal::{Checked, bad_device, invalid, no_entry_point, out_of_memory, unsupported};
 
+pub(crate) use pool::Pool;
+
 /// A default pool's key: type, and kind and id of the location.
 type Key = (AllocationType, LocationKind, i32);
-
-/// A pool.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    pub(crate) props: PoolProps,
-    located: Located,
-    is_default: bool,
-    destroyed: bool,
-    /// Of another process: memory of it can be imported, nothing else.
-    imported: bool,
-    /// Attributes 1 to 3.
-    reuse: [bool; 3],
-    release_threshold: u64,
-    used: u64,
-    used_high: u64,
-    chunks: Chunks,
-    /// Its addresses, from the first allocation on.
-    region: Option<Range<u64>>,
-    access: BTreeMap<Processor, AccessFlags>,
-}
 
 /// Memory that appeared with an allocation.
 #[derive(Debug)]
@@ -66,66 +52,6 @@ impl Released {
     fn add(&mut self, other: Self) {
         self.idle.extend(other.idle);
         self.gone.extend(other.gone);
-    }
-}
-
-impl Pool {
-    fn new(props: PoolProps, located: Located, is_default: bool) -> Self {
-        Self {
-            props,
-            located,
-            is_default,
-            destroyed: false,
-            imported: false,
-            reuse: [true; 3],
-            release_threshold: 0,
-            used: 0,
-            used_high: 0,
-            chunks: Chunks::default(),
-            region: None,
-            access: BTreeMap::new(),
-        }
-    }
-
-    pub(crate) fn is_managed(&self) -> bool {
-        self.props.allocation_type == AllocationType::MANAGED
-    }
-
-    /// Where the memory is (pinned) or prefers to be (managed), if anywhere.
-    pub(crate) fn home(&self) -> Option<Processor> {
-        self.located.processor()
-    }
-
-    /// Whether a processor may access the pool's memory.
-    pub(crate) fn admits(&self, processor: Processor) -> bool {
-        self.access_of(processor) == AccessFlags::READ_WRITE
-    }
-
-    /// Every processor that was given access.
-    pub(crate) fn admitted(&self) -> impl Iterator<Item = Processor> {
-        let given = self.access.iter().filter(|(_, access)| **access == AccessFlags::READ_WRITE);
-        given.map(|(&processor, _)| processor)
-    }
-
-    /// Bytes that the pool holds.
-    pub(crate) fn reserved(&self) -> u64 {
-        self.chunks.reserved()
-    }
-
-    fn limit(&self) -> u64 {
-        match self.props.max_bytes {
-            0 => u64::MAX,
-            max => max.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX),
-        }
-    }
-
-    fn access_of(&self, processor: Processor) -> AccessFlags {
-        if let Some(&set) = self.access.get(&processor) {
-            return set;
-        }
-        // A managed pool reports no access until some is set, not even at its own location.
-        let own = !self.is_managed() && self.home() == Some(processor);
-        if own { AccessFlags::READ_WRITE } else { AccessFlags::NONE }
     }
 }
 
@@ -329,18 +255,8 @@ impl Pools {
 
     /// `cuMemPoolGetAttribute`
     pub(crate) fn attribute(&self, handle: u64, attribute: PoolAttribute) -> Checked<u64> {
-        let pool = self.get(handle)?;
         let describes_itself = self.version >= DriverVersion::CUDA_13_2;
-        Ok(match attribute {
-            PoolAttribute(n @ 1..=3) => u64::from(pool.reuse[n as usize - 1]),
-            PoolAttribute::RELEASE_THRESHOLD => pool.release_threshold,
-            PoolAttribute::RESERVED_MEM_CURRENT => pool.reserved(),
-            PoolAttribute::RESERVED_MEM_HIGH => pool.chunks.reserved_high,
-            PoolAttribute::USED_MEM_CURRENT => pool.used,
-            PoolAttribute::USED_MEM_HIGH => pool.used_high,
-            PoolAttribute(9..=13) if describes_itself => pool.describe(attribute),
-            _ => return invalid("this driver does not know the pool attribute"),
-        })
+        self.get(handle)?.attribute(attribute, describes_itself)
     }
 
     /// `cuMemPoolSetAttribute`
@@ -351,19 +267,7 @@ impl Pools {
         value: u64,
     ) -> Checked<()> {
         self.get(handle)?;
-        let pool = self.get_mut(handle)?;
-        match (attribute, value) {
-            // The driver reads an int: the low half decides (CONTRACT-84).
-            (PoolAttribute(n @ 1..=3), _) => pool.reuse[n as usize - 1] = value as u32 != 0,
-            (PoolAttribute::RELEASE_THRESHOLD, _) => pool.release_threshold = value,
-            (PoolAttribute::RESERVED_MEM_HIGH, 0) => pool.chunks.reset_high(),
-            (PoolAttribute::USED_MEM_HIGH, 0) => pool.used_high = pool.used,
-            (PoolAttribute::RESERVED_MEM_HIGH | PoolAttribute::USED_MEM_HIGH, _) => {
-                return invalid("a high-water mark can be set to 0 only");
-            }
-            _ => return invalid("the pool attribute is read-only or unknown"),
-        }
-        Ok(())
+        self.get_mut(handle)?.set_attribute(attribute, value)
     }
 
     /// `cuMemPoolGetAccess`
@@ -576,31 +480,6 @@ impl Pools {
         }
         self.pools.remove(&handle);
         true
-    }
-}
-
-impl Pool {
-    /// The addresses of all chunks that it ever had, if it had any.
-    fn used_addresses(&self) -> Option<Range<u64>> {
-        let start = self.region.as_ref()?.start;
-        Some(start..start + self.chunks.held_end()).filter(|used| !used.is_empty())
-    }
-
-    /// Which of the address spaces for pools is its.
-    fn zone(&self) -> usize {
-        usize::from(!self.is_managed())
-    }
-
-    /// Attributes 9 to 13.
-    fn describe(&self, attribute: PoolAttribute) -> u64 {
-        match attribute {
-            PoolAttribute::ALLOCATION_TYPE => self.props.allocation_type.0 as u64,
-            PoolAttribute::EXPORT_HANDLE_TYPES => u64::from(self.props.handle_types.bits()),
-            PoolAttribute::LOCATION_ID => self.props.location.id as u64,
-            PoolAttribute::LOCATION_TYPE => self.props.location.kind.0 as u64,
-            _ if self.props.max_bytes == 0 => 0,
-            _ => self.limit(),
-        }
     }
 }
 
