@@ -24,6 +24,8 @@ mod calls;
 mod meter;
 mod observation;
 mod params;
+#[cfg(test)]
+mod prices;
 mod state;
 mod tally;
 #[cfg(test)]

@@ -207,4 +207,55 @@ mod tests {
         let warmth = state.warmth(Class::Free, 0);
         assert_eq!(warmth, Warmth::AfterSleep { others: 1, long: false });
     }
+
+    #[test]
+    fn a_row_lasts_until_a_pause_of_more_than_30_ms() {
+        let row = |pause_ns: u64| {
+            let mut state = State::default();
+            let mut now_ns = 0;
+            for _ in 0..3 {
+                now_ns += pause_ns;
+                let warmth = state.warmth(Class::Free, now_ns);
+                state.done(Class::Free, warmth, now_ns);
+            }
+            state.warmth(Class::Free, now_ns)
+        };
+        assert_eq!(row(30_000_000), Warmth::Warm { pause_ns: 0, row: 3 });
+        assert_eq!(row(30_000_001), Warmth::Warm { pause_ns: 0, row: 1 });
+        let state = after(&[Class::Free, Class::Free]);
+        let after_pause = |pause_ns| state.warmth(Class::Free, pause_ns);
+        let exactly = Warmth::Warm { pause_ns: 30_000_000, row: 2 };
+        assert_eq!(after_pause(30_000_000), exactly);
+        let longer = Warmth::Warm { pause_ns: 30_000_001, row: 1 };
+        assert_eq!(after_pause(30_000_001), longer);
+    }
+
+    #[test]
+    fn a_sleep_of_more_than_1_ms_is_long() {
+        for (duration_ns, is_long) in [(1_000_000, false), (1_000_001, true)] {
+            let mut state = after(&[Class::Free]);
+            state.slept(duration_ns);
+            let expected = Warmth::AfterSleep { others: 0, long: is_long };
+            assert_eq!(state.warmth(Class::Free, 0), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_never_called_is_as_cold_after_a_sleep_as_can_be() {
+        let mut state = after(&[Class::Free]);
+        state.slept(1);
+        let expected = Warmth::AfterSleep { others: u64::MAX, long: false };
+        assert_eq!(state.warmth(Class::Advice, 0), expected);
+    }
+
+    #[test]
+    fn a_sleep_ends_a_series_of_reads_and_takes_what_frees_gave_back() {
+        let mut state = after(&[Class::Query]);
+        state.set_recycled_pages(7);
+        assert!(state.continues(Class::Query) && !state.continues(Class::Free));
+        assert_eq!(state.recycled_pages(), 7);
+        state.slept(1);
+        assert!(!state.continues(Class::Query));
+        assert_eq!(state.recycled_pages(), 0);
+    }
 }

@@ -6,8 +6,7 @@ use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, S
 use super::meter::whole;
 use super::*;
 use crate::GpuProfile;
-use crate::paging::Step;
-use crate::paging::Work;
+use crate::paging::{HeldBlocks, Step, Work};
 use crate::{SimBackend, SimConfig};
 
 const MIB: u64 = 1 << 20;
@@ -313,4 +312,138 @@ fn a_call_that_needs_room_waits_for_the_evictions_even_if_it_is_refused() {
             assert!(longer_ns.abs_diff(whole(3.0 * eviction_ns)) <= 1, "{call:?}: {longer_ns}");
         }
     }
+}
+
+#[test]
+fn times_are_rounded_to_the_nearest_nanosecond() {
+    let rounded = [0.0, 0.4, 0.5, 1.4, 2.5, 1e30].map(whole);
+    assert_eq!(rounded, [0, 0, 1, 1, 3, u64::MAX]);
+}
+
+/// A meter with prices of 0, but for those that `set` changes.
+fn priced(set: impl Fn(&mut CostParams)) -> Meter {
+    let mut params = prices::nothing();
+    set(&mut params);
+    Meter::new(params)
+}
+
+/// The time of a call in which nothing happens.
+fn empty_call(meter: &mut Meter, call: Call, start_ns: u64) -> u64 {
+    meter.begin(call, start_ns);
+    let end_ns = meter.end(start_ns, start_ns, false);
+    meter.remember(end_ns);
+    end_ns - start_ns
+}
+
+#[test]
+fn a_call_without_a_class_of_its_own_leaves_the_machine_as_it_was() {
+    let mut meter = priced(|params| params.advice.no_memory_after_sleep = 5.0);
+    meter.sleep(1);
+    for unnoticed in [Call::Other, Call::Wait] {
+        assert_eq!(empty_call(&mut meter, unnoticed, 0), 0);
+        assert_eq!(empty_call(&mut meter, Call::Advise, 0), 5, "{unnoticed:?}");
+        meter.sleep(1);
+    }
+    assert_eq!(empty_call(&mut meter, Call::PointerAttribute, 0), 0);
+    assert_eq!(empty_call(&mut meter, Call::Advise, 0), 0, "somebody woke the machine");
+}
+
+#[test]
+fn each_class_of_calls_is_cold_on_its_own() {
+    let mut meter = priced(|params| {
+        let classes = [
+            &mut params.allocation.alloc_packed_warmth,
+            &mut params.allocation.free_warmth,
+            &mut params.query.warmth,
+            &mut params.prefetch.warmth,
+            &mut params.discard.warmth,
+            &mut params.host_touch.warmth,
+            &mut params.device_touch.warmth,
+        ];
+        classes.into_iter().for_each(|class| class.first = 3.0);
+    });
+    let classes = [
+        Call::AllocManaged,
+        Call::Free,
+        Call::RangeAttribute,
+        Call::Prefetch { ranges: 1, batch: false },
+        Call::Discard,
+        Call::HostTouch,
+        Call::DeviceTouch { threads: 1, bulk: false },
+    ];
+    for call in classes {
+        assert_eq!(empty_call(&mut meter, call, 0), 3, "{call:?}, the first");
+        assert_eq!(empty_call(&mut meter, call, 0), 0, "{call:?}, the second");
+    }
+    assert_eq!(empty_call(&mut meter, Call::DiscardPrefetch, 0), 0, "as a discard before it");
+}
+
+#[test]
+fn an_allocation_with_a_range_and_one_from_a_slab_are_different_classes() {
+    let mut meter = priced(|params| {
+        params.allocation.alloc_warmth.first = 3.0;
+        params.allocation.alloc_packed_warmth.first = 5.0;
+    });
+    let mut alloc = |ranges: usize| {
+        meter.begin(Call::AllocManaged, 0);
+        (0..ranges).for_each(|_| meter.range_made());
+        let end_ns = meter.end(0, 0, false);
+        meter.remember(end_ns);
+        end_ns
+    };
+    assert_eq!([alloc(1), alloc(0), alloc(1), alloc(0)], [3, 5, 0, 0]);
+}
+
+#[test]
+fn a_read_that_follows_a_read_does_not_pay_for_the_state_again() {
+    let mut meter = priced(|params| {
+        params.query.warmth.paused = 8.0;
+        params.query.range_attribute = 1.0;
+    });
+    let read = Call::RangeAttribute;
+    empty_call(&mut meter, read, 0);
+    assert_eq!(empty_call(&mut meter, read, 1_000_000), 1);
+    empty_call(&mut meter, Call::Free, 1_000_000);
+    assert_eq!(empty_call(&mut meter, read, 2_000_000), 5, "half of 8, as the third in a row");
+}
+
+#[test]
+fn memory_that_a_free_gave_back_is_known_to_later_calls() {
+    let mut meter = priced(|params| {
+        params.prefetch.zero_host_page = 100.0;
+        params.prefetch.zero_warm_host_page = 1.0;
+    });
+    meter.begin(Call::Free, 0);
+    meter.range_gone(&HeldBlocks { host_pages: 3, ..HeldBlocks::default() });
+    meter.end(0, 0, false);
+    meter.remember(0);
+    let mut zeroed = || {
+        meter.begin(Call::Prefetch { ranges: 1, batch: false }, 0);
+        meter.work(&Work { step: Step::Migration, pages_zeroed_host: 2, ..Work::default() });
+        let end_ns = meter.end(0, 0, false);
+        meter.remember(end_ns);
+        end_ns
+    };
+    assert_eq!([zeroed(), zeroed(), zeroed()], [2, 101, 200]);
+}
+
+#[test]
+fn an_observed_call_and_sleep_can_be_priced_again() {
+    let mut meter = priced(|params| params.query.range_attribute = 1.0);
+    meter.observe();
+    empty_call(&mut meter, Call::RangeAttribute, 0);
+    meter.sleep(10);
+    empty_call(&mut meter, Call::RangeAttribute, 0);
+    meter.begin(Call::Advise, 0);
+    meter.end(0, 0, true);
+    let mut params = prices::nothing();
+    params.query.range_attribute = 2.0;
+    params.query.warmth.first = 30.0;
+    params.query.warmth.after_sleep = [400.0; 3];
+    params.fixed.sleep_ns = 0.5;
+    params.fixed.refused_advice = 6.0;
+    let observed = meter.take_observations();
+    let again: Vec<f64> = observed.iter().map(|one| one.ns(&params)).collect();
+    assert_eq!(again, [32.0, 5.0, 402.0, 6.0]);
+    assert!(meter.take_observations().is_empty(), "each is given once");
 }
