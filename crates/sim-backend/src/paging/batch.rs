@@ -30,6 +30,9 @@ use super::thrash;
 use super::walk::{Held, Touched, Walk, fault_record};
 use crate::arrival::{Arrival, Batch, Missing, Serviced};
 
+#[cfg(test)]
+mod waits;
+
 impl Paging {
     /// An access program of many threads over the memory of a walk.
     pub(crate) fn run_kernel(
@@ -73,7 +76,7 @@ impl Paging {
         self.advance(touched.now_ns, sink);
         let record = fault_record(batch.pages[0], by, access, batch.merged);
         sink.event(record);
-        let (mut last, mut in_vain, mut until_ns) = (Serviced::default(), true, None);
+        let (mut last, mut in_vain, mut until_ns) = (Serviced::default(), true, None::<u64>);
         let mut rest = &batch.pages[..];
         while let Some(first) = rest.first() {
             let Some(range) = self.ranges.containing(*first) else { break };
@@ -83,7 +86,8 @@ impl Paging {
             rest = behind;
             let before = self.accessible(&block, by, needs);
             let throttled = self.service((by, access), pages, held, touched, sink);
-            until_ns = throttled.or(until_ns);
+            // The device faults on all of them again as soon as one is free.
+            until_ns = until_ns.into_iter().chain(throttled).min();
             let after = self.accessible(&block, by, needs);
             let gained = after.minus(before);
             if !gained.is_empty() {
