@@ -349,4 +349,43 @@ mod tests {
         // Discarded pages count as duplicated, pages that were nowhere do not (PAGING-66).
         assert_eq!(block.duplicated(), PageMask::range(0..2));
     }
+
+    #[test]
+    fn host_memory_that_is_new_is_counted_and_zeroed_once() {
+        let ((first, second), _) =
+            heard_in(&GpuProfile::h200().paging, Policy::default(), |context| {
+                let mut block = Block::new(0, 512);
+                let mut counts = || {
+                    context.populate(&mut block, ProcId::HOST, PageMask::range(0..3));
+                    (context.work.pages_zeroed_host, context.work.pages_populated_host)
+                };
+                (counts(), counts())
+            });
+        assert!(first.0 >= 3 && first.0 == first.1, "{first:?}");
+        assert_eq!(first, second, "the second time it is there");
+    }
+
+    #[test]
+    fn host_pages_that_lose_permission_to_write_are_counted_and_keep_the_rest() {
+        let ((revoked, block), _) =
+            heard_in(&GpuProfile::h200().paging, Policy::default(), |context| {
+                let mut block = Block::new(0, 512);
+                block.add_resident(ProcId::HOST, PageMask::range(0..4));
+                context.map(
+                    &mut block,
+                    ProcId::HOST,
+                    PageMask::range(0..4),
+                    Protection::Atomic,
+                    None,
+                );
+                let pages = PageMask::range(2..6);
+                context.revoke(&mut block, ProcId::HOST, pages, Protection::Write);
+                let before = context.work.pages_revoked_host;
+                context.revoke(&mut block, ProcId::HOST, pages, Protection::Read);
+                ([before, context.work.pages_revoked_host], block)
+            });
+        assert_eq!(revoked, [0, 2], "only what may no longer be written");
+        assert_eq!(block.mapped(ProcId::HOST, Protection::Write), PageMask::range(0..2));
+        assert_eq!(block.mapped(ProcId::HOST, Protection::Read), PageMask::range(0..4));
+    }
 }

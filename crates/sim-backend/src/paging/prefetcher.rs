@@ -250,4 +250,21 @@ mod tests {
         assert_eq!(Tree::new(3, 20).unit(5), 0..20, "no whole 64 KiB page");
         assert_eq!(Tree::new(3, 20).offset, 0);
     }
+
+    #[test]
+    fn a_block_whose_only_whole_64_kib_page_is_its_last_grows_by_it() {
+        let tree = Tree::new(12, 20);
+        assert_eq!([tree.unit(3), tree.unit(4), tree.unit(19)], [0..4, 4..20, 4..20]);
+        assert_eq!(tree.leaves(), 32);
+    }
+
+    #[test]
+    fn a_node_counts_its_own_pages_only_and_without_any_there_is_none() {
+        // Of the node over the prefix and one 64 KiB page only the prefix is there.
+        let tree = Tree::new(12, 100);
+        let counted = PageMask::range(0..4) | PageMask::range(20..36);
+        assert_eq!(tree.node(&counted, 2, 51, true), 0..4);
+        let nothing = tree.node(&PageMask::EMPTY, 5, 51, true);
+        assert!(nothing.is_empty(), "{nothing:?}");
+    }
 }

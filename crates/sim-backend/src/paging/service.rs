@@ -172,6 +172,7 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::params::PagingParams;
     use super::super::testing::{Heard, heard_in};
     use super::super::{Discard, GpuMemory, Paging, Relations, Step};
     use super::*;
@@ -252,6 +253,37 @@ mod tests {
             });
             assert_eq!(plans.throttled.count(), 2);
             assert_eq!(plans.until_ns, Some(stamp_ns + nap_ns), "page {} is free first", pages[0]);
+        }
+    }
+
+    #[test]
+    fn the_host_asks_for_atomics_whenever_it_writes_and_a_device_only_where_it_has_to() {
+        // uvm_policy 2.7, rules_paging 2 rule 5.
+        let needs = |by: ProcId, weak_atomics_need_write_only: bool| {
+            let params = PagingParams { weak_atomics_need_write_only, ..GpuProfile::h200().paging };
+            [Access::Read, Access::Write, Access::Atomic].map(|access| access.needs(by, &params))
+        };
+        for weak in [false, true] {
+            let host = [Protection::Read, Protection::Atomic, Protection::Atomic];
+            assert_eq!(needs(ProcId::HOST, weak), host);
+        }
+        let device = |atomic| [Protection::Read, Protection::Write, atomic];
+        assert_eq!(needs(ProcId(1), true), device(Protection::Write));
+        assert_eq!(needs(ProcId(1), false), device(Protection::Atomic));
+    }
+
+    #[test]
+    fn plans_are_one_for_each_destination_in_ascending_order() {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut plans = Plans::default();
+            for (page, id) in order.into_iter().chain(order).enumerate() {
+                let destination = ProcId(id);
+                let new = || Plan::new(ProcId::HOST, Protection::Read, destination);
+                plans.towards(destination, new).faulted.insert(page);
+            }
+            let planned: Vec<_> =
+                plans.iter().map(|plan| (plan.destination, plan.faulted.count())).collect();
+            assert_eq!(planned, [(ProcId(0), 2), (ProcId(1), 2), (ProcId(2), 2)], "{order:?}");
         }
     }
 }

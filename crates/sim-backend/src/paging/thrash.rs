@@ -23,6 +23,8 @@ use super::processor::{ProcId, ProcSet};
 pub(super) mod pages;
 pub(super) mod pins;
 #[cfg(test)]
+mod steps;
+#[cfg(test)]
 pub(super) mod tests;
 pub(super) mod window;
 

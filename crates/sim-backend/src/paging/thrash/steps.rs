@@ -1,0 +1,327 @@
+//! Claims about single steps of detection and of the hint, as uvm_policy 4 numbers them.
+
+use super::super::range::Policy;
+use super::super::testing::{Heard, heard_in};
+use super::super::{PagingParams, Relations};
+use super::pins::expired;
+use super::tests::make_thrashing;
+use super::window::LapseWindow;
+use super::*;
+use crate::GpuProfile;
+use crate::paging::LapseVote;
+use crate::paging::params::ThrashingParams;
+use std::collections::VecDeque;
+
+const HOST: ProcId = ProcId::HOST;
+const GPU: ProcId = ProcId(1);
+const PEER: ProcId = ProcId(2);
+
+/// A window of 512 us in stamps of 64 ns, and three events that make a page thrash.
+fn params() -> PagingParams {
+    let thrashing = ThrashingParams {
+        lapse_ns: 512_000,
+        stamp_ns: 64,
+        threshold: 3,
+        ..GpuProfile::h200().paging.thrashing
+    };
+    PagingParams { thrashing, ..GpuProfile::h200().paging }
+}
+
+fn within<R>(policy: Policy, test: impl FnOnce(&mut Context<'_>) -> R) -> (R, Heard) {
+    heard_in(&params(), policy, test)
+}
+
+// ---- the window -------------------------------------------------------------------------------
+
+/// The window after each of these gaps, by votes of four.
+fn windows(lapse_vote: LapseVote, lapse_ns: u64, gaps_ns: &[u64]) -> Vec<u64> {
+    let params = ThrashingParams {
+        lapse_vote,
+        lapse_ns,
+        vote_threshold: 4,
+        lapse_min_ns: 650,
+        lapse_max_ns: 20_000,
+        ..GpuProfile::h200().paging.thrashing
+    };
+    let mut window = LapseWindow::new(&params);
+    let after = gaps_ns.iter().map(|&gap_ns| {
+        window.cast(&params, gap_ns);
+        window.lapse_ns
+    });
+    after.collect()
+}
+
+const LONG: u64 = 1_000_000;
+
+#[test]
+fn four_votes_change_the_window_by_an_eighth_and_count_half_for_the_next_change() {
+    let grows = windows(LapseVote::Intended, 800, &[LONG; 8]);
+    assert_eq!(grows, [800, 800, 800, 900, 900, 1012, 1012, 1138]);
+    let shrinks = windows(LapseVote::Intended, 800, &[0; 8]);
+    assert_eq!(shrinks, [800, 800, 800, 700, 700, 650, 650, 650], "no less than the least");
+}
+
+#[test]
+fn a_change_is_at_most_a_tenth_of_the_largest_window_and_ends_there() {
+    let large = windows(LapseVote::Intended, 17_600, &[LONG; 6]);
+    assert_eq!(large, [17_600, 17_600, 17_600, 19_600, 19_600, 20_000]);
+    // At its largest the window takes votes as before: six up, then ten down to the first change.
+    let votes = [&[LONG; 6][..], &[0; 10]].concat();
+    let held = windows(LapseVote::Intended, 20_000, &votes);
+    assert_eq!(held, [vec![20_000; 15], vec![18_000]].concat());
+}
+
+#[test]
+fn as_compiled_a_negative_vote_counts_as_enough() {
+    let short = windows(LapseVote::Compiled, 800, &[0, 0, 0]);
+    assert_eq!(short, [900, 1012, 1138]);
+    let mixed = windows(LapseVote::Compiled, 800, &[LONG, 0, LONG, LONG, LONG, LONG]);
+    assert_eq!(mixed, [800, 800, 800, 800, 800, 900], "no vote is negative; four are enough");
+}
+
+#[test]
+fn a_stamp_is_the_time_rounded_down() {
+    let params = params().thrashing;
+    assert_eq!([0, 63, 64, 100, 128].map(|ns| stamp(&params, ns)), [0, 0, 64, 64, 128]);
+}
+
+// ---- events -----------------------------------------------------------------------------------
+
+/// Whether page 0 thrashes after arrivals with these gaps between, and how many records say so.
+fn arrivals(gaps_ns: &[u64]) -> (bool, usize) {
+    let (thrashes, heard) = within(Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        note(context, &mut block, 0..1, HOST, Kind::Migration);
+        for (turn, gap_ns) in gaps_ns.iter().enumerate() {
+            context.now_ns += gap_ns;
+            note(context, &mut block, 0..1, [GPU, HOST][turn % 2], Kind::Migration);
+        }
+        block.thrashing_pages().contains(0)
+    });
+    (thrashes, heard.events.len())
+}
+
+#[test]
+fn an_event_after_a_rest_does_not_count_and_takes_nothing_from_those_before() {
+    assert_eq!(arrivals(&[0, 0, 0, 0]), (true, 1));
+    assert_eq!(arrivals(&[0, 0, 0]), (false, 0));
+    assert_eq!(arrivals(&[0, 0, 0, 600_000]), (false, 0));
+    assert_eq!(arrivals(&[0, 0, 0, 600_000, 0]), (true, 1));
+}
+
+#[test]
+fn a_page_that_thrashes_is_recorded_once_until_it_rests() {
+    assert_eq!(arrivals(&[0; 9]), (true, 1));
+    assert_eq!(arrivals(&[0, 0, 0, 0, 600_000]), (false, 1), "forgotten");
+}
+
+#[test]
+fn a_pinned_page_is_not_forgotten_because_it_rests() {
+    let (thrashes, _) = within(Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        block.add_resident(GPU, PageMask::single(0));
+        make_thrashing(context, &mut block, 0, &[GPU, PEER]);
+        assert_eq!(hint(context, &mut block, 0, GPU), Hint::Pin(GPU));
+        context.now_ns += 600_000;
+        note(context, &mut block, 0..1, GPU, Kind::Migration);
+        block.thrashing_pages().contains(0)
+    });
+    assert!(thrashes);
+}
+
+#[test]
+fn what_is_copied_on_demand_is_forgotten_page_by_page() {
+    let (left, _) = within(Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        make_thrashing(context, &mut block, 3, &[HOST, GPU]);
+        make_thrashing(context, &mut block, 7, &[HOST, GPU]);
+        forget_marked(context, &mut block, &(0..7));
+        block.thrashing_pages()
+    });
+    assert_eq!(left, PageMask::single(7));
+}
+
+// ---- the hint ---------------------------------------------------------------------------------
+
+#[test]
+fn a_block_starts_afresh_only_when_more_than_an_epoch_has_passed_since_it_last_thrashed() {
+    let is_forgotten = |event_ns: u64, fault_ns: u64| {
+        let (pages, _) = within(Policy::default(), |context| {
+            let mut block = Block::new(0, 512);
+            make_thrashing(context, &mut block, 0, &[HOST, GPU]);
+            context.now_ns = event_ns;
+            note(context, &mut block, 0..1, GPU, Kind::Migration);
+            context.now_ns = fault_ns;
+            hint(context, &mut block, 300, HOST);
+            block.thrashing_pages()
+        });
+        pages.is_empty()
+    };
+    let epoch_ns = params().thrashing.epoch_ns / 64 * 64;
+    assert!(!is_forgotten(0, epoch_ns));
+    assert!(is_forgotten(0, epoch_ns + 64));
+    assert!(!is_forgotten(640, epoch_ns + 64), "it thrashed once more meanwhile");
+}
+
+#[test]
+fn a_block_in_which_a_page_was_ever_pinned_does_not_start_afresh() {
+    let (pages, _) = within(Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        block.add_resident(GPU, PageMask::single(0));
+        make_thrashing(context, &mut block, 0, &[GPU, PEER]);
+        assert_eq!(hint(context, &mut block, 0, GPU), Hint::Pin(GPU));
+        context.now_ns += params().thrashing.epoch_ns * 2;
+        hint(context, &mut block, 300, HOST);
+        block.thrashing_pages()
+    });
+    assert_eq!(pages, PageMask::single(0));
+}
+
+#[test]
+fn a_turn_lasts_through_its_last_moment_and_nobody_has_two_in_a_row() {
+    let params = params().thrashing;
+    let after = |now_ns: u64, by: ProcId, exempt: Option<ProcId>| {
+        let mut state = PageState { window_end_ns: 640, exempt, ..PageState::default() };
+        open_window(&mut state, &params, now_ns, by);
+        assert!(state.processors.contains(by));
+        (state.window_end_ns, state.exempt)
+    };
+    assert_eq!(after(640, GPU, Some(HOST)), (640, Some(HOST)));
+    assert_eq!(after(640, GPU, None), (640, Some(GPU)));
+    assert_eq!(after(704, GPU, Some(HOST)), (704 + params.nap_ns, Some(GPU)));
+    assert_eq!(after(704, GPU, Some(GPU)), (704 + params.nap_ns, None));
+}
+
+/// The hint of steps 7 and 8 for a page that these processors use.
+fn decided(by: ProcId, processors: &[ProcId], preferred: Option<ProcId>, state: PageState) -> Hint {
+    let policy = Policy { preferred, ..Policy::default() };
+    let (hint, _) = within(policy, |context| {
+        let mut state = state;
+        processors.iter().for_each(|id| state.processors.insert(*id));
+        let mut block = Block::new(0, 512);
+        block.add_resident(GPU, PageMask::single(0));
+        decide(context, &block, &mut state, 0, by)
+    });
+    hint
+}
+
+const UNTIL: u64 = 6400;
+const THROTTLE: Hint = Hint::Throttle { until_ns: UNTIL };
+
+fn state(exempt: Option<ProcId>, pinned: Option<ProcId>, throttles: u8) -> PageState {
+    let pinned = pinned.map(|at| (at, 0));
+    PageState { exempt, pinned, throttles, window_end_ns: UNTIL, ..PageState::default() }
+}
+
+#[test]
+fn a_preferred_processor_that_others_cannot_reach_takes_the_page_in_its_turn() {
+    // Step 8c: the host cannot reach a device's memory over PCIe.
+    let tired = params().thrashing.pin_threshold;
+    let hint = |state| decided(GPU, &[HOST, GPU], Some(GPU), state);
+    assert_eq!(hint(state(Some(GPU), None, tired)), Hint::Pin(GPU));
+    assert_eq!(hint(state(Some(GPU), None, tired - 1)), Hint::None);
+    assert_eq!(hint(state(Some(HOST), None, tired)), THROTTLE);
+    assert_eq!(hint(state(Some(HOST), Some(GPU), 0)), Hint::Pin(GPU), "it is there");
+    assert_eq!(hint(state(Some(HOST), Some(HOST), 0)), THROTTLE);
+    assert_eq!(hint(state(Some(GPU), Some(HOST), 0)), Hint::Pin(GPU));
+}
+
+#[test]
+fn a_preferred_processor_that_all_can_reach_keeps_the_page() {
+    // Step 8a.
+    let hint = decided(GPU, &[HOST, GPU], Some(HOST), state(Some(GPU), None, 0));
+    assert_eq!(hint, Hint::Pin(HOST));
+}
+
+#[test]
+fn a_pinned_page_stays_where_all_can_reach_it_and_is_waited_for_elsewhere() {
+    // Step 8d.
+    let hint = |by, exempt, at| decided(by, &[HOST, GPU], None, state(exempt, Some(at), 0));
+    assert_eq!(hint(GPU, Some(GPU), HOST), Hint::Pin(HOST), "all can reach the host");
+    assert_eq!(hint(HOST, Some(HOST), GPU), Hint::Pin(HOST));
+    assert_eq!(hint(GPU, Some(HOST), HOST), Hint::Pin(HOST));
+    assert_eq!(hint(HOST, Some(GPU), GPU), THROTTLE);
+}
+
+#[test]
+fn without_a_home_each_has_its_turn_until_one_was_held_off_too_often() {
+    // Step 8e.
+    let tired = params().thrashing.pin_threshold;
+    let hint = |exempt, throttles| decided(GPU, &[HOST, GPU], None, state(exempt, None, throttles));
+    assert_eq!(hint(Some(HOST), tired), THROTTLE);
+    assert_eq!(hint(Some(GPU), tired - 1), Hint::None);
+    assert_eq!(hint(Some(GPU), tired), Hint::Pin(GPU));
+}
+
+#[test]
+fn peers_that_reach_each_other_fast_share_the_page_where_it_is() {
+    // Step 8b.
+    assert!(Relations::pcie_with_nvlink(2).fast_link_to(GPU).contains(PEER));
+    for by in [GPU, PEER] {
+        let hint = decided(by, &[GPU, PEER], None, state(Some(by), None, 0));
+        assert_eq!(hint, Hint::Pin(GPU));
+    }
+    let with_host = decided(PEER, &[GPU, PEER, HOST], None, state(Some(GPU), None, 0));
+    assert_eq!(with_host, THROTTLE, "the host is no peer");
+}
+
+#[test]
+fn a_wait_counts_once_for_a_processor_and_not_at_all_while_the_page_is_pinned() {
+    let throttles = |pinned: Option<(ProcId, u64)>, waits: &[ProcId]| {
+        let (throttles, _) = within(Policy::default(), |context| {
+            let block = Block::new(0, 512);
+            let mut state = PageState { pinned, ..PageState::default() };
+            for by in waits {
+                settle(context, &block, &mut state, THROTTLE, 0, *by);
+                assert!(state.throttled.contains(*by));
+            }
+            state.throttles
+        });
+        throttles
+    };
+    assert_eq!(throttles(None, &[GPU, GPU]), 1);
+    assert_eq!(throttles(None, &[GPU, HOST]), 2);
+    assert_eq!(throttles(Some((HOST, 0)), &[GPU, PEER]), 0);
+}
+
+#[test]
+fn a_pin_is_of_its_page_and_ends_the_waits() {
+    let (state, pins) = within(Policy::default(), |context| {
+        context.now_ns = 1000;
+        let block = Block::new(512, 512);
+        let mut state = PageState { throttles: 3, ..PageState::default() };
+        state.throttled.insert(GPU);
+        settle(context, &block, &mut state, Hint::Pin(HOST), 3, GPU);
+        (state, context.pins.iter().copied().collect::<Vec<_>>())
+    })
+    .0;
+    let deadline_ns = 1000 + params().thrashing.pin_ns;
+    assert_eq!(pins, [Pin { deadline_ns, page: 515 }]);
+    assert_eq!((state.throttles, state.throttled), (0, ProcSet::EMPTY));
+    assert_eq!(state.pinned, Some((HOST, deadline_ns)));
+}
+
+#[test]
+fn a_pin_ends_a_little_before_its_time_if_it_is_the_last_one() {
+    let params = ThrashingParams { unpin_slack_ns: 10, ..params().thrashing };
+    let pin = Pin { deadline_ns: 100, page: 7 };
+    let mut pins = VecDeque::from([pin]);
+    assert_eq!(expired(&mut pins, &params, 89), None);
+    assert_eq!(expired(&mut pins, &params, 90), Some(pin));
+    assert_eq!(expired(&mut pins, &params, 90), None, "taken off");
+    let released = |deadline_ns: u64| {
+        let (pages, _) = within(Policy::default(), |context| {
+            let mut block = Block::new(512, 512);
+            block.add_resident(GPU, PageMask::single(3));
+            make_thrashing(context, &mut block, 3, &[GPU, PEER]);
+            assert_eq!(hint(context, &mut block, 3, GPU), Hint::Pin(GPU));
+            let pin = context.pins.front().copied().expect("a pin");
+            let end = Pin { deadline_ns: pin.deadline_ns + deadline_ns, ..pin };
+            release_expired(context, &mut block, end);
+            block.thrashing_pages()
+        });
+        pages.is_empty()
+    };
+    assert!(released(0));
+    assert!(!released(1), "another pin, which is over");
+}
