@@ -43,9 +43,13 @@ pub(crate) struct Ran {
 }
 
 /// Builds every test binary of the workspace.
-pub(crate) fn build() -> Outcome<Vec<Binary>> {
-    let arguments = ["test", "--workspace", "--all-features", "--locked", "--no-run"];
-    let messages = output(cargo(&arguments).args(["--message-format", "json-render-diagnostics"]))?;
+pub(crate) fn build_all() -> Outcome<Vec<Binary>> {
+    build(&mut cargo(&["test", "--workspace", "--all-features", "--locked", "--no-run"]))
+}
+
+/// Builds the test binaries that a command of cargo's builds.
+pub(crate) fn build(command: &mut Command) -> Outcome<Vec<Binary>> {
+    let messages = output(command.args(["--message-format", "json-render-diagnostics"]))?;
     let binaries: Vec<Binary> = messages.lines().filter_map(binary).collect();
     if binaries.is_empty() { Err("cargo built no test".to_owned()) } else { Ok(binaries) }
 }
@@ -64,12 +68,25 @@ fn binary(message: &str) -> Option<Binary> {
 }
 
 impl Binary {
-    /// Runs all tests, with what passing ones print.
-    pub(crate) fn run(&self, order: Order) -> Outcome<Ran> {
+    /// The command that runs it, with the unstable options of the harness allowed.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        // Shuffling is unstable in the harness, on any compiler; nothing is compiled here.
-        command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--show-output"]);
+        // They are unstable on any compiler; nothing is compiled here.
+        command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options"]);
+        command
+    }
+
+    /// The names of its tests.
+    pub(crate) fn names(&self) -> Outcome<Vec<String>> {
+        let list = output(self.command().args(["--list", "--format", "terse"]))?;
+        Ok(list.lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect())
+    }
+
+    /// Runs all tests, with what passing ones print.
+    pub(crate) fn run(&self, order: Order) -> Outcome<Ran> {
+        let mut command = self.command();
+        command.arg("--show-output");
         command.args(["--test-threads", &order.threads.to_string()]);
         command.args(["--shuffle-seed", &order.seed.to_string()]);
         run_within(&mut command, LONGEST)

@@ -48,15 +48,8 @@ enum Task {
     Circles,
     /// Lists sentences of the documentation that hide their subject.
     Prose,
-    /// Plants mutants in the code, and says which of them no test notices. Takes hours.
-    Mutants {
-        /// Runs a part of them only, such as 3/20.
-        #[arg(long)]
-        shard: Option<String>,
-        /// Adds what was found to the stored baseline.
-        #[arg(long)]
-        write: bool,
-    },
+    /// Plants mutants in the code, and says which of them no test notices.
+    Mutants(mutants::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -66,7 +59,7 @@ fn main() -> ExitCode {
         Task::CommitMsg { message } => subject::check(&message),
         Task::Circles => circles::check(),
         Task::Prose => prose::check(),
-        Task::Mutants { shard, write } => mutants::run(shard.as_deref(), write),
+        Task::Mutants(arguments) => mutants::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,7 +29,7 @@ pub(crate) fn run(seed: Option<u64>) -> Outcome {
             tally.failed - before.1
         );
     };
-    let binaries = harness::build()?;
+    let binaries = harness::build_all()?;
     println!("\n{} tests at once, shuffled; the same order again: --seed {}", THREADS, order.seed);
     for binary in &binaries {
         add(&binary.name, binary.run(order)?);
