@@ -73,19 +73,20 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let refused = viable::plant_what_compiles(&mutants)?;
     println!("planted {} mutants in {:.0?}", mutants.len() - refused.len(), begin.elapsed());
     let mut found = Found::new(&mutants, &refused);
-    for (group, numbers) in parts {
-        found.try_all(group, numbers)?;
-    }
-    fs::write(MISSED, &found.missed).map_err(|error| format!("{MISSED}: {error}"))?;
-    println!("{} mutants that no test noticed: {MISSED}", found.missed.lines().count());
     // What was not tried is as it was; what is no mutant any more is gone.
     let names = lists.iter().flatten().map(name_of);
     let mut all: Mutants =
         names.filter_map(|name| baseline.get(&name).map(|counts| (name, *counts))).collect();
-    all.extend(found.counts);
-    if arguments.write {
-        baseline::write(&path, &all, version.trim())?;
+    for (group, numbers) in parts {
+        found.try_all(group, numbers)?;
+        all.extend(found.counts.clone());
+        fs::write(MISSED, &found.missed).map_err(|error| format!("{MISSED}: {error}"))?;
+        // After each group: the next one may take long, or fail.
+        if arguments.write {
+            baseline::write(&path, &all, version.trim())?;
+        }
     }
+    println!("{} mutants that no test noticed: {MISSED}", found.missed.lines().count());
     judge(&all, &baseline)
 }
 
