@@ -77,3 +77,27 @@ fn the_tables_of_parity_are_linked_from_the_first() {
         assert!(first.contains(&format!("]({name})")), "{name}");
     }
 }
+
+/// Rows of a table that name a file and a function of it.
+fn hops(text: &str) -> Vec<(&str, &str)> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split_once("` | `"));
+    cells.filter_map(|(file, rest)| Some((file, rest.split_once('`')?.0))).collect()
+}
+
+#[test]
+fn the_walks_of_the_architecture_go_through_functions_that_exist() {
+    let text = repository("ARCHITECTURE.md");
+    let start = text.find("## Two walks").expect("the section");
+    let end = text[start..].find("## Glossary").expect("the next section") + start;
+    let walks: Vec<_> = text[start..end].split("One ").skip(1).map(hops).collect();
+    assert_eq!(walks.len(), 2, "a prefetch and a fault of the host");
+    for walk in walks {
+        assert!((5..10).contains(&walk.len()), "{} hops", walk.len());
+        for (file, function) in walk {
+            let source = repository(file);
+            let is_there = source.contains(&format!("fn {function}("));
+            assert!(is_there, "{file} has no function {function}");
+        }
+    }
+}
