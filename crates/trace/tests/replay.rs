@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use common::{HEADER, read, with_ops};
 use pagewise_hal::mock::MockBackend;
 use pagewise_hal::{
-    Capabilities, Code, CopyCause, DevicePtr, DriverVersion, Error, MemoryEvent, PageRun,
-    PoolHandle, Processor, Result, StreamHandle,
+    AttachFlags, Backend, Capabilities, Code, CopyCause, DevicePtr, DriverVersion, Error,
+    MemoryEvent, PageRun, PoolHandle, Processor, Result, StreamHandle,
 };
 use pagewise_trace::compare::compare_case;
-use pagewise_trace::format::{Header, Observed};
+use pagewise_trace::format::{Case, Header, Observed};
+use pagewise_trace::record::{Pass, Recorder, record_case};
 use pagewise_trace::replay::{CaseReplay, Moment, replay_case};
 use pagewise_trace::report::{Level, TraceReport};
 use pagewise_trace::run::{Clock, Input, Options, Session, Target, run};
@@ -322,6 +323,35 @@ fn times_without_a_prediction_give_no_figures() {
     let half = compare(&[&timed(100), &timed(100)], &[&timed(50), &timed(50)]);
     assert_eq!((half.time.checked, half.time.median_abs_log2), (2, Some(1.0)));
     assert_eq!((half.time.p90_abs_log2, half.time.total_ratio), (Some(1.0), Some(0.5)));
+}
+
+// ---- recordings -------------------------------------------------------------------------------
+
+#[test]
+fn recordings_with_everything_observed_say_when_each_operation_began() {
+    let nap = r#"{"op":"sleep","ms":1,"code":0}"#;
+    let cases = read(with_ops(&[ALLOC, nap, nap]).as_bytes()).expect("valid");
+    let starts = |case: &Case| -> Vec<Option<u64>> {
+        case.ops.iter().map(|line| line.record.observed.start_ns).collect()
+    };
+    let sleeper = || {
+        let mut mock = mock();
+        mock.expect_sleep_ns().returning(|_| ());
+        permit(&mut mock);
+        mock
+    };
+    let recorded = |pass| record_case(&sleeper(), &cases[0], pass).expect("a program");
+    let observed = starts(&recorded(Pass::Observed));
+    assert!(observed.iter().all(Option::is_some) && observed.is_sorted_by(|a, b| a < b));
+    assert_eq!(starts(&recorded(Pass::Timed)), [None; 3], "timed runs are others");
+
+    let recorder = Recorder::new(sleeper());
+    for name in ["one", "two"] {
+        recorder.alloc_managed(8192, AttachFlags::GLOBAL).expect("the mock gives memory");
+        recorder.sleep_ns(1_000_000);
+        let noted = starts(&recorder.take_case(name));
+        assert!(noted[0] == Some(0) && noted[1] > noted[0], "case {name}: {noted:?}");
+    }
 }
 
 // ---- many cases -------------------------------------------------------------------------------
