@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    const EXCHANGES: usize = 3_000;
+    const EXCHANGES: usize = if cfg!(miri) { 100 } else { 3_000 };
 
     /// One side of the exchanges.
     struct Side {

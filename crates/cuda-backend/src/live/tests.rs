@@ -55,7 +55,7 @@ fn sets_do_not_know_each_others_handles_and_a_number_that_comes_again_is_new() {
 
 #[test]
 fn each_handle_ends_once_however_threads_use_and_end_it() {
-    const HANDLES: u64 = 2000;
+    const HANDLES: u64 = if cfg!(miri) { 50 } else { 2000 };
     let (set, ended) = (Live::new(Kind::Stream), Ended::default());
     (1..=HANDLES).for_each(|raw| set.add(raw));
     std::thread::scope(|scope| {
@@ -135,7 +135,7 @@ impl Ending for Destroyed {
 
 #[test]
 fn no_handle_is_destroyed_while_a_thread_uses_it_and_each_is_in_the_end() {
-    const HANDLES: u64 = 20_000;
+    const HANDLES: u64 = if cfg!(miri) { 100 } else { 20_000 };
     let set = Live::new(Kind::Stream);
     let destroyed = Destroyed((0..=HANDLES).map(|_| AtomicBool::new(false)).collect());
     let newest = AtomicU64::new(0);
