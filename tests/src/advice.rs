@@ -2,28 +2,7 @@
 
 use pagewise::{Advice, Backend, Location, LocationKind, RangeAttribute, Span};
 
-use crate::{GPU, MIB, Managed, NO_GPU, PAGE, WILD, claims, code, has_locations, is_absent};
-
-claims![
-    unknown_advice_is_an_invalid_value,
-    an_empty_range_is_refused_before_an_unknown_ordinal,
-    an_unknown_ordinal_is_refused_before_the_range,
-    advice_that_ignores_the_location_accepts_any_ordinal,
-    an_unknown_device_is_an_invalid_value_in_the_location_form,
-    the_type_of_a_location_is_checked_even_if_its_id_is_not,
-    a_range_must_end_in_the_allocation_that_it_starts_in,
-    advice_is_reported_for_every_page_that_the_range_touches,
-    the_location_form_is_absent_before_cuda_12_2,
-];
-
-// Claims that advise a device.
-claims![
-    ABOUT_DEVICES:
-    a_numa_location_never_reaches_the_memory,
-    accessed_by_lists_devices_then_the_host_then_nothing,
-    unset_advice_leaves_nothing_to_report,
-    a_failed_call_changes_nothing,
-];
+use crate::{GPU, MIB, Managed, NO_GPU, PAGE, WILD, code, has_locations, is_absent};
 
 fn all_codes(backend: &dyn Backend, span: Span, ordinal: i32) -> [i32; 6] {
     Advice::ALL.map(|advice| code(backend.advise_ordinal(span, advice, ordinal)))
@@ -37,7 +16,7 @@ fn read(backend: &dyn Backend, span: Span, attribute: RangeAttribute) -> i32 {
     backend.range_attribute(span, attribute).expect("a managed range")
 }
 
-fn unknown_advice_is_an_invalid_value(backend: &dyn Backend) {
+pub fn unknown_advice_is_an_invalid_value(backend: &dyn Backend) {
     let managed = Managed::new(backend, MIB);
     for advice in [0, 7, -1, 99] {
         assert_eq!(code(backend.advise_ordinal(managed.span, Advice(advice), 0)), 1);
@@ -47,13 +26,13 @@ fn unknown_advice_is_an_invalid_value(backend: &dyn Backend) {
     }
 }
 
-fn an_empty_range_is_refused_before_an_unknown_ordinal(backend: &dyn Backend) {
+pub fn an_empty_range_is_refused_before_an_unknown_ordinal(backend: &dyn Backend) {
     let managed = Managed::new(backend, MIB);
     assert_eq!(all_codes(backend, managed.at(0, 0), 99), [1; 6]);
     assert_eq!(all_codes(backend, Span::default(), 99), [1; 6]);
 }
 
-fn an_unknown_ordinal_is_refused_before_the_range(backend: &dyn Backend) {
+pub fn an_unknown_ordinal_is_refused_before_the_range(backend: &dyn Backend) {
     let managed = Managed::new(backend, MIB);
     for span in [managed.at(0, MIB + 1), Span::new(WILD, PAGE)] {
         assert_eq!(all_codes(backend, span, 99), [1, 1, 101, 1, 101, 101]);
@@ -61,13 +40,13 @@ fn an_unknown_ordinal_is_refused_before_the_range(backend: &dyn Backend) {
     }
 }
 
-fn advice_that_ignores_the_location_accepts_any_ordinal(backend: &dyn Backend) {
+pub fn advice_that_ignores_the_location_accepts_any_ordinal(backend: &dyn Backend) {
     let managed = Managed::new(backend, MIB);
     assert_eq!(all_codes(backend, managed.span, 99), [0, 0, 101, 0, 101, 101]);
     assert_eq!(all_codes(backend, managed.span, -2), [0, 0, 101, 0, 101, 101]);
 }
 
-fn an_unknown_device_is_an_invalid_value_in_the_location_form(backend: &dyn Backend) {
+pub fn an_unknown_device_is_an_invalid_value_in_the_location_form(backend: &dyn Backend) {
     if !has_locations(backend) {
         return;
     }
@@ -76,7 +55,7 @@ fn an_unknown_device_is_an_invalid_value_in_the_location_form(backend: &dyn Back
     assert_eq!(location_codes(backend, Span::new(WILD, PAGE), NO_GPU), [1; 6]);
 }
 
-fn the_type_of_a_location_is_checked_even_if_its_id_is_not(backend: &dyn Backend) {
+pub fn the_type_of_a_location_is_checked_even_if_its_id_is_not(backend: &dyn Backend) {
     if !has_locations(backend) {
         return;
     }
@@ -89,7 +68,7 @@ fn the_type_of_a_location_is_checked_even_if_its_id_is_not(backend: &dyn Backend
     assert_eq!(location_codes(backend, managed.span, host), [0; 6]);
 }
 
-fn a_numa_location_never_reaches_the_memory(backend: &dyn Backend) {
+pub fn a_numa_location_never_reaches_the_memory(backend: &dyn Backend) {
     if !has_locations(backend) {
         return;
     }
@@ -106,7 +85,7 @@ fn a_numa_location_never_reaches_the_memory(backend: &dyn Backend) {
     assert_eq!(read(backend, managed.span, RangeAttribute::PREFERRED_LOCATION), 0);
 }
 
-fn a_range_must_end_in_the_allocation_that_it_starts_in(backend: &dyn Backend) {
+pub fn a_range_must_end_in_the_allocation_that_it_starts_in(backend: &dyn Backend) {
     let first = Managed::new(backend, 2 * MIB);
     let second = Managed::new(backend, 2 * MIB + 100);
     let advise = |span| code(backend.advise_ordinal(span, Advice::SET_READ_MOSTLY, 0));
@@ -117,7 +96,7 @@ fn a_range_must_end_in_the_allocation_that_it_starts_in(backend: &dyn Backend) {
     assert_eq!(advise(second.at(u64::MAX, 2)), 1);
 }
 
-fn advice_is_reported_for_every_page_that_the_range_touches(backend: &dyn Backend) {
+pub fn advice_is_reported_for_every_page_that_the_range_touches(backend: &dyn Backend) {
     let managed = Managed::new(backend, 2 * MIB);
     backend.advise_ordinal(managed.at(PAGE + 1, PAGE), Advice::SET_READ_MOSTLY, 0).expect("inside");
     let reads = [0, 1, 2, 3]
@@ -125,7 +104,7 @@ fn advice_is_reported_for_every_page_that_the_range_touches(backend: &dyn Backen
     assert_eq!(reads, [0, 1, 1, 0]);
 }
 
-fn accessed_by_lists_devices_then_the_host_then_nothing(backend: &dyn Backend) {
+pub fn accessed_by_lists_devices_then_the_host_then_nothing(backend: &dyn Backend) {
     let managed = Managed::new(backend, 2 * MIB);
     let list = || {
         let mut out = [7; 4];
@@ -140,7 +119,7 @@ fn accessed_by_lists_devices_then_the_host_then_nothing(backend: &dyn Backend) {
     assert_eq!(code(backend.range_accessed_by(managed.span, &mut [])), 1);
 }
 
-fn unset_advice_leaves_nothing_to_report(backend: &dyn Backend) {
+pub fn unset_advice_leaves_nothing_to_report(backend: &dyn Backend) {
     let managed = Managed::new(backend, 2 * MIB);
     for (set, unset, attribute, on, off) in [
         (Advice::SET_READ_MOSTLY, Advice::UNSET_READ_MOSTLY, RangeAttribute::READ_MOSTLY, 1, 0),
@@ -159,7 +138,7 @@ fn unset_advice_leaves_nothing_to_report(backend: &dyn Backend) {
     }
 }
 
-fn a_failed_call_changes_nothing(backend: &dyn Backend) {
+pub fn a_failed_call_changes_nothing(backend: &dyn Backend) {
     let managed = Managed::new(backend, 2 * MIB);
     let before = read(backend, managed.span, RangeAttribute::READ_MOSTLY);
     assert_eq!(all_codes(backend, managed.at(0, 2 * MIB + 1), 0), [1; 6]);
@@ -167,7 +146,7 @@ fn a_failed_call_changes_nothing(backend: &dyn Backend) {
     assert_eq!(read(backend, managed.span, RangeAttribute::PREFERRED_LOCATION), -2);
 }
 
-fn the_location_form_is_absent_before_cuda_12_2(backend: &dyn Backend) {
+pub fn the_location_form_is_absent_before_cuda_12_2(backend: &dyn Backend) {
     if has_locations(backend) {
         return;
     }

@@ -4,21 +4,7 @@ use pagewise::{
     Advice, Backend, BatchSupport, Location, LocationKind, RangeAttribute, Span, StreamHandle,
 };
 
-use crate::{GPU, MIB, Managed, NO_GPU, PAGE, STREAM, claims, code, is_absent};
-
-claims![
-    a_batch_refuses_the_legacy_stream_and_flags,
-    a_batch_refuses_malformed_lists,
-    a_batch_with_one_bad_range_moves_nothing,
-    an_unknown_device_is_an_invalid_value_in_a_batch,
-    each_location_serves_the_ranges_up_to_the_next_start,
-    ranges_of_a_batch_may_overlap,
-    a_batch_records_the_id_of_the_host_as_it_was_passed,
-    discard_is_absent_before_cuda_13,
-    discard_takes_unaligned_ranges_and_leaves_the_last_prefetch,
-    discard_unmaps_the_pages_that_it_covers_whole_and_no_others,
-    discard_of_a_block_with_duplicated_pages_unmaps_only_those,
-];
+use crate::{GPU, MIB, Managed, NO_GPU, PAGE, STREAM, code, is_absent};
 
 fn has_batches(backend: &dyn Backend) -> bool {
     backend.capabilities().prefetch_batch != BatchSupport::Absent
@@ -28,7 +14,7 @@ fn last_prefetch(backend: &dyn Backend, span: Span) -> i32 {
     backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION).expect("managed")
 }
 
-fn a_batch_refuses_the_legacy_stream_and_flags(backend: &dyn Backend) {
+pub fn a_batch_refuses_the_legacy_stream_and_flags(backend: &dyn Backend) {
     if !has_batches(backend) {
         return;
     }
@@ -42,7 +28,7 @@ fn a_batch_refuses_the_legacy_stream_and_flags(backend: &dyn Backend) {
     assert_eq!(batch(0, STREAM), 0);
 }
 
-fn a_batch_refuses_malformed_lists(backend: &dyn Backend) {
+pub fn a_batch_refuses_malformed_lists(backend: &dyn Backend) {
     if !has_batches(backend) {
         return;
     }
@@ -61,7 +47,7 @@ fn a_batch_refuses_malformed_lists(backend: &dyn Backend) {
     assert_eq!(batch(&spans, &to[..2], &[0, 2]), 0);
 }
 
-fn a_batch_with_one_bad_range_moves_nothing(backend: &dyn Backend) {
+pub fn a_batch_with_one_bad_range_moves_nothing(backend: &dyn Backend) {
     if !has_batches(backend) {
         return;
     }
@@ -76,7 +62,7 @@ fn a_batch_with_one_bad_range_moves_nothing(backend: &dyn Backend) {
     assert_eq!(last_prefetch(backend, managed.span), if native { -1 } else { -2 });
 }
 
-fn an_unknown_device_is_an_invalid_value_in_a_batch(backend: &dyn Backend) {
+pub fn an_unknown_device_is_an_invalid_value_in_a_batch(backend: &dyn Backend) {
     if !has_batches(backend) {
         return;
     }
@@ -86,7 +72,7 @@ fn an_unknown_device_is_an_invalid_value_in_a_batch(backend: &dyn Backend) {
     }
 }
 
-fn each_location_serves_the_ranges_up_to_the_next_start(backend: &dyn Backend) {
+pub fn each_location_serves_the_ranges_up_to_the_next_start(backend: &dyn Backend) {
     if !has_batches(backend) {
         return;
     }
@@ -96,7 +82,7 @@ fn each_location_serves_the_ranges_up_to_the_next_start(backend: &dyn Backend) {
     assert_eq!(spans.map(|span| last_prefetch(backend, span)), [0, 0, -1]);
 }
 
-fn ranges_of_a_batch_may_overlap(backend: &dyn Backend) {
+pub fn ranges_of_a_batch_may_overlap(backend: &dyn Backend) {
     if !has_batches(backend) {
         return;
     }
@@ -105,7 +91,7 @@ fn ranges_of_a_batch_may_overlap(backend: &dyn Backend) {
     assert_eq!(code(backend.prefetch_batch(&spans, &[GPU], &[0], 0, STREAM)), 0);
 }
 
-fn a_batch_records_the_id_of_the_host_as_it_was_passed(backend: &dyn Backend) {
+pub fn a_batch_records_the_id_of_the_host_as_it_was_passed(backend: &dyn Backend) {
     if backend.capabilities().prefetch_batch != BatchSupport::Native {
         return;
     }
@@ -122,7 +108,7 @@ fn a_batch_records_the_id_of_the_host_as_it_was_passed(backend: &dyn Backend) {
     assert_eq!(last_prefetch(backend, managed.span), -1);
 }
 
-fn discard_is_absent_before_cuda_13(backend: &dyn Backend) {
+pub fn discard_is_absent_before_cuda_13(backend: &dyn Backend) {
     if backend.capabilities().discard {
         return;
     }
@@ -135,7 +121,7 @@ fn discard_is_absent_before_cuda_13(backend: &dyn Backend) {
     }
 }
 
-fn discard_takes_unaligned_ranges_and_leaves_the_last_prefetch(backend: &dyn Backend) {
+pub fn discard_takes_unaligned_ranges_and_leaves_the_last_prefetch(backend: &dyn Backend) {
     if !backend.capabilities().discard {
         return;
     }
@@ -153,7 +139,7 @@ fn discard_takes_unaligned_ranges_and_leaves_the_last_prefetch(backend: &dyn Bac
 }
 
 /// Rows: offset in pages and bytes, length, pages of eight that stay mapped on the host.
-fn discard_unmaps_the_pages_that_it_covers_whole_and_no_others(backend: &dyn Backend) {
+pub fn discard_unmaps_the_pages_that_it_covers_whole_and_no_others(backend: &dyn Backend) {
     let capabilities = backend.capabilities();
     if !(capabilities.discard && capabilities.host_page_map) {
         return;
@@ -183,7 +169,7 @@ fn discard_unmaps_the_pages_that_it_covers_whole_and_no_others(backend: &dyn Bac
 }
 
 /// The device duplicates half of the first of two blocks.
-fn discard_of_a_block_with_duplicated_pages_unmaps_only_those(backend: &dyn Backend) {
+pub fn discard_of_a_block_with_duplicated_pages_unmaps_only_those(backend: &dyn Backend) {
     let capabilities = backend.capabilities();
     if !(capabilities.discard && capabilities.host_page_map) {
         return;

@@ -6,14 +6,7 @@ use pagewise::{
     PoolProps, Result, StreamFlags, StreamHandle,
 };
 
-use crate::{GPU, MIB, Managed, STREAM, claims};
-
-claims![
-    a_stream_that_was_destroyed_or_made_up_is_refused_by_every_call,
-    an_event_that_was_destroyed_or_made_up_is_refused_by_every_call,
-    a_pool_that_was_destroyed_or_made_up_is_refused_by_every_call,
-    a_refused_end_of_a_default_pool_leaves_it_live,
-];
+use crate::{GPU, MIB, Managed, STREAM};
 
 /// No allocation of any back end lies there.
 const MADE_UP: u64 = 0xdead_0000_bee0;
@@ -117,7 +110,7 @@ pub fn calls_with_pool(backend: &dyn Backend, pool: PoolHandle) -> Vec<Result<()
     answers
 }
 
-fn a_stream_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
+pub fn a_stream_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
     let stream = stream_of(backend);
     backend.stream_synchronize(stream).expect("live");
     // SAFETY: what is done with the copy from here on is the claim.
@@ -130,7 +123,7 @@ fn a_stream_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn
     }
 }
 
-fn an_event_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
+pub fn an_event_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
     let event = backend.event_create(DeviceId(0), UNTIMED).expect("an event");
     backend.event_record(event, STREAM).expect("live");
     // SAFETY: what is done with the copy from here on is the claim.
@@ -143,7 +136,7 @@ fn an_event_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn
     }
 }
 
-fn a_pool_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
+pub fn a_pool_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
     let props = PoolProps {
         allocation_type: AllocationType::PINNED,
         location: GPU,
@@ -162,7 +155,7 @@ fn a_pool_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn B
     }
 }
 
-fn a_refused_end_of_a_default_pool_leaves_it_live(backend: &dyn Backend) {
+pub fn a_refused_end_of_a_default_pool_leaves_it_live(backend: &dyn Backend) {
     if !backend.capabilities().location_pools {
         return;
     }

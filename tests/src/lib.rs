@@ -5,51 +5,24 @@
 //! may lack is read from its [`Capabilities`]: then the claim checks that the call says so.
 //! Sources: recordings of driver 580 (CUDA 13.0) on an H200.
 
-mod advice;
-mod batches;
+pub mod advice;
+pub mod batches;
+mod claims;
 #[cfg(target_os = "linux")]
 pub mod driver;
 pub mod gpu;
 pub mod handles;
-mod memory;
-mod movement;
-mod pools;
-mod sharing;
+pub mod memory;
+pub mod movement;
+pub mod pools;
+pub mod sharing;
 
 use pagewise::{
     AttachFlags, Backend, Capabilities, DeviceId, DevicePtr, Error, ErrorKind, Location, Result,
     Span, StreamHandle,
 };
 
-/// A claim: its name and how to check it. Panics if it does not hold.
-pub type Claim = (&'static str, fn(&dyn Backend));
-
-/// Every claim.
-pub const CLAIMS: &[&[Claim]] = &[
-    advice::CLAIMS,
-    advice::ABOUT_DEVICES,
-    batches::CLAIMS,
-    handles::CLAIMS,
-    memory::CLAIMS,
-    movement::CLAIMS,
-    pools::CLAIMS,
-    sharing::CLAIMS,
-];
-
-/// Those that also hold without [`Capabilities::concurrent_managed_access`]: the others are about
-/// calls that such a device refuses.
-pub const CLAIMS_WITHOUT_CONCURRENT_ACCESS: &[&[Claim]] = &[advice::CLAIMS, memory::CLAIMS];
-
-/// Lists functions as claims.
-macro_rules! claims {
-    ($list:ident: $($name:ident),* $(,)?) => {
-        pub(crate) const $list: &[crate::Claim] = &[$((stringify!($name), $name)),*];
-    };
-    ($($name:ident),* $(,)?) => {
-        crate::claims![CLAIMS: $($name),*];
-    };
-}
-pub(crate) use claims;
+pub use claims::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim};
 
 const PAGE: u64 = pagewise::PAGE_BYTES;
 const MIB: u64 = 1 << 20;

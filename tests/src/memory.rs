@@ -5,32 +5,16 @@ use pagewise::{
     HostAllocFlags, HostTouch, PointerAttribute, Result, Span, StreamFlags, StreamHandle,
 };
 
-use crate::{MIB, Managed, PAGE, WILD, claims, code};
+use crate::{MIB, Managed, PAGE, WILD, code};
 
-claims![
-    an_allocation_of_2_mib_starts_on_a_2_mib_boundary,
-    small_allocations_do_not_overlap,
-    an_address_knows_its_allocation,
-    an_address_of_nothing_is_an_invalid_value,
-    an_unknown_device_is_an_invalid_device,
-    free_memory_is_at_most_all_memory,
-    what_the_host_writes_the_device_reads_and_back,
-    atomics_add_up,
-    an_atomic_whose_word_reaches_beyond_its_range_is_refused_and_changes_nothing,
-    memset_and_memcpy_change_what_they_name_and_nothing_else,
-    a_program_outside_an_allocation_is_an_illegal_address,
-    a_program_in_a_stream_of_another_device_is_an_invalid_handle,
-    fills_copies_and_prefetches_take_a_stream_of_any_device,
-];
-
-fn an_allocation_of_2_mib_starts_on_a_2_mib_boundary(backend: &dyn Backend) {
+pub fn an_allocation_of_2_mib_starts_on_a_2_mib_boundary(backend: &dyn Backend) {
     for bytes in [2 * MIB, 2 * MIB + 1, 2 * MIB - 511] {
         let managed = Managed::new(backend, bytes);
         assert_eq!(managed.span.ptr.0 % (2 * MIB), 0, "{bytes}");
     }
 }
 
-fn small_allocations_do_not_overlap(backend: &dyn Backend) {
+pub fn small_allocations_do_not_overlap(backend: &dyn Backend) {
     let all: Vec<_> = [1, 511, 512, 513, 4096, 65537, MIB]
         .map(|b| Managed::new(backend, b))
         .into_iter()
@@ -41,7 +25,7 @@ fn small_allocations_do_not_overlap(backend: &dyn Backend) {
     assert!(spans.iter().all(|span| span.ptr.0 % 512 == 0));
 }
 
-fn an_address_knows_its_allocation(backend: &dyn Backend) {
+pub fn an_address_knows_its_allocation(backend: &dyn Backend) {
     let managed = Managed::new(backend, 3 * MIB);
     let ask = |attribute| {
         backend.pointer_attribute(managed.span.ptr.offset(12345), attribute).expect("inside")
@@ -58,7 +42,7 @@ fn an_address_knows_its_allocation(backend: &dyn Backend) {
     unsafe { backend.free_pinned(pinned) }.expect("pinned memory");
 }
 
-fn an_address_of_nothing_is_an_invalid_value(backend: &dyn Backend) {
+pub fn an_address_of_nothing_is_an_invalid_value(backend: &dyn Backend) {
     let managed = Managed::new(backend, 3 * MIB);
     let past = managed.span.ptr.offset(3 * MIB);
     for ptr in [DevicePtr::NULL, WILD, past] {
@@ -66,7 +50,7 @@ fn an_address_of_nothing_is_an_invalid_value(backend: &dyn Backend) {
     }
 }
 
-fn an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
+pub fn an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
     for device in [DeviceId(99), DeviceId(-1)] {
         let attribute = pagewise::DeviceAttribute::MANAGED_MEMORY;
         assert_eq!(code(backend.device_attribute(device, attribute)), 101);
@@ -74,7 +58,7 @@ fn an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
     }
 }
 
-fn free_memory_is_at_most_all_memory(backend: &dyn Backend) {
+pub fn free_memory_is_at_most_all_memory(backend: &dyn Backend) {
     let info = backend.memory_info(DeviceId(0)).expect("a device");
     assert!(0 < info.free_bytes && info.free_bytes <= info.total_bytes);
     let bytes = 64 * MIB;
@@ -104,7 +88,7 @@ fn add(backend: &dyn Backend, span: Span, stride_bytes: u64) -> Result<u64> {
     unsafe { backend.device_touch(touch, StreamHandle::NULL) }
 }
 
-fn what_the_host_writes_the_device_reads_and_back(backend: &dyn Backend) {
+pub fn what_the_host_writes_the_device_reads_and_back(backend: &dyn Backend) {
     let managed = Managed::new(backend, 4 * MIB);
     host(backend, managed.span, PAGE, HostAccess::Write(3));
     assert_eq!(device(backend, managed.span, PAGE, DeviceAccess::Read), 3 * 1024);
@@ -113,7 +97,7 @@ fn what_the_host_writes_the_device_reads_and_back(backend: &dyn Backend) {
     assert_eq!(host(backend, managed.span, PAGE, HostAccess::Read), 3 * 1024);
 }
 
-fn atomics_add_up(backend: &dyn Backend) {
+pub fn atomics_add_up(backend: &dyn Backend) {
     let managed = Managed::new(backend, MIB);
     host(backend, managed.span, 1, HostAccess::Write(0));
     for _ in 0..3 {
@@ -122,7 +106,7 @@ fn atomics_add_up(backend: &dyn Backend) {
     assert_eq!(host(backend, managed.span, 1, HostAccess::Read), 3 * 256);
 }
 
-fn an_atomic_whose_word_reaches_beyond_its_range_is_refused_and_changes_nothing(
+pub fn an_atomic_whose_word_reaches_beyond_its_range_is_refused_and_changes_nothing(
     backend: &dyn Backend,
 ) {
     let managed = Managed::new(backend, PAGE);
@@ -136,7 +120,7 @@ fn an_atomic_whose_word_reaches_beyond_its_range_is_refused_and_changes_nothing(
     assert_eq!(host(backend, managed.span, 1, HostAccess::Read), 255 * (PAGE - 4));
 }
 
-fn memset_and_memcpy_change_what_they_name_and_nothing_else(backend: &dyn Backend) {
+pub fn memset_and_memcpy_change_what_they_name_and_nothing_else(backend: &dyn Backend) {
     let [from, to] = [(); 2].map(|()| Managed::new(backend, MIB));
     for managed in [&from, &to] {
         host(backend, managed.span, 1, HostAccess::Write(0));
@@ -155,7 +139,7 @@ fn memset_and_memcpy_change_what_they_name_and_nothing_else(backend: &dyn Backen
     assert_eq!(host(backend, to.at(20, 10), 1, HostAccess::Read), 7 * 10);
 }
 
-fn a_program_outside_an_allocation_is_an_illegal_address(backend: &dyn Backend) {
+pub fn a_program_outside_an_allocation_is_an_illegal_address(backend: &dyn Backend) {
     if !backend.capabilities().deterministic {
         // On a driver the access would end the process or the context.
         return;
@@ -182,7 +166,7 @@ fn stream_of_the_second_device(backend: &dyn Backend) -> Option<StreamHandle> {
     (devices > 1).then(make)
 }
 
-fn a_program_in_a_stream_of_another_device_is_an_invalid_handle(backend: &dyn Backend) {
+pub fn a_program_in_a_stream_of_another_device_is_an_invalid_handle(backend: &dyn Backend) {
     let Some(stream) = stream_of_the_second_device(backend) else { return };
     let managed = Managed::new(backend, MIB);
     host(backend, managed.span, 1, HostAccess::Write(1));
@@ -207,7 +191,7 @@ fn a_program_in_a_stream_of_another_device_is_an_invalid_handle(backend: &dyn Ba
     unsafe { backend.stream_destroy(stream) }.expect("live");
 }
 
-fn fills_copies_and_prefetches_take_a_stream_of_any_device(backend: &dyn Backend) {
+pub fn fills_copies_and_prefetches_take_a_stream_of_any_device(backend: &dyn Backend) {
     let Some(stream) = stream_of_the_second_device(backend) else { return };
     let capabilities = backend.capabilities();
     let [from, to] = [(); 2].map(|()| Managed::new(backend, MIB));

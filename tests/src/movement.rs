@@ -5,19 +5,7 @@ use pagewise::{
     RangeAttribute, Span, StreamFlags, StreamHandle,
 };
 
-use crate::{GPU, MIB, Managed, NO_GPU, PAGE, WILD, claims, code, has_locations, is_absent};
-
-claims![
-    an_unknown_device_is_an_invalid_device,
-    an_empty_range_and_flags_are_refused_before_the_device,
-    an_unknown_device_is_refused_before_the_range,
-    a_prefetch_is_recorded_even_if_nothing_moves,
-    a_prefetch_to_the_host_maps_whole_pages_there_and_to_the_device_unmaps_them,
-    each_kind_of_location_is_recorded_as_itself,
-    a_range_never_prefetched_or_mixed_reports_none,
-    memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others,
-    fills_and_copies_of_plain_memory_leave_what_is_attached_to_their_stream,
-];
+use crate::{GPU, MIB, Managed, NO_GPU, PAGE, WILD, code, has_locations, is_absent};
 
 fn prefetch(backend: &dyn Backend, span: Span, ordinal: i32) -> i32 {
     code(backend.prefetch_ordinal(span, ordinal, StreamHandle::NULL))
@@ -27,7 +15,7 @@ fn last(backend: &dyn Backend, span: Span) -> i32 {
     backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION).expect("managed")
 }
 
-fn an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
+pub fn a_prefetch_to_an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
     let managed = Managed::new(backend, MIB);
     assert_eq!([99, -2, -1, 0].map(|to| prefetch(backend, managed.span, to)), [101, 101, 0, 0]);
     if has_locations(backend) {
@@ -41,7 +29,7 @@ fn an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
     }
 }
 
-fn an_empty_range_and_flags_are_refused_before_the_device(backend: &dyn Backend) {
+pub fn an_empty_range_and_flags_are_refused_before_the_device(backend: &dyn Backend) {
     let managed = Managed::new(backend, MIB);
     assert_eq!(prefetch(backend, managed.at(0, 0), 99), 1);
     assert_eq!(prefetch(backend, Span::default(), 99), 1);
@@ -50,7 +38,7 @@ fn an_empty_range_and_flags_are_refused_before_the_device(backend: &dyn Backend)
     }
 }
 
-fn an_unknown_device_is_refused_before_the_range(backend: &dyn Backend) {
+pub fn an_unknown_device_is_refused_before_the_range(backend: &dyn Backend) {
     let managed = Managed::new(backend, MIB);
     for span in [managed.at(0, MIB + 1), Span::new(WILD, PAGE)] {
         assert_eq!(prefetch(backend, span, 99), 101);
@@ -58,7 +46,7 @@ fn an_unknown_device_is_refused_before_the_range(backend: &dyn Backend) {
     }
 }
 
-fn a_prefetch_is_recorded_even_if_nothing_moves(backend: &dyn Backend) {
+pub fn a_prefetch_is_recorded_even_if_nothing_moves(backend: &dyn Backend) {
     let managed = Managed::new(backend, 2 * MIB);
     for to in [-1, -1, 0, 0] {
         assert_eq!(prefetch(backend, managed.span, to), 0);
@@ -66,7 +54,7 @@ fn a_prefetch_is_recorded_even_if_nothing_moves(backend: &dyn Backend) {
     }
 }
 
-fn a_prefetch_to_the_host_maps_whole_pages_there_and_to_the_device_unmaps_them(
+pub fn a_prefetch_to_the_host_maps_whole_pages_there_and_to_the_device_unmaps_them(
     backend: &dyn Backend,
 ) {
     if !backend.capabilities().host_page_map {
@@ -86,7 +74,7 @@ fn a_prefetch_to_the_host_maps_whole_pages_there_and_to_the_device_unmaps_them(
     assert_eq!(map(), [(1, true), (2, false), (509, true)]);
 }
 
-fn each_kind_of_location_is_recorded_as_itself(backend: &dyn Backend) {
+pub fn each_kind_of_location_is_recorded_as_itself(backend: &dyn Backend) {
     if !has_locations(backend) {
         return;
     }
@@ -108,7 +96,7 @@ fn each_kind_of_location_is_recorded_as_itself(backend: &dyn Backend) {
     }
 }
 
-fn a_range_never_prefetched_or_mixed_reports_none(backend: &dyn Backend) {
+pub fn a_range_never_prefetched_or_mixed_reports_none(backend: &dyn Backend) {
     let managed = Managed::new(backend, 2 * MIB);
     assert_eq!(last(backend, managed.span), -2);
     assert_eq!(prefetch(backend, managed.at(0, MIB), 0), 0);
@@ -119,7 +107,9 @@ fn a_range_never_prefetched_or_mixed_reports_none(backend: &dyn Backend) {
 }
 
 /// Three small allocations of one slab, two of them attached to a stream each.
-fn memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others(backend: &dyn Backend) {
+pub fn memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others(
+    backend: &dyn Backend,
+) {
     if !backend.capabilities().host_page_map {
         return;
     }
@@ -161,7 +151,9 @@ fn memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others(backen
     }
 }
 
-fn fills_and_copies_of_plain_memory_leave_what_is_attached_to_their_stream(backend: &dyn Backend) {
+pub fn fills_and_copies_of_plain_memory_leave_what_is_attached_to_their_stream(
+    backend: &dyn Backend,
+) {
     if !backend.capabilities().host_page_map {
         return;
     }

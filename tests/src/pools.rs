@@ -5,14 +5,7 @@ use pagewise::{
     PoolHandle, PoolProps, RangeAttribute, Span,
 };
 
-use crate::{GPU, MIB, STREAM, claims, code};
-
-claims![
-    managed_pools_are_destroyed_in_any_order,
-    a_destroyed_pool_is_not_current,
-    memory_that_comes_to_a_pool_again_keeps_its_last_prefetch_location,
-    memory_of_a_pool_belongs_to_the_pools_device,
-];
+use crate::{GPU, MIB, STREAM, code};
 
 const MANAGED: AllocationType = AllocationType::MANAGED;
 
@@ -51,7 +44,7 @@ fn destroy(backend: &dyn Backend, pool: PoolHandle) {
 }
 
 /// Driver 580 crashes at some of the orders.
-fn managed_pools_are_destroyed_in_any_order(backend: &dyn Backend) {
+pub fn managed_pools_are_destroyed_in_any_order(backend: &dyn Backend) {
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         for prefetched in 0..3 {
             let pools: Option<Vec<_>> = (0..3).map(|_| pool(backend)).collect();
@@ -64,7 +57,7 @@ fn managed_pools_are_destroyed_in_any_order(backend: &dyn Backend) {
     }
 }
 
-fn a_destroyed_pool_is_not_current(backend: &dyn Backend) {
+pub fn a_destroyed_pool_is_not_current(backend: &dyn Backend) {
     let (Some(old), Some(young)) = (pool(backend), pool(backend)) else { return };
     let default = backend.pool_default(Location::HOST, MANAGED).expect("CUDA 13.0");
     for destroyed in [old, young] {
@@ -74,7 +67,7 @@ fn a_destroyed_pool_is_not_current(backend: &dyn Backend) {
     }
 }
 
-fn memory_that_comes_to_a_pool_again_keeps_its_last_prefetch_location(backend: &dyn Backend) {
+pub fn memory_that_comes_to_a_pool_again_keeps_its_last_prefetch_location(backend: &dyn Backend) {
     let Some(pool) = pool(backend) else { return };
     let last = |span| backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION);
     let first = alloc(backend, pool);
@@ -87,7 +80,7 @@ fn memory_that_comes_to_a_pool_again_keeps_its_last_prefetch_location(backend: &
     destroy(backend, pool);
 }
 
-fn memory_of_a_pool_belongs_to_the_pools_device(backend: &dyn Backend) {
+pub fn memory_of_a_pool_belongs_to_the_pools_device(backend: &dyn Backend) {
     let ordinal =
         |span: Span| backend.pointer_attribute(span.ptr, PointerAttribute::DEVICE_ORDINAL);
     for device in 0..backend.device_count().expect("the driver answers") {

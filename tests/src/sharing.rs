@@ -8,19 +8,7 @@ use pagewise::{
     PoolProps, ShareableHandle, Span,
 };
 
-use crate::{GPU, Managed, PAGE, STREAM, WILD, claims, code};
-
-claims![
-    registered_memory_is_known_until_it_is_not,
-    an_atomic_never_writes_host_memory_beside_what_is_registered,
-    a_page_is_registered_once,
-    memory_that_the_driver_gave_is_not_registered,
-    only_flags_of_ordinary_memory_are_taken,
-    a_pool_is_exported_in_the_way_that_it_was_made_for,
-    only_first_bytes_of_memory_of_exported_pools_are_exported,
-    a_handle_that_is_none_is_not_imported,
-    only_plain_device_memory_has_a_handle,
-];
+use crate::{GPU, Managed, PAGE, STREAM, WILD, code};
 
 const PINNED: i32 = 1;
 
@@ -48,7 +36,7 @@ fn unregister(backend: &dyn Backend, ptr: DevicePtr) -> i32 {
     code(unsafe { backend.host_unregister(ptr) })
 }
 
-fn registered_memory_is_known_until_it_is_not(backend: &dyn Backend) {
+pub fn registered_memory_is_known_until_it_is_not(backend: &dyn Backend) {
     let pages = Pages::new(4);
     let span = pages.at(100, 2 * PAGE);
     assert_eq!(register(backend, span), 0);
@@ -67,7 +55,7 @@ fn registered_memory_is_known_until_it_is_not(backend: &dyn Backend) {
     assert_eq!(unregister(backend, DevicePtr::NULL), 1);
 }
 
-fn an_atomic_never_writes_host_memory_beside_what_is_registered(backend: &dyn Backend) {
+pub fn an_atomic_never_writes_host_memory_beside_what_is_registered(backend: &dyn Backend) {
     let pages = Pages::new(2);
     for (offset, bytes) in [(0, 6), (3, 5), (1, 2)] {
         let span = pages.at(offset, bytes);
@@ -82,7 +70,7 @@ fn an_atomic_never_writes_host_memory_beside_what_is_registered(backend: &dyn Ba
     assert!(pages.0.iter().all(|&byte| byte == 7));
 }
 
-fn a_page_is_registered_once(backend: &dyn Backend) {
+pub fn a_page_is_registered_once(backend: &dyn Backend) {
     let pages = Pages::new(8);
     assert_eq!(register(backend, pages.at(0, 4 * PAGE)), 0);
     for again in [pages.at(0, 4 * PAGE), pages.at(PAGE, PAGE), pages.at(2 * PAGE, 4 * PAGE)] {
@@ -93,7 +81,7 @@ fn a_page_is_registered_once(backend: &dyn Backend) {
     assert_eq!(unregister(backend, pages.at(0, 0).ptr), 0);
 }
 
-fn memory_that_the_driver_gave_is_not_registered(backend: &dyn Backend) {
+pub fn memory_that_the_driver_gave_is_not_registered(backend: &dyn Backend) {
     let managed = Managed::new(backend, PAGE);
     let pinned = backend.alloc_pinned(PAGE, HostAllocFlags::empty()).expect("host memory");
     for ptr in [managed.span.ptr, pinned] {
@@ -111,7 +99,7 @@ fn memory_that_the_driver_gave_is_not_registered(backend: &dyn Backend) {
     assert_eq!(unregister(backend, span.ptr), 0);
 }
 
-fn only_flags_of_ordinary_memory_are_taken(backend: &dyn Backend) {
+pub fn only_flags_of_ordinary_memory_are_taken(backend: &dyn Backend) {
     let pages = Pages::new(1);
     for (flags, expected) in [(0, 0), (1, 0), (2, 0), (8, 0), (4, 1), (16, 1)] {
         let flags = HostRegisterFlags::from_bits_retain(flags);
@@ -144,7 +132,7 @@ fn close(handle: ShareableHandle) {
     let _ = handle;
 }
 
-fn a_pool_is_exported_in_the_way_that_it_was_made_for(backend: &dyn Backend) {
+pub fn a_pool_is_exported_in_the_way_that_it_was_made_for(backend: &dyn Backend) {
     let fd = HandleTypes::POSIX_FILE_DESCRIPTOR;
     let open = pool(backend, GPU, fd);
     let handles = [0, 1].map(|_| backend.pool_export(open, fd).expect("made for it"));
@@ -166,7 +154,7 @@ fn a_pool_is_exported_in_the_way_that_it_was_made_for(backend: &dyn Backend) {
     assert_eq!(code(backend.pool_create(on_host(LocationKind::HOST))), 1);
 }
 
-fn only_first_bytes_of_memory_of_exported_pools_are_exported(backend: &dyn Backend) {
+pub fn only_first_bytes_of_memory_of_exported_pools_are_exported(backend: &dyn Backend) {
     let open = pool(backend, GPU, HandleTypes::POSIX_FILE_DESCRIPTOR);
     let closed = pool(backend, GPU, HandleTypes::empty());
     let [a, b] = [open, closed].map(|pool| backend.pool_alloc(pool, PAGE, STREAM).expect("room"));
@@ -192,7 +180,7 @@ fn only_first_bytes_of_memory_of_exported_pools_are_exported(backend: &dyn Backe
     assert_eq!(code(backend.pool_export_pointer(a)), 1);
 }
 
-fn a_handle_that_is_none_is_not_imported(backend: &dyn Backend) {
+pub fn a_handle_that_is_none_is_not_imported(backend: &dyn Backend) {
     let fd = HandleTypes::POSIX_FILE_DESCRIPTOR;
     // SAFETY: all are refused.
     unsafe {
@@ -203,7 +191,7 @@ fn a_handle_that_is_none_is_not_imported(backend: &dyn Backend) {
     }
 }
 
-fn only_plain_device_memory_has_a_handle(backend: &dyn Backend) {
+pub fn only_plain_device_memory_has_a_handle(backend: &dyn Backend) {
     let device = DeviceId(0);
     let plain = backend.alloc_device(device, 4 * PAGE).expect("device memory");
     let handle = backend.ipc_mem_handle(plain).expect("device memory");

@@ -10,47 +10,67 @@ use pagewise::{
 use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
 use pagewise_tests::handles::{calls_with_event, calls_with_pool, calls_with_stream};
-use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim};
+use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim, with_claims};
 
 const VERSIONS: [i32; 6] = [12000, 12020, 12080, 12090, 13000, 13020];
 
-/// Checks every claim, each over a new machine; the name of a failing one is in the output.
-fn check_claims(options: &str, ceiling: Option<DriverVersion>) {
-    check_these(CLAIMS, options, ceiling);
-}
-
-fn check_these(claims: &[&[Claim]], options: &str, ceiling: Option<DriverVersion>) {
+/// Checks a claim over a new machine.
+fn check(claim: fn(&dyn Backend), options: &str, ceiling: Option<DriverVersion>) {
     let driver = SimulatedDriver::load();
-    for (name, claim) in claims.iter().copied().flatten() {
-        println!("{options}, ceiling {ceiling:?}: {name}");
-        driver.reset(options);
-        let builder = match ceiling {
-            Some(ceiling) => driver.builder().max_version(ceiling),
-            None => driver.builder(),
-        };
-        let backend = builder.open().expect("a simulated driver opens");
-        claim(&backend);
-    }
+    driver.reset(options);
+    let builder = match ceiling {
+        Some(ceiling) => driver.builder().max_version(ceiling),
+        None => driver.builder(),
+    };
+    claim(&builder.open().expect("a simulated driver opens"));
 }
 
-#[test]
-fn claims_hold_over_a_driver_of_every_version() {
-    for version in VERSIONS {
-        check_claims(&format!("version={version}"), None);
-    }
+/// Checks claims one after another; all that do not hold are in the message.
+fn check_all(claims: &[Claim], options: &str) {
+    let fails =
+        |(_, claim): &&Claim| std::panic::catch_unwind(|| check(*claim, options, None)).is_err();
+    let failed: Vec<_> = claims.iter().filter(fails).map(|(name, _)| name).collect();
+    assert!(failed.is_empty(), "{options}: claims that do not hold: {failed:?}");
 }
 
-#[test]
-fn claims_hold_over_a_new_driver_that_acts_as_every_older_one() {
-    for version in VERSIONS {
-        check_claims("version=13020", Some(DriverVersion(version)));
-    }
+/// Makes a module of tests: each claim over a simulated driver with options, and a ceiling or none.
+macro_rules! over {
+    ($place:ident $options:literal $ceiling:expr, $($module:ident::$claim:ident)*) => {
+        mod $place {
+            use super::*;
+
+            $(
+                #[test]
+                fn $claim() {
+                    check(|it| pagewise_tests::$module::$claim(it), $options, $ceiling);
+                }
+            )*
+        }
+    };
 }
 
-#[test]
-fn claims_hold_with_several_devices() {
-    check_claims("devices=4", None);
+macro_rules! everywhere {
+    (on_every_machine { $($module:ident::$claim:ident)* }
+     with_concurrent_access { $($other_module:ident::$other:ident)* }) => {
+        everywhere! { @places $($module::$claim)* $($other_module::$other)* }
+    };
+    (@places $($claim:tt)*) => {
+        over! { of_cuda_12_0 "version=12000" None, $($claim)* }
+        over! { of_cuda_12_2 "version=12020" None, $($claim)* }
+        over! { of_cuda_12_8 "version=12080" None, $($claim)* }
+        over! { of_cuda_12_9 "version=12090" None, $($claim)* }
+        over! { of_cuda_13_0 "version=13000" None, $($claim)* }
+        over! { of_cuda_13_2 "version=13020" None, $($claim)* }
+        over! { acting_as_cuda_12_0 "version=13020" Some(DriverVersion(12000)), $($claim)* }
+        over! { acting_as_cuda_12_2 "version=13020" Some(DriverVersion(12020)), $($claim)* }
+        over! { acting_as_cuda_12_8 "version=13020" Some(DriverVersion(12080)), $($claim)* }
+        over! { acting_as_cuda_12_9 "version=13020" Some(DriverVersion(12090)), $($claim)* }
+        over! { acting_as_cuda_13_0 "version=13020" Some(DriverVersion(13000)), $($claim)* }
+        over! { acting_as_cuda_13_2 "version=13020" Some(DriverVersion(13020)), $($claim)* }
+        over! { with_several_devices "devices=4" None, $($claim)* }
+    };
 }
+with_claims!(everywhere);
 
 #[test]
 fn claims_hold_on_every_profile() {
@@ -59,7 +79,7 @@ fn claims_hold_on_every_profile() {
         let options = format!("profile={}", profile.name);
         let concurrent = driver.fresh(&options).capabilities().concurrent_managed_access;
         let claims = if concurrent { CLAIMS } else { CLAIMS_WITHOUT_CONCURRENT_ACCESS };
-        check_these(claims, &options, None);
+        check_all(claims, &options);
     }
 }
 
@@ -163,7 +183,7 @@ fn each_missing_entry_point_takes_away_what_needs_it_and_nothing_else() {
         assert_eq!(driver.fresh(&options).capabilities(), expected, "{hidden}");
         // No driver has the calls of 13.0 without those of 12.2: claims need not foresee it.
         if expected.locations {
-            check_claims(&options, None);
+            check_all(CLAIMS, &options);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! end may lack is read from its capabilities.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use pagewise::inject::FaultInjector;
@@ -29,30 +30,27 @@ pub type Claim = (&'static str, fn(&Arc<dyn Backend>) -> Result<()>);
 const VERSIONS: [DriverVersion; 3] =
     [DriverVersion::CUDA_12_0, DriverVersion::CUDA_12_2, DriverVersion::CUDA_13_0];
 
-/// Lists functions as claims, and checks them everywhere.
+/// Makes a test of each claim on each back end and version: `on_the_simulator::cuda_12_2::name`.
 macro_rules! claims_hold_everywhere {
     ($($claim:ident),* $(,)?) => {
         const CLAIMS: &[machines::Claim] = &[$((stringify!($claim), $claim)),*];
 
-        #[test]
-        fn claims_hold_on_the_simulator() {
-            machines::on_the_simulator(CLAIMS);
-        }
-
-        #[test]
-        fn claims_hold_in_a_recorder() {
-            machines::in_a_recorder(CLAIMS);
-        }
-
-        #[test]
-        fn claims_hold_in_a_fault_injector() {
-            machines::in_a_fault_injector(CLAIMS);
-        }
-
-        #[test]
+        machines::claims_hold! { on_the_simulator ($($claim)*) }
+        machines::claims_hold! { in_a_recorder ($($claim)*) }
+        machines::claims_hold! { in_a_fault_injector ($($claim)*) }
         #[cfg(target_os = "linux")]
-        fn claims_hold_on_the_cuda_back_end_over_the_simulated_driver() {
-            machines::over_the_simulated_driver(CLAIMS);
+        machines::claims_hold! { over_the_simulated_driver ($($claim)*) }
+
+        mod on_the_simulator_as_a_driver {
+            $(
+                #[test]
+                fn $claim() {
+                    crate::machines::on_the_simulator_as_a_driver((
+                        stringify!($claim),
+                        crate::$claim,
+                    ));
+                }
+            )*
         }
 
         #[test]
@@ -63,18 +61,38 @@ macro_rules! claims_hold_everywhere {
 }
 pub(crate) use claims_hold_everywhere;
 
-/// Checks each claim on a back end of its own; the name of a failing one is in the message.
-fn check(claims: &[Claim], what: &str, make: impl Fn() -> Result<Arc<dyn Backend>>) {
-    for (name, claim) in claims {
-        let backend = make().unwrap_or_else(|error| panic!("{what}: {error}"));
-        println!("{what}: {name}");
-        let free = || backend.memory_info(Device::FIRST.id()).map(|info| info.free_bytes);
-        let before = free();
-        claim(&backend).unwrap_or_else(|error| panic!("{what}: {name}: {error}"));
-        // On a driver others allocate too.
-        if backend.capabilities().deterministic {
-            assert_eq!(free(), before, "{what}: {name} leaves memory allocated");
+/// Makes a test of each claim at each version, by the function of this module with the name.
+macro_rules! claims_hold {
+    ($place:ident $claims:tt) => {
+        mod $place {
+            crate::machines::claims_hold! { $place cuda_12_0 CUDA_12_0 $claims }
+            crate::machines::claims_hold! { $place cuda_12_2 CUDA_12_2 $claims }
+            crate::machines::claims_hold! { $place cuda_13_0 CUDA_13_0 $claims }
         }
+    };
+    ($place:ident $name:ident $version:ident ($($claim:ident)*)) => {
+        mod $name {
+            $(
+                #[test]
+                fn $claim() {
+                    let version = pagewise::DriverVersion::$version;
+                    crate::machines::$place(version, (stringify!($claim), crate::$claim));
+                }
+            )*
+        }
+    };
+}
+pub(crate) use claims_hold;
+
+/// Checks a claim on a back end of its own.
+fn check((name, claim): Claim, what: &str, backend: Result<Arc<dyn Backend>>) {
+    let backend = backend.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let free = || backend.memory_info(Device::FIRST.id()).map(|info| info.free_bytes);
+    let before = free();
+    claim(&backend).unwrap_or_else(|error| panic!("{what}: {name}: {error}"));
+    // On a driver others allocate too.
+    if backend.capabilities().deterministic {
+        assert_eq!(free(), before, "{what}: {name} leaves memory allocated");
     }
 }
 
@@ -82,65 +100,67 @@ fn sim(version: DriverVersion) -> Result<SimBackend> {
     SimBackend::new(SimConfig::h200().driver_version(version))
 }
 
-pub fn on_the_simulator(claims: &[Claim]) {
-    for version in VERSIONS {
-        check(claims, &format!("simulator {version}"), || Ok(Arc::new(sim(version)?)));
-    }
-    let as_a_driver = SimConfig::h200()
+pub fn on_the_simulator(version: DriverVersion, claim: Claim) {
+    let backend = sim(version).map(|sim| Arc::new(sim) as Arc<dyn Backend>);
+    check(claim, &format!("simulator {version}"), backend);
+}
+
+pub fn on_the_simulator_as_a_driver(claim: Claim) {
+    let config = SimConfig::h200()
         .devices(2)
         .range_reads(RangeReads::Driver)
         .discarded_contents(DiscardedContents::Driver);
-    let make = || Ok(Arc::new(SimBackend::new(as_a_driver.clone())?) as Arc<dyn Backend>);
-    check(claims, "simulator as a driver, 2 devices", make);
+    let backend = SimBackend::new(config).map(|sim| Arc::new(sim) as Arc<dyn Backend>);
+    check(claim, "simulator as a driver, 2 devices", backend);
 }
 
 /// What was recorded replays, unless the recorder says that calls are missing from it.
-pub fn in_a_recorder(claims: &[Claim]) {
-    for version in VERSIONS {
-        for claim in claims {
-            let recorder = Arc::new(Recorder::new(sim(version).expect("address space")));
-            let shared = || Ok(Arc::clone(&recorder) as Arc<dyn Backend>);
-            check(std::slice::from_ref(claim), &format!("recorder {version}"), shared);
-            if recorder.left_out() > 0 {
-                continue;
-            }
-            let case = recorder.take_case(claim.0);
-            assert!(!case.ops.is_empty(), "{}", claim.0);
-            let again = replay_case(&sim(version).expect("address space"), &case, |_, _| ());
-            let tally = compare_case(&case, &again, false);
-            let divergence = tally.first_divergence();
-            assert!(tally.agrees(), "{} {version}: {divergence:?}", claim.0);
-        }
+pub fn in_a_recorder(version: DriverVersion, claim: Claim) {
+    let recorder = Arc::new(Recorder::new(sim(version).expect("address space")));
+    let shared = Arc::clone(&recorder) as Arc<dyn Backend>;
+    check(claim, &format!("recorder {version}"), Ok(shared));
+    if recorder.left_out() > 0 {
+        return;
     }
+    let case = recorder.take_case(claim.0);
+    assert!(!case.ops.is_empty(), "{}", claim.0);
+    let again = replay_case(&sim(version).expect("address space"), &case, |_, _| ());
+    let tally = compare_case(&case, &again, false);
+    let divergence = tally.first_divergence();
+    assert!(tally.agrees(), "{} {version}: {divergence:?}", claim.0);
 }
 
-pub fn in_a_fault_injector(claims: &[Claim]) {
-    for version in VERSIONS {
-        let make = || Ok(Arc::new(FaultInjector::around(sim(version)?)) as Arc<dyn Backend>);
-        check(claims, &format!("fault injector {version}"), make);
-    }
+pub fn in_a_fault_injector(version: DriverVersion, claim: Claim) {
+    let around = |sim| Arc::new(FaultInjector::around(sim)) as Arc<dyn Backend>;
+    check(claim, &format!("fault injector {version}"), sim(version).map(around));
 }
 
+/// A new driver that acts as an old one, as a GPU's driver would.
 #[cfg(target_os = "linux")]
-pub fn over_the_simulated_driver(claims: &[Claim]) {
+pub fn over_the_simulated_driver(version: DriverVersion, claim: Claim) {
     let driver = pagewise_tests::driver::SimulatedDriver::load();
-    for version in VERSIONS {
-        // A new driver that acts as an old one, as a GPU's driver would.
-        let make = || {
-            driver.reset("devices=2 version=13000 reads=driver discarded=driver");
-            Ok(Arc::new(driver.builder().max_version(version).open()?) as Arc<dyn Backend>)
-        };
-        check(claims, &format!("simulated driver {version}"), make);
-    }
+    driver.reset("devices=2 version=13000 reads=driver discarded=driver");
+    let backend = driver.builder().max_version(version).open();
+    let backend = backend.map(|backend| Arc::new(backend) as Arc<dyn Backend>);
+    check(claim, &format!("simulated driver {version}"), backend);
 }
 
-/// The driver itself, and as it acts as older ones.
+/// The driver itself, and as it acts as older ones. One test for all, so that a machine without a
+/// GPU skips one. It goes on after a claim that does not hold, and names all such at its end.
 pub fn on_a_gpu(claims: &[Claim]) {
+    let mut failed = Vec::new();
     for version in VERSIONS {
         let Some(driver) = gpu(CudaBackend::builder().max_version(version)) else { return };
         let driver: Arc<dyn Backend> = Arc::new(driver);
-        check(claims, &format!("driver {version}"), || Ok(Arc::clone(&driver)));
+        for &claim in claims {
+            let what = format!("driver {version}");
+            let run = || check(claim, &what, Ok(Arc::clone(&driver)));
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                failed.push(format!("{what}: {}", claim.0));
+            }
+        }
     }
+    assert!(failed.is_empty(), "claims that do not hold: {failed:?}");
 }
 
 /// Whether an allocation, or page-locked memory of ours, starts here.
