@@ -102,7 +102,7 @@ impl Pool {
         usize::from(!self.is_managed())
     }
 
-    /// What `cuMemPoolGetAttribute` answers; a driver whose pools describe themselves knows
+    /// The answer of `cuMemPoolGetAttribute`. Drivers of pools that describe themselves know
     /// attributes 9 to 13.
     pub(super) fn attribute(
         &self,
@@ -121,7 +121,7 @@ impl Pool {
         })
     }
 
-    /// What `cuMemPoolSetAttribute` does.
+    /// Sets an attribute (`cuMemPoolSetAttribute`).
     pub(super) fn set_attribute(&mut self, attribute: PoolAttribute, value: u64) -> Checked<()> {
         match (attribute, value) {
             // The driver reads an int: the low half decides (CONTRACT-84).
