@@ -21,7 +21,7 @@ use crate::sync::{Mutex, lock};
 /// Requests of an instance, by label.
 pub(super) type Requests = BTreeMap<String, ArrayRequest>;
 
-/// Manages memory of one device for many instances. See the [module](self).
+/// Manages memory of one device for many instances. See the [module](super).
 ///
 /// ```
 /// use pagewise_managers::manager::{ArrayRequest, Dtype, MemoryManager, Registration};

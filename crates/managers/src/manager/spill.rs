@@ -39,7 +39,7 @@ impl MemoryManager {
     /// Sets beyond how many bytes host arrays go to files; `None` leaves it to what is less close.
     ///
     /// # Errors
-    /// [`ManagerError::UnknownInstance`].
+    /// [`ManagerError::UnknownInstance`](super::ManagerError::UnknownInstance).
     pub fn set_host_spill_threshold(&self, level: SpillLevel, bytes: Option<u64>) -> Result<()> {
         self.enter(|state, _| {
             match level {
@@ -56,7 +56,7 @@ impl MemoryManager {
     /// Sets where those files are; `None` leaves it to what is less close.
     ///
     /// # Errors
-    /// [`ManagerError::UnknownInstance`].
+    /// [`ManagerError::UnknownInstance`](super::ManagerError::UnknownInstance).
     pub fn set_spill_directory(&self, level: SpillLevel, path: Option<PathBuf>) -> Result<()> {
         self.enter(|state, _| {
             match level {
@@ -77,7 +77,7 @@ impl MemoryManager {
     /// nothing goes to files.
     ///
     /// # Errors
-    /// [`ManagerError::UnknownInstance`].
+    /// [`ManagerError::UnknownInstance`](super::ManagerError::UnknownInstance).
     pub fn choose_host_memory_type(
         &self,
         id: Option<InstanceId>,
