@@ -94,3 +94,44 @@ impl Contents {
         parts.collect()
     }
 }
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use super::*;
+    use crate::Machine;
+
+    fn pages(range: Range<u64>) -> Span {
+        Span::new(DevicePtr(range.start << 12), (range.end - range.start) << 12)
+    }
+
+    fn stream() -> Stream {
+        let machine = Machine::from(crate::sim().expect("address space"));
+        Stream::legacy_default(&machine)
+    }
+
+    #[test]
+    fn the_parts_of_a_range_that_were_discarded_are_named_and_no_more() {
+        let (contents, stream) = (Contents::default(), stream());
+        contents.discarded(pages(1..3), &stream);
+        contents.discarded(pages(5..8), &stream);
+        assert_eq!(contents.discarded_in(pages(2..6)), [pages(2..3), pages(5..6)]);
+        assert_eq!(contents.discarded_in(pages(3..5)), [], "nothing there was discarded");
+    }
+
+    #[test]
+    fn a_longer_discard_that_begins_with_a_known_one_counts_as_a_whole() {
+        let (contents, stream) = (Contents::default(), stream());
+        contents.discarded(pages(1..2), &stream);
+        contents.discarded(pages(1..4), &stream);
+        assert_eq!(contents.discarded_in(pages(0..9)), [pages(1..4)]);
+    }
+
+    #[test]
+    fn no_bytes_can_be_discarded_and_written() {
+        let (contents, stream) = (Contents::default(), stream());
+        contents.discarded(pages(1..1), &stream);
+        contents.discarded(pages(1..2), &stream);
+        contents.written(pages(1..1));
+        assert_eq!(contents.discarded_in(pages(0..9)), [pages(1..2)]);
+    }
+}

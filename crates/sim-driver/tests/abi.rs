@@ -59,7 +59,6 @@ fn a_program_allocates_advises_prefetches_asks_and_frees() {
         assert_eq!(cuMemRangeGetAttribute(by.as_mut_ptr(), 8, 3, ptr, bytes), 0);
         assert_eq!(cuMemRangeGetAttribute(&raw mut last, 8, 4, ptr, bytes), 1);
         assert_eq!(cuMemFree_v2(ptr), 0);
-        assert_eq!(cuMemFree_v2(ptr), 1);
     }
     assert_eq!((read_mostly, last, by), (1, -1, [-1, -2]));
 }

@@ -245,6 +245,37 @@ fn idle_owners_are_evicted_the_least_recently_used_first() -> Result<()> {
 }
 
 #[test]
+fn as_many_idle_owners_are_evicted_as_the_shortage_needs() -> Result<()> {
+    let machine = Machine::from(pagewise::sim()?);
+    let manager = MemoryManager::new(&machine, Device::FIRST)?;
+    let group = |name: &str| Registration::new().stream_group(name).invalidate_hook(|| {});
+    let [a, b] = [manager.register(group("a"))?, manager.register(group("b"))?];
+    let asks = manager.register(group("asks").proportion(0.9))?;
+    let third = manager.get_available_memory("a")? / 3 - (8 << 20);
+    hold(&manager, a, third)?;
+    hold(&manager, b, third)?;
+    manager.queue_request(asks, [("y", table(2 * third + third / 2))])?;
+    assert_eq!(manager.allocate_queue(asks)?.evicted, [a, b], "one is not enough");
+    Ok(())
+}
+
+#[test]
+fn an_instance_that_asks_is_not_evicted_though_it_worked_least_recently() -> Result<()> {
+    let machine = Machine::from(pagewise::sim()?);
+    let manager = MemoryManager::new(&machine, Device::FIRST)?;
+    let group = |name: &str| Registration::new().stream_group(name).invalidate_hook(|| {});
+    let asks = manager.register(group("asks").proportion(0.9))?;
+    let other = manager.register(group("other"))?;
+    let half = manager.get_available_memory("asks")? / 2 - (8 << 20);
+    hold(&manager, asks, half)?;
+    hold(&manager, other, half)?;
+    manager.queue_request(asks, [("y", table(half / 2))])?;
+    assert_eq!(manager.allocate_queue(asks)?.evicted, [other]);
+    assert_eq!(held(&manager, asks)?, half + half / 2, "it keeps what it had");
+    Ok(())
+}
+
+#[test]
 fn who_works_has_no_hook_or_would_not_make_room_enough_stays() -> Result<()> {
     let machine = Machine::from(pagewise::sim()?);
     let manager = MemoryManager::new(&machine, Device::FIRST)?;

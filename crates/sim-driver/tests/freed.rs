@@ -1,0 +1,20 @@
+//! Memory that was freed. The driver is the process's: a test beside this one could be given the
+//! same address between two frees, so this program has one test.
+
+use std::ptr::null_mut;
+
+use pagewise_driver::*;
+
+#[test]
+fn memory_that_was_freed_cannot_be_freed_again() {
+    assert_eq!(cuInit(0), 0);
+    let (mut context, mut ptr) = (null_mut(), 0);
+    // SAFETY: the results go to live places.
+    unsafe {
+        assert_eq!(cuDevicePrimaryCtxRetain(&raw mut context, 0), 0);
+        assert_eq!(cuCtxSetCurrent(context), 0);
+        assert_eq!(cuMemAllocManaged(&raw mut ptr, 2 << 20, 1), 0);
+        assert_eq!(cuMemFree_v2(ptr), 0);
+        assert_eq!(cuMemFree_v2(ptr), 1);
+    }
+}
