@@ -28,8 +28,11 @@ pub(crate) enum Kind {
     Pool,
 }
 
-/// How many handles a thread remembers: most use a few streams and events. A power of two.
+/// How many handles of a kind a thread remembers: most use a few streams and events. A power of two.
 const REMEMBERED: usize = 8;
+/// Each kind has places of its own, so that the stream and the event of one call never share one:
+/// every such call would look both up again.
+const PLACES: usize = 3 * REMEMBERED;
 
 /// A handle that this thread found before.
 struct Known {
@@ -39,8 +42,8 @@ struct Known {
 }
 
 thread_local! {
-    static KNOWN: [RefCell<Known>; REMEMBERED] =
-        const { [const { RefCell::new(Known { set: 0, raw: 0, counter: None }) }; REMEMBERED] };
+    static KNOWN: [RefCell<Known>; PLACES] =
+        const { [const { RefCell::new(Known { set: 0, raw: 0, counter: None }) }; PLACES] };
 }
 
 /// The live handles of one kind.
@@ -114,7 +117,8 @@ impl Live {
     #[inline]
     fn place_of(&self, raw: u64) -> usize {
         let mixed = (raw ^ self.id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> (u64::BITS - REMEMBERED.ilog2())) as usize
+        let place = (mixed >> (u64::BITS - REMEMBERED.ilog2())) as usize;
+        self.kind as usize * REMEMBERED + place
     }
 
     /// Takes a handle from the set: from now on it is not live.

@@ -162,3 +162,14 @@ fn no_handle_is_destroyed_while_a_thread_uses_it_and_each_is_in_the_end() {
     });
     assert!(destroyed.0[1..].iter().all(|gone| gone.load(Ordering::SeqCst)));
 }
+
+#[test]
+fn a_stream_and_an_event_of_one_call_never_share_a_place() {
+    let sets = [Kind::Stream, Kind::Event, Kind::Pool].map(Live::new);
+    let raws = || (1..=64_u64).map(|n| n << 4);
+    for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+        let places: Vec<usize> = raws().map(|raw| sets[one].place_of(raw)).collect();
+        assert!(raws().all(|raw| !places.contains(&sets[other].place_of(raw))), "{one} {other}");
+    }
+    assert!(sets.iter().all(|set| raws().all(|raw| set.place_of(raw) < PLACES)));
+}
