@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::command::{Outcome, cargo, output};
+use crate::command::{Outcome, metadata};
 
 /// A crate, its layer, and the crates of the workspace that it may depend on.
 struct Crate {
@@ -39,8 +39,7 @@ const CRATES: &[Crate] = &[
 
 /// Every dependency between crates of the workspace is one that the table allows.
 pub(crate) fn check() -> Outcome {
-    let metadata = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let metadata = metadata()?;
     let mut wrong = arrows_up(CRATES);
     wrong.extend(wrong_arrows(&metadata)?);
     if wrong.is_empty() {

@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
-use crate::command::{Outcome, cargo, output, run};
+use crate::command::{Outcome, cargo, metadata, output, run};
 
 /// The code is formatted.
 pub(crate) fn formatting() -> Outcome {
@@ -20,8 +18,7 @@ pub(crate) fn lints() -> Outcome {
 
 /// Each package compiles without features and with each feature alone.
 pub(crate) fn features() -> Outcome {
-    let metadata = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let metadata = metadata()?;
     let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
     for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
@@ -41,8 +38,7 @@ pub(crate) fn features() -> Outcome {
 /// feature that excludes the others; and it runs over the simulated driver.
 pub(crate) fn cudarc() -> Outcome {
     const VERSIONS: [&str; 4] = ["cuda-12000", "cuda-12090", "cuda-13000", "cuda-13040"];
-    let metadata = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let metadata = metadata()?;
     let target = metadata["target_directory"].as_str().ok_or("cargo names no target directory")?;
     let target = Path::new(target);
     let interop = |command, version| {

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command::Outcome;
+use crate::files::{files, text_of};
 use graph::Graph;
 use names::Source;
 
@@ -46,33 +47,23 @@ fn crates() -> Outcome<Vec<PathBuf>> {
 /// Every module of a crate that has a file, by its path: empty for the crate's root.
 fn sources(folder: &Path) -> Outcome<BTreeMap<Vec<String>, Source>> {
     let mut found = BTreeMap::new();
-    read_folder(folder, &[], &mut found)?;
+    for path in files(folder, "rs")? {
+        let source = Source::parse(&path, &text_of(&path)?)?;
+        found.insert(module_of(path.strip_prefix(folder).unwrap_or(&path)), source);
+    }
     names::leave_out_tests(&mut found);
     Ok(found)
 }
 
-fn read_folder(
-    folder: &Path,
-    module: &[String],
-    found: &mut BTreeMap<Vec<String>, Source>,
-) -> Outcome {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    for path in paths {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() {
-            read_folder(&path, &[module, &[stem]].concat(), found)?;
-        } else if path.extension().is_some_and(|ends| ends == "rs") {
-            let text = fs::read_to_string(&path);
-            let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
-            let own = matches!(stem.as_str(), "mod" | "lib" | "main");
-            let name = if own { module.to_vec() } else { [module, &[stem]].concat() };
-            let source = Source::parse(&path, &text)?;
-            found.insert(name, source);
-        }
+/// The module that a file is, by its path below `src`.
+fn module_of(path: &Path) -> Vec<String> {
+    let parts = path.with_extension("");
+    let mut module: Vec<String> =
+        parts.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    if module.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main")) {
+        module.pop();
     }
-    Ok(())
+    module
 }
 
 #[cfg(test)]

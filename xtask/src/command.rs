@@ -3,6 +3,8 @@
 use std::env;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 /// What a step came to: why it failed, if it did.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
@@ -35,4 +37,10 @@ pub(crate) fn output(command: &mut Command) -> Outcome<String> {
 fn announce(command: &Command) {
     let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
     println!("\n$ cargo {}", words.join(" "));
+}
+
+/// The workspace as `cargo metadata` describes it, without what it depends on.
+pub(crate) fn metadata() -> Outcome<Value> {
+    let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
 }

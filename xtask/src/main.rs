@@ -7,6 +7,7 @@ mod arrows;
 mod checks;
 mod circles;
 mod command;
+mod files;
 mod harness;
 mod mutants;
 mod prose;

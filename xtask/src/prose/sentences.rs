@@ -38,8 +38,8 @@ pub(super) fn paragraphs_of_source(text: &str) -> Vec<Paragraph> {
         let line = line.trim_start();
         line.strip_prefix("//!").or(line.strip_prefix("///")).map(str::to_owned)
     };
-    let mut found = paragraphs(text.lines().map(comment));
     let lines: Vec<_> = text.lines().map(comment).collect();
+    let mut found = paragraphs(lines.iter().cloned());
     for paragraph in &mut found {
         let before = paragraph.lines.first().map_or(0, |(line, _)| line - 1);
         paragraph.describes = before == 0 || lines[before - 1].is_none();
