@@ -10,10 +10,11 @@ use pagewise_hal::{
 };
 
 use super::ids::{HostMemory, Share};
-use super::log::{Log, coded, stream_of};
+use super::log::{Log, stream_of};
 use super::recorder::Recorder;
 use crate::format::{Batch, Observed, Op, Part, Place, PoolQuery};
 use crate::replay::call::NO_ACCESS_ANSWER;
+use crate::replay::code::coded;
 
 fn parts(log: &Log, spans: &[Span]) -> Vec<Part> {
     spans.iter().map(|&span| log.ids.part(span)).collect()

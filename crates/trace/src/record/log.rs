@@ -16,7 +16,7 @@ use crate::replay::call::{
     POINTER_ATTRIBUTES, POOL_ATTRIBUTES, RANGE_ATTRIBUTES, all_read, number, pointer_read, read,
 };
 use crate::replay::names::Owners;
-use crate::replay::{code_of, page_map_of};
+use crate::replay::page_map_of;
 
 /// One operation, with records that have no names yet.
 #[derive(Debug)]
@@ -229,9 +229,4 @@ fn name_of<T: PartialEq>(names: &[(&'static str, T)], attribute: T) -> Option<&'
 /// The stream as a trace knows it.
 pub(super) fn stream_of(stream: StreamHandle) -> Stream {
     if stream.is_legacy() { Stream::Legacy } else { Stream::NonBlocking }
-}
-
-/// The result of a call without any value.
-pub(super) fn coded<T>(result: &Result<T>) -> Observed {
-    Observed { code: code_of(result), ..Observed::default() }
 }

@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{Backend, DevicePtr, PoolHandle, Result, Span, StreamHandle};
 
 use super::ids::Share;
-use super::log::{Log, coded};
+use super::log::Log;
 use crate::format::{Case, MAX_ID, Observed, Op};
+use crate::replay::code::coded;
 
 /// A back end that notes every call on memory and pools, with its result and what can be seen after
 /// it, as a case of a trace.

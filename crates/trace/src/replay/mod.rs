@@ -16,7 +16,7 @@
 //!   space for each managed pool, and ends a process that makes one more than there is room for.
 
 pub(crate) mod call;
-mod code;
+pub(crate) mod code;
 pub(crate) mod names;
 mod running;
 mod shared;
