@@ -90,9 +90,14 @@ struct Shared {
     panics: Mutex<Vec<String>>,
 }
 
+/// Campaigns and rounds of a process take turns: a campaign judges the memory of the whole process,
+/// and notes every panic of it.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Runs the plan to its end. Ends the process if a call hangs, after naming it: a thread that hangs
 /// cannot be stopped otherwise.
 pub fn run(target: &'static Target, plan: Plan) -> Outcome {
+    let _turn = lock(&TURN);
     let shared = Arc::new(Shared {
         target,
         plan,
@@ -134,6 +139,7 @@ pub fn run(target: &'static Target, plan: Plan) -> Outcome {
 
 /// One round with these bytes, without threads and without anybody watching: panics come out.
 pub fn round(target: &Target, bytes: &[u8]) -> Tally {
+    let _turn = lock(&TURN);
     let mut log = Log::default();
     (target.attack)(&mut Choices::new(bytes), &mut log);
     log.tally().clone()

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pagewise_fuzz::campaign::{self, Plan};
@@ -12,13 +11,6 @@ use pagewise_fuzz::{Choices, TARGETS, Tally, Target};
 /// Calls of one target in these tests.
 const CALLS: u64 = 20_000;
 const SEED: u64 = 13;
-
-/// A campaign judges the memory of the whole process and notes every panic of it, so the tests run
-/// one after another.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn attacked_with_seeds(name: &str, calls: u64) -> Tally {
     let target: &'static Target = pagewise_fuzz::target(name).expect("the target exists");
@@ -32,7 +24,6 @@ fn attacked_with_seeds(name: &str, calls: u64) -> Tally {
 
 #[test]
 fn hostile_calls_of_the_back_end_come_back_with_an_answer() {
-    let _alone = alone();
     let tally = attacked_with_seeds("hal", 2 * CALLS);
     for name in ["prefetch", "memset", "memcpy", "device_touch", "pool_alloc", "discard_batch"] {
         assert!(tally.count(name, 0) > 10, "some succeed: {tally}");
@@ -42,7 +33,6 @@ fn hostile_calls_of_the_back_end_come_back_with_an_answer() {
 /// The round imports memory of the pool that it exported, and frees it through both pointers.
 #[test]
 fn a_round_that_imports_its_own_memory_frees_it_all() {
-    let _alone = alone();
     let target = pagewise_fuzz::target("hal").expect("the target exists");
     let tally = campaign::round(target, &Choices::bytes_of(2, 3133, target.round_bytes));
     assert!(tally.count("pool_import_pointer", 0) > 0, "{tally}");
@@ -50,7 +40,6 @@ fn a_round_that_imports_its_own_memory_frees_it_all() {
 
 #[test]
 fn hostile_calls_of_the_c_entry_points_come_back_with_an_answer() {
-    let _alone = alone();
     let tally = attacked_with_seeds("c_abi", 2 * CALLS);
     for name in ["cuMemPrefetchAsync_v2", "cuMemsetD8Async", "cuLaunchKernel", "cuMemFree_v2"] {
         assert!(tally.count(name, 0) > 10, "some succeed: {tally}");
@@ -59,21 +48,18 @@ fn hostile_calls_of_the_c_entry_points_come_back_with_an_answer() {
 
 #[test]
 fn hostile_recordings_are_refused_or_replayed() {
-    let _alone = alone();
     let tally = attacked_with_seeds("trace_reader", CALLS / 10);
     assert!(tally.calls_of("replay") > 100, "some are replayed: {tally}");
 }
 
 #[test]
 fn hostile_profiles_are_refused_or_make_a_machine() {
-    let _alone = alone();
     let tally = attacked_with_seeds("profile_reader", CALLS / 20);
     assert!(tally.count("use", 0) > 10, "some are taken: {tally}");
 }
 
 #[test]
 fn after_failures_of_the_back_end_contents_are_intact_and_nothing_is_lost() {
-    let _alone = alone();
     let tally = attacked_with_seeds("api", CALLS / 4);
     assert!(tally.count("write", 2) > 0, "some fail: {tally}");
 }
@@ -95,37 +81,31 @@ fn attacked_with_corpus(name: &str) {
 
 #[test]
 fn the_corpus_of_the_back_end_is_answered() {
-    let _alone = alone();
     attacked_with_corpus("hal");
 }
 
 #[test]
 fn the_corpus_of_the_c_entry_points_is_answered() {
-    let _alone = alone();
     attacked_with_corpus("c_abi");
 }
 
 #[test]
 fn the_corpus_of_recordings_is_refused_or_replayed() {
-    let _alone = alone();
     attacked_with_corpus("trace_reader");
 }
 
 #[test]
 fn the_corpus_of_profiles_is_refused_or_makes_a_machine() {
-    let _alone = alone();
     attacked_with_corpus("profile_reader");
 }
 
 #[test]
 fn the_corpus_of_the_api_leaves_contents_intact() {
-    let _alone = alone();
     attacked_with_corpus("api");
 }
 
 #[test]
 fn every_target_has_a_corpus_of_small_files() {
-    let _alone = alone();
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let folders: Vec<_> = fs::read_dir(&corpus).expect("the corpus").flatten().collect();
     assert_eq!(folders.len(), TARGETS.len(), "a folder for each target");
