@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::mem::offset_of;
 
-use pagewise_hal::{Location, PoolProps, SHARED_BLOB_BYTES, StreamHandle};
+use pagewise_hal::{Location, PoolProps, SHARED_BLOB_BYTES};
 
 /// A context, stream, event, pool, module or function.
 pub(crate) type Handle = *mut c_void;
@@ -15,11 +15,6 @@ pub(crate) type Handle = *mut c_void;
 /// The handle with this number.
 pub(crate) const fn handle(raw: u64) -> Handle {
     std::ptr::without_provenance_mut(raw as usize)
-}
-
-/// Whether a stream is one of those that every context has.
-pub(crate) fn is_default(stream: StreamHandle) -> bool {
-    stream.as_raw() <= StreamHandle::PER_THREAD.as_raw()
 }
 
 /// `CUmemLocation`, passed by value.

@@ -6,7 +6,7 @@ use pagewise_hal::{
     AccessFlags, Code, DeviceId, Error, ErrorKind, Location, PoolHandle, Result, Span, StreamHandle,
 };
 
-use crate::abi::{MemLocation, handle, is_default};
+use crate::abi::{MemLocation, handle};
 use crate::cells::Cells;
 use crate::context::Context;
 use crate::device::Device;
@@ -106,7 +106,7 @@ impl CudaBackend {
         operation: &'static str,
         stream: StreamHandle,
     ) -> Result<&Context> {
-        if self.others.is_empty() || is_default(stream) {
+        if self.others.is_empty() || stream.is_default() {
             return Ok(&self.home.context);
         }
         self.context_of_stream(operation, stream)

@@ -201,7 +201,8 @@ impl CudaBackend {
         let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
         let on = handle(stream.as_raw());
         // SAFETY: the arrays are of one item each and only read; the driver checks the range; the
-        // stream is live, as this call uses it. The only caller, `discard_batch`, was promised that nobody uses the contents any more.
+        // stream is live, as this call uses it. The only caller, `discard_batch`, was promised that
+        // no thread and no work uses the contents any more.
         let mut submit = move || unsafe { call(&raw mut ptr, &raw mut bytes, 1, 0, on) };
         Some(match submit() {
             Code::SUCCESS => Ok(()),
@@ -247,8 +248,8 @@ impl CudaBackend {
         let context = self.context_of(OPERATION, stream)?;
         let mut columns = Columns::of(spans);
         // SAFETY: both arrays have as many items as there are ranges and are only read; the driver
-        // checks the ranges; the stream is live, as this call uses it. The only caller, `discard_batch`, was promised that nobody uses the
-        // contents any more.
+        // checks the ranges; the stream is live, as this call uses it. The only caller,
+        // `discard_batch`, was promised that no thread and no work uses the contents any more.
         let answer = context.call(OPERATION, || unsafe {
             let (ptrs, sizes) = (columns.ptrs.as_mut_ptr(), columns.sizes.as_mut_ptr());
             call(ptrs, sizes, spans.len(), flags, handle(stream.as_raw()))

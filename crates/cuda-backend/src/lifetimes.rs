@@ -2,7 +2,7 @@
 
 use pagewise_hal::{Code, Error, EventHandle, PoolHandle, Result, StreamHandle};
 
-use crate::abi::{handle, is_default};
+use crate::abi::handle;
 use crate::backend::CudaBackend;
 use crate::live::{Ending, Kind};
 use crate::uses::Taken;
@@ -42,7 +42,7 @@ impl CudaBackend {
         operation: &'static str,
         stream: StreamHandle,
     ) -> Result<InUse<'_>> {
-        if is_default(stream) || stream.is_vouched() {
+        if stream.is_default() || stream.is_vouched() {
             return Ok(self.unkept(Kind::Stream));
         }
         match self.streams.find(stream.as_raw(), self) {
@@ -82,7 +82,7 @@ impl CudaBackend {
     /// As [`Backend::stream_destroy`](pagewise_hal::Backend::stream_destroy).
     pub(crate) unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "stream_destroy";
-        if is_default(stream) {
+        if stream.is_default() {
             return refuse(OPERATION, Code::INVALID_HANDLE, "default streams cannot be destroyed");
         }
         match self.streams.take(stream.as_raw()) {

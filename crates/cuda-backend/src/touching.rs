@@ -5,7 +5,7 @@ use pagewise_hal::{
     Result, Span, StreamHandle,
 };
 
-use crate::abi::{handle, is_default};
+use crate::abi::handle;
 use crate::allocation::Allocation;
 use crate::backend::CudaBackend;
 use crate::kernels::Launch;
@@ -57,7 +57,7 @@ impl CudaBackend {
             let of_stream = self.context_of(OPERATION, stream)?;
             Ok(of_stream.as_raw() != device.context.as_raw())
         };
-        if !is_default(stream) && is_elsewhere()? {
+        if !stream.is_default() && is_elsewhere()? {
             return refuse(OPERATION, Code::INVALID_HANDLE, "the stream is another device's");
         }
         if let Err(why) = touch.check() {

@@ -120,6 +120,12 @@ impl StreamHandle {
     /// The calling thread's default stream, `CU_STREAM_PER_THREAD`.
     pub const PER_THREAD: Self = Self::checked(2);
 
+    /// Whether this is one of the default streams, which every context has.
+    #[must_use]
+    pub const fn is_default(self) -> bool {
+        self.raw <= Self::PER_THREAD.raw
+    }
+
     /// Whether this is the legacy default stream, which the batch calls refuse.
     #[must_use]
     pub const fn is_legacy(self) -> bool {

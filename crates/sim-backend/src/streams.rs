@@ -54,8 +54,7 @@ impl Streams {
 
     /// Whether work can be submitted to the stream.
     pub(crate) fn check(&self, stream: StreamHandle) -> Checked<()> {
-        let is_default = stream.as_raw() <= StreamHandle::PER_THREAD.as_raw();
-        if is_default || self.streams.contains_key(&stream.as_raw()) {
+        if stream.is_default() || self.streams.contains_key(&stream.as_raw()) {
             return Ok(());
         }
         bad_handle("the stream was never created, or was destroyed")

@@ -184,7 +184,7 @@ impl Machine {
 
     /// The device that a stream belongs to; default streams belong to the current context.
     pub(crate) fn device_of_stream(&self, stream: StreamHandle) -> Outcome<DeviceId> {
-        if is_default(stream) {
+        if stream.is_default() {
             return self.device();
         }
         let device = self.contexts().streams.get(&(stream.as_raw() as usize)).copied();
@@ -195,7 +195,7 @@ impl Machine {
     /// which there must be one; other streams bring theirs.
     pub(crate) fn stream(&self, raw: *mut c_void) -> Outcome<StreamHandle> {
         let on = stream(raw);
-        if is_default(on) {
+        if on.is_default() {
             self.device()?;
         }
         Ok(on)
@@ -208,16 +208,12 @@ impl Machine {
     /// The stream on which the simulator does the work of a default stream.
     pub(crate) fn working_stream(&self, stream: StreamHandle) -> Outcome<StreamHandle> {
         let device = self.device_of_stream(stream)?;
-        if !is_default(stream) || device == DeviceId(0) {
+        if !stream.is_default() || device == DeviceId(0) {
             return Ok(stream);
         }
         let stands_in = usize::try_from(device.0).ok().and_then(|at| self.defaults.get(at));
         stands_in.copied().ok_or(Code::INVALID_DEVICE)
     }
-}
-
-fn is_default(stream: StreamHandle) -> bool {
-    stream.as_raw() <= StreamHandle::PER_THREAD.as_raw()
 }
 
 /// A stream of the caller: the simulator looks it up and refuses what it did not make.
