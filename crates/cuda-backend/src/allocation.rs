@@ -43,8 +43,8 @@ impl CudaBackend {
         let mut values = [0_u64; ASKED.len()];
         let mut places = values.each_mut().map(|value| std::ptr::from_mut(value).cast());
         let call = self.driver.table.pointer_get_attributes;
-        // SAFETY: each of these attributes takes at most 8 bytes, for which there is a place; an
-        // address that belongs to nothing leaves them zero.
+        // SAFETY: the driver writes at most 8 bytes for each of these attributes, and each of the
+        // places has 8. An address of no allocation leaves them zero.
         self.home.context.call(OPERATION, || unsafe {
             call(ASKED.len() as u32, numbers.as_mut_ptr(), places.as_mut_ptr(), ptr.0)
         })?;

@@ -58,7 +58,8 @@ impl CudaBackend {
         self.check_device(OPERATION, device)?;
         let mut text = [0_u8; 256];
         let get = self.driver.table.device_get_name;
-        // SAFETY: the driver writes at most as many bytes as it is told, with a NUL at the end.
+        // SAFETY: the driver writes no more bytes than the length that it is given, which is that
+        // of `text`, and ends them with a NUL.
         let code = unsafe { get(text.as_mut_ptr().cast(), text.len() as i32, device.0) };
         self.driver.check(OPERATION, code)?;
         let used = text.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -117,7 +118,8 @@ impl CudaBackend {
         let home = &self.home.context;
         let mut raw = std::ptr::null_mut();
         let find = self.driver.table.stream_get_ctx;
-        // SAFETY: the callers use the stream, hence it is live; the result has a place.
+        // SAFETY: the driver dereferences the stream, which is live because the calling operation
+        // uses it, and writes the context to `raw`, a local that outlives the call.
         home.call(operation, || unsafe { find(handle(stream.as_raw()), &raw mut raw) })?;
         let in_use = self.others.iter().filter_map(OnceLock::get).map(|device| &device.context);
         let mut found = in_use.filter(|context| context.as_raw() == raw);
@@ -167,7 +169,8 @@ impl CudaBackend {
         let _used = self.use_pool("pool_access", pool)?;
         let (mut flags, mut location) = (0, MemLocation::from(location));
         let get = self.driver.table.mem_pool_get_access;
-        // SAFETY: both places are live; so is the pool, which this call uses.
+        // SAFETY: the driver reads `location` and writes `flags`, which are locals that outlive the
+        // call. The pool is live because this call uses it.
         self.home.context.call("pool_access", || unsafe {
             get(&raw mut flags, handle(pool.as_raw()), &raw mut location)
         })?;

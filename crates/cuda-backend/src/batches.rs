@@ -164,8 +164,8 @@ impl CudaBackend {
         let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
         let (mut place, mut start) = (MemLocation::from(*location), 0);
         let on = handle(moves.stream.as_raw());
-        // SAFETY: the arrays are of one item each and only read; the driver checks range and
-        // location; the stream is live, as this call uses it.
+        // SAFETY: the driver reads one item of each array, and each is a local that outlives the
+        // call. It checks range and location. The stream is live because this call uses it.
         let mut submit = move || unsafe {
             let (ptr, bytes) = (&raw mut ptr, &raw mut bytes);
             call(ptr, bytes, 1, &raw mut place, &raw mut start, 1, 0, on)
@@ -200,9 +200,10 @@ impl CudaBackend {
         };
         let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
         let on = handle(stream.as_raw());
-        // SAFETY: the arrays are of one item each and only read; the driver checks the range; the
-        // stream is live, as this call uses it. The only caller, `discard_batch`, was promised that
-        // no thread and no work uses the contents any more.
+        // SAFETY: the driver reads one item of each array, and each is a local that outlives the
+        // call. It checks the range. The stream is live because this call uses it. The caller of
+        // `discard_batch`, which alone calls this function, promised that no thread and no work
+        // reads the contents before they are written again.
         let mut submit = move || unsafe { call(&raw mut ptr, &raw mut bytes, 1, 0, on) };
         Some(match submit() {
             Code::SUCCESS => Ok(()),
@@ -247,9 +248,10 @@ impl CudaBackend {
         let _used = self.use_stream(OPERATION, stream)?;
         let context = self.context_of(OPERATION, stream)?;
         let mut columns = Columns::of(spans);
-        // SAFETY: both arrays have as many items as there are ranges and are only read; the driver
-        // checks the ranges; the stream is live, as this call uses it. The only caller,
-        // `discard_batch`, was promised that no thread and no work uses the contents any more.
+        // SAFETY: the driver reads as many items of both arrays as there are ranges, and `columns`
+        // has one for each. It checks the ranges. The stream is live because this call uses it. The
+        // caller of `discard_batch`, which alone calls this function, promised that no thread and
+        // no work reads the contents before they are written again.
         let answer = context.call(OPERATION, || unsafe {
             let (ptrs, sizes) = (columns.ptrs.as_mut_ptr(), columns.sizes.as_mut_ptr());
             call(ptrs, sizes, spans.len(), flags, handle(stream.as_raw()))
@@ -266,8 +268,9 @@ impl CudaBackend {
         let places = moves.locations.iter().map(|&at| MemLocation::from(at));
         let mut places: Column<MemLocation> = places.collect();
         let mut starts = Column::from_slice(moves.location_starts);
-        // SAFETY: the arrays have the lengths given, are only read, and the starts were checked;
-        // the driver checks ranges and locations; the stream is live, as this call uses it.
+        // SAFETY: the driver reads as many items of each array as it is told, which are the arrays'
+        // lengths; the starts were checked before. It checks ranges and locations. The stream is
+        // live because this call uses it.
         let answer = context.call(operation, || unsafe {
             call(
                 columns.ptrs.as_mut_ptr(),
@@ -321,7 +324,8 @@ impl CudaBackend {
         let (ptr, bytes, on) = (span.ptr.0, span.bytes as usize, handle(stream.as_raw()));
         match self.driver.table.mem_prefetch {
             Some(call) => {
-                // SAFETY: plain numbers, which the driver checks, and a stream that `looped` uses.
+                // SAFETY: the driver takes numbers, which it checks, and a stream, which is live
+                // because `looped` uses it.
                 context.call(operation, || unsafe { call(ptr, bytes, location.into(), 0, on) })
             }
             None => {
@@ -330,7 +334,8 @@ impl CudaBackend {
                     _ => Location::ORDINAL_HOST,
                 };
                 let call = self.driver.table.mem_prefetch_ordinal;
-                // SAFETY: plain numbers, which the driver checks, and a stream that `looped` uses.
+                // SAFETY: the driver takes numbers, which it checks, and a stream, which is live
+                // because `looped` uses it.
                 context.call(operation, || unsafe { call(ptr, bytes, ordinal, on) })
             }
         }

@@ -47,7 +47,7 @@ impl CudaBackend {
         }
         let mut value = 0;
         let get = self.driver.table.device_get_attribute;
-        // SAFETY: the driver checks what it is given, and writes its answer to a local that
+        // SAFETY: the driver checks attribute and device, and writes one `int` to a local that
         // outlives the call.
         let code = unsafe { get(&raw mut value, attribute.0, device.0) };
         self.driver.check(OPERATION, code).map(|()| value)
@@ -58,8 +58,7 @@ impl CudaBackend {
         let (mut free, mut total) = (0, 0);
         let get = self.driver.table.mem_get_info;
         let context = &self.device(OPERATION, device)?.context;
-        // SAFETY: the driver checks what it is given, and writes its answer to a local that
-        // outlives the call.
+        // SAFETY: the driver writes two sizes, each to a local that outlives the call.
         context.call(OPERATION, || unsafe { get(&raw mut free, &raw mut total) })?;
         Ok(MemoryInfo { free_bytes: free as u64, total_bytes: total as u64 })
     }
@@ -67,8 +66,8 @@ impl CudaBackend {
     pub(crate) fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc_managed;
-        // SAFETY: the driver checks what it is given, and writes its answer to a local that
-        // outlives the call.
+        // SAFETY: the driver checks size and flags, and writes the address to a local that outlives
+        // the call.
         self.home.context.call("alloc_managed", || unsafe {
             alloc(&raw mut ptr, bytes as usize, flags.bits())
         })?;
@@ -80,8 +79,8 @@ impl CudaBackend {
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc;
         let context = &self.device(OPERATION, device)?.context;
-        // SAFETY: the driver checks what it is given, and writes its answer to a local that
-        // outlives the call.
+        // SAFETY: the driver checks the size, and writes the address to a local that outlives the
+        // call.
         context.call(OPERATION, || unsafe { alloc(&raw mut ptr, bytes as usize) })?;
         Ok(DevicePtr(ptr))
     }
@@ -89,8 +88,8 @@ impl CudaBackend {
     pub(crate) fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
         let mut ptr = std::ptr::null_mut();
         let alloc = self.driver.table.mem_host_alloc;
-        // SAFETY: the driver checks what it is given, and writes its answer to a local that
-        // outlives the call.
+        // SAFETY: the driver checks size and flags, and writes the address to a local that outlives
+        // the call.
         self.home.context.call("alloc_pinned", || unsafe {
             alloc(&raw mut ptr, bytes as usize, flags.bits())
         })?;
@@ -104,8 +103,8 @@ impl CudaBackend {
             return Ok(());
         }
         let free = self.driver.table.mem_free;
-        // SAFETY: the caller promised that nobody uses the memory any more; the driver refuses an
-        // address that is the start of no allocation.
+        // SAFETY: the caller promised that no code and no work uses the memory any more. The driver
+        // refuses an address that is not the start of a live allocation.
         self.home.context.call("free", || unsafe { free(ptr.0) })
     }
 
@@ -116,8 +115,8 @@ impl CudaBackend {
             return Ok(());
         }
         let free = self.driver.table.mem_free_host;
-        // SAFETY: the caller promised that nobody uses the memory any more; the driver refuses an
-        // address that is the start of no allocation.
+        // SAFETY: the caller promised that no code and no work uses the memory any more. The driver
+        // refuses an address that is not the start of a live allocation.
         self.home.context.call("free_pinned", || unsafe { free(handle(ptr.0)) })
     }
 
@@ -125,8 +124,8 @@ impl CudaBackend {
         let advise = self.driver.table.mem_advise_ordinal;
         self.home
             .context
-            // SAFETY: the driver checks that the range is managed memory before it does anything;
-            // contents stay.
+            // SAFETY: the driver takes numbers, and checks that the range is managed memory before
+            // it does anything. Advice leaves the contents as they are.
             .call("advise_ordinal", || unsafe {
                 advise(span.ptr.0, span.bytes as usize, advice.0, ordinal)
             })
@@ -140,8 +139,8 @@ impl CudaBackend {
         };
         self.home
             .context
-            // SAFETY: the driver checks that the range is managed memory before it does anything;
-            // contents stay.
+            // SAFETY: the driver takes numbers, and checks that the range is managed memory before
+            // it does anything. Advice leaves the contents as they are.
             .call(OPERATION, || unsafe {
                 advise(span.ptr.0, span.bytes as usize, advice.0, location.into())
             })
@@ -158,8 +157,9 @@ impl CudaBackend {
         let _stream = self.use_stream(OPERATION, stream)?;
         let prefetch = self.driver.table.mem_prefetch_ordinal;
         self.context_of(OPERATION, stream)?
-            // SAFETY: the driver checks that the range is managed memory before it does anything;
-            // contents stay. The stream is live, as the call uses it.
+            // SAFETY: the driver checks that the range is managed memory before it does anything,
+            // and a prefetch leaves the contents as they are. The stream is live because this call
+            // uses it.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 prefetch(span.ptr.0, span.bytes as usize, ordinal, stream)
@@ -180,8 +180,9 @@ impl CudaBackend {
         };
         let _stream = self.use_stream(OPERATION, stream)?;
         self.context_of(OPERATION, stream)?
-            // SAFETY: the driver checks that the range is managed memory before it does anything;
-            // contents stay. The stream is live, as the call uses it.
+            // SAFETY: the driver checks that the range is managed memory before it does anything,
+            // and a prefetch leaves the contents as they are. The stream is live because this call
+            // uses it.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 prefetch(span.ptr.0, span.bytes as usize, location.into(), flags, stream)
@@ -213,8 +214,9 @@ impl CudaBackend {
         flags: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
-        // reads them before they are written.
+        // SAFETY: `discard_one` and `discard_many` ask that no thread and no work uses the ranges
+        // while they are discarded, nor reads them before they are written. The caller of this
+        // method promised that.
         unsafe {
             if let Some(answer) = self.discard_one("discard_batch", spans, flags, stream) {
                 return answer;
@@ -238,8 +240,9 @@ impl CudaBackend {
         if let Some(answer) = self.move_one("discard_prefetch_batch", call, moves) {
             return answer;
         }
-        // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
-        // reads them before they are written.
+        // SAFETY: the function asks that no thread and no work uses the ranges while they are
+        // discarded, nor reads them before they are written. The caller of this method promised
+        // that.
         unsafe { self.discard_prefetch_many(spans, locations, location_starts, flags, stream) }
     }
 
@@ -255,8 +258,8 @@ impl CudaBackend {
         let get = self.driver.table.mem_range_get_attribute;
         self.home
             .context
-            // SAFETY: the driver writes to a local that outlives the call, checks its size against
-            // the attribute, and checks the range.
+            // SAFETY: the driver checks the size against the attribute, checks the range, and
+            // writes 4 bytes to a local that outlives the call.
             .call(OPERATION, || unsafe {
                 let data = (&raw mut value).cast();
                 get(data, size_of::<i32>(), attribute.0, span.ptr.0, span.bytes as usize)
@@ -274,8 +277,8 @@ impl CudaBackend {
         let attribute = RangeAttribute::ACCESSED_BY.0;
         self.home
             .context
-            // SAFETY: the driver writes to a borrowed list, as many bytes as it is told that there
-            // are, and checks the range.
+            // SAFETY: the driver checks the range, and writes no more bytes than the length that it
+            // is given, which is that of the borrowed list `out`.
             .call(OPERATION, || unsafe {
                 let bytes = size_of_val(out);
                 get(out.as_mut_ptr().cast(), bytes, attribute, span.ptr.0, span.bytes as usize)
@@ -329,7 +332,7 @@ impl CudaBackend {
     pub(crate) fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
         let _pool = self.use_pool("pool_trim", pool)?;
         let trim = self.driver.table.mem_pool_trim_to;
-        // SAFETY: the pool is live, as the call uses it; the driver gives back memory that
+        // SAFETY: the pool is live because this call uses it. Trimming gives back only memory that
         // is not allocated.
         self.home.context.call("pool_trim", || unsafe {
             trim(handle(pool.as_raw()), min_bytes_to_keep as usize)
@@ -345,8 +348,8 @@ impl CudaBackend {
         let _pool = self.use_pool("pool_set_access", pool)?;
         let wanted = AccessDesc { location: location.into(), flags: access.0 };
         let set = self.driver.table.mem_pool_set_access;
-        // SAFETY: the pool is live, as the call uses it; one description is given and one
-        // announced.
+        // SAFETY: the pool is live because this call uses it. The driver reads one description,
+        // which is a local that outlives the call.
         self.home
             .context
             .call("pool_set_access", || unsafe { set(handle(pool.as_raw()), &raw const wanted, 1) })
@@ -363,8 +366,8 @@ impl CudaBackend {
         let _pool = self.use_pool(OPERATION, pool)?;
         let mut ptr = 0;
         let alloc = self.driver.table.mem_alloc_from_pool_async;
-        // SAFETY: pool and stream are live, as the call uses them; the answer goes to a
-        // local that outlives the call.
+        // SAFETY: pool and stream are live because this call uses them. The driver writes the
+        // address to a local that outlives the call.
         self.context_of(OPERATION, stream)?.call(OPERATION, || unsafe {
             let (pool, stream) = (handle(pool.as_raw()), handle(stream.as_raw()));
             alloc(&raw mut ptr, bytes as usize, pool, stream)
@@ -381,9 +384,9 @@ impl CudaBackend {
         }
         let _stream = self.use_stream(OPERATION, stream)?;
         let free = self.driver.table.mem_free_async;
-        // SAFETY: the caller promised that no work but what is in the stream uses the memory; the
-        // driver refuses an address that is the start of no allocation. The stream is live, as the
-        // call uses it.
+        // SAFETY: the caller promised that no work uses the memory except what comes before in the
+        // stream. The driver refuses an address that is not the start of a live allocation. The
+        // stream is live because this call uses it.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { free(ptr.0, handle(stream.as_raw())) })
     }
@@ -397,8 +400,8 @@ impl CudaBackend {
         let mut stream = std::ptr::null_mut();
         let create = self.driver.table.stream_create;
         let context = &self.device(OPERATION, device)?.context;
-        // SAFETY: the driver checks what it is given, and writes its answer to a local that
-        // outlives the call.
+        // SAFETY: the driver checks the flags, and writes the handle to a local that outlives the
+        // call.
         context.call(OPERATION, || unsafe { create(&raw mut stream, flags.bits()) })?;
         self.streams.add(stream.addr() as u64);
         Ok(StreamHandle::checked(stream.addr() as u64))
@@ -408,7 +411,7 @@ impl CudaBackend {
         const OPERATION: &str = "stream_synchronize";
         let _stream = self.use_stream(OPERATION, stream)?;
         let wait = self.driver.table.stream_synchronize;
-        // SAFETY: the stream is live, as the call uses it.
+        // SAFETY: the driver dereferences the stream, which is live because this call uses it.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { wait(handle(stream.as_raw())) })
     }
@@ -418,7 +421,8 @@ impl CudaBackend {
         let _stream = self.use_stream(OPERATION, stream)?;
         let _event = self.use_event(OPERATION, event)?;
         let wait = self.driver.table.stream_wait_event;
-        // SAFETY: stream and event are live, as the call uses them.
+        // SAFETY: the driver dereferences stream and event, which are live because this call uses
+        // them.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { wait(handle(stream.as_raw()), handle(event.as_raw()), 0) })
     }
@@ -435,8 +439,8 @@ impl CudaBackend {
         let _stream = self.use_stream(OPERATION, stream)?;
         let attach = self.driver.table.stream_attach_mem_async;
         self.context_of(OPERATION, stream)?
-            // SAFETY: the caller promised to keep to the attachment; the driver checks the range.
-            // The stream is live, as the call uses it.
+            // SAFETY: the caller promised to access the range only as the attachment allows. The
+            // driver checks the range. The stream is live because this call uses it.
             .call(OPERATION, || unsafe {
                 let stream = handle(stream.as_raw());
                 attach(stream, span.ptr.0, span.bytes as usize, flags.bits())
@@ -449,8 +453,8 @@ impl CudaBackend {
         let mut event = std::ptr::null_mut();
         let create = self.driver.table.event_create;
         let context = &self.device(OPERATION, device)?.context;
-        // SAFETY: the driver checks what it is given, and writes its answer to a local that
-        // outlives the call.
+        // SAFETY: the driver checks the flags, and writes the handle to a local that outlives the
+        // call.
         context.call(OPERATION, || unsafe { create(&raw mut event, flags.bits()) })?;
         self.events.add(event.addr() as u64);
         Ok(EventHandle::checked(event.addr() as u64))
@@ -461,7 +465,8 @@ impl CudaBackend {
         let _stream = self.use_stream(OPERATION, stream)?;
         let _event = self.use_event(OPERATION, event)?;
         let record = self.driver.table.event_record;
-        // SAFETY: stream and event are live, as the call uses them.
+        // SAFETY: the driver dereferences stream and event, which are live because this call uses
+        // them.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { record(handle(event.as_raw()), handle(stream.as_raw())) })
     }
@@ -470,7 +475,7 @@ impl CudaBackend {
         const OPERATION: &str = "event_query";
         let _event = self.use_event(OPERATION, event)?;
         let query = self.driver.table.event_query;
-        // SAFETY: the event is live, as the call uses it.
+        // SAFETY: the driver dereferences the event, which is live because this call uses it.
         let code =
             self.home.context.number(OPERATION, || unsafe { query(handle(event.as_raw())) })?;
         match code {
@@ -483,7 +488,7 @@ impl CudaBackend {
         const OPERATION: &str = "event_synchronize";
         let _event = self.use_event(OPERATION, event)?;
         let wait = self.driver.table.event_synchronize;
-        // SAFETY: the event is live, as the call uses it.
+        // SAFETY: the driver dereferences the event, which is live because this call uses it.
         self.home.context.call(OPERATION, || unsafe { wait(handle(event.as_raw())) })
     }
 
@@ -493,8 +498,8 @@ impl CudaBackend {
         let _end = self.use_event(OPERATION, end)?;
         let mut milliseconds = 0.0_f32;
         let elapsed = self.driver.table.event_elapsed_time;
-        // SAFETY: both events are live, as the call uses them; the answer goes to a local
-        // that outlives the call.
+        // SAFETY: both events are live because this call uses them. The driver writes the time to a
+        // local that outlives the call.
         self.home.context.call(OPERATION, || unsafe {
             elapsed(&raw mut milliseconds, handle(start.as_raw()), handle(end.as_raw()))
         })?;
@@ -509,9 +514,9 @@ impl CudaBackend {
         let _stream = self.use_stream(OPERATION, stream)?;
         let set = self.driver.table.memset_d8_async;
         self.context_of(OPERATION, stream)?
-            // SAFETY: the caller promised that nobody else uses the range until the stream has
-            // passed the call; the driver checks the range. The stream is live, as the call
-            // uses it.
+            // SAFETY: the caller promised that no other code or work uses the range until the
+            // stream has passed the call. The driver checks the range. The stream is live because
+            // this call uses it.
             .call(OPERATION, || unsafe {
                 set(span.ptr.0, value, span.bytes as usize, handle(stream.as_raw()))
             })
@@ -531,9 +536,9 @@ impl CudaBackend {
         let _stream = self.use_stream(OPERATION, stream)?;
         let copy = self.driver.table.memcpy_async;
         self.context_of(OPERATION, stream)?
-            // SAFETY: the caller promised that the ranges do not overlap and that nobody else uses
-            // them until the stream has passed the call; the driver checks them. The stream is
-            // live, as the call uses it.
+            // SAFETY: the caller promised that the ranges do not overlap, and that no other code or
+            // work uses them until the stream has passed the call. The driver checks the ranges.
+            // The stream is live because this call uses it.
             .call(OPERATION, || unsafe {
                 copy(destination.0, source.0, bytes as usize, handle(stream.as_raw()))
             })
@@ -543,8 +548,8 @@ impl CudaBackend {
     /// # Safety
     /// As [`Backend::host_touch`](pagewise_hal::Backend::host_touch).
     pub(crate) unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
-        // SAFETY: the caller promised that nobody else uses the range meanwhile; the function
-        // checks that it is memory which the host reaches.
+        // SAFETY: the function asks that no other code uses the range meanwhile, which the caller
+        // of this method promised. It checks by itself that the host reaches the memory.
         unsafe { self.touch_on_host(touch) }.map_err(|error| error.with_span(touch.span))
     }
 
@@ -555,8 +560,8 @@ impl CudaBackend {
         touch: DeviceTouch,
         stream: StreamHandle,
     ) -> Result<u64> {
-        // SAFETY: the caller promised that nobody else uses the range meanwhile; the function
-        // checks that it is memory which the device reaches.
+        // SAFETY: the function asks that no other code uses the range meanwhile, which the caller
+        // of this method promised. It checks by itself that the device reaches the memory.
         unsafe { self.touch_on_device(touch, stream) }.map_err(|error| error.with_span(touch.span))
     }
 

@@ -27,14 +27,15 @@ impl Cell {
     }
 
     pub(crate) fn set(&self, value: u64) {
-        // SAFETY: a cell is 8 live, aligned bytes that belong to its holder alone; volatile,
-        // because a device uses them too.
+        // SAFETY: a cell is 8 aligned bytes of a chunk that is freed only when the back end is
+        // dropped, and belongs to its holder alone. The write is volatile because a device writes
+        // there too.
         unsafe { std::ptr::with_exposed_provenance_mut::<u64>(self.0).write_volatile(value) }
     }
 
     pub(crate) fn get(&self) -> u64 {
-        // SAFETY: a cell is 8 live, aligned bytes that belong to its holder alone, which has waited
-        // for the kernel that wrote them.
+        // SAFETY: a cell is 8 aligned bytes of a chunk that is freed only when the back end is
+        // dropped. It belongs to its holder alone, which has waited for the kernel that wrote it.
         unsafe { std::ptr::with_exposed_provenance::<u64>(self.0).read_volatile() }
     }
 }
@@ -57,7 +58,7 @@ impl Cells {
             return Ok(cell);
         }
         let (table, mut chunk) = (context.table(), std::ptr::null_mut());
-        // SAFETY: the result goes to a live place.
+        // SAFETY: the driver writes the address to a local that outlives the call.
         context.call("device_touch", || unsafe {
             (table.mem_host_alloc)(&raw mut chunk, CHUNK_BYTES, PORTABLE_AND_MAPPED)
         })?;
@@ -79,7 +80,8 @@ impl Cells {
         for chunk in inner.chunks {
             let chunk = std::ptr::with_exposed_provenance_mut(chunk);
             // SAFETY: `take` allocated the chunk, and the list that held it is gone, so it is freed
-            // once. The only caller is the drop of the back end: every launch was waited for.
+            // once. Only the drop of the back end calls this, and every launch was waited for, so
+            // no kernel uses it.
             _ = context.number("free", || unsafe { (table.mem_free_host)(chunk) });
         }
     }

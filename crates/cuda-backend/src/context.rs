@@ -45,12 +45,14 @@ impl Context {
     pub(crate) fn retain(driver: Arc<Driver>, device: DeviceId) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut ordinal = 0;
-        // SAFETY: the result goes to a live place.
+        // SAFETY: the driver checks the number of the device, and writes one `int` to a local that
+        // outlives the call.
         driver.check("cuDeviceGet", unsafe {
             (driver.table.device_get)(&raw mut ordinal, device.0)
         })?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the result goes to a live place, and the driver has just named the device.
+        // SAFETY: the driver itself named the device in the call before, and writes the context to
+        // a local that outlives this call.
         driver.check("cuDevicePrimaryCtxRetain", unsafe {
             (driver.table.primary_ctx_retain)(&raw mut raw, ordinal)
         })?;
@@ -145,7 +147,7 @@ impl Context {
     #[cold]
     fn enter(&self, operation: &'static str) -> Result<()> {
         let mut current = std::ptr::null_mut();
-        // SAFETY: the result goes to a live place.
+        // SAFETY: the driver writes the context to a local that outlives the call.
         let code = unsafe { (self.driver.table.ctx_get_current)(&raw mut current) };
         if code == Code::SUCCESS && current as usize == self.raw {
             self.remember();
@@ -155,7 +157,8 @@ impl Context {
     }
 
     fn set(&self, operation: &'static str) -> Result<()> {
-        // SAFETY: the context was retained by `self` and is released when `self` is dropped.
+        // SAFETY: the context is live: `self` retained it, and releases it only when `self` is
+        // dropped.
         let code = unsafe { (self.driver.table.ctx_set_current)(self.as_raw()) };
         if code != Code::SUCCESS {
             return Err(self.cannot_enter(operation, code));
@@ -175,8 +178,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained in `retain`, released once. A failure (the driver is shutting down)
-        // leaves nothing to do.
+        // SAFETY: `retain` retained the context once, and this drop releases it once. A failure
+        // leaves nothing to do, because then the driver is shutting down.
         unsafe { (self.driver.table.primary_ctx_release)(self.device) };
     }
 }

@@ -58,12 +58,13 @@ impl Device {
                     stride_bytes,
                     result,
                 };
-                // SAFETY: no place is touched, and the cell belongs to this call.
+                // SAFETY: `launch` asks that the kernel may touch its range and its cell. This
+                // launch touches no range, and the cell belongs to this call.
                 unsafe { kernels.launch(context, stream, launch) }?;
             }
         }
         let wait = context.table().stream_synchronize;
-        // SAFETY: the default stream always lives.
+        // SAFETY: the driver dereferences the stream, and the default stream always lives.
         context.call("prepare_device", || unsafe { wait(stream) })?;
         cells.put(cell);
         Ok(())

@@ -28,8 +28,8 @@ macro_rules! forwarded {
     (unsafe fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty) => {
         #[inline]
         unsafe fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-            // SAFETY: the method asks for what the trait's method asks for, which the caller
-            // promised.
+            // SAFETY: the method of `CudaBackend` asks for the same as the trait's method, and the
+            // caller of that promised it.
             unsafe { CudaBackend::$name(self, $($argument),*) }
         }
     };

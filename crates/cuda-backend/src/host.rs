@@ -59,8 +59,8 @@ impl Process {
 
 impl Host for Process {
     unsafe fn touch(&self, touch: HostTouch) -> Result<u64> {
-        // SAFETY: the caller promised that the range is live memory of the host which nobody else
-        // uses, which is all that the function asks for.
+        // SAFETY: `touch_here` asks for live memory of the host that no other code uses, and the
+        // caller promised that of the range.
         Ok(unsafe { touch_here(touch) })
     }
 
@@ -124,15 +124,15 @@ unsafe fn touch_here(HostTouch { span, stride_bytes, access }: HostTouch) -> u64
     match access {
         HostAccess::Read => {
             for offset in offsets {
-                // SAFETY: `offset` is below the range's length, and the caller promised that the
-                // range is live memory which the host may read and nobody else uses.
+                // SAFETY: `offset` is below the range's length. The caller promised that the range
+                // is live memory which the host may read and no other code uses.
                 sum += u64::from(unsafe { first.add(offset).read_volatile() });
             }
         }
         HostAccess::Write(value) => {
             for offset in offsets {
-                // SAFETY: `offset` is below the range's length, and the caller promised that the
-                // range is live memory which the host may write and nobody else uses.
+                // SAFETY: `offset` is below the range's length. The caller promised that the range
+                // is live memory which the host may write and no other code uses.
                 unsafe { first.add(offset).write_volatile(value) };
             }
         }
@@ -151,7 +151,8 @@ mod tests {
         let address = memory.as_mut_ptr().expose_provenance() as u64;
         let span = Span::new(DevicePtr(address), 90);
         let run = |stride_bytes, access| {
-            // SAFETY: the range is the array, which nobody else uses.
+            // SAFETY: `touch_here` asks for live memory that no other code uses, and the range is
+            // the test's own array.
             unsafe { touch_here(HostTouch { span, stride_bytes, access }) }
         };
         assert_eq!(run(30, HostAccess::Write(7)), 0);

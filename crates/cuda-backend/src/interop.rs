@@ -18,7 +18,8 @@
 //! let context = CudaContext::new(0)?;
 //! let stream = context.new_stream()?;
 //! let span = cuda.alloc(4096)?;
-//! // SAFETY: the buffer is dropped before the memory is freed, and nobody else uses it.
+//! // SAFETY: the range stays live, because the buffer is dropped before the memory is freed, and
+//! // no other code uses it meanwhile.
 //! let mut buffer = unsafe { CudarcBuffer::adopt(&stream, span)? };
 //! stream.memset_zeros(&mut buffer.view_mut::<f32>()?)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -62,7 +63,8 @@ impl CudarcBuffer {
         // cudarc panics if it cannot make its events, so whether it can is tried first.
         context.new_event(None).map_err(|error| converted(OPERATION, error))?;
         // SAFETY: the caller promised that the range stays live, within the device's reach and
-        // unused by others; any bytes are valid bytes. cudarc never frees it: see `slice`.
+        // unused by other code. Any bytes are a valid `u8`. cudarc never frees the range, because
+        // `slice` is never dropped.
         let slice = unsafe { stream.upgrade_device_ptr(span.ptr.0, span.bytes as usize) };
         Ok(Self { span, slice: ManuallyDrop::new(slice) })
     }
@@ -85,7 +87,8 @@ impl CudarcBuffer {
     /// `InvalidValue` if the range is not aligned for them, or holds none.
     pub fn view<T: DeviceRepr + AnyBitPattern>(&self) -> Result<CudaView<'_, T>> {
         let length = self.length::<T>()?;
-        // SAFETY: any bytes are a valid `T`, the range is aligned, and `length` of them fit.
+        // SAFETY: any bytes are a valid `T`, the range is aligned for `T`, and `length` of them fit
+        // into it.
         unsafe { self.slice.transmute(length) }.ok_or_else(misfit::<T>)
     }
 
@@ -95,8 +98,8 @@ impl CudarcBuffer {
     /// As [`view`](Self::view).
     pub fn view_mut<T: DeviceRepr + AnyBitPattern>(&mut self) -> Result<CudaViewMut<'_, T>> {
         let length = self.length::<T>()?;
-        // SAFETY: any bytes are a valid `T`, the range is aligned, and `length` of them fit; `self`
-        // is borrowed exclusively for as long as the view lives.
+        // SAFETY: any bytes are a valid `T`, the range is aligned for `T`, and `length` of them fit
+        // into it. `self` is borrowed exclusively for as long as the view lives.
         unsafe { self.slice.transmute_mut(length) }.ok_or_else(misfit::<T>)
     }
 
@@ -118,7 +121,8 @@ impl fmt::Debug for CudarcBuffer {
 
 impl Drop for CudarcBuffer {
     fn drop(&mut self) {
-        // SAFETY: taken once, here, and never used again.
+        // SAFETY: `take` asks that the value is not used again, and the drop of `self` is the only
+        // place that takes it.
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
         _ = slice.leak();
     }
@@ -173,8 +177,9 @@ impl CudaBackend {
             return Err(Error::new(OPERATION, ErrorKind::Unsupported)
                 .with_detail("default streams are device 0's here: make one with new_stream"));
         }
-        // SAFETY: the borrow shows that cudarc's stream lives, and the caller promised that it
-        // stays alive for as long as the handle is used. It is of a device of this back end.
+        // SAFETY: the borrow shows that cudarc's stream lives now, and the caller promised that it
+        // stays alive for as long as the handle is used. The stream is of a device of this back
+        // end.
         Ok(unsafe { StreamHandle::from_raw(raw) })
     }
 
@@ -192,8 +197,8 @@ impl CudaBackend {
     ) -> Result<Arc<CudaStream>> {
         self.device_of(context)?;
         let raw = std::ptr::without_provenance_mut(stream.as_raw() as usize);
-        // SAFETY: the caller promised that the stream is the context's and stays alive for as long
-        // as cudarc uses it. cudarc only borrows it, so it is not destroyed twice.
+        // SAFETY: the caller promised that the stream is of this context and stays alive for as
+        // long as cudarc uses it. cudarc borrows it and does not destroy it.
         Ok(unsafe { context.wrap_borrowed_stream(raw) })
     }
 }

@@ -139,7 +139,8 @@ impl Kernels {
         let table = context.table();
         let mut module = std::ptr::null_mut();
         context
-            // SAFETY: the text is NUL-terminated, the result goes to a live place.
+            // SAFETY: the driver reads `PTX` up to its NUL, and writes the module to a local that
+            // outlives the call.
             .call("load touch kernels", || unsafe {
                 (table.module_load_data)(&raw mut module, PTX.as_ptr().cast())
             })
@@ -149,7 +150,8 @@ impl Kernels {
         let mut kernels = Self { module: module as usize, functions: [0; 2 * KINDS] };
         for (slot, name) in kernels.functions.iter_mut().zip(NAMES) {
             let mut function = std::ptr::null_mut();
-            // SAFETY: the module is loaded, the name is NUL-terminated, the result has a place.
+            // SAFETY: the module is loaded, the driver reads `name` up to its NUL, and writes the
+            // function to a local that outlives the call.
             let found = context.call("load touch kernels", || unsafe {
                 (table.module_get_function)(&raw mut function, module, name.as_ptr().cast())
             });
@@ -165,7 +167,8 @@ impl Kernels {
     /// Gives the kernels back. A failure means that the context is gone, and they with it.
     pub(crate) fn unload(self, context: &Context) {
         let table = context.table();
-        // SAFETY: loaded by `load` into this context, and nothing runs: touches wait for their end.
+        // SAFETY: `load` loaded the module into this context, and this drop unloads it once. No
+        // kernel of it runs, because a touch waits for its kernel.
         _ = context.number("unload touch kernels", || unsafe {
             (table.module_unload)(handle(self.module as u64))
         });
@@ -199,8 +202,8 @@ impl Kernels {
         ];
         let table = context.table();
         let none = std::ptr::null_mut();
-        // SAFETY: the parameters have the types that the kernels declare and are copied by the
-        // call; the caller vouches for what the kernel touches.
+        // SAFETY: the parameters have the types that the kernels declare, and the driver copies
+        // them during the call. The caller promised that the kernel may access what it touches.
         context.call("device_touch", || unsafe {
             (table.launch_kernel)(
                 function,

@@ -46,25 +46,28 @@ impl DriverLibrary {
             return Err(LoadError::CeilingTooLow { ceiling });
         }
         let text = name.to_string_lossy().into_owned();
-        // SAFETY: opening runs the library's initialisers; the caller named a CUDA driver, whose
-        // initialisers have no preconditions.
+        // SAFETY: opening a library runs its initialisers. The caller named a CUDA driver, and the
+        // initialisers of one have no preconditions.
         let library = unsafe { Library::new(name) }.map_err(|error| LoadError::NoLibrary {
             library: text.clone(),
             reason: error.source().map_or_else(|| error.to_string(), ToString::to_string),
         })?;
-        // SAFETY: the type is the one that `cuda.h` gives to this exported name in all versions.
+        // SAFETY: the type is the one that `cuda.h` of every version declares for this exported
+        // name.
         let get_version = unsafe { symbol::<GetVersion>(&library, c"cuDriverGetVersion") };
         let Some(get_version) = get_version else {
             return Err(LoadError::NotADriver { library: text, symbol: "cuDriverGetVersion" });
         };
         let mut version = 0;
-        // SAFETY: the function writes one int, before or after `cuInit`.
+        // SAFETY: the function may be called before `cuInit`, and writes one `int` to a local that
+        // outlives the call.
         let code = unsafe { get_version(&raw mut version) };
         if code != Code::SUCCESS {
             return Err(LoadError::of_code(&text, "cuDriverGetVersion", code));
         }
         let version = DriverVersion(version);
-        // SAFETY: a library that has `cuDriverGetVersion` is a CUDA driver; the suffix is part of the exported name and pins the signature.
+        // SAFETY: the type is the one that `cuda.h` declares for this exported name, which carries
+        // the version of its signature. A library with `cuDriverGetVersion` is a CUDA driver.
         let lookup = unsafe { symbol::<GetProcAddress>(&library, c"cuGetProcAddress_v2") };
         let Some(get_proc_address) = lookup.filter(|_| version >= needed) else {
             return Err(if version < needed {
@@ -108,7 +111,8 @@ impl DriverLibrary {
     fn look_up(&self, row: Row) -> Option<NonNull<c_void>> {
         let (mut function, mut status) = (std::ptr::null_mut(), 0);
         let (name, version) = (row.name.as_ptr(), row.since.0);
-        // SAFETY: the name is NUL-terminated, and both results go to live places.
+        // SAFETY: the driver reads `name` up to its NUL, and writes both results to locals that
+        // outlive the call.
         let code = unsafe {
             (self.get_proc_address)(name, &raw mut function, version, 0, &raw mut status)
         };
@@ -117,8 +121,9 @@ impl DriverLibrary {
 
     /// Fills the table.
     pub(crate) fn table(&self) -> Result<Table, LoadError> {
-        // SAFETY: `cuGetProcAddress_v2` returns the function that the header of that version
-        // declares by that name, and the library is never closed.
+        // SAFETY: `fill` asks that each address is a function of its row's signature.
+        // `cuGetProcAddress_v2` returns the function that the header of that version declares by
+        // that name, and the library is never closed.
         unsafe { Table::fill(|row| self.find(row)) }.map_err(|missing| {
             let names = missing.iter().map(|row| row.name().to_owned()).collect();
             LoadError::MissingEntryPoints { version: self.version, names }
@@ -128,13 +133,13 @@ impl DriverLibrary {
     /// Starts the driver and counts its devices, at least one.
     pub(crate) fn start(&self, table: &Table) -> Result<u32, LoadError> {
         let refused = |operation, code| LoadError::of_code(&self.name, operation, code);
-        // SAFETY: the flags must be 0.
+        // SAFETY: `cuInit` takes a number, which must be 0.
         let code = unsafe { (table.init)(0) };
         if code != Code::SUCCESS {
             return Err(refused("cuInit", code));
         }
         let mut count = 0;
-        // SAFETY: the function writes one int.
+        // SAFETY: the driver writes one `int` to a local that outlives the call.
         let code = unsafe { (table.device_get_count)(&raw mut count) };
         match (code, u32::try_from(count)) {
             (Code::SUCCESS, Ok(0) | Err(_)) => Err(LoadError::NoDevice),
@@ -149,7 +154,8 @@ impl DriverLibrary {
 /// # Safety
 /// `T` must be the type of the function with this name.
 unsafe fn symbol<T: Copy>(library: &Library, name: &CStr) -> Option<T> {
-    // SAFETY: the caller promised that `T` is the type of the function with this name.
+    // SAFETY: the symbol is read as a `T`; the caller promised that `T` is the type of the function
+    // with this name.
     unsafe { library.get::<T>(name.to_bytes_with_nul()) }.ok().map(|function| *function)
 }
 
@@ -213,7 +219,7 @@ mod tests {
                 let suffixed =
                     |&&(name, since, _): &&(_, i32, _)| name == row.name && since == row.since.0;
                 let exported = SUFFIXED.iter().find(suffixed).map_or(row.name, |&(_, _, as_)| as_);
-                // SAFETY: only the address is looked at.
+                // SAFETY: the symbol is read as a pointer, and the test compares its address only.
                 let direct = unsafe { symbol::<*mut c_void>(&library._library, exported) };
                 assert_eq!(found, direct.and_then(NonNull::new), "{row:?}");
             }

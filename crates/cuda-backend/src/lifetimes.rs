@@ -99,8 +99,9 @@ impl CudaBackend {
     fn stream_end(&self, stream: StreamHandle) -> Result<()> {
         const OPERATION: &str = "stream_destroy";
         let destroy = self.driver.table.stream_destroy;
-        // SAFETY: the stream was live until it was taken from the set, which happens once, and no
-        // call uses it; or the caller of `stream_destroy` vouches for it.
+        // SAFETY: the driver asks for a live stream that no call uses. It was taken from the set of
+        // live ones, which succeeds once and only while no call uses it; for a stream that was not
+        // in the set, the caller of `stream_destroy` promised it.
         self.context_of(OPERATION, stream)?
             .call(OPERATION, || unsafe { destroy(handle(stream.as_raw())) })
     }
@@ -120,8 +121,9 @@ impl CudaBackend {
     /// Destroys an event that is in the set no more, in the same way.
     fn event_end(&self, event: EventHandle) -> Result<()> {
         let destroy = self.driver.table.event_destroy;
-        // SAFETY: the event was live until it was taken from the set, which happens once, and no
-        // call uses it; or the caller of `event_destroy` vouches for it.
+        // SAFETY: the driver asks for a live event that no call uses. It was taken from the set of
+        // live ones, which succeeds once and only while no call uses it; for an event that was not
+        // in the set, the caller of `event_destroy` promised it.
         self.home.context.call("event_destroy", || unsafe { destroy(handle(event.as_raw())) })
     }
 

@@ -45,8 +45,9 @@ impl CudaBackend {
 
     fn destroy_now(&self, pool: PoolHandle) -> Result<()> {
         let destroy = self.driver.table.mem_pool_destroy;
-        // SAFETY: the pool was live until it was taken from the set of live ones, and no call uses
-        // it; or the caller of `pool_destroy` vouches for it.
+        // SAFETY: the driver asks for a live pool that no call uses. It was taken from the set of
+        // live ones, which succeeds once and only while no call uses it; for a pool that was not in
+        // the set, the caller of `pool_destroy` promised it.
         self.home.context.call(OPERATION, || unsafe { destroy(handle(pool.as_raw())) })
     }
 
@@ -57,10 +58,13 @@ impl CudaBackend {
         let table = &self.driver.table;
         let ask = |by_location, by_device| {
             let found = self.pool_asked(OPERATION, location, MANAGED, by_location, by_device);
-            // SAFETY: the driver has just named it; the order, which is held, keeps it.
+            // SAFETY: a handle has to name a live pool while it is used. The driver has just named
+            // this one, and the lock on the order, which is held, keeps other threads from
+            // destroying it.
             found.map(|found| unsafe { PoolHandle::from_raw(found.as_raw()) })
         };
-        // SAFETY: it waits for its turn until the order, which is held, is changed.
+        // SAFETY: a handle has to name a live pool while it is used. This one is destroyed after
+        // its turn only, and the lock on the order, which is held, keeps the turn from coming.
         let pool = unsafe { PoolHandle::from_raw(pool.as_raw()) };
         if ask(table.mem_get_mem_pool, table.device_get_mem_pool) == Ok(pool)
             && let Ok(default) =

@@ -25,7 +25,8 @@ impl CudaBackend {
         let create = self.driver.table.mem_pool_create;
         let make = || {
             let (context, mut pool) = (&self.home.context, std::ptr::null_mut());
-            // SAFETY: both places are live, and unused bytes of the properties are zero.
+            // SAFETY: the driver reads `raw` and writes the pool, both locals that outlive the
+            // call. The bytes of the properties that have no use are zero, as the driver asks.
             context.call(OPERATION, || unsafe { create(&raw mut pool, &raw const raw) })?;
             Ok(made(pool))
         };
@@ -80,11 +81,13 @@ impl CudaBackend {
         if let Some(find) = by_location {
             let mut raw = MemLocation::from(location);
             let context = &self.home.context;
-            // SAFETY: both places are live.
+            // SAFETY: the driver reads the location and writes the pool, both locals that outlive
+            // the call.
             context.call(operation, || unsafe { find(&raw mut pool, &raw mut raw, kind.0) })?;
         } else {
             let device = self.pool_device(operation, location, kind)?;
-            // SAFETY: the result goes to a live place.
+            // SAFETY: the driver checks the device, and writes the pool to a local that outlives
+            // the call.
             self.home.context.call(operation, || unsafe { by_device(&raw mut pool, device) })?;
         }
         Ok(made(pool))
@@ -102,11 +105,12 @@ impl CudaBackend {
         let raw_pool = handle(pool.as_raw());
         if let Some(set) = table.mem_set_mem_pool {
             let mut raw = MemLocation::from(location);
-            // SAFETY: the location is live; so is the pool, which this call uses.
+            // SAFETY: the driver reads the location, a local that outlives the call. The pool is
+            // live because this call uses it.
             return context.call(OPERATION, || unsafe { set(&raw mut raw, kind.0, raw_pool) });
         }
         let device = self.pool_device(OPERATION, location, kind)?;
-        // SAFETY: the driver checks the device; the pool is live, as this call uses it.
+        // SAFETY: the driver checks the device. The pool is live because this call uses it.
         context.call(OPERATION, || unsafe { (table.device_set_mem_pool)(device, raw_pool) })
     }
 
@@ -135,8 +139,8 @@ impl CudaBackend {
         // Larger than any attribute; those of 4 bytes fill the lower half of the first word.
         let mut value = [0_u64; 4];
         let get = self.driver.table.mem_pool_get_attribute;
-        // SAFETY: known attributes are of 4 or 8 bytes, and the place has 32; the pool is live, as
-        // this call uses it.
+        // SAFETY: the driver writes 4 or 8 bytes for a known attribute, and the place has 32. The
+        // pool is live because this call uses it.
         self.home.context.call(OPERATION, || unsafe {
             get(handle(pool.as_raw()), attribute.0, value.as_mut_ptr().cast())
         })?;
@@ -162,8 +166,8 @@ impl CudaBackend {
         let _used = self.use_pool(OPERATION, pool)?;
         let mut value = [value, 0, 0, 0];
         let set = self.driver.table.mem_pool_set_attribute;
-        // SAFETY: the pool is live, as this call uses it; of the local, which outlives the
-        // call, the driver reads 4 or 8 bytes.
+        // SAFETY: the driver reads 4 or 8 bytes of a local that outlives the call. The pool is live
+        // because this call uses it.
         self.home.context.call(OPERATION, || unsafe {
             set(handle(pool.as_raw()), attribute.0, value.as_mut_ptr().cast())
         })

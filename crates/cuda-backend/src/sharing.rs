@@ -46,8 +46,8 @@ impl CudaBackend {
     pub(crate) unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
         const OPERATION: &str = "host_register";
         let register = present(OPERATION, self.driver.table.mem_host_register)?;
-        // SAFETY: the driver checks that the range is memory; that it stays live is the caller's
-        // duty.
+        // SAFETY: the driver checks that the range is memory of this process. The caller of
+        // `host_register` promised that it stays live until it is unregistered.
         let answer = self.home.context.call(OPERATION, || unsafe {
             register(handle(span.ptr.0), span.bytes as usize, flags.bits())
         });
@@ -59,8 +59,8 @@ impl CudaBackend {
     pub(crate) unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
         const OPERATION: &str = "host_unregister";
         let unregister = present(OPERATION, self.driver.table.mem_host_unregister)?;
-        // SAFETY: the driver checks the address; the only caller, `host_unregister`, was promised
-        // that no device uses the memory any more.
+        // SAFETY: the driver checks the address. The caller of `host_unregister`, which alone calls
+        // this function, promised that no device uses the memory any more.
         self.home.context.call(OPERATION, || unsafe { unregister(handle(ptr.0)) })
     }
 
@@ -74,8 +74,8 @@ impl CudaBackend {
         let export = present(OPERATION, self.driver.table.mem_pool_export)?;
         let _used = self.use_pool(OPERATION, pool)?;
         let mut descriptor = -1_i32;
-        // SAFETY: the pool is live, as this call uses it; a descriptor is an `int`, for
-        // which there is a place.
+        // SAFETY: the driver writes an `int`, the descriptor, to a local that outlives the call.
+        // The pool is live because this call uses it.
         self.home.context.call(OPERATION, || unsafe {
             let place = (&raw mut descriptor).cast();
             export(place, handle(pool.as_raw()), kind.bits().cast_signed(), 0)
@@ -95,8 +95,8 @@ impl CudaBackend {
         let import = present(OPERATION, self.driver.table.mem_pool_import)?;
         self.driver.pools.find(|| {
             let mut pool = std::ptr::null_mut();
-            // SAFETY: a descriptor is passed as the pointer itself; the driver checks it; the
-            // result has a place.
+            // SAFETY: the driver takes the descriptor in place of the pointer and checks it, and
+            // writes the pool to a local that outlives the call.
             self.home.context.call(OPERATION, || unsafe {
                 let descriptor = handle(i64::from(shared.0).cast_unsigned());
                 import(&raw mut pool, descriptor, kind.bits().cast_signed(), 0)
@@ -109,7 +109,8 @@ impl CudaBackend {
         const OPERATION: &str = "pool_export_pointer";
         let export = present(OPERATION, self.driver.table.mem_pool_export_pointer)?;
         let mut blob = Blob([0; SHARED_BLOB_BYTES]);
-        // SAFETY: the driver checks the address and writes a blob, for which there is a place.
+        // SAFETY: the driver checks the address, and writes 64 bytes to a local that has as many
+        // and outlives the call.
         self.home.context.call(OPERATION, || unsafe { export(&raw mut blob, ptr.0) })?;
         Ok(ExportedPointer(blob.0))
     }
@@ -125,7 +126,8 @@ impl CudaBackend {
         let import = present(OPERATION, self.driver.table.mem_pool_import_pointer)?;
         let _used = self.use_pool(OPERATION, pool)?;
         let (mut ptr, mut blob) = (0, Blob(exported.0));
-        // SAFETY: the pool is live, as this call uses it; the driver checks the blob.
+        // SAFETY: the driver reads the exported pointer, checks it, and writes the address, both
+        // locals that outlive the call. The pool is live because this call uses it.
         self.home.context.call(OPERATION, || unsafe {
             import(&raw mut ptr, handle(pool.as_raw()), &raw mut blob)
         })?;
@@ -136,7 +138,8 @@ impl CudaBackend {
         const OPERATION: &str = "ipc_mem_handle";
         let get = present(OPERATION, self.driver.table.ipc_get_mem_handle)?;
         let mut blob = Blob([0; SHARED_BLOB_BYTES]);
-        // SAFETY: the driver checks the address and writes a blob, for which there is a place.
+        // SAFETY: the driver checks the address, and writes 64 bytes to a local that has as many
+        // and outlives the call.
         self.home.context.call(OPERATION, || unsafe { get(&raw mut blob, ptr.0) })?;
         Ok(IpcMemHandle(blob.0))
     }
@@ -152,7 +155,8 @@ impl CudaBackend {
         let open = present(OPERATION, self.driver.table.ipc_open_mem_handle)?;
         let context = &self.device(OPERATION, device)?.context;
         let mut ptr = 0;
-        // SAFETY: the driver checks the blob; the result has a place.
+        // SAFETY: the driver takes the handle by value and checks it, and writes the address to a
+        // local that outlives the call.
         context.call(OPERATION, || unsafe {
             open(&raw mut ptr, Blob(shared.0), LAZY_ENABLE_PEER_ACCESS)
         })?;
@@ -164,8 +168,8 @@ impl CudaBackend {
     pub(crate) unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
         const OPERATION: &str = "ipc_close_mem_handle";
         let close = present(OPERATION, self.driver.table.ipc_close_mem_handle)?;
-        // SAFETY: the driver checks the address; the only caller, `ipc_close_mem_handle`, was
-        // promised that nobody uses the memory any more.
+        // SAFETY: the driver checks the address. The caller of `ipc_close_mem_handle`, which alone
+        // calls this function, promised that no code uses the memory any more.
         self.home.context.call(OPERATION, || unsafe { close(ptr.0) })
     }
 }

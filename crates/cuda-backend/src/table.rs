@@ -66,16 +66,18 @@ macro_rules! entry_points {
                 // The fields below are the rows in their order, so each takes its own.
                 let mut next = || rows.next().and_then(|(_, address)| address);
                 let table = (|| Some(Self {
-                    // SAFETY: the caller vouches for the signature; a pointer to a function and a
-                    // pointer to data have the same size on every system that CUDA supports.
+                    // SAFETY: the caller promised that the address is a function of this signature.
+                    // A pointer to a function is as large as one to data on every system that CUDA
+                    // supports.
                     $($field: unsafe {
                         std::mem::transmute::<
                             NonNull<c_void>,
                             unsafe extern "C" fn($($type),*) -> i32,
                         >(next()?)
                     },)*
-                    // SAFETY: the caller vouches for this signature too; a pointer to a function is
-                    // as large as one to data on every system that CUDA supports.
+                    // SAFETY: the caller promised that the address is a function of this signature.
+                    // A pointer to a function is as large as one to data on every system that CUDA
+                    // supports.
                     $($extra: next().map(|address| unsafe {
                         std::mem::transmute::<
                             NonNull<c_void>,
@@ -242,7 +244,8 @@ mod tests {
     fn every_row_is_looked_up_and_a_missing_required_one_is_named() {
         let address = NonNull::new(0x1000 as *mut c_void);
         let without = |name: &'static CStr| {
-            // SAFETY: nothing is called.
+            // SAFETY: `fill` asks for the right signatures because the functions are called later;
+            // the test calls none.
             unsafe { Table::fill(|row| address.filter(|_| row.name != name)) }
         };
         assert!(without(c"").is_ok());

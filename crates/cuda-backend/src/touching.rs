@@ -35,8 +35,8 @@ impl CudaBackend {
         if !allocation.is_managed && !allocation.is_host {
             return refuse(OPERATION, Code::ILLEGAL_ADDRESS, "the host cannot reach the memory");
         }
-        // SAFETY: the range lies in one live allocation that the host reaches, whose address on
-        // the host is the same; the caller vouches that nobody else uses it.
+        // SAFETY: the caller promised that no other code uses the range. The check above found it
+        // in one live allocation that the host reaches, at the same address.
         unsafe { self.host.touch(touch) }
     }
 
@@ -85,12 +85,12 @@ impl CudaBackend {
             stride_bytes,
             result: cell.address(),
         };
-        // SAFETY: the range lies in one live allocation that the device reaches, the cell is
-        // mapped there and belongs to this call; the caller vouches that nobody else uses the
-        // range.
+        // SAFETY: the caller promised that no other code uses the range. The check above found it
+        // in one live allocation that the device reaches. The cell is mapped there and belongs to
+        // this call.
         unsafe { kernels.launch(context, handle(stream.as_raw()), launch) }?;
         let wait = self.driver.table.stream_synchronize;
-        // SAFETY: the stream is live, as this call uses it.
+        // SAFETY: the driver dereferences the stream, which is live because this call uses it.
         context.call(OPERATION, || unsafe { wait(handle(stream.as_raw())) })?;
         let sum = cell.get();
         self.cells.put(cell);
@@ -115,7 +115,8 @@ impl CudaBackend {
             return true;
         }
         if allocation.pool != 0 {
-            // SAFETY: the driver has just named the pool of a live allocation.
+            // SAFETY: the handle is used in the next call only, and the driver has just named the
+            // pool as that of a live allocation.
             let pool = unsafe { PoolHandle::from_raw(allocation.pool) };
             let access = self.pool_access(pool, Location::device(device));
             return access == Ok(AccessFlags::READ_WRITE);

@@ -37,7 +37,8 @@ pub enum HostViews {
 /// #[derive(Debug)]
 /// struct MadeUp;
 ///
-/// // SAFETY: it promises nothing.
+/// // SAFETY: the trait asks that views of the back end's memory be sound; this back end offers
+/// // none (`HostViews::Absent`).
 /// unsafe impl HostAddresses for MadeUp {
 ///     fn host_views(&self) -> HostViews {
 ///         HostViews::Absent
@@ -62,14 +63,16 @@ pub unsafe trait HostAddresses {
     fn host_views(&self) -> HostViews;
 }
 
-// SAFETY: every call goes to the back end in it, whose promise this is.
+// SAFETY: the `Arc` passes every call on to the back end that it holds, so the addresses are that
+// back end's, which made this promise when it implemented the trait.
 unsafe impl<B: HostAddresses + ?Sized> HostAddresses for Arc<B> {
     fn host_views(&self) -> HostViews {
         (**self).host_views()
     }
 }
 
-// SAFETY: every call goes to the back end in it, whose promise this is.
+// SAFETY: the `Box` passes every call on to the back end that it holds, so the addresses are that
+// back end's, which made this promise when it implemented the trait.
 unsafe impl<B: HostAddresses + ?Sized> HostAddresses for Box<B> {
     fn host_views(&self) -> HostViews {
         (**self).host_views()

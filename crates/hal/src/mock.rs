@@ -16,7 +16,8 @@
 //! permit_free(&mut mock);
 //!
 //! let ptr = mock.alloc_managed(4096, AttachFlags::GLOBAL)?;
-//! // SAFETY: nobody uses the allocation.
+//! // SAFETY: `free` asks that no other code uses the allocation; a mock's address has no memory
+//! // behind it.
 //! unsafe { mock.free(ptr)? };
 //! # use pagewise_hal::mock::permit_free;
 //! # Ok::<(), pagewise_hal::Error>(())
@@ -37,8 +38,8 @@ pub use mockall::{Sequence, predicate};
 pub use crate::backend::MockBackend;
 use crate::{HostAddresses, HostViews};
 
-// SAFETY: it promises nothing, and no expectation can change that: addresses of a mock are what a
-// test makes up.
+// SAFETY: the trait asks that views of the back end's memory be sound; a mock offers none
+// (`HostViews::Absent`), and no expectation can change that. A test makes its addresses up.
 unsafe impl HostAddresses for MockBackend {
     fn host_views(&self) -> HostViews {
         HostViews::Absent

@@ -112,9 +112,9 @@ impl Arena {
         let (segment, offset) = self.segment(address, bytes);
         let (map, length) = (&segment.map, bytes as usize);
         // SAFETY: the range lies in this private anonymous mapping, in which `segment` found it. No
-        // safe call clears what somebody uses: an allocation is cleared when it is freed, by
-        // `unsafe` calls, and a pool's chunk when it is given back, which needs that no allocation
-        // is left in it. The simulator itself is behind its lock.
+        // safe call clears memory in use: an allocation is cleared when an `unsafe` call frees it,
+        // and a pool's chunk when it is given back, which needs that it holds no allocation. The
+        // simulator's own accesses are behind its lock.
         let advised =
             unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, length) };
         if advised.is_err() {
@@ -125,9 +125,9 @@ impl Arena {
     /// Sets every byte of a range.
     pub(crate) fn fill(&self, address: u64, bytes: u64, value: u8) {
         let (place, length) = self.checked(address, bytes);
-        // SAFETY: `checked` gives mapped memory. Only `memset`, an `unsafe` call whose caller
-        // promises that nobody else uses the range, fills what lives; other callers fill pages that
-        // are freed, or that are marked as discarded and so nobody's to read.
+        // SAFETY: `checked` gives mapped memory. Live memory is filled only by `memset`, an
+        // `unsafe` call: its caller promises that no other code uses the range. All other callers
+        // fill pages that are freed, or that are marked as discarded and so not read.
         unsafe { place.write_bytes(value, length) }
     }
 
@@ -136,10 +136,10 @@ impl Arena {
         let (place, length) = self.checked(address, bytes);
         let mut bytes = vec![0; length];
         // SAFETY: `checked` gives mapped memory of `length` bytes, and the copy has as many. No
-        // reference to the memory is made: the pages of a range that is about to be written are
-        // read whole, and a neighbour of the range may hold a view of its own bytes. What that one
-        // writes meanwhile may be in the copy or not: the copy stands for memory that was left
-        // behind, which is only shown once the whole page is discarded, neighbour included.
+        // reference to the memory is made, because whole pages are read here and a view may hold
+        // other bytes of the same page. What is written through that view meanwhile may be in the
+        // copy or not. Both are right: the copy stands for memory that was left behind, which is
+        // shown only once the whole page is discarded.
         unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), length) }
         bytes.into()
     }
@@ -148,7 +148,7 @@ impl Arena {
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
         let (place, length) = self.checked(address, bytes.len() as u64);
         // SAFETY: `checked` gives mapped memory of at least `length` bytes, and `bytes` has as many
-        // in memory of its own. The page is marked as discarded, so nobody has a view of it.
+        // in memory of its own. The page is marked as discarded, so no view of it exists.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, length) }
     }
 
@@ -156,8 +156,8 @@ impl Arena {
     pub(crate) fn copy(&self, destination: u64, source: u64, bytes: u64) {
         let (to, length) = self.checked(destination, bytes);
         let (from, _) = self.checked(source, bytes);
-        // SAFETY: `checked` gives mapped memory for both ranges, and `ptr::copy` allows overlap. The
-        // only caller is `memcpy`, an `unsafe` call whose caller promises that nobody else writes
+        // SAFETY: `checked` gives mapped memory for both ranges, and `ptr::copy` allows overlap.
+        // Only `memcpy` gets here, an `unsafe` call: its caller promises that no other code writes
         // the source or uses the destination.
         unsafe { std::ptr::copy(from, to, length) }
     }
@@ -166,9 +166,9 @@ impl Arena {
     pub(crate) fn sum_strided(&self, address: u64, bytes: u64, stride: u64) -> u64 {
         let (place, length) = self.checked(address, bytes);
         let steps = steps(length, stride);
-        // SAFETY: every step lies below `length`, in memory that `checked` found mapped. The caller
-        // of `host_touch` or `device_touch`, both `unsafe`, promised that nobody writes it
-        // meanwhile.
+        // SAFETY: every step lies below `length`, in memory that `checked` found mapped. Only
+        // `host_touch` and `device_touch` get here, both `unsafe`: the caller promised that no
+        // other code writes the range meanwhile.
         steps.map(|step| u64::from(unsafe { place.add(step).read() })).sum()
     }
 
@@ -176,8 +176,9 @@ impl Arena {
     pub(crate) fn write_strided(&self, address: u64, bytes: u64, stride: u64, value: u8) {
         let (place, length) = self.checked(address, bytes);
         for step in steps(length, stride) {
-            // SAFETY: every step lies below `length`, in memory that `checked` found mapped. The
-            // caller of `host_touch` or `device_touch` promised that nobody else uses it.
+            // SAFETY: every step lies below `length`, in memory that `checked` found mapped. Only
+            // `host_touch` and `device_touch` get here, both `unsafe`: the caller promised that no
+            // other code uses the range meanwhile.
             unsafe { place.add(step).write(value) }
         }
     }
@@ -187,8 +188,8 @@ impl Arena {
     pub(crate) fn add_strided(&self, address: u64, bytes: u64, stride: u64) {
         let (place, length) = self.checked(address, bytes);
         for step in steps(length, stride) {
-            // SAFETY: the word lies wholly in the range, which the only caller has checked before;
-            // so it is as live as the range, and nobody else's.
+            // SAFETY: the word lies wholly in the range, which the only caller has checked before.
+            // The caller of `device_touch` promised that no other code uses the range meanwhile.
             unsafe {
                 let byte = place.add(step);
                 let word = byte.sub(byte.addr() & 3).cast::<[u8; 4]>();
@@ -205,7 +206,8 @@ impl Arena {
     fn checked(&self, address: u64, bytes: u64) -> (*mut u8, usize) {
         let place = if self.holding(address).is_some() {
             let (segment, offset) = self.segment(address, bytes);
-            // SAFETY: `segment` found the whole range inside the mapping, so the offset is too.
+            // SAFETY: `segment` found the whole range inside the mapping, so the offset lies inside
+            // it too.
             unsafe { segment.map.as_mut_ptr().add(offset) }
         } else {
             std::ptr::with_exposed_provenance_mut(address as usize)

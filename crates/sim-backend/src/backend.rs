@@ -250,8 +250,9 @@ fn error(name: &'static str, Refusal { code, why }: Refusal) -> Error {
 }
 
 // SAFETY: addresses lie in the arena, which is mapped for reading and writing for as long as the
-// back end lives; the address space gives no byte out twice before it is freed; safe calls move
-// pages and leave bytes alone, unless a page is marked as discarded, which only `unsafe` calls do.
+// back end lives. The address space gives no byte out twice before it is freed. Safe calls move
+// pages and leave bytes alone, except those of pages that are marked as discarded, which only
+// `unsafe` calls do.
 unsafe impl HostAddresses for SimBackend {
     fn host_views(&self) -> HostViews {
         HostViews::Declared

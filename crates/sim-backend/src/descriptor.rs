@@ -45,10 +45,10 @@ mod unix {
             if handle.0 < 0 {
                 return false;
             }
-            // SAFETY: the number is not -1, which `BorrowedFd` cannot hold. It may be no open
-            // descriptor, or become one of something else meanwhile: all that is done is to
-            // duplicate it, which the system refuses for one that is not open, and to ask what the
-            // duplicate is. Nothing is read, written or closed through the caller's number.
+            // SAFETY: the number is not -1, which `BorrowedFd` cannot hold. It may name no open
+            // descriptor, or another one a moment later. That does no harm: the number is only
+            // duplicated, which the system refuses if it is not open, and the duplicate is asked
+            // what it is. Nothing is read, written or closed through the caller's number.
             let given = unsafe { BorrowedFd::borrow_raw(handle.0) };
             let own = identity(self.reader.as_fd());
             identity(given).is_ok_and(|given| own.is_ok_and(|own| given == own))

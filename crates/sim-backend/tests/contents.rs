@@ -23,7 +23,7 @@ fn program(contents: MemoryContents) -> (u64, Vec<MemoryEvent>, u64) {
         threads: 1,
     };
     let host = HostTouch { span, stride_bytes: PAGE_BYTES, access: HostAccess::Write(2) };
-    // SAFETY: nothing else uses the memory.
+    // SAFETY: only this test uses the memory, from one thread.
     let sum = unsafe {
         sim.host_touch(host).expect("inside");
         sim.device_touch(touch(DeviceAccess::AtomicAdd), StreamHandle::NULL).expect("inside");
@@ -52,7 +52,7 @@ fn without_contents_touched_memory_is_not_committed() {
     let sim = SimBackend::new(config).expect("address space");
     let span = sim.alloc(64 << 30).expect("managed memory");
     let touch = HostTouch { span, stride_bytes: 64 << 10, access: HostAccess::Write(1) };
-    // SAFETY: nothing else uses the memory.
+    // SAFETY: only this test uses the memory, from one thread.
     unsafe { sim.host_touch(touch) }.expect("inside");
     assert_eq!(sim.counters().cpu_faults, 6 * (span.bytes >> 21));
 }

@@ -22,7 +22,7 @@ fn free_codes(make: impl Fn(&SimBackend) -> DevicePtr) -> [i32; 3] {
         (sim, ptr)
     };
     let ((a, p), (b, q), (c, r)) = (fresh(), fresh(), fresh());
-    // SAFETY: nothing uses the allocations.
+    // SAFETY: the test does not use the allocations again.
     unsafe { [code(a.free(p)), code(b.free_pinned(q)), code(c.free_async(r, StreamHandle::NULL))] }
 }
 
@@ -42,7 +42,8 @@ fn each_kind_of_memory_is_freed_by_its_own_call() {
 fn freeing_twice_is_refused() {
     let sim = sim();
     let ptr = sim.alloc_managed(4096, AttachFlags::HOST).unwrap();
-    // SAFETY: nothing uses the allocation; the simulator dereferences no pointer to free.
+    // SAFETY: the test does not use the allocation again. The simulator looks the pointer of the
+    // second free up and dereferences none.
     let codes = unsafe { [code(sim.free(ptr)), code(sim.free(ptr))] };
     assert_eq!(codes, [0, 1]);
 }
@@ -83,7 +84,7 @@ fn a_synchronous_free_returns_chunks_and_leaves_the_used_figure() {
         })
         .unwrap();
     let ptr = sim.pool_alloc(pool, 100, StreamHandle::NULL).unwrap();
-    // SAFETY: nothing uses the allocation.
+    // SAFETY: the test does not use the allocation again.
     unsafe { sim.free(ptr) }.unwrap();
     let read = |attribute| sim.pool_attribute(pool, attribute).unwrap();
     assert_eq!(read(PoolAttribute::RESERVED_MEM_CURRENT), 0);

@@ -11,14 +11,14 @@ const MIB: u64 = 1 << 20;
 
 fn host(sim: &SimBackend, span: Span, access: HostAccess) {
     let touch = HostTouch { span, stride_bytes: 4096, access };
-    // SAFETY: nobody else uses the range.
+    // SAFETY: only this test uses the range, from one thread.
     unsafe { sim.host_touch(touch) }.expect("the host may touch managed memory");
 }
 
 fn gpu(sim: &SimBackend, span: Span, access: DeviceAccess) {
     let device = DeviceId(0);
     let touch = DeviceTouch { device, span, stride_bytes: 4096, access, blocks: 1, threads: 1 };
-    // SAFETY: nobody else uses the range.
+    // SAFETY: only this test uses the range, from one thread.
     unsafe { sim.device_touch(touch, StreamHandle::NULL) }.expect("the device may, too");
 }
 
@@ -35,7 +35,7 @@ fn fills_and_copies_on_a_machine_without_devices_answer_no_device() {
     let sim = SimBackend::new(SimConfig::h200().devices(0)).unwrap();
     let (from, to) = (sim.alloc(4 * MIB).unwrap(), sim.alloc(4 * MIB).unwrap());
     for stream in [StreamHandle::NULL, StreamHandle::LEGACY, StreamHandle::PER_THREAD] {
-        // SAFETY: nobody else uses the memory.
+        // SAFETY: only this test uses the ranges, from one thread.
         let (filled, copied) =
             unsafe { (sim.memset(to, 7, stream), sim.memcpy(to.ptr, from.ptr, to.bytes, stream)) };
         for error in [filled.unwrap_err(), copied.unwrap_err()] {
@@ -113,7 +113,8 @@ fn a_pool_that_is_gone_keeps_no_descriptor() {
         let pool = sim.pool_create(props).unwrap();
         let memory = sim.pool_alloc(pool, 1, StreamHandle::NULL).unwrap();
         let handle = sim.pool_export(pool, HandleTypes::POSIX_FILE_DESCRIPTOR).unwrap();
-        // SAFETY: the call made the descriptor for its caller; the memory is nobody's any more.
+        // SAFETY: the call made the descriptor for its caller, so it is open and this test's to
+        // close. The test does not use the pool's memory again.
         unsafe {
             drop(OwnedFd::from_raw_fd(handle.0));
             sim.pool_destroy(pool).unwrap();
@@ -130,7 +131,8 @@ fn host_memory_that_would_end_with_the_address_space_cannot_be_registered() {
     let sim = SimBackend::new(SimConfig::h200()).unwrap();
     for (start, bytes) in [(u64::MAX - 9, 9), (u64::MAX - 4096, 4096), (u64::MAX, 1)] {
         let span = Span::new(DevicePtr(start), bytes);
-        // SAFETY: there is no such memory, and it is refused.
+        // SAFETY: the span is no memory of this process, and the simulator refuses it before it
+        // reads any.
         let answer = unsafe { sim.host_register(span, HostRegisterFlags::empty()) };
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::InvalidValue, "{span}");
     }
@@ -144,7 +146,7 @@ fn without_concurrent_access_memory_on_the_host_is_limited_too() {
     assert_eq!(sim.alloc(1 << 40).unwrap_err().kind(), ErrorKind::OutOfMemory);
     let span = sim.alloc(48 * MIB).unwrap();
     assert_eq!(sim.alloc(32 * MIB).unwrap_err().kind(), ErrorKind::OutOfMemory);
-    // SAFETY: nobody uses it.
+    // SAFETY: the test does not use the memory again.
     unsafe { sim.free(span.ptr) }.unwrap();
     sim.alloc(64 * MIB).unwrap();
 }

@@ -61,7 +61,7 @@ fn a_machine_among_a_hundred_answers_as_one_alone() -> Result<()> {
     for sim in &machines {
         sim.alloc_device(DEVICE, 105 * GIB)?;
         let span = Span::new(sim.alloc_managed(600 * GIB, AttachFlags::GLOBAL)?, 1);
-        // SAFETY: nobody else knows the memory.
+        // SAFETY: only this test knows the memory.
         unsafe { sim.memset(span, 7, STREAM) }?;
     }
     drop(machines);
@@ -89,7 +89,7 @@ fn a_pool_never_places_memory_among_the_addresses_of_another() -> Result<()> {
     let parts = [(); 4].map(|()| sim.pool_alloc(first, 63 * GIB, STREAM));
     let other = sim.pool_alloc(second, GIB, STREAM)?;
     for part in [&parts[0], &parts[2]] {
-        // SAFETY: nothing uses it.
+        // SAFETY: the test does not use the memory again.
         unsafe { sim.free_async(part.clone()?, STREAM) }?;
     }
     sim.stream_synchronize(STREAM)?;
@@ -161,7 +161,7 @@ fn a_process_without_address_space_says_so_and_serves_what_fits() -> Result<()> 
             sim.pool_alloc(pool, bytes, STREAM)?,
         ];
         for ptr in spans {
-            // SAFETY: nobody else knows the memory.
+            // SAFETY: only this test knows the memory.
             unsafe { sim.memset(Span::new(ptr, 4096), 7, STREAM) }?;
         }
     }

@@ -51,7 +51,7 @@ impl Machine {
     fn written_by_host(&self) {
         let access = HostAccess::Write(1);
         let touch = HostTouch { span: self.span, stride_bytes: PAGE_BYTES, access };
-        // SAFETY: one thread uses the memory.
+        // SAFETY: only this test uses the memory, from one thread.
         unsafe { self.sim.host_touch(touch) }.unwrap();
     }
 
@@ -60,7 +60,7 @@ impl Machine {
         let (blocks, threads) = grid;
         let touch = DeviceTouch { device: DEVICE, span, stride_bytes, access, blocks, threads };
         let start_ns = self.clock_ns();
-        // SAFETY: nothing else uses the memory.
+        // SAFETY: only this test uses the memory, from one thread.
         unsafe { self.sim.device_touch(touch, StreamHandle::NULL) }.unwrap();
         self.sim.stream_synchronize(StreamHandle::NULL).unwrap();
         self.clock_ns() - start_ns
@@ -140,7 +140,7 @@ fn memory_that_a_plain_allocation_gave_back_has_room_for_pages_again() {
     };
     let plain = sim.alloc_device(DEVICE, CAPACITY / 2).unwrap();
     assert!(evicted(machine.span) > 0);
-    // SAFETY: nothing uses the memory.
+    // SAFETY: the test does not use the memory again.
     unsafe { sim.free(plain) }.unwrap();
     assert_eq!(evicted(machine.span), 0);
 }
@@ -278,7 +278,7 @@ fn discarded_scratch_saves_its_copies_to_the_host() {
         machine.counted(|| {
             machine.kernel(scratch, PAGE_BYTES, DeviceAccess::Write(1), GRID);
             if discards {
-                // SAFETY: nobody needs the contents.
+                // SAFETY: the test does not read the contents again.
                 unsafe { machine.sim.discard_batch(&[scratch], 0, StreamHandle::PER_THREAD) }
                     .unwrap();
             }

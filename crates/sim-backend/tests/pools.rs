@@ -182,7 +182,7 @@ fn thresholds_and_trims_keep_what_the_driver_keeps() {
         let blocks = [(); 4].map(|()| sim.pool_alloc(pool, 32 * MIB, STREAM).unwrap());
         let mut rest = blocks.into_iter().rev();
         let frees = [(); 4].map(|()| {
-            // SAFETY: nothing uses the block.
+            // SAFETY: the test does not use the block again.
             unsafe { sim.free_async(rest.next().unwrap(), STREAM) }.unwrap();
             sim.stream_synchronize(STREAM).unwrap();
             reserved_mib(&sim, pool)
@@ -241,7 +241,7 @@ fn allocations_go_where_the_fewest_new_chunks_are_needed() {
         let blocks: Vec<DevicePtr> = sizes.iter().map(alloc).collect();
         let offset = |block: DevicePtr| (block.0 - blocks[0].0) / MIB;
         assert_eq!(blocks.iter().map(|&block| offset(block)).collect::<Vec<_>>(), offsets);
-        // SAFETY: nothing uses the block.
+        // SAFETY: the test does not use the block again.
         unsafe { sim.free_async(blocks[0], STREAM) }.unwrap();
         sim.stream_synchronize(STREAM).unwrap();
         for (mib, expected) in sizes.iter().zip(again).take(3) {
@@ -295,7 +295,7 @@ fn default_pools_are_one_for_each_type_and_location_and_cannot_be_destroyed() {
     ] {
         assert_eq!(default(kind, at), Err(code), "type {kind} at {at:?}");
     }
-    // SAFETY: the handle is not used again.
+    // SAFETY: the test does not use the handle again.
     assert_eq!(code(unsafe { sim.pool_destroy(default(1, (1, 0)).unwrap()) }), 1);
 }
 
@@ -309,7 +309,8 @@ fn a_pool_can_be_current_where_it_belongs_until_it_is_destroyed() {
     assert_eq!(code(sim.pool_set_current(home, AllocationType::MANAGED, pool)), 1);
     sim.pool_set_current(home, pinned, pool).unwrap();
     assert_eq!(sim.pool_current(home, pinned).unwrap(), pool);
-    // SAFETY: the handle is compared, not used.
+    // SAFETY: the test compares the handle afterwards, and the simulator looks handles up and
+    // dereferences none.
     unsafe { sim.pool_destroy(pool) }.unwrap();
     assert_eq!(sim.pool_current(home, pinned), sim.pool_default(home, pinned));
     assert_eq!(code(sim.pool_attribute(pool, PoolAttribute::RELEASE_THRESHOLD)), 1);
@@ -326,8 +327,8 @@ fn memory_that_its_exporter_frees_first_takes_its_import_along() {
     let first = sim.pool_alloc(pool, MIB, STREAM).unwrap();
     let handle = sim.pool_export(pool, fd).unwrap();
     let blob = sim.pool_export_pointer(first).unwrap();
-    // SAFETY: the simulator imports its own pools, and nobody uses the memory; the descriptor is
-    // this test's.
+    // SAFETY: the simulator takes handles of its own process. The test does not use the memory, and
+    // the descriptor was made for it.
     unsafe {
         let imported = sim.pool_import(handle, fd).unwrap();
         assert_eq!(sim.pool_import_pointer(imported, blob), Ok(first));

@@ -24,14 +24,14 @@ fn small_machine(name: &str, usable_bytes: u64) -> SimBackend {
 }
 
 fn host(sim: &SimBackend, span: Span, access: HostAccess) -> Result<u64> {
-    // SAFETY: nothing else uses the simulator's memory.
+    // SAFETY: only this test uses the simulator's memory, from one thread.
     unsafe { sim.host_touch(HostTouch { span, stride_bytes: PAGE, access }) }
 }
 
 fn gpu_in(sim: &SimBackend, span: Span, access: DeviceAccess, on: StreamHandle) -> Result<u64> {
     let device = DeviceId(0);
     let touch = DeviceTouch { device, span, stride_bytes: PAGE, access, blocks: 1, threads: 1 };
-    // SAFETY: nothing else uses the simulator's memory.
+    // SAFETY: only this test uses the simulator's memory, from one thread.
     unsafe { sim.device_touch(touch, on) }
 }
 
@@ -40,7 +40,7 @@ fn gpu(sim: &SimBackend, span: Span, access: DeviceAccess) -> Result<u64> {
 }
 
 fn set(sim: &SimBackend, span: Span, on: StreamHandle) -> Result<()> {
-    // SAFETY: nothing else uses the simulator's memory.
+    // SAFETY: only this test uses the simulator's memory, from one thread.
     unsafe { sim.memset(span, 7, on) }
 }
 
@@ -258,7 +258,8 @@ fn without_concurrent_access_attachment_decides_who_waits_for_whom() {
     let [shared, own] = [(); 2].map(|()| sim.alloc(2 * MIB).expect("memory"));
     let hosts_ptr = sim.alloc_managed(2 * MIB, AttachFlags::HOST).expect("memory");
     let hosts = Span::new(hosts_ptr, 2 * MIB);
-    // SAFETY: nothing uses the memory.
+    // SAFETY: no view of the memory exists; only calls of the simulator access it, and they keep to
+    // the attachment.
     unsafe { sim.stream_attach(stream, own, AttachFlags::SINGLE) }.expect("attached");
 
     set(&sim, shared, STREAM).expect("started");
@@ -270,7 +271,8 @@ fn without_concurrent_access_attachment_decides_who_waits_for_whom() {
     sim.take_events().expect("events");
     gpu_in(&sim, own, DeviceAccess::Read, stream).expect("its stream");
     assert_eq!(all_copied(&sim.take_events().expect("events")), 2 * MIB, "what is the stream's");
-    // SAFETY: nothing uses the memory.
+    // SAFETY: no view of the memory exists; only calls of the simulator access it, and they keep to
+    // the attachment.
     unsafe { sim.stream_attach(stream, hosts, AttachFlags::GLOBAL) }.expect("attached");
     assert_eq!(gpu(&sim, hosts, DeviceAccess::Read).expect("everybody's"), 512);
 }
@@ -282,7 +284,7 @@ fn without_concurrent_access_a_copy_that_is_refused_for_its_destination_brings_n
     let hosts = sim.alloc_managed(2 * MIB, AttachFlags::HOST).expect("memory");
     host(&sim, source, HostAccess::Write(1)).expect("written");
     sim.take_events().expect("events");
-    // SAFETY: nothing else uses the simulator's memory.
+    // SAFETY: only this test uses the simulator's memory, from one thread.
     let copy = unsafe { sim.memcpy(hosts, source.ptr, 2 * MIB, STREAM) };
     assert_eq!(kind(copy), (ErrorKind::IllegalAddress, Some(700)));
     assert_eq!(sim.take_events().expect("events"), []);
@@ -298,7 +300,7 @@ fn without_concurrent_access_calls_that_move_are_refused_as_the_driver_refuses_t
     assert_eq!(kind(sim.prefetch(span, GPU, 0, STREAM)), device);
     assert_eq!(kind(sim.prefetch(span, Location::HOST, 0, STREAM)), device);
     assert_eq!(kind(sim.prefetch_batch(&[span], &[GPU], &[0], 0, STREAM)), unsupported);
-    // SAFETY: nothing uses the memory.
+    // SAFETY: the test does not read the contents again.
     assert_eq!(kind(unsafe { sim.discard_batch(&[span], 0, STREAM) }), unsupported);
     for advice in [Advice::SET_PREFERRED_LOCATION, Advice::SET_ACCESSED_BY] {
         assert_eq!(kind(sim.advise(span, advice, GPU)), device);
@@ -320,7 +322,7 @@ fn without_concurrent_access_managed_memory_cannot_exceed_the_device() {
     let spans = [(); 2].map(|()| sim.alloc(32 * MIB).expect("room"));
     assert_eq!(kind(sim.alloc(MIB)), (ErrorKind::OutOfMemory, Some(2)));
     assert_eq!(kind(sim.alloc_device(DeviceId(0), MIB)), (ErrorKind::OutOfMemory, Some(2)));
-    // SAFETY: nothing uses the memory.
+    // SAFETY: the test does not use the memory again.
     unsafe { sim.free(spans[0].ptr) }.expect("freed");
     sim.alloc_device(DeviceId(0), 16 * MIB).expect("room again");
     assert_eq!(kind(sim.alloc(17 * MIB)), (ErrorKind::OutOfMemory, Some(2)));
@@ -340,7 +342,7 @@ fn without_concurrent_access_several_devices_without_peers_use_the_hosts_memory(
     for device in [0, 1].map(DeviceId) {
         let access = DeviceAccess::Read;
         let touch = DeviceTouch { device, span, stride_bytes: PAGE, access, blocks: 1, threads: 1 };
-        // SAFETY: nothing else uses the simulator's memory.
+        // SAFETY: only this test uses the simulator's memory, from one thread.
         assert_eq!(unsafe { sim.device_touch(touch, STREAM) }.expect("reached"), 3 * 512);
     }
     assert_eq!(sim.take_events().expect("events"), [], "nobody faults, nothing moves");

@@ -39,7 +39,7 @@ impl Program {
     }
 
     fn host(&mut self, span: Span, stride_bytes: u64, access: HostAccess) -> Vec<MemoryEvent> {
-        // SAFETY: nothing else uses the simulator's memory.
+        // SAFETY: only this test uses the simulator's memory, from one thread.
         unsafe { self.sim.host_touch(HostTouch { span, stride_bytes, access }) }.unwrap();
         self.take()
     }
@@ -47,7 +47,7 @@ impl Program {
     fn gpu(&mut self, span: Span, stride_bytes: u64, access: DeviceAccess) -> Vec<MemoryEvent> {
         let device = DeviceId(0);
         let touch = DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 };
-        // SAFETY: nothing else uses the simulator's memory.
+        // SAFETY: only this test uses the simulator's memory, from one thread.
         unsafe { self.sim.device_touch(touch, StreamHandle::NULL) }.unwrap();
         self.take()
     }

@@ -26,7 +26,7 @@ fn move_to(sim: &SimBackend, span: Span, to: Location) {
 fn counters_are_the_sum_of_the_records() {
     let (sim, span) = machine(EventCapture::default());
     let touch = HostTouch { span, stride_bytes: 4096, access: HostAccess::Write(1) };
-    // SAFETY: one thread uses the memory.
+    // SAFETY: only this test uses the memory, from one thread.
     unsafe { sim.host_touch(touch) }.expect("inside");
     move_to(&sim, span, GPU);
     let events = sim.take_events().expect("kept");

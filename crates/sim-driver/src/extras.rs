@@ -19,7 +19,7 @@ pub unsafe extern "C" fn pagewise_driver_reset(options: *const c_char) -> c_int 
     let text = if options.is_null() {
         Ok(None)
     } else {
-        // SAFETY: `options` is not null, so the caller promises that it is NUL-terminated; the text
+        // SAFETY: `options` is not null, so the caller promises that it is NUL-terminated. The text
         // is used within this call only.
         unsafe { CStr::from_ptr(options) }.to_str().map(Some)
     };
@@ -48,8 +48,8 @@ pub unsafe extern "C" fn pagewise_driver_host_pages(
         let mut next = pages;
         for run in answer(machine.sim.host_page_map(span(ptr, bytes)))? {
             let length = run.pages as usize;
-            // SAFETY: the runs together have as many pages as the range touches, and the caller
-            // promises that `pages` has so many bytes.
+            // SAFETY: the caller promises that `pages` has a byte for each page that the range
+            // touches, and the runs together have as many pages.
             unsafe {
                 next.write_bytes(u8::from(run.mapped), length);
                 next = next.add(length);
@@ -78,8 +78,8 @@ pub unsafe extern "C" fn pagewise_driver_host_touch(
         has_place(sum)?;
         let access = u8::try_from(value).map_or(HostAccess::Read, HostAccess::Write);
         let touch = HostTouch { span: span(ptr, bytes), stride_bytes, access };
-        // SAFETY: `host_touch` asks that nobody else uses the range; this function asks the same of
-        // its caller.
+        // SAFETY: `host_touch` asks that no other code uses the range; the caller of this function
+        // promised that.
         let read = answer(unsafe { machine.sim.host_touch(touch) })?;
         // SAFETY: the caller promises that `sum` is null or valid for writing.
         unsafe { store(sum, read) }
@@ -99,8 +99,8 @@ pub unsafe extern "C" fn pagewise_driver_take_events(
     beside(|machine| {
         let events = answer(machine.sim.take_events())?;
         let text = serde_json::to_string(&events).map_err(|_| Code::UNKNOWN)?;
-        // SAFETY: the caller promises that `use_text` can be called with `context`; the text lives
-        // until it returns.
+        // SAFETY: the caller promises that `use_text` can be called with `context`. The text
+        // outlives the call, and its length is passed with it.
         unsafe { use_text(context, text.as_ptr(), text.len()) };
         Ok(())
     })
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn pagewise_driver_pace(
 ) {
     let count = if faults.is_null() { 0 } else { count.min(FAULTS_MAX) };
     // SAFETY: unless `count` was set to 0, `faults` is not null, and the caller promises that it
-    // points to so many pairs of numbers.
+    // points to `count` pairs of numbers.
     let fault = |at| <(u64, u64)>::from(unsafe { faults.wrapping_add(at).read_unaligned() });
     beside(|machine| {
         machine.sim.pace_next_op(duration_ns, (0..count).map(fault));
@@ -182,8 +182,8 @@ pub unsafe extern "C" fn pagewise_driver_state(
 ) -> c_int {
     beside(|machine| {
         let text = machine.state();
-        // SAFETY: the caller promises that `use_text` can be called with `context`; the text lives
-        // until it returns.
+        // SAFETY: the caller promises that `use_text` can be called with `context`. The text
+        // outlives the call, and its length is passed with it.
         unsafe { use_text(context, text.as_ptr(), text.len()) };
         Ok(())
     })

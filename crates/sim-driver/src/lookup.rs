@@ -72,8 +72,8 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     beside(|machine| {
         has_place(name)?;
         has_place(function)?;
-        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated; the text
-        // is used within this call only.
+        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated. The text is
+        // used within this call only.
         let found = find(machine, unsafe { CStr::from_ptr(name) }, version, flags)?;
         let outcome = match found {
             Found::Function(_) => 0,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
             Found::VersionTooOld => 2,
         };
         // SAFETY: the caller promises that both places are null or valid for writing. A null
-        // `status` is left out, which `store` would refuse.
+        // `status` is not stored to.
         unsafe {
             store(function, found.address())?;
             if status.is_null() { Ok(()) } else { store(status, outcome) }
@@ -103,8 +103,8 @@ pub unsafe extern "C" fn cuGetProcAddress(
     beside(|machine| {
         has_place(name)?;
         has_place(function)?;
-        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated; the text
-        // is used within this call only.
+        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated. The text is
+        // used within this call only.
         let found = find(machine, unsafe { CStr::from_ptr(name) }, version, flags)?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(function, found.address()) }?;

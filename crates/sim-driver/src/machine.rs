@@ -335,8 +335,8 @@ pub(crate) fn answer<T>(answer: Result<T>) -> Outcome<T> {
 /// `out` must be null or valid for writing, in any alignment.
 pub(crate) unsafe fn store<T: Copy>(out: *mut T, value: T) -> Outcome {
     has_place(out)?;
-    // SAFETY: `out` is not null, so by this function's contract it is valid for writing a `T`; a
-    // `T: Copy` has no destructor that the overwritten value would need.
+    // SAFETY: `out` is not null, so by this function's contract it is valid for writing a `T`. A
+    // `T: Copy` has no destructor, so the overwritten value needs none.
     unsafe { out.write_unaligned(value) };
     Ok(())
 }
@@ -347,8 +347,8 @@ pub(crate) unsafe fn store<T: Copy>(out: *mut T, value: T) -> Outcome {
 /// `place` must be null or valid for reading, in any alignment.
 pub(crate) unsafe fn load<T: Copy>(place: *const T) -> Outcome<T> {
     has_place(place)?;
-    // SAFETY: `place` is not null, so by this function's contract it is valid for reading a `T`;
-    // the types read are plain C data of which every bit pattern is a value.
+    // SAFETY: `place` is not null, so by this function's contract it is valid for reading a `T`.
+    // The types read are plain C data, of which every bit pattern is a value.
     Ok(unsafe { place.read_unaligned() })
 }
 

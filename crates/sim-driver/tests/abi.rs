@@ -18,7 +18,7 @@ use pagewise_driver::{
 fn start() -> *mut c_void {
     assert_eq!(cuInit(0), 0);
     let mut context = null_mut();
-    // SAFETY: the result goes to a live place.
+    // SAFETY: the driver writes the context to a local that outlives the call.
     assert_eq!(unsafe { cuDevicePrimaryCtxRetain(&raw mut context, 0) }, 0);
     assert_eq!(cuCtxSetCurrent(context), 0);
     context
@@ -26,7 +26,7 @@ fn start() -> *mut c_void {
 
 fn managed(bytes: usize) -> u64 {
     let mut ptr = 0;
-    // SAFETY: the result goes to a live place.
+    // SAFETY: the driver writes the address to a local that outlives the call.
     assert_eq!(unsafe { cuMemAllocManaged(&raw mut ptr, bytes, 1) }, 0);
     ptr
 }
@@ -35,7 +35,7 @@ fn managed(bytes: usize) -> u64 {
 fn a_program_allocates_advises_prefetches_asks_and_frees() {
     start();
     let (mut version, mut count, mut device) = (0, 0, -1);
-    // SAFETY: the results go to live places.
+    // SAFETY: the driver writes its answers to locals that outlive the calls.
     unsafe {
         assert_eq!(cuDriverGetVersion(&raw mut version), 0);
         assert_eq!(cuDeviceGetCount(&raw mut count), 0);
@@ -52,7 +52,7 @@ fn a_program_allocates_advises_prefetches_asks_and_frees() {
     let host = MemLocation { kind: 2, id: 0 };
     assert_eq!(cuMemAdvise_v2(ptr, bytes, 5, host), 0);
     assert_eq!(cuMemPrefetchAsync_v2(ptr, bytes, host, 0, null_mut()), 0);
-    // SAFETY: the results go to live places of the sizes given.
+    // SAFETY: the driver writes as many bytes as it is told, which are the sizes of the locals.
     unsafe {
         assert_eq!(cuMemRangeGetAttribute(&raw mut read_mostly, 4, 1, ptr, bytes), 0);
         assert_eq!(cuMemRangeGetAttribute(&raw mut last, 4, 4, ptr, bytes), 0);
@@ -68,7 +68,7 @@ fn a_program_allocates_advises_prefetches_asks_and_frees() {
 fn without_a_context_only_a_stream_of_ones_own_serves() {
     let context = start();
     let (mut own, mut ptr) = (null_mut(), managed(4096));
-    // SAFETY: the result goes to a live place.
+    // SAFETY: the driver writes the handle to a local that outlives the call.
     assert_eq!(unsafe { cuStreamCreate(&raw mut own, 1) }, 0);
     let (null, legacy, per_thread) =
         (null_mut(), without_provenance_mut(1), without_provenance_mut(2));
@@ -76,7 +76,8 @@ fn without_a_context_only_a_stream_of_ones_own_serves() {
     let mut codes = |on| {
         let (ptrs, bytes) = (&raw mut ptr, &raw mut bytes);
         let (to, starts) = (&raw mut host, &raw mut start);
-        // SAFETY: arrays of one live item each; nothing uses the contents.
+        // SAFETY: each array has one item and outlives the call, and the test does not read the
+        // contents that a call discards.
         let batches = unsafe {
             [
                 cuMemPrefetchBatchAsync(ptrs, bytes, 1, to, starts, 1, 0, on),
@@ -84,7 +85,7 @@ fn without_a_context_only_a_stream_of_ones_own_serves() {
                 cuMemDiscardAndPrefetchBatchAsync(ptrs, bytes, 1, to, starts, 1, 0, on),
             ]
         };
-        // SAFETY: these are live.
+        // SAFETY: the range and the stream are live while the calls run.
         let others = unsafe {
             [
                 cuMemPrefetchAsync(*ptrs, 4096, -1, on),
@@ -100,10 +101,10 @@ fn without_a_context_only_a_stream_of_ones_own_serves() {
     assert_eq!(codes(per_thread), ([201; 3], [201; 3]));
     assert_eq!(codes(own), ([0; 3], [0; 3]));
     let mut value = 0;
-    // SAFETY: the result goes to a live place.
+    // SAFETY: the driver writes 4 bytes, as it is told, to a local of 4.
     assert_eq!(unsafe { cuMemRangeGetAttribute(&raw mut value, 4, 1, ptr, 4096) }, 201);
     assert_eq!((cuMemAdvise(ptr, 4096, 1, -1), cuMemAdvise_v2(ptr, 4096, 1, host)), (201, 201));
-    // SAFETY: live, and not used again.
+    // SAFETY: the memory is live, and the test does not use it again.
     assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
     assert_eq!(cuCtxSetCurrent(context), 0);
 }
@@ -111,7 +112,7 @@ fn without_a_context_only_a_stream_of_ones_own_serves() {
 #[test]
 fn null_results_and_wrong_arguments_are_invalid_values() {
     start();
-    // SAFETY: null is what is tested.
+    // SAFETY: the functions accept null for a result and refuse it, which is the claim.
     unsafe {
         assert_eq!(cuMemAllocManaged(null_mut(), 4096, 1), 1);
         assert_eq!(cuDriverGetVersion(null_mut()), 1);
@@ -129,7 +130,7 @@ fn memory_needs_a_context_and_a_context_is_one_threads_alone() {
     let elsewhere = context.addr();
     std::thread::spawn(move || {
         let (mut ptr, mut current) = (0, null_mut());
-        // SAFETY: the results go to live places.
+        // SAFETY: the driver writes its answers to locals that outlive the calls.
         unsafe {
             assert_eq!(cuMemAllocManaged(&raw mut ptr, 4096, 1), 201);
             assert_eq!(cuCtxGetCurrent(&raw mut current), 0);
@@ -137,7 +138,7 @@ fn memory_needs_a_context_and_a_context_is_one_threads_alone() {
         }
         assert_eq!(cuCtxSetCurrent(elsewhere as *mut c_void), 0);
         let ptr = managed(4096);
-        // SAFETY: nobody uses the memory.
+        // SAFETY: the memory is live, and the test does not use it again.
         assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
     })
     .join()
@@ -150,7 +151,8 @@ fn memory_needs_a_context_and_a_context_is_one_threads_alone() {
 fn a_module_has_the_touch_kernels_and_no_other() {
     start();
     let (mut module, mut function) = (null_mut(), null_mut());
-    // SAFETY: the results go to live places, the names are NUL-terminated.
+    // SAFETY: the driver reads the names up to their NUL, and writes its answers to locals that
+    // outlive the calls.
     unsafe {
         assert_eq!(cuModuleLoadData(&raw mut module, c"".as_ptr().cast()), 0);
         let read = c"pagewise_read_fenced".as_ptr();
@@ -162,7 +164,8 @@ fn a_module_has_the_touch_kernels_and_no_other() {
 #[test]
 fn an_error_has_the_drivers_name() {
     let mut name = null();
-    // SAFETY: the result goes to a live place, and points to a static string.
+    // SAFETY: the driver writes the text's address to a local that outlives the call, and the text
+    // itself is static.
     unsafe {
         assert_eq!(cuGetErrorName(801, &raw mut name), 0);
         assert_eq!(CStr::from_ptr(name), c"CUDA_ERROR_NOT_SUPPORTED");
@@ -172,7 +175,8 @@ fn an_error_has_the_drivers_name() {
 
 fn lookup(name: &CStr, version: c_int) -> (c_int, *mut c_void, c_int) {
     let (mut function, mut status) = (null_mut(), -1);
-    // SAFETY: the name is NUL-terminated, the results go to live places.
+    // SAFETY: the driver reads the name up to its NUL, and writes its answers to locals that
+    // outlive the call.
     let code = unsafe {
         cuGetProcAddress_v2(name.as_ptr(), &raw mut function, version, 0, &raw mut status)
     };
@@ -200,7 +204,7 @@ fn an_ordinal_that_is_no_device_is_refused_whatever_its_sign() {
     start();
     for ordinal in [-1, 1, c_int::MIN, c_int::MAX] {
         let mut context = null_mut();
-        // SAFETY: the result goes to a live place.
+        // SAFETY: the driver writes the context, if any, to a local that outlives the call.
         assert_eq!(unsafe { cuDevicePrimaryCtxRetain(&raw mut context, ordinal) }, 101);
         assert_eq!(cuDevicePrimaryCtxRelease_v2(ordinal), 101);
         assert!(context.is_null());
@@ -213,7 +217,7 @@ fn a_batch_that_no_memory_holds_is_out_of_memory_before_it_is_read() {
     let (ptr, bytes, host, first) = (managed(4096), 4096, MemLocation { kind: 2, id: 0 }, 0);
     let per_thread = without_provenance_mut(2);
     for count in [1 << 33, usize::MAX] {
-        // SAFETY: the driver looks at the count first, and reads no item.
+        // SAFETY: the driver refuses the count before it reads an item of the arrays.
         let codes = unsafe {
             let (ptrs, bytes) = (&raw const ptr, &raw const bytes);
             let (to, starts) = (&raw const host, &raw const first);
@@ -225,7 +229,7 @@ fn a_batch_that_no_memory_holds_is_out_of_memory_before_it_is_read() {
         };
         assert_eq!(codes, [2; 3]);
     }
-    // SAFETY: live, and not used again.
+    // SAFETY: the memory is live, and the test does not use it again.
     assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
 }
 
@@ -245,7 +249,8 @@ fn access_is_set_for_all_locations_or_for_none() {
     let (mut pool, mut flags) = (null_mut(), -1);
     let good = MemAccessDesc { location: host, flags: 3 };
     let wrong = MemAccessDesc { location: MemLocation { kind: 1, id: 99 }, flags: 3 };
-    // SAFETY: results go to live places, arguments are live.
+    // SAFETY: the driver reads its arguments from locals and writes its answers to locals, all of
+    // which outlive the calls.
     unsafe {
         assert_eq!(cuMemPoolCreate(&raw mut pool, &raw const props), 0);
         assert_eq!(cuMemPoolSetAccess(pool, [good, wrong].as_ptr(), 2), 101);
@@ -268,16 +273,17 @@ fn an_attribute_is_written_in_its_own_size_by_both_forms() {
     {
         let mut written = [0xA5_u8; 16];
         let mut place = written.as_mut_ptr().cast::<c_void>();
-        // SAFETY: arrays of one live item, and room for every attribute.
+        // SAFETY: each array has one item, and the place that it names has room for the longest
+        // attribute.
         let code = unsafe { cuPointerGetAttributes(1, &raw mut attribute, &raw mut place, ptr) };
         assert_eq!(code, 0);
         assert_eq!(written.iter().rposition(|byte| *byte != 0xA5), Some(bytes - 1), "{attribute}");
         let mut single = [0xA5_u8; 16];
-        // SAFETY: room for every attribute.
+        // SAFETY: the place has room for the longest attribute.
         let code = unsafe { cuPointerGetAttribute(single.as_mut_ptr().cast(), attribute, ptr) };
         assert!(code != 0 || single == written, "attribute {attribute}");
     }
-    // SAFETY: live, and not used again.
+    // SAFETY: the memory is live, and the test does not use it again.
     assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
 }
 
@@ -285,19 +291,20 @@ fn an_attribute_is_written_in_its_own_size_by_both_forms() {
 fn a_wrong_size_is_refused_before_the_callers_memory_is_read() {
     start();
     let (ptr, byte) = (managed(4096), 7_u8);
-    // SAFETY: the driver looks at the device's range first, and that is too long.
+    // SAFETY: the driver refuses the device's range, which is too long, before it reads the host's.
     let code = unsafe {
         cuMemcpyHtoDAsync_v2(ptr, (&raw const byte).cast(), 1 << 40, without_provenance_mut(2))
     };
     assert_eq!(code, 1);
-    // SAFETY: live, and not used again.
+    // SAFETY: the memory is live, and the test does not use it again.
     assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
 }
 
 #[test]
 fn the_first_look_up_reports_what_is_missing_as_an_error() {
     let mut function = null_mut();
-    // SAFETY: the names are NUL-terminated, the result goes to a live place.
+    // SAFETY: the driver reads the name up to its NUL, and writes the function to a local that
+    // outlives the call.
     unsafe {
         let name = c"cuNoSuchFunction".as_ptr();
         assert_eq!(cuGetProcAddress(name, &raw mut function, 13000, 0), 500);

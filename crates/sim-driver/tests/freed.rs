@@ -9,7 +9,7 @@ use pagewise_driver::*;
 fn memory_that_was_freed_cannot_be_freed_again() {
     assert_eq!(cuInit(0), 0);
     let (mut context, mut ptr) = (null_mut(), 0);
-    // SAFETY: the results go to live places.
+    // SAFETY: the driver writes its answers to locals that outlive the calls.
     unsafe {
         assert_eq!(cuDevicePrimaryCtxRetain(&raw mut context, 0), 0);
         assert_eq!(cuCtxSetCurrent(context), 0);

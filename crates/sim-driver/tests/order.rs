@@ -31,7 +31,8 @@ const DESCRIPTOR: *mut c_void = without_provenance_mut(1);
 
 fn look(name: &CStr, version: c_int, flags: u64, status: *mut c_int) -> c_int {
     let mut function = nil();
-    // SAFETY: the name is NUL-terminated, results go to live places or nowhere.
+    // SAFETY: the driver reads the name up to its NUL; each place is null or a local that outlives
+    // the call.
     unsafe { cuGetProcAddress_v2(name.as_ptr(), &raw mut function, version, flags, status) }
 }
 
@@ -58,8 +59,8 @@ fn rows(prepare: fn()) -> Vec<Row> {
         max_bytes: 0,
         reserved: [0; 56],
     };
-    // SAFETY: places are null or live, names are NUL-terminated, and nothing that was freed is
-    // used.
+    // SAFETY: each place is null or a local that outlives the call, names are NUL-terminated, and
+    // no freed memory or destroyed handle is used.
     unsafe {
         vec![
             row!(cuDriverGetVersion(nil()) => 1, 1, 1),
@@ -198,7 +199,7 @@ fn rows(prepare: fn()) -> Vec<Row> {
 /// Makes the context of device 0 current: two of the calls give it up.
 fn make_current() {
     let mut context = nil();
-    // SAFETY: the result goes to a live place.
+    // SAFETY: the driver writes the context to a local that outlives the call.
     assert_eq!(unsafe { cuDevicePrimaryCtxRetain(&raw mut context, 0) }, 0);
     assert_eq!(cuCtxSetCurrent(context), 0);
 }

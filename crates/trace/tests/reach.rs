@@ -31,7 +31,8 @@ fn watched() -> (MockBackend, Arc<Mutex<Vec<DevicePtr>>>) {
     mock.expect_device_count().returning(|| Ok(1));
     mock.expect_clock_ns().returning(|| 0);
     mock.expect_alloc_managed().returning(|_, _| Ok(START));
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_stream_create().returning(|_, _| Ok(unsafe { StreamHandle::from_raw(0x57) }));
     mock.expect_stream_destroy().returning(|_| Ok(()));
     let used = note.clone();
@@ -107,7 +108,8 @@ fn what_others_registered_or_opened_stays_so() {
 #[test]
 fn a_case_destroys_no_pool_that_it_did_not_make() {
     let (mut mock, _) = watched();
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_pool_current().returning(|_, _| Ok(unsafe { PoolHandle::from_raw(0x99) }));
     mock.expect_pool_destroy().times(1).returning(|pool| {
         assert_eq!(pool, PoolHandle::NULL, "that is somebody else's");

@@ -39,7 +39,8 @@ fn mock() -> MockBackend {
         // Split where nothing changes, and longer than the buffer: both must be put right.
         Ok(vec![PageRun { pages: 1, mapped: true }, PageRun { pages: pages + 3, mapped: true }])
     });
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_stream_create().returning(|_, _| Ok(unsafe { StreamHandle::from_raw(0x57) }));
     mock
 }
@@ -174,7 +175,8 @@ fn page_maps_have_the_buffers_length_and_joined_runs() {
 #[test]
 fn pools_with_the_same_handle_are_named_and_unknown_pools_are_null() {
     let mut mock = mock();
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_pool_default().returning(|_, _| Ok(unsafe { PoolHandle::from_raw(0x99) }));
     mock.expect_pool_access().returning(|pool, _| {
         assert_eq!(pool, PoolHandle::NULL);

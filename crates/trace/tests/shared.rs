@@ -79,7 +79,8 @@ fn a_pool_of_the_case_is_not_imported_where_drivers_do_not_survive_that() {
     use std::os::fd::IntoRawFd;
 
     let mut mock = mock();
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_pool_create().returning(|_| Ok(unsafe { PoolHandle::from_raw(0x9) }));
     mock.expect_pool_destroy().returning(|_| Ok(()));
     mock.expect_pool_export().returning(|_, _| {
@@ -111,16 +112,19 @@ fn with_imports(imports: &[u32], then: &[&str]) -> (Vec<DevicePtr>, Vec<(bool, D
     mock.expect_capabilities().returning(move || capabilities.clone());
     mock.expect_device_count().returning(|| Ok(1));
     mock.expect_clock_ns().returning(|| 0);
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_pool_create().returning(|_| Ok(unsafe { PoolHandle::from_raw(0x9) }));
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_pool_import().returning(|_, _| Ok(unsafe { PoolHandle::from_raw(0xa) }));
     mock.expect_pool_destroy().returning(|_| Ok(()));
     mock.expect_pool_export().returning(|_, _| Ok(ShareableHandle(3)));
     mock.expect_pool_alloc().returning(|_, _, _| Ok(SHARED));
     mock.expect_pool_export_pointer().returning(|_| Ok(ExportedPointer([1; SHARED_BLOB_BYTES])));
     mock.expect_pool_import_pointer().returning(|_, _| Ok(SHARED));
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_stream_create().returning(|_, _| Ok(unsafe { StreamHandle::from_raw(0x57) }));
     mock.expect_stream_destroy().returning(|_| Ok(()));
     mock.expect_stream_synchronize().returning(|_| Ok(()));
@@ -200,7 +204,8 @@ fn a_descriptor_that_no_back_end_vouches_for_stays_open() {
     let ours = std::fs::File::open("/dev/null").expect("every Unix has one");
     let number = ours.as_raw_fd();
     let mut mock = mock();
-    // SAFETY: the mock takes any handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock compares handles
+    // and dereferences none.
     mock.expect_pool_create().returning(|_| Ok(unsafe { PoolHandle::from_raw(0x9) }));
     mock.expect_pool_destroy().returning(|_| Ok(()));
     mock.expect_pool_export().returning(move |_, _| Ok(ShareableHandle(number)));

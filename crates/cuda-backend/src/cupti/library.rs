@@ -54,7 +54,8 @@ impl Library {
     fn open_first(candidates: &[PathBuf]) -> Result<Self, CuptiUnavailable> {
         let mut tried = Vec::new();
         for path in candidates {
-            // SAFETY: the library's initialisers have no preconditions; the name is CUPTI's.
+            // SAFETY: opening a library runs its initialisers. CUPTI's have no preconditions, and
+            // `path` is a name of CUPTI.
             match unsafe { libloading::Library::new(path) } {
                 Ok(library) => return Self::of(&path.display().to_string(), library),
                 Err(error) => tried.push(format!("{}: {error}", path.display())),
@@ -64,8 +65,9 @@ impl Library {
     }
 
     fn of(path: &str, library: libloading::Library) -> Result<Self, CuptiUnavailable> {
-        // SAFETY: the types are those that CUPTI's headers 12.0 to 13.5 give to these exported
-        // names, which are not versioned; `size_t` is `usize` where CUDA exists.
+        // SAFETY: each type is the one that CUPTI's headers 12.0 to 13.5 declare for this exported
+        // name, which has no versions. Their `size_t` is `usize` on every system that CUDA
+        // supports.
         let library = unsafe {
             let get_version: GetVersion = symbol(path, &library, c"cuptiGetVersion")?;
             let mut version = 0;
@@ -98,7 +100,8 @@ impl Library {
     /// Gives CUPTI the functions below. Once in a process.
     pub(super) fn register(&self) -> Result<(), CuptiUnavailable> {
         NEXT_RECORD.store(self.get_next_record as *mut c_void, Ordering::Release);
-        // SAFETY: both functions live for ever and may be called from any thread.
+        // SAFETY: CUPTI calls the functions later, from threads of its own. Both are functions of
+        // this library that may run on any thread and at any time.
         check("cuptiActivityRegisterCallbacks", unsafe {
             (self.register_callbacks)(request_buffer, take_buffer)
         })
@@ -106,19 +109,20 @@ impl Library {
 
     pub(super) fn configure(&self, kind: u32, enable: bool) -> Result<(), CuptiUnavailable> {
         let mut config = CounterConfig::new(kind, enable);
-        // SAFETY: one configuration, and its number.
+        // SAFETY: CUPTI reads as many configurations as it is told, and `config` is one, alive
+        // until the call returns.
         check("cuptiActivityConfigureUnifiedMemoryCounter", unsafe {
             (self.configure)(&raw mut config, 1)
         })
     }
 
     pub(super) fn enable(&self) -> Result<(), CuptiUnavailable> {
-        // SAFETY: a plain number.
+        // SAFETY: the function takes a number by value, and CUPTI checks it.
         check("cuptiActivityEnable", unsafe { (self.enable)(UNIFIED_MEMORY_COUNTER) })
     }
 
     pub(super) fn disable(&self) -> Result<(), CuptiUnavailable> {
-        // SAFETY: a plain number.
+        // SAFETY: the function takes a number by value, and CUPTI checks it.
         check("cuptiActivityDisable", unsafe { (self.disable)(UNIFIED_MEMORY_COUNTER) })
     }
 
@@ -126,14 +130,16 @@ impl Library {
     pub(super) fn flush(&self) -> Result<(), CuptiUnavailable> {
         /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
         const FORCED: u32 = 1;
-        // SAFETY: a plain number. No lock that the callbacks take is held here.
+        // SAFETY: the function takes a number by value. CUPTI runs the callbacks within it, and no
+        // lock that they take is held here.
         check("cuptiActivityFlushAll", unsafe { (self.flush_all)(FORCED) })
     }
 
     /// How many records were lost since the last call for want of a buffer.
     pub(super) fn dropped(&self) -> Result<usize, CuptiUnavailable> {
         let mut dropped = 0;
-        // SAFETY: no context and stream 0 stand for the queue of the whole process.
+        // SAFETY: CUPTI takes a null context with stream 0 as the queue of the whole process, and
+        // writes the count to a local that outlives the call.
         check("cuptiActivityGetNumDroppedRecords", unsafe {
             (self.get_num_dropped)(std::ptr::null_mut(), 0, &raw mut dropped)
         })?;
@@ -150,7 +156,8 @@ unsafe fn symbol<T: Copy>(
     library: &libloading::Library,
     name: &'static CStr,
 ) -> Result<T, CuptiUnavailable> {
-    // SAFETY: the caller promised that `T` is the type of the function with this name.
+    // SAFETY: the symbol is read as a `T`; the caller promised that `T` is the type of the function
+    // with this name.
     let found = unsafe { library.get::<T>(name.to_bytes_with_nul()) };
     found.map(|function| *function).map_err(|_| CuptiUnavailable::NoSymbol {
         library: path.to_owned(),
@@ -211,9 +218,10 @@ static NEXT_RECORD: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// CUPTI wants a buffer. A size of 0 makes it count what it drops.
 extern "C" fn request_buffer(buffer: *mut *mut u8, size: *mut usize, max_records: *mut usize) {
-    // SAFETY: the layout is not empty.
+    // SAFETY: `alloc` asks for a layout that is not empty, and this one has `BUFFER_BYTES`.
     let memory = unsafe { alloc(buffer_layout()) };
-    // SAFETY: CUPTI passes three live places; 0 records at most means as many as fit.
+    // SAFETY: CUPTI gives its callback three places that are valid for writing. 0 records at most
+    // means as many as fit.
     unsafe {
         *buffer = memory;
         *size = if memory.is_null() { 0 } else { BUFFER_BYTES };
@@ -234,12 +242,15 @@ extern "C" fn take_buffer(
     }
     let next = NEXT_RECORD.load(Ordering::Acquire);
     if !next.is_null() {
-        // SAFETY: `register` stored a function of this type before CUPTI knew this callback.
+        // SAFETY: `next` is the address of a `GetNextRecord`: `register` stored it before it gave
+        // CUPTI this callback.
         let next = unsafe { std::mem::transmute::<*mut c_void, GetNextRecord>(next) };
-        // SAFETY: the buffer is CUPTI's own, `valid` bytes of it are records.
+        // SAFETY: CUPTI gives its callback a buffer with `valid` bytes of records, and `next` is
+        // CUPTI's function that steps through them.
         unsafe { read_buffer(next, buffer, valid) };
     }
-    // SAFETY: the memory comes from `request_buffer`, and CUPTI is done with it.
+    // SAFETY: `request_buffer` allocated the buffer with this layout, and CUPTI uses it no more
+    // once it gave it to this callback.
     unsafe { dealloc(buffer, buffer_layout()) };
 }
 
@@ -251,12 +262,14 @@ unsafe fn read_buffer(next: GetNextRecord, buffer: *mut u8, valid: usize) {
     let mut record: *mut Counter = std::ptr::null_mut();
     let mut records = locked(&RECORDS);
     // SAFETY: the caller promised that `next` steps through the `valid` bytes of records at
-    // `buffer`; `record` is null at first and then the record that it gave before.
+    // `buffer`. It asks for a `record` that is null at first and later the one that it gave before.
     while unsafe { next(buffer, valid, &raw mut record) } == SUCCESS {
-        // SAFETY: a record is aligned to 8 bytes and starts with its kind.
+        // SAFETY: `next` succeeded, so `record` points at a record in the buffer. Every record is
+        // aligned to 8 bytes and starts with its kind, a `u32`.
         let kind = unsafe { record.cast::<u32>().read() };
         if kind == UNIFIED_MEMORY_COUNTER {
-            // SAFETY: every layout of this kind since CUDA 7.0 starts with a `Counter`.
+            // SAFETY: `next` succeeded and the kind is the counters'. Every layout of such a record
+            // since CUDA 7.0 starts with a `Counter`.
             records.add(unsafe { record.read() });
         }
     }

@@ -25,7 +25,7 @@ fn prefetch(sim: &SimBackend, span: Span, to: Location) {
 
 fn write(sim: &SimBackend, span: Span) {
     let touch = HostTouch { span, stride_bytes: 4096, access: HostAccess::Write(1) };
-    // SAFETY: nobody else has the memory.
+    // SAFETY: only this test uses the memory, from one thread.
     unsafe { sim.host_touch(touch) }.expect("written");
 }
 
@@ -56,7 +56,7 @@ fn every_call_takes_time_and_so_does_its_refusal() {
             _ = sim.prefetch(range, Location::HOST, 0, StreamHandle::NULL);
         };
         assert!(took(&sim, prefetch) > 0);
-        // SAFETY: freed once, and not used again.
+        // SAFETY: each allocation is freed once, and the test does not use it again.
         assert!(took(&sim, |sim| _ = unsafe { sim.free(range.ptr) }) > 0);
     }
     assert!(took(&sim, |sim| sim.sleep_ns(1_000_000)) >= 1_000_000);
@@ -121,7 +121,7 @@ fn write_by_device(sim: &SimBackend, span: Span) {
     let access = DeviceAccess::Write(1);
     let device = pagewise_hal::DeviceId(0);
     let touch = DeviceTouch { device, span, stride_bytes: 4096, access, blocks: 1, threads: 1 };
-    // SAFETY: nobody else has the memory.
+    // SAFETY: only this test uses the memory, from one thread.
     unsafe { sim.device_touch(touch, StreamHandle::NULL) }.expect("written");
 }
 
@@ -156,7 +156,7 @@ fn memory_that_a_free_gave_back_is_zeroed_faster_unless_the_machine_slept() {
         let sim = machine();
         let first = alloc(&sim, 2 * MIB);
         write(&sim, first);
-        // SAFETY: freed once, and not used again.
+        // SAFETY: each allocation is freed once, and the test does not use it again.
         unsafe { sim.free(first.ptr) }.expect("freed");
         let second = alloc(&sim, 2 * MIB);
         if pause_ns > 0 {
@@ -175,7 +175,7 @@ fn only_as_much_as_the_kernel_keeps_at_hand_is_zeroed_faster() {
         let sim = machine();
         let first = alloc(&sim, freed_mib * MIB);
         write(&sim, first);
-        // SAFETY: freed once, and not used again.
+        // SAFETY: each allocation is freed once, and the test does not use it again.
         unsafe { sim.free(first.ptr) }.expect("freed");
         let second = alloc(&sim, wanted_mib * MIB);
         took(&sim, |sim| write(sim, second)) as f64
@@ -221,18 +221,18 @@ fn memory_attached_to_a_stream_migrates_once_for_a_copy() {
             .expect("a stream");
         let [attached, from, to] = [4 * MIB, MIB, MIB].map(|bytes| alloc(&sim, bytes));
         write(&sim, attached);
-        // SAFETY: only the host used the memory.
+        // SAFETY: only the host accessed the memory before, and the test keeps to the attachment.
         unsafe { sim.stream_attach(stream, attached, AttachFlags::SINGLE) }.expect("attached");
         sim.observe_costs();
         work(&sim, stream, [from, to]);
         sim.take_cost_observations().len()
     };
     let fill = charged(&|sim, stream, [_, to]| {
-        // SAFETY: nobody else has the memory.
+        // SAFETY: only this test uses the memory, from one thread.
         unsafe { sim.memset(to, 1, stream) }.expect("filled");
     });
     let copy = charged(&|sim, stream, [from, to]| {
-        // SAFETY: nobody else has the memory.
+        // SAFETY: only this test uses the memory, from one thread.
         unsafe { sim.memcpy(to.ptr, from.ptr, MIB, stream) }.expect("copied");
     });
     assert_eq!((fill, copy), (2, 2));

@@ -23,8 +23,8 @@ pub unsafe extern "C" fn cuMemsetD8Async(
 ) -> c_int {
     in_context("cuMemsetD8Async", |machine, _| {
         let on = machine.working_stream(stream(on))?;
-        // SAFETY: `memset` asks that nobody else uses the range; this function asks the same of its
-        // caller. The simulator refuses ranges outside of live allocations.
+        // SAFETY: `memset` asks that no other code uses the range; the caller of this function
+        // promised that. The simulator refuses ranges outside of live allocations.
         answer(unsafe { machine.sim.memset(span(ptr, bytes), value, on) })
     })
 }
@@ -42,8 +42,8 @@ pub unsafe extern "C" fn cuMemcpyAsync(
 ) -> c_int {
     in_context("cuMemcpyAsync", |machine, _| {
         let on = machine.working_stream(stream(on))?;
-        // SAFETY: `copy` asks that nobody else uses the ranges; this function asks the same of its
-        // caller.
+        // SAFETY: `copy` asks that no other code uses the ranges; the caller of this function
+        // promised that.
         unsafe { copy(machine, destination, source, bytes, on) }
     })
 }
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
 ) -> c_int {
     in_context("cuMemcpyDtoDAsync_v2", |machine, _| {
         let on = machine.working_stream(stream(on))?;
-        // SAFETY: `copy` asks that nobody else uses the ranges; this function asks the same of its
-        // caller.
+        // SAFETY: `copy` asks that no other code uses the ranges; the caller of this function
+        // promised that.
         unsafe { copy(machine, destination, source, bytes, on) }
     })
 }
@@ -89,8 +89,8 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
         // SAFETY: `source` is not null, so the caller promises that `bytes` bytes of it can be
         // read; the staging memory has so many and is new, so the two do not overlap.
         unsafe { staging.place().copy_from_nonoverlapping(source.cast(), bytes) };
-        // SAFETY: `copy` asks that nobody else uses the ranges: the caller promises that of the
-        // destination, and nobody else knows the staging memory.
+        // SAFETY: `copy` asks that no other code uses the ranges: the caller promises that of the
+        // destination, and only this function knows the staging memory.
         unsafe { copy(machine, destination, staging.ptr.0, bytes, on) }
     })
 }
@@ -114,11 +114,12 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
         has_place(destination)?;
         check_live(machine, source, bytes)?;
         let staging = Staging::new(machine, bytes)?;
-        // SAFETY: `copy` asks that nobody else uses the ranges: the caller promises that of the
-        // source, and nobody else knows the staging memory.
+        // SAFETY: `copy` asks that no other code uses the ranges: the caller promises that of the
+        // source, and only this function knows the staging memory.
         unsafe { copy(machine, staging.ptr.0, source, bytes, on) }?;
         // SAFETY: `destination` is not null, so the caller promises that `bytes` bytes of it can be
-        // written; the staging memory has so many and is nobody else's, so the two do not overlap.
+        // written. The staging memory has so many, and only this function knows it, so the two do
+        // not overlap.
         unsafe { destination.cast::<u8>().copy_from_nonoverlapping(staging.place(), bytes) };
         Ok(())
     })
@@ -140,8 +141,8 @@ unsafe fn copy(
     on: StreamHandle,
 ) -> Outcome {
     let (to, from) = (DevicePtr(destination), DevicePtr(source));
-    // SAFETY: `memcpy` asks that nobody else uses the ranges; this function asks the same of its
-    // caller. The simulator refuses ranges outside of live allocations.
+    // SAFETY: `memcpy` asks that no other code uses the ranges; the caller of this function
+    // promised that. The simulator refuses ranges outside of live allocations.
     answer(unsafe { machine.sim.memcpy(to, from, bytes as u64, on) })
 }
 
@@ -166,8 +167,8 @@ impl<'a> Staging<'a> {
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        // SAFETY: `free_pinned` asks that nobody uses the memory any more: the copy is complete
-        // when the simulator returns from it, and nobody else knows the address.
+        // SAFETY: `free_pinned` asks that no code uses the memory any more: the copy is complete
+        // when the simulator returns from it, and only this value knows the address.
         _ = unsafe { self.machine.sim.free_pinned(self.ptr) };
     }
 }

@@ -76,8 +76,9 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, bytes: c_int, device
         let text = format!("simulated {}", machine.options.gpu_name());
         let kept = text.len().min(room.ok_or(Code::INVALID_VALUE)?);
         let text: Vec<u8> = text.bytes().take(kept).chain([0]).collect();
-        // SAFETY: the text is at most `bytes` bytes long, so many of which the caller promises can
-        // be written at `name`, which is not null; the text is a string of its own.
+        // SAFETY: the caller promises that `bytes` bytes can be written at `name`, which is not
+        // null, and the text is at most so long. The text is a string of its own, so the two do not
+        // overlap.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len()) };
         Ok(())
     })
@@ -197,8 +198,8 @@ unsafe fn name_of(code: c_int, text: *mut *const c_char) -> c_int {
     });
     let found = usize::try_from(code).ok().and_then(|index| names.get(index)?.as_ref());
     match found {
-        // SAFETY: by this function's contract `text` is null or valid for writing. The name is
-        // static, as C expects.
+        // SAFETY: by this function's contract `text` is null or valid for writing. The name that is
+        // stored is static, so C code may keep it.
         Some(name) => unsafe { store(text, name.as_ptr()) }.err().unwrap_or(Code::SUCCESS),
         None => Code::INVALID_VALUE,
     }

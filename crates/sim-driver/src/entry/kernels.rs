@@ -69,7 +69,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
         check_module(module)?;
         machine.device()?;
         has_place(name)?;
-        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated; the text is
+        // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated. The text is
         // used within this call only.
         let name = unsafe { CStr::from_ptr(name) };
         let index = TOUCH_KERNELS.iter().position(|(known, _)| *known == name);
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
             return Err(Code::INVALID_VALUE);
         }
         // SAFETY: `parameters` is not null, so the caller promises that it points to the parameters
-        // of the kernel, of which all touch kernels have these five, of these types.
+        // of the kernel. Every touch kernel has these five, of these types.
         let [address, places, stride, value, result] = unsafe {
             [
                 parameter::<u64>(parameters, 0)?,
@@ -141,8 +141,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
             blocks: grid_x,
             threads: block_x,
         };
-        // SAFETY: `device_touch` asks that nobody else uses the range; this function asks the same
-        // of its caller. The simulator refuses ranges outside of live allocations.
+        // SAFETY: `device_touch` asks that no other code uses the range; the caller of this
+        // function promised that. The simulator refuses ranges outside of live allocations.
         let sum = answer(unsafe { machine.sim.device_touch(touch, stream(on)) })?;
         if sum == 0 { Ok(()) } else { add(machine, result, sum) }
     })
@@ -182,9 +182,10 @@ fn check_result(machine: &Machine, address: u64) -> Outcome {
 fn add(machine: &Machine, address: u64, sum: u64) -> Outcome {
     check_result(machine, address)?;
     let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
-    // SAFETY: 8 aligned bytes of a live allocation, and the addresses of a simulator are those of
-    // the bytes in this process, mapped for reading and writing. Whoever launched the kernel
-    // promised that nobody else uses the place, nor frees it, until the launch returns.
+    // SAFETY: `place` is 8 aligned bytes of a live allocation, and a simulator's addresses are
+    // those of the bytes in this process, mapped for reading and writing. The caller that launched
+    // the kernel promised that no other code uses the place, nor frees it, until the launch
+    // returns.
     unsafe { place.write_volatile(place.read_volatile().wrapping_add(sum)) };
     Ok(())
 }

@@ -66,8 +66,8 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
 /// No thread, and no work of a device, may use the allocation any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
-    // SAFETY: `free` asks that nobody uses the allocation any more; this function asks the same of
-    // its caller.
+    // SAFETY: `free` asks that no code uses the allocation any more; the caller of this function
+    // promised that.
     started("cuMemFree_v2", |machine| answer(unsafe { machine.sim.free(DevicePtr(ptr)) }))
 }
 
@@ -97,8 +97,8 @@ pub unsafe extern "C" fn cuMemHostAlloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
-    // SAFETY: `free_pinned` asks that nobody uses the allocation any more; this function asks the
-    // same of its caller.
+    // SAFETY: `free_pinned` asks that no code uses the allocation any more; the caller of this
+    // function promised that.
     started("cuMemFreeHost", |machine| answer(unsafe { machine.sim.free_pinned(ptr) }))
 }
 
@@ -125,8 +125,8 @@ pub unsafe extern "C" fn cuMemRangeGetAttribute(
         }
         if !is_list {
             let value = answer(machine.sim.range_attribute(span(ptr, bytes), attribute))?;
-            // SAFETY: the caller promises that the `data_bytes` bytes, which are one `int`, can be
-            // written.
+            // SAFETY: `store` asks for a place that can be written; the caller promises that of the
+            // `data_bytes` bytes, which are one `int`.
             return unsafe { store(data, value) };
         }
         // One place for each processor that the machine can have; what follows is padding.
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn cuMemRangeGetAttribute(
         answer(machine.sim.range_accessed_by(span(ptr, bytes), &mut known))?;
         let padded = known.into_iter().chain(std::iter::repeat(Location::ORDINAL_INVALID));
         for (index, processor) in (0..data_bytes / 4).zip(padded) {
-            // SAFETY: the caller promises that `data_bytes` bytes can be written, of which these
-            // four are part.
+            // SAFETY: the caller promises that `data_bytes` bytes can be written, and these four
+            // lie within them.
             unsafe { data.wrapping_add(index).write_unaligned(processor) };
         }
         Ok(())
@@ -159,8 +159,9 @@ fn attribute_bytes(attribute: PointerAttribute) -> Outcome<usize> {
 /// `data` must be valid for writing that size, in any alignment.
 unsafe fn store_attribute(data: *mut c_void, attribute: PointerAttribute, value: u64) -> Outcome {
     let bytes = attribute_bytes(attribute)?;
-    // SAFETY: the source has 8 bytes, of which `bytes` are at most all; by this function's contract
-    // the destination has room for them, and it is no memory of this function.
+    // SAFETY: the source has 8 bytes, and `bytes` is at most 8. By this function's contract the
+    // destination has room for `bytes`, and it is not a local of this function, so the two do not
+    // overlap.
     unsafe { data.cast::<u8>().copy_from_nonoverlapping(value.to_le_bytes().as_ptr(), bytes) };
     Ok(())
 }
@@ -185,8 +186,8 @@ pub unsafe extern "C" fn cuPointerGetAttribute(
         attribute_bytes(attribute)?;
         machine.device()?;
         let value = pointer_attribute(machine, ptr, attribute)?;
-        // SAFETY: `data` is not null, so the caller promises that it is valid for writing what the
-        // attribute takes.
+        // SAFETY: `data` is not null, so the caller promises that it has room for a value of the
+        // attribute.
         unsafe { store_attribute(data, attribute, value) }
     })
 }
@@ -226,7 +227,8 @@ pub unsafe extern "C" fn cuPointerGetAttributes(
         let items = || {
             (0..count as usize).map(|index| {
                 // SAFETY: neither array is null, so the caller promises that each has `count`
-                // items, of which these are one; both are plain numbers.
+                // items, and `index` is below `count`. Both hold integers and pointers, of which
+                // every bit pattern is a value.
                 unsafe {
                     let attribute = attributes.wrapping_add(index).read_unaligned();
                     (PointerAttribute(attribute), data.wrapping_add(index).read_unaligned())
@@ -238,8 +240,8 @@ pub unsafe extern "C" fn cuPointerGetAttributes(
             attribute_bytes(attribute)?;
             let known = pointer_attribute(machine, ptr, attribute).ok();
             let Some(value) = known.or_else(|| default_of(attribute, ptr)) else { continue };
-            // SAFETY: `place` is not null, so the caller promises that it is valid for writing what
-            // the attribute takes.
+            // SAFETY: `place` is not null, so the caller promises that it has room for a value of
+            // the attribute.
             unsafe { store_attribute(place, attribute, value) }?;
         }
         Ok(())

@@ -81,8 +81,8 @@ unsafe fn spans(ptrs: *const u64, bytes: *const usize, count: usize) -> Outcome<
     has_place(ptrs)?;
     has_place(bytes)?;
     gather(count, |index| {
-        // SAFETY: neither array is null, so by this function's contract each has `count` items, of
-        // which these are one; both are integers.
+        // SAFETY: neither array is null, so by this function's contract each has `count` items, and
+        // `index` is below `count`. Items are integers, of which every bit pattern is a value.
         unsafe {
             let ptr = ptrs.wrapping_add(index).read_unaligned();
             span(ptr, bytes.wrapping_add(index).read_unaligned())
@@ -102,8 +102,8 @@ unsafe fn targets(
     has_place(locations)?;
     has_place(starts)?;
     let both = gather(count, |index| {
-        // SAFETY: neither array is null, so by this function's contract each has `count` items, of
-        // which these are one; both are integers.
+        // SAFETY: neither array is null, so by this function's contract each has `count` items, and
+        // `index` is below `count`. Items are integers, of which every bit pattern is a value.
         unsafe {
             let location = locations.wrapping_add(index).read_unaligned();
             (Location::from(location), starts.wrapping_add(index).read_unaligned())
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn cuMemPrefetchBatchAsync(
         let on = machine.stream(on)?;
         // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
-        // SAFETY: the caller promises that both are null or have `locations_count` items.
+        // SAFETY: the caller promises that both arrays are null or have `locations_count` items.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
         answer(machine.sim.prefetch_batch(&spans, &locations, &starts, flags, on))
     })
@@ -153,8 +153,8 @@ pub unsafe extern "C" fn cuMemDiscardBatchAsync(
         let on = machine.stream(on)?;
         // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
-        // SAFETY: `discard_batch` asks that nobody uses the contents until they are written; this
-        // function asks the same of its caller.
+        // SAFETY: `discard_batch` asks that no code reads the contents until they are written
+        // again; the caller of this function promised that.
         answer(unsafe { machine.sim.discard_batch(&spans, flags, on) })
     })
 }
@@ -178,11 +178,11 @@ pub unsafe extern "C" fn cuMemDiscardAndPrefetchBatchAsync(
         let on = machine.stream(on)?;
         // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
-        // SAFETY: the caller promises that both are null or have `locations_count` items.
+        // SAFETY: the caller promises that both arrays are null or have `locations_count` items.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
         let sim = &machine.sim;
-        // SAFETY: `discard_prefetch_batch` asks that nobody uses the contents until they are
-        // written; this function asks the same of its caller.
+        // SAFETY: `discard_prefetch_batch` asks that no code reads the contents until they are
+        // written again; the caller of this function promised that.
         answer(unsafe { sim.discard_prefetch_batch(&spans, &locations, &starts, flags, on) })
     })
 }

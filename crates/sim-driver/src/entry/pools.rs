@@ -73,8 +73,8 @@ pub unsafe extern "C" fn cuMemPoolCreate(
     props: *const MemPoolProps,
 ) -> c_int {
     let create = |machine: &Machine| {
-        // SAFETY: the caller promises that `props` is null or valid for reading; every bit pattern
-        // is a value of its integers and of its pointer, which nobody follows.
+        // SAFETY: the caller promises that `props` is null or valid for reading. Every bit pattern
+        // is a value of its integers and of its pointer, which is not dereferenced.
         let props = unsafe { load(props) }?;
         if props.reserved != [0; 56] {
             return Err(Code::INVALID_VALUE);
@@ -86,7 +86,8 @@ pub unsafe extern "C" fn cuMemPoolCreate(
             max_bytes: props.max_bytes as u64,
         }))
     };
-    // SAFETY: the caller promises the same of `out`.
+    // SAFETY: `give` asks for a place that is null or valid for writing; the caller promises that
+    // of `out`.
     unsafe { give("cuMemPoolCreate", out, create) }
 }
 
@@ -96,8 +97,9 @@ pub unsafe extern "C" fn cuMemPoolCreate(
 /// The handle may not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolDestroy(handle: *mut c_void) -> c_int {
-    // SAFETY: the caller gives the handle up, as `pool_destroy` asks. The simulator forgets it and
-    // refuses it from then on, so even a caller that breaks the promise does no harm.
+    // SAFETY: `pool_destroy` asks that the handle is not used again; the caller of this function
+    // promised that. The simulator refuses a handle of a destroyed pool, so even a broken promise
+    // does no harm.
     started("cuMemPoolDestroy", |machine| answer(unsafe { machine.sim.pool_destroy(pool(handle)) }))
 }
 
@@ -121,7 +123,7 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(
         let attribute = PoolAttribute(attribute);
         let read = answer(machine.sim.pool_attribute(pool(handle), attribute))?;
         // SAFETY: the caller promises that `value` is null or valid for writing the attribute's
-        // type, which is what is written.
+        // type, and exactly that type is written.
         unsafe {
             if is_int(attribute) {
                 store(value.cast::<u32>(), read as u32)
@@ -146,7 +148,7 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(
         has_place(value)?;
         let attribute = PoolAttribute(attribute);
         // SAFETY: the caller promises that `value` is null or valid for reading the attribute's
-        // type, which is what is read.
+        // type, and exactly that type is read.
         let value = unsafe {
             if is_int(attribute) {
                 u64::from(load(value.cast::<u32>())?)
@@ -179,8 +181,8 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(
     started("cuMemPoolSetAccess", |machine| {
         has_place(access)?;
         let wanted = (0..count).map(|index| {
-            // SAFETY: `access` is not null, so the caller promises that it has `count` items, of
-            // which this is one; items are integers.
+            // SAFETY: `access` is not null, so the caller promises that it has `count` items, and
+            // `index` is below `count`. Items are integers, of which every bit pattern is a value.
             let MemAccessDesc { location, flags } =
                 unsafe { access.wrapping_add(index).read_unaligned() };
             (location.into(), AccessFlags(flags))
@@ -212,7 +214,8 @@ pub unsafe extern "C" fn cuMemPoolGetAccess(
 /// # Safety
 /// `location` must be null or valid for reading.
 unsafe fn read(location: *const MemLocation) -> Outcome<Location> {
-    // SAFETY: this function's contract is that of `load`; a location is two integers.
+    // SAFETY: `load` asks for a place that is null or valid for reading, and so does this function.
+    // A location is two integers, of which every bit pattern is a value.
     unsafe { load(location) }.map(Location::from)
 }
 
@@ -227,7 +230,8 @@ pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(out: *mut *mut c_void, device
         machine.handle_of(device)?;
         Ok(machine.sim.pool_default(location, AllocationType::PINNED))
     };
-    // SAFETY: the caller promises the same of `out`.
+    // SAFETY: `give` asks for a place that is null or valid for writing; the caller promises that
+    // of `out`.
     unsafe { give("cuDeviceGetDefaultMemPool", out, find) }
 }
 
@@ -239,7 +243,8 @@ pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(out: *mut *mut c_void, device
 pub unsafe extern "C" fn cuDeviceGetMemPool(out: *mut *mut c_void, device: c_int) -> c_int {
     let location = Location::device(DeviceId(device));
     let find = |machine: &Machine| Ok(machine.sim.pool_current(location, AllocationType::PINNED));
-    // SAFETY: the caller promises the same of `out`.
+    // SAFETY: `give` asks for a place that is null or valid for writing; the caller promises that
+    // of `out`.
     unsafe { give("cuDeviceGetMemPool", out, find) }
 }
 
@@ -284,7 +289,8 @@ pub unsafe extern "C" fn cuMemGetDefaultMemPool(
     kind: c_int,
 ) -> c_int {
     let find = |sim: &SimBackend, place, kind| sim.pool_default(place, kind);
-    // SAFETY: the caller promises the same of `out` and `location`.
+    // SAFETY: `give_at` asks for an `out` that is null or valid for writing and a `location` that
+    // is null or valid for reading; the caller promises both.
     unsafe { give_at("cuMemGetDefaultMemPool", out, location, kind, find) }
 }
 
@@ -299,7 +305,8 @@ pub unsafe extern "C" fn cuMemGetMemPool(
     kind: c_int,
 ) -> c_int {
     let find = |sim: &SimBackend, place, kind| sim.pool_current(place, kind);
-    // SAFETY: the caller promises the same of `out` and `location`.
+    // SAFETY: `give_at` asks for an `out` that is null or valid for writing and a `location` that
+    // is null or valid for reading; the caller promises both.
     unsafe { give_at("cuMemGetMemPool", out, location, kind, find) }
 }
 
@@ -348,8 +355,8 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
 pub unsafe extern "C" fn cuMemFreeAsync(ptr: u64, on: *mut c_void) -> c_int {
     started("cuMemFreeAsync", |machine| {
         let on = machine.stream(on)?;
-        // SAFETY: `free_async` asks that no later work uses the memory; this function asks the same
-        // of its caller.
+        // SAFETY: `free_async` asks that no work uses the memory after the free in the stream; the
+        // caller of this function promised that.
         answer(unsafe { machine.sim.free_async(DevicePtr(ptr), on) })
     })
 }

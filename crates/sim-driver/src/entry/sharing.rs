@@ -32,8 +32,8 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
     let span = span(ptr.expose_provenance() as u64, bytes);
     let flags = HostRegisterFlags::from_bits_retain(flags);
     in_context("cuMemHostRegister_v2", |machine, _| {
-        // SAFETY: `host_register` asks that the memory is live until it is unregistered; this
-        // function asks the same of its caller.
+        // SAFETY: `host_register` asks that the memory is live until it is unregistered; the caller
+        // of this function promised that.
         answer(unsafe { machine.sim.host_register(span, flags) })
     })
 }
@@ -46,8 +46,8 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
 pub unsafe extern "C" fn cuMemHostUnregister(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
     started("cuMemHostUnregister", |machine| {
-        // SAFETY: `host_unregister` asks that no device uses the memory any more; this function
-        // asks the same of its caller.
+        // SAFETY: `host_unregister` asks that no device uses the memory any more; the caller of
+        // this function promised that.
         answer(unsafe { machine.sim.host_unregister(ptr) })
     })
 }
@@ -127,7 +127,8 @@ pub unsafe extern "C" fn cuMemPoolImportPointer(
 ) -> c_int {
     started("cuMemPoolImportPointer", |machine| {
         has_place(out)?;
-        // SAFETY: the caller promises that `blob` is null or valid for reading; it is bytes.
+        // SAFETY: the caller promises that `blob` is null or valid for reading. It is bytes, of
+        // which every bit pattern is a value.
         let exported = ExportedPointer(unsafe { load(blob) }?.0);
         // SAFETY: `pool_import_pointer` asks that the exporter's allocation is complete, which it
         // is when the simulator returns from it, and lives longer than the import: the simulator
@@ -176,8 +177,8 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcCloseMemHandle(ptr: u64) -> c_int {
     in_context("cuIpcCloseMemHandle", |machine, _| {
-        // SAFETY: `ipc_close_mem_handle` asks that nobody uses the memory any more; this function
-        // asks the same of its caller.
+        // SAFETY: `ipc_close_mem_handle` asks that no code uses the memory any more; the caller of
+        // this function promised that.
         answer(unsafe { machine.sim.ipc_close_mem_handle(DevicePtr(ptr)) })
     })
 }

@@ -41,8 +41,9 @@ pub unsafe extern "C" fn cuStreamCreate(out: *mut *mut c_void, flags: c_uint) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
     in_context_after("cuStreamDestroy_v2", is_handle(on), |machine, _| {
-        // SAFETY: the caller gives the handle up, as `stream_destroy` asks. The simulator forgets
-        // it and refuses it from then on.
+        // SAFETY: `stream_destroy` asks that the handle is not used again; the caller of this
+        // function promised that. The simulator refuses a handle of a destroyed stream, so even a
+        // broken promise does no harm.
         answer(unsafe { machine.sim.stream_destroy(stream(on)) })?;
         machine.remove_stream(stream(on));
         Ok(())
@@ -88,8 +89,8 @@ pub unsafe extern "C" fn cuStreamAttachMemAsync(
 ) -> c_int {
     let flags = AttachFlags::from_bits_retain(flags);
     started("cuStreamAttachMemAsync", |machine| {
-        // SAFETY: `stream_attach` asks that memory is not accessed from elsewhere from then on;
-        // this function asks the same of its caller.
+        // SAFETY: `stream_attach` asks that the memory is accessed only as the attachment allows;
+        // the caller of this function promised that.
         answer(unsafe { machine.sim.stream_attach(machine.stream(on)?, span(ptr, bytes), flags) })
     })
 }
@@ -116,8 +117,9 @@ pub unsafe extern "C" fn cuEventCreate(out: *mut *mut c_void, flags: c_uint) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
     started_after("cuEventDestroy_v2", is_handle(handle), |machine| {
-        // SAFETY: the caller gives the handle up, as `event_destroy` asks. The simulator forgets it
-        // and refuses it from then on.
+        // SAFETY: `event_destroy` asks that the handle is not used again; the caller of this
+        // function promised that. The simulator refuses a handle of a destroyed event, so even a
+        // broken promise does no harm.
         answer(unsafe { machine.sim.event_destroy(event(handle)) })
     })
 }

@@ -44,13 +44,14 @@ fn batch(
 unsafe fn holds_something(span: Span) -> bool {
     let start = std::ptr::with_exposed_provenance::<u8>(span.ptr.0 as usize);
     // SAFETY: the caller promised that every byte of the span is readable. The reads are volatile
-    // and make no reference, as other threads may know the memory.
+    // and make no reference, because other threads may know the memory.
     (0..span.bytes as usize).any(|byte| unsafe { start.add(byte).read_volatile() } != 0)
 }
 
-// SAFETY: addresses and descriptors are passed on as the inner back end gave them. The recorder
-// adds only waits and reads of attributes, page tables and records, none of which change contents.
-// It owns the back end, which so lives as long, and after `into_inner` nobody can ask the recorder.
+// SAFETY: addresses and descriptors are passed on as the inner back end gave them, and that back
+// end made the promise. The recorder adds only waits and reads of attributes, page tables and
+// records, none of which change contents. It owns the back end, which so lives as long, and
+// `into_inner` consumes it.
 unsafe impl<B: Backend> HostAddresses for Recorder<B> {
     fn host_views(&self) -> HostViews {
         self.inner.host_views()
@@ -101,12 +102,14 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: the caller promised that nobody uses the allocation during or after the call.
+        // SAFETY: the inner call asks that no code or work uses the allocation during or after it;
+        // the caller of this method promised that.
         self.release(ptr, |buf| Op::Free { buf }, |inner| unsafe { inner.free(ptr) })
     }
 
     unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: the caller promised that nobody uses the allocation during or after the call.
+        // SAFETY: the inner call asks that no code or work uses the allocation during or after it;
+        // the caller of this method promised that.
         self.release(ptr, |buf| Op::FreePinned { buf }, |inner| unsafe { inner.free_pinned(ptr) })
     }
 
@@ -174,8 +177,9 @@ impl<B: Backend> Backend for Recorder<B> {
         self.streamed(
             stream,
             |log| Op::DiscardBatch { ranges: parts(log, spans), flags, stream: stream_of(stream) },
-            // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
-            // reads them until they are written.
+            // SAFETY: the inner call asks that no code or work uses the ranges while they are
+            // discarded, nor reads them until they are written; the caller of this method promised
+            // that.
             |inner| unsafe { inner.discard_batch(spans, flags, stream) },
         )
     }
@@ -194,8 +198,9 @@ impl<B: Backend> Backend for Recorder<B> {
                 let batch = batch(log, spans, locations, location_starts, flags, stream);
                 Op::DiscardPrefetchBatch(batch)
             },
-            // SAFETY: the caller promised that nobody uses the ranges while they are discarded, nor
-            // reads them until they are written.
+            // SAFETY: the inner call asks that no code or work uses the ranges while they are
+            // discarded, nor reads them until they are written; the caller of this method promised
+            // that.
             |inner| unsafe {
                 inner.discard_prefetch_batch(spans, locations, location_starts, flags, stream)
             },
@@ -248,8 +253,8 @@ impl<B: Backend> Backend for Recorder<B> {
 
     unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
         let op = |pool| Op::PoolDestroy { pool };
-        // SAFETY: the caller promised that the handle is not used again; `forget_pool` drops the
-        // copy in the log.
+        // SAFETY: the inner call asks that the handle is not used again. The caller of this method
+        // promised that, and `forget_pool` drops the copy in the log.
         let answer = self.on_pool(pool, op, |inner| unsafe { inner.pool_destroy(pool) }, coded);
         if answer.is_ok() {
             self.locked().ids.forget_pool(pool);
@@ -333,8 +338,8 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
-        // SAFETY: the caller promised that no later work, and none that is unordered with the
-        // stream, uses the memory.
+        // SAFETY: the inner call asks that no work uses the memory that comes later in the stream
+        // or is unordered with it; the caller of this method promised that.
         let call = |inner: &B| unsafe {
             let freed = inner.free_async(ptr, stream);
             freed.and(inner.stream_synchronize(stream))
@@ -358,8 +363,8 @@ impl<B: Backend> Backend for Recorder<B> {
     // ---- other processes ----------------------------------------------------------------------
 
     unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
-        // SAFETY: the caller promised that the memory is live and stays so until it is
-        // unregistered.
+        // SAFETY: the inner call asks that the memory is live and stays so until it is
+        // unregistered; the caller of this method promised that.
         let call = |inner: &B| unsafe { inner.host_register(span, flags) };
         let mut log = self.next_call();
         let mut is_new = false;
@@ -379,8 +384,8 @@ impl<B: Backend> Backend for Recorder<B> {
         if answer.is_ok() {
             log.ids.registered(span.ptr);
             let is_memory = self.inner.host_views() != HostViews::Absent;
-            // SAFETY: the caller promised that the memory is live, and the back end, whose
-            // addresses are the host's, took it.
+            // SAFETY: the span has to be readable. The caller of this method promised that it is
+            // live memory, and the back end, which gives the host's addresses, took it.
             if is_new && is_memory && unsafe { holds_something(span) } {
                 log.leave_out(); // A trace has no contents, and a replay begins with zeros.
             }
@@ -392,7 +397,8 @@ impl<B: Backend> Backend for Recorder<B> {
     unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
         let mut log = self.next_call();
         let Part { buf, offset, .. } = log.ids.part(Span::new(ptr, 0));
-        // SAFETY: the caller promised that no device uses the memory during or after the call.
+        // SAFETY: the inner call asks that no device uses the memory during or after it; the caller
+        // of this method promised that.
         let (answer, ns) = self.timed(|inner| unsafe { inner.host_unregister(ptr) });
         if answer.is_ok() && !log.ids.unregistered(ptr) {
             log.leave_out(); // It was registered before the case.
@@ -424,8 +430,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 observed.same_as = found.map(|&handle| log.ids.pool_found(pool, handle));
                 Some((Op::PoolImport { pool, share, handle_types: kind.bits() }, observed))
             },
-            // SAFETY: the caller promised that the handle is of another process, or the back end
-            // takes its own.
+            // SAFETY: the inner call asks for a handle of another process, unless the back end
+            // takes its own; the caller of this method promised that.
             |inner| unsafe { inner.pool_import(handle, kind) },
         )
     }
@@ -453,8 +459,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 let buf = log.imported(answer);
                 Some((Op::PoolImportPointer { buf, pool, share }, coded(answer)))
             },
-            // SAFETY: the caller promised that the exporter's allocation has completed and is freed
-            // after this one.
+            // SAFETY: the inner call asks that the exporter's allocation has completed and is freed
+            // after this one; the caller of this method promised that.
             |inner| unsafe { inner.pool_import_pointer(pool, exported) },
         )
     }
@@ -481,8 +487,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 let buf = log.imported(answer);
                 Some((Op::IpcOpenMemHandle { buf, device: device.0, share }, coded(answer)))
             },
-            // SAFETY: the caller promised that the exporter frees the memory after it was closed
-            // here.
+            // SAFETY: the inner call asks that the exporter frees the memory after it was closed
+            // here; the caller of this method promised that.
             |inner| unsafe { inner.ipc_open_mem_handle(device, handle) },
         )
     }
@@ -497,7 +503,8 @@ impl<B: Backend> Backend for Recorder<B> {
             },
             |buf| (buf, 0),
         );
-        // SAFETY: the caller promised that nobody uses the memory during or after the call.
+        // SAFETY: the inner call asks that no code or work uses the memory during or after it; the
+        // caller of this method promised that.
         let (answer, ns) = self.timed(|inner| unsafe { inner.ipc_close_mem_handle(ptr) });
         if answer.is_ok() {
             log.ids.forget_import(ptr);
@@ -517,8 +524,8 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
-        // SAFETY: the caller promised that the handle is not used again; the log keeps none of
-        // streams.
+        // SAFETY: the inner call asks that the handle is not used again. The caller of this method
+        // promised that, and the log keeps no handle of a stream.
         unsafe { self.inner.stream_destroy(stream) }
     }
 
@@ -543,8 +550,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 flags: flags.bits(),
                 stream: Some(stream_of(stream)),
             },
-            // SAFETY: the caller promised that nobody uses the memory from elsewhere from then on,
-            // if the machine asks for that.
+            // SAFETY: the inner call asks that the memory is accessed only as the attachment
+            // allows, on machines that ask for that; the caller of this method promised that.
             |inner| unsafe { inner.stream_attach(stream, span, flags) },
         )
     }
@@ -554,8 +561,8 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
-        // SAFETY: the caller promised that the handle is not used again; the log keeps none of
-        // events.
+        // SAFETY: the inner call asks that the handle is not used again. The caller of this method
+        // promised that, and the log keeps no handle of an event.
         unsafe { self.inner.event_destroy(event) }
     }
 
@@ -578,8 +585,8 @@ impl<B: Backend> Backend for Recorder<B> {
     // ---- contents -----------------------------------------------------------------------------
 
     unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
-        // SAFETY: the caller promised that nobody else uses the range until the stream has passed
-        // the call.
+        // SAFETY: the inner call asks that no other code or work uses the range until the stream
+        // has passed the call; the caller of this method promised that.
         let call = |inner: &B| unsafe { inner.memset(span, value, stream) };
         let mut log = self.next_call();
         if !log.ids.is_within_buffer(span) {
@@ -598,8 +605,9 @@ impl<B: Backend> Backend for Recorder<B> {
         bytes: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promised that the ranges do not overlap, and nobody else writes either
-        // or reads the destination until the stream has passed the call.
+        // SAFETY: the inner call asks that the ranges do not overlap, and that no other code or
+        // work writes either or reads the destination until the stream has passed the call; the
+        // caller of this method promised that.
         let call = |inner: &B| unsafe { inner.memcpy(destination, source, bytes, stream) };
         let mut log = self.next_call();
         let spans = [destination, source].map(|ptr| Span::new(ptr, bytes));
@@ -617,7 +625,8 @@ impl<B: Backend> Backend for Recorder<B> {
         let HostTouch { span, stride_bytes: stride, access } = touch;
         let mut log = self.next_call();
         let part = log.ids.part(span);
-        // SAFETY: the caller promised that nobody else uses the range meanwhile.
+        // SAFETY: the inner call asks that no other code uses the range meanwhile; the caller of
+        // this method promised that.
         let (answer, ns) = self.timed(|inner| unsafe { inner.host_touch(touch) });
         let value = match access {
             HostAccess::Read => None,
@@ -641,7 +650,8 @@ impl<B: Backend> Backend for Recorder<B> {
                 let (device, part) = (device.0, log.ids.part(span));
                 Op::DeviceTouch { device, part, stride, access, value, blocks, threads }
             },
-            // SAFETY: the caller promised that nobody else uses the range meanwhile.
+            // SAFETY: the inner call asks that no other code uses the range meanwhile; the caller
+            // of this method promised that.
             |inner| unsafe { inner.device_touch(touch, stream) },
         )
     }

@@ -38,7 +38,7 @@ use crate::replay::code::coded;
 ///
 /// let recorder = Recorder::new(mock);
 /// let ptr = recorder.alloc_managed(4096, AttachFlags::GLOBAL)?;
-/// // SAFETY: nobody uses the allocation.
+/// // SAFETY: `free` asks that no other code uses the allocation; only this example knows it.
 /// unsafe { recorder.free(ptr)? };
 /// let case = recorder.take_case("alloc and free");
 /// let ops: Vec<_> = case.ops.iter().map(|line| line.record.op.name()).collect();

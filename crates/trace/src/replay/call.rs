@@ -75,16 +75,18 @@ impl Running<'_> {
             }
             &Op::Free { buf } => {
                 let ptr = self.ptr(buf, 0);
-                // SAFETY: the address is null or the start of memory of the case, which nobody else
-                // knows. Earlier calls were waited for, and a success makes every id forget it.
+                // SAFETY: the address is null or the start of memory of the case, which only the
+                // case knows. Earlier calls were waited for, and a success makes every id forget
+                // the address.
                 let freed = unsafe { self.backend.free(ptr) };
                 self.forget(ptr, &freed);
                 coded(&freed)
             }
             &Op::FreePinned { buf } => {
                 let ptr = self.ptr(buf, 0);
-                // SAFETY: the address is null or the start of memory of the case, which nobody else
-                // knows. Earlier calls were waited for, and a success makes every id forget it.
+                // SAFETY: the address is null or the start of memory of the case, which only the
+                // case knows. Earlier calls were waited for, and a success makes every id forget
+                // the address.
                 let freed = unsafe { self.backend.free_pinned(ptr) };
                 self.forget(ptr, &freed);
                 coded(&freed)
@@ -135,17 +137,18 @@ impl Running<'_> {
             Op::DiscardBatch { ranges, flags, stream } => {
                 let spans = self.own_spans(ranges);
                 self.on_stream(Some(*stream), |running, stream| {
-                    // SAFETY: the ranges are memory of the case or null, so nobody outside it uses
-                    // them, and its own calls come one at a time. Should the discard take effect
-                    // late, the case reads other bytes: no reference to them exists here.
+                    // SAFETY: the ranges are memory of the case or null, so no code outside of the
+                    // case uses them, and its own calls come one at a time. If the discard takes
+                    // effect late, the case reads other bytes, but no reference to them exists
+                    // here.
                     unsafe { running.backend.discard_batch(&spans, *flags, stream) }
                 })
             }
             &Op::Memset { part, value, stream } => {
                 let span = self.own_span(part);
                 self.on_stream(stream, |running, stream| {
-                    // SAFETY: the range is memory of the case or null, so nobody outside it uses
-                    // the range, and the call is waited for before the next is made.
+                    // SAFETY: the range is memory of the case or null, so no code outside of the
+                    // case uses it, and the call is waited for before the next is made.
                     unsafe { running.backend.memset(span, value, stream) }
                 })
             }
@@ -153,9 +156,9 @@ impl Running<'_> {
                 let own = |(buf, offset)| self.own_span(Part { buf, offset, bytes }).ptr;
                 let (to, from) = (own(to), own(from));
                 self.on_stream(stream, |running, stream| {
-                    // SAFETY: both ranges are memory of the case or null, so nobody outside it uses
-                    // them, and the call is waited for before the next is made. If they overlap,
-                    // what the destination holds is undefined: nothing outside the case sees it.
+                    // SAFETY: both ranges are memory of the case or null, so no code outside of the
+                    // case uses them, and the call is waited for before the next is made. If they
+                    // overlap, the destination holds undefined bytes, which only the case sees.
                     unsafe { running.backend.memcpy(to, from, bytes, stream) }
                 })
             }
@@ -163,15 +166,16 @@ impl Running<'_> {
                 let (span, flags) = (self.own_span(part), AttachFlags::from_bits_retain(flags));
                 self.on_stream(stream, |running, stream| {
                     // SAFETY: the range is memory of the case or null. Only calls of the back end
-                    // use it, one at a time, and those answer for access from elsewhere.
+                    // use it, one at a time, and the back end refuses those that the attachment
+                    // does not allow.
                     unsafe { running.backend.stream_attach(stream, span, flags) }
                 })
             }
             &Op::HostTouch { part, stride, access, .. } => {
                 let span = self.own_span(part);
                 let touch = HostTouch { span, stride_bytes: stride, access };
-                // SAFETY: the range is memory of the case or null, so nobody outside it uses the
-                // range, and earlier calls of the case were waited for.
+                // SAFETY: the range is memory of the case or null, so no code outside of the case
+                // uses it, and earlier calls of the case were waited for.
                 let sum = unsafe { self.backend.host_touch(touch) };
                 let reads = access == HostAccess::Read;
                 Observed { sum: sum.as_ref().ok().copied().filter(|_| reads), ..coded(&sum) }
@@ -213,8 +217,8 @@ impl Running<'_> {
         self.on_stream(Some(batch.stream), |running, stream| {
             let backend = running.backend;
             if discard {
-                // SAFETY: the ranges are memory of the case or null, so nobody outside it uses
-                // them, and the call is waited for before the next is made.
+                // SAFETY: the ranges are memory of the case or null, so no code outside of the case
+                // uses them, and the call is waited for before the next is made.
                 unsafe { backend.discard_prefetch_batch(&spans, places, &starts, flags, stream) }
             } else {
                 backend.prefetch_batch(&spans, places, &starts, flags, stream)
@@ -224,8 +228,8 @@ impl Running<'_> {
 
     fn device_touch(&mut self, touch: DeviceTouch) -> Observed {
         let result = self.device_stream(touch.device).and_then(|stream| {
-            // SAFETY: the only caller gives memory of the case or null, so nobody outside the case
-            // uses the range, and earlier calls of the case were waited for.
+            // SAFETY: the only caller gives memory of the case or null, so no code outside of the
+            // case uses the range, and earlier calls of the case were waited for.
             let called = unsafe { self.backend.device_touch(touch, stream) };
             let waited = self.backend.stream_synchronize(stream);
             called.and(waited)
@@ -242,8 +246,9 @@ impl Running<'_> {
             if let Some(old) = old {
                 // The recording failed to allocate or freed where the back end did not: the id has
                 // moved on, and so must the memory.
-                // SAFETY: the case allocated it and never gave the address out; earlier calls were
-                // waited for, the map holds the new address instead, and imports forget the old.
+                // SAFETY: the case allocated the memory and never gave the address out. Earlier
+                // calls were waited for, the map holds the new address instead, and imports forget
+                // the old one.
                 let freed = unsafe { self.backend.free(old.ptr) };
                 self.forget(old.ptr, &freed);
             }
@@ -266,8 +271,8 @@ impl Running<'_> {
         let ptr = self.ptr(buf, 0);
         let mut freed = Ok(());
         let observed = self.on_stream(None, |running, stream| {
-            // SAFETY: the address is null or the start of memory of the case, which nobody else
-            // knows. No call is in flight, and a success makes the ids forget it.
+            // SAFETY: the address is null or the start of memory of the case, which only the case
+            // knows. No call is in flight, and a success makes the ids forget the address.
             freed = unsafe { running.backend.free_async(ptr, stream) };
             freed.clone()
         });
@@ -361,8 +366,8 @@ impl Running<'_> {
         // destroy: the back end refuses the null handle as it refuses a default pool.
         let named = self.pool(pool);
         let handle = if self.made_pools.contains(&named) { named } else { PoolHandle::NULL };
-        // SAFETY: the handle is null, or of a pool that the case made or imported and gave to
-        // nobody else; a success makes every id forget it.
+        // SAFETY: the handle is null, or of a pool that the case made or imported and never gave
+        // out. A success makes every id forget it.
         let destroyed = unsafe { self.backend.pool_destroy(handle) };
         if destroyed.is_ok() {
             self.pools.retain(|&(_, other)| other != handle);

@@ -143,7 +143,7 @@ impl Running<'_> {
             }
         }
         for stream in std::mem::take(&mut self.streams).into_values() {
-            // SAFETY: the case made the stream and never gave its handle out; the map that held
+            // SAFETY: the case made the stream and never gave its handle out, and the map that held
             // the handle is gone.
             _ = unsafe { self.backend.stream_destroy(stream) };
         }

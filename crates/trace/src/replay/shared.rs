@@ -49,7 +49,8 @@ impl HostPages {
     /// No back end has any of it registered, and no code uses it.
     unsafe fn free(self) {
         // SAFETY: `new` allocated `base` with `layout`, and `self` is taken by value, so it is
-        // freed once. This function asks that no back end and nobody else uses the memory.
+        // freed once. This function asks its caller that no back end and no other code uses the
+        // memory.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
@@ -81,8 +82,9 @@ impl Descriptor {
             #[cfg(unix)]
             _owned: (handle.0 >= 0 && views != HostViews::Absent).then(|| {
                 use std::os::fd::{FromRawFd, OwnedFd};
-                // SAFETY: the back end promises by `HostAddresses` that the descriptor is open and
-                // ours to close. Only this value keeps it, and it is not -1.
+                // SAFETY: the descriptor has to be open and not -1, and this value has to be the
+                // only one that closes it. The back end promises by `HostAddresses` that it is open
+                // and this process's to close, and only this value keeps it.
                 unsafe { OwnedFd::from_raw_fd(handle.0) }
             }),
         }
@@ -184,8 +186,9 @@ impl Shared {
         if self.registered.is_empty() {
             let replaced = std::mem::take(&mut self.replaced);
             for pages in std::mem::take(&mut self.host).into_values().chain(replaced) {
-                // SAFETY: only the case registers its pages, and the list of what is registered is
-                // empty: a failed unregistration would still be in it. Nobody else knows the pages.
+                // SAFETY: only the case registers its pages, and none is registered any more: a
+                // page that could not be unregistered would still be in the list, which is empty.
+                // Only the case knows the pages.
                 unsafe { pages.free() };
             }
         }

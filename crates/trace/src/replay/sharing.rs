@@ -20,8 +20,8 @@ impl Running<'_> {
                     let code = Code::HOST_MEMORY_NOT_REGISTERED;
                     return Observed { code, ..Observed::default() };
                 }
-                // SAFETY: the address is null or within memory of the case, which only the case has
-                // devices use; its earlier calls were waited for.
+                // SAFETY: the address is null or within memory of the case, which only calls of the
+                // case make devices use, and its earlier calls were waited for.
                 let answer = unsafe { backend.host_unregister(ptr) };
                 if answer.is_ok() {
                     self.shared.registered.retain(|other| *other != ptr);
@@ -46,9 +46,10 @@ impl Running<'_> {
             }
             Op::PoolImportPointer { buf, pool, share } => {
                 let exported = self.shared.pointer(share);
-                // SAFETY: the blob is all zeros, which names nothing, or of an allocation that this
-                // case made and waited for. Pools are imported only where the back end takes its
-                // own: such a one knows which memory is gone, whatever order the case frees in.
+                // SAFETY: the blob is all zeros, which names no allocation, or of an allocation
+                // that this case made and waited for. A case imports a pool only where the back end
+                // takes handles of its own process, and such a back end knows which memory is gone,
+                // so the order of frees does not matter.
                 let answer = unsafe { backend.pool_import_pointer(self.pool(pool), exported) };
                 self.shared.imported(buf, &answer)
             }
@@ -58,17 +59,17 @@ impl Running<'_> {
             }
             Op::IpcOpenMemHandle { buf, device, share } => {
                 let handle = self.shared.memory(share);
-                // SAFETY: the handle is all zeros, which names nothing, or of this process, for
-                // which every back end answers 201: nothing is opened that could be freed too
-                // early.
+                // SAFETY: the handle is all zeros, which names nothing, or of this process. Every
+                // back end refuses the latter with 201, so no memory is opened that the exporter
+                // could free too early.
                 let answer = unsafe { backend.ipc_open_mem_handle(DeviceId(device), handle) };
                 self.shared.imported(buf, &answer)
             }
             Op::IpcCloseMemHandle { buf, offset } => {
                 let opened = self.shared.imports.get(&buf).filter(|_| offset == 0).copied();
                 let ptr = opened.unwrap_or(DevicePtr::NULL);
-                // SAFETY: the address is null or what the case opened and gave to nobody else; its
-                // earlier calls were waited for, and a success makes the id forget it.
+                // SAFETY: the address is null or memory that the case opened and never gave out.
+                // Its earlier calls were waited for, and a success makes the id forget it.
                 let answer = unsafe { backend.ipc_close_mem_handle(ptr) };
                 if answer.is_ok() {
                     self.shared.imports.remove(&buf);
@@ -105,9 +106,9 @@ impl Running<'_> {
             return Observed { code: Code::INVALID_VALUE, ..Observed::default() };
         }
         let flags = HostRegisterFlags::from_bits_retain(flags);
-        // SAFETY: pages of the case stay until it has ended and all of them are unregistered; pages
-        // whose unregistration fails stay for good. Buffers, which a back end gave, and the null
-        // pointer it refuses, so nothing of those is registered.
+        // SAFETY: pages of the case live until it has ended and all of them are unregistered; pages
+        // that cannot be unregistered are never freed. A back end refuses to register its own
+        // buffers and null, so of those none is registered.
         let answer = unsafe { self.backend.host_register(span, flags) };
         self.shared.registered.extend(answer.is_ok().then_some(span.ptr));
         coded(&answer)
@@ -119,8 +120,8 @@ impl Running<'_> {
         if is_own && !self.backend.capabilities().pool_self_import {
             return Observed { code: Code::NOT_SUPPORTED, ..Observed::default() };
         }
-        // SAFETY: the handle is -1, which is none, or of this process, and then the capabilities
-        // say that the back end takes its own (checked just above).
+        // SAFETY: the handle is -1, which names no pool, or of this process; in that case the check
+        // just above found that the back end takes handles of its own process.
         let answer = unsafe { self.backend.pool_import(handle, kind) };
         if let Ok(handle) = answer
             && !self.made_pools.contains(&handle)
