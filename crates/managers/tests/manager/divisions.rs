@@ -6,7 +6,7 @@ use pagewise::Device;
 use pagewise::inject::FaultInjector;
 use pagewise::intercept::Operation;
 use pagewise_managers::manager::{
-    ArrayRequest, ChunkPolicy, LimitMode, ManagerError, ManagerOptions, MemoryManager,
+    ArrayRequest, ChunkPolicy, Dtype, LimitMode, ManagerError, ManagerOptions, MemoryManager,
     Registration, Result,
 };
 
@@ -195,5 +195,71 @@ fn chunks_can_be_asked_for_without_allocating() -> Result<()> {
     manager.queue_request(id, [("x", request)])?;
     assert_eq!(manager.allocate_queue(id)?.parameters, chunks);
     assert!(manager.get_chunk_parameters([], "x").is_err());
+    Ok(())
+}
+
+/// Only arrays that the instance keeps fix the division of new ones.
+#[test]
+fn the_division_of_an_array_that_is_replaced_does_not_stay() -> Result<()> {
+    let manager = manager_of(1000)?;
+    let id = manager.register(Registration::new())?;
+    manager.queue_request(id, [("x", runs(100, 30))])?;
+    assert_eq!(manager.allocate_queue(id)?.parameters.chunk_length(), 33);
+    manager.queue_request(id, [("x", runs(100, 9))])?;
+    assert_eq!(manager.allocate_queue(id)?.parameters.chunk_length(), 100);
+    Ok(())
+}
+
+#[test]
+fn chunks_longer_than_the_runs_of_a_request_do_not_fix_its_division() -> Result<()> {
+    let manager = manager_of(1000)?;
+    let id = manager.register(Registration::new())?;
+    manager.queue_request(id, [("x", runs(400, 2))])?;
+    assert_eq!(manager.allocate_queue(id)?.parameters.chunk_length(), 400);
+    manager.queue_request(id, [("y", runs(50, 2))])?;
+    let fewer = manager.allocate_queue(id)?.parameters;
+    assert_eq!((fewer.chunks(), fewer.chunk_length()), (1, 50));
+    Ok(())
+}
+
+/// The old array can be read until the new one has come, where both have room.
+#[test]
+fn what_is_replaced_goes_first_only_where_the_new_does_not_fit_beside_it() -> Result<()> {
+    for (run_bytes, goes_first) in [(600, false), (700, false), (701, true)] {
+        let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
+        let options = ManagerOptions::new().total_bytes(1000).limit_mode(LimitMode::Active);
+        let options = options.chunk_policy(ChunkPolicy::exact());
+        let manager = MemoryManager::with_options(&backend, Device::FIRST, options)?;
+        let id = manager.register(Registration::new())?;
+        manager.queue_request(id, [("x", runs(1, 300))])?;
+        manager.allocate_queue(id)?;
+        manager.queue_request(id, [("x", runs(2, run_bytes))])?;
+        drop(backend.take_calls());
+        assert_eq!(manager.allocate_queue(id)?.parameters.chunk_length(), 1);
+        let calls: Vec<_> = backend.take_calls().iter().map(|call| call.operation()).collect();
+        let at = |operation| calls.iter().position(|&call| call == operation);
+        let freed = at(Operation::Free).expect("the old array is freed");
+        let allocated = at(Operation::AllocDevice).expect("the new array is allocated");
+        assert_eq!(freed < allocated, goes_first, "{run_bytes} bytes: {calls:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn runs_that_differ_are_no_error_while_all_fits() -> Result<()> {
+    let manager = manager_of(1000)?;
+    manager.set_chunk_policy(ChunkPolicy::exact().margin_bytes(100));
+    manager.register(Registration::new())?;
+    let along_own_runs = |runs: u64| ArrayRequest::new(Dtype::U8, [runs]).chunk_axis(0);
+    for (bytes, fits) in [(400, true), (401, false)] {
+        let (x, y) = (along_own_runs(500), along_own_runs(bytes));
+        let chunks = manager.get_chunk_parameters([("x", &x), ("y", &y)], "default");
+        match chunks {
+            Ok(chunks) => assert!(fits && chunks.chunks() == 1),
+            Err(error) => {
+                assert!(!fits && matches!(error, ManagerError::RunsDiffer { .. }), "{error}");
+            }
+        }
+    }
     Ok(())
 }
