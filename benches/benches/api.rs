@@ -87,7 +87,7 @@ fn single(criterion: &mut Criterion) {
     group.bench_function("discard_prefetch, raw", |bench| {
         queued(bench, &stream, || {
             let places = &[Location::HOST];
-            // SAFETY: nobody uses the contents.
+            // SAFETY: no code reads the contents again.
             unsafe { backend.discard_prefetch_batch(&[span], places, &[0], 0, stream.handle()) }
         });
     });
@@ -106,7 +106,7 @@ fn allocation(criterion: &mut Criterion) {
     group.bench_function("direct, raw", |bench| {
         bench.iter(|| {
             let ptr = backend.alloc_managed(PAGE as u64, AttachFlags::GLOBAL).expect("memory");
-            // SAFETY: nobody uses it.
+            // SAFETY: no work uses the memory, and it is freed once.
             unsafe { backend.free(ptr) }
         });
     });
@@ -119,7 +119,7 @@ fn allocation(criterion: &mut Criterion) {
     group.bench_function("pool, raw", |bench| {
         queued(bench, &stream, || {
             let ptr = backend.pool_alloc(pool, PAGE as u64, stream.handle()).expect("memory");
-            // SAFETY: nobody uses it.
+            // SAFETY: no work uses the memory, and it is freed once.
             unsafe { backend.free_async(ptr, stream.handle()) }
         });
     });
@@ -171,7 +171,8 @@ fn pieces(criterion: &mut Criterion) {
         bench.iter(|| {
             at = (at + 7_919) % LIVE;
             let (ptr, bytes) = live[at];
-            // SAFETY: it is live, nobody uses it, and its place is taken by the next.
+            // SAFETY: the piece is live, no work uses it, and the next piece takes its place in the
+            // list, so it is given back once.
             unsafe { pieces.deallocate(ptr, bytes, &stream) }.expect("given here");
             let bytes = size_of(at ^ bytes as usize);
             live[at] = (pieces.allocate(bytes, &stream).expect("room"), bytes);

@@ -52,7 +52,7 @@ fn calls(criterion: &mut Criterion) {
     group.bench_function("allocate and free 4 KiB", |bench| {
         bench.iter(|| {
             let small = sim.alloc(black_box(PAGE)).expect("managed memory");
-            // SAFETY: nothing uses the memory.
+            // SAFETY: no work uses the memory, and it is freed once.
             unsafe { sim.free(small.ptr) }.expect("managed memory");
         });
     });
@@ -89,8 +89,9 @@ fn small_device(config: SimConfig) -> (SimBackend, Span) {
     let free = sim.memory_info(DeviceId(0)).expect("a device").free_bytes;
     sim.alloc_device(DeviceId(0), free - OVERSUBSCRIBED / 3 * 2).expect("there is that much");
     for page in 0..OVERSUBSCRIBED / PAGE {
-        // SAFETY: the address of managed memory is the host's of the same bytes. Read past the
-        // simulator, so that the operating system's own first touches are not measured.
+        // SAFETY: the address of managed memory is the host's of the same bytes, and they are live.
+        // The read does not go through the simulator, so that the operating system's own first
+        // touches are not measured.
         unsafe { ((span.ptr.0 + page * PAGE) as *const u8).read_volatile() };
     }
     (sim, span)
@@ -172,7 +173,7 @@ fn whole_ranges(criterion: &mut Criterion) {
     });
     group.bench_function("discard and prefetch", |bench| {
         bench.iter(|| {
-            // SAFETY: nobody reads what is discarded.
+            // SAFETY: no code reads the discarded contents.
             unsafe { sim.discard_batch(&[span], 0, stream) }.expect("managed");
             sim.prefetch_to(span, GPU).expect("managed");
         });

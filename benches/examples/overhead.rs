@@ -38,11 +38,13 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: an allocator has to give memory of the layout, to one owner at a time. All calls go to
+// the system's allocator, which does.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the layout goes on unchanged; the caller promised that its size is not 0.
+        // SAFETY: the layout is passed on unchanged, and the caller promised that its size is not
+        // 0.
         unsafe { System.alloc(layout) }
     }
 
@@ -85,15 +87,16 @@ struct Raw(Library);
 impl Raw {
     fn open() -> Result<Self, Box<dyn Error>> {
         let name = std::env::var_os("PAGEWISE_LIBCUDA").unwrap_or_else(|| "libcuda.so.1".into());
-        // SAFETY: the back end has opened the same library before.
+        // SAFETY: opening a library runs its initialisers. The back end has opened the same library
+        // before.
         Ok(Self(unsafe { Library::new(name) }?))
     }
 
     /// # Safety
     /// `T` must be the type of the function with this name.
     unsafe fn get<T: Copy>(&self, name: &str) -> Result<T, Box<dyn Error>> {
-        // SAFETY: the caller promised that `T` is the type of the function; the library stays
-        // open as long as `self`, which outlives every comparison.
+        // SAFETY: the caller promised that `T` is the type of the function. The library stays open
+        // as long as `self`, which outlives every comparison.
         Ok(*unsafe { self.0.get::<T>(name.as_bytes()) }?)
     }
 }
@@ -212,8 +215,8 @@ fn run(suffix: &str, cuda: Arc<dyn Backend>) -> Result<(), Box<dyn Error>> {
     stream.synchronize()?;
     let setup = Setup { suffix, cuda: &*cuda, machine: &machine, stream: &stream };
     let driver = Raw::open()?;
-    // SAFETY: the types of the functions are those of `cuda.h`; arguments are live and the same for
-    // all kinds; nobody else uses the memory.
+    // SAFETY: the types of the functions are those of `cuda.h`. Arguments are live and the same for
+    // all kinds, and no other code uses the memory.
     unsafe {
         setup.questions(&driver, &buffer)?;
         setup.advice(&driver, &buffer)?;
@@ -257,7 +260,8 @@ impl Setup<'_> {
         let (cuda, span, device) = (self.cuda, buffer.span(), DeviceId(0));
         let (ptr, bytes) = (span.ptr.0, span.bytes as usize);
         let mut value = 0;
-        // SAFETY: the types of the functions are those of `cuda.h`; answers go to a live local.
+        // SAFETY: the type of the function is that of `cuda.h`, and answers go to a local that
+        // outlives the call.
         unsafe {
             let attribute: unsafe extern "C" fn(*mut i32, i32, i32) -> i32 =
                 driver.get("cuDeviceGetAttribute")?;
@@ -312,7 +316,7 @@ impl Setup<'_> {
     ) -> Result<(), Box<dyn Error>> {
         let (cuda, span) = (self.cuda, buffer.span());
         let (ptr, bytes, advice) = (span.ptr.0, span.bytes as usize, Advice::UNSET_READ_MOSTLY);
-        // SAFETY: the type of the function is that of `cuda.h`; the range is a live buffer's.
+        // SAFETY: the type of the function is that of `cuda.h`, and the range is a live buffer's.
         unsafe {
             let advise: unsafe extern "C" fn(u64, usize, i32, i32) -> i32 =
                 driver.get("cuMemAdvise")?;
@@ -347,8 +351,8 @@ impl Setup<'_> {
         let (cuda, span, stream) = (self.cuda, buffer.span(), self.stream);
         let (ptr, bytes, raw_stream) = (span.ptr.0, span.bytes as usize, self.raw_stream());
         let to = Location::device(DeviceId(0));
-        // SAFETY: the types of the functions are those of `cuda.h`; the range is a live buffer's,
-        // the stream is live, and nobody else uses either.
+        // SAFETY: the types of the functions are those of `cuda.h`. The range is a live buffer's,
+        // the stream is live, and no other code uses either.
         unsafe {
             let prefetch: unsafe extern "C" fn(u64, usize, MemLocation, u32, *mut c_void) -> i32 =
                 driver.get("cuMemPrefetchAsync_v2")?;
@@ -375,8 +379,8 @@ impl Setup<'_> {
         let handle = stream.handle();
         let raw_stream = self.raw_stream();
         let to = Location::device(DeviceId(0));
-        // SAFETY: the types of the functions are those of `cuda.h`; each array has one item and is
-        // live during its call; nobody else uses the buffer.
+        // SAFETY: the types of the functions are those of `cuda.h`. Each array has one item and
+        // outlives its call, and no other code uses the buffer.
         unsafe {
             let raw = |call: Moves| {
                 let (mut ptr, mut bytes) = (span.ptr.0, span.bytes as usize);
@@ -444,7 +448,7 @@ impl Setup<'_> {
 
     unsafe fn streams(&self, driver: &Raw) -> Result<(), Box<dyn Error>> {
         let (cuda, handle, raw_stream) = (self.cuda, self.stream.handle(), self.raw_stream());
-        // SAFETY: the types of the functions are those of `cuda.h`; the stream is live.
+        // SAFETY: the type of the function is that of `cuda.h`, and the stream is live.
         unsafe {
             let synchronize: unsafe extern "C" fn(*mut c_void) -> i32 =
                 driver.get("cuStreamSynchronize")?;
@@ -474,8 +478,8 @@ impl Setup<'_> {
 
     unsafe fn allocations(&self, driver: &Raw) -> Result<(), Box<dyn Error>> {
         let cuda = self.cuda;
-        // SAFETY: the types of the functions are those of `cuda.h`; what is allocated here is freed
-        // here once, and nobody uses it.
+        // SAFETY: the types of the functions are those of `cuda.h`. Each allocation is freed here
+        // once, and no code uses it.
         unsafe {
             let alloc: unsafe extern "C" fn(*mut u64, usize, u32) -> i32 =
                 driver.get("cuMemAllocManaged")?;

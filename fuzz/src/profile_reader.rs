@@ -92,14 +92,14 @@ fn use_machine(profile: GpuProfile) {
     let Ok(span) = sim.alloc(1 << 20) else { return };
     for value in 0..3 {
         let touch = HostTouch { span, stride_bytes: 4096, access: HostAccess::Write(value) };
-        // SAFETY: nobody else uses the memory.
+        // SAFETY: only this function uses the memory, from one thread.
         let _ = unsafe { sim.host_touch(touch) };
         let access = DeviceAccess::Write(value);
         let (device, blocks, threads) = (DeviceId(0), 1 + u32::from(value), 64);
         let touch = DeviceTouch { device, span, stride_bytes: 512, access, blocks, threads };
-        // SAFETY: nobody else uses the memory.
+        // SAFETY: only this function uses the memory, from one thread.
         let _ = unsafe { sim.device_touch(touch, StreamHandle::NULL) };
-        // SAFETY: nobody else uses the memory.
+        // SAFETY: only this function uses the memory, from one thread.
         let _ = unsafe { sim.memset(span, value, StreamHandle::NULL) };
         let _ = sim.prefetch_to(span, Location::HOST);
         let _ = sim.stream_synchronize(StreamHandle::NULL);

@@ -41,8 +41,8 @@ impl Snapshot {
             let step = (bytes / SAMPLES_MAX).max(512) as usize;
             for at in (0..bytes).step_by(step) {
                 let place = std::ptr::with_exposed_provenance::<u8>((ptr.0 + at) as usize);
-                // SAFETY: a byte of a range that the caller promises can be read. The read is
-                // volatile, because the memory is not Rust's.
+                // SAFETY: the byte lies in a range that the caller promises can be read. The read
+                // is volatile, because the memory is not Rust's.
                 contents.push(unsafe { place.read_volatile() });
             }
         }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn snapshot(state: &str) -> Snapshot {
-        // SAFETY: no memory.
+        // SAFETY: `new` asks that every range can be read, and there is no range.
         unsafe { Snapshot::new(state.to_owned(), []) }
     }
 

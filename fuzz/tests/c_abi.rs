@@ -13,28 +13,30 @@ use pagewise_hal::{DevicePtr, Span};
 /// The machine's state: see `SimBackend::state`.
 fn state() -> String {
     unsafe extern "C" fn copy(context: *mut c_void, text: *const u8, bytes: usize) {
-        // SAFETY: the driver passes the vector below and a text of that length.
+        // SAFETY: the driver calls this with the vector that `state` passes it, and with a text of
+        // `bytes` bytes.
         unsafe {
             let text = std::slice::from_raw_parts(text, bytes);
             (*context.cast::<Vec<u8>>()).extend_from_slice(text);
         }
     }
     let mut text = Vec::new();
-    // SAFETY: `copy` takes the vector, which outlives the call.
+    // SAFETY: `copy` asks for a vector as its context, and this one outlives the call.
     assert_eq!(unsafe { pagewise_driver_state(copy, (&raw mut text).cast()) }, 0);
     String::from_utf8(text).expect("text")
 }
 
 fn reset(options: &str) {
     let text = CString::new(options).expect("no NUL");
-    // SAFETY: NUL-terminated; nobody uses the machine before.
+    // SAFETY: the text is NUL-terminated. The machine that is replaced is not used any more.
     assert_eq!(unsafe { pagewise_driver_reset(text.as_ptr()) }, 0);
 }
 
 fn snapshot(caller: &Caller<'_, '_>) -> Snapshot {
     let live = caller.world().live().iter();
     let spans = live.map(|memory| Span::new(DevicePtr(memory.ptr), memory.bytes as u64));
-    // SAFETY: live memory, whose addresses are this process's; this thread alone uses it.
+    // SAFETY: the spans are live memory at addresses of this process, and only this thread uses
+    // them.
     unsafe { Snapshot::new(state(), spans) }
 }
 

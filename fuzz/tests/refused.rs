@@ -21,7 +21,8 @@ struct Unchanged {
 
 impl Unchanged {
     fn snapshot(&self) -> Snapshot {
-        // SAFETY: live memory, whose addresses are this process's; this thread alone uses it.
+        // SAFETY: the spans are live memory at addresses of this process, and only this thread uses
+        // them.
         unsafe { Snapshot::new(self.sim.state(), self.sim.live()) }
     }
 }
@@ -51,7 +52,8 @@ fn machines() -> Vec<SimConfig> {
 
 /// Calls of a pool that does not exist: random ones seldom do all of them.
 fn use_no_pool(backend: &dyn Backend) {
-    // SAFETY: the simulator looks handles up and dereferences none.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the simulator looks handles
+    // up and dereferences none.
     let none = unsafe { PoolHandle::from_raw(0xdead) };
     let device = Location::device(DeviceId(0));
     assert!(backend.pool_trim(none, 0).is_err());
@@ -62,7 +64,7 @@ fn use_no_pool(backend: &dyn Backend) {
     assert!(backend.pool_set_current(device, AllocationType::PINNED, none).is_err());
     assert!(backend.pool_alloc(none, 1, StreamHandle::NULL).is_err());
     assert!(backend.pool_export(none, HandleTypes::POSIX_FILE_DESCRIPTOR).is_err());
-    // SAFETY: there is nothing to destroy.
+    // SAFETY: the handle names no pool, so no code uses one.
     assert!(unsafe { backend.pool_destroy(none) }.is_err());
 }
 

@@ -38,7 +38,7 @@ fn own_work(sim: &SimBackend, thread: usize) -> u64 {
             blocks: 1,
             threads: 1,
         };
-        // SAFETY: the buffer is this thread's own.
+        // SAFETY: only this thread uses the buffer.
         unsafe {
             sim.host_touch(write).expect("the host writes");
             sim.prefetch(span, Location::device(GPU), 0, stream).expect("it goes");
@@ -47,7 +47,7 @@ fn own_work(sim: &SimBackend, thread: usize) -> u64 {
             sum += sim.host_touch(read).expect("the host reads");
         }
     }
-    // SAFETY: nobody uses either any more.
+    // SAFETY: no code uses the buffer or the stream again.
     unsafe {
         sim.free(span.ptr).expect("freed");
         sim.stream_destroy(stream).expect("destroyed");
@@ -104,7 +104,7 @@ fn call(sim: &SimBackend, buffers: &[Span], number: usize) -> u64 {
     let span =
         Span::new(whole.ptr.offset(offset), (whole.bytes - offset).min(1 + choices.below(MIB)));
     let value = choices.byte();
-    // SAFETY: calls are made one after another.
+    // SAFETY: only this thread uses the memory, and it makes one call after another.
     let answer = unsafe {
         match choices.below(6) {
             0 => sim.host_touch(HostTouch { span, stride_bytes: 512, access: HostAccess::Read }),
@@ -193,7 +193,7 @@ fn eight_threads_attack_one_machine_and_it_still_works() {
     let span = Span::new(ptr, MIB);
     let write = HostTouch { span, stride_bytes: 1, access: HostAccess::Write(3) };
     let read = HostTouch { span, stride_bytes: 1, access: HostAccess::Read };
-    // SAFETY: nobody else uses the buffer.
+    // SAFETY: no other code uses the buffer.
     let sum = unsafe { sim.host_touch(write).and_then(|_| sim.host_touch(read)) };
     assert_eq!(sum, Ok(3 * MIB));
 }

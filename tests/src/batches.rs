@@ -113,7 +113,7 @@ pub fn discard_is_absent_before_cuda_13(backend: &dyn Backend) {
         return;
     }
     let managed = Managed::new(backend, 2 * MIB);
-    // SAFETY: nothing uses the contents.
+    // SAFETY: the claim does not read the contents again.
     unsafe {
         assert!(is_absent(backend.discard_batch(&[managed.span], 0, STREAM)));
         let both = backend.discard_prefetch_batch(&[managed.span], &[GPU], &[0], 0, STREAM);
@@ -130,7 +130,7 @@ pub fn discard_takes_unaligned_ranges_and_leaves_the_last_prefetch(backend: &dyn
     // A discard that queues behind a prefetch is carried out after every wait: on the next
     // allocation, where this one was.
     backend.stream_synchronize(STREAM).expect("a stream");
-    // SAFETY: nothing uses the contents.
+    // SAFETY: the claim does not read the contents again.
     let discard = |span, flags, stream| unsafe { backend.discard_batch(&[span], flags, stream) };
     assert_eq!(code(discard(managed.at(100, 8192), 0, STREAM)), 0);
     assert_eq!(code(discard(managed.at(100, 8192), 1, STREAM)), 1);
@@ -156,7 +156,7 @@ pub fn discard_unmaps_the_pages_that_it_covers_whole_and_no_others(backend: &dyn
         backend.prefetch(managed.span, Location::HOST, 0, STREAM).expect("the host");
         // No wait covers a discard that queued behind a prefetch.
         backend.stream_synchronize(STREAM).expect("a stream");
-        // SAFETY: nothing uses the contents.
+        // SAFETY: the claim does not read the contents again.
         unsafe { backend.discard_batch(&[managed.at(offset, bytes)], 0, STREAM) }.expect("inside");
         backend.stream_synchronize(STREAM).expect("a stream");
         let mapped = |page| {
@@ -179,7 +179,7 @@ pub fn discard_of_a_block_with_duplicated_pages_unmaps_only_those(backend: &dyn 
     backend.prefetch(managed.span, Location::HOST, 0, STREAM).expect("the host");
     backend.prefetch(managed.at(0, MIB), GPU, 0, STREAM).expect("a device");
     backend.stream_synchronize(STREAM).expect("a stream");
-    // SAFETY: nothing uses the contents.
+    // SAFETY: the claim does not read the contents again.
     unsafe { backend.discard_batch(&[managed.span], 0, STREAM) }.expect("managed");
     backend.stream_synchronize(STREAM).expect("a stream");
     let runs = backend.host_page_map(managed.span).expect("managed");

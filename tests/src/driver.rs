@@ -66,9 +66,10 @@ impl SimulatedDriver {
         let path = tempfile::Builder::new().prefix("libcuda").suffix(".so.1").tempfile();
         let path = path.expect("a temporary file").into_temp_path();
         std::fs::copy(built(), &path).expect("room for a copy");
-        // SAFETY: the library's initialisers have no preconditions.
+        // SAFETY: opening a library runs its initialisers. Those of the simulated driver have no
+        // preconditions.
         let library = unsafe { Library::new(path.as_os_str()) }.expect("a library that loads");
-        // SAFETY: the types are those of `pagewise_driver`'s functions.
+        // SAFETY: each type is that of `pagewise_driver`'s function of this name.
         let driver = unsafe {
             Self {
                 reset: *library.get(b"pagewise_driver_reset\0").expect("exported"),
@@ -97,7 +98,7 @@ impl SimulatedDriver {
     /// If the text is no list of options.
     pub fn reset(&self, options: &str) {
         let text = CString::new(options).expect("no NUL");
-        // SAFETY: NUL-terminated; tests have dropped what used the old machine.
+        // SAFETY: the text is NUL-terminated. Tests have dropped what used the old machine.
         assert_eq!(unsafe { (self.reset)(text.as_ptr()) }, 0, "{options}");
     }
 
@@ -126,7 +127,7 @@ impl SimulatedDriver {
     /// How often primary contexts are retained, over all devices.
     #[must_use]
     pub fn retained(&self) -> u64 {
-        // SAFETY: takes nothing.
+        // SAFETY: the function takes nothing and only counts.
         unsafe { (self.retained)() }
     }
 
@@ -136,7 +137,8 @@ impl SimulatedDriver {
     /// If the device has none.
     pub fn make_current(&self, device: i32) {
         let mut context = std::ptr::null_mut();
-        // SAFETY: the result goes to a live place; the back end keeps the context retained.
+        // SAFETY: the result goes to a local that outlives the call. The context is live, because
+        // the back end keeps it retained.
         unsafe {
             assert_eq!((self.retain)(&raw mut context, device), 0);
             assert_eq!((self.set_current)(context), 0);
@@ -149,14 +151,14 @@ impl SimulatedDriver {
     /// # Panics
     /// If the driver refuses.
     pub fn make_none_current(&self) {
-        // SAFETY: null is no context.
+        // SAFETY: the function takes null as "no context".
         assert_eq!(unsafe { (self.set_current)(std::ptr::null_mut()) }, 0);
     }
 
     /// Lets the next call take this long, and its faults: see `SimBackend::pace_next_op`.
     pub fn pace(&self, duration_ns: u64, faults: &[(u64, u64)]) {
         let faults: Vec<[u64; 2]> = faults.iter().map(|&fault| fault.into()).collect();
-        // SAFETY: so many live pairs, which are only read.
+        // SAFETY: the function reads as many pairs as it is told, which is the list's length.
         unsafe { (self.pace)(duration_ns, faults.as_ptr(), faults.len()) };
     }
 }
@@ -165,11 +167,12 @@ impl Drop for SimulatedDriver {
     /// # Panics
     /// If a call of the library ended in a panic, which it caught.
     fn drop(&mut self) {
-        // SAFETY: takes nothing.
+        // SAFETY: the function takes nothing and only counts.
         let panics = unsafe { (self.panics)() };
         assert!(panics == 0 || std::thread::panicking(), "{panics} calls ended in a panic");
         // The library stays loaded; its machine need not keep address space from others.
-        // SAFETY: back ends hold a reference to this driver, so none is left.
+        // SAFETY: no code may use the machine that ends here. Back ends hold a reference to this
+        // driver, so none is left.
         unsafe { (self.reset)(std::ptr::null()) };
     }
 }
@@ -181,14 +184,15 @@ struct Watch(Arc<SimulatedDriver>);
 impl Observer for Watch {
     fn take_events(&self) -> Result<Vec<MemoryEvent>> {
         unsafe extern "C" fn copy(context: *mut c_void, text: *const u8, bytes: usize) {
-            // SAFETY: `take_events` passes the vector below and a text of that length.
+            // SAFETY: `take_events` passes its vector as the context, and the library passes a text
+            // of `bytes` bytes.
             unsafe {
                 let text = std::slice::from_raw_parts(text, bytes);
                 (*context.cast::<Vec<u8>>()).extend_from_slice(text);
             }
         }
         let mut text = Vec::new();
-        // SAFETY: `copy` takes the vector, which outlives the call.
+        // SAFETY: `copy` asks for a vector as its context, and this one outlives the call.
         let code = unsafe { (self.0.take_events)(copy, (&raw mut text).cast()) };
         if code != 0 {
             return Err(Error::from_code("take_events", code));
@@ -205,7 +209,8 @@ impl Host for Watch {
             HostAccess::Write(value) => c_int::from(value),
         };
         let (mut sum, bytes) = (0, span.bytes as usize);
-        // SAFETY: the sum goes to a live place; the caller vouches for the range.
+        // SAFETY: the sum goes to a local that outlives the call. The caller promised that no other
+        // code uses the range.
         let code =
             unsafe { (self.0.host_touch)(span.ptr.0, bytes, stride_bytes, value, &raw mut sum) };
         if code == 0 { Ok(sum) } else { Err(Error::from_code("host_touch", code)) }
@@ -218,7 +223,8 @@ impl Host for Watch {
     fn page_map(&self, span: Span) -> io::Result<Vec<PageRun>> {
         let range = span.pages_outward();
         let mut pages = vec![0_u8; (range.end - range.start) as usize];
-        // SAFETY: there is one byte for each page that the range touches.
+        // SAFETY: the function writes a byte for each page that the range touches, and `pages` has
+        // as many.
         let code =
             unsafe { (self.0.host_pages)(span.ptr.0, span.bytes as usize, pages.as_mut_ptr()) };
         if code != 0 {
@@ -229,12 +235,12 @@ impl Host for Watch {
     }
 
     fn clock_ns(&self) -> u64 {
-        // SAFETY: takes nothing.
+        // SAFETY: the function takes nothing and reads the clock.
         unsafe { (self.0.clock_ns)() }
     }
 
     fn sleep_ns(&self, duration_ns: u64) {
-        // SAFETY: takes a number.
+        // SAFETY: the function takes a number and checks it.
         unsafe { (self.0.sleep_ns)(duration_ns) };
     }
 }

@@ -48,7 +48,7 @@ pub fn calls_with_stream(backend: &dyn Backend, stream: StreamHandle) -> Vec<Res
     if can.locations {
         answers.push(backend.prefetch(span, GPU, 0, stream));
     }
-    // SAFETY: nobody else uses the memory.
+    // SAFETY: no other code uses the memory.
     unsafe {
         answers.push(backend.memset(span, 1, stream));
         answers.push(backend.memcpy(span.ptr.offset(4096), span.ptr, 4096, stream));
@@ -65,7 +65,7 @@ pub fn calls_with_stream(backend: &dyn Backend, stream: StreamHandle) -> Vec<Res
         let pool = backend.pool_default(GPU, AllocationType::PINNED).expect("a default pool");
         answers.push(backend.pool_alloc(pool, MIB, stream).map(drop));
         let ptr = backend.pool_alloc(pool, MIB, STREAM).expect("room");
-        // SAFETY: nobody uses the memory.
+        // SAFETY: no other code uses the memory, and it is freed once.
         unsafe {
             answers.push(backend.free_async(ptr, stream));
             backend.free_async(ptr, STREAM).expect("live");
@@ -87,7 +87,7 @@ pub fn calls_with_event(backend: &dyn Backend, event: EventHandle) -> Vec<Result
         backend.event_elapsed_ns(event, own).map(drop),
         backend.stream_wait_event(STREAM, event),
     ];
-    // SAFETY: made above.
+    // SAFETY: the event was made above, and the claim does not use it again.
     unsafe { backend.event_destroy(own) }.expect("live");
     answers
 }
@@ -113,11 +113,12 @@ pub fn calls_with_pool(backend: &dyn Backend, pool: PoolHandle) -> Vec<Result<()
 pub fn a_stream_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
     let stream = stream_of(backend);
     backend.stream_synchronize(stream).expect("live");
-    // SAFETY: what is done with the copy from here on is the claim.
+    // SAFETY: back ends have to refuse copies of a checked handle that was destroyed, which is the
+    // claim.
     unsafe { backend.stream_destroy(stream) }.expect("live");
     for stream in [stream, StreamHandle::checked(MADE_UP), StreamHandle::checked(3)] {
         let mut answers = calls_with_stream(backend, stream);
-        // SAFETY: there is no such stream.
+        // SAFETY: the handle names no live stream, so no code uses one.
         answers.push(unsafe { backend.stream_destroy(stream) });
         assert_refused(answers, ErrorKind::InvalidHandle, 400);
     }
@@ -126,11 +127,12 @@ pub fn a_stream_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: 
 pub fn an_event_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
     let event = backend.event_create(DeviceId(0), UNTIMED).expect("an event");
     backend.event_record(event, STREAM).expect("live");
-    // SAFETY: what is done with the copy from here on is the claim.
+    // SAFETY: back ends have to refuse copies of a checked handle that was destroyed, which is the
+    // claim.
     unsafe { backend.event_destroy(event) }.expect("live");
     for event in [event, EventHandle::checked(MADE_UP), EventHandle::NULL] {
         let mut answers = calls_with_event(backend, event);
-        // SAFETY: there is no such event.
+        // SAFETY: the handle names no live event, so no code uses one.
         answers.push(unsafe { backend.event_destroy(event) });
         assert_refused(answers, ErrorKind::InvalidHandle, 400);
     }
@@ -145,11 +147,12 @@ pub fn a_pool_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &d
     };
     let pool = backend.pool_create(props).expect("a pool");
     backend.pool_trim(pool, 0).expect("live");
-    // SAFETY: what is done with the copy from here on is the claim.
+    // SAFETY: back ends have to refuse copies of a checked handle that was destroyed, which is the
+    // claim.
     unsafe { backend.pool_destroy(pool) }.expect("live");
     for pool in [pool, PoolHandle::checked(MADE_UP), PoolHandle::NULL] {
         let mut answers = calls_with_pool(backend, pool);
-        // SAFETY: there is no such pool.
+        // SAFETY: the handle names no live pool, so no code uses one.
         answers.push(unsafe { backend.pool_destroy(pool) });
         assert_refused(answers, ErrorKind::InvalidValue, 1);
     }
@@ -160,7 +163,7 @@ pub fn a_refused_end_of_a_default_pool_leaves_it_live(backend: &dyn Backend) {
         return;
     }
     let pool = backend.pool_default(GPU, AllocationType::PINNED).expect("a default pool");
-    // SAFETY: the call is refused.
+    // SAFETY: a default pool is not destroyed: the call is refused, which is the claim.
     let error = unsafe { backend.pool_destroy(pool) }.expect_err("a default pool");
     assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, Some(1)));
     assert_eq!(backend.pool_trim(pool, 0), Ok(()));

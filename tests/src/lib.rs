@@ -53,7 +53,7 @@ impl<'a> Managed<'a> {
 
 impl Drop for Managed<'_> {
     fn drop(&mut self) {
-        // SAFETY: claims leave nothing that uses the memory.
+        // SAFETY: claims wait for all work that uses the memory, and drop this value last.
         let freed = unsafe { self.backend.free(self.span.ptr) };
         if !std::thread::panicking() {
             freed.expect("a claim does not free what this frees");

@@ -38,7 +38,7 @@ pub fn an_address_knows_its_allocation(backend: &dyn Backend) {
     let pinned = backend.alloc_pinned(PAGE, HostAllocFlags::empty()).expect("pinned memory");
     let kind = backend.pointer_attribute(pinned, PointerAttribute::MEMORY_TYPE);
     assert_eq!(kind, Ok(1));
-    // SAFETY: nothing uses the memory.
+    // SAFETY: no work uses the memory, and it is freed once.
     unsafe { backend.free_pinned(pinned) }.expect("pinned memory");
 }
 
@@ -65,7 +65,7 @@ pub fn free_memory_is_at_most_all_memory(backend: &dyn Backend) {
     let ptr = backend.alloc_device(DeviceId(0), bytes).expect("device memory");
     let after = backend.memory_info(DeviceId(0)).expect("a device");
     assert!(after.free_bytes <= info.free_bytes - bytes);
-    // SAFETY: nothing uses the memory.
+    // SAFETY: no work uses the memory, and it is freed once.
     unsafe { backend.free(ptr) }.expect("device memory");
 }
 
@@ -125,7 +125,8 @@ pub fn memset_and_memcpy_change_what_they_name_and_nothing_else(backend: &dyn Ba
     for managed in [&from, &to] {
         host(backend, managed.span, 1, HostAccess::Write(0));
     }
-    // SAFETY: the ranges are this function's own, are apart, and one thread uses them.
+    // SAFETY: only this function knows the ranges, which do not overlap, and it uses them from one
+    // thread.
     unsafe {
         backend.memset(from.at(100, 50), 7, StreamHandle::NULL).expect("inside");
         let (target, source) = (to.span.ptr.offset(10), from.span.ptr.offset(90));
@@ -147,12 +148,13 @@ pub fn a_program_outside_an_allocation_is_an_illegal_address(backend: &dyn Backe
     let managed = Managed::new(backend, MIB);
     let access = HostAccess::Read;
     for span in [managed.at(0, MIB + 1), Span::new(WILD, 1)] {
-        // SAFETY: the simulator checks the range first.
+        // SAFETY: the simulator refuses the range before it accesses memory.
         let answer = unsafe { backend.host_touch(HostTouch { span, stride_bytes: 1, access }) };
         assert_eq!(code(answer), 700);
     }
     let stride_bytes = 0;
-    // SAFETY: the simulator checks the stride first, and no driver gets here.
+    // SAFETY: the simulator refuses the stride before it accesses memory, and only simulators get
+    // here.
     let answer =
         unsafe { backend.host_touch(HostTouch { span: managed.span, stride_bytes, access }) };
     assert_eq!(code(answer), 1);
@@ -187,7 +189,7 @@ pub fn a_program_in_a_stream_of_another_device_is_an_invalid_handle(backend: &dy
     for own in [stream, StreamHandle::NULL, StreamHandle::PER_THREAD] {
         assert_eq!(run(DeviceId(1), managed.span, PAGE, own), 0);
     }
-    // SAFETY: nothing uses the stream.
+    // SAFETY: no work is left in the stream, and the claim does not use the handle again.
     unsafe { backend.stream_destroy(stream) }.expect("live");
 }
 
@@ -205,14 +207,14 @@ pub fn fills_copies_and_prefetches_take_a_stream_of_any_device(backend: &dyn Bac
     }
     let plain = [0, 1].map(|id| backend.alloc_device(DeviceId(id), PAGE).expect("device memory"));
     for (on, fills) in [(StreamHandle::NULL, [0, 1]), (stream, [1, 0])] {
-        // SAFETY: the memory is this function's own; each fill is waited for before the next.
+        // SAFETY: only this function knows the memory, and it waits for each fill before the next.
         let fill = |ptr| code(unsafe { backend.memset(Span::new(ptr, PAGE), 3, on) });
         assert_eq!(plain.map(fill), fills, "but plain memory is filled by its own device");
         backend.stream_synchronize(on).expect("a stream");
     }
-    // SAFETY: nothing uses the memory.
+    // SAFETY: no work uses the memory, and it is freed once.
     plain.into_iter().for_each(|ptr| unsafe { backend.free(ptr) }.expect("live"));
     assert_eq!(host(backend, to.span, 1, HostAccess::Read), 3 * MIB);
-    // SAFETY: nothing uses the stream.
+    // SAFETY: no work is left in the stream, and the claim does not use the handle again.
     unsafe { backend.stream_destroy(stream) }.expect("live");
 }

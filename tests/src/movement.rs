@@ -125,7 +125,7 @@ pub fn memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others(
     }
     let write = |managed: &Managed<'_>| {
         let access = HostAccess::Write(1);
-        // SAFETY: nothing else uses the memory.
+        // SAFETY: only this claim uses the memory, from one thread.
         unsafe { backend.host_touch(HostTouch { span: managed.span, stride_bytes: PAGE, access }) }
             .expect("inside");
     };
@@ -139,14 +139,14 @@ pub fn memory_of_one_stream_moves_for_that_stream_and_is_left_alone_by_others(
     assert_eq!(mapped(), [true, false, true], "the fault leaves another stream's page alone");
     small.iter().for_each(write);
     for (stream, expected) in streams.into_iter().zip([[false, true, true], [false, false, true]]) {
-        // SAFETY: nothing else uses the memory.
+        // SAFETY: only this claim uses the memory, from one thread.
         unsafe { backend.memset(work.at(0, PAGE), 1, stream) }.expect("inside");
         backend.stream_synchronize(stream).expect("a stream");
         assert_eq!(mapped(), expected, "work brings its own stream's memory");
     }
     drop(small);
     for stream in streams {
-        // SAFETY: nothing uses it any more.
+        // SAFETY: no work is left in the stream, and the claim does not use the handle again.
         unsafe { backend.stream_destroy(stream) }.expect("live");
     }
 }

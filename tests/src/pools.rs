@@ -33,13 +33,13 @@ fn prefetch(backend: &dyn Backend, span: Span) {
 }
 
 fn free(backend: &dyn Backend, ptr: DevicePtr) {
-    // SAFETY: the claims use it no more.
+    // SAFETY: the claims do not use the memory again.
     unsafe { backend.free_async(ptr, STREAM) }.expect("live");
     backend.stream_synchronize(STREAM).expect("a stream");
 }
 
 fn destroy(backend: &dyn Backend, pool: PoolHandle) {
-    // SAFETY: the claims use it no more.
+    // SAFETY: the claims do not use the handle again.
     unsafe { backend.pool_destroy(pool) }.expect("live");
 }
 

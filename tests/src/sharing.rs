@@ -32,7 +32,7 @@ fn register(backend: &dyn Backend, span: Span) -> i32 {
 }
 
 fn unregister(backend: &dyn Backend, ptr: DevicePtr) -> i32 {
-    // SAFETY: nothing uses the memory.
+    // SAFETY: no device works on the memory when claims call this.
     code(unsafe { backend.host_unregister(ptr) })
 }
 
@@ -45,7 +45,7 @@ pub fn registered_memory_is_known_until_it_is_not(backend: &dyn Backend) {
     assert_eq!(ask(PointerAttribute::RANGE_SIZE), Ok(span.bytes));
     assert_eq!(ask(PointerAttribute::IS_MANAGED), Ok(0));
     let managed = Managed::new(backend, PAGE);
-    // SAFETY: nothing else uses either.
+    // SAFETY: only this claim uses the memory on both sides, and the two do not overlap.
     unsafe { backend.memcpy(managed.span.ptr, span.ptr, PAGE, STREAM) }.expect("both are live");
     backend.stream_synchronize(STREAM).expect("a stream");
     assert_eq!(unregister(backend, span.ptr.offset(PAGE)), 1, "not the first byte");
@@ -62,7 +62,7 @@ pub fn an_atomic_never_writes_host_memory_beside_what_is_registered(backend: &dy
         assert_eq!(register(backend, span), 0);
         let (device, access) = (DeviceId(0), DeviceAccess::AtomicAdd);
         let touch = DeviceTouch { device, span, stride_bytes: 1, access, blocks: 1, threads: 1 };
-        // SAFETY: the memory is registered, and nothing else uses it.
+        // SAFETY: the memory is registered, and only this claim uses it.
         let answer = unsafe { backend.device_touch(touch, STREAM) };
         assert_eq!(unregister(backend, span.ptr), 0);
         assert_eq!(code(answer), 1, "{offset}+{bytes}");
@@ -88,12 +88,12 @@ pub fn memory_that_the_driver_gave_is_not_registered(backend: &dyn Backend) {
         assert_eq!(register(backend, Span::new(ptr, PAGE)), 1);
         assert_eq!(unregister(backend, ptr), 1);
     }
-    // SAFETY: nothing uses it.
+    // SAFETY: no work uses the memory, and it is freed once.
     unsafe { backend.free_pinned(pinned) }.expect("pinned");
     let pages = Pages::new(1);
     let span = pages.at(0, PAGE);
     assert_eq!(register(backend, span), 0);
-    // SAFETY: both are refused.
+    // SAFETY: the frees have to refuse memory that is registered, which is the claim.
     let frees = unsafe { [backend.free(span.ptr), backend.free_pinned(span.ptr)] };
     assert_eq!(frees.map(code), [1, 1], "its owner frees it");
     assert_eq!(unregister(backend, span.ptr), 0);
@@ -103,7 +103,7 @@ pub fn only_flags_of_ordinary_memory_are_taken(backend: &dyn Backend) {
     let pages = Pages::new(1);
     for (flags, expected) in [(0, 0), (1, 0), (2, 0), (8, 0), (4, 1), (16, 1)] {
         let flags = HostRegisterFlags::from_bits_retain(flags);
-        // SAFETY: the memory outlives this.
+        // SAFETY: the memory lives until it is unregistered below.
         let answer = unsafe { backend.host_register(pages.at(0, PAGE), flags) };
         assert_eq!(code(answer), expected, "{flags:?}");
         if expected == 0 {
@@ -125,7 +125,8 @@ fn close(handle: ShareableHandle) {
     #[cfg(unix)]
     {
         use std::os::fd::{FromRawFd, OwnedFd};
-        // SAFETY: the descriptor was made for us.
+        // SAFETY: the descriptor has to be open and this function's to close. The call made it for
+        // its caller, and no other code has it.
         drop(unsafe { OwnedFd::from_raw_fd(handle.0) });
     }
     #[cfg(not(unix))]
@@ -142,7 +143,7 @@ pub fn a_pool_is_exported_in_the_way_that_it_was_made_for(backend: &dyn Backend)
     let closed = pool(backend, GPU, HandleTypes::empty());
     assert_eq!(code(backend.pool_export(closed, fd)), 1);
     for pool in [open, closed] {
-        // SAFETY: it is not used again.
+        // SAFETY: the claim does not use the handle again.
         unsafe { backend.pool_destroy(pool) }.expect("live");
     }
     let on_host = |kind| PoolProps {
@@ -167,10 +168,10 @@ pub fn only_first_bytes_of_memory_of_exported_pools_are_exported(backend: &dyn B
     for other in [a.offset(512), b, managed.span.ptr, DevicePtr::NULL, WILD] {
         assert_eq!(code(backend.pool_export_pointer(other)), 1);
     }
-    // SAFETY: refused: the pool is no import.
+    // SAFETY: the pool is no import, so the call has to refuse it, which is the claim.
     assert_eq!(code(unsafe { backend.pool_import_pointer(open, blob) }), 1);
     for (pool, ptr) in [(open, a), (closed, b)] {
-        // SAFETY: nothing uses either any more.
+        // SAFETY: no work uses the memory, and the claim does not use the handle again.
         unsafe {
             backend.free_async(ptr, STREAM).expect("live");
             backend.stream_synchronize(STREAM).expect("a stream");
@@ -182,7 +183,8 @@ pub fn only_first_bytes_of_memory_of_exported_pools_are_exported(backend: &dyn B
 
 pub fn a_handle_that_is_none_is_not_imported(backend: &dyn Backend) {
     let fd = HandleTypes::POSIX_FILE_DESCRIPTOR;
-    // SAFETY: all are refused.
+    // SAFETY: the handles name no pool of another process, so the calls have to refuse them, which
+    // is the claim.
     unsafe {
         assert_eq!(code(backend.pool_import(ShareableHandle(-1), fd)), 999);
         assert_eq!(code(backend.pool_import(ShareableHandle(1), fd)), 999, "not a pool");
@@ -201,7 +203,8 @@ pub fn only_plain_device_memory_has_a_handle(backend: &dyn Backend) {
     for other in [managed.span.ptr, pinned, DevicePtr::NULL, WILD] {
         assert_eq!(code(backend.ipc_mem_handle(other)), 1);
     }
-    // SAFETY: refused: it is this process's own, and not open; then nothing uses the memory.
+    // SAFETY: the handle is of this process, so it has to be refused, and so has memory that was
+    // not opened, which is the claim. After that no work uses the memory that is freed.
     unsafe {
         assert_eq!(code(backend.ipc_open_mem_handle(device, handle)), 201);
         assert_eq!(code(backend.ipc_close_mem_handle(plain)), 1);

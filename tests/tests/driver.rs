@@ -156,7 +156,7 @@ fn a_loop_refuses_numa_nodes_that_the_host_lacks_before_anything_is_submitted() 
         to(there).expect("a node of the host");
         let kind = last(RangeAttribute::LAST_PREFETCH_LOCATION_TYPE);
         assert_eq!(kind, Ok(LocationKind::HOST_NUMA.0));
-        // SAFETY: nobody uses the memory.
+        // SAFETY: no work uses the memory, and it is freed once.
         unsafe { backend.free(span.ptr) }.expect("live");
     }
 }
@@ -255,7 +255,7 @@ fn every_thread_has_the_context_that_its_calls_need() {
                     let owner = backend.pointer_attribute(ptr, ordinal);
                     assert_eq!(owner, Ok(device.0 as u64));
                     let managed = backend.alloc_managed(4096, AttachFlags::GLOBAL).expect("memory");
-                    // SAFETY: nobody uses the memory.
+                    // SAFETY: no work uses the memory, and it is freed once.
                     unsafe {
                         backend.free(ptr).expect("live");
                         backend.free(managed).expect("live");
@@ -277,7 +277,7 @@ fn work_on_a_stream_runs_in_the_streams_context() {
         let (stride_bytes, blocks, threads) = (4, 16, 64);
         let touch = DeviceTouch { device, span, stride_bytes, access, blocks, threads };
         let elsewhere = DeviceTouch { device: DeviceId((device.0 + 1) % 3), ..touch };
-        // SAFETY: nobody else uses the memory.
+        // SAFETY: no other code uses the memory.
         unsafe {
             backend.memset(span, 3, stream).expect("inside");
             assert_eq!(backend.device_touch(touch, stream), Ok(0));
@@ -289,7 +289,7 @@ fn work_on_a_stream_runs_in_the_streams_context() {
             backend.stream_destroy(stream).expect("live");
         }
     }
-    // SAFETY: nobody uses the memory.
+    // SAFETY: no work uses the memory, and it is freed once.
     unsafe { backend.free(span.ptr) }.expect("live");
 }
 
@@ -309,10 +309,12 @@ fn managed_pools_of_two_back_ends_over_one_driver_are_destroyed_youngest_first()
         };
         backend.pool_create(props).expect("CUDA 13.0")
     };
-    // SAFETY: the pools have no memory; a destroyed one is only asked for, which the driver refuses.
+    // SAFETY: no memory was allocated from the pools, and a handle of a destroyed pool is only
+    // passed to a query, which refuses it.
     let destroy = |backend: &CudaBackend, pool| unsafe { backend.pool_destroy(pool) };
     let lives = |pool: PoolHandle| {
-        // SAFETY: the simulated driver refuses a pool that is gone, and dereferences none.
+        // SAFETY: the simulated driver looks handles up and dereferences none, so a destroyed
+        // pool's is refused.
         let pool = unsafe { PoolHandle::from_raw(pool.as_raw()) };
         second.pool_attribute(pool, PoolAttribute::RELEASE_THRESHOLD).is_ok()
     };
@@ -338,7 +340,7 @@ fn contexts_are_released_and_a_later_back_end_finds_its_own() {
         let backend = driver.builder().open().expect("opens");
         backend.prepare_device(DeviceId(1)).expect("a device");
         let ptr = backend.alloc_device(DeviceId(1), 4096).expect("memory");
-        // SAFETY: nobody uses the memory.
+        // SAFETY: no work uses the memory, and it is freed once.
         unsafe { backend.free(ptr) }.expect("live");
         assert_eq!(driver.retained(), 2);
         drop(backend);
@@ -359,7 +361,7 @@ fn somebody_elses_context_is_noticed_where_it_was_announced() {
     for ptr in [first, second] {
         let owner = backend.pointer_attribute(ptr, PointerAttribute::DEVICE_ORDINAL);
         assert_eq!(owner, Ok(0));
-        // SAFETY: nobody uses the memory.
+        // SAFETY: no work uses the memory, and it is freed once.
         unsafe { backend.free(ptr) }.expect("live");
     }
 }
@@ -370,7 +372,7 @@ fn a_thread_whose_context_was_taken_away_gets_it_back() {
     let backend = driver.fresh("");
     let span = backend.alloc(4096).expect("memory");
     let (stream, host) = (StreamHandle::PER_THREAD, [Location::HOST]);
-    // SAFETY: nobody uses the memory or its contents.
+    // SAFETY: no code uses the memory or reads its contents.
     let calls: [&dyn Fn() -> pagewise::Result<()>; 5] = unsafe {
         [
             &|| backend.prefetch(span, Location::HOST, 0, stream),
@@ -405,7 +407,7 @@ fn before_12_2_a_numa_location_is_refused_with_the_reason_and_nothing_is_done() 
     }
     let last = backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION);
     assert_eq!(last, Ok(Location::ORDINAL_INVALID));
-    // SAFETY: nobody uses the memory.
+    // SAFETY: no work uses the memory, and it is freed once.
     unsafe { backend.free(span.ptr) }.expect("live");
 }
 
@@ -422,7 +424,7 @@ fn a_refused_batch_names_the_item_on_every_version() {
         let error = answer.expect_err("a bad range");
         assert_eq!((error.code(), error.item(), error.span()), (Some(1), Some(1), Some(past)));
         assert!(error.to_string().contains("passes the end"), "{error}");
-        // SAFETY: nobody uses the memory.
+        // SAFETY: no work uses the memory, and it is freed once.
         unsafe { backend.free(span.ptr) }.expect("live");
     }
 }
@@ -444,7 +446,7 @@ fn a_loop_that_fails_midway_says_what_was_submitted() {
         assert!(text.contains("the 2 ranges before this one were submitted"), "{text}");
         let last = |span| backend.range_attribute(span, RangeAttribute::LAST_PREFETCH_LOCATION);
         assert_eq!(spans.map(last), [Ok(-1), Ok(-1), Ok(-2), Ok(-2)]);
-        // SAFETY: nobody uses the memory.
+        // SAFETY: no work uses the memory, and it is freed once.
         unsafe { backend.free(span.ptr) }.expect("live");
     }
 }
@@ -475,7 +477,7 @@ fn handles_of_another_back_end_are_refused_without_asking_the_driver() {
                 "{which}, call {call}: {error}"
             );
         }
-        // SAFETY: nobody uses them.
+        // SAFETY: no work is left in the stream, and neither handle is used again.
         unsafe {
             from.event_destroy(event).expect("live");
             from.stream_destroy(stream).expect("live");
@@ -505,11 +507,11 @@ fn a_handle_that_unsafe_code_vouches_for_goes_to_the_driver() {
     let foreign = driver.builder().open().expect("a second back end over the same library");
     let stream = foreign.stream_create(DeviceId(0), StreamFlags::NON_BLOCKING).expect("a stream");
     assert!(backend.stream_synchronize(stream).is_err());
-    // SAFETY: it is a live stream of the library, which both back ends use.
+    // SAFETY: the handle names a live stream of the library, which both back ends use.
     let vouched = unsafe { StreamHandle::from_raw(stream.as_raw()) };
     assert_eq!(backend.stream_synchronize(vouched), Ok(()));
     assert_eq!(vouched, stream);
-    // SAFETY: nobody uses it any more.
+    // SAFETY: no work is left in the stream, and the handle is not used again.
     unsafe { foreign.stream_destroy(vouched) }.expect("live");
     assert!(foreign.stream_synchronize(stream).is_err(), "its copies end with it");
 }
@@ -549,7 +551,8 @@ fn what_one_thread_destroys_while_others_use_it_never_reaches_the_driver_dead() 
                 scope.spawn(|| while !use_all() {});
             }
             std::thread::yield_now();
-            // SAFETY: what is done with the copies meanwhile is what is tested.
+            // SAFETY: back ends have to refuse copies of a checked handle that was destroyed, which
+            // is the claim.
             unsafe {
                 assert_eq!(backend.stream_destroy(stream), Ok(()));
                 assert_eq!(backend.event_destroy(event), Ok(()));

@@ -63,7 +63,7 @@ fn copy(to: &MemoryPointer, from: &MemoryPointer, stream: &Stream) -> Result<()>
     let backend = stream.machine().backend();
     let (to, from) = (to.span(), from.span());
     assert_eq!(to.bytes, from.bytes);
-    // SAFETY: claims use their memory from one thread, and both are live and apart.
+    // SAFETY: claims use their memory from one thread. Both ranges are live and do not overlap.
     unsafe { backend.memcpy(to.ptr, from.ptr, from.bytes, stream.handle())? };
     stream.synchronize()
 }
@@ -72,7 +72,7 @@ fn copy(to: &MemoryPointer, from: &MemoryPointer, stream: &Stream) -> Result<()>
 fn write(memory: &MemoryPointer, value: u8) -> Result<()> {
     let (span, access) = (memory.span(), HostAccess::Write(value));
     let touch = HostTouch { span, stride_bytes: 1, access };
-    // SAFETY: claims use their memory from one thread, it is live, and the host reaches it.
+    // SAFETY: claims use their memory from one thread. The range is live, and the host reaches it.
     unsafe { memory.machine().backend().host_touch(touch).map(drop) }
 }
 
@@ -96,7 +96,8 @@ fn pin(
     pages: &Arc<Pages>,
     mapped: bool,
 ) -> Result<MemoryPointer> {
-    // SAFETY: the memory stays while its owner does.
+    // SAFETY: `mempin` asks that the memory lives as long as its owner is kept; the owner here is
+    // the memory's.
     unsafe { manager.mempin(pages.clone(), pages.span(), mapped) }
 }
 
@@ -190,7 +191,8 @@ fn page_locked_memory_is_unlocked_at_once_also_while_cleanup_is_deferred(
     deferred.end()?;
     // What the driver gave is not locked again.
     let managed = manager.memallocmanaged(PAGE, true)?;
-    // SAFETY: it is refused.
+    // SAFETY: `mempin` asks for host memory. Managed memory is refused before it is registered,
+    // which is the claim.
     let answer = unsafe { manager.mempin(pages.clone(), managed.span(), true) };
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::InvalidValue);
     assert_eq!((Arc::strong_count(&pages), manager.base().count()), (1, 1));
@@ -210,7 +212,8 @@ fn device_memory_has_a_handle_for_other_processes(backend: &Arc<dyn Backend>) ->
     assert_eq!((part.offset_bytes, part.bytes), (100, 200));
     assert_eq!(part.handle, whole.handle, "that of the allocation");
     assert_eq!(part.span_at(memory.device_ptr()), memory.view(100, Some(300))?.span());
-    // SAFETY: it is refused.
+    // SAFETY: `open` asks for a handle of another process. One of this process is refused before
+    // any memory is opened, which is the claim.
     let error = unsafe { part.open(&machine) }.unwrap_err();
     assert_eq!(error.code(), Some(Code::INVALID_CONTEXT), "in the process that made it");
     drop(memory);

@@ -102,7 +102,8 @@ impl ExternalMemoryManager for PluggedIn {
         let allocate = || self.host.machine().backend().alloc_device(device, bytes);
         let (kind, back) = (PointerKind::AutoFree, GiveBack::Later);
         self.host.manage("memalloc", kind, bytes, back, allocate, move |span| {
-            // SAFETY: it was allocated above and is freed once, when nobody uses it any more.
+            // SAFETY: the memory was allocated above, and a finalizer runs once, when no work uses
+            // the memory.
             unsafe { machine.backend().free(span.ptr) }
         })
     }
@@ -112,8 +113,8 @@ impl ExternalMemoryManager for PluggedIn {
     }
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
-        // SAFETY: the caller promised what the inner manager asks for: the memory stays while
-        // its owner is kept.
+        // SAFETY: `mempin` of the inner manager asks that the memory lives as long as its owner is
+        // kept. The caller promised that, and the inner manager keeps the owner.
         unsafe { self.host.mempin(owner, span, mapped) }
     }
 
@@ -171,7 +172,8 @@ fn use_everything(
     let first = note(manager.memalloc(64 * PAGE)?);
     let start = (pages.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE);
     let span = Span::new(DevicePtr(start), 2 * PAGE);
-    // SAFETY: the memory stays while its owner does.
+    // SAFETY: `mempin` asks that the memory lives as long as its owner is kept; the owner here is
+    // the memory's.
     let locked = note(unsafe { manager.mempin(pages.clone(), span, true)? });
     let mapped = HostOptions { mapped: true, ..HostOptions::default() };
     let pinned = note(manager.memhostalloc(PAGE, mapped)?);

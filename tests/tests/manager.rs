@@ -73,7 +73,7 @@ fn transcript(machine: &Machine) -> Result<String> {
                 blocks: 1,
                 threads: 1,
             };
-            // SAFETY: the array is live, and nobody else uses it.
+            // SAFETY: the array is live, and no other code uses it.
             unsafe { machine.backend().device_touch(touch, stream.handle())? };
         }
         stream.synchronize()?;

@@ -204,7 +204,7 @@ fn weights_that_will_be_overwritten_come_without_contents(
     prefetch_managed_tensor(&weight, Place::HOST, &stream)?;
     let module = module_of(&[("w", &weight.view("head", 0, bytes(2 * MIB + 100))?)])?;
     let options = ModuleOptions::default();
-    // SAFETY: nobody uses the weights until they are written below.
+    // SAFETY: no code reads the weights until they are written below.
     let answer =
         unsafe { discard_managed_module_parameters(&module, Some(FIRST), &options, &stream) };
     if !machine.capabilities().discard {
@@ -254,7 +254,7 @@ impl Mixed {
 
 impl Drop for Mixed {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it.
+        // SAFETY: no work uses the memory, and a destructor runs once.
         unsafe { self.machine.backend().free(self.device) }.expect("it is freed once");
     }
 }
@@ -269,7 +269,7 @@ fn what_is_not_managed_is_refused_before_anything_is_done(
         prefetch_managed_module_parameters(module, Place::HOST, &options, &stream),
         advise_managed_module_parameters_preferred_location(module, FIRST, &options),
         advise_managed_module_parameters_accessed_by(module, FIRST, &options),
-        // SAFETY: nobody uses the module.
+        // SAFETY: no code reads the module's contents.
         unsafe { discard_managed_module_parameters(module, None, &options, &stream) },
     ];
     for answer in answers {

@@ -47,12 +47,12 @@ fn raw(stream: &Stream) -> *mut c_void {
 }
 
 fn prefetch(allocator: &ManagedAllocator, ptr: *mut c_void, size: usize, device: i32) -> i32 {
-    // SAFETY: the default stream.
+    // SAFETY: the null pointer is the default stream, which lives for ever.
     unsafe { allocator.managed_prefetch(ptr, size, device, null_mut()) }
 }
 
 fn free(allocator: &ManagedAllocator, ptr: *mut c_void) {
-    // SAFETY: nobody uses the memory.
+    // SAFETY: no work uses the memory.
     unsafe { allocator.managed_free(ptr, 0, 0, null_mut()) }
 }
 
@@ -111,7 +111,7 @@ fn devices_and_pointers_have_the_same_numbers_everywhere(backend: &Arc<dyn Backe
     assert_eq!(allocator.managed_unadvise_preferred_location(managed, SIZE), 0);
     assert_eq!(read(managed, RangeAttribute::PREFERRED_LOCATION, &**backend)?, NOWHERE);
     free(&allocator, managed);
-    // SAFETY: nobody uses it.
+    // SAFETY: no work uses the memory, and it is freed once.
     unsafe { backend.free(device) }
 }
 
@@ -152,7 +152,7 @@ fn prefetches_move_contents_and_are_recorded(backend: &Arc<dyn Backend>) -> Resu
     let ptr = allocator.managed_malloc(SIZE, 0, null_mut());
     fill(span(ptr, SIZE), 8, &stream)?;
     for (device, on) in [(-1, raw(&stream)), (0, null_mut()), (-1, null_mut()), (0, raw(&stream))] {
-        // SAFETY: live streams.
+        // SAFETY: `on` is a live stream.
         assert_eq!(unsafe { allocator.managed_prefetch(ptr, SIZE, device, on) }, 0);
         stream.synchronize()?;
         assert_eq!(read(ptr, RangeAttribute::LAST_PREFETCH_LOCATION, &**backend)?, device);
@@ -171,7 +171,7 @@ fn many_ranges_are_prefetched_or_none(backend: &Arc<dyn Backend>) -> Result<()> 
         read(ptr, RangeAttribute::LAST_PREFETCH_LOCATION, &**backend)
     };
     for on in [raw(&stream), null_mut()] {
-        // SAFETY: live streams.
+        // SAFETY: `on` is a live stream.
         let answer = |ptrs: &[*mut c_void], sizes: &[usize], device| unsafe {
             allocator.managed_prefetch_batch(ptrs, sizes, device, on)
         };
@@ -197,7 +197,7 @@ fn discards_have_numbers_with_and_without_the_call(backend: &Arc<dyn Backend>) -
     let has = machine.capabilities().discard;
     let number = |with| if has { with } else { Code::NOT_SUPPORTED };
     let on = raw(&stream);
-    // SAFETY: a live stream; what is discarded is written before it is read.
+    // SAFETY: `on` is a live stream, and the claim writes what is discarded before it reads it.
     unsafe {
         assert_eq!(allocator.managed_discard(ptr, 100, on), 0, "no whole page");
         assert_eq!(allocator.managed_discard(ptr, 0, on), 0);
@@ -234,7 +234,7 @@ fn what_was_not_given_or_was_taken_back_is_left_alone(backend: &Arc<dyn Backend>
         assert_eq!(last_number(), Some(1), "{foreign:?}");
     }
     assert!(holds(span(kept, SIZE), 4, &stream)?);
-    // SAFETY: nobody uses it: it is still there.
+    // SAFETY: the allocator has not freed the memory, no work uses it, and it is freed once.
     unsafe { backend.free(device)? };
     free(&allocator, kept);
     assert_eq!(allocator.counters().bytes.current, 0);

@@ -33,7 +33,8 @@ fn a_suspended_pool_comes_back_with_what_was_kept(backend: &Arc<dyn Backend>) ->
     let state = tensor("state", 10_000)?;
     let all = [&weights, &cache, &state];
     all.iter().try_for_each(|tensor| fill(tensor.span(), 5, &stream))?;
-    // SAFETY: nobody reads it after a suspension without having written it.
+    // SAFETY: the contents of a disposable tensor may be lost; the claim writes this one after a
+    // suspension before it reads it.
     unsafe { cache.set_disposable(true)? };
     let addresses = all.map(Tensor::span);
     let discards = machine.capabilities().discard;
@@ -90,7 +91,8 @@ fn a_pool_is_moved_in_turns(backend: &Arc<dyn Backend>) -> Result<()> {
         assert_eq!(sent_to(&tensor, &stream)?, 0);
     }
     assert!(holds(tensor.span(), 7, &stream)?);
-    // SAFETY: nobody reads it after the suspension without having written it.
+    // SAFETY: the contents of a disposable tensor may be lost; the claim writes this one after a
+    // suspension before it reads it.
     unsafe { tensor.set_disposable(true)? };
     let answer = pool.suspend(Place::HOST, &default);
     assert_eq!(answer.is_err(), machine.capabilities().discard, "it takes no discards");
@@ -163,7 +165,8 @@ fn whatever_fails_the_pool_is_as_it_was(backend: &Arc<dyn Backend>) -> Result<()
         assert_eq!(pool.counters().allocations.current, live.len() as i64);
         for tensor in &live {
             fill(tensor.span(), 7, &stream)?;
-            // SAFETY: what is disposable is not read again.
+            // SAFETY: the contents of a disposable tensor may be lost; the claim does not read them
+            // again.
             unsafe { tensor.set_disposable(tensor.name() == "cache")? };
         }
         let away = injected.watch(|| pool.suspend(Place::HOST, &stream));

@@ -48,7 +48,7 @@ fn carry_out(program: &Value) -> (usize, usize) {
             Some("f") => {
                 let at = live.iter().position(|(offset, _)| *offset == number(2));
                 let (_, ptr) = live.swap_remove(at.expect("it lives"));
-                // SAFETY: nothing uses it.
+                // SAFETY: no work uses the memory, and it is freed once.
                 unsafe { sim.free_async(ptr, STREAM) }.expect("it lives");
             }
             _ => sim.stream_synchronize(STREAM).expect("a stream"),
@@ -82,7 +82,7 @@ fn managed_allocations_are_where_an_h200_places_them() {
             let number = |at: usize| op[at].as_u64().expect("a number");
             if op[0] == "f" {
                 let ptr = live.remove(&number(1)).expect("it lives");
-                // SAFETY: nothing uses it.
+                // SAFETY: no work uses the memory, and it is freed once.
                 unsafe { sim.free(ptr) }.expect("it lives");
                 continue;
             }

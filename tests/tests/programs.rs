@@ -150,14 +150,14 @@ impl Machine {
                 code(sim.prefetch_batch(&[span], &[location(to)], &[0], 0, STREAM))
             }
             Action::Discard => {
-                // SAFETY: the model forgets the contents too.
+                // SAFETY: the claim does not compare discarded bytes: its model forgets them too.
                 let answer = unsafe { sim.discard_batch(&[span], 0, STREAM) };
                 forget(memory, span, start, answer.is_ok());
                 code(answer)
             }
             Action::DiscardPrefetch(to) => {
                 let to = [location(to)];
-                // SAFETY: the model forgets the contents too.
+                // SAFETY: the claim does not compare discarded bytes: its model forgets them too.
                 let answer = unsafe { sim.discard_prefetch_batch(&[span], &to, &[0], 0, STREAM) };
                 forget(memory, span, start, answer.is_ok());
                 code(answer)
@@ -173,7 +173,7 @@ impl Machine {
             Action::Read => code(sim.range_attribute(span, RangeAttribute::READ_MOSTLY)),
             Action::Renew => {
                 let (old, _) = self.buffers[step.buffer];
-                // SAFETY: nothing uses the memory.
+                // SAFETY: no work uses the memory, and it is freed once.
                 let answer = unsafe { sim.free(old.ptr) };
                 let (span, mut memory) = allocate(sim, old.bytes);
                 // A new allocation's contents are indeterminate.

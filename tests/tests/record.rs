@@ -163,8 +163,8 @@ fn share(backend: &dyn Backend) -> pagewise::Result<()> {
     let device = DeviceId(0);
     let managed = Span::new(backend.alloc_managed(PAGE, AttachFlags::GLOBAL)?, PAGE);
     let flags = HostRegisterFlags::PORTABLE;
-    // SAFETY: one thread uses the memory, which outlives its registration; what is refused does
-    // nothing.
+    // SAFETY: one thread uses the memory, which outlives its registration. A registration that is
+    // refused does nothing.
     unsafe {
         backend.host_register(at(100, 2 * PAGE), flags)?;
         assert!(backend.host_register(at(PAGE, PAGE), flags).is_err(), "it is registered");
@@ -190,7 +190,8 @@ fn share(backend: &dyn Backend) -> pagewise::Result<()> {
     let blob = backend.pool_export_pointer(memory)?;
     let plain = backend.alloc_device(device, PAGE)?;
     let shared = backend.ipc_mem_handle(plain)?;
-    // SAFETY: the simulator imports its own; imports are freed first, and nobody uses the memory.
+    // SAFETY: the simulator takes handles of its own process. Imports are freed before what they
+    // import, and no work uses the memory.
     unsafe {
         let imported = backend.pool_import(handle, fd)?;
         assert_eq!(backend.pool_import(handle, fd)?, imported);
@@ -248,7 +249,7 @@ fn what_host_memory_held_when_it_was_registered_is_left_out() {
     let (zeros, sixes) = (vec![0_u8; 4096], vec![6; 4096]);
     for (bytes, left_out) in [(&zeros, 0), (&sixes, 1)] {
         let span = Span::new(DevicePtr(bytes.as_ptr().expose_provenance() as u64), 4096);
-        // SAFETY: this thread alone uses the memory, which outlives its registration.
+        // SAFETY: only this thread uses the memory, which outlives its registration.
         unsafe {
             recorder.host_register(span, HostRegisterFlags::PORTABLE).expect("live memory");
             recorder.host_unregister(span.ptr).expect("registered");

@@ -79,7 +79,8 @@ fn child(
     sent: &str,
 ) -> std::result::Result<(), Box<dyn Error>> {
     let descriptor = std::io::stdin().as_fd().try_clone_to_owned()?;
-    // SAFETY: the parent sent both, of one handle.
+    // SAFETY: `from_parts` asks for a descriptor and a UUID of the same handle; the parent sent
+    // both parts of one.
     let handle = unsafe { AllocationHandle::from_parts(descriptor, uuid.parse()?) };
     let bytes: std::result::Result<Vec<u8>, _> =
         (0..sent.len() / 2).map(|n| u8::from_str_radix(&sent[2 * n..2 * n + 2], 16)).collect();
@@ -105,7 +106,7 @@ fn child(
 }
 
 fn fill(machine: &Machine, span: Span, value: u8, stream: &Stream) -> Result<()> {
-    // SAFETY: nobody else uses the memory meanwhile.
+    // SAFETY: no other code uses the memory until the fill is waited for below.
     unsafe { machine.backend().memset(span, value, stream.handle())? };
     stream.synchronize()
 }
@@ -114,7 +115,8 @@ fn fill(machine: &Machine, span: Span, value: u8, stream: &Stream) -> Result<()>
 fn sum(machine: &Machine, span: Span, stream: &Stream) -> Result<u64> {
     let backend: &dyn Backend = machine.backend();
     let copy = backend.alloc(span.bytes)?;
-    // SAFETY: nobody else uses the memory meanwhile; the copy is ours.
+    // SAFETY: no other code uses the memory until the copy is waited for, and only this function
+    // knows the copy.
     unsafe {
         backend.memcpy(copy.ptr, span.ptr, span.bytes, stream.handle())?;
         stream.synchronize()?;

@@ -218,8 +218,9 @@ pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<
     for region in regions {
         region.memory.use_on(stream)?;
     }
-    // SAFETY: the regions are borrowed exclusively; from here on their buffers refuse to show what
-    // is discarded, and wait for the stream before it is written.
+    // SAFETY: the discard asks that no code uses the contents until they are written. The regions
+    // are borrowed exclusively; from here on their buffers refuse to show what is discarded, and
+    // wait for the stream before it is written.
     unsafe { machine.discard_spans(&spans, stream.handle())? };
     remember(regions, &discarded, stream);
     Ok(())
@@ -242,8 +243,9 @@ pub(crate) fn discard_prefetch_all(
     for region in regions {
         region.memory.use_on(stream)?;
     }
-    // SAFETY: the regions are borrowed exclusively; from here on their buffers refuse to show what
-    // is discarded, and wait for the stream before it is written.
+    // SAFETY: the discard asks that no code uses the contents until they are written. The regions
+    // are borrowed exclusively; from here on their buffers refuse to show what is discarded, and
+    // wait for the stream before it is written.
     unsafe {
         let backend = machine.backend();
         backend.discard_prefetch_batch(&spans, &locations, &to.starts, 0, stream.handle())?;

@@ -404,7 +404,8 @@ impl<T> ManagedBuffer<T> {
     /// let resource = Arc::new(ManagedMemoryResource::new_pool(&machine, None)?);
     /// let mut buffer = ManagedBuffer::<u32>::from_resource(resource, 100, &first)?;
     /// second.wait_for(&first)?;
-    /// // SAFETY: the second stream waits for the first.
+    /// // SAFETY: the new stream has to come after all work on the buffer, and `second` waits for
+    /// // `first`.
     /// unsafe { buffer.set_stream_unchecked(&second) };
     /// # Ok::<(), pagewise::Error>(())
     /// ```

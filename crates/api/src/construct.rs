@@ -136,11 +136,12 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// let sim = pagewise::sim()?;
     /// let span = sim.alloc(4096)?;
-    /// // SAFETY: nobody else uses the memory, and it is freed after the buffer is gone.
+    /// // SAFETY: the memory has to live as long as the buffer and be the buffer's alone; it is
+    /// // freed after the buffer is dropped, and no other code uses it.
     /// let buffer = unsafe { ManagedBuffer::<u64>::from_raw(&sim, span.ptr, 512, ()) }?;
     /// buffer.set_read_mostly(true)?;
     /// drop(buffer);
-    /// // SAFETY: the buffer is gone, and nobody else uses the memory.
+    /// // SAFETY: the buffer is dropped, and no other code uses the memory.
     /// unsafe { sim.free(span.ptr) }?;
     /// # Ok::<(), pagewise::Error>(())
     /// ```

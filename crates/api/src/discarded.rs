@@ -164,15 +164,16 @@ impl<'b, T: Pod> Discarded<'b, T> {
     /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 4096)?;
     /// let stream = Stream::new(&machine, Device::FIRST)?;
     /// let discarded = buffer.discard(&stream)?;
-    /// // SAFETY: no view of the elements is alive.
+    /// // SAFETY: no view of the elements exists, so only the fill uses them.
     /// unsafe { machine.backend().memset(discarded.span(), 7, stream.handle())? };
-    /// // SAFETY: the fill writes all of them.
+    /// // SAFETY: every element has to be written, and the fill writes all of them.
     /// unsafe { discarded.assume_written()? };
     /// assert_eq!(buffer.read()?, [7; 4096]);
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub unsafe fn assume_written(mut self) -> Result<()> {
-        // SAFETY: the caller promised that every page of the elements was written.
+        // SAFETY: `assume_written` of the range asks that every page of the elements was written;
+        // the caller of this method promised that.
         unsafe { self.range.assume_written() }
     }
 }

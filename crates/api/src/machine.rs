@@ -289,7 +289,7 @@ impl Machine {
         let backend = self.backend();
         let event = backend.event_create(device.id(), EventFlags::DISABLE_TIMING)?;
         let answer = backend.event_record(event, stream).and_then(|()| backend.event_query(event));
-        // SAFETY: the event was made above and is used nowhere else.
+        // SAFETY: the event was made above, and its handle is used nowhere else.
         self.note_failure(unsafe { backend.event_destroy(event) });
         answer
     }

@@ -84,8 +84,8 @@ impl Lease {
         for user in self.users().iter() {
             self.stream.follow(user)?;
         }
-        // SAFETY: the memory came from the resource, goes once, and every stream that used it
-        // through its owner was waited for.
+        // SAFETY: the memory came from the resource, and a lease gives it back once. Every stream
+        // that used it through its owner was waited for.
         unsafe { self.resource.deallocate(span.ptr, span.bytes, &self.stream) }
     }
 }
@@ -103,11 +103,12 @@ impl Memory {
     /// Gives the memory back, and says whether that worked.
     pub(crate) fn release(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.release, Release::Nobody) {
-            // SAFETY: this owns the allocation and is done with it; whoever gave its address to a
-            // device has promised that the device is.
+            // SAFETY: this value owns the allocation and frees it once. Device work that got the
+            // address outside of this crate came through an `unsafe` call, which promised that the
+            // work ends before the memory does.
             Release::Free => unsafe { self.machine.backend().free(self.span.ptr) },
-            // SAFETY: this owns the memory, which came from the resource, and is done with it; the
-            // lease waits for the streams that used it through the buffer.
+            // SAFETY: this value owns the memory, which came from the resource, and gives it back
+            // once. The lease waits for the streams that used it through the buffer.
             Release::Resource(lease) => unsafe { lease.give_back(self.span) },
             Release::Owner(_) | Release::Nobody => Ok(()),
         }
@@ -172,8 +173,8 @@ impl Memory {
         self.arrive()?;
         self.contents.wait(span)?;
         if views == HostViews::Declared {
-            // SAFETY: the address lies in live memory of this machine, whose back end promised
-            // (`HostAddresses`) that the host may read it. A safe call that wrote it meanwhile
+            // SAFETY: the address lies in live memory of this machine, and the back end promised
+            // (`HostAddresses`) that the host may read it. A safe call that writes it meanwhile
             // would need a borrow of the range, which the caller holds exclusively.
             let byte_at = |address: u64| unsafe {
                 std::ptr::with_exposed_provenance::<u8>(address as usize).read()
@@ -194,8 +195,9 @@ impl Memory {
         for part in self.contents.discarded_in(span) {
             for address in places(part) {
                 let byte = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-                // SAFETY: the byte lies in the range, which the host may write by the promise of
-                // the back end and which the caller holds exclusively; its contents are worthless.
+                // SAFETY: the byte lies in the range, which the caller holds exclusively and which
+                // the host may write by the promise of the back end (`HostAddresses`). Its contents
+                // are worthless, so 0 replaces nothing.
                 unsafe { byte.write_volatile(0) };
             }
         }
@@ -228,8 +230,9 @@ impl Memory {
                 stride_bytes: PAGE_BYTES,
                 access: does,
             };
-            // SAFETY: the range is within the buffer, which the caller has borrowed: nobody writes
-            // what is read, nobody reads what is written, and written bytes stay as they are.
+            // SAFETY: the range is within the buffer, which the caller has borrowed: shared if it
+            // is read, exclusively if it is written. A write of this program leaves the bytes that
+            // were there.
             unsafe { self.machine.backend().host_touch(touch)? };
         }
         Ok(())

@@ -133,8 +133,8 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
         }
         memory.use_on(stream)?;
         memory.contents.wait(span)?;
-        // SAFETY: the program stays within the elements (`check`), which are borrowed exclusively;
-        // discards of them are done, and the call waits for the program.
+        // SAFETY: `check` found that the program stays within the elements, which are borrowed
+        // exclusively. Discards of them are done, and the call waits for the program.
         let sum = unsafe { memory.machine.backend().device_touch(touch, stream.handle())? };
         if writes_all {
             memory.contents.settle(span)?;

@@ -91,11 +91,11 @@ impl<'b, T: Pod> ManagedRange<'b, T> {
     pub fn read(self) -> Result<&'b [T]> {
         self.region.memory.prepare_read(self.region.span)?;
         // SAFETY: the span is live memory of the buffer, borrowed for `'b`, aligned and a whole
-        // number of elements by construction; the back end promised (`HostAddresses`, which safe
-        // code cannot fake) that the host may read it; any bytes are a `T`. What writes it needs an
-        // exclusive borrow, which is refused for `'b`, or `unsafe`: device programs stay within
-        // their elements (`DeviceTouch::check`). What moves it keeps its bytes: no page of it is
-        // marked as discarded any more (`prepare_write`, `discard_spans`).
+        // number of elements by construction. The back end promised (`HostAddresses`, which safe
+        // code cannot fake) that the host may read it, and any bytes are a `T`. Code that writes it
+        // needs an exclusive borrow, which is refused for `'b`, or `unsafe`: device programs stay
+        // within their elements (`DeviceTouch::check`). Code that moves it keeps its bytes: no page
+        // of it is marked as discarded any more (`prepare_write`, `discard_spans`).
         Ok(unsafe { std::slice::from_raw_parts(first(self.region.span), self.len()) })
     }
 }
@@ -225,7 +225,7 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
         let (memory, span) = (self.region.memory, self.region.span);
         memory.prepare_write(span)?;
         // SAFETY: the span is live memory of the buffer, aligned and a whole number of elements by
-        // construction; the back end promised (`HostAddresses`) that the host may write it; any
+        // construction. The back end promised (`HostAddresses`) that the host may write it, and any
         // bytes are a `T`. `self` stands for the exclusive borrow of these elements for `'b`, and
         // is consumed, so no other view of them is made meanwhile; copies of its `Region` can move
         // pages and not write them.
@@ -255,9 +255,10 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// let stream = Stream::new(&machine, Device::FIRST)?;
     /// drop(buffer.discard(&stream)?);
     /// assert!(buffer.read().is_err());
-    /// // SAFETY: no view of the elements is alive.
+    /// // SAFETY: no view of the elements exists, so only the fill uses them.
     /// unsafe { machine.backend().memset(buffer.span(), 7, stream.handle())? };
-    /// // SAFETY: the fill writes all of them, and comes after the discard on the same stream.
+    /// // SAFETY: every element has to be written, and the fill writes all of them, after the
+    /// // discard on the same stream.
     /// unsafe { buffer.range_mut(..)?.assume_written()? };
     /// assert_eq!(buffer.read()?, [7; 8192]);
     /// # Ok::<(), pagewise::Error>(())
@@ -282,9 +283,10 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// let stream = Stream::new(&machine, Device::FIRST)?;
     /// drop(buffer.discard(&stream)?);
     /// buffer.region().wait_for_discards()?;
-    /// // SAFETY: no view of the elements is alive.
+    /// // SAFETY: no view of the elements exists, so only the fill uses them.
     /// unsafe { machine.backend().memset(buffer.span(), 7, stream.handle())? };
-    /// // SAFETY: the fill writes all of them, and is waited for below.
+    /// // SAFETY: every element has to be written before it is read. The fill writes all of them
+    /// // and is waited for below.
     /// unsafe { buffer.range_mut(..)?.forget_discards() };
     /// stream.synchronize()?;
     /// assert_eq!(buffer.read()?, [7; 8192]);

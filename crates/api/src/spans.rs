@@ -167,8 +167,9 @@ impl Machine {
     pub unsafe fn discard_spans(&self, spans: &[Span], stream: StreamHandle) -> Result<()> {
         self.backend().stream_synchronize(stream)?;
         let twice: SmallVec<[Span; 2]> = spans.iter().chain(spans).copied().collect();
-        // SAFETY: the caller promised for these ranges what the call asks for; naming each twice is
-        // the same as discarding it twice.
+        // SAFETY: the call asks that no code uses the contents until they are written, and the
+        // caller promised that of these ranges. Each is named twice, which has the same effect as
+        // once.
         unsafe { self.backend().discard_batch(&twice, 0, stream) }
     }
 }

@@ -82,7 +82,7 @@ impl Stream {
     /// use pagewise::{Machine, Stream, StreamHandle};
     ///
     /// let machine = Machine::from(pagewise::sim()?);
-    /// // SAFETY: a default stream lives for ever.
+    /// // SAFETY: the stream has to live as long as the value, and a default stream lives for ever.
     /// let stream = unsafe { Stream::from_raw(&machine, StreamHandle::LEGACY) };
     /// assert_eq!(stream.handle(), StreamHandle::LEGACY);
     /// # Ok::<(), pagewise::Error>(())
@@ -152,8 +152,9 @@ impl Stream {
         let event = backend.event_create(device.id(), EventFlags::DISABLE_TIMING)?;
         let recorded = backend.event_record(event, other.0.handle);
         let waits = recorded.and_then(|()| backend.stream_wait_event(self.0.handle, event));
-        // SAFETY: the event was made above and is used nowhere else; the driver keeps what a wait
-        // needs of it. Should that fail, the stream waits all the same.
+        // SAFETY: the event was made above and its handle is used nowhere else. A wait that is
+        // already in a stream does not need the handle. If the event cannot be destroyed, the
+        // stream waits all the same.
         self.0.machine.note_failure(unsafe { backend.event_destroy(event) });
         waits
     }
@@ -253,7 +254,7 @@ impl Drop for Inner {
             self.machine.note_failure(backend.stream_synchronize(self.handle));
         }
         self.machine.forget_stream(self.handle);
-        // SAFETY: this is the last handle, and the stream was made by `Stream::new`.
+        // SAFETY: `Stream::new` made the stream, and this is the last handle of it.
         self.machine.note_failure(unsafe { backend.stream_destroy(self.handle) });
     }
 }

@@ -159,7 +159,8 @@ fn equal_neighbours_of_places_are_merged() -> Result<()> {
         Ok(DevicePtr(next))
     });
     mock.expect_stream_create()
-        // SAFETY: the mock dereferences no handle.
+        // SAFETY: `from_raw` asks for a handle that the back end can take; the mock dereferences
+        // none.
         .returning(|_, _| Ok(unsafe { pagewise::StreamHandle::from_raw(77) }));
     mock.expect_stream_destroy().returning(|_| Ok(()));
     mock.expect_prefetch_batch()
@@ -216,7 +217,7 @@ fn the_back_end_s_own_loop_names_the_item_too() -> Result<()> {
     let stream = Stream::new(&machine, Device::FIRST)?;
     let buffers = three(&machine)?;
     // A range that is no longer managed, which only the back end can know.
-    // SAFETY: the buffer is forgotten below, and nothing uses its memory.
+    // SAFETY: the buffer is forgotten below, and no code uses its memory again.
     unsafe { pagewise::Backend::free(&*backend, buffers[1].device_ptr())? };
     let error = prefetch(regions(&buffers), GPU, &stream).unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, Some(Code::INVALID_VALUE)));

@@ -192,7 +192,8 @@ fn foreign_memory_is_checked_and_its_owner_kept() -> Result<()> {
     let pinned = sim.alloc_pinned(4096, pagewise::HostAllocFlags::empty())?;
     let gone = Arc::new(AtomicBool::new(false));
     let adopt = |ptr: DevicePtr, len: usize| {
-        // SAFETY: the memory is freed below, after all buffers.
+        // SAFETY: the memory has to live as long as the buffer; it is freed below, after all
+        // buffers.
         unsafe { ManagedBuffer::<u64>::from_raw(&sim, ptr, len, Owner(Arc::clone(&gone))) }
     };
     let buffer = adopt(span.ptr.offset(8), 511)?;
@@ -212,7 +213,7 @@ fn foreign_memory_is_checked_and_its_owner_kept() -> Result<()> {
         assert_eq!(error.kind(), ErrorKind::InvalidValue, "{error}");
         assert!(error.to_string().contains(says), "{error}");
     }
-    // SAFETY: no buffer is left.
+    // SAFETY: the buffers over the memory are dropped, and no other code uses it.
     unsafe {
         sim.free(span.ptr)?;
         sim.free_pinned(pinned)
@@ -225,14 +226,14 @@ fn memory_of_a_managed_pool_moves_but_takes_no_advice() -> Result<()> {
     let kind = pagewise::AllocationType::MANAGED;
     let pool = sim.pool_default(pagewise::Location::HOST, kind)?;
     let ptr = sim.pool_alloc(pool, 8192, pagewise::StreamHandle::NULL)?;
-    // SAFETY: freed below, after the buffer.
+    // SAFETY: the memory has to live as long as the buffer; it is freed below, after the buffer.
     let buffer = unsafe { ManagedBuffer::<u8>::from_raw(&sim, ptr, 8192, ()) }?;
     let machine = Machine::from(&sim);
     buffer.prefetch(Device::FIRST, &Stream::legacy_default(&machine))?;
     let error = buffer.set_read_mostly(true).unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::Unsupported, Some(Code::NOT_SUPPORTED)));
     drop(buffer);
-    // SAFETY: no buffer is left.
+    // SAFETY: the buffers over the memory are dropped, and no other code uses it.
     unsafe { sim.free(ptr) }
 }
 

@@ -18,7 +18,7 @@ fn write_on_device(backend: &dyn Backend, span: Span, value: u8, stream: &Stream
     let access = DeviceAccess::Write(value);
     let device = DeviceId(0);
     let touch = DeviceTouch { device, span, stride_bytes: 1, access, blocks: 1, threads: 1 };
-    // SAFETY: callers hold the buffer and no view of it.
+    // SAFETY: callers hold the buffer and no view of it, so only the program uses the memory.
     unsafe { backend.device_touch(touch, stream.handle()) }.map(drop)
 }
 
@@ -81,7 +81,7 @@ fn without_concurrent_access_a_view_while_work_is_in_flight_is_an_error() -> Res
     let stream = Stream::new(&machine, Device::FIRST)?;
     let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, PAGE)?;
     let other = ManagedBuffer::<u8>::zeroed(&machine, PAGE)?;
-    // SAFETY: no view of the memory is alive.
+    // SAFETY: no view of the memory exists, so only the fill uses it.
     unsafe { machine.backend().memset(other.span(), 7, stream.handle())? };
     for error in [buffer.read().map(drop).unwrap_err(), buffer.write().map(drop).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::IllegalAddress, "{error}");
@@ -90,7 +90,7 @@ fn without_concurrent_access_a_view_while_work_is_in_flight_is_an_error() -> Res
     stream.synchronize()?;
     assert_eq!((buffer.read()?[0], other.read()?[0]), (0, 7));
     // A stream that goes takes its work along.
-    // SAFETY: no view of the memory is alive.
+    // SAFETY: no view of the memory exists, so only the fill uses it.
     unsafe { machine.backend().memset(other.span(), 8, stream.handle())? };
     drop(stream);
     assert_eq!(other.read()?[0], 8);
@@ -110,7 +110,7 @@ fn discarded_contents_are_not_shown_until_they_are_written() -> Result<()> {
     buffer.range_mut(PAGE..2 * PAGE)?.write()?.fill(2);
     assert!(buffer.range(2 * PAGE..2 * PAGE + 1)?.read().is_err(), "half is still unwritten");
     write_on_device(machine.backend(), buffer.range(2 * PAGE..3 * PAGE)?.span(), 3, &stream)?;
-    // SAFETY: the device has just written them.
+    // SAFETY: every page of the range has to be written, and the device has just written them.
     unsafe { buffer.range_mut(2 * PAGE..3 * PAGE)?.assume_written()? };
     let all = buffer.read()?;
     assert_eq!([0, 1, 2, 3].map(|page| all[page * PAGE]), [1, 2, 3, 1]);

@@ -84,7 +84,8 @@ struct Remembering {
     returned_on: Mutex<Vec<StreamHandle>>,
 }
 
-// SAFETY: every call is the pool's, which keeps the promises of a resource.
+// SAFETY: a resource has to give memory of its promised size and alignment, to one owner at a time;
+// the pool gives it and made that promise.
 unsafe impl MemoryResource for Remembering {
     fn machine(&self) -> &Machine {
         self.pool.machine()
@@ -100,7 +101,8 @@ unsafe impl MemoryResource for Remembering {
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
         self.returned_on.lock().expect("no test panics with it").push(stream.handle());
-        // SAFETY: the caller promises what the pool asks for.
+        // SAFETY: the memory came from the pool, and its `deallocate` asks for what the caller of
+        // this one promised.
         unsafe { self.pool.deallocate(ptr, bytes, stream) }
     }
 }
@@ -115,9 +117,10 @@ fn memory_that_changed_streams_unchecked_goes_back_on_the_new_one() -> Result<()
     let mut bytes = Allocation::new(Arc::clone(&resource) as _, 100, &old)?;
     new.wait_for(&old)?;
     let _ = backend.take_calls();
-    // SAFETY: the new stream waits for the old one.
+    // SAFETY: the new stream has to come after all work on the buffer, and it waits for the old
+    // one.
     unsafe { buffer.set_stream_unchecked(&new) };
-    // SAFETY: the new stream waits for the old one.
+    // SAFETY: the new stream has to come after all work on the bytes, and it waits for the old one.
     unsafe { bytes.set_stream_unchecked(&new) };
     assert_eq!(backend.take_calls().len(), 0, "nothing is waited for");
     drop((buffer, bytes));
@@ -188,10 +191,11 @@ fn contents_that_work_in_a_stream_writes_count_as_written_without_another_wait()
     buffer.region().wait_for_discards()?;
     assert_eq!(count(&backend, Operation::StreamSynchronize), 1);
     assert!(buffer.read().is_err(), "waiting writes nothing");
-    // SAFETY: no view of the buffer is alive.
+    // SAFETY: no view of the buffer exists, so only the fill uses its memory.
     unsafe { machine.backend().memset(buffer.span(), 7, own.handle())? };
     let _ = backend.take_calls();
-    // SAFETY: discards were waited for; the fill writes all of it and is waited for below.
+    // SAFETY: every page has to be written before it is read. Discards were waited for, and the
+    // fill writes all of the buffer and is waited for below.
     unsafe { buffer.range_mut(..)?.forget_discards() };
     assert_eq!(backend.take_calls().len(), 0);
     own.synchronize()?;

@@ -32,19 +32,21 @@ fn machine() -> Machine {
     mock.expect_alloc_managed().returning(|bytes, _| Ok(leaked(bytes)));
     let next = AtomicU64::new(16);
     mock.expect_stream_create().returning(move |_, _| {
-        // SAFETY: the mock dereferences no handle.
+        // SAFETY: `from_raw` asks for a handle that the back end can take; the mock dereferences
+        // none.
         Ok(unsafe { StreamHandle::from_raw(next.fetch_add(1, Ordering::Relaxed)) })
     });
     mock.expect_stream_destroy().returning(|_| Ok(()));
     mock.expect_stream_wait_event().returning(|_, _| Ok(()));
-    // SAFETY: the mock dereferences no handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock dereferences none.
     mock.expect_event_create().returning(|_, _| Ok(unsafe { EventHandle::from_raw(5) }));
     mock.expect_event_record().returning(|_, _| Ok(()));
     mock.expect_event_destroy().returning(|_| Ok(()));
     mock.expect_discard_batch().returning(|_, _, _| Ok(()));
     mock.expect_prefetch().returning(|_, _, _, _| Ok(()));
     permit_free(&mut mock);
-    // SAFETY: every allocation is memory of its own, which lives for ever.
+    // SAFETY: views need memory that the host reaches. Each allocation of this mock is memory of
+    // its own, which is never freed.
     let backend =
         unsafe { Intercepted::with_host_views(mock, Injector::default(), HostViews::Direct) };
     Machine::from(Arc::new(backend))

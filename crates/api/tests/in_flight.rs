@@ -26,18 +26,20 @@ fn driver(page: &'static mut [u8; 4096], concurrent: bool) -> (Machine, Arc<Atom
     });
     mock.expect_alloc_managed().times(1).returning(move |_, _| Ok(DevicePtr(address)));
     mock.expect_event_create()
-        // SAFETY: the mock dereferences no handle.
+        // SAFETY: `from_raw` asks for a handle that the back end can take; the mock dereferences
+        // none.
         .returning(|_, _| Ok(unsafe { EventHandle::from_raw(5) }));
     mock.expect_event_record().returning(|_, _| Ok(()));
     mock.expect_event_query().returning(move |_| Ok(!asked.load(Ordering::Relaxed)));
     mock.expect_event_destroy().returning(|_| Ok(()));
     mock.expect_device_count().returning(|| Ok(1));
-    // SAFETY: the mock dereferences no handle.
+    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock dereferences none.
     mock.expect_stream_create().returning(|_, _| Ok(unsafe { StreamHandle::from_raw(8) }));
     mock.expect_stream_destroy().returning(|_| Ok(()));
     mock.expect_discard_batch().returning(|_, _, _| Ok(()));
     permit_free(&mut mock);
-    // SAFETY: the one allocation is the page, which lives for ever and which nobody else uses.
+    // SAFETY: views need memory that the host reaches. The one allocation of this mock is the page,
+    // which is never freed and which no other code uses.
     let backend =
         unsafe { Intercepted::with_host_views(mock, Injector::default(), HostViews::Direct) };
     (Machine::from(Arc::new(backend)), busy)

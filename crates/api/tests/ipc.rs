@@ -41,11 +41,11 @@ fn what_one_side_writes_the_other_reads() -> Result<()> {
     let mapped = PinnedMemoryResource::from_allocation_handle(&machine, pool.allocation_handle()?)?;
     let sent = memory.descriptor()?.to_bytes();
     let imported = mapped.import(&BufferDescriptor::from_bytes(&sent)?, &stream)?;
-    // SAFETY: nobody else uses the memory.
+    // SAFETY: only this test uses the memory, and it waits for the stream.
     unsafe { machine.backend().memset(memory.span(), 9, stream.handle())? };
     let mirror = machine.backend().alloc(4096)?;
-    // SAFETY: nobody else uses either piece of memory, and they are apart; the stream was
-    // given the fill before the copy. The mirror is freed once and not used again.
+    // SAFETY: only this test uses either piece of memory, and the two do not overlap; the stream
+    // was given the fill before the copy. The mirror is freed once and not used again.
     unsafe {
         let (to, from) = (mirror.ptr, imported.device_ptr());
         machine.backend().memcpy(to, from, 4096, stream.handle())?;
@@ -188,7 +188,8 @@ fn a_descriptor_that_is_no_pool_is_refused() -> Result<()> {
     let pool = on_device(&machine)?;
     let uuid = pool.allocation_handle()?.uuid();
     let (reader, _writer) = std::io::pipe().expect("a pipe");
-    // SAFETY: refused.
+    // SAFETY: `from_parts` asks for a descriptor of a pool; this one is refused before any memory
+    // is imported.
     let handle = unsafe { AllocationHandle::from_parts(reader.into(), uuid) };
     let error = DeviceMemoryResource::from_allocation_handle(&machine, handle).unwrap_err();
     assert_eq!(error.code(), Some(999));

@@ -312,10 +312,10 @@ fn a_piece_changes_streams_only_after_one_waits_for_the_other() -> Result<()> {
     let waits = || operations(&backend).contains(&Operation::StreamWaitEvent);
     let first = pieces.allocate(1000, &one)?;
     assert!(!waits());
-    // SAFETY: it is live, and nobody uses it.
+    // SAFETY: the piece is live, and no work uses it.
     unsafe { pieces.deallocate(first, 1000, &one)? };
     assert_eq!((pieces.allocate(1000, &one)?, waits()), (first, false), "its own: at once");
-    // SAFETY: it was given a second time, is live, and nobody uses it.
+    // SAFETY: the piece was given a second time, is live, and no work uses it.
     unsafe { pieces.deallocate(first, 1000, &one)? };
     backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::StreamWaitEvent));
     assert!(pieces.allocate(1000, &two).is_err());
@@ -471,13 +471,13 @@ proptest! {
                         continue;
                     }
                     let (ptr, bytes) = live.swap_remove(which % live.len());
-                    // SAFETY: it was given and not taken; nobody uses it.
+                    // SAFETY: the piece was given, is given back once, and no work uses it.
                     unsafe { pieces.deallocate(ptr, bytes, &streams[stream])? };
                 }
             }
         }
         for (ptr, bytes) in live {
-            // SAFETY: it was given and not taken; nobody uses it.
+            // SAFETY: the piece was given, is given back once, and no work uses it.
             unsafe { pieces.deallocate(ptr, bytes, &streams[0])? };
         }
         drop(pieces);

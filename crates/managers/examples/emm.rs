@@ -58,7 +58,7 @@ fn use_memory(machine: &Machine, memory: &MemoryPointer, stream: &Stream) -> Res
     let host = HostTouch { span, stride_bytes, access: HostAccess::Write(1) };
     let access = DeviceAccess::Read;
     let read = DeviceTouch { device, span, stride_bytes, access, blocks: 1, threads: 1 };
-    // SAFETY: the memory is live, and nobody else uses it.
+    // SAFETY: the memory is live, and no other code uses it.
     unsafe {
         machine.backend().host_touch(host)?;
         machine.backend().device_touch(read, stream.handle())?;

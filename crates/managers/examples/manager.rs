@@ -34,7 +34,7 @@ fn kernel(span: Span, stream: &Stream) -> Result<()> {
     let access = DeviceAccess::Write(1);
     let device = Device::FIRST.id();
     let touch = DeviceTouch { device, span, stride_bytes: 4096, access, blocks: 1, threads: 1 };
-    // SAFETY: the memory is live, and nobody else uses it before the stream is done.
+    // SAFETY: the memory is live, and no other code uses it before the stream is done.
     unsafe { stream.machine().backend().device_touch(touch, stream.handle()).map(drop) }
 }
 

@@ -41,7 +41,8 @@ fn run(bytes: u64) -> Result<()> {
     })?;
     told(&machine, " away as a cache", || {
         for tensor in &weights {
-            // SAFETY: nothing is in flight, and all of it is written below before it is read.
+            // SAFETY: the contents of a disposable tensor may be lost. No work is in flight, and
+            // all of the tensor is written below before it is read.
             unsafe { tensor.set_disposable(true)? };
         }
         pool.suspend(Place::HOST, &stream)?;
@@ -49,7 +50,8 @@ fn run(bytes: u64) -> Result<()> {
         touch(&machine, &spans, DeviceAccess::Write(2), &stream)
     })?;
     for tensor in &weights {
-        // SAFETY: it takes the promise back.
+        // SAFETY: only `true` asks for anything: a tensor that is not disposable keeps its
+        // contents.
         unsafe { tensor.set_disposable(false)? };
     }
 
@@ -90,7 +92,7 @@ fn touch(machine: &Machine, spans: &[Span], access: DeviceAccess, stream: &Strea
     let device = Device::FIRST.id();
     for &span in spans {
         let touch = DeviceTouch { device, span, stride_bytes: 4096, access, blocks: 1, threads: 1 };
-        // SAFETY: the tensors live until `main` ends, and nobody else uses them.
+        // SAFETY: the tensors live until `main` ends, and no other code uses them.
         unsafe { machine.backend().device_touch(touch, stream.handle())? };
     }
     Ok(())

@@ -416,7 +416,8 @@ fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice() -> Result<()> {
                 let first = manager.memalloc(1 << 20)?;
                 let owner = Arc::new(vec![0_u8; 8192]);
                 let span = Span::new(DevicePtr(owner.as_ptr().expose_provenance() as u64), 8192);
-                // SAFETY: the memory stays while its owner does.
+                // SAFETY: `mempin` asks that the memory lives as long as its owner is kept; the
+                // owner here is the memory's.
                 let locked = unsafe { manager.mempin(owner, span, true)? };
                 let pinned = manager.memhostalloc(4096, MAPPED)?;
                 locked.free()?;
@@ -517,7 +518,8 @@ fn page_locked_memory_is_unlocked_at_once_and_keeps_its_owner() -> Result<()> {
     let manager = direct(&machine)?;
     let owner = Arc::new(vec![0_u8; 8192]);
     let span = Span::new(DevicePtr(owner.as_ptr().expose_provenance() as u64), 8192);
-    // SAFETY: the memory stays while its owner does.
+    // SAFETY: `mempin` asks that the memory lives as long as its owner is kept; the owner here is
+    // the memory's.
     let pin = |mapped| unsafe { manager.mempin(owner.clone(), span, mapped) };
     let deferred = manager.defer_cleanup();
     for (mapped, kind) in [(true, PointerKind::Mapped), (false, PointerKind::Pinned)] {
@@ -568,7 +570,8 @@ fn a_handle_is_of_the_allocation_and_says_where_in_it_the_memory_is() -> Result<
     backend.arm(Fault::new(Code::NOT_PERMITTED).on(Operation::IpcMemHandle));
     let error = manager.get_ipc_handle(&one).unwrap_err();
     assert_eq!((error.code(), error.span()), (Some(Code::NOT_PERMITTED), Some(one.span())));
-    // SAFETY: it is refused.
+    // SAFETY: `open` asks for a handle of live memory of another process. This one is of this
+    // process, and is refused before any memory is opened.
     let error = unsafe { first.open(&machine) }.unwrap_err();
     assert_eq!(error.code(), Some(Code::INVALID_CONTEXT), "in the process that made it");
     let pool = Arc::new(DeviceMemoryResource::current_pool(&machine, FIRST)?);
@@ -594,7 +597,7 @@ fn a_handle_that_was_opened_is_closed_once() -> Result<()> {
     let manager = direct(&maker)?;
     let handle = manager.get_ipc_handle(&manager.memalloc(1000)?.view(512, None)?)?;
     let machine = Machine::from(Arc::new(mock));
-    // SAFETY: a mock has no memory.
+    // SAFETY: `open` asks for a handle of live memory; the mock opens none.
     let opened = unsafe { handle.open(&machine)? };
     assert_eq!(opened.span(), Span::new(DevicePtr((1 << 20) + 512), 488));
     let view = opened.view(0, Some(8))?;

@@ -180,8 +180,8 @@ impl ExternalMemoryManager for Misbehaving {
     }
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
-        // SAFETY: the caller promised that the memory stays while its owner is kept, and the inner
-        // manager keeps the same owner.
+        // SAFETY: `mempin` of the inner manager asks that the memory lives as long as its owner is
+        // kept. The caller promised that, and the inner manager keeps the same owner.
         let pinned = unsafe { self.inner.mempin(owner, span, mapped)? };
         if self.how == Wrong::Unpins {
             self.keep(&pinned);

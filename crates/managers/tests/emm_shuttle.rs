@@ -209,7 +209,7 @@ fn the_table_of_an_allocator_takes_each_pointer_back_once() {
         on_threads(3, move |_| {
             let free = |address| {
                 let ptr = std::ptr::with_exposed_provenance_mut(address);
-                // SAFETY: nobody uses the memory.
+                // SAFETY: no work uses the memory, and it is freed once.
                 unsafe { shared.managed_free(ptr, 4096, 0, null_mut()) }
             };
             let own = shared.managed_malloc(4096, 0, null_mut());
@@ -219,7 +219,7 @@ fn the_table_of_an_allocator_takes_each_pointer_back_once() {
         let shared = Arc::clone(&allocator);
         on_threads(2, move |_| {
             let ptr = std::ptr::with_exposed_provenance_mut(both);
-            // SAFETY: nobody uses the memory.
+            // SAFETY: no work uses the memory, and it is freed once.
             unsafe { shared.managed_free(ptr, 4096, 0, null_mut()) }
         });
         let counters = allocator.counters();

@@ -264,7 +264,7 @@ fn what_is_not_managed_is_refused_with_its_name_before_anything_is_done() -> Res
         prefetch_managed_module_parameters(&module, FIRST, &options, &stream),
         advise_managed_module_parameters_preferred_location(&module, FIRST, &options),
         advise_managed_module_parameters_accessed_by(&module, FIRST, &options),
-        // SAFETY: nobody uses the module.
+        // SAFETY: no code reads the module's contents.
         unsafe { discard_managed_module_parameters(&module, None, &options, &stream) },
     ];
     for answer in answers {
@@ -301,7 +301,7 @@ fn a_foreign_tensor_that_passes_its_allocation_is_refused() -> Result<()> {
     let error = prefetch_managed_tensor(&theirs, FIRST, &stream).unwrap_err();
     assert!(error.to_string().contains("`theirs` passes the end"), "{error}");
     assert!(Tensor::foreign("null", &machine, DevicePtr::NULL, bytes(1)).is_err());
-    // SAFETY: nobody uses it.
+    // SAFETY: no work uses the memory, and it is freed once.
     unsafe { machine.backend().free(span.ptr) }
 }
 
@@ -456,7 +456,7 @@ fn weights_that_are_about_to_be_overwritten_come_without_being_copied() -> Resul
     let module = module_of([("w", weight.clone())])?;
     let options = ModuleOptions::default();
     let (report, seen) = observe(&machine, || {
-        // SAFETY: nobody uses the weights until they are written below.
+        // SAFETY: no code reads the weights until they are written below.
         unsafe { discard_managed_module_parameters(&module, Some(FIRST), &options, &stream) }
     })?;
     assert_eq!((report?.page_bytes, seen.counters.migrated_bytes()), (8 * MIB, 0));
@@ -466,7 +466,7 @@ fn weights_that_are_about_to_be_overwritten_come_without_being_copied() -> Resul
     let outward = ModuleOptions { rounding: Some(Rounding::Outward), ..options };
     let odd = module_of([("odd", weight.view("odd", 1, bytes(8192))?)])?;
     let _ = backend.take_calls();
-    // SAFETY: nobody uses the weights; the call refuses the range before it discards anything.
+    // SAFETY: no code reads the weights; the call refuses the range before it discards anything.
     let answer = unsafe { discard_managed_module_parameters(&odd, None, &outward, &stream) };
     assert!(answer.is_err(), "it would take contents of neighbours");
     assert_eq!(operations(&backend), []);

@@ -29,12 +29,12 @@ fn span(ptr: *mut c_void, bytes: usize) -> Span {
 }
 
 fn prefetch(allocator: &ManagedAllocator, ptr: *mut c_void, size: usize, device: i32) -> i32 {
-    // SAFETY: the default stream.
+    // SAFETY: the null pointer is the default stream, which lives for ever.
     unsafe { allocator.managed_prefetch(ptr, size, device, null_mut()) }
 }
 
 fn free(allocator: &ManagedAllocator, ptr: *mut c_void) {
-    // SAFETY: nobody uses the memory.
+    // SAFETY: no work uses the memory.
     unsafe { allocator.managed_free(ptr, 0, 0, null_mut()) }
 }
 
@@ -69,7 +69,7 @@ fn numbers_are_those_of_the_runtime() -> Result<()> {
         assert_eq!(allocator.managed_advise_read_mostly(managed, 2 * MIB, 1), 0);
         assert_eq!(allocator.managed_unadvise_preferred_location(managed, 2 * MIB), 0);
         free(&allocator, managed);
-        // SAFETY: nobody uses it.
+        // SAFETY: no work uses the memory, and it is freed once.
         unsafe { machine.backend().free(device)? };
     }
     Ok(())
@@ -84,7 +84,7 @@ fn batches_and_discards_return_numbers_too() -> Result<()> {
     let stream = pointer(made.handle().as_raw());
     let ptrs = [(); 3].map(|()| allocator.managed_malloc(2 * MIB, 0, null_mut()));
     for (on, expected) in [(stream, 0), (null_mut(), 0)] {
-        // SAFETY: live streams.
+        // SAFETY: `on` is a live stream.
         let answer = |sizes: &[usize], device| unsafe {
             allocator.managed_prefetch_batch(&ptrs, sizes, device, on)
         };
@@ -99,7 +99,7 @@ fn batches_and_discards_return_numbers_too() -> Result<()> {
         machine.backend().range_attribute(span(ptr, 2 * MIB), read)
     };
     assert_eq!((asked(ptrs[0]), asked(ptrs[1])), (Ok(-1), Ok(-2)));
-    // SAFETY: a live stream; nobody uses the memory.
+    // SAFETY: `stream` is a live stream, and no code reads the contents.
     unsafe {
         assert_eq!(allocator.managed_discard(ptrs[0], 2 * MIB, stream), 0);
         assert_eq!(allocator.managed_discard(ptrs[0], 100, stream), 0, "no whole page");
@@ -227,7 +227,7 @@ fn what_was_not_given_or_was_taken_back_is_left_alone() -> Result<()> {
         assert_eq!(backend.take_calls(), [], "the driver is not asked");
         assert_eq!(LastError::take().map(|error| error.number), Some(1));
     }
-    // SAFETY: nobody uses it.
+    // SAFETY: no work uses the memory, and it is freed once.
     unsafe { machine.backend().free(theirs.ptr) }
 }
 
@@ -261,7 +261,8 @@ fn nothing_unwinds() -> Result<()> {
 #[derive(Debug)]
 struct Keeps(ManagedMemoryResource);
 
-// SAFETY: it is the inner resource's memory, and never given again.
+// SAFETY: a resource has to give memory of its promised size and alignment, to one owner at a time.
+// The inner resource gives it, and this one never gives it a second time.
 unsafe impl MemoryResource for Keeps {
     fn machine(&self) -> &Machine {
         self.0.machine()

@@ -116,7 +116,8 @@ fn filled(machine: &Machine, stream: &Stream) -> Result<(UnifiedMempool, [Tensor
     for tensor in &tensors {
         write(machine, tensor, 5, stream)?;
     }
-    // SAFETY: nobody reads it after a suspension without having written it.
+    // SAFETY: the contents of a disposable tensor may be lost; the tests write this one after a
+    // suspension before they read it.
     unsafe { tensors[1].set_disposable(true)? };
     Ok((pool, tensors))
 }
@@ -161,14 +162,14 @@ fn a_suspension_is_refused_before_anything_is_done() -> Result<()> {
     assert!(pool.suspend(Place::HOST, &default).is_err(), "it takes no discards");
     assert!(pool.resume(FIRST, &stream).is_err(), "it is active");
     assert_eq!(operations(&backend), []);
-    // SAFETY: it only takes a promise back.
+    // SAFETY: only `true` asks for anything: a tensor that is not disposable keeps its contents.
     unsafe { tensors[1].set_disposable(false)? };
     assert!(pool.suspend(Place::HOST, &default).is_ok(), "nothing to discard");
     let again = pool.suspend(Place::HOST, &stream).unwrap_err();
     assert_eq!((again.kind(), again.code()), (ErrorKind::InvalidValue, None));
     pool.resume(FIRST, &stream)?;
     let foreign = Tensor::foreign("f", &machine, DevicePtr(4096), bytes(1))?;
-    // SAFETY: it is refused.
+    // SAFETY: the pool refuses a tensor that is not its own, so nothing becomes disposable.
     assert!(unsafe { foreign.set_disposable(true) }.is_err());
     Ok(())
 }
@@ -233,7 +234,8 @@ proptest! {
         for (n, &(size, disposable)) in (0..).zip(&sizes) {
             let tensor = pool.tensor(&format!("t{n}"), bytes(size), &stream)?;
             write(&machine, &tensor, n, &stream)?;
-            // SAFETY: what is disposable is not read again.
+            // SAFETY: the contents of a disposable tensor may be lost; the tests do not read them
+            // again.
             unsafe { tensor.set_disposable(disposable)? };
             tensors.push(tensor);
         }
@@ -335,7 +337,8 @@ fn whatever_fails_the_pool_is_as_it_was() -> Result<()> {
         assert_eq!(pool.counters().allocations.current, live.len() as i64);
         for tensor in &live {
             write(&machine, tensor, 7, &stream)?;
-            // SAFETY: what is disposable is not read again.
+            // SAFETY: the contents of a disposable tensor may be lost; the tests do not read them
+            // again.
             unsafe { tensor.set_disposable(tensor.name() == "cache")? };
         }
         let away = backend.watch(|| pool.suspend(Place::HOST, &stream));
@@ -399,7 +402,7 @@ fn whatever_fails_an_operation_says_so_and_can_be_repeated() -> Result<()> {
                 prefetch_managed_module_parameters(&module, Place::HOST, &options, &stream),
                 advise_managed_module_parameters_accessed_by(&module, FIRST, &options),
                 prefetch_managed_tensor(&kept, FIRST, &stream),
-                // SAFETY: nobody uses it.
+                // SAFETY: no code reads the contents.
                 unsafe {
                     discard_managed_module_parameters(&worthless, Some(FIRST), &options, &stream)
                 },
@@ -417,7 +420,7 @@ fn whatever_fails_an_operation_says_so_and_can_be_repeated() -> Result<()> {
             assert_eq!(host_sum(&machine, &lost)?, 9 * MIB);
         }
         assert!(all().iter().all(Result::is_ok));
-        // SAFETY: nobody uses it.
+        // SAFETY: no work uses the memory, and it is freed once.
         unsafe { machine.backend().free(span.ptr) }
     })?;
     assert!(sites >= 10, "{sites}");

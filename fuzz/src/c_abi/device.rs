@@ -16,40 +16,41 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuInit", |world| cuInit(world.small(2) as u32)),
     ("cuDriverGetVersion", |world| {
         let place = world.place();
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuDriverGetVersion(place) }
     }),
     ("cuGetProcAddress", |world| {
         let (name, place, version) = look_up(world);
-        // SAFETY: the name is null or NUL-terminated, the place null or room for the result.
+        // SAFETY: the name is null or NUL-terminated, and the place is null or has room for the
+        // result.
         unsafe { cuGetProcAddress(name, place, version, world.choices.edge()) }
     }),
     ("cuGetProcAddress_v2", |world| {
         let (name, place, version) = look_up(world);
         let mut found = 0;
         let status = if world.choices.chance(1, 4) { null_mut() } else { &raw mut found };
-        // SAFETY: the name is null or NUL-terminated, the place null or room for the result, and
-        // the status null or a live local.
+        // SAFETY: the name is null or NUL-terminated, the place is null or has room for the result,
+        // and the status is null or a local that outlives the call.
         unsafe { cuGetProcAddress_v2(name, place, version, world.choices.edge(), status) }
     }),
     ("cuGetErrorName", |world| {
         let (code, place) = (world.small(1000) as c_int, world.place());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuGetErrorName(code, place) }
     }),
     ("cuGetErrorString", |world| {
         let (code, place) = (world.small(1000) as c_int, world.place());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuGetErrorString(code, place) }
     }),
     ("cuDeviceGetCount", |world| {
         let place = world.place();
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuDeviceGetCount(place) }
     }),
     ("cuDeviceGet", |world| {
         let (place, ordinal) = (world.place(), world.ordinal());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuDeviceGet(place, ordinal) }
     }),
     ("cuDeviceGetName", |world| {
@@ -59,23 +60,23 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
             0 => -(world.small(100) as c_int & 0xffff),
             _ => world.choices.below(33) as c_int,
         };
-        // SAFETY: null, or so much room.
+        // SAFETY: the place is null or has room for `bytes` bytes.
         unsafe { cuDeviceGetName(place, bytes, ordinal) }
     }),
     ("cuDeviceTotalMem_v2", |world| {
         let (place, ordinal) = (world.place(), world.ordinal());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuDeviceTotalMem_v2(place, ordinal) }
     }),
     ("cuDeviceGetAttribute", |world| {
         let (place, ordinal) = (world.place(), world.ordinal());
         let attribute = world.small(160) as c_int;
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuDeviceGetAttribute(place, attribute, ordinal) }
     }),
     ("cuDevicePrimaryCtxRetain", |world| {
         let (place, ordinal) = (world.place::<*mut c_void>(), world.ordinal());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         let code = unsafe { cuDevicePrimaryCtxRetain(place, ordinal) };
         if code == 0 {
             world.retained += 1;
@@ -98,12 +99,12 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuCtxSetCurrent", |world| cuCtxSetCurrent(world.context())),
     ("cuCtxGetCurrent", |world| {
         let place = world.place();
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuCtxGetCurrent(place) }
     }),
     ("cuCtxGetDevice", |world| {
         let place = world.place();
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuCtxGetDevice(place) }
     }),
     ("cuCtxSynchronize", |_| cuCtxSynchronize()),

@@ -12,7 +12,8 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let place = world.place();
         let absent = world.choices.chance(1, 8);
         let image = if absent { null() } else { c"junk".as_ptr().cast() };
-        // SAFETY: null, or room for the result; the image is null or a text.
+        // SAFETY: the place is null or has room for the result, and the image is null or a
+        // NUL-terminated text.
         unsafe { cuModuleLoadData(place, image) }
     }),
     ("cuModuleUnload", |world| {
@@ -24,7 +25,8 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (place, module) = (world.place(), module(world));
         let name = world.choices.one_of(&NAMES).as_ptr();
         let name = if world.choices.chance(1, 16) { null() } else { name };
-        // SAFETY: null, or room for the result; the name is null or NUL-terminated.
+        // SAFETY: the place is null or has room for the result, and the name is null or
+        // NUL-terminated.
         unsafe { cuModuleGetFunction(place, module, name) }
     }),
     ("cuLaunchKernel", launch),
@@ -36,7 +38,7 @@ fn module(world: &mut World<'_, '_>) -> *mut c_void {
         return without_provenance_mut(world.choices.edge() as usize);
     }
     let mut module = null_mut();
-    // SAFETY: the result goes to a live place.
+    // SAFETY: the result goes to a local that outlives the call.
     unsafe { cuModuleLoadData(&raw mut module, c"junk".as_ptr().cast()) };
     module
 }
@@ -49,7 +51,7 @@ fn function(world: &mut World<'_, '_>) -> *mut c_void {
         return without_provenance_mut(world.choices.edge() as usize);
     }
     let (mut module, mut function) = (null_mut(), null_mut());
-    // SAFETY: the results go to live places, the name is NUL-terminated.
+    // SAFETY: the results go to locals that outlive the calls, and the name is NUL-terminated.
     unsafe {
         cuModuleLoadData(&raw mut module, c"junk".as_ptr().cast());
         cuModuleGetFunction(&raw mut function, module, name);
@@ -83,8 +85,8 @@ fn launch(world: &mut World<'_, '_>) -> c_int {
     let array = if absent { null_mut() } else { parameters.as_mut_ptr() };
     let (blocks, threads) = (world.small(64) as u32, world.small(1025) as u32);
     let (depth, stream) = (if world.choices.chance(1, 8) { 2 } else { 1 }, world.stream());
-    // SAFETY: null, or an item for each parameter, null or live and of its type; nobody else uses
-    // this program's memory.
+    // SAFETY: the array is null or has an item for each parameter, and an item is null or points to
+    // a live value of the parameter's type. No other code uses this program's memory.
     unsafe {
         cuLaunchKernel(
             function,

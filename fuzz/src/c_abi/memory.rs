@@ -14,36 +14,36 @@ use super::world::{Attempt, LONGEST, World};
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuMemGetInfo_v2", |world| {
         let (free, total) = (world.place(), world.place());
-        // SAFETY: null, or room for the results.
+        // SAFETY: each place is null or has room for its result.
         unsafe { cuMemGetInfo_v2(free, total) }
     }),
     ("cuMemAllocManaged", |world| {
         let (place, bytes) = (world.place(), world.size());
         let flags = if world.choices.chance(1, 2) { 1 } else { world.small(5) as u32 };
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         let code = unsafe { cuMemAllocManaged(place, bytes, flags) };
         allocated(world, code, place, bytes, true)
     }),
     ("cuMemAlloc_v2", |world| {
         let (place, bytes) = (world.place(), world.size());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         let code = unsafe { cuMemAlloc_v2(place, bytes) };
         allocated(world, code, place, bytes, false)
     }),
     ("cuMemHostAlloc", |world| {
         let (place, bytes) = (world.place::<*mut c_void>(), world.size());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         let code = unsafe { cuMemHostAlloc(place, bytes, world.small(8) as u32) };
         allocated(world, code, place.cast(), bytes, false)
     }),
     ("cuMemFree_v2", |world| {
         let ptr = world.address();
-        // SAFETY: this program does not use memory that it gave back.
+        // SAFETY: this program does not use memory again that it freed.
         freed(world, unsafe { cuMemFree_v2(ptr) }, ptr)
     }),
     ("cuMemFreeHost", |world| {
         let ptr = world.address();
-        // SAFETY: this program does not use memory that it gave back.
+        // SAFETY: this program does not use memory again that it freed.
         let code = unsafe { cuMemFreeHost(without_provenance_mut(ptr as usize)) };
         freed(world, code, ptr)
     }),
@@ -56,14 +56,14 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
             _ => 4,
         };
         let (attribute, (ptr, bytes)) = (world.small(10) as c_int, world.range());
-        // SAFETY: null, or room for so many bytes.
+        // SAFETY: the place is null or has room for `data_bytes` bytes.
         unsafe { cuMemRangeGetAttribute(data, data_bytes, attribute, ptr, bytes) }
     }),
     ("cuPointerGetAttribute", |world| {
         let mut guarded = [GUARD; 32];
         let data = if world.choices.chance(1, 16) { null_mut() } else { guarded.as_mut_ptr() };
         let (attribute, ptr) = (world.small(24) as c_int, world.address());
-        // SAFETY: null, or room for any attribute.
+        // SAFETY: the place is null or has room for the longest attribute.
         let code = unsafe { cuPointerGetAttribute(data.cast(), attribute, ptr) };
         check_guard(&guarded, if code == 0 { width(attribute) } else { 0 });
         code
@@ -71,31 +71,31 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuPointerGetAttributes", pointer_attributes),
     ("cuMemsetD8Async", |world| {
         let ((ptr, bytes), stream) = (world.range(), world.stream());
-        // SAFETY: nobody else uses this program's memory.
+        // SAFETY: no other code uses this program's memory.
         unsafe { cuMemsetD8Async(ptr, world.choices.byte(), bytes, stream) }
     }),
     ("cuMemcpyAsync", |world| {
         let (to, from, bytes) = two_ranges(world);
         let stream = world.stream();
-        // SAFETY: nobody else uses this program's memory, and the ranges do not overlap.
+        // SAFETY: no other code uses this program's memory, and the ranges do not overlap.
         unsafe { cuMemcpyAsync(to, from, bytes, stream) }
     }),
     ("cuMemcpyDtoDAsync_v2", |world| {
         let (to, from, bytes) = two_ranges(world);
         let stream = world.stream();
-        // SAFETY: nobody else uses this program's memory, and the ranges do not overlap.
+        // SAFETY: no other code uses this program's memory, and the ranges do not overlap.
         unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, stream) }
     }),
     ("cuMemcpyHtoDAsync_v2", |world| {
         let ((ptr, bytes), stream, host) = (world.range(), world.stream(), host(world));
-        // SAFETY: null, or more memory than any allocation has; longer ranges are refused before
-        // the memory is looked at.
+        // SAFETY: the host's range is null or longer than any allocation; the driver refuses such a
+        // length before it reads the range.
         unsafe { cuMemcpyHtoDAsync_v2(ptr, host, bytes, stream) }
     }),
     ("cuMemcpyDtoHAsync_v2", |world| {
         let ((ptr, bytes), stream, host) = (world.range(), world.stream(), host(world));
-        // SAFETY: null, or more memory than any allocation has; longer ranges are refused before
-        // the memory is looked at. Nobody else uses the buffer.
+        // SAFETY: the host's range is null or longer than any allocation; the driver refuses such a
+        // length before it writes the range. No other code uses the buffer.
         unsafe { cuMemcpyDtoHAsync_v2(host, ptr, bytes, stream) }
     }),
 ];
@@ -133,7 +133,8 @@ fn pointer_attributes(world: &mut World<'_, '_>) -> c_int {
         _ => (attributes.as_mut_ptr(), places.as_mut_ptr()),
     };
     let ptr = world.address();
-    // SAFETY: null, or as many items as announced, with room for any attribute.
+    // SAFETY: each array is null or has as many items as announced, and each place has room for the
+    // longest attribute.
     let code = unsafe { cuPointerGetAttributes(count as u32, arrays.0, arrays.1, ptr) };
     for (index, (place, attribute)) in guarded.iter().zip(attributes).enumerate() {
         // Those before one that does not exist are written.
@@ -165,7 +166,7 @@ fn allocated(
     managed: bool,
 ) -> c_int {
     if code == 0 {
-        // SAFETY: the call succeeded, so the place has room and holds an address.
+        // SAFETY: the call succeeded, so the place is not null, has room and holds an address.
         let ptr = unsafe { place.read_unaligned() };
         world.appeared(ptr, bytes, managed);
     }

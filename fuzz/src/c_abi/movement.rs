@@ -36,8 +36,8 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         // A count that no list has, where there is no list.
         let absent = ptrs.is_null() || bytes.is_null();
         let count = if absent { world.choices.edge() as usize } else { batch.ptrs.len() };
-        // SAFETY: the arrays are null or have as many items as are announced; nobody needs the
-        // contents.
+        // SAFETY: each array is null or has as many items as announced, and this program does not
+        // read the contents of its ranges.
         unsafe { cuMemDiscardBatchAsync(ptrs, bytes, count, flags, stream) }
     }),
     ("cuMemDiscardAndPrefetchBatchAsync", |world| {
@@ -92,8 +92,8 @@ fn batch_with_places(world: &mut World<'_, '_>, call: BatchWithPlaces) -> c_int 
     let batch = Batch::new(world);
     let (flags, stream) = (flags(world), world.stream());
     let Batch { ptrs, bytes, locations, starts, .. } = &batch;
-    // SAFETY: the arrays are null or have as many items as are announced; the contents of the
-    // ranges, which one of the calls discards, are needed no more.
+    // SAFETY: each array is null or has as many items as announced, and this program does not read
+    // the contents of its ranges, which one of the calls discards.
     unsafe {
         call(
             batch.or_null(0, ptrs),

@@ -29,19 +29,20 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         }
         let absent = world.choices.chance(1, 16);
         let props = if absent { null() } else { &raw const props };
-        // SAFETY: both are null or live.
+        // SAFETY: each pointer is null or points to a live value of its type.
         let code = unsafe { cuMemPoolCreate(place, props) };
         made(code, place, &mut world.pools)
     }),
     ("cuMemPoolDestroy", |world| {
         let pool = world.pool();
-        // SAFETY: handles that are gone go into calls that have to refuse them.
+        // SAFETY: the simulator looks handles up and refuses those of destroyed pools, so this
+        // program may pass such a handle again.
         let code = unsafe { cuMemPoolDestroy(pool) };
         gone(world, code, pool, |world| &mut world.pools)
     }),
     ("cuMemPoolGetAttribute", |world| {
         let (pool, place) = (world.pool(), world.place::<u64>());
-        // SAFETY: null, or room for any attribute.
+        // SAFETY: the place is null or has room for the longest attribute.
         unsafe { cuMemPoolGetAttribute(pool, world.small(16) as c_int, place.cast()) }
     }),
     ("cuMemPoolSetAttribute", |world| {
@@ -49,7 +50,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let mut value = if world.choices.chance(1, 2) { 0 } else { world.choices.edge() };
         let absent = world.choices.chance(1, 16);
         let place = if absent { null_mut() } else { (&raw mut value).cast() };
-        // SAFETY: null, or live and as wide as any attribute.
+        // SAFETY: the place is null or points to a live value as wide as the longest attribute.
         unsafe { cuMemPoolSetAttribute(pool, world.small(16) as c_int, place) }
     }),
     ("cuMemPoolTrimTo", |world| {
@@ -65,51 +66,51 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         // Without an array, any count may be announced.
         let count = if absent { world.choices.edge() as usize } else { wanted.len() };
         let array = if absent { null() } else { wanted.as_ptr() };
-        // SAFETY: null, or as many items as announced.
+        // SAFETY: the array is null or has as many items as announced.
         unsafe { cuMemPoolSetAccess(pool, array, count) }
     }),
     ("cuMemPoolGetAccess", |world| {
         let (place, pool, location) = (world.place(), world.pool(), world.location());
         let location = if world.choices.chance(1, 16) { null() } else { &raw const location };
-        // SAFETY: null, or live.
+        // SAFETY: each pointer is null or points to a live value of its type.
         unsafe { cuMemPoolGetAccess(place, pool, location) }
     }),
     ("cuDeviceGetDefaultMemPool", |world| {
         let (place, ordinal) = (world.place(), world.ordinal());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuDeviceGetDefaultMemPool(place, ordinal) }
     }),
     ("cuDeviceGetMemPool", |world| {
         let (place, ordinal) = (world.place(), world.ordinal());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuDeviceGetMemPool(place, ordinal) }
     }),
     ("cuDeviceSetMemPool", |world| cuDeviceSetMemPool(world.ordinal(), world.pool())),
     ("cuMemGetDefaultMemPool", |world| {
         let (place, location, kind) = at_place(world);
         let location = location.as_ref().map_or(null(), |location| &raw const *location);
-        // SAFETY: null, or live.
+        // SAFETY: each pointer is null or points to a live value of its type.
         unsafe { cuMemGetDefaultMemPool(place, location, kind) }
     }),
     ("cuMemGetMemPool", |world| {
         let (place, location, kind) = at_place(world);
         let location = location.as_ref().map_or(null(), |location| &raw const *location);
-        // SAFETY: null, or live.
+        // SAFETY: each pointer is null or points to a live value of its type.
         unsafe { cuMemGetMemPool(place, location, kind) }
     }),
     ("cuMemSetMemPool", |world| {
         let (_, location, kind) = at_place(world);
         let location = location.as_ref().map_or(null(), |location| &raw const *location);
-        // SAFETY: null, or live.
+        // SAFETY: each pointer is null or points to a live value of its type.
         unsafe { cuMemSetMemPool(location, kind, world.pool()) }
     }),
     ("cuMemAllocFromPoolAsync", |world| {
         let (place, bytes, pool) = (world.place::<u64>(), world.size(), world.pool());
         let stream = world.stream();
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         let code = unsafe { cuMemAllocFromPoolAsync(place, bytes, pool, stream) };
         if code == 0 {
-            // SAFETY: the call succeeded, so the place has room and holds an address.
+            // SAFETY: the call succeeded, so the place is not null, has room and holds an address.
             let ptr = unsafe { place.read_unaligned() };
             world.appeared(ptr, bytes, false);
         }
@@ -117,7 +118,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     }),
     ("cuMemFreeAsync", |world| {
         let (ptr, stream) = (world.address(), world.stream());
-        // SAFETY: this program does not use memory that it gave back.
+        // SAFETY: this program does not use memory again that it freed.
         let code = unsafe { cuMemFreeAsync(ptr, stream) };
         match world.imports.iter().position(|&import| import == ptr) {
             _ if code != 0 => {}

@@ -22,8 +22,8 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
             1 => (world.buffer.wrapping_add(start), usize::MAX),
             _ => (world.buffer.wrapping_add(start), bytes),
         };
-        // SAFETY: null, too long to exist, or part of the buffer, which lives until all of it is
-        // unregistered.
+        // SAFETY: the range is null, longer than any memory, or part of the buffer, which lives
+        // until all of it is unregistered.
         let code = unsafe { cuMemHostRegister_v2(ptr.cast(), bytes, flags) };
         if code == 0 {
             let memory = Memory { ptr: ptr.addr() as u64, bytes, managed: false };
@@ -34,7 +34,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     }),
     ("cuMemHostUnregister", |world| {
         let ptr = world.address();
-        // SAFETY: no program of a device runs.
+        // SAFETY: the simulator has no device that works by itself, so none uses the memory.
         let code = unsafe { cuMemHostUnregister(without_provenance_mut(ptr as usize)) };
         if code == 0 {
             world.registered.retain(|memory| memory.ptr != ptr);
@@ -46,10 +46,11 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (place, pool) = (world.place::<c_int>(), world.pool());
         let kind = if world.choices.chance(3, 4) { 1 } else { world.small(9) as c_int };
         let flags = if world.choices.chance(7, 8) { 0 } else { world.choices.edge() };
-        // SAFETY: null, or room for a descriptor.
+        // SAFETY: the place is null or has room for a descriptor.
         let code = unsafe { cuMemPoolExportToShareableHandle(place.cast(), pool, kind, flags) };
         if code == 0 {
-            // SAFETY: the call succeeded, so the place has room and holds a descriptor.
+            // SAFETY: the call succeeded, so the place is not null, has room and holds a
+            // descriptor.
             world.descriptors.push(unsafe { place.read_unaligned() });
         }
         code
@@ -63,7 +64,8 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let kind = if world.choices.chance(3, 4) { 1 } else { world.small(9) as c_int };
         let flags = if world.choices.chance(7, 8) { 0 } else { world.choices.edge() };
         let shared = without_provenance_mut(descriptor);
-        // SAFETY: null, or room for the result; the simulator takes handles of its own.
+        // SAFETY: the place is null or has room for the result, and the simulator takes handles of
+        // its own process.
         let code = unsafe { cuMemPoolImportFromShareableHandle(place, shared, kind, flags) };
         made(code, place, &mut world.pools)
     }),
@@ -71,7 +73,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (place, ptr) = (room_for_blob(world), world.address());
         let mut blob = Blob([0; 64]);
         let place = if place { &raw mut blob } else { null_mut() };
-        // SAFETY: null, or live.
+        // SAFETY: each pointer is null or points to a live value of its type.
         let code = unsafe { cuMemPoolExportPointer(place, ptr) };
         if code == 0 {
             world.blobs.push(blob);
@@ -82,10 +84,10 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (place, pool, blob) = (world.place::<u64>(), world.pool(), world.blob());
         let absent = world.choices.chance(1, 16);
         let blob = if absent { null() } else { &raw const blob };
-        // SAFETY: null, or live.
+        // SAFETY: each pointer is null or points to a live value of its type.
         let code = unsafe { cuMemPoolImportPointer(place, pool, blob) };
         if code == 0 {
-            // SAFETY: the call succeeded, so the place has room and holds an address.
+            // SAFETY: the call succeeded, so the place is not null, has room and holds an address.
             world.imports.push(unsafe { place.read_unaligned() });
         }
         code
@@ -94,7 +96,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (place, ptr) = (room_for_blob(world), world.address());
         let mut blob = Blob([0; 64]);
         let place = if place { &raw mut blob } else { null_mut() };
-        // SAFETY: null, or live.
+        // SAFETY: each pointer is null or points to a live value of its type.
         let code = unsafe { cuIpcGetMemHandle(place, ptr) };
         if code == 0 {
             world.blobs.push(blob);
@@ -103,12 +105,13 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     }),
     ("cuIpcOpenMemHandle_v2", |world| {
         let (place, blob) = (world.place(), world.blob());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuIpcOpenMemHandle_v2(place, blob, world.small(3) as u32) }
     }),
     ("cuIpcCloseMemHandle", |world| {
         let ptr = world.address();
-        // SAFETY: nothing was opened.
+        // SAFETY: the simulator opens no handle, because each is of its own process, so there is no
+        // memory to close.
         unsafe { cuIpcCloseMemHandle(ptr) }
     }),
 ];

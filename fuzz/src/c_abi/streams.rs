@@ -13,13 +13,14 @@ use super::world::{Attempt, World};
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuStreamCreate", |world| {
         let place = world.place::<*mut c_void>();
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         let code = unsafe { cuStreamCreate(place, world.small(3) as u32) };
         made(code, place, &mut world.streams)
     }),
     ("cuStreamDestroy_v2", |world| {
         let stream = world.stream();
-        // SAFETY: nobody depends on what streams wait for.
+        // SAFETY: the simulator looks handles up and refuses those of destroyed streams, so this
+        // program may pass such a handle again.
         let code = unsafe { cuStreamDestroy_v2(stream) };
         gone(world, code, stream, |world| &mut world.streams)
     }),
@@ -32,23 +33,25 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuStreamAttachMemAsync", |world| {
         let (stream, (ptr, bytes)) = (world.stream(), world.range());
         let bytes = if world.choices.chance(1, 2) { 0 } else { bytes };
-        // SAFETY: this program accesses no managed memory by itself.
+        // SAFETY: this program accesses managed memory through the driver only, which refuses what
+        // an attachment does not allow.
         unsafe { cuStreamAttachMemAsync(stream, ptr, bytes, world.small(6) as u32) }
     }),
     ("cuStreamGetCtx", |world| {
         let (stream, place) = (world.stream(), world.place());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuStreamGetCtx(stream, place) }
     }),
     ("cuEventCreate", |world| {
         let place = world.place::<*mut c_void>();
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         let code = unsafe { cuEventCreate(place, world.small(6) as u32) };
         made(code, place, &mut world.events)
     }),
     ("cuEventDestroy_v2", |world| {
         let event = world.event();
-        // SAFETY: nobody waits for it.
+        // SAFETY: the simulator looks handles up and refuses those of destroyed events, so this
+        // program may pass such a handle again.
         let code = unsafe { cuEventDestroy_v2(event) };
         gone(world, code, event, |world| &mut world.events)
     }),
@@ -60,7 +63,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuEventSynchronize", |world| cuEventSynchronize(world.event())),
     ("cuEventElapsedTime", |world| {
         let (place, start, end) = (world.place(), world.event(), world.event());
-        // SAFETY: null, or room for the result.
+        // SAFETY: the place is null or has room for the result.
         unsafe { cuEventElapsedTime(place, start, end) }
     }),
 ];
@@ -68,7 +71,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
 /// Notes a handle that a call made.
 pub(super) fn made(code: c_int, place: *mut *mut c_void, handles: &mut Vec<usize>) -> c_int {
     if code == 0 {
-        // SAFETY: the call succeeded, so the place has room and holds a handle.
+        // SAFETY: the call succeeded, so the place is not null, has room and holds a handle.
         handles.push(unsafe { place.read_unaligned() }.addr());
     }
     code

@@ -69,7 +69,8 @@ fn buffer_layout() -> std::alloc::Layout {
 
 impl<'a, 'b> World<'a, 'b> {
     pub(super) fn new(choices: &'a mut Choices<'b>) -> Self {
-        // SAFETY: the layout is not empty.
+        // SAFETY: `alloc_zeroed` asks for a layout that is not empty, and this one has the buffer's
+        // bytes.
         let buffer = unsafe { std::alloc::alloc_zeroed(buffer_layout()) };
         assert!(!buffer.is_null(), "room for a buffer");
         let mut world = Self {
@@ -108,7 +109,7 @@ impl<'a, 'b> World<'a, 'b> {
         if !self.context.is_null() && cuCtxSetCurrent(self.context) == 0 {
             return;
         }
-        // SAFETY: the result goes to a live place.
+        // SAFETY: the result goes to a local that outlives the call.
         if unsafe { cuDevicePrimaryCtxRetain(&raw mut self.context, 0) } == 0 {
             self.retained += 1;
             cuCtxSetCurrent(self.context);
@@ -132,17 +133,18 @@ impl<'a, 'b> World<'a, 'b> {
                 break;
             }
             let mut pool = null_mut();
-            // SAFETY: the result goes to a live place, the properties are live.
+            // SAFETY: the result goes to a local, and the properties are another; both outlive the
+            // call.
             if unsafe { cuMemPoolCreate(&raw mut pool, &raw const props) } == 0 {
                 self.pools.push(pool.addr());
             }
         }
         let mut handle = null_mut();
-        // SAFETY: the result goes to a live place.
+        // SAFETY: the result goes to a local that outlives the call.
         if self.streams.is_empty() && unsafe { cuStreamCreate(&raw mut handle, 1) } == 0 {
             self.streams.push(handle.addr());
         }
-        // SAFETY: the result goes to a live place.
+        // SAFETY: the result goes to a local that outlives the call.
         if self.events.is_empty() && unsafe { cuEventCreate(&raw mut handle, 0) } == 0 {
             self.events.push(handle.addr());
         }
@@ -189,8 +191,8 @@ impl<'a, 'b> World<'a, 'b> {
     /// Frees an allocation of whatever kind, after its imports.
     fn free(&mut self, Memory { ptr, .. }: Memory) {
         let imports = self.imports.iter().filter(|&&import| import == ptr).count();
-        // SAFETY: this program does not use it any more; kinds that a call does not take it
-        // refuses.
+        // SAFETY: this program does not use the memory again. A call refuses memory of a kind that
+        // it does not free.
         unsafe {
             for _ in 0..imports {
                 cuMemFreeAsync(ptr, null_mut());
@@ -205,7 +207,8 @@ impl<'a, 'b> World<'a, 'b> {
 
     fn close_descriptors(&mut self) {
         for descriptor in self.descriptors.drain(..) {
-            // SAFETY: the driver gave it to this program, and nobody else closes it.
+            // SAFETY: the descriptor has to be open and this program's to close. The driver made it
+            // for this program, which keeps it in one list only.
             drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
     }
@@ -354,7 +357,8 @@ impl Drop for World<'_, '_> {
     fn drop(&mut self) {
         self.make_current();
         for memory in std::mem::take(&mut self.registered) {
-            // SAFETY: no program of a device runs, and the buffer is still there.
+            // SAFETY: the simulator has no device that works by itself, so none uses the memory,
+            // and the buffer is still allocated.
             unsafe { cuMemHostUnregister(without_provenance_mut(memory.ptr as usize)) };
         }
         while let Some(&memory) = self.live.first() {
@@ -369,7 +373,8 @@ impl Drop for World<'_, '_> {
         for _ in 0..self.retained {
             cuDevicePrimaryCtxRelease_v2(0);
         }
-        // SAFETY: allocated with this layout; the driver knows no part of it any more.
+        // SAFETY: the buffer was allocated with this layout. The driver knows no part of it any
+        // more, because all of it was unregistered.
         unsafe { std::alloc::dealloc(self.buffer, buffer_layout()) };
     }
 }
@@ -380,16 +385,16 @@ pub(super) fn limited(bytes: u64) -> u64 {
 }
 
 fn destroy_pool(raw: usize) {
-    // SAFETY: this program does not use the handle any more.
+    // SAFETY: this program does not use the handle again.
     unsafe { cuMemPoolDestroy(without_provenance_mut(raw)) };
 }
 
 fn destroy_stream(raw: usize) {
-    // SAFETY: this program does not use the handle any more.
+    // SAFETY: this program does not use the handle again.
     unsafe { cuStreamDestroy_v2(without_provenance_mut(raw)) };
 }
 
 fn destroy_event(raw: usize) {
-    // SAFETY: this program does not use the handle any more.
+    // SAFETY: this program does not use the handle again.
     unsafe { cuEventDestroy_v2(without_provenance_mut(raw)) };
 }

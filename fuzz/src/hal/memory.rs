@@ -50,7 +50,8 @@ impl Round<'_, '_> {
         };
         let flags =
             HostRegisterFlags::from_bits_retain(self.choices.one_of(&[0, 0, 0, 0, 1, 2, 4, 8, 16]));
-        // SAFETY: the memory lives as long as the round; other spans are refused.
+        // SAFETY: the memory lives as long as the round. The simulator refuses spans that are no
+        // memory.
         let made = self.call("host_register", |sim| unsafe { sim.host_register(span, flags) });
         self.known.live.extend(made.map(|()| span));
     }
@@ -59,13 +60,13 @@ impl Round<'_, '_> {
         let ptr = self.ptr();
         let stream = self.stream();
         let freed = match self.choices.below(6) {
-            // SAFETY: this round alone uses the memory.
+            // SAFETY: only this round uses the memory, and it does not use freed memory again.
             0 => self.call("free_pinned", |sim| unsafe { sim.free_pinned(ptr) }),
-            // SAFETY: this round alone uses the memory.
+            // SAFETY: only this round uses the memory, and it does not use freed memory again.
             1 => self.call("free_async", |sim| unsafe { sim.free_async(ptr, stream) }),
-            // SAFETY: this round alone uses the memory.
+            // SAFETY: only this round uses the memory, and it does not use freed memory again.
             2 => self.call("host_unregister", |sim| unsafe { sim.host_unregister(ptr) }),
-            // SAFETY: this round alone uses the memory.
+            // SAFETY: only this round uses the memory, and it does not use freed memory again.
             _ => self.call("free", |sim| unsafe { sim.free(ptr) }),
         };
         if freed.is_some() {
@@ -110,7 +111,8 @@ impl Round<'_, '_> {
                     return;
                 }
                 let span = Span::new(span.ptr, self.choices.one_of(&[0, 1, span.bytes]));
-                // SAFETY: this round alone uses the memory.
+                // SAFETY: only this round uses the memory, through calls of the simulator, which
+                // refuses what an attachment does not allow.
                 self.call("stream_attach", |sim| unsafe { sim.stream_attach(stream, span, flags) });
             }
             _ => self.batch(),
@@ -132,11 +134,11 @@ impl Round<'_, '_> {
                 sim.prefetch_batch(&spans, &locations, &starts, flags, stream)
             }),
             1 => self.call("discard_batch", |sim| {
-                // SAFETY: this round alone uses the memory, and does not mind what it holds.
+                // SAFETY: only this round uses the memory, and what it holds does not matter to it.
                 unsafe { sim.discard_batch(&spans, flags, stream) }
             }),
             _ => self.call("discard_prefetch_batch", |sim| {
-                // SAFETY: this round alone uses the memory, and does not mind what it holds.
+                // SAFETY: only this round uses the memory, and what it holds does not matter to it.
                 unsafe { sim.discard_prefetch_batch(&spans, &locations, &starts, flags, stream) }
             }),
         };

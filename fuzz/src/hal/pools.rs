@@ -49,7 +49,8 @@ impl Round<'_, '_> {
                 self.call("pool_current", |sim| sim.pool_current(location, kind));
             }
             8 if self.choices.chance(1, 2) => {
-                // SAFETY: the handle may be used again: it is looked up.
+                // SAFETY: the simulator looks handles up and refuses those of destroyed pools, so
+                // the round may pass such a handle again.
                 if self.call("pool_destroy", |sim| unsafe { sim.pool_destroy(pool) }).is_some() {
                     self.known.pools.retain(|known| *known != pool);
                 }
@@ -114,7 +115,8 @@ impl Round<'_, '_> {
                     return;
                 };
                 self.import(handle);
-                // SAFETY: the call made the descriptor for its caller, and nobody else has it.
+                // SAFETY: the descriptor has to be open and this round's to close. The call made it
+                // for its caller, and no other code has it.
                 drop(unsafe { OwnedFd::from_raw_fd(handle.0) });
             }
             1 => {
@@ -124,7 +126,8 @@ impl Round<'_, '_> {
             2 | 3 => {
                 let exported = self.call("pool_export_pointer", |sim| sim.pool_export_pointer(ptr));
                 let blob = exported.unwrap_or_else(|| ExportedPointer(self.blob()));
-                // SAFETY: the memory is used by this round alone.
+                // SAFETY: only this round uses the memory, and the simulator looks up imports of
+                // its own memory at every call.
                 let made = self.call("pool_import_pointer", |sim| unsafe {
                     sim.pool_import_pointer(pool, blob)
                 });
@@ -136,7 +139,7 @@ impl Round<'_, '_> {
 
     fn import(&mut self, handle: ShareableHandle) {
         let kind = HandleTypes::from_bits_retain(self.choices.one_of(&[1, 1, 1, 0, 2, 8]));
-        // SAFETY: the simulator takes handles of its own process.
+        // SAFETY: the simulator takes handles of its own process, and this one is of it or of none.
         let pool = self.call("pool_import", |sim| unsafe { sim.pool_import(handle, kind) });
         self.known.pools.extend(pool);
     }
@@ -145,9 +148,9 @@ impl Round<'_, '_> {
         let (ptr, device) = (self.ptr(), self.device());
         let made = self.call("ipc_mem_handle", |sim| sim.ipc_mem_handle(ptr));
         let handle = made.unwrap_or_else(|| IpcMemHandle(self.blob()));
-        // SAFETY: this round alone uses the memory.
+        // SAFETY: the simulator opens no handle, because each is of its own process.
         self.call("ipc_open_mem_handle", |sim| unsafe { sim.ipc_open_mem_handle(device, handle) });
-        // SAFETY: this round alone uses the memory.
+        // SAFETY: the simulator closes only memory that it opened, and it opened none.
         self.call("ipc_close_mem_handle", |sim| unsafe { sim.ipc_close_mem_handle(ptr) });
     }
 

@@ -49,7 +49,7 @@ impl Round<'_, '_> {
     /// Frees what lives, in the order in which it was made, and gives all pools back.
     pub(super) fn free_all(&mut self) {
         for Span { ptr, .. } in std::mem::take(&mut self.known.live) {
-            // SAFETY: this round alone uses it.
+            // SAFETY: only this round uses the memory, and the round ends here.
             unsafe {
                 if self.sim.free(ptr).is_err() && self.sim.free_pinned(ptr).is_err() {
                     let _ = self.sim.host_unregister(ptr);
@@ -59,7 +59,7 @@ impl Round<'_, '_> {
         for pool in std::mem::take(&mut self.known.pools) {
             // A default pool cannot be destroyed, and may have been told to keep what it has.
             let _ = self.sim.pool_set_attribute(pool, PoolAttribute::RELEASE_THRESHOLD, 0);
-            // SAFETY: nothing lives in it any more.
+            // SAFETY: the round ends here, so no code uses the handle again.
             let _ = unsafe { self.sim.pool_destroy(pool) };
         }
         let _ = self.sim.stream_synchronize(StreamHandle::NULL);

@@ -20,7 +20,7 @@ impl Round<'_, '_> {
             0 | 1 => {
                 let access = self.choices.one_of(&[HostAccess::Read, HostAccess::Write(value)]);
                 let touch = HostTouch { span, stride_bytes, access };
-                // SAFETY: this round alone uses the memory.
+                // SAFETY: only this round uses the memory, from one thread.
                 self.call("host_touch", |sim| unsafe { sim.host_touch(touch) });
             }
             2 => {
@@ -34,16 +34,17 @@ impl Round<'_, '_> {
                     blocks: self.choices.one_of(&[1, 1, 4, 132, 0, u32::MAX]),
                     threads: self.choices.one_of(&[1, 1, 32, 256, 0, 1025, u32::MAX]),
                 };
-                // SAFETY: this round alone uses the memory.
+                // SAFETY: only this round uses the memory, from one thread.
                 self.call("device_touch", |sim| unsafe { sim.device_touch(touch, stream) });
             }
             3 => {
-                // SAFETY: this round alone uses the memory.
+                // SAFETY: only this round uses the memory, from one thread.
                 self.call("memset", |sim| unsafe { sim.memset(span, value, stream) });
             }
             _ => {
                 let from = self.ptr();
-                // SAFETY: this round alone uses the memory; the simulator copies ranges that overlap.
+                // SAFETY: only this round uses the memory, from one thread, and the simulator
+                // copies ranges that overlap like `memmove`.
                 self.call("memcpy", |sim| unsafe {
                     sim.memcpy(span.ptr, from, span.bytes, stream)
                 });
@@ -128,11 +129,13 @@ impl Round<'_, '_> {
                 self.known.events.extend(made);
             }
             3 => {
-                // SAFETY: the handle may be used again: it is looked up.
+                // SAFETY: the simulator looks handles up and refuses those of destroyed streams, so
+                // the round may pass such a handle again.
                 self.call("stream_destroy", |sim| unsafe { sim.stream_destroy(stream) });
             }
             4 => {
-                // SAFETY: the handle may be used again: it is looked up.
+                // SAFETY: the simulator looks handles up and refuses those of destroyed events, so
+                // the round may pass such a handle again.
                 self.call("event_destroy", |sim| unsafe { sim.event_destroy(event) });
             }
             5 => {

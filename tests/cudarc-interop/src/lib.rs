@@ -23,7 +23,8 @@ pub unsafe fn launch(
     let count = from.len().min(to.len()) as i32;
     let mut arguments = stream.launch_builder(kernel);
     arguments.arg(&from).arg(&mut to).arg(&count);
-    // SAFETY: the caller vouches for the kernel.
+    // SAFETY: the kernel may access what its arguments name; the caller of this function promised
+    // that.
     unsafe { arguments.launch(LaunchConfig::for_num_elems(count as u32)) }?;
     Ok(())
 }
@@ -68,7 +69,7 @@ pub fn multiply(
     if !fits || product.len() < rows as usize {
         return Err("the buffers are too small for the matrix".into());
     }
-    // SAFETY: the sizes were checked.
+    // SAFETY: the sizes of matrix and vectors fit together, which was checked above.
     unsafe { blas.gemv(config, &matrix, &vector, &mut product) }?;
     Ok(())
 }

@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // cudarc's stream on both sides.
     let stream = context.new_stream()?;
     {
-        // SAFETY: the buffers are dropped before the memory is freed, and nobody else uses it.
+        // SAFETY: the ranges stay live, because the buffers are dropped before the memory is freed,
+        // and no other code uses them meanwhile.
         let mut buffers =
             unsafe { [CudarcBuffer::adopt(&stream, from)?, CudarcBuffer::adopt(&stream, to)?] };
         assert!(buffers[0].view::<u64>().is_ok());
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let copied = copy(&stream, from, to)?;
         assert!(copied.iter().enumerate().all(|(index, &number)| number == index as u32));
     }
-    // SAFETY: the stream outlives the handle's use.
+    // SAFETY: the stream outlives all uses of the handle.
     let handle = unsafe { cuda.stream_of(&stream) }?;
     cuda.prefetch_ordinal(to, 0, handle)?;
     let expected: u64 = (0..to.bytes as u32 / 4).flat_map(u32::to_le_bytes).map(u64::from).sum();
@@ -35,16 +36,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // A stream of pagewise on both sides.
     let own = cuda.stream_create(DeviceId(0), StreamFlags::NON_BLOCKING)?;
-    // SAFETY: the stream is destroyed below, when cudarc is done with it.
+    // SAFETY: the stream has to outlive cudarc's use; it is destroyed below, after cudarc's own
+    // values are dropped.
     let borrowed = unsafe { cuda.cudarc_stream(&context, own) }?;
     {
-        // SAFETY: the buffer is dropped before the memory is freed, and nobody else uses it.
+        // SAFETY: the range stays live, because the buffer is dropped before the memory is freed,
+        // and no other code uses it meanwhile.
         let mut buffer = unsafe { CudarcBuffer::adopt(&borrowed, to)? };
         borrowed.memset_zeros(&mut buffer.view_mut::<u8>()?)?;
     }
     drop(borrowed);
     assert_eq!(read(&cuda, to, own)?, 0);
-    // SAFETY: nobody uses any of them any more.
+    // SAFETY: neither the memory nor the stream is used again.
     unsafe {
         cuda.stream_destroy(own)?;
         cuda.free(from.ptr)?;
@@ -62,6 +65,6 @@ fn read(
 ) -> pagewise_hal::Result<u64> {
     let (device, access) = (DeviceId(0), DeviceAccess::Read);
     let touch = DeviceTouch { device, span, stride_bytes: 1, access, blocks: 16, threads: 64 };
-    // SAFETY: nobody else uses the memory.
+    // SAFETY: no other code uses the memory.
     unsafe { cuda.device_touch(touch, stream) }
 }

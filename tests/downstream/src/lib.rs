@@ -58,7 +58,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: `self` is the only owner, and is going away. A destructor cannot report.
+        // SAFETY: `self` is the only owner of the memory and is dropped here. The answer is left
+        // out, because a destructor cannot report.
         let _ = unsafe { self.backend.free(self.span.ptr) };
     }
 }

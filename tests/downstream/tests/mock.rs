@@ -73,6 +73,6 @@ fn conveniences_work_over_a_mock_and_frees_can_be_permitted() {
     permit_free(&mut mock);
     assert_eq!(mock.alloc(4096), Ok(SPAN));
     assert_eq!(mock.devices(), Ok(vec![DeviceId(0), DeviceId(1)]));
-    // SAFETY: nothing uses the memory: there is none.
+    // SAFETY: no code uses the memory, because a mock's address has none behind it.
     assert_eq!(unsafe { mock.free(SPAN.ptr) }, Ok(()));
 }

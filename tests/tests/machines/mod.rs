@@ -174,7 +174,8 @@ pub fn give_back(backend: &dyn Backend, ptrs: &[DevicePtr]) {
         if !is_allocated(backend, ptr) {
             continue;
         }
-        // SAFETY: the claim is done with it. What is not the call's kind of memory is refused.
+        // SAFETY: the claim does not use the memory again. A call refuses memory of a kind that it
+        // does not free.
         let freed = unsafe {
             backend
                 .free(ptr)
@@ -225,7 +226,7 @@ pub fn fill(span: Span, value: u8, stream: &Stream) -> Result<()> {
 pub fn holds(span: Span, value: u8, stream: &Stream) -> Result<bool> {
     stream.synchronize()?;
     let touch = HostTouch { span, stride_bytes: STRIDE, access: HostAccess::Read };
-    // SAFETY: claims use their memory from one thread, it is live, and the stream's work is done.
+    // SAFETY: claims use their memory from one thread. It is live, and the stream's work is done.
     let sum = unsafe { stream.machine().backend().host_touch(touch)? };
     Ok(sum == span.bytes.div_ceil(STRIDE) * u64::from(value))
 }

@@ -91,7 +91,8 @@ macro_rules! forwarded {
         unsafe fn $name(&self, $($argument: $type),*) -> Result<$answer> {
             let call = Call::new(Operation::$call);
             $(about!(call, $argument, $argument);)*
-            // SAFETY: the caller promised what the inner call asks for; it is passed on unchanged.
+            // SAFETY: the inner method asks for the same as this one, and the caller of this one
+            // promised it. All arguments are passed on unchanged.
             ask!(self, $name, call, || unsafe { self.inner.$name($($argument),*) })
         }
     };

@@ -114,7 +114,7 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     /// use pagewise::intercept::Intercepted;
     /// use pagewise::{HostAddresses, HostViews};
     ///
-    /// // SAFETY: the simulator promises the same itself.
+    /// // SAFETY: the simulator itself promises these views, and the injector changes no address.
     /// let backend = unsafe {
     ///     Intercepted::with_host_views(pagewise::sim()?, Injector::default(), HostViews::Declared)
     /// };
@@ -170,9 +170,9 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     }
 }
 
-// SAFETY: addresses come from the inner back end as they are: an interceptor can neither make nor
-// look at what a call answers, as its type is any `T`. So the promise of the inner back end holds,
-// or the one that was made in `with_host_views`.
+// SAFETY: addresses come from the inner back end as they are: an interceptor gets a call's answer
+// as a value of any type `T`, which it can neither make nor look into. So the promise of the inner
+// back end holds, or the one that was made in `with_host_views`.
 unsafe impl<B: Backend, I: Interceptor> HostAddresses for Intercepted<B, I> {
     fn host_views(&self) -> HostViews {
         self.views

@@ -255,7 +255,8 @@ impl Allocation {
     /// let resource = Arc::new(DeviceMemoryResource::current_pool(&machine, Device::FIRST)?);
     /// let mut bytes = Allocation::new(resource, 8, &first)?;
     /// second.wait_for(&first)?;
-    /// // SAFETY: the second stream waits for the first.
+    /// // SAFETY: the new stream has to come after all work on the bytes, and `second` waits for
+    /// // `first`.
     /// unsafe { bytes.set_stream_unchecked(&second) };
     /// # Ok::<(), pagewise::Error>(())
     /// ```
@@ -267,8 +268,9 @@ impl Allocation {
 
     fn release(&mut self) -> Result<()> {
         let Some(stream) = self.stream.take() else { return Ok(()) };
-        // SAFETY: this owns the bytes, which came from the resource, and gives them back once;
-        // whoever gave the address to a device has promised that its work is in the stream's order.
+        // SAFETY: this value owns the bytes, which came from the resource, and gives them back
+        // once. Device work that got the address came through an `unsafe` call, which promised that
+        // the work comes before in this stream.
         unsafe { self.resource.deallocate(self.span.ptr, self.span.bytes, &stream) }
     }
 }

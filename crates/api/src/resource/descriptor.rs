@@ -31,7 +31,8 @@ impl AllocationHandle {
     /// # let pool = DeviceMemoryResource::new_pool(&machine, Device::FIRST, options)?;
     /// let handle = pool.allocation_handle()?;
     /// let (uuid, descriptor) = (handle.uuid(), handle.into_descriptor());
-    /// // SAFETY: both are of the handle above.
+    /// // SAFETY: `from_parts` asks for a descriptor and a UUID of the same handle; both are of the
+    /// // handle above.
     /// let handle = unsafe { AllocationHandle::from_parts(descriptor, uuid) };
     /// # Ok::<(), pagewise::Error>(())
     /// ```

@@ -197,8 +197,9 @@ impl Mapped for DeviceMemoryResource {
     }
 }
 
-// SAFETY: the driver gives memory of the device of at least the size, aligned to 512 bytes, to
-// nobody else.
+// SAFETY: a resource has to give memory of the size and alignment that it promises, to one owner at
+// a time. The driver gives memory of the device of at least the size, aligned to 512 bytes, and
+// gives no byte out twice.
 unsafe impl MemoryResource for DeviceMemoryResource {
     fn machine(&self) -> &Machine {
         &self.machine
@@ -214,10 +215,11 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr, _: u64, stream: &Stream) -> Result<()> {
-        // SAFETY: the work of the stream is done, and the caller promised that there is no other.
+        // SAFETY: the caller promised that only work of the stream uses the memory, and that work
+        // is done when `direct` is called.
         let direct = || unsafe { self.machine.backend().free(ptr) };
-        // SAFETY: the memory came from the pool if there is one, and the caller promised that no
-        // work but the stream's uses it.
+        // SAFETY: the memory came from the pool if there is one, and the caller promised that only
+        // work of the stream uses it.
         unsafe { deallocate_to(self.pool.as_ref(), ptr, stream, direct) }
     }
 }

@@ -85,7 +85,8 @@ impl<R: MemoryResource> Failing<R> {
     }
 }
 
-// SAFETY: memory is the inner resource's.
+// SAFETY: a resource has to give memory of its promised size and alignment, to one owner at a time;
+// the inner resource gives it and made that promise.
 unsafe impl<R: MemoryResource> MemoryResource for Failing<R> {
     fn machine(&self) -> &Machine {
         self.inner.machine()

@@ -172,8 +172,8 @@ pub(super) fn allocation_handle<R: Mapped>(resource: &R) -> Result<AllocationHan
     }
     let shared =
         machine.backend().pool_export(pool.handle(), HandleTypes::POSIX_FILE_DESCRIPTOR)?;
-    // SAFETY: the call made the descriptor for its caller, by the promise of the back end that was
-    // asked for above.
+    // SAFETY: the descriptor has to be open and this value's to close. The call made it for its
+    // caller, by the back end's promise (`HostAddresses`) that was asked for above.
     let descriptor = unsafe { OwnedFd::from_raw_fd(shared.0) };
     let uuid = pool.shared.uuid_for_export();
     registry().own.insert(uuid);
@@ -223,7 +223,8 @@ pub(super) fn from_allocation_handle<R: Mapped>(
         return Err(unsupported(OPERATION, why));
     }
     let shared = ShareableHandle(handle.descriptor.as_raw_fd());
-    // SAFETY: the descriptor is of another process, or the back end imports its own.
+    // SAFETY: the back end asks for a descriptor of another process, unless it imports its own; it
+    // was checked above that one of both holds.
     let imported =
         unsafe { machine.backend().pool_import(shared, HandleTypes::POSIX_FILE_DESCRIPTOR)? };
     let pool = Pool::imported(machine, imported, Shared::of_import(handle.uuid));
@@ -259,14 +260,14 @@ fn take(
     let payload = descriptor.payload;
     let (ptr, count) = match held.get(&payload.0) {
         Some(&(ptr, count)) => (ptr, count),
-        // SAFETY: the exporter's duty to allocate before and to free after is part of sending
-        // the descriptor.
+        // SAFETY: the exporter has to allocate before the import and free after it. This process
+        // cannot check that; the documentation of `import` asks it of the exporter.
         None => (unsafe { backend.pool_import_pointer(pool.handle(), payload)? }, 0),
     };
     let span = Span::new(ptr, descriptor.bytes);
     if let Err(error) = check_extent(pool, span) {
         if count == 0 {
-            // SAFETY: imported above, handed out to nobody.
+            // SAFETY: the memory was imported above, and its address was given to no other code.
             let undone = unsafe { backend.free_async(ptr, stream.handle()) };
             pool.machine().note_failure(undone);
         }

@@ -19,7 +19,7 @@ use crate::{Machine, Stream};
 /// let ptr = resource.allocate(60, &stream)?;
 /// let error = resource.allocate(41, &stream).unwrap_err();
 /// assert_eq!((error.kind(), error.code()), (ErrorKind::OutOfMemory, None));
-/// // SAFETY: nobody has used the memory.
+/// // SAFETY: no work uses the memory.
 /// unsafe { resource.deallocate(ptr, 60, &stream)? };
 /// assert_eq!(resource.used_bytes(), 0);
 /// # Ok::<(), pagewise::Error>(())
@@ -72,7 +72,8 @@ impl<R: MemoryResource> Limit<R> {
     }
 }
 
-// SAFETY: memory is the inner resource's.
+// SAFETY: a resource has to give memory of its promised size and alignment, to one owner at a time;
+// the inner resource gives it and made that promise.
 unsafe impl<R: MemoryResource> MemoryResource for Limit<R> {
     fn machine(&self) -> &Machine {
         self.inner.machine()

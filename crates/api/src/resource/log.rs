@@ -26,7 +26,7 @@ use crate::{Machine, Stream};
 /// let log = ReplayLog::new(ManagedMemoryResource::direct(&machine), Vec::new());
 /// let stream = Stream::legacy_default(&machine);
 /// let ptr = log.allocate(4096, &stream)?;
-/// // SAFETY: nobody has used the memory.
+/// // SAFETY: no work uses the memory.
 /// unsafe { log.deallocate(ptr, 4096, &stream)? };
 /// let text = String::from_utf8(log.into_writer()).expect("text");
 /// let lines: Vec<&str> = text.lines().collect();
@@ -124,7 +124,8 @@ impl fmt::Display for Time {
     }
 }
 
-// SAFETY: memory is the inner resource's.
+// SAFETY: a resource has to give memory of its promised size and alignment, to one owner at a time;
+// the inner resource gives it and made that promise.
 unsafe impl<R: MemoryResource, W: Write + Send + 'static> MemoryResource for ReplayLog<R, W> {
     fn machine(&self) -> &Machine {
         self.inner.machine()

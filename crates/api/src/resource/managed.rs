@@ -183,8 +183,9 @@ impl ManagedMemoryResource {
     }
 }
 
-// SAFETY: the driver gives managed memory of at least the size, aligned to 512 bytes, to nobody
-// else.
+// SAFETY: a resource has to give memory of the size and alignment that it promises, to one owner at
+// a time. The driver gives managed memory of at least the size, aligned to 512 bytes, and gives no
+// byte out twice.
 unsafe impl MemoryResource for ManagedMemoryResource {
     fn machine(&self) -> &Machine {
         &self.machine
@@ -198,7 +199,7 @@ unsafe impl MemoryResource for ManagedMemoryResource {
         let direct = |backend: &dyn Backend| backend.alloc_managed(bytes, AttachFlags::GLOBAL);
         let ptr = allocate_from(self.pool.as_ref(), &self.machine, bytes, stream, direct)?;
         if let Err(error) = self.settle(Span::new(ptr, bytes), stream) {
-            // SAFETY: the memory was given just now, and nobody has its address.
+            // SAFETY: the memory was given just now, and no other code has its address.
             let answer = unsafe { self.deallocate(ptr, bytes, stream) };
             self.machine.note_failure(answer);
             return Err(error);
@@ -208,10 +209,11 @@ unsafe impl MemoryResource for ManagedMemoryResource {
 
     unsafe fn deallocate(&self, ptr: DevicePtr, _: u64, stream: &Stream) -> Result<()> {
         self.gives_again.store(true, Ordering::Relaxed);
-        // SAFETY: the work of the stream is done, and the caller promised that there is no other.
+        // SAFETY: the caller promised that only work of the stream uses the memory, and that work
+        // is done when `direct` is called.
         let direct = || unsafe { self.machine.backend().free(ptr) };
-        // SAFETY: the memory came from the pool if there is one, and the caller promised that no
-        // work but the stream's uses it.
+        // SAFETY: the memory came from the pool if there is one, and the caller promised that only
+        // work of the stream uses it.
         unsafe { deallocate_to(self.pool.as_ref(), ptr, stream, direct) }
     }
 }

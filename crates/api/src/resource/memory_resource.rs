@@ -51,7 +51,7 @@ impl MemoryKind {
 /// assert_eq!(resource.memory_kind(), MemoryKind::Managed);
 /// let stream = Stream::legacy_default(&machine);
 /// let ptr = resource.allocate(4096, &stream)?;
-/// // SAFETY: nobody has used the memory.
+/// // SAFETY: no work uses the memory.
 /// unsafe { resource.deallocate(ptr, 4096, &stream)? };
 /// # Ok::<(), pagewise::Error>(())
 /// ```
@@ -89,7 +89,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync + 'static {
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()>;
 }
 
-// SAFETY: it is the same resource.
+// SAFETY: a resource has to give memory of its promised size and alignment, to one owner at a time;
+// the resource in the `Arc` gives it and made that promise.
 unsafe impl<R: MemoryResource + ?Sized> MemoryResource for Arc<R> {
     fn machine(&self) -> &Machine {
         (**self).machine()
@@ -104,7 +105,8 @@ unsafe impl<R: MemoryResource + ?Sized> MemoryResource for Arc<R> {
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
-        // SAFETY: it is the same resource, and the caller promised it what it asks for.
+        // SAFETY: the resource in the `Arc` gave the memory, and its `deallocate` asks for what the
+        // caller of this one promised.
         unsafe { (**self).deallocate(ptr, bytes, stream) }
     }
 }

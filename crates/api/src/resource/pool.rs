@@ -454,8 +454,8 @@ impl Pool {
         if self.shared.imports.as_ref().is_some_and(|imports| !imports.release(ptr)) {
             return Ok(());
         }
-        // SAFETY: the memory came from this pool, whose last claim on it this is; the caller
-        // promised that no work but the stream's uses it.
+        // SAFETY: the memory came from this pool, and this is the last claim on it. The caller
+        // promised that only work of the stream uses it.
         unsafe { self.machine.backend().free_async(ptr, stream.handle()) }
     }
 }
@@ -472,8 +472,8 @@ pub(super) fn location_of(
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: this made the pool and is its only owner; what was allocated from it lives
-            // on until it is freed, as the driver promises.
+            // SAFETY: this value made the pool and is its only owner, so no code uses the handle
+            // again. The driver keeps memory that was allocated from the pool until it is freed.
             let answer = unsafe { self.machine.backend().pool_destroy(self.handle) };
             self.machine.note_failure(answer);
         }

@@ -33,8 +33,8 @@ pub(super) unsafe fn deallocate_to(
     direct: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     if let Some(pool) = pool {
-        // SAFETY: the memory came from this pool; the caller promised that no work but the stream's
-        // uses it.
+        // SAFETY: the memory came from this pool, and the caller promised that only work of the
+        // stream uses it.
         return unsafe { pool.deallocate(ptr, stream) };
     }
     let waited = stream.synchronize();

@@ -52,7 +52,8 @@ impl<R: MemoryResource> PrefetchOnAllocate<R> {
     }
 }
 
-// SAFETY: memory is the inner resource's.
+// SAFETY: a resource has to give memory of its promised size and alignment, to one owner at a time;
+// the inner resource gives it and made that promise.
 unsafe impl<R: MemoryResource> MemoryResource for PrefetchOnAllocate<R> {
     fn machine(&self) -> &Machine {
         self.inner.machine()
@@ -67,7 +68,7 @@ unsafe impl<R: MemoryResource> MemoryResource for PrefetchOnAllocate<R> {
         let ptr = self.inner.allocate(bytes, stream)?;
         let sent = self.machine().prefetch(Span::new(ptr, bytes), self.to, stream.handle());
         if let Err(error) = sent {
-            // SAFETY: the memory was given just now, and nobody has its address.
+            // SAFETY: the memory was given just now, and no other code has its address.
             let answer = unsafe { self.inner.deallocate(ptr, bytes, stream) };
             self.machine().note_failure(answer);
             return Err(error);

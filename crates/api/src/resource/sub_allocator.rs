@@ -163,8 +163,10 @@ impl State {
     }
 }
 
-// SAFETY: pieces lie in chunks of the inner resource, which are held until all of this goes; a
-// piece is in a list or given, never both; sizes are multiples of 256, and chunks start at such.
+// SAFETY: a resource has to give memory of its promised size and alignment, to one owner at a time.
+// Pieces lie in chunks of the inner resource, which are held until this value is dropped. A piece
+// is either in a list or given, never both. Sizes are multiples of 256, and chunks start at such an
+// address.
 unsafe impl<R: MemoryResource> MemoryResource for SubAllocator<R> {
     fn machine(&self) -> &Machine {
         self.inner.machine()
@@ -189,7 +191,7 @@ unsafe impl<R: MemoryResource> MemoryResource for SubAllocator<R> {
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
         if bytes > self.chunk_bytes / 4 {
-            // SAFETY: requests of this size come from the inner resource as they are, and the
+            // SAFETY: a request of this size was passed to the inner resource unchanged, and the
             // caller promised that no other work uses the memory.
             return unsafe { self.inner.deallocate(ptr, bytes, stream) };
         }
@@ -209,8 +211,9 @@ impl<R: MemoryResource> Drop for SubAllocator<R> {
             let mut users = state.streams.values();
             let idle = users.try_for_each(|free| stream.follow(&free.stream));
             let answer = idle.and_then(|()| {
-                // SAFETY: the chunk is of the inner resource, its pieces were given back, or their
-                // owners, which hold this, would still live; and their streams come before.
+                // SAFETY: the chunk came from the inner resource. All of its pieces were given
+                // back, because an owner of one holds this value alive, and `stream` waits for
+                // their streams.
                 unsafe { self.inner.deallocate(ptr, self.chunk_bytes, &stream) }
             });
             machine.note_failure(answer);

@@ -371,7 +371,8 @@ fn pinning<B: Backend>(trial: Trial<B>) -> Result<(), Broken> {
     let span = Span::new(DevicePtr(owner.as_ptr().expose_provenance() as u64), 10_000);
     let deferred = manager.defer_cleanup();
     for mapped in [true, false, true] {
-        // SAFETY: the memory stays while its owner does.
+        // SAFETY: `mempin` asks that the memory lives as long as its owner is kept; the owner here
+        // is the memory's.
         let pinned = unsafe { manager.mempin(owner.clone(), span, mapped)? };
         let kind = if mapped { PointerKind::Mapped } else { PointerKind::Pinned };
         must(pinned.kind() == kind, format!("{pinned:?} is not {kind:?}"))?;

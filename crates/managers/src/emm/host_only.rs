@@ -303,8 +303,8 @@ impl HostOnlyManager {
         let allocate = || self.0.machine.backend().alloc_pinned(bytes, flags);
         let machine = self.0.machine.clone();
         self.manage("memhostalloc", kind, bytes, back, allocate, move |span| {
-            // SAFETY: it was allocated above and is freed once; who had its address promised, as
-            // anybody who frees memory, that nobody uses it any more.
+            // SAFETY: the memory was allocated above, and a finalizer runs once. Code that got the
+            // address has promised, as for every free, that it uses the memory no more.
             unsafe { machine.backend().free_pinned(span.ptr) }
         })
     }
@@ -329,9 +329,11 @@ impl HostOnlyManager {
     /// host.initialize()?;
     /// let array = Arc::new(vec![0_u8; 10_000]);
     /// let span = Span::new(DevicePtr(array.as_ptr() as u64), 10_000);
-    /// // SAFETY: the array stays while it is held.
+    /// // SAFETY: `mempin` asks that the memory lives as long as its owner is kept; the owner is
+    /// // the vector itself.
     /// let pinned = unsafe { host.mempin(array.clone(), span, true)? };
-    /// // SAFETY: the memory is the vector's, which the owner keeps.
+    /// // SAFETY: `mempin` asks that the memory lives as long as its owner is kept; the owner is
+    /// // the vector itself.
     /// assert_eq!(unsafe { host.mempin(array, span, true) }.unwrap_err().code(), Some(712));
     /// drop(pinned);
     /// assert_eq!(host.deallocations().count(), 0, "at once");
@@ -343,15 +345,15 @@ impl HostOnlyManager {
             false => (PointerKind::Pinned, HostRegisterFlags::empty()),
         };
         let allocate = || {
-            // SAFETY: the caller promised that the memory stays while `owner` does, which the
-            // pointer keeps until it is unlocked.
+            // SAFETY: the caller promised that the memory lives as long as `owner`, which the
+            // pointer keeps until the memory is unlocked.
             let locked = unsafe { self.0.machine.backend().host_register(span, flags) };
             locked.map(|()| span.ptr)
         };
         let machine = self.0.machine.clone();
         let release = move |span: Span| {
-            // SAFETY: it was registered above and is unlocked once; who had its address promised, as
-            // anybody who frees memory, that no device uses it any more.
+            // SAFETY: the memory was registered above, and a finalizer runs once. Code that got the
+            // address has promised, as for every free, that no device uses the memory any more.
             unsafe { machine.backend().host_unregister(span.ptr) }
         };
         let pinned =
@@ -369,8 +371,8 @@ impl HostOnlyManager {
         let machine = self.0.machine.clone();
         let (kind, back) = (PointerKind::Managed, GiveBack::Later);
         self.manage("memallocmanaged", kind, bytes, back, allocate, move |span| {
-            // SAFETY: it was allocated above and is freed once; who had its address promised, as
-            // anybody who frees memory, that nobody uses it any more.
+            // SAFETY: the memory was allocated above, and a finalizer runs once. Code that got the
+            // address has promised, as for every free, that it uses the memory no more.
             unsafe { machine.backend().free(span.ptr) }
         })
     }

@@ -80,8 +80,8 @@ impl IpcHandle {
         let base = unsafe { machine.backend().ipc_open_mem_handle(self.device.id(), self.handle)? };
         let closes = machine.clone();
         let finalizer = Box::new(move || {
-            // SAFETY: it was opened above and is closed once; who had its address promised, as
-            // anybody who frees memory, that nobody uses it any more.
+            // SAFETY: the memory was opened above, and a finalizer runs once. Code that got the
+            // address has promised, as for every free, that it uses the memory no more.
             unsafe { closes.backend().ipc_close_mem_handle(base) }
         });
         let span = self.span_at(base);

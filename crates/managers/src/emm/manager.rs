@@ -218,8 +218,9 @@ impl ResourceManager {
         let (resource, on) = (Arc::clone(&self.resource), stream.clone());
         let allocate = || self.resource.allocate(bytes, stream);
         self.base.manage(operation, kind, bytes, back, allocate, move |span| {
-            // SAFETY: the resource gave it and takes it back once; who had its address promised, as
-            // anybody who frees memory, that nobody uses it but work in the stream's order.
+            // SAFETY: the resource gave the memory, and a finalizer runs once. Code that got the
+            // address has promised, as for every free, that only work before in the stream's order
+            // uses the memory.
             unsafe { resource.deallocate(span.ptr, span.bytes, &on) }
         })
     }
@@ -243,8 +244,8 @@ impl ExternalMemoryManager for ResourceManager {
     }
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
-        // SAFETY: the caller promised that the memory stays while its owner is kept, and the base
-        // keeps it.
+        // SAFETY: `mempin` of the base asks that the memory lives as long as its owner is kept. The
+        // caller promised that, and the base keeps the owner.
         unsafe { self.base.mempin(owner, span, mapped) }
     }
 

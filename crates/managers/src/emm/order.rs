@@ -105,8 +105,8 @@ impl ExternalMemoryManager for OrderChecker {
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
         self.note_use("mempin");
-        // SAFETY: the caller promised that the memory stays while its owner is kept, and the inner
-        // manager keeps it.
+        // SAFETY: `mempin` of the inner manager asks that the memory lives as long as its owner is
+        // kept. The caller promised that, and the inner manager keeps the owner.
         unsafe { self.inner.mempin(owner, span, mapped) }
     }
 

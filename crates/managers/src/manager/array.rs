@@ -372,8 +372,8 @@ impl Array {
     /// # Safety
     /// As [`ManagedRangeMut::assume_written`](pagewise::ManagedRangeMut::assume_written).
     pub unsafe fn assume_written(&self) -> Result<()> {
-        // SAFETY: the caller promised that every page of the buffer has been written since it was
-        // discarded, which is what a range asks for.
+        // SAFETY: a range asks that every page has been written since it was discarded; the caller
+        // of this method promised that of the whole buffer.
         self.managed(|buffer| Ok(unsafe { buffer.range_mut(..)?.assume_written() }?))
     }
 
@@ -406,9 +406,11 @@ impl Array {
     /// stream that the memory would have gone back on.
     pub(crate) unsafe fn move_to(&self, stream: &Stream) {
         match &mut lock(&self.0.state).held {
-            // SAFETY: the caller promised of the stream what the allocation asks for.
+            // SAFETY: the allocation asks that the stream comes after all work on it; the caller of
+            // this method promised that.
             Held::Bytes(allocation) => unsafe { allocation.set_stream_unchecked(stream) },
-            // SAFETY: the caller promised of the stream what the buffer asks for.
+            // SAFETY: the buffer asks that the stream comes after all work on it; the caller of
+            // this method promised that.
             Held::Managed(buffer) => unsafe { buffer.set_stream_unchecked(stream) },
             Held::Empty | Held::Gone => {}
         }
@@ -449,8 +451,9 @@ impl Array {
             let first = index(slot.ptr.0 - whole.ptr.0);
             let written = first..first.saturating_add(index(bytes));
             if !written.is_empty() {
-                // SAFETY: discards were waited for above. The copy that is in the stream now writes
-                // these bytes, and views of the host wait for copies (`State::wait`).
+                // SAFETY: every page has to be written before it is read. Discards were waited for
+                // above, the copy that is in the stream now writes these bytes, and views of the
+                // host wait for copies (`State::wait`).
                 unsafe { buffer.range_mut(written)?.forget_discards() };
             }
         }

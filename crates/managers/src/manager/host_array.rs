@@ -172,7 +172,7 @@ impl HostArray {
         match &self.storage {
             Storage::Empty => &[],
             // SAFETY: the memory is live for as long as `self`, and the host reaches it (`pinned`
-            // has asked). Nobody writes it while `self` is borrowed: copies into it borrow it
+            // has asked). It is not written while `self` is borrowed: copies into it borrow `self`
             // exclusively, and were waited for.
             Storage::Pinned(allocation) => unsafe { &*pinned_bytes(allocation.span(), self.bytes) },
             Storage::Host(words) => &bytemuck::cast_slice(words)[..self.bytes],
@@ -184,8 +184,8 @@ impl HostArray {
         match &mut self.storage {
             Storage::Empty => &mut [],
             // SAFETY: the memory is live for as long as `self`, and the host reaches it (`pinned`
-            // has asked). `self` is borrowed exclusively, so no other reference to it is alive, and
-            // copies of it were waited for.
+            // has asked). `self` is borrowed exclusively, so no other reference to the memory
+            // exists, and copies of it were waited for.
             Storage::Pinned(allocation) => unsafe {
                 &mut *pinned_bytes(allocation.span(), self.bytes)
             },

@@ -253,7 +253,7 @@ impl Completion {
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        // SAFETY: the event was made by `of`, and nobody else has it.
+        // SAFETY: `of` made the event, and only this value has its handle.
         let answer = unsafe { self.machine.backend().event_destroy(self.event) };
         self.machine.note_failure(answer);
     }

@@ -194,7 +194,8 @@ impl MemoryManager {
         self.enter(|state, _| {
             state.groups.change_group(id, group)?;
             let stream = state.groups.get_stream(id)?;
-            // SAFETY: the stream is the old one still, or `change_group` has made it wait for that.
+            // SAFETY: the arrays ask for a stream that comes after all work on them. It is their
+            // own stream still, or `change_group` has made it wait for that one.
             unsafe { move_arrays(state.instance(id)?, &stream) };
             Ok(())
         })
@@ -219,7 +220,8 @@ impl MemoryManager {
             state.groups.reinit_streams()?;
             for (&id, instance) in &state.instances {
                 let stream = state.groups.get_stream(id)?;
-                // SAFETY: `reinit_streams` has made each new stream wait for its group's old one.
+                // SAFETY: the arrays ask for a stream that comes after all work on them;
+                // `reinit_streams` has made each new stream wait for its group's old one.
                 unsafe { move_arrays(instance, &stream) };
             }
             Ok(())
@@ -289,8 +291,8 @@ impl MemoryManager {
 /// instance's stream, or is that stream.
 unsafe fn move_arrays(instance: &Instance, stream: &Stream) {
     for array in instance.arrays.values() {
-        // SAFETY: memory of an instance goes back on its group's stream, for which the caller has
-        // promised that this one waits.
+        // SAFETY: the array asks for a stream that comes after all work on it. That work is in its
+        // group's stream, and the caller has promised that this one waits for it.
         unsafe { array.move_to(stream) };
     }
 }

@@ -28,8 +28,8 @@ impl SpillFile {
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = made.map_err(failed)?;
         let mapped = fill(&file, bytes).and_then(|()| {
-            // SAFETY: the file was made above under a name that no one else uses, so nobody
-            // changes or shortens it.
+            // SAFETY: no code may change or shorten the file while it is mapped. It was made above
+            // under a name that is not used elsewhere, and only this process has it open.
             unsafe { MmapMut::map_mut(&file) }
         });
         // Without a name it goes with the mapping, however the process ends.

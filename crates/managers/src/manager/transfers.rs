@@ -172,9 +172,9 @@ fn check_pair(stream: &Stream, item: usize, host: &HostArray, array: &Array) -> 
 
 fn copy(stream: &Stream, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
     let backend = stream.machine().backend();
-    // SAFETY: both sides are live allocations of at least so many bytes, different ones; they are
-    // not given back before the stream has passed the copy, and host views wait for it. What a
-    // device does meanwhile is promised by whoever gave it the address.
+    // SAFETY: both sides are live allocations of at least so many bytes, and different ones. They
+    // are not given back before the stream has passed the copy, and host views wait for it. Device
+    // work on either came through an `unsafe` call, which promised not to overlap with copies.
     unsafe { backend.memcpy(to, from, bytes, stream.handle())? };
     Ok(())
 }
@@ -184,7 +184,7 @@ fn stage_up(stream: &Stream, to: DevicePtr, from: &[u8], staging: &Allocation) -
     let mut to = to.0;
     for piece in from.chunks(piece_bytes) {
         // SAFETY: the buffer is live page-locked memory that the host reaches (`pinned` has asked),
-        // at least as long as the piece, and known to this call only; the copy of the piece before
+        // at least as long as the piece. Only this call knows it, and the copy of the piece before
         // was waited for.
         unsafe { &mut *pinned_bytes(staging.span(), piece.len()) }.copy_from_slice(piece);
         copy(stream, DevicePtr(to), staging.device_ptr(), piece.len() as u64)?;
@@ -201,7 +201,7 @@ fn stage_down(stream: &Stream, from: DevicePtr, to: &mut [u8], staging: &Allocat
         copy(stream, staging.device_ptr(), DevicePtr(from), piece.len() as u64)?;
         stream.synchronize()?;
         // SAFETY: the buffer is live page-locked memory that the host reaches (`pinned` has asked),
-        // at least as long as the piece, and known to this call only; the copy into it was waited
+        // at least as long as the piece. Only this call knows it, and the copy into it was waited
         // for.
         piece.copy_from_slice(unsafe { &*pinned_bytes(staging.span(), piece.len()) });
         from += piece.len() as u64;

@@ -111,7 +111,8 @@ pub fn error_number(error: &Error) -> i32 {
 /// let allocator = ManagedAllocator::new(Arc::new(ManagedMemoryResource::direct(&machine)))?;
 /// let segment = allocator.managed_malloc(2 << 20, 0, null_mut());
 /// assert!(!segment.is_null());
-/// // SAFETY: the default stream, and nobody uses the memory.
+/// // SAFETY: the null pointer is the default stream, which lives for ever, and no work uses the
+/// // memory.
 /// unsafe {
 ///     assert_eq!(allocator.managed_prefetch(segment, 2 << 20, -1, null_mut()), 0);
 ///     allocator.managed_free(segment, 2 << 20, 0, null_mut());
@@ -184,8 +185,8 @@ impl ManagedAllocator {
     /// # Safety
     /// No thread, and no work of a device, may use the memory during or after the call.
     pub unsafe fn managed_free(&self, ptr: *mut c_void, _: usize, _: i32, _: *mut c_void) {
-        // SAFETY: the caller promised that nobody uses the memory any more; an address that is not
-        // out is refused.
+        // SAFETY: the caller promised that no work uses the memory any more. An address that this
+        // allocator did not give is refused.
         let _ = answer(|| unsafe { self.free(address(ptr)) });
     }
 
@@ -202,7 +203,7 @@ impl ManagedAllocator {
         device: i32,
         stream: *mut c_void,
     ) -> i32 {
-        // SAFETY: the caller promised that the stream is live.
+        // SAFETY: `stream_of` asks for a live stream; the caller of this method promised that.
         let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| {
             let place = self.place("managed_prefetch", device)?;
@@ -261,7 +262,8 @@ impl ManagedAllocator {
     /// let machine = Machine::from(pagewise::sim()?);
     /// let allocator = ManagedAllocator::new(Arc::new(ManagedMemoryResource::direct(&machine)))?;
     /// let two = [(); 2].map(|()| allocator.managed_malloc(4096, 0, null_mut()));
-    /// // SAFETY: the default stream, and nobody uses the memory.
+    /// // SAFETY: the null pointer is the default stream, which lives for ever, and no work uses
+    /// // the memory.
     /// unsafe {
     ///     assert_eq!(allocator.managed_prefetch_batch(&two, &[4096; 2], -1, null_mut()), 0);
     ///     two.into_iter().for_each(|ptr| allocator.managed_free(ptr, 4096, 0, null_mut()));
@@ -277,7 +279,7 @@ impl ManagedAllocator {
         stream: *mut c_void,
     ) -> i32 {
         const OPERATION: &str = "managed_prefetch_batch";
-        // SAFETY: the caller promised that the stream is live.
+        // SAFETY: `stream_of` asks for a live stream; the caller of this method promised that.
         let stream = unsafe { stream_of(stream) };
         number(|| {
             let place = self.place(OPERATION, device)?;
@@ -307,7 +309,7 @@ impl ManagedAllocator {
     /// let raw = std::ptr::with_exposed_provenance_mut(stream.handle().as_raw() as usize);
     /// let allocator = ManagedAllocator::new(Arc::new(ManagedMemoryResource::direct(&machine)))?;
     /// let cache = allocator.managed_malloc(2 << 20, 0, null_mut());
-    /// // SAFETY: a live stream, and nobody uses the memory.
+    /// // SAFETY: `raw` is a live stream, and no work uses the memory.
     /// unsafe {
     ///     assert_eq!(allocator.managed_discard(cache, 2 << 20, raw), 0);
     ///     assert_eq!(allocator.managed_discard_prefetch(cache, 2 << 20, 0, raw), 0);
@@ -322,12 +324,12 @@ impl ManagedAllocator {
         size: usize,
         stream: *mut c_void,
     ) -> i32 {
-        // SAFETY: the caller promised that the stream is live.
+        // SAFETY: `stream_of` asks for a live stream; the caller of this method promised that.
         let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| match Rounding::Inward.apply("managed_discard", span)? {
             Span { bytes: 0, .. } => Ok(()),
-            // SAFETY: the caller promised that nobody uses the contents until they are written;
-            // what is discarded are whole pages within the range.
+            // SAFETY: the caller promised that no code reads the contents until they are written
+            // again. Only whole pages within the range are discarded.
             whole => unsafe { self.machine().discard_spans(&[whole], stream) },
         })
     }
@@ -344,13 +346,13 @@ impl ManagedAllocator {
         device: i32,
         stream: *mut c_void,
     ) -> i32 {
-        // SAFETY: the caller promised that the stream is live.
+        // SAFETY: `stream_of` asks for a live stream; the caller of this method promised that.
         let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| {
             let to = [self.place("managed_discard_prefetch", device)?.into()];
             let backend = self.machine().backend();
-            // SAFETY: the caller promised that nobody uses the contents until they are written;
-            // what is discarded are whole pages within the range.
+            // SAFETY: the caller promised that no code reads the contents until they are written
+            // again. The driver discards only whole pages within the range.
             unsafe { backend.discard_prefetch_batch(&[span], &to, &[0], 0, stream) }
         })
     }
@@ -398,8 +400,8 @@ impl ManagedAllocator {
             let why = format!("{ptr} is not out: it was freed before, or never given here");
             return Err(invalid("managed_free", why));
         };
-        // SAFETY: it was given by the resource for so many bytes and is taken back once; the caller
-        // promised that nobody uses it.
+        // SAFETY: the resource gave the memory with so many bytes, and it is taken out of the list,
+        // so it goes back once. The caller promised that no work uses it.
         unsafe { self.resource.deallocate(ptr, bytes, &self.stream) }
     }
 
@@ -433,7 +435,8 @@ fn address(ptr: *mut c_void) -> DevicePtr {
 /// # Safety
 /// It must be a live stream of the machine, or null.
 unsafe fn stream_of(stream: *mut c_void) -> StreamHandle {
-    // SAFETY: the caller promised that it is a live stream of the machine.
+    // SAFETY: `from_raw` asks for a live stream of the machine; the caller of this function
+    // promised that.
     unsafe { StreamHandle::from_raw(address(stream).0) }
 }
 

@@ -287,7 +287,7 @@ pub fn advise_managed_module_parameters_accessed_by<'m>(
 /// let layout = TensorLayout::contiguous(&[8 << 20], 4)?;
 /// module.add_parameter("weight", pool.tensor("weight", layout, &stream)?)?;
 /// let to = Some(Device::FIRST.into());
-/// // SAFETY: nobody uses the parameters yet.
+/// // SAFETY: no code reads the parameters until they are written.
 /// let report = unsafe {
 ///     discard_managed_module_parameters(&module, to, &ModuleOptions::default(), &stream)?
 /// };
@@ -303,7 +303,8 @@ pub unsafe fn discard_managed_module_parameters<'m>(
     const OPERATION: &str = "discard_managed_module_parameters";
     let Some(module) = module.into() else { return Ok(Report::default()) };
     let plan = Plan::of(OPERATION, items_of(module, options), Purpose::Discard, options)?;
-    // SAFETY: the caller promised that nobody uses the parameters until they are written again.
+    // SAFETY: the plan asks that no code reads the parameters until they are written again; the
+    // caller of this function promised that.
     unsafe { plan.discard(then_to, stream)? };
     Ok(plan.report)
 }

@@ -241,7 +241,8 @@ impl Plan {
     /// As [`Backend::discard_batch`](pagewise::Backend::discard_batch).
     pub(super) unsafe fn discard(&self, then_to: Option<Place>, stream: &Stream) -> Result<()> {
         let Some(machine) = self.machine() else { return Ok(()) };
-        // SAFETY: the caller promised for the ranges what a discard asks for.
+        // SAFETY: the discard asks that no code reads the ranges until they are written again; the
+        // caller of this method promised that.
         let discarded = unsafe { self.discard_on(machine, then_to, stream) };
         discarded.map_err(|error| self.blame(error))
     }
@@ -264,16 +265,16 @@ impl Plan {
             if whole.is_empty() {
                 return Ok(());
             }
-            // SAFETY: the caller promised that nobody uses the contents until they are written;
-            // what is discarded are whole pages within the ranges.
+            // SAFETY: the caller promised that no code reads the contents until they are written
+            // again. Only whole pages within the ranges are discarded.
             return unsafe { machine.discard_spans(&whole, stream.handle()) };
         };
         machine.check_discard("discard_prefetch", stream)?;
         let to = [machine.check_place("discard_prefetch", place)?];
         self.use_on(stream)?;
         let backend = machine.backend();
-        // SAFETY: the caller promised that nobody uses the contents until they are written; the
-        // driver discards only whole pages within the ranges.
+        // SAFETY: the caller promised that no code reads the contents until they are written again.
+        // The driver discards only whole pages within the ranges.
         unsafe { backend.discard_prefetch_batch(&self.ranges, &to, &[0], 0, stream.handle()) }
     }
 

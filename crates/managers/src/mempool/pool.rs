@@ -330,7 +330,8 @@ impl UnifiedMempool {
     /// let layout = TensorLayout::contiguous(&[8 << 20], 1)?;
     /// let kept = pool.tensor("weights", layout.clone(), &stream)?;
     /// let lost = pool.tensor("kv cache", layout, &stream)?;
-    /// // SAFETY: nobody reads it without having written it.
+    /// // SAFETY: the contents of a disposable tensor may be lost; the program writes this one
+    /// // before it reads it.
     /// unsafe { lost.set_disposable(true)? };
     /// let did = pool.suspend(Place::HOST, &stream)?;
     /// assert_eq!((did.moved.page_bytes, did.discarded.page_bytes), (8 << 20, 8 << 20));
@@ -359,7 +360,8 @@ impl UnifiedMempool {
         moving.comes_first(stream)?;
         keep.prefetch(to, stream)?;
         // Last, because it cannot be taken back: whatever failed before, no contents are lost.
-        // SAFETY: whoever called the storage disposable has promised that nobody uses it.
+        // SAFETY: the storages are marked as disposable by an `unsafe` call: its caller promised
+        // that no code reads them before they are written again.
         unsafe { lose.discard(None, stream) }.map_err(|error| {
             also(error, "nothing was discarded; what is to be kept was asked to move")
         })?;

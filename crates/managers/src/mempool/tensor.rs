@@ -188,7 +188,8 @@ impl Tensor {
     /// let pool = create_unified_mempool(&machine)?;
     /// let layout = TensorLayout::contiguous(&[8], 4)?;
     /// let scratch = pool.tensor("scratch", layout, &Stream::legacy_default(&machine))?;
-    /// // SAFETY: nobody reads it without having written it.
+    /// // SAFETY: the contents of a disposable tensor may be lost; the program writes this one
+    /// // before it reads it.
     /// unsafe { scratch.set_disposable(true)? };
     /// # Ok::<(), pagewise::Error>(())
     /// ```

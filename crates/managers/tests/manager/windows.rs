@@ -39,7 +39,7 @@ fn work(manager: &MemoryManager, array: &Array, chunk: u64) -> Result<()> {
     };
     let stream = manager.get_group_stream("default")?;
     let backend: &dyn Backend = manager.machine().backend();
-    // SAFETY: the array is live, and nobody else uses it.
+    // SAFETY: the array is live, and no other code uses it.
     unsafe { backend.device_touch(touch, stream.handle())? };
     Ok(())
 }

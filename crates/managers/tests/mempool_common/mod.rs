@@ -51,13 +51,13 @@ pub fn write(machine: &Machine, tensor: &Tensor, value: u8, stream: &Stream) -> 
         blocks: 1,
         threads: 1,
     };
-    // SAFETY: the tensor is live and used by nobody else.
+    // SAFETY: the tensor is live, and no other code uses it.
     unsafe { machine.backend().device_touch(touch, stream.handle()).map(|_| ()) }
 }
 
 pub fn host_sum(machine: &Machine, tensor: &Tensor) -> Result<u64> {
     let touch = HostTouch { span: tensor.span(), stride_bytes: 1, access: HostAccess::Read };
-    // SAFETY: the tensor is live and used by nobody else.
+    // SAFETY: the tensor is live, and no other code uses it.
     unsafe { machine.backend().host_touch(touch) }
 }
 
