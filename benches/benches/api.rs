@@ -1,4 +1,4 @@
-//! What the public API costs over the calls that it makes. Each pair is the same calls, made by
+//! The cost of the public API over the calls that it makes. Each pair is the same calls, made by
 //! hand and through the API.
 //!
 //! `PAGEWISE_BACKEND=cuda cargo bench --bench api` measures on the driver, otherwise on the

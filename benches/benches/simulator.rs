@@ -1,4 +1,4 @@
-//! What calls and page movements cost on the simulator, per page, fault or call.
+//! The cost of calls and page movements on the simulator, per page, fault or call.
 
 use std::hint::black_box;
 
@@ -83,7 +83,7 @@ fn pages(criterion: &mut Criterion) {
 /// Bytes of the memory that is oversubscribed; the device has two thirds of them.
 const OVERSUBSCRIBED: u64 = 3 << 30;
 
-/// A machine whose device has less memory than the range needs.
+/// A machine with a device that has less memory than the range needs.
 fn small_device(config: SimConfig) -> (SimBackend, Span) {
     let (sim, span) = machine_of(config, OVERSUBSCRIBED);
     let free = sim.memory_info(DeviceId(0)).expect("a device").free_bytes;

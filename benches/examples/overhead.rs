@@ -1,4 +1,4 @@
-//! What a call costs over the same call straight into the driver: through `Arc<dyn Backend>`, and
+//! The cost of a call over the same call straight into the driver: through `Arc<dyn Backend>`, and
 //! through the API's buffers.
 //!
 //! `cargo build --release -p pagewise-benches --example overhead`, then run it on a machine with a
@@ -101,7 +101,7 @@ impl Raw {
     }
 }
 
-/// What a turn took, in nanoseconds.
+/// The time that a turn took, in nanoseconds.
 struct Turn {
     /// The first call, which finds caches as waiting and other kinds left them.
     first: f64,
@@ -231,7 +231,7 @@ fn run(suffix: &str, cuda: Arc<dyn Backend>) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What all comparisons share.
+/// The back end, machine and stream that all comparisons share.
 struct Setup<'a> {
     suffix: &'a str,
     cuda: &'a dyn Backend,
@@ -242,7 +242,8 @@ struct Setup<'a> {
 /// The methods look functions up by name and call them.
 ///
 /// # Safety
-/// The driver must be the library of the back end, the buffer one of its machine that nobody uses.
+/// The driver must be the library of the back end, the buffer one of its machine that no other code
+/// uses.
 impl Setup<'_> {
     fn named(&self, name: &str) -> String {
         format!("{name}{}", self.suffix)

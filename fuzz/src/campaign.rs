@@ -8,7 +8,7 @@ use std::{fmt, fs, thread};
 
 use crate::{Choices, Log, Running, Tally, Target};
 
-/// What a run is to do.
+/// The options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// At least so many calls; the round in which the last of them falls is finished.
@@ -23,14 +23,14 @@ pub struct Plan {
     pub progress: Option<Duration>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What was called, and what it answered.
+    /// How often each call was made, by its answer.
     pub tally: Tally,
     /// Rounds that were made.
     pub rounds: u64,
-    /// Panics, also those that somebody caught: where, and in which call.
+    /// Panics, also those that were caught: where, and in which call.
     pub panics: Vec<String>,
     /// From the first call to the last.
     pub took: Duration,
@@ -45,7 +45,7 @@ impl Outcome {
     /// allocators of the threads keep varies by that much.
     pub const GROWTH_LIMIT: u64 = 64 << 20;
 
-    /// Why the run failed, or nothing.
+    /// The reason why the run failed, or nothing.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         if let Some(first) = self.panics.first() {
@@ -78,7 +78,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What threads share.
+/// The state that threads share.
 struct Shared {
     target: &'static Target,
     plan: Plan,
@@ -137,7 +137,7 @@ pub fn run(target: &'static Target, plan: Plan) -> Outcome {
     outcome
 }
 
-/// One round with these bytes, without threads and without anybody watching: panics come out.
+/// One round with these bytes, without threads and without a watch over it: panics come out.
 pub fn round(target: &Target, bytes: &[u8]) -> Tally {
     let _turn = lock(&TURN);
     let mut log = Log::default();

@@ -40,7 +40,7 @@ pub type Attack = fn(&mut Choices<'_>, &mut Log);
 pub struct Target {
     /// The name on the command line, and the folder of the corpus.
     pub name: &'static str,
-    /// What makes the calls.
+    /// The function that makes the calls.
     pub attack: Attack,
     /// How many bytes a seed gives to one round.
     pub round_bytes: usize,

@@ -1,4 +1,4 @@
-//! What was called, what it answered, and which call is running.
+//! A log of the calls and their answers, and of the call that is running.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -103,13 +103,13 @@ impl Log {
         answer
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The call that runs now, for whoever watches this thread.
+    /// The call that runs now, for the thread that watches this one.
     #[must_use]
     pub fn running(&self) -> Arc<Mutex<Option<Running>>> {
         Arc::clone(&self.running)

@@ -1,8 +1,8 @@
 //! Hostile recordings: any bytes, and shipped recordings with bytes changed.
 //!
-//! What can be read is replayed on a simulator and compared, as `pagewise replay` would do it, if
-//! the case is short and names little memory: what files from elsewhere may cost is bounded by the
-//! reader's limits, which have tests of their own.
+//! A recording that can be read is replayed on a simulator and compared, as `pagewise replay` would
+//! do it, if the case is short and names little memory. The reader's limits bound the cost of other
+//! files; they have tests of their own.
 
 use std::sync::OnceLock;
 

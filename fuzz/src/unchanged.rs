@@ -5,7 +5,7 @@ use pagewise_hal::Span;
 /// Bytes of one allocation that are looked at.
 const SAMPLES_MAX: u64 = 8192;
 
-/// What a refused call must leave as it is: the state of the machine, and what its memory holds.
+/// The parts that a refused call must leave as they are: the machine's state and its contents.
 #[derive(Debug)]
 pub struct Snapshot {
     state: String,
@@ -33,7 +33,7 @@ impl Snapshot {
     /// A snapshot of a machine with this state and these live allocations.
     ///
     /// # Safety
-    /// The ranges are live memory of this process that nobody writes meanwhile.
+    /// The ranges are live memory of this process that no other code writes meanwhile.
     #[must_use]
     pub unsafe fn new(state: String, live: impl IntoIterator<Item = Span>) -> Self {
         let mut contents = Vec::new();

@@ -96,11 +96,11 @@ fn hostile_calls_of_every_entry_point_are_answered_and_refusals_change_nothing()
     assert_eq!(pagewise_driver_panics(), 0);
 }
 
-/// What answers without a machine, or finds what answers.
+/// Entry points that answer without a machine, or find one that answers.
 const ALWAYS_THERE: [&str; 4] =
     ["cuGetErrorName", "cuGetErrorString", "cuGetProcAddress", "cuGetProcAddress_v2"];
 
-/// What looks at some of its arguments before anything else, as driver 580 does: see
+/// Entry points that check some arguments before anything else, as driver 580 does: see
 /// `tests/order.rs` of the simulated driver.
 const LOOKS_FIRST: [&str; 16] = [
     "cuDriverGetVersion",

@@ -1,5 +1,5 @@
-//! Eight threads on one machine: what comes of it does not depend on who was faster, and where the
-//! order is fixed everything is as if one thread had made all calls.
+//! Eight threads on one machine: the result does not depend on which thread was faster. Where the
+//! order is fixed, everything is as if one thread had made all calls.
 
 use std::sync::{Condvar, Mutex};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Advice: what is refused, in which order, and what reads report.
+//! Advice: the refusals and their order, and the attributes that reads report.
 
 use pagewise::{Advice, Backend, Location, LocationKind, RangeAttribute, Span};
 

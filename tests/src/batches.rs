@@ -1,4 +1,4 @@
-//! Batch calls: what is refused as a whole, and what each range records.
+//! Batch calls: refusals of the whole batch, and the attributes that each range records.
 
 use pagewise::{
     Advice, Backend, BatchSupport, Location, LocationKind, RangeAttribute, Span, StreamHandle,

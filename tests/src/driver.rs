@@ -177,7 +177,7 @@ impl Drop for SimulatedDriver {
     }
 }
 
-/// What the simulated driver shows of itself.
+/// The events, page tables and clock that the simulated driver shows of itself.
 #[derive(Debug, Clone)]
 struct Watch(Arc<SimulatedDriver>);
 

@@ -1,4 +1,4 @@
-//! Prefetch: what is refused, what is recorded, and what moves.
+//! Prefetch: the refusals, the attributes that it records, and the pages that move.
 
 use pagewise::{
     AttachFlags, Backend, DeviceId, HostAccess, HostTouch, Location, LocationKind, PageRun,

@@ -1,5 +1,5 @@
-//! Registered host memory, exported pools, handles of device memory: what is refused, and how.
-//! Imports need a second process: here they are not made, as driver 580 crashes on its own exports.
+//! Registered host memory, exported pools, handles of device memory: the refusals and their codes.
+//! Imports need a second process, because driver 580 crashes on its own exports. Here are none.
 //! CONTRACT-102: probes on driver 580.
 
 use pagewise::{

@@ -1,8 +1,9 @@
 //! The public API over every back end: the same programs, the same answers.
 //!
-//! The simulator, a recorder around it, the CUDA back end over the driver of this machine if it has
-//! one, and over the simulated driver, which is reached by the C ABI and whose host views declare nothing. Answers are results with kind and
-//! code, attributes, and contents; not faults, which only the first can see of host views.
+//! The back ends are the simulator, a recorder around it, and the CUDA back end, both over the
+//! driver of this machine if it has one and over the simulated driver. The latter is reached by the
+//! C ABI, and host views of it declare nothing. Compared are results with kind and code, attributes
+//! and contents. Faults are not: only the simulator sees those of host views.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -161,7 +162,7 @@ fn carry_out(
     Ok(0)
 }
 
-/// What differs between back ends in an error is words.
+/// The kind and code of an error, without its text, which differs between back ends.
 fn outcome<T>(answer: Result<T>) -> std::result::Result<T, String> {
     answer.map_err(|error: Error| {
         format!("{:?} {:?} item {:?}", error.kind(), error.code(), error.item())

@@ -137,7 +137,7 @@ fn the_simulator_agrees_with_itself_through_the_recorder() {
     }
 }
 
-/// What is compared is not nothing.
+/// The comparison has something to compare.
 #[test]
 fn random_programs_move_pages_read_attributes_and_fail() {
     let machine = Machine { devices: 2, version: DriverVersion::CUDA_13_0 };

@@ -13,7 +13,7 @@ const DOCUMENTS: [(&str, &str); 3] = [
     ("docs/driver/timing.md", "TIMING"),
 ];
 
-/// What a rule says if no recording can tell it from its opposite.
+/// The words of a rule that no recording can tell from its opposite.
 const UNRECORDED: &str = "nothing recorded";
 
 /// A line of a recording that shows a rule.
@@ -67,7 +67,7 @@ fn all_rules() -> Vec<Rule> {
     texts.flat_map(|text| rules_of(&text)).collect()
 }
 
-/// What is between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -105,7 +105,7 @@ impl Recordings {
         self.0.entry(name.to_owned()).or_insert_with(read).as_deref()
     }
 
-    /// Why a line does not show what a rule says it shows.
+    /// The reason why a line does not show what a rule says it shows, if there is one.
     fn objection(&mut self, evidence: &Evidence) -> Option<String> {
         let Evidence { recording, line, op, quoted } = evidence;
         let Some(lines) = self.lines(recording) else {

@@ -47,7 +47,7 @@ fn direct(machine: &Machine) -> Result<ResourceManager> {
     with(machine, EmmOptions::default())
 }
 
-/// A manager whose deallocations wait up to a number.
+/// A manager that lets up to `count_max` deallocations wait.
 fn waiting(machine: &Machine, count_max: usize) -> Result<ResourceManager> {
     let pending = PendingLimits { count_max, ..PendingLimits::default() };
     with(machine, EmmOptions { pending, ..EmmOptions::default() })
@@ -445,8 +445,8 @@ fn contexts_give_the_manager_that_was_set(backend: &Arc<dyn Backend>) -> Result<
     memory.free()
 }
 
-/// Memory of all kinds from several threads, with deferrals and resets, each with contents that
-/// nobody else may touch.
+/// Memory of all kinds from several threads, with deferrals and resets. Each allocation keeps its
+/// own contents.
 fn several_threads_use_a_manager(backend: &Arc<dyn Backend>) -> Result<()> {
     let machine = Machine::from(Arc::clone(backend));
     let manager = direct(&machine)?;

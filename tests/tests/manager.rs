@@ -86,7 +86,7 @@ fn transcript(machine: &Machine) -> Result<String> {
         manager.invalidate_all();
         writeln!(text, "{}", manager.allocate_queue(a)?.parameters.chunks()).expect("a string");
         manager.set_allocator("default".parse()?)?;
-        // A pool gives back what nobody uses when a stream is waited for.
+        // A pool gives unused memory back when a stream is waited for.
         manager.sync_stream(a)?;
     }
     if machine.capabilities().deterministic {

@@ -1,4 +1,4 @@
-//! Unified pools on every back end: what moves, what is advised, what reads back, what comes back.
+//! Unified pools on every back end: moves, advice, attributes that read back, and memory returned.
 
 mod machines;
 
@@ -223,7 +223,7 @@ fn weights_that_will_be_overwritten_come_without_contents(
     Ok(())
 }
 
-// ---- what is not managed ----------------------------------------------------------------------
+// ---- memory that is not managed ---------------------------------------------------------------
 
 /// A module with a tensor of the pool's and three that are not managed: device memory, page-locked
 /// memory, no memory at all.
@@ -285,7 +285,7 @@ fn what_is_not_managed_is_refused_before_anything_is_done(
         let error = prefetch_managed_tensor(&foreign, FIRST, &stream).unwrap_err();
         assert!(error.to_string().contains("`foreign` is not managed"), "{error}");
     }
-    // Managed memory of somebody else is as good as the pool's, within its allocation.
+    // Managed memory from elsewhere is as good as the pool's, within its allocation.
     let span = managed.span();
     let theirs = Tensor::foreign("theirs", &machine, span.ptr, bytes(PAGE))?;
     assert_eq!(prefetch_managed_tensor(&theirs, FIRST, &stream)?.tensors, 1);

@@ -65,14 +65,14 @@ fn read(ptr: *mut c_void, attribute: RangeAttribute, backend: &dyn Backend) -> R
     backend.range_attribute(span(ptr, SIZE), attribute)
 }
 
-/// Who keeps it mapped, by ordinal.
+/// The processors that keep the memory mapped, by ordinal.
 fn mapped_by(ptr: *mut c_void, backend: &dyn Backend) -> Result<Vec<i32>> {
     let mut ordinals = [NOWHERE; 4];
     backend.range_accessed_by(span(ptr, SIZE), &mut ordinals)?;
     Ok(ordinals.into_iter().filter(|&ordinal| ordinal != NOWHERE).collect())
 }
 
-/// What becomes of a range with each function that takes a device.
+/// The error numbers that the functions with a device return for a range.
 fn numbers(allocator: &ManagedAllocator, ptr: *mut c_void, size: usize, device: i32) -> [i32; 4] {
     [
         prefetch(allocator, ptr, size, device),

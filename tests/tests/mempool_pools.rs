@@ -65,7 +65,7 @@ fn a_suspended_pool_comes_back_with_what_was_kept(backend: &Arc<dyn Backend>) ->
     for kept in [&weights, &state] {
         assert!(holds(kept.span(), 5, &stream)?, "{kept:?}");
     }
-    // What was discarded is written before it is read.
+    // Discarded contents are written before they are read.
     fill(cache.span(), 6, &stream)?;
     assert!(holds(cache.span(), 6, &stream)?);
     Ok(())

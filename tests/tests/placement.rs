@@ -57,8 +57,8 @@ fn carry_out(program: &Value) -> (usize, usize) {
     (count, equal)
 }
 
-/// All but two programs, the same one on managed and on device memory, agree in every address. There
-/// the H200 takes another of two blocks; what follows from that differs too.
+/// All but two programs, the same one on managed and on device memory, agree in every address. In
+/// those two the H200 takes the other of two blocks, so later addresses differ too.
 #[test]
 fn pools_place_allocations_where_an_h200_does() {
     let results: Vec<(usize, usize)> = programs("h200-580.jsonl").iter().map(carry_out).collect();

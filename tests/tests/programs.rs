@@ -1,9 +1,9 @@
 //! Random programs on the simulator, with the engine's invariants checked after every step.
 //!
 //! Programs mix every call that moves pages, over allocations of all shapes, right and wrong
-//! arguments alike. What must hold: contents are those of plain memory, except where discarded;
-//! two runs give the same records, answers and times; a failed call changes nothing that can be
-//! seen; nothing panics. `PROPTEST_CASES` asks for more than the usual number.
+//! arguments alike. Four claims must hold: contents are those of plain memory, except where
+//! discarded; two runs give the same records, answers and times; a failed call changes nothing that
+//! can be seen; nothing panics. `PROPTEST_CASES` asks for more than the usual number.
 
 use pagewise::{
     Advice, AttachFlags, Backend, DeviceAccess, DeviceId, DeviceTouch, DiscardedContents,

@@ -1,4 +1,4 @@
-//! What is recorded on a back end is what a replay on it finds again.
+//! A recording made on a back end agrees with its replay on the same back end.
 
 use std::path::PathBuf;
 

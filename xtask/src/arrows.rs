@@ -63,7 +63,7 @@ fn arrows_up(crates: &[Crate]) -> Vec<String> {
     wrong
 }
 
-/// What contradicts the table, a sentence for each.
+/// The dependencies that contradict the table, a sentence for each.
 fn wrong_arrows(metadata: &Value) -> Outcome<Vec<String>> {
     let root = metadata["workspace_root"].as_str().ok_or("cargo metadata names no root")?;
     let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Metadata of a workspace whose crates have the dependencies of the table, with one more.
+    /// Metadata of a workspace with the dependencies of the table, and one more.
     fn with_one_more(name: &str, kind: Value, other: &str) -> Value {
         let mut packages = Vec::new();
         for one in CRATES {

@@ -75,7 +75,7 @@ pub(crate) fn documentation() -> Outcome {
     run(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// What a build may not contain.
+/// The crates that a build may not contain.
 struct Forbidden {
     package: &'static str,
     features: &'static [&'static str],

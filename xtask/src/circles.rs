@@ -70,7 +70,7 @@ fn module_of(path: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// What is found in a crate of these files: a module's path and its text.
+    /// The circles in a crate of these files: a module's path and its text.
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let mut sources = BTreeMap::new();
         for (module, text) in files {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What a step came to: why it failed, if it did.
+/// The result of a step: the reason why it failed, if it did.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
 /// The cargo that runs this program.

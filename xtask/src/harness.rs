@@ -35,7 +35,7 @@ pub(crate) struct Binary {
     folder: PathBuf,
 }
 
-/// What a binary printed, and how it ended.
+/// The output of a binary, and how it ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) text: String,

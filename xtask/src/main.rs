@@ -47,7 +47,7 @@ enum Task {
     },
     /// Lists the circles between files of a crate.
     Circles,
-    /// Lists sentences of the documentation that hide their subject.
+    /// Lists sentences of comments and documents that hide their subject or their reason.
     Prose,
     /// Plants mutants in the code, and says which of them no test notices.
     Mutants(mutants::Arguments),

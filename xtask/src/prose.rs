@@ -1,7 +1,8 @@
-//! Sentences that hide their subject, in documentation comments and documents.
+//! Sentences that hide their subject or their reason, in comments and documents.
 //!
-//! The lint reads the `//!` and `///` comments of `crates`, the documents of the root folder, and
-//! `docs`. It leaves code in them out. It knows words, not grammar.
+//! The lint reads all comments that have lines of their own, the documents of the root folder, and
+//! `docs`. It leaves code in them out. A SAFETY comment has to give its reason itself. The lint
+//! knows words, not grammar.
 
 mod sentences;
 
@@ -11,13 +12,16 @@ use crate::command::Outcome;
 use crate::files::{files, text_of};
 use sentences::{Paragraph, offences, paragraphs_of_document, paragraphs_of_source};
 
+const SOURCES: [&str; 6] = ["benches", "crates", "examples", "fuzz", "tests", "xtask"];
+
 const DOCUMENTS: [&str; 5] =
     ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "docs"];
 
-/// No sentence hides its subject.
+/// No sentence hides its subject or its reason.
 pub(crate) fn check() -> Outcome {
     let (mut paragraphs, mut found) = (0, Vec::new());
-    let places = DOCUMENTS.iter().map(|place| (*place, "md")).chain([("crates", "rs")]);
+    let documents = DOCUMENTS.iter().map(|place| (*place, "md"));
+    let places = documents.chain(SOURCES.iter().map(|place| (*place, "rs")));
     for (place, end) in places {
         for path in files(Path::new(place), end)? {
             let text = text_of(&path)?;
@@ -29,9 +33,9 @@ pub(crate) fn check() -> Outcome {
         }
     }
     if found.is_empty() {
-        println!("{paragraphs} paragraphs, no hidden subject");
+        println!("{paragraphs} paragraphs, no hidden subject or reason");
         return Ok(());
     }
-    let advice = "name the subject (CONTRIBUTING, Style)";
-    Err(format!("{} hidden subjects; {advice}:\n{}", found.len(), found.join("\n")))
+    let advice = "name the subject, give the reason (CONTRIBUTING, Style)";
+    Err(format!("{} hidden subjects or reasons; {advice}:\n{}", found.len(), found.join("\n")))
 }

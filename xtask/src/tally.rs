@@ -1,4 +1,4 @@
-//! What tests came to, read off what the standard library's harness prints.
+//! The results of tests, read off the output of the standard library's harness.
 //!
 //! A test that cannot check its claim on this machine prints a line `skipped: WHY`; one that checks
 //! only a part of it, `partly skipped: WHY`.

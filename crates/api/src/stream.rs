@@ -249,7 +249,7 @@ impl Drop for Inner {
         }
         let backend = self.machine.backend();
         // Destroying does not wait. Without concurrent managed access the host may touch managed
-        // memory only once the work is done, and nobody could wait for it any more.
+        // memory only once the work is done, and a destroyed stream cannot be waited for.
         if !self.machine.capabilities().concurrent_managed_access {
             self.machine.note_failure(backend.stream_synchronize(self.handle));
         }

@@ -125,7 +125,7 @@ impl CudaTarget {
         match started {
             Ok(cupti) => plain().observer(cupti).open(),
             Err(reason) => {
-                // Nobody is left to tell if this fails.
+                // If this fails too, there is no other place to report it.
                 _ = writeln!(io::stderr(), "pagewise: no unified-memory records: {reason}");
                 Ok(backend)
             }

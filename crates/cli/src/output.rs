@@ -167,7 +167,7 @@ fn unfinished() -> MutexGuard<'static, Unfinished> {
                 _ = child.wait();
             }
             for path in &unfinished.paths {
-                // Nobody is left to tell if this fails.
+                // If this fails too, there is no other place to report it.
                 _ = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
             }
             std::process::exit(INTERRUPTED);

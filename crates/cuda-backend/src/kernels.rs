@@ -99,7 +99,7 @@ macro_rules! kernels {
     };
 }
 
-// An atomic whose result nobody waits for, as a kernel's `atomicAdd` compiles.
+// An atomic without a result to wait for, which a kernel's `atomicAdd` compiles to.
 kernels! {
     "    ld.volatile.global.u8 %r6, [%d1];\n    cvt.u64.u32 %d9, %r6;\n    add.u64 %d8, %d8, %d9;\n"
         => "pagewise_read", "pagewise_read_fenced";

@@ -122,7 +122,7 @@ impl DriverPools {
 
     /// A pool that the driver names: it is live.
     pub(crate) fn find(&self, ask: impl FnOnce() -> Result<PoolHandle>) -> Result<PoolHandle> {
-        // Held over the call, so that nobody destroys the pool before it counts as live.
+        // Held over the call, so that no thread destroys the pool before it counts as live.
         let _order = self.locked();
         let pool = ask()?;
         self.live.add(pool.as_raw());

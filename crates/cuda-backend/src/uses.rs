@@ -98,8 +98,8 @@ impl Entry {
         let this = thread::current().id();
         let others = counts.of_threads.iter().any(|count| count.thread != this);
         if others && !self.barrier.heavy() {
-            // It is not known who uses it, so nobody destroys it. The barrier was there when the
-            // set was made, and systems do not lose it.
+            // A thread may still use the handle, so it is not destroyed. The barrier was there when
+            // the set was made, and systems do not lose it.
             return Taken::InUse;
         }
         if counts.is_used() {

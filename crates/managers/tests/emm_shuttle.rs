@@ -183,7 +183,7 @@ fn a_pool_is_moved_by_one_thread_at_a_time() {
                 Ok(away) => {
                     assert!(away.moved.tensors >= 2, "its own and the one that was there");
                     count.fetch_add(1, Ordering::Relaxed);
-                    // Nobody else resumes a pool.
+                    // No other thread resumes a pool.
                     shared.resume(Device::FIRST, &stream).expect("it is suspended");
                 }
                 Err(error) => {

@@ -236,7 +236,7 @@ fn the_rounding_decides_about_pages_that_neighbours_share() -> Result<()> {
     Ok(())
 }
 
-// ---- what is not managed ----------------------------------------------------------------------
+// ---- memory that is not managed ---------------------------------------------------------------
 
 /// A module with a pool's tensor, one of pinned memory and one of no memory at all.
 fn mixed(machine: &Machine, stream: &Stream) -> Result<(Module, impl Sized + use<>)> {

@@ -137,7 +137,7 @@ impl Arena {
         let mut bytes = vec![0; length];
         // SAFETY: `checked` gives mapped memory of `length` bytes, and the copy has as many. No
         // reference to the memory is made, because whole pages are read here and a view may hold
-        // other bytes of the same page. What is written through that view meanwhile may be in the
+        // other bytes of the same page. Bytes written through that view meanwhile may be in the
         // copy or not. Both are right: the copy stands for memory that was left behind, which is
         // shown only once the whole page is discarded.
         unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), length) }

@@ -67,7 +67,7 @@ impl Contents {
                 self.save(arena, slot, PageMask::single(page));
                 arena.write(address, &bytes);
             }
-            // The arena can only hold something if somebody else's memory does.
+            // The arena can only hold contents if the memory of some processor does.
             None if self.is_held(slot, page) => {
                 self.save(arena, slot, PageMask::single(page));
                 arena.fill(address, PAGE_BYTES, 0);

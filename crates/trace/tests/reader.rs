@@ -21,7 +21,7 @@ fn zstd(text: &str) -> Vec<u8> {
     zstd::encode_all(text.as_bytes(), 1).expect("in memory")
 }
 
-// ---- what is taken ----------------------------------------------------------------------------
+// ---- files that are read ----------------------------------------------------------------------
 
 #[test]
 fn every_operation_is_read_with_its_line() {
@@ -91,7 +91,7 @@ fn nothing_follows_an_error() {
     assert!(reader.next_case().expect("over").is_none());
 }
 
-// ---- what is refused --------------------------------------------------------------------------
+// ---- files that are refused -------------------------------------------------------------------
 
 #[test]
 fn an_empty_file_is_refused() {

@@ -1,5 +1,5 @@
-//! What the table does: the same claims on the simulator and, with `--features cuda`, on the
-//! driver. What only the simulator can say (faults, bytes moved) is asked of it alone.
+//! Claims about the table, the same on the simulator and, with `--features cuda`, on the driver.
+//! Claims about faults and moved bytes are made of the simulator only, which alone counts them.
 
 use std::sync::Arc;
 

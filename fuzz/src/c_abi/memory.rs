@@ -100,7 +100,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     }),
 ];
 
-/// What places are filled with, to see which bytes a call writes.
+/// The byte that fills places, to see which bytes a call writes.
 const GUARD: u8 = 0xA5;
 
 /// How many bytes an attribute takes, by the types of `cuda.h` and by probes on driver 580.

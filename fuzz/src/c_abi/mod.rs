@@ -67,7 +67,7 @@ impl<'a, 'b> Caller<'a, 'b> {
         Self(World::new(choices))
     }
 
-    /// What the program has.
+    /// The memory and handles of the program.
     #[must_use]
     pub fn world(&self) -> &World<'a, 'b> {
         &self.0

@@ -1,4 +1,4 @@
-//! What a hostile program has, and how it chooses arguments.
+//! The state of a hostile program, and how it chooses arguments.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -36,7 +36,7 @@ pub struct Memory {
     pub(super) managed: bool,
 }
 
-/// What a hostile program has.
+/// The memory and handles of a hostile program.
 #[derive(Debug)]
 pub struct World<'a, 'b> {
     pub(super) choices: &'a mut Choices<'b>,
@@ -94,7 +94,7 @@ impl<'a, 'b> World<'a, 'b> {
         world
     }
 
-    /// What was allocated and not freed.
+    /// The memory that was allocated and not freed.
     pub fn live(&self) -> &[Memory] {
         &self.live
     }

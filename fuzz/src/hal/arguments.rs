@@ -1,4 +1,4 @@
-//! What calls are made with: live, freed, wild and extreme values.
+//! The arguments of calls: live, freed, wild and extreme values.
 
 use pagewise_hal::{
     Advice, DeviceId, DevicePtr, EventHandle, Location, LocationKind, PAGE_BYTES, PoolHandle, Span,

@@ -6,7 +6,7 @@ use pagewise_sim::SimBackend;
 /// Most bytes of host memory that a round registers.
 const HOST_BYTES: usize = 64 << 10;
 
-/// What a round knows of: values that live, and some that did.
+/// The values that a round knows of: live ones, and some that were live.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) live: Vec<Span>,

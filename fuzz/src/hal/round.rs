@@ -8,7 +8,7 @@ use crate::{Choices, Log, NO_CODE};
 
 /// One machine under attack.
 pub(super) struct Round<'a, 'b> {
-    /// What is called: the machine, or a wrapper around it.
+    /// The callee: the machine, or a wrapper around it.
     pub(super) backend: &'a dyn Backend,
     pub(super) sim: &'a SimBackend,
     pub(super) known: Known,

@@ -1,4 +1,4 @@
-//! What a user of cudarc does with managed memory of pagewise: compiled, for every version.
+//! Uses of pagewise's managed memory in a program with cudarc: compiled, for every version.
 
 use std::sync::Arc;
 

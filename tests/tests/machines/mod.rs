@@ -114,7 +114,7 @@ pub fn on_the_simulator_as_a_driver(claim: Claim) {
     check(claim, "simulator as a driver, 2 devices", backend);
 }
 
-/// What was recorded replays, unless the recorder says that calls are missing from it.
+/// Checks a claim on a recorder, and replays the recording unless calls were left out of it.
 pub fn in_a_recorder(version: DriverVersion, claim: Claim) {
     let recorder = Arc::new(Recorder::new(sim(version).expect("address space")));
     let shared = Arc::clone(&recorder) as Arc<dyn Backend>;

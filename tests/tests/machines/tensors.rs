@@ -1,4 +1,4 @@
-//! What claims about unified pools share.
+//! Helpers that claims about unified pools share.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub fn bytes(count: u64) -> TensorLayout {
     TensorLayout::contiguous(&[count], 1).expect("few")
 }
 
-/// A pool whose tensors are allocations of their own, so that attributes are theirs alone.
+/// A pool in which each tensor is an allocation of its own, so that attributes are its own too.
 pub fn apart(machine: &Machine) -> Result<UnifiedMempool> {
     let direct = Arc::new(ManagedMemoryResource::direct(machine));
     UnifiedMempool::over(direct, MempoolOptions::default())
@@ -33,7 +33,7 @@ pub fn module_of(tensors: &[(&str, &Tensor)]) -> Result<Module> {
     Ok(module)
 }
 
-/// What a range attribute is once the stream has come to it.
+/// A range attribute, read once the stream has done its work.
 pub fn read(span: Span, attribute: RangeAttribute, stream: &Stream) -> Result<i32> {
     stream.synchronize()?;
     stream.machine().backend().range_attribute(span, attribute)
@@ -47,7 +47,7 @@ pub fn prefers(tensor: &Tensor, stream: &Stream) -> Result<i32> {
     read(tensor.span(), RangeAttribute::PREFERRED_LOCATION, stream)
 }
 
-/// Who keeps it mapped, by ordinal.
+/// The processors that keep the tensor mapped, by ordinal.
 pub fn mapped_by(tensor: &Tensor) -> Result<Vec<i32>> {
     let mut ordinals = [NOWHERE; 4];
     tensor.machine().backend().range_accessed_by(tensor.span(), &mut ordinals)?;

@@ -12,14 +12,14 @@ use crate::command::{Outcome, output};
 /// Percent of the judged mutants that tests have to catch, in each crate.
 const CAUGHT_MIN: u64 = 90;
 
-/// What became of mutants.
+/// The numbers of mutants by their fate.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) caught: u64,
     pub(super) missed: u64,
     /// Does not compile.
     pub(super) unviable: u64,
-    /// Could not be planted, so that nobody knows.
+    /// Mutants that could not be planted, so that no test was tried.
     pub(super) unjudged: u64,
 }
 

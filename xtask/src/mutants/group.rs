@@ -17,7 +17,7 @@ pub(super) struct Group {
     /// The name of its file, without the end.
     #[serde(skip)]
     pub(super) name: String,
-    /// Patterns of the files whose mutants are planted.
+    /// Patterns of the files in which mutants are planted.
     pub(super) files: Vec<String>,
     /// Patterns of mutants that are not planted.
     #[serde(default)]

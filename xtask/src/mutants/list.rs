@@ -39,7 +39,7 @@ pub(super) struct Mutant {
     /// Where the changed code begins. Lines and columns count from 1, columns in characters.
     pub(super) line: usize,
     pub(super) column: usize,
-    /// What takes the place of the changed code.
+    /// The code that takes the place of the changed code.
     pub(super) replacement: String,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask mutants` asks cargo-mutants for the mutants of the files that `tests/mutants/*.toml`
 //! name, plants all of them at once in a copy of the workspace (`target/mutants/tree`), builds the
-//! tests once, and runs, for each mutant, the tests that reach it. What becomes of them is compared
-//! with `tests/mutants/baseline.json`. It is a scheduled job, not part of `cargo xtask ci`.
+//! tests once, and runs, for each mutant, the tests that reach it. It compares the results with
+//! `tests/mutants/baseline.json`. It is a scheduled job, not part of `cargo xtask ci`.
 
 mod baseline;
 mod group;
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Tries those only that the baseline does not say were caught.
     #[arg(long)]
     missed: bool,
-    /// Writes the baseline; what was not tried stays as it was.
+    /// Writes the baseline; mutants that were not tried keep their result.
     #[arg(long)]
     write: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let refused = viable::plant_what_compiles(&mutants)?;
     println!("planted {} mutants in {:.0?}", mutants.len() - refused.len(), begin.elapsed());
     let mut found = Found::new(&mutants, &refused);
-    // What was not tried is as it was; what is no mutant any more is gone.
+    // Mutants that were not tried keep their result; those that no longer exist are left out.
     let names = lists.iter().flatten().map(name_of);
     let mut all: Mutants =
         names.filter_map(|name| baseline.get(&name).map(|counts| (name, *counts))).collect();
@@ -95,7 +95,7 @@ fn name_of(mutant: &Mutant) -> String {
     without_place(&mutant.name)
 }
 
-/// What became of mutants so far.
+/// The results of the mutants tried so far.
 struct Found<'m> {
     mutants: &'m [Mutant],
     refused: &'m Refused,

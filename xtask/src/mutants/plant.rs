@@ -25,7 +25,7 @@ use super::text::{offset, render};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Planted {
     pub(super) text: String,
-    /// Those whose place nothing here can be put around.
+    /// Mutants at a place that no switch can be put around.
     pub(super) left_out: Vec<Number>,
     /// Those that cannot compile: a `let` in a chain needs `&&`, a match without an unconditional
     /// `_` all of its arms.

@@ -11,7 +11,7 @@ use crate::command::{Outcome, cargo, output};
 
 /// The copy.
 pub(super) const TREE: &str = "target/mutants/tree";
-/// What is built of it.
+/// The folder of what is built of the tree.
 pub(super) const BUILD: &str = "target/mutants/build";
 /// The module that says which mutant is chosen.
 const SWITCH: &str = include_str!("switch.rs.in");
@@ -60,7 +60,7 @@ fn write(path: &Path, bytes: &[u8]) -> Outcome {
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What could not be planted, by number.
+/// The mutants that could not be planted, by number.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     pub(super) left_out: BTreeSet<Number>,

@@ -148,7 +148,7 @@ fn read_reached(path: &Path) -> Outcome<BTreeSet<Number>> {
 fn command(binary: &Binary) -> Command {
     let mut command = binary.command();
     command.args(["--test-threads", "1"]);
-    // A failure is enough: nobody reads the smallest example, or keeps it.
+    // A failure is enough: the smallest example is neither read nor kept.
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0");
     command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true").env("RUST_BACKTRACE", "0");
     command

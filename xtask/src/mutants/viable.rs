@@ -77,7 +77,7 @@ fn refuse(error: &Value, refused: &mut Refused) {
     }
 }
 
-/// The mutants whose switches are on a line, which counts from 1.
+/// The mutants with switches on a line, which counts from 1.
 fn numbers_on(text: &str, line: usize) -> Vec<Number> {
     let line = text.lines().nth(line.saturating_sub(1)).unwrap_or("");
     let after = line.split("crate::mutant::is(").skip(1);

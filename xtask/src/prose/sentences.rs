@@ -1,4 +1,4 @@
-//! Sentences of comments and documents, and the words in them that hide a subject.
+//! Sentences of comments and documents, and the words in them that hide a subject or a reason.
 
 /// Words that stand for a subject that the sentence does not name.
 const HIDING: [&str; 9] = [
@@ -13,7 +13,7 @@ const HIDING: [&str; 9] = [
     "whose",
 ];
 
-/// What a clause that has "what" as its subject goes on with.
+/// The words after "what" in a clause that has it as its subject.
 const VERBS: [&str; 28] = [
     "is", "was", "are", "were", "has", "had", "can", "cannot", "may", "must", "goes", "stays",
     "comes", "remains", "happens", "lies", "depends", "needs", "follows", "belongs", "counts",
@@ -22,6 +22,12 @@ const VERBS: [&str; 28] = [
 
 /// Words with which the first line of an item's comment asks instead of saying what the item is.
 const ASKING: [&str; 5] = ["what", "who", "whom", "whoever", "why"];
+
+/// Pairs of words that stand in a SAFETY comment in place of the reason.
+const UNREASONED: [(&str, &str); 3] = [("as", "above"), ("see", "above"), ("caller", "duty")];
+
+/// A SAFETY comment with fewer words, itself counted, has no room for a duty and its reason.
+const SAFETY_WORDS_MIN: usize = 5;
 
 /// Text that belongs together: one paragraph of a comment or of a document.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -32,19 +38,37 @@ pub(super) struct Paragraph {
     describes: bool,
 }
 
-/// The `//!` and `///` comments of a source file, without code.
+impl Paragraph {
+    /// Whether it says why an unsafe block is sound.
+    fn is_safety(&self) -> bool {
+        self.lines.first().is_some_and(|(_, text)| text.starts_with("SAFETY"))
+    }
+}
+
+/// The comments of a source file that have lines of their own, without code.
 pub(super) fn paragraphs_of_source(text: &str) -> Vec<Paragraph> {
-    let comment = |line: &str| {
-        let line = line.trim_start();
-        line.strip_prefix("//!").or(line.strip_prefix("///")).map(str::to_owned)
-    };
-    let lines: Vec<_> = text.lines().map(comment).collect();
+    let lines: Vec<_> = text.lines().map(|line| documentation(line).map(str::to_owned)).collect();
     let mut found = paragraphs(lines.iter().cloned());
     for paragraph in &mut found {
         let before = paragraph.lines.first().map_or(0, |(line, _)| line - 1);
         paragraph.describes = before == 0 || lines[before - 1].is_none();
     }
+    found.extend(paragraphs(text.lines().map(|line| note(line).map(str::to_owned))));
     found
+}
+
+/// The text of a line of a `//!` or `///` comment.
+fn documentation(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("//!").or(line.strip_prefix("///"))
+}
+
+/// The text of a line of a `//` comment, which may stand in an example of the documentation.
+fn note(line: &str) -> Option<&str> {
+    documentation(line).unwrap_or(line).trim_start().strip_prefix("//").filter(|text| {
+        // Other lines of documentation are no comments of an example.
+        text.is_empty() || text.starts_with(' ')
+    })
 }
 
 /// The paragraphs of a Markdown document, without code.
@@ -59,8 +83,8 @@ fn paragraphs(lines: impl Iterator<Item = Option<String>>) -> Vec<Paragraph> {
     for (index, line) in lines.enumerate() {
         let text = line.as_deref().unwrap_or_default().trim();
         in_code = line.is_some() && (in_code != text.starts_with("```"));
-        let begins =
-            text.is_empty() || ["- ", "| ", "#", "```"].iter().any(|b| text.starts_with(b));
+        let begins = ["- ", "| ", "#", "```", "SAFETY"].iter().any(|b| text.starts_with(b));
+        let begins = begins || text.is_empty();
         if begins && found.last().is_none_or(|last| !last.lines.is_empty()) {
             found.push(Paragraph::default());
         }
@@ -100,11 +124,11 @@ fn words(paragraph: &Paragraph) -> Vec<Word> {
     words.collect()
 }
 
-/// Lines with a hidden subject, each with the words that hide it.
+/// Lines with a hidden subject or reason, each with the words that hide it.
 pub(super) fn offences(paragraph: &Paragraph) -> Vec<(usize, String)> {
     let words = words(paragraph);
     let at = |index: usize| words.get(index).map_or("", |word| word.text.as_str());
-    let mut found = Vec::new();
+    let mut found = if paragraph.is_safety() { unreasoned(&words) } else { Vec::new() };
     for (index, word) in words.iter().enumerate() {
         let begins = index == 0 || words[index - 1].after.contains(['.', ';', ':', '|']);
         let next = at(index + 1);
@@ -123,6 +147,20 @@ pub(super) fn offences(paragraph: &Paragraph) -> Vec<(usize, String)> {
             _ => None,
         };
         found.extend(hides.map(|hides| (word.line, hides)));
+    }
+    found
+}
+
+/// Lines of a SAFETY comment that point elsewhere for the reason, or leave it out.
+fn unreasoned(words: &[Word]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    if let Some(first) = words.first().filter(|_| words.len() < SAFETY_WORDS_MIN) {
+        found.push((first.line, "SAFETY without a reason".to_owned()));
+    }
+    for pair in words.windows(2) {
+        if UNREASONED.contains(&(&pair[0].text, &pair[1].text)) {
+            found.push((pair[0].line, format!("SAFETY: {} {}", pair[0].text, pair[1].text)));
+        }
     }
     found
 }
@@ -193,11 +231,39 @@ mod tests {
     }
 
     #[test]
-    fn code_and_other_comments_are_left_out() {
+    fn code_is_left_out() {
         let text = "//! `nobody` asks.\n//! ```\n//! let nobody = 1;\n//! ```\n//! End.\n\
-                    // nobody\nlet nobody = 1;\n";
+                    let nobody = 1; // nobody\nlet url = \"a://nobody\";\n";
         assert_eq!(found(text), []);
         assert_eq!(found("//! ```\n//! x\n//! ```\n//! Nobody."), [(4, "nobody".to_owned())]);
+    }
+
+    #[test]
+    fn comments_beside_code_are_read_too() {
+        assert_eq!(found("    // Pages that nobody\n    // maps."), [(1, "nobody".to_owned())]);
+        assert_eq!(found("/// A page.\n// Nobody maps it."), [(2, "nobody".to_owned())]);
+        assert_eq!(found("// Why it is there."), [], "it describes no item");
+    }
+
+    #[test]
+    fn a_safety_comment_gives_its_own_reason() {
+        let about = |text: &str| {
+            let offences = found(&format!("// A note.\n// SAFETY: {text}"));
+            offences.into_iter().map(|(_, words)| words).collect::<Vec<_>>()
+        };
+        assert_eq!(about("the range is live, as above."), ["SAFETY: as above"]);
+        assert_eq!(about("for the range's life see\n// above."), ["SAFETY: see above"]);
+        assert_eq!(about("that it stays live is the caller's duty."), ["SAFETY: caller duty"]);
+        assert_eq!(about("nobody uses this memory here."), ["nobody"]);
+        assert_eq!(about("null, or live."), ["SAFETY without a reason"]);
+        assert_eq!(about("no work uses the memory."), Vec::<String>::new());
+        assert_eq!(found("// The rule is as above."), [], "it is no SAFETY comment");
+    }
+
+    #[test]
+    fn safety_comments_of_examples_are_read() {
+        let text = "/// ```\n/// // SAFETY: nobody uses the memory.\n/// ```\n/// End.";
+        assert_eq!(found(text), [(2, "nobody".to_owned())]);
     }
 
     #[test]

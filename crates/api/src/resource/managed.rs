@@ -161,7 +161,7 @@ impl ManagedMemoryResource {
     }
 
     fn of(machine: Machine, pool: Option<Pool>, preferred: Option<Place>) -> Self {
-        // Nobody knows what a pool from elsewhere gave before.
+        // A pool from elsewhere may have given the same memory before.
         let gives_again = pool.as_ref().is_some_and(|pool| !pool.is_owned());
         Self { machine, pool, preferred, gives_again: AtomicBool::new(gives_again) }
     }

@@ -191,7 +191,7 @@ fn version<B: Backend>(trial: Trial<B>) -> Result<(), Broken> {
 }
 
 fn cheap_to_make<B: Backend>(trial: Trial<B>) -> Result<(), Broken> {
-    // How many devices there are is asked by whoever checks one.
+    // Checking a device asks how many there are; only that call is allowed.
     let calls = trial.backend.take_calls();
     let cheap = |call: &&Call| call.operation() != Operation::DeviceCount;
     let dear: Vec<_> = calls.iter().filter(cheap).map(|call| call.operation().name()).collect();

@@ -112,7 +112,7 @@ impl MemoryPointer {
     /// The same, which keeps something until the finalizer has run, and for ever if that fails.
     #[must_use]
     pub fn with_owner(self, keep: Owner) -> Self {
-        // What is let go may be foreign code's: after the lock.
+        // Dropping it may run foreign code, so it is dropped after the lock is released.
         let let_go = match &mut *self.memory.locked() {
             State::Live { owner, .. } => owner.replace(keep),
             State::Freed => Some(keep),

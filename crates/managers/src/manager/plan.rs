@@ -78,7 +78,7 @@ impl Demand {
                 None => footprint.fixed(bytes),
             };
         }
-        // Nobody stated a number, and lengths differ: there is no run axis in common.
+        // No item states a number, and their lengths differ: there is no run axis in common.
         if differs.is_some() && stated.is_none() {
             let on_device = requests.filter(|(_, request)| request.memory.is_on_device());
             let bytes = on_device.map(|(_, request)| request.bytes().unwrap_or(u128::MAX));
@@ -146,7 +146,7 @@ impl MemoryManager {
             Some(parameters) => demand.footprint.chunk_bytes(parameters.chunk_length(), policy),
             None => demand.footprint.whole_bytes(policy),
         };
-        // What needs nothing needs no margin either.
+        // A request that needs no memory needs no margin either.
         let goal = if goal == 0 { 0 } else { goal.saturating_add(policy.margin().into()) };
         let budget = self.budget(state, group)?;
         let available = budget.available.min(limit);
@@ -156,7 +156,7 @@ impl MemoryManager {
             let parameters = fixed.unwrap_or(whole);
             return Ok(Decision { parameters, frees_first: false, evicted: Vec::new() });
         }
-        // What is replaced makes room, and so does who is idle, within the share of who asks.
+        // Replaced arrays make room, and so do idle instances, within the group's share.
         let replaced = state.replaced_bytes(queued);
         let mut available = available.saturating_add(replaced).min(limit);
         let mut evicted = Vec::new();

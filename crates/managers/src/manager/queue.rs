@@ -199,7 +199,7 @@ impl MemoryManager {
         for (id, requests) in queued {
             let mut arrays = BTreeMap::new();
             for ((label, request), layout) in requests.iter().zip(layouts.by_ref()) {
-                // What was made before goes out of scope, and so back, if this fails.
+                // If this fails, the arrays made before are dropped, which gives their memory back.
                 let resource = state.resources.of(request.memory);
                 let array = Array::new(request, layout, resource, self.device, stream)?;
                 arrays.insert(label.clone(), array);
@@ -335,7 +335,7 @@ impl State {
         }
         for id in self.groups.get_instances_in_group(group) {
             let Some(instance) = self.instances.get(&id) else { continue };
-            // Somebody else's, who holds arrays in chunks of his own.
+            // It belongs to another requester and holds arrays in chunks of its own.
             let asking = made.iter().map(|&(id, _)| id);
             if instance.is_laid_out() && !self.belongs(instance, group, asking) {
                 continue;

@@ -49,7 +49,7 @@ impl SpillFile {
 impl Drop for SpillFile {
     fn drop(&mut self) {
         if let Some(path) = &self.named {
-            // A destructor cannot report, and a file left behind harms nobody.
+            // A destructor cannot report, and a file left behind does no harm.
             let _ = fs::remove_file(path);
         }
     }

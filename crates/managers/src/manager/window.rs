@@ -109,7 +109,7 @@ fn leave(
     match leaving {
         Leaving::Kept => buffer.range(range)?.prefetch(Host::Any, stream)?,
         Leaving::Discarded => {
-            // Whoever writes the contents again, on a device, says so with `assume_written`.
+            // A caller that writes the contents again, on a device, says so with `assume_written`.
             let _ = buffer.range_mut(range)?.discard(stream)?;
         }
     }

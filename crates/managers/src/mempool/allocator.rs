@@ -63,7 +63,7 @@ impl LastError {
     fn keep(error: &Error) -> i32 {
         let number = error_number(error);
         let last = Self { number, text: error.to_string() };
-        // A thread that is ending has nobody left to ask.
+        // On a thread that is ending no code is left that could ask.
         let _ = LAST.try_with(|kept| kept.replace(Some(last)));
         number
     }

@@ -113,7 +113,7 @@ fn sweep_action(
             }
             action(&scene)?;
         }
-        // What nobody could be told is counted.
+        // Failures that no call could report are counted.
         let unseen = u64::from(answer.is_ok() && failing.is_some() && code != Code::OUT_OF_MEMORY);
         assert!(machine_failures(&scene) >= unseen.min(u64::from(lost)));
         drop(scene);
@@ -168,7 +168,7 @@ fn memory_that_runs_out_after_all_is_asked_for_again_with_shorter_chunks() -> Re
         .arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::AllocDevice).at_least(400_000).always());
     let allocated = manager.allocate_queue(id)?;
     assert_eq!((allocated.parameters.chunks(), allocated.parameters.chunk_length()), (2, 699));
-    // What cannot be divided reports what the driver said.
+    // A request that cannot be divided reports the driver's error.
     backend.disarm();
     manager.queue_request(id, [("z", table(1000))])?;
     backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::AllocDevice).always());

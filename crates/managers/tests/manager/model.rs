@@ -235,7 +235,7 @@ proptest! {
                     prop_assert!(!freed.is_empty());
                     prop_assert_eq!(queued(&known), queued(&now));
                 }
-                // Somebody may have been evicted in vain.
+                // An instance may have been evicted in vain.
                 (Err(_), Some(_)) => prop_assert_eq!(queued(&known), queued(&now)),
                 (Err(error), None) => prop_assert_eq!(&known, &now, "{}", error),
                 (Ok(()), Some(id)) if manager.limit_mode() == LimitMode::Active => {

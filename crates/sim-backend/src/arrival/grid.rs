@@ -209,7 +209,7 @@ impl Grid {
                     break Some(next * PAGE);
                 }
             };
-            // On to the first iteration whose last lane reaches that byte.
+            // On to the first iteration in which the last lane reaches that byte.
             let last = piece.first_byte + (unit.lanes - 1) * self.stride;
             let ahead = byte.map_or(0, |byte| byte.saturating_sub(last));
             let step = self.threads.saturating_mul(self.stride);

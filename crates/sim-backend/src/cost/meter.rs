@@ -75,7 +75,7 @@ impl Meter {
         whole(calls::sleep(&self.params.fixed, duration_ns)).max(duration_ns)
     }
 
-    // ---- what happens within a call -----------------------------------------------------------
+    // ---- events within a call -----------------------------------------------------------------
 
     /// The engine did something; returns what it took, if that is charged at once.
     pub(crate) fn work(&mut self, work: &Work) -> u64 {

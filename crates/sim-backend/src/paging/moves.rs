@@ -78,7 +78,7 @@ impl Context<'_> {
         self.copy_pages(block, destination, arriving, reason, true);
         let copied = arriving & block.resident_anywhere().minus(block.discarded());
         for holder in block.residents().iter() {
-            // What is not copied shows the destination's memory; the holder's keeps its own.
+            // A page that is not copied shows the destination's memory; the holder keeps its own.
             let kept = arriving.minus(copied) & block.resident(holder);
             self.note_holding(block, holder, kept, Holding::Left);
         }
@@ -112,7 +112,7 @@ impl Context<'_> {
         keeps_source: bool,
     ) {
         let mut left = pages.minus(block.discarded());
-        // The closest can be copied from directly: what is staged is with nobody of these.
+        // The closest can be copied from directly: pages that have to be staged are on none of them.
         let direct = self.relations.copies_from(destination);
         for from in self.relations.by_closeness(destination, block.residents()) {
             if left.is_empty() {
@@ -340,7 +340,7 @@ mod tests {
         let (changes, fresh, block) = to_gpu(|context, block, pages| {
             context.duplicate_pages(block, ProcId(1), pages, &Reason::of(CopyCause::User));
         });
-        // What is not copied shows the destination's memory from then on; the host's keeps its own.
+        // A page that is not copied shows the destination's memory; the host keeps its own.
         let left = [(1, HOST, Holding::Left)];
         let copied = [(0, GPU0, Holding::Copied)];
         let shown = [(1, GPU0, Holding::Shown), (2, GPU0, Holding::Shown)];

@@ -145,7 +145,7 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
         context.move_pages(block, destination, moved, &reason)
     };
 
-    // What comes along is mapped as if it was read.
+    // Pages of the prefetch region are mapped as if they were read.
     let (asked, read) = match plan.needs {
         Protection::Read => (PageMask::EMPTY, pages),
         _ => (plan.faulted, prefetched),

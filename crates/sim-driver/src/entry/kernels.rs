@@ -125,7 +125,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         if places == 0 {
             return Ok(());
         }
-        // What was read is added to the result's place, which has to be there before anything
+        // The sum is added to the result's place, which has to be there before anything
         // moves.
         if matches!(access, DeviceAccess::Read) {
             check_result(machine, result)?;

@@ -129,7 +129,7 @@ pub unsafe extern "C" fn cuMemRangeGetAttribute(
             // `data_bytes` bytes, which are one `int`.
             return unsafe { store(data, value) };
         }
-        // One place for each processor that the machine can have; what follows is padding.
+        // One place for each processor that the machine can have; the rest is padding.
         let mut known = [Location::ORDINAL_INVALID; SimConfig::DEVICES_MAX as usize + 1];
         answer(machine.sim.range_accessed_by(span(ptr, bytes), &mut known))?;
         let padded = known.into_iter().chain(std::iter::repeat(Location::ORDINAL_INVALID));

@@ -417,7 +417,8 @@ impl Lowering {
             }
             &Step::PoolSetAccess { ref nth, location, access } => {
                 let pool = &mut self.pools[at(nth)];
-                // Whoever has no access any more must not touch; nobody says whose it is.
+                // A processor without access must not touch the memory, and which one lost access
+                // is not tracked.
                 pool.open &= access == 3;
                 self.ops.push(Op::PoolSetAccess { pool: pool.id, location, access });
             }

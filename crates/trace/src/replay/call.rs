@@ -362,8 +362,8 @@ impl Running<'_> {
     }
 
     fn pool_destroy(&mut self, pool: u32) -> Observed {
-        // The current pool of a location may be somebody else's, and a default pool is nobody's to
-        // destroy: the back end refuses the null handle as it refuses a default pool.
+        // Other code may own the current pool of a location, and a default pool cannot be
+        // destroyed. For both the null handle is passed, which the back end refuses the same way.
         let named = self.pool(pool);
         let handle = if self.made_pools.contains(&named) { named } else { PoolHandle::NULL };
         // SAFETY: the handle is null, or of a pool that the case made or imported and never gave

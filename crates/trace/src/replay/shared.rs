@@ -173,7 +173,7 @@ impl Shared {
             std::mem::take(&mut self.imports).into_values().collect();
         for ptr in imports {
             let stream = pagewise_hal::StreamHandle::NULL;
-            // What is no import of a pool is memory that was opened.
+            // Memory that is not imported from a pool was opened by a handle.
             // SAFETY: the case imported or opened the memory and never gave its address out. Every
             // call of the case was waited for, and the map that held the address is gone.
             unsafe {

@@ -16,7 +16,7 @@ impl Running<'_> {
             Op::HostUnregister { buf, offset } => {
                 let ptr = self.ptr(buf, offset);
                 if !ptr.is_null() && !self.holds(Part { buf, offset, bytes: 0 }) {
-                    // It may be what somebody else registered in this process.
+                    // Other code of this process may have registered it.
                     let code = Code::HOST_MEMORY_NOT_REGISTERED;
                     return Observed { code, ..Observed::default() };
                 }

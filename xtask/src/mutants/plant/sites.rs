@@ -1,4 +1,4 @@
-//! What is written where mutants are planted.
+//! The text that is written where mutants are planted.
 
 use crate::mutants::list::Number;
 use crate::mutants::text::{Bytes, Rewrite};
@@ -31,7 +31,7 @@ pub(super) enum Site {
     },
 }
 
-/// What may become of a match arm.
+/// The changes that mutants make to a match arm.
 #[derive(Debug, Default)]
 pub(super) struct ArmChanges {
     pub(super) left_out: Option<Number>,

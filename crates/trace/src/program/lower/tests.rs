@@ -112,7 +112,7 @@ fn every_part_of_a_program_is_a_program() {
     for family in Family::ALL {
         let mut program = RandomProgram::new(family, 1, 2, 40, machine);
         let mut sizes = Vec::new();
-        // Everything fails: what is left is the smallest program there is.
+        // Every program fails, so the smallest program there is remains.
         let smallest = program.shrink(10_000, |case| {
             sizes.push(case.ops.len());
             true
