@@ -19,7 +19,7 @@ use pagewise_trace::compare::{Levels, Tally, compare_case};
 use pagewise_trace::differential::{Rules, compare_backends};
 use pagewise_trace::format::{Case, Header, Op, RecordedOn};
 use pagewise_trace::pace::Pace;
-use pagewise_trace::program::{Family, Machine, RandomProgram};
+use pagewise_trace::program::{Family, Offers, RandomProgram};
 use pagewise_trace::record::{Pass, Recorder, record_case};
 use pagewise_trace::replay::replay_case;
 use pagewise_trace::run::Session;
@@ -36,10 +36,10 @@ fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-fn as_a_driver(machine: Machine) -> SimConfig {
+fn as_a_driver(offers: Offers) -> SimConfig {
     SimConfig::h200()
-        .devices(machine.devices)
-        .driver_version(machine.version)
+        .devices(offers.devices)
+        .driver_version(offers.version)
         .range_reads(RangeReads::Driver)
         .discarded_contents(DiscardedContents::Driver)
 }
@@ -51,13 +51,13 @@ fn simulator(config: SimConfig) -> Result<Session> {
     Ok(Session { backend, pace: Some(Box::new(pace)) })
 }
 
-fn campaign(family: Family, machine: Machine, ops: u64) -> Campaign {
+fn campaign(family: Family, offers: Offers, ops: u64) -> Campaign {
     Campaign {
         family,
         seed: number("PAGEWISE_SEED", 1),
         ops,
         steps: 30,
-        machine,
+        offers,
         rules: Rules { levels: Levels::ALL, repeat: 1 },
         max_disagreements: 0,
         shrink_tries: 300,
@@ -65,12 +65,12 @@ fn campaign(family: Family, machine: Machine, ops: u64) -> Campaign {
 }
 
 /// A program as the commands take it.
-fn text(case: &Case, machine: Machine) -> String {
+fn text(case: &Case, offers: Offers) -> String {
     let recorded_on = RecordedOn {
         gpu: None,
-        gpus: machine.devices,
+        gpus: offers.devices,
         driver: None,
-        cuda_driver_version: machine.version.0,
+        cuda_driver_version: offers.version.0,
         host_page_bytes: None,
         host_numa_nodes: None,
         system: None,
@@ -92,7 +92,7 @@ fn assert_agrees(outcome: &Outcome, campaign: &Campaign) {
         first.drawn.name,
         first.divergence.expected,
         first.divergence.got,
-        text(&first.smallest, campaign.machine),
+        text(&first.smallest, campaign.offers),
     );
 }
 
@@ -106,8 +106,8 @@ fn the_simulator_agrees_with_the_cuda_back_end_over_the_simulated_driver() {
     let driver = SimulatedDriver::load();
     for version in VERSIONS {
         for family in Family::ALL {
-            let machine = Machine { devices: 2, version };
-            let campaign = campaign(family, machine, number("PAGEWISE_OPS", 100));
+            let offers = Offers { devices: 2, version };
+            let campaign = campaign(family, offers, number("PAGEWISE_OPS", 100));
             let sides = Sides {
                 reference: &|| {
                     // A new driver that acts as an old one, as a GPU's driver would.
@@ -115,7 +115,7 @@ fn the_simulator_agrees_with_the_cuda_back_end_over_the_simulated_driver() {
                     Ok(Arc::new(driver.builder().max_version(version).open()?))
                 },
                 // Its clock is its own: the reference's runs on the same model.
-                other: &|| Ok(Session { pace: None, ..simulator(as_a_driver(machine))? }),
+                other: &|| Ok(Session { pace: None, ..simulator(as_a_driver(offers))? }),
             };
             let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("a driver");
             assert_agrees(&outcome, &campaign);
@@ -126,11 +126,11 @@ fn the_simulator_agrees_with_the_cuda_back_end_over_the_simulated_driver() {
 #[test]
 fn the_simulator_agrees_with_itself_through_the_recorder() {
     for (family, version) in Family::ALL.into_iter().zip(VERSIONS.into_iter().cycle()) {
-        let machine = Machine { devices: 2, version };
-        let campaign = campaign(family, machine, number("PAGEWISE_OPS", 200));
+        let offers = Offers { devices: 2, version };
+        let campaign = campaign(family, offers, number("PAGEWISE_OPS", 200));
         let sides = Sides {
-            reference: &|| Ok(Arc::new(Recorder::new(simulator(as_a_driver(machine))?.backend))),
-            other: &|| simulator(as_a_driver(machine)),
+            reference: &|| Ok(Arc::new(Recorder::new(simulator(as_a_driver(offers))?.backend))),
+            other: &|| simulator(as_a_driver(offers)),
         };
         let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
         assert_agrees(&outcome, &campaign);
@@ -140,12 +140,12 @@ fn the_simulator_agrees_with_itself_through_the_recorder() {
 /// The comparison has something to compare.
 #[test]
 fn random_programs_move_pages_read_attributes_and_fail() {
-    let machine = Machine { devices: 2, version: DriverVersion::CUDA_13_0 };
+    let offers = Offers { devices: 2, version: DriverVersion::CUDA_13_0 };
     let (mut kinds, mut codes) = (Vec::new(), Vec::new());
     for family in Family::ALL {
         for number in 0..12 {
-            let program = RandomProgram::new(family, 9, number, 30, machine).case();
-            let backend = simulator(as_a_driver(machine)).expect("address space").backend;
+            let program = RandomProgram::new(family, 9, number, 30, offers).case();
+            let backend = simulator(as_a_driver(offers)).expect("address space").backend;
             let case = record_case(&*backend, &program, Pass::Observed).expect("a program");
             for observed in case.ops.iter().map(|line| &line.record.observed) {
                 codes.push(observed.code);
@@ -163,11 +163,11 @@ fn random_programs_move_pages_read_attributes_and_fail() {
 
 #[test]
 fn a_recorder_gives_the_case_that_was_carried_out_on_it() {
-    let machine = Machine { devices: 2, version: DriverVersion::CUDA_13_0 };
+    let offers = Offers { devices: 2, version: DriverVersion::CUDA_13_0 };
     for family in Family::ALL {
         for number in 0..6 {
-            let program = RandomProgram::new(family, 3, number, 30, machine).case();
-            let fresh = || simulator(as_a_driver(machine)).expect("address space").backend;
+            let program = RandomProgram::new(family, 3, number, 30, offers).case();
+            let fresh = || simulator(as_a_driver(offers)).expect("address space").backend;
             let expected = record_case(&*fresh(), &program, Pass::Observed).expect("a program");
             let recorder = Recorder::new(fresh());
             let replayed = replay_case(&recorder, &program, |_, _| ());
@@ -200,15 +200,15 @@ fn a_recorder_gives_the_case_that_was_carried_out_on_it() {
 /// Each pair differs in one thing, which must be found, at its level, in a small program.
 #[test]
 fn a_difference_between_back_ends_is_found_and_made_small() {
-    let machine = Machine { devices: 1, version: DriverVersion::CUDA_13_0 };
-    let driver = || as_a_driver(machine);
+    let offers = Offers { devices: 1, version: DriverVersion::CUDA_13_0 };
+    let driver = || as_a_driver(offers);
     let other_kinds = [
         (Family::Advice, driver().range_reads(RangeReads::Pages), "attributes"),
         (Family::Contents, driver().contents(MemoryContents::Skipped), "sum"),
         (Family::Calls, driver().driver_version(DriverVersion::CUDA_12_0), "code"),
     ];
     for (family, other, field) in other_kinds {
-        let campaign = Campaign { max_disagreements: 3, ..campaign(family, machine, 2000) };
+        let campaign = Campaign { max_disagreements: 3, ..campaign(family, offers, 2000) };
         let sides = Sides {
             reference: &|| Ok(simulator(driver())?.backend),
             other: &|| simulator(other.clone()),
@@ -217,7 +217,7 @@ fn a_difference_between_back_ends_is_found_and_made_small() {
         assert_eq!(outcome.disagreeing, 3, "{family}: it goes on to count, and stops at the limit");
         let first = outcome.first.expect("a disagreement");
         assert!(first.divergence.expected.get(field).is_some(), "{:?}", first.divergence);
-        assert!(first.smallest.ops.len() <= 12, "{}", text(&first.smallest, machine));
+        assert!(first.smallest.ops.len() <= 12, "{}", text(&first.smallest, offers));
         assert!(first.smallest.ops.len() <= first.drawn.ops.len());
         let tally = compared(&simulator(driver()).unwrap(), &sides, &first.smallest);
         assert_eq!(tally.first_divergence(), Some(&first.divergence), "it can be shown again");
@@ -227,13 +227,13 @@ fn a_difference_between_back_ends_is_found_and_made_small() {
 /// CUDA promises nothing of it, and an H200 does not show the same each time.
 #[test]
 fn what_discarded_memory_shows_is_no_disagreement() {
-    let machine = Machine { devices: 1, version: DriverVersion::CUDA_13_0 };
-    let kept = || as_a_driver(machine).discarded_contents(DiscardedContents::Kept);
+    let offers = Offers { devices: 1, version: DriverVersion::CUDA_13_0 };
+    let kept = || as_a_driver(offers).discarded_contents(DiscardedContents::Kept);
     let sides = Sides {
-        reference: &|| Ok(simulator(as_a_driver(machine))?.backend),
+        reference: &|| Ok(simulator(as_a_driver(offers))?.backend),
         other: &|| simulator(kept()),
     };
-    let campaign = campaign(Family::Discard, machine, 3000);
+    let campaign = campaign(Family::Discard, offers, 3000);
     let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
     assert_agrees(&outcome, &campaign);
 }
@@ -241,12 +241,12 @@ fn what_discarded_memory_shows_is_no_disagreement() {
 /// Fills, and copies of what a device reaches by faults, are the work of many threads.
 #[test]
 fn the_order_of_the_faults_of_many_threads_is_no_disagreement() {
-    let machine = Machine { devices: 1, version: DriverVersion::CUDA_13_0 };
+    let offers = Offers { devices: 1, version: DriverVersion::CUDA_13_0 };
     let sides = Sides {
-        reference: &|| Ok(simulator(as_a_driver(machine).seed(1))?.backend),
-        other: &|| simulator(as_a_driver(machine).seed(2)),
+        reference: &|| Ok(simulator(as_a_driver(offers).seed(1))?.backend),
+        other: &|| simulator(as_a_driver(offers).seed(2)),
     };
-    let campaign = campaign(Family::Contents, machine, 3000);
+    let campaign = campaign(Family::Contents, offers, 3000);
     let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
     assert_agrees(&outcome, &campaign);
 }
@@ -277,18 +277,18 @@ fn driver(ceiling: DriverVersion) -> Option<Arc<CudaBackend>> {
 fn the_simulator_agrees_with_the_driver() {
     for version in VERSIONS {
         let Some(driver) = driver(version) else { return };
-        let machine = Machine { devices: driver.device_count().expect("a count"), version };
+        let offers = Offers { devices: driver.device_count().expect("a count"), version };
         for family in Family::ALL {
             let least = family.least_devices();
-            if machine.devices < least {
+            if offers.devices < least {
                 partly_skipped(format!("{family:?} needs {least} devices"));
                 continue;
             }
-            let mut campaign = campaign(family, machine, number("PAGEWISE_OPS", 100));
+            let mut campaign = campaign(family, offers, number("PAGEWISE_OPS", 100));
             campaign.rules = Rules::of_reference(&driver);
             let sides = Sides {
                 reference: &|| Ok(Arc::clone(&driver) as Arc<dyn Backend>),
-                other: &|| simulator(as_a_driver(machine)),
+                other: &|| simulator(as_a_driver(offers)),
             };
             let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
             assert_agrees(&outcome, &campaign);

@@ -81,14 +81,15 @@ fn step() -> impl Strategy<Value = Step> {
 /// One byte of plain memory; `None` after a discard, until it is written.
 type Byte = Option<u8>;
 
-struct Machine {
+/// A simulator, and for each of its buffers the bytes that plain memory would hold.
+struct SimAndBytes {
     sim: SimBackend,
     buffers: Vec<(Span, Vec<Byte>)>,
     events: Vec<MemoryEvent>,
     codes: Vec<i32>,
 }
 
-impl Machine {
+impl SimAndBytes {
     fn new(contents: DiscardedContents) -> Self {
         Self::of(SimConfig::h200().devices(DEVICES).discarded_contents(contents))
     }
@@ -233,8 +234,8 @@ fn check_sum(sum: u64, bytes: impl Iterator<Item = Byte>) {
     }
 }
 
-/// Addresses differ between two machines by where their memory starts, which is aligned to 2 MiB.
-fn relative(machine: &Machine) -> Vec<(String, u64)> {
+/// Addresses differ between two simulators by where their memory starts, which is aligned to 2 MiB.
+fn relative(pair: &SimAndBytes) -> Vec<(String, u64)> {
     let one = |event: &MemoryEvent| {
         let mut event = *event;
         let address = match &mut event {
@@ -248,7 +249,7 @@ fn relative(machine: &Machine) -> Vec<(String, u64)> {
         };
         (format!("{event:?}"), address % (2 << 20))
     };
-    machine.events.iter().map(one).collect()
+    pair.events.iter().map(one).collect()
 }
 
 fn config() -> ProptestConfig {
@@ -266,8 +267,8 @@ proptest! {
     #[test]
     fn contents_are_those_of_plain_memory(steps in prop::collection::vec(step(), 1..60)) {
         for contents in [DiscardedContents::Kept, DiscardedContents::Driver] {
-            let mut machine = Machine::new(contents);
-            steps.iter().for_each(|step| machine.run(step));
+            let mut pair = SimAndBytes::new(contents);
+            steps.iter().for_each(|step| pair.run(step));
         }
     }
 
@@ -284,11 +285,11 @@ proptest! {
             gpu.memory_bytes = gpu.context_bytes + (usable_mib << 20);
             gpu.paging.access_counters.threshold = 16;
             let config = SimConfig::new(gpu).devices(devices);
-            let mut machine =
-                Machine::of(config.discarded_contents(DiscardedContents::Driver));
-            steps.iter().for_each(|step| machine.run(step));
+            let mut pair =
+                SimAndBytes::of(config.discarded_contents(DiscardedContents::Driver));
+            steps.iter().for_each(|step| pair.run(step));
             let faults = |event: &MemoryEvent| matches!(event, MemoryEvent::GpuFault { .. });
-            prop_assert!(name != "wsl" || !machine.events.iter().any(faults));
+            prop_assert!(name != "wsl" || !pair.events.iter().any(faults));
         }
     }
 
@@ -297,9 +298,9 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let run = || {
-            let mut machine = Machine::new(DiscardedContents::Kept);
-            steps.iter().for_each(|step| machine.run(step));
-            (relative(&machine), machine.codes.clone(), machine.sim.clock_ns())
+            let mut pair = SimAndBytes::new(DiscardedContents::Kept);
+            steps.iter().for_each(|step| pair.run(step));
+            (relative(&pair), pair.codes.clone(), pair.sim.clock_ns())
         };
         prop_assert_eq!(run(), run());
     }
@@ -317,14 +318,14 @@ fn hash(text: &str) -> u64 {
 #[test]
 fn records_answers_and_times_are_the_same_in_every_build_on_every_machine() {
     let mut runner = TestRunner::deterministic();
-    let mut machine = Machine::new(DiscardedContents::Kept);
+    let mut pair = SimAndBytes::new(DiscardedContents::Kept);
     for _ in 0..1600 {
         let step = step().new_tree(&mut runner).expect("a step").current();
-        machine.run(&step);
+        pair.run(&step);
     }
-    let records = relative(&machine);
+    let records = relative(&pair);
     assert!(records.len() > 5000, "{} records are too few to tell", records.len());
-    let all = format!("{records:?} {:?} {}", machine.codes, machine.sim.clock_ns());
+    let all = format!("{records:?} {:?} {}", pair.codes, pair.sim.clock_ns());
     assert_eq!(format!("{:016x}", hash(&all)), HASH);
 }
 

@@ -185,8 +185,8 @@ fn version(text: &str) -> Result<DriverVersion, String> {
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// The reference: the driver, or the simulator, to see it compared with itself
-    #[arg(long, value_enum, default_value_t = Backend::Cuda)]
-    pub(crate) backend: Backend,
+    #[arg(long, value_enum, default_value_t = BackendArg::Cuda)]
+    pub(crate) backend: BackendArg,
 
     /// The seed of all programs
     #[arg(long, value_name = "S", default_value_t = 0)]
@@ -267,8 +267,8 @@ pub(crate) enum Level {
 #[derive(Debug, Args)]
 pub(crate) struct Record {
     /// The back end to record on
-    #[arg(long, value_enum, default_value_t = Backend::Sim)]
-    pub(crate) backend: Backend,
+    #[arg(long, value_enum, default_value_t = BackendArg::Sim)]
+    pub(crate) backend: BackendArg,
 
     /// The simulated GPU: a profile's name, or a file (JSON or TOML) that holds one
     #[arg(long, value_name = "NAME|FILE")]
@@ -315,8 +315,8 @@ pub(crate) struct Record {
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// The back end to replay on
-    #[arg(long, value_enum, default_value_t = Backend::Sim)]
-    pub(crate) backend: Backend,
+    #[arg(long, value_enum, default_value_t = BackendArg::Sim)]
+    pub(crate) backend: BackendArg,
 
     /// The simulated GPU: a profile's name, or a file (JSON or TOML) that holds one
     ///
@@ -360,7 +360,7 @@ pub(crate) enum PassArg {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backend {
+pub(crate) enum BackendArg {
     /// The simulator
     Sim,
     /// The CUDA driver of this machine

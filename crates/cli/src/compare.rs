@@ -13,7 +13,7 @@ use pagewise_trace::compare::{Levels, Tally, compare_recordings};
 use pagewise_trace::differential::Rules;
 use pagewise_trace::error::TraceError;
 use pagewise_trace::format::{Case, Header, RecordedOn};
-use pagewise_trace::program::{Family, Machine as Shape};
+use pagewise_trace::program::{Family, Offers};
 use pagewise_trace::reader::TraceReader;
 use pagewise_trace::record::Recorder;
 use pagewise_trace::report::{Report, TraceReport};
@@ -21,11 +21,11 @@ use pagewise_trace::run::Target;
 use pagewise_trace::writer::TraceWriter;
 
 use crate::args::{self, Compare, Level};
-use crate::machine::Machine;
 use crate::output::{cannot_write, write_file};
 use crate::progress::Progress;
 use crate::status::Failure;
 use crate::table;
+use crate::target::ChosenTarget;
 
 /// Compares, and gives the report and what is printed for people.
 pub(crate) fn compare(args: &Compare) -> Result<(Report, String), Failure> {
@@ -96,8 +96,8 @@ fn compare_traces(
 
 fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String), Failure> {
     let start = Instant::now();
-    let reference = Machine::new(args.backend, None, RangeReads::Driver, levels.events)?;
-    let other = Machine::new(args::Backend::Sim, None, RangeReads::Driver, true)?;
+    let reference = ChosenTarget::new(args.backend, None, RangeReads::Driver, levels.events)?;
+    let other = ChosenTarget::new(args::BackendArg::Sim, None, RangeReads::Driver, true)?;
     let wanted = wanted_machine(args);
     let header = Header::new("random", reference.describe(&wanted));
     let program_header = Header::new("random", wanted);
@@ -151,10 +151,10 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
 }
 
 /// The simulator is compared with itself seen through the recorder, a driver as it is.
-fn recorded(kind: args::Backend, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
+fn recorded(kind: args::BackendArg, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
     match kind {
-        args::Backend::Sim => Arc::new(Recorder::new(backend)),
-        args::Backend::Cuda => backend,
+        args::BackendArg::Sim => Arc::new(Recorder::new(backend)),
+        args::BackendArg::Cuda => backend,
     }
 }
 
@@ -190,7 +190,7 @@ fn campaign(
     args: &Compare,
     family: Family,
     levels: Levels,
-    reference: &Machine,
+    reference: &ChosenTarget,
     header: &Header,
 ) -> Result<Campaign, Failure> {
     let families = if args.family.is_empty() { families(args)?.len() } else { args.family.len() };
@@ -202,7 +202,7 @@ fn campaign(
         seed: args.seed,
         ops: args.ops.div_ceil(families as u64),
         steps: args.steps,
-        machine: Shape { devices: args.devices, version: DriverVersion(args.ceiling) },
+        offers: Offers { devices: args.devices, version: DriverVersion(args.ceiling) },
         rules,
         max_disagreements: args.max_disagreements,
         shrink_tries: args.shrink,

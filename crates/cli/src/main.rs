@@ -11,7 +11,6 @@ mod calibrate;
 mod compare;
 mod doctor;
 mod inputs;
-mod machine;
 mod output;
 mod profiles;
 mod progress;
@@ -20,19 +19,20 @@ mod shipped;
 mod sim_target;
 mod status;
 mod table;
+mod target;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use args::{Cli, Command, Replay};
 use clap::Parser;
-use machine::Machine;
 use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::report::Report;
 use pagewise_trace::run::{Input, Options, Target, run};
 use progress::Progress;
 use sim_target::SimTarget;
 use status::{failed, finish, show, usage};
+use target::ChosenTarget;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
@@ -55,8 +55,8 @@ fn main() -> ExitCode {
 
 fn replay_traces(args: &Replay) -> ExitCode {
     let reads = args.range_reads.into();
-    let machine = Machine::new(args.backend, args.profile.as_deref(), reads, true);
-    let target = match machine.map(|machine| machine.seeded(args.seed)) {
+    let target = ChosenTarget::new(args.backend, args.profile.as_deref(), reads, true);
+    let target = match target.map(|target| target.seeded(args.seed)) {
         Ok(target) => target,
         Err(failure) => return failed(failure),
     };

@@ -15,10 +15,10 @@ use pagewise_trace::writer::TraceWriter;
 use tempfile::TempDir;
 
 use crate::args::{Backend, PassArg, Record};
-use crate::machine::Machine;
 use crate::output::{Output, Partial, cannot_write, run_to_end};
 use crate::progress::Progress;
 use crate::status::Failure;
+use crate::target::ChosenTarget;
 
 /// The CUDA version for a program without a header.
 const DEFAULT_VERSION: i32 = 13000;
@@ -27,12 +27,12 @@ const DEFAULT_VERSION: i32 = 13000;
 pub(crate) fn record(args: &Record) -> Result<String, Failure> {
     let observe = args.pass != Some(PassArg::Timed);
     let profile = args.profile.as_deref();
-    let machine = Machine::new(args.backend, profile, RangeReads::Driver, observe)?;
+    let target = ChosenTarget::new(args.backend, profile, RangeReads::Driver, observe)?;
     let mut program = open_program(args)?;
-    let header = header_of(args, program.header(), &machine);
+    let header = header_of(args, program.header(), &target);
     let mut runs = match (args.backend, args.pass) {
         (Backend::Cuda, None) => Runs::InProcesses(Processes::start(args)?),
-        _ => Runs::Here(Here::new(args, &machine, header.clone(), program.time().clone())),
+        _ => Runs::Here(Here::new(args, &target, header.clone(), program.time().clone())),
     };
     let output = Output::create(&args.output)?;
     let writer = TraceWriter::by_extension(output, &args.output, &header);
@@ -90,12 +90,12 @@ fn open_program(args: &Record) -> Result<TraceReader<'static>, Failure> {
     Ok(program.map_err(unreadable)?.limited((&args.limits).into(), times))
 }
 
-fn header_of(args: &Record, program: &Header, machine: &Machine) -> Header {
+fn header_of(args: &Record, program: &Header, target: &ChosenTarget) -> Header {
     let mut wanted = program.recorded_on.clone();
     wanted.gpus = args.devices.unwrap_or(wanted.gpus);
     wanted.cuda_driver_version = args.ceiling.unwrap_or(wanted.cuda_driver_version);
     let family = args.family.clone().unwrap_or_else(|| program.family.clone());
-    let mut header = Header::new(family, machine.describe(&wanted));
+    let mut header = Header::new(family, target.describe(&wanted));
     (header.runs, header.timed_runs) = (Some(args.repeat), Some(args.timed_runs));
     header
 }

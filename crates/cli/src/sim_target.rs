@@ -42,7 +42,7 @@ impl SimTarget {
     }
 
     /// The simulated machine that resembles the one of a program.
-    pub(crate) fn machine(&self, program: &RecordedOn) -> RecordedOn {
+    pub(crate) fn describe(&self, program: &RecordedOn) -> RecordedOn {
         RecordedOn {
             gpu: Some(format!("{} (simulated)", self.config.gpu().name)),
             gpus: program.gpus,

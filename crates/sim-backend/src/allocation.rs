@@ -52,7 +52,7 @@ impl Sim {
 
     /// `cuMemAlloc`
     pub(crate) fn alloc_device(&mut self, device: DeviceId, bytes: u64) -> Checked<DevicePtr> {
-        if !self.machine.has_device(device) {
+        if !self.topology.has_device(device) {
             return bad_device("the device does not exist");
         }
         if bytes == 0 {
@@ -250,7 +250,7 @@ impl Sim {
         let Ok(pool) = self.pools.get(pool.as_raw()) else { return };
         let location = pool.props.location;
         let admitted: Vec<Processor> = pool.admitted().collect();
-        let home = self.machine.locate(location).processor();
+        let home = self.topology.locate(location).processor();
         if let Some(region) = grown.region {
             // Another pool may have had it.
             self.attributes.remove_region(region.pages_outward());

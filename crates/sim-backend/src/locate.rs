@@ -3,9 +3,9 @@
 
 use pagewise_hal::{DeviceId, Location, LocationKind, Processor};
 
-/// The simulated machine's processors and NUMA nodes.
+/// The devices and host NUMA nodes that the simulated machine has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Machine {
+pub(crate) struct Topology {
     pub(crate) devices: u32,
     pub(crate) host_numa_nodes: u32,
 }
@@ -25,7 +25,7 @@ pub(crate) enum Located {
     UnknownType,
 }
 
-impl Machine {
+impl Topology {
     pub(crate) fn has_device(&self, device: DeviceId) -> bool {
         u32::try_from(device.0).is_ok_and(|ordinal| ordinal < self.devices)
     }
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn every_location_is_a_place_or_a_reason() {
-        let machine = Machine { devices: 2, host_numa_nodes: 1 };
-        let at = |kind, id| machine.locate(Location { kind: LocationKind(kind), id });
+        let topology = Topology { devices: 2, host_numa_nodes: 1 };
+        let at = |kind, id| topology.locate(Location { kind: LocationKind(kind), id });
         assert_eq!(at(1, 1), Located::Device(1));
         assert_eq!(at(1, 2), Located::UnknownDevice);
         assert_eq!(at(1, -1), Located::UnknownDevice);
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(at(4, 9), Located::HostNumaCurrent);
         assert_eq!(at(0, 0), Located::UnknownType);
         assert_eq!(at(5, 0), Located::UnknownType);
-        assert_eq!(machine.locate_ordinal(-1), Located::Host);
-        assert_eq!(machine.locate_ordinal(-2), Located::UnknownDevice);
+        assert_eq!(topology.locate_ordinal(-1), Located::Host);
+        assert_eq!(topology.locate_ordinal(-2), Located::UnknownDevice);
     }
 }

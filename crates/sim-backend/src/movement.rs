@@ -26,7 +26,7 @@ impl Sim {
     ) -> Checked<()> {
         check_advice(advice)?;
         check_not_empty(span)?;
-        let place = self.machine.locate_ordinal(ordinal);
+        let place = self.topology.locate_ordinal(ordinal);
         if advice.uses_location() && place == Located::UnknownDevice {
             return bad_device("the ordinal is neither -1 (host) nor a device");
         }
@@ -40,7 +40,7 @@ impl Sim {
     pub(crate) fn advise(&mut self, span: Span, advice: Advice, location: Location) -> Checked<()> {
         self.check_locations_exist()?;
         check_advice(advice)?;
-        let place = self.machine.locate(location);
+        let place = self.topology.locate(location);
         match place {
             Located::UnknownType => return invalid("the location's type is not 1 to 4"),
             Located::HostNuma(_) | Located::HostNumaCurrent | Located::UnknownNode => {
@@ -107,7 +107,7 @@ impl Sim {
         stream: StreamHandle,
     ) -> Checked<()> {
         check_not_empty(span)?;
-        let Some(to) = self.machine.locate_ordinal(ordinal).processor() else {
+        let Some(to) = self.topology.locate_ordinal(ordinal).processor() else {
             return bad_device("the ordinal is neither -1 (host) nor a device");
         };
         self.check_prefetch_works()?;
@@ -132,7 +132,7 @@ impl Sim {
         if flags != 0 {
             return invalid("flags must be 0");
         }
-        let to = match self.machine.locate(location) {
+        let to = match self.topology.locate(location) {
             Located::UnknownDevice => return bad_device("the device does not exist"),
             place => place.processor(),
         };
@@ -241,7 +241,7 @@ impl Sim {
                 check_ordinal_can_name(location)?;
             }
             // Unlike the single call, an unknown device is an invalid value here (CONTRACT-50).
-            let Some(to) = self.machine.locate(location).processor() else {
+            let Some(to) = self.topology.locate(location).processor() else {
                 return invalid("a location names no device, NUMA node or known type");
             };
             targets.push((to, Place::as_passed(location)));

@@ -17,7 +17,7 @@ use pagewise_hal::{
 
 use crate::arena::{Arena, Zone};
 use crate::chunks::CHUNK_BYTES;
-use crate::locate::{Located, Machine};
+use crate::locate::{Located, Topology};
 use crate::pool_regions::PoolRegions;
 use crate::refusal::{Checked, bad_device, invalid, no_entry_point, out_of_memory, unsupported};
 
@@ -69,7 +69,7 @@ enum Source {
 /// All pools of the process.
 #[derive(Debug)]
 pub(crate) struct Pools {
-    machine: Machine,
+    topology: Topology,
     version: DriverVersion,
     pools: BTreeMap<u64, Pool>,
     defaults: BTreeMap<Key, u64>,
@@ -80,10 +80,10 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub(crate) fn new(machine: Machine, version: DriverVersion, device_bytes: u64) -> Self {
+    pub(crate) fn new(topology: Topology, version: DriverVersion, device_bytes: u64) -> Self {
         let regions = [Zone::ManagedPools, Zone::Pools];
         Self {
-            machine,
+            topology,
             version,
             pools: BTreeMap::new(),
             defaults: BTreeMap::new(),
@@ -134,7 +134,7 @@ impl Pools {
 
     /// `cuMemPoolCreate`
     pub(crate) fn create(&mut self, props: PoolProps) -> Checked<u64> {
-        let located = self.machine.locate(props.location);
+        let located = self.topology.locate(props.location);
         let plain = props.handle_types.is_empty();
         let thirteen = self.version >= DriverVersion::CUDA_13_0;
         let locations = self.version >= DriverVersion::CUDA_12_2;
@@ -199,7 +199,7 @@ impl Pools {
             handle_types: HandleTypes::empty(),
             max_bytes: 0,
         };
-        let located = self.machine.locate(location);
+        let located = self.topology.locate(location);
         let handle = self.insert(Pool::new(props, located, true));
         self.defaults.insert(key, handle);
         Ok(handle)
@@ -242,7 +242,7 @@ impl Pools {
         }
         let no_place = location.kind == LocationKind::INVALID && kind == AllocationType::MANAGED;
         let known = matches!(kind, AllocationType::PINNED | AllocationType::MANAGED);
-        let located = self.machine.locate(location).processor().is_some() || no_place;
+        let located = self.topology.locate(location).processor().is_some() || no_place;
         if !known || !located {
             return invalid("unknown allocation type, device, NUMA node or location type");
         }
@@ -273,7 +273,7 @@ impl Pools {
     /// `cuMemPoolGetAccess`
     pub(crate) fn access(&self, handle: u64, location: Location) -> Checked<AccessFlags> {
         let pool = self.live(handle)?;
-        match accessor(self.machine.locate(location)) {
+        match accessor(self.topology.locate(location)) {
             Some(processor) => Ok(pool.access_of(processor)),
             None => invalid("unknown device or location type; name the NUMA node"),
         }
@@ -287,7 +287,7 @@ impl Pools {
         location: Location,
         access: AccessFlags,
     ) -> Checked<Processor> {
-        let place = self.machine.locate(location);
+        let place = self.topology.locate(location);
         let pool = self.live(handle)?;
         let home = pool.home().filter(|_| !pool.is_managed());
         let on_device = home.is_some_and(|home| !home.is_host());

@@ -23,7 +23,7 @@ impl Sim {
         device: DeviceId,
         attribute: DeviceAttribute,
     ) -> Checked<i32> {
-        if !self.machine.has_device(device) {
+        if !self.topology.has_device(device) {
             return bad_device("the device does not exist");
         }
         match self.config.gpu.attribute(attribute, self.config.driver_version) {
@@ -67,7 +67,7 @@ impl Sim {
         }
         let pages = self.managed_pages(span)?;
         let mode = self.config.range_reads;
-        let devices = (0..self.machine.devices).map(Processor::device);
+        let devices = (0..self.topology.devices).map(Processor::device);
         let having = devices
             .chain([Processor::HOST])
             .filter(|&processor| self.attributes.is_accessed_by(&pages, mode, processor))

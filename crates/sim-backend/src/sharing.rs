@@ -178,7 +178,7 @@ impl Sim {
         device: DeviceId,
         handle: IpcMemHandle,
     ) -> Checked<DevicePtr> {
-        if !self.machine.has_device(device) {
+        if !self.topology.has_device(device) {
             return bad_device("the device does not exist");
         }
         let known = |allocation: &Allocation| match allocation.kind {

@@ -17,7 +17,7 @@ use crate::attributes::Attributes;
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
-use crate::locate::Machine;
+use crate::locate::Topology;
 use crate::pager::Pager;
 use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, bad_device, invalid};
@@ -30,7 +30,7 @@ use crate::tempo::FaultPace;
 #[derive(Debug)]
 pub(crate) struct Sim {
     pub(crate) config: SimConfig,
-    pub(crate) machine: Machine,
+    pub(crate) topology: Topology,
     pub(crate) arena: Arena,
     pub(crate) space: Space,
     pub(crate) attributes: Attributes,
@@ -57,12 +57,13 @@ impl Sim {
         if config.contents == MemoryContents::Skipped {
             arena.skip_contents();
         }
-        let machine = Machine { devices: config.devices, host_numa_nodes: config.host_numa_nodes };
+        let topology =
+            Topology { devices: config.devices, host_numa_nodes: config.host_numa_nodes };
         Self {
-            machine,
+            topology,
             space: Space::default(),
             attributes: Attributes::default(),
-            pools: Pools::new(machine, config.driver_version, config.gpu.memory_bytes),
+            pools: Pools::new(topology, config.driver_version, config.gpu.memory_bytes),
             streams: Streams::new(),
             pager: Pager::new(&config),
             contents: Contents::default(),
@@ -133,7 +134,7 @@ impl Sim {
     }
 
     pub(crate) fn check_device(&self, device: DeviceId) -> Checked<()> {
-        if self.machine.has_device(device) {
+        if self.topology.has_device(device) {
             Ok(())
         } else {
             bad_device("the device does not exist")

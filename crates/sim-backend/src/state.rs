@@ -16,7 +16,7 @@ impl fmt::Debug for State<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sim {
             config: _,
-            machine: _,
+            topology: _,
             arena: _,
             space,
             attributes,

@@ -48,7 +48,7 @@ impl Sim {
         stream: StreamHandle,
     ) -> Checked<u64> {
         let DeviceTouch { device, span, stride_bytes, access, blocks, threads } = touch;
-        if !self.machine.has_device(device) {
+        if !self.topology.has_device(device) {
             return bad_device("the device does not exist");
         }
         // The driver looks at the stream first (CONTRACT-101).
@@ -203,7 +203,7 @@ impl Sim {
     /// without devices lacks: a driver there says so before it takes any call.
     fn device_of(&self, stream: StreamHandle) -> Checked<Processor> {
         let device = self.streams.device_of(stream)?;
-        if !self.machine.has_device(device) {
+        if !self.topology.has_device(device) {
             return refuse(Code::NO_DEVICE, "fills and copies run on a device: there is none");
         }
         Ok(processor_of(device))

@@ -4,16 +4,16 @@ use std::ffi::{CStr, c_char, c_int};
 
 use pagewise_hal::{Backend, Code, HostAccess, HostTouch};
 
+use crate::driver::{answer, beside, has_place, panics, replace, store};
 use crate::entry::span;
-use crate::machine::{answer, beside, has_place, panics, replace, store};
 
-/// Replaces the simulated machine by a new one with these [options](crate::Options); null gives
-/// the machine up until the next call. Whatever came from the old one is invalid from now on.
-/// Returns 0, or 1 if the text is no list of options or there is no room for a machine.
+/// Replaces the simulated driver by a new one with these [options](crate::Options); null gives
+/// the driver up until the next call. Whatever came from the old one is invalid from now on.
+/// Returns 0, or 1 if the text is no list of options or there is no room for its memory.
 ///
 /// # Safety
 /// `options` must be null or NUL-terminated. No thread may be inside a call, or use memory of the
-/// old machine afterwards.
+/// old driver afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_driver_reset(options: *const c_char) -> c_int {
     let text = if options.is_null() {
@@ -43,10 +43,10 @@ pub unsafe extern "C" fn pagewise_driver_host_pages(
     bytes: usize,
     pages: *mut u8,
 ) -> c_int {
-    beside(|machine| {
+    beside(|driver| {
         has_place(pages)?;
         let mut next = pages;
-        for run in answer(machine.sim.host_page_map(span(ptr, bytes)))? {
+        for run in answer(driver.sim.host_page_map(span(ptr, bytes)))? {
             let length = run.pages as usize;
             // SAFETY: the caller promises that `pages` has a byte for each page that the range
             // touches, and the runs together have as many pages.
@@ -74,13 +74,13 @@ pub unsafe extern "C" fn pagewise_driver_host_touch(
     value: c_int,
     sum: *mut u64,
 ) -> c_int {
-    beside(|machine| {
+    beside(|driver| {
         has_place(sum)?;
         let access = u8::try_from(value).map_or(HostAccess::Read, HostAccess::Write);
         let touch = HostTouch { span: span(ptr, bytes), stride_bytes, access };
         // SAFETY: `host_touch` asks that no other code uses the range; the caller of this function
         // promised that.
-        let read = answer(unsafe { machine.sim.host_touch(touch) })?;
+        let read = answer(unsafe { driver.sim.host_touch(touch) })?;
         // SAFETY: the caller promises that `sum` is null or valid for writing.
         unsafe { store(sum, read) }
     })
@@ -96,8 +96,8 @@ pub unsafe extern "C" fn pagewise_driver_take_events(
     use_text: unsafe extern "C" fn(*mut std::ffi::c_void, *const u8, usize),
     context: *mut std::ffi::c_void,
 ) -> c_int {
-    beside(|machine| {
-        let events = answer(machine.sim.take_events())?;
+    beside(|driver| {
+        let events = answer(driver.sim.take_events())?;
         let text = serde_json::to_string(&events).map_err(|_| Code::UNKNOWN)?;
         // SAFETY: the caller promises that `use_text` can be called with `context`. The text
         // outlives the call, and its length is passed with it.
@@ -124,8 +124,8 @@ pub unsafe extern "C" fn pagewise_driver_pace(
     // SAFETY: unless `count` was set to 0, `faults` is not null, and the caller promises that it
     // points to `count` pairs of numbers.
     let fault = |at| <(u64, u64)>::from(unsafe { faults.wrapping_add(at).read_unaligned() });
-    beside(|machine| {
-        machine.sim.pace_next_op(duration_ns, (0..count).map(fault));
+    beside(|driver| {
+        driver.sim.pace_next_op(duration_ns, (0..count).map(fault));
         Ok(())
     });
 }
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn pagewise_driver_pace(
 #[unsafe(no_mangle)]
 pub extern "C" fn pagewise_driver_retained() -> u64 {
     let mut count = 0;
-    beside(|machine| {
-        count = machine.retained();
+    beside(|driver| {
+        count = driver.retained();
         Ok(())
     });
     count
@@ -145,8 +145,8 @@ pub extern "C" fn pagewise_driver_retained() -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagewise_driver_clock_ns() -> u64 {
     let mut now = 0;
-    beside(|machine| {
-        now = machine.sim.clock_ns();
+    beside(|driver| {
+        now = driver.sim.clock_ns();
         Ok(())
     });
     now
@@ -155,8 +155,8 @@ pub extern "C" fn pagewise_driver_clock_ns() -> u64 {
 /// Lets virtual time pass.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagewise_driver_sleep_ns(duration_ns: u64) {
-    beside(|machine| {
-        machine.sim.sleep_ns(duration_ns);
+    beside(|driver| {
+        driver.sim.sleep_ns(duration_ns);
         Ok(())
     });
 }
@@ -168,7 +168,7 @@ pub extern "C" fn pagewise_driver_panics() -> u64 {
     panics()
 }
 
-/// The whole state of the machine and its contexts as text, for `use_text` to copy: it gets
+/// The whole state of the driver and its contexts as text, for `use_text` to copy: it gets
 /// `context`, the text and its length in bytes. Two texts are equal if and only if the states are,
 /// but for what [`SimBackend::state`](pagewise_sim::SimBackend::state) leaves out. Returns a
 /// `CUresult`.
@@ -180,8 +180,8 @@ pub unsafe extern "C" fn pagewise_driver_state(
     use_text: unsafe extern "C" fn(*mut std::ffi::c_void, *const u8, usize),
     context: *mut std::ffi::c_void,
 ) -> c_int {
-    beside(|machine| {
-        let text = machine.state();
+    beside(|driver| {
+        let text = driver.state();
         // SAFETY: the caller promises that `use_text` can be called with `context`. The text
         // outlives the call, and its length is passed with it.
         unsafe { use_text(context, text.as_ptr(), text.len()) };

@@ -7,9 +7,9 @@
 //! does that lacks it. No code of a device is run: [`cuModuleGetFunction`] knows the touch kernels
 //! of `pagewise-cuda` and nothing else.
 //!
-//! The environment variable `PAGEWISE_DRIVER` says which machine is simulated; see [`Options`].
+//! The environment variable `PAGEWISE_DRIVER` says which driver is simulated; see [`Options`].
 //! Functions with names that begin with `pagewise_driver_` are no part of the driver's ABI. They
-//! show what a real driver cannot, and start over with another machine.
+//! show what a real driver cannot, and start over with another driver.
 //!
 //! Checks are in the driver's order (CONTRACT-4): 3 (`CUDA_ERROR_NOT_INITIALIZED`)
 //! before `cuInit`, 201 (`CUDA_ERROR_INVALID_CONTEXT`) without a context, then the arguments, but
@@ -23,11 +23,11 @@
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![warn(clippy::arithmetic_side_effects, reason = "every number comes from a caller")]
 
+mod driver;
 mod entry;
 mod extras;
 mod forms;
 mod lookup;
-mod machine;
 mod options;
 
 pub use entry::*;

@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use pagewise_hal::{Code, DriverVersion};
 
+use crate::driver::{Driver, Outcome, beside, has_place, store};
 use crate::entry::*;
 use crate::forms::{FORMS, with_forms};
-use crate::machine::{Machine, Outcome, beside, has_place, store};
 
 macro_rules! addresses {
     ($($name:literal @ $since:literal $function:ident;)*) => {
@@ -37,17 +37,17 @@ impl Found {
 
 /// Drivers from 13.0 on refuse to look for a version newer than their own; those before give the
 /// newest form that they have (looked up in drivers 535, 550, 580 and 595).
-fn find(machine: &Machine, name: &CStr, version: c_int, flags: u64) -> Outcome<Found> {
+fn find(driver: &Driver, name: &CStr, version: c_int, flags: u64) -> Outcome<Found> {
     // Which form of the default stream is meant: both are the same here.
     if flags & !3 != 0 {
         return Err(Code::INVALID_VALUE);
     }
-    let own = machine.options.version();
+    let own = driver.options.version();
     if version > own.0 && own >= DriverVersion::CUDA_13_0 {
         return Err(Code::INVALID_VALUE);
     }
     let all = || FORMS.iter().zip(ADDRESSES);
-    let forms = || all().filter(|(form, _)| form.name == name && form.is_in(&machine.options));
+    let forms = || all().filter(|(form, _)| form.name == name && form.is_in(&driver.options));
     let fitting = forms().filter(|(form, _)| form.since <= version);
     Ok(match fitting.max_by_key(|(form, _)| form.since) {
         Some((_, address)) => Found::Function(address() as *mut c_void),
@@ -69,12 +69,12 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     flags: u64,
     status: *mut c_int,
 ) -> c_int {
-    beside(|machine| {
+    beside(|driver| {
         has_place(name)?;
         has_place(function)?;
         // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated. The text is
         // used within this call only.
-        let found = find(machine, unsafe { CStr::from_ptr(name) }, version, flags)?;
+        let found = find(driver, unsafe { CStr::from_ptr(name) }, version, flags)?;
         let outcome = match found {
             Found::Function(_) => 0,
             Found::NoSuchName => 1,
@@ -100,12 +100,12 @@ pub unsafe extern "C" fn cuGetProcAddress(
     version: c_int,
     flags: u64,
 ) -> c_int {
-    beside(|machine| {
+    beside(|driver| {
         has_place(name)?;
         has_place(function)?;
         // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated. The text is
         // used within this call only.
-        let found = find(machine, unsafe { CStr::from_ptr(name) }, version, flags)?;
+        let found = find(driver, unsafe { CStr::from_ptr(name) }, version, flags)?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(function, found.address()) }?;
         if matches!(found, Found::Function(_)) { Ok(()) } else { Err(Code::NOT_FOUND) }

@@ -69,9 +69,9 @@ impl Options {
         &self.gpu.name
     }
 
-    /// The machine behind the entry points. A driver too old to be simulated answers as 12.0: all
-    /// that matters of it is the version that it reports.
-    pub(crate) fn machine(&self) -> SimConfig {
+    /// The configuration of the simulator behind the entry points. A driver too old to be simulated
+    /// answers as 12.0: all that matters of it is the version that it reports.
+    pub(crate) fn config(&self) -> SimConfig {
         SimConfig::new(self.gpu.clone())
             .devices(self.devices)
             .driver_version(self.version().max(DriverVersion::CUDA_12_0))

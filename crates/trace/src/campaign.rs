@@ -7,7 +7,7 @@ use pagewise_hal::{Backend, Result};
 use crate::compare::Tally;
 use crate::differential::{Rules, compare_backends};
 use crate::format::{Case, Header, Op};
-use crate::program::{Family, Machine, RandomProgram};
+use crate::program::{Family, Offers, RandomProgram};
 use crate::report::{Divergence, TraceReport};
 use crate::run::Session;
 
@@ -22,8 +22,8 @@ pub struct Campaign {
     pub ops: u64,
     /// About how many steps a program has.
     pub steps: usize,
-    /// The machine that the programs are for.
-    pub machine: Machine,
+    /// The devices and entry points that the programs may use.
+    pub offers: Offers,
     /// How they are compared.
     pub rules: Rules,
     /// Stops once so many programs disagree; 0 is never.
@@ -106,8 +106,8 @@ pub fn carry_out(
 ) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     while outcome.ops < campaign.ops {
-        let Campaign { family, seed, steps, machine, .. } = *campaign;
-        let mut program = RandomProgram::new(family, seed, outcome.programs, steps, machine);
+        let Campaign { family, seed, steps, offers, .. } = *campaign;
+        let mut program = RandomProgram::new(family, seed, outcome.programs, steps, offers);
         let case = program.case();
         before(&case, Stage::Drawn);
         let mut tally = compare(campaign, sides, &case)?;

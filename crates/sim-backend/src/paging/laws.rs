@@ -15,7 +15,7 @@ const GPUS: [u64; 2] = [3, 64];
 
 /// One call on a part of the range, given in blocks if `whole`, else in pages.
 #[derive(Debug, Clone)]
-struct Step {
+struct EngineCall {
     start: u64,
     length: u64,
     whole: bool,
@@ -53,18 +53,19 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn call() -> impl Strategy<Value = EngineCall> {
     let part = (0..PAGES, 1..PAGES, proptest::bool::weighted(0.7));
-    (part, act()).prop_map(|((start, length, whole), act)| Step { start, length, whole, act })
+    (part, act()).prop_map(|((start, length, whole), act)| EngineCall { start, length, whole, act })
 }
 
-struct Machine {
+/// The engine with its reports and its clock.
+struct TestEngine {
     paging: Paging,
     heard: Heard,
     now_ns: u64,
 }
 
-impl Machine {
+impl TestEngine {
     fn new(shortcuts: bool) -> Self {
         let gpus = GPUS.map(|chunks| GpuMemory { capacity_bytes: chunks << 21 });
         let relations = Relations::pcie_with_nvlink(GPUS.len());
@@ -74,14 +75,14 @@ impl Machine {
         Self { paging, heard: Heard::default(), now_ns: 0 }
     }
 
-    fn run(&mut self, step: &Step) {
+    fn run(&mut self, call: &EngineCall) {
         self.now_ns += 100_000;
         let (now_ns, sink, paging) = (self.now_ns, &mut self.heard, &mut self.paging);
-        let to = if step.whole { 512 } else { 1 };
-        let start = step.start / to * to;
-        let end = (step.start + step.length).next_multiple_of(to).min(PAGES);
+        let to = if call.whole { 512 } else { 1 };
+        let start = call.start / to * to;
+        let end = (call.start + call.length).next_multiple_of(to).min(PAGES);
         let pages = start..end;
-        match step.act {
+        match call.act {
             Act::Migrate(to) => paging.migrate(pages, to, now_ns, sink),
             Act::Preferred(to) => paging.set_preferred(pages, to, now_ns, sink),
             Act::AccessedBy(by, on) => paging.set_accessed_by(pages, by, on, now_ns, sink),
@@ -108,29 +109,29 @@ impl Machine {
 }
 
 /// Residency, the memory behind it and the totals agree after each step.
-fn check_totals(steps: &[Step]) -> Result<(), TestCaseError> {
-    let mut machine = Machine::new(true);
+fn check_totals(calls: &[EngineCall]) -> Result<(), TestCaseError> {
+    let mut engine = TestEngine::new(true);
     let mut claimed = 0;
-    for step in steps {
-        machine.run(step);
-        if let Act::Claim(chunks) = step.act {
+    for call in calls {
+        engine.run(call);
+        if let Act::Claim(chunks) = call.act {
             claimed = chunks;
         }
         for (index, limit) in GPUS.into_iter().enumerate() {
             let gpu = Processor::device(index as u32);
-            let is_there = |page: &u64| machine.paging.resident_on(*page).contains(&gpu);
+            let is_there = |page: &u64| engine.paging.resident_on(*page).contains(&gpu);
             let resident = (0..PAGES).filter(is_there).count();
-            prop_assert_eq!(machine.paging.resident_pages(gpu), resident as u64);
-            let chunks = machine.paging.device_chunks_in_use(gpu);
+            prop_assert_eq!(engine.paging.resident_pages(gpu), resident as u64);
+            let chunks = engine.paging.device_chunks_in_use(gpu);
             prop_assert!(resident as u64 <= chunks * 512, "more resident than there is memory");
             let limit = if index == 0 { limit - claimed } else { limit };
             prop_assert!(chunks <= limit, "{} chunks of {} in use", chunks, limit);
         }
     }
-    machine.paging.destroy_range(0, PAGES);
+    engine.paging.destroy_range(0, PAGES);
     for gpu in [Processor::device(0), Processor::device(1)] {
-        prop_assert_eq!(machine.paging.resident_pages(gpu), 0);
-        prop_assert_eq!(machine.paging.device_chunks_in_use(gpu), 0);
+        prop_assert_eq!(engine.paging.resident_pages(gpu), 0);
+        prop_assert_eq!(engine.paging.device_chunks_in_use(gpu), 0);
     }
     Ok(())
 }
@@ -145,24 +146,24 @@ proptest! {
 
     #[test]
     fn shortcuts_come_to_what_is_worked_out(
-        steps in proptest::collection::vec(step(), 1..40),
+        calls in proptest::collection::vec(call(), 1..40),
     ) {
-        let mut machines = [Machine::new(true), Machine::new(false)];
-        for step in &steps {
-            machines.iter_mut().for_each(|machine| machine.run(step));
-            let [short, long] = &machines;
+        let mut engines = [TestEngine::new(true), TestEngine::new(false)];
+        for call in &calls {
+            engines.iter_mut().for_each(|engine| engine.run(call));
+            let [short, long] = &engines;
             prop_assert_eq!(&short.heard, &long.heard);
             prop_assert_eq!(short.state(), long.state());
-            let blocks = |machine: &Machine| machine.paging.held_blocks(&(0..PAGES));
+            let blocks = |engine: &TestEngine| engine.paging.held_blocks(&(0..PAGES));
             prop_assert_eq!(blocks(short), blocks(long));
         }
     }
 
     #[test]
     fn totals_and_memory_agree_with_what_is_where(
-        steps in proptest::collection::vec(step(), 1..40),
+        calls in proptest::collection::vec(call(), 1..40),
     ) {
-        check_totals(&steps)?;
+        check_totals(&calls)?;
     }
 }
 
@@ -170,10 +171,10 @@ proptest! {
 /// chunk, which has no room for all of them.
 #[test]
 fn a_chunk_with_pages_of_the_block_in_service_can_be_given_up() -> Result<(), TestCaseError> {
-    let step = |start, length, act| Step { start, length, whole: false, act };
+    let call = |start, length, act| EngineCall { start, length, whole: false, act };
     check_totals(&[
-        step(1052, 485, Act::Preferred(Some(Processor::HOST))),
-        step(0, 1, Act::Claim(2)),
-        step(1024, 513, Act::Migrate(Processor::device(0))),
+        call(1052, 485, Act::Preferred(Some(Processor::HOST))),
+        call(0, 1, Act::Claim(2)),
+        call(1024, 513, Act::Migrate(Processor::device(0))),
     ])
 }

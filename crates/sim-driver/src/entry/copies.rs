@@ -7,8 +7,8 @@ use std::ffi::{c_int, c_void};
 
 use pagewise_hal::{Backend, Code, DevicePtr, HostAllocFlags, StreamHandle};
 
+use crate::driver::{Driver, Outcome, answer, has_place, in_context, stream};
 use crate::entry::{span, span_is_live};
-use crate::machine::{Machine, Outcome, answer, has_place, in_context, stream};
 
 /// `cuMemsetD8Async`
 ///
@@ -21,11 +21,11 @@ pub unsafe extern "C" fn cuMemsetD8Async(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemsetD8Async", |machine, _| {
-        let on = machine.working_stream(stream(on))?;
+    in_context("cuMemsetD8Async", |driver, _| {
+        let on = driver.working_stream(stream(on))?;
         // SAFETY: `memset` asks that no other code uses the range; the caller of this function
         // promised that. The simulator refuses ranges outside of live allocations.
-        answer(unsafe { machine.sim.memset(span(ptr, bytes), value, on) })
+        answer(unsafe { driver.sim.memset(span(ptr, bytes), value, on) })
     })
 }
 
@@ -40,11 +40,11 @@ pub unsafe extern "C" fn cuMemcpyAsync(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemcpyAsync", |machine, _| {
-        let on = machine.working_stream(stream(on))?;
+    in_context("cuMemcpyAsync", |driver, _| {
+        let on = driver.working_stream(stream(on))?;
         // SAFETY: `copy` asks that no other code uses the ranges; the caller of this function
         // promised that.
-        unsafe { copy(machine, destination, source, bytes, on) }
+        unsafe { copy(driver, destination, source, bytes, on) }
     })
 }
 
@@ -59,11 +59,11 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemcpyDtoDAsync_v2", |machine, _| {
-        let on = machine.working_stream(stream(on))?;
+    in_context("cuMemcpyDtoDAsync_v2", |driver, _| {
+        let on = driver.working_stream(stream(on))?;
         // SAFETY: `copy` asks that no other code uses the ranges; the caller of this function
         // promised that.
-        unsafe { copy(machine, destination, source, bytes, on) }
+        unsafe { copy(driver, destination, source, bytes, on) }
     })
 }
 
@@ -78,20 +78,20 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemcpyHtoDAsync_v2", |machine, _| {
-        let on = machine.working_stream(stream(on))?;
+    in_context("cuMemcpyHtoDAsync_v2", |driver, _| {
+        let on = driver.working_stream(stream(on))?;
         if bytes == 0 {
             return Ok(());
         }
         has_place(source)?;
-        check_live(machine, destination, bytes)?;
-        let staging = Staging::new(machine, bytes)?;
+        check_live(driver, destination, bytes)?;
+        let staging = Staging::new(driver, bytes)?;
         // SAFETY: `source` is not null, so the caller promises that `bytes` bytes of it can be
         // read; the staging memory has so many and is new, so the two do not overlap.
         unsafe { staging.place().copy_from_nonoverlapping(source.cast(), bytes) };
         // SAFETY: `copy` asks that no other code uses the ranges: the caller promises that of the
         // destination, and only this function knows the staging memory.
-        unsafe { copy(machine, destination, staging.ptr.0, bytes, on) }
+        unsafe { copy(driver, destination, staging.ptr.0, bytes, on) }
     })
 }
 
@@ -106,17 +106,17 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemcpyDtoHAsync_v2", |machine, _| {
-        let on = machine.working_stream(stream(on))?;
+    in_context("cuMemcpyDtoHAsync_v2", |driver, _| {
+        let on = driver.working_stream(stream(on))?;
         if bytes == 0 {
             return Ok(());
         }
         has_place(destination)?;
-        check_live(machine, source, bytes)?;
-        let staging = Staging::new(machine, bytes)?;
+        check_live(driver, source, bytes)?;
+        let staging = Staging::new(driver, bytes)?;
         // SAFETY: `copy` asks that no other code uses the ranges: the caller promises that of the
         // source, and only this function knows the staging memory.
-        unsafe { copy(machine, staging.ptr.0, source, bytes, on) }?;
+        unsafe { copy(driver, staging.ptr.0, source, bytes, on) }?;
         // SAFETY: `destination` is not null, so the caller promises that `bytes` bytes of it can be
         // written. The staging memory has so many, and only this function knows it, so the two do
         // not overlap.
@@ -127,14 +127,14 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
 
 /// Refuses a range that is not within one live allocation before memory of the caller is read, of
 /// which there may be less than a wrong size says.
-fn check_live(machine: &Machine, ptr: u64, bytes: usize) -> Outcome {
-    if span_is_live(machine, ptr, bytes as u64) { Ok(()) } else { Err(Code::INVALID_VALUE) }
+fn check_live(driver: &Driver, ptr: u64, bytes: usize) -> Outcome {
+    if span_is_live(driver, ptr, bytes as u64) { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
 /// # Safety
 /// As [`cuMemcpyAsync`].
 unsafe fn copy(
-    machine: &Machine,
+    driver: &Driver,
     destination: u64,
     source: u64,
     bytes: usize,
@@ -143,20 +143,20 @@ unsafe fn copy(
     let (to, from) = (DevicePtr(destination), DevicePtr(source));
     // SAFETY: `memcpy` asks that no other code uses the ranges; the caller of this function
     // promised that. The simulator refuses ranges outside of live allocations.
-    answer(unsafe { machine.sim.memcpy(to, from, bytes as u64, on) })
+    answer(unsafe { driver.sim.memcpy(to, from, bytes as u64, on) })
 }
 
 /// Page-locked memory for one copy.
 struct Staging<'a> {
-    machine: &'a Machine,
+    driver: &'a Driver,
     ptr: DevicePtr,
 }
 
 impl<'a> Staging<'a> {
-    fn new(machine: &'a Machine, bytes: usize) -> Outcome<Self> {
+    fn new(driver: &'a Driver, bytes: usize) -> Outcome<Self> {
         let flags = HostAllocFlags::empty();
-        let ptr = answer(machine.sim.alloc_pinned(bytes as u64, flags))?;
-        Ok(Self { machine, ptr })
+        let ptr = answer(driver.sim.alloc_pinned(bytes as u64, flags))?;
+        Ok(Self { driver, ptr })
     }
 
     /// The memory: a simulated address is the address of the bytes.
@@ -169,6 +169,6 @@ impl Drop for Staging<'_> {
     fn drop(&mut self) {
         // SAFETY: `free_pinned` asks that no code uses the memory any more: the copy is complete
         // when the simulator returns from it, and only this value knows the address.
-        _ = unsafe { self.machine.sim.free_pinned(self.ptr) };
+        _ = unsafe { self.driver.sim.free_pinned(self.ptr) };
     }
 }

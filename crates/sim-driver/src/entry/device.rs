@@ -5,15 +5,15 @@ use std::sync::OnceLock;
 
 use pagewise_hal::{Backend, Code, DeviceAttribute, DeviceId, code_name};
 
-use crate::machine::{
-    Machine, answer, any_time, has_place, in_context, in_context_after, started, started_after,
+use crate::driver::{
+    Driver, answer, any_time, has_place, in_context, in_context_after, started, started_after,
     store, stream,
 };
 
 /// `cuInit`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuInit(flags: c_uint) -> c_int {
-    any_time("cuInit", |machine| match (flags, machine.start()) {
+    any_time("cuInit", |driver| match (flags, driver.start()) {
         (0, Code::SUCCESS) => Ok(()),
         (0, code) => Err(code),
         _ => Err(Code::INVALID_VALUE),
@@ -27,7 +27,7 @@ pub extern "C" fn cuInit(flags: c_uint) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller promises that the place is null or valid for writing.
-    any_time("cuDriverGetVersion", |machine| unsafe { store(version, machine.options.version().0) })
+    any_time("cuDriverGetVersion", |driver| unsafe { store(version, driver.options.version().0) })
 }
 
 /// `cuDeviceGetCount`
@@ -36,17 +36,17 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
-    started("cuDeviceGetCount", |machine| {
-        let devices = answer(machine.sim.device_count())?;
+    started("cuDeviceGetCount", |driver| {
+        let devices = answer(driver.sim.device_count())?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(count, devices.cast_signed()) }
     })
 }
 
-fn check(machine: &Machine, device: c_int) -> Result<(), c_int> {
+fn check(driver: &Driver, device: c_int) -> Result<(), c_int> {
     // Any attribute tells whether the device exists.
     let attribute = DeviceAttribute::UNIFIED_ADDRESSING;
-    answer(machine.sim.device_attribute(DeviceId(device), attribute)).map(|_| ())
+    answer(driver.sim.device_attribute(DeviceId(device), attribute)).map(|_| ())
 }
 
 /// `cuDeviceGet`
@@ -55,9 +55,9 @@ fn check(machine: &Machine, device: c_int) -> Result<(), c_int> {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
-    started("cuDeviceGet", |machine| {
+    started("cuDeviceGet", |driver| {
         has_place(device)?;
-        check(machine, ordinal)?;
+        check(driver, ordinal)?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(device, ordinal) }
     })
@@ -69,11 +69,11 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_in
 /// `name` must be null or valid for writing `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, bytes: c_int, device: c_int) -> c_int {
-    started("cuDeviceGetName", |machine| {
+    started("cuDeviceGetName", |driver| {
         has_place(name)?;
-        check(machine, device)?;
+        check(driver, device)?;
         let room = usize::try_from(bytes).ok().and_then(|room| room.checked_sub(1));
-        let text = format!("simulated {}", machine.options.gpu_name());
+        let text = format!("simulated {}", driver.options.gpu_name());
         let kept = text.len().min(room.ok_or(Code::INVALID_VALUE)?);
         let text: Vec<u8> = text.bytes().take(kept).chain([0]).collect();
         // SAFETY: the caller promises that `bytes` bytes can be written at `name`, which is not
@@ -90,9 +90,9 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, bytes: c_int, device
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_int {
-    started("cuDeviceTotalMem_v2", |machine| {
+    started("cuDeviceTotalMem_v2", |driver| {
         has_place(bytes)?;
-        let info = answer(machine.sim.memory_info(DeviceId(device)))?;
+        let info = answer(driver.sim.memory_info(DeviceId(device)))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(bytes, info.total_bytes as usize) }
     })
@@ -108,9 +108,9 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
     attribute: c_int,
     device: c_int,
 ) -> c_int {
-    started_after("cuDeviceGetAttribute", has_place(value), |machine| {
+    started_after("cuDeviceGetAttribute", has_place(value), |driver| {
         let attribute = DeviceAttribute(attribute);
-        let answered = answer(machine.sim.device_attribute(DeviceId(device), attribute))?;
+        let answered = answer(driver.sim.device_attribute(DeviceId(device), attribute))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(value, answered) }
     })
@@ -125,10 +125,10 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
     context: *mut *mut c_void,
     device: c_int,
 ) -> c_int {
-    started("cuDevicePrimaryCtxRetain", |machine| {
-        machine.handle_of(device)?;
+    started("cuDevicePrimaryCtxRetain", |driver| {
+        driver.handle_of(device)?;
         has_place(context)?;
-        let handle = machine.retain(device)?;
+        let handle = driver.retain(device)?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(context, std::ptr::without_provenance_mut(handle)) }
     })
@@ -137,13 +137,13 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
 /// `cuDevicePrimaryCtxRelease`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
-    started("cuDevicePrimaryCtxRelease_v2", |machine| machine.release(device))
+    started("cuDevicePrimaryCtxRelease_v2", |driver| driver.release(device))
 }
 
 /// `cuCtxSetCurrent`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
-    started("cuCtxSetCurrent", |machine| machine.set_current(context.addr()))
+    started("cuCtxSetCurrent", |driver| driver.set_current(context.addr()))
 }
 
 /// `cuCtxGetCurrent`
@@ -152,7 +152,7 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> c_int {
-    let current = std::ptr::without_provenance_mut(Machine::current());
+    let current = std::ptr::without_provenance_mut(Driver::current());
     // SAFETY: the caller promises that the place is null or valid for writing.
     started("cuCtxGetCurrent", |_| unsafe { store(context, current) })
 }
@@ -179,8 +179,8 @@ pub extern "C" fn cuCtxSynchronize() -> c_int {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx(on: *mut c_void, context: *mut *mut c_void) -> c_int {
-    started_after("cuStreamGetCtx", has_place(context), |machine| {
-        let handle = machine.context_of_stream(stream(on))?;
+    started_after("cuStreamGetCtx", has_place(context), |driver| {
+        let handle = driver.context_of_stream(stream(on))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(context, std::ptr::without_provenance_mut(handle)) }
     })

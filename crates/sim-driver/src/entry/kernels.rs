@@ -7,10 +7,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use pagewise_hal::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, Span};
 
+use crate::driver::{Driver, Outcome, answer, has_place, in_context, load, started, store, stream};
 use crate::entry::span_is_live;
-use crate::machine::{
-    Machine, Outcome, answer, has_place, in_context, load, started, store, stream,
-};
 
 /// The handle of every module: modules have no state.
 const MODULE: usize = 0x40;
@@ -44,9 +42,9 @@ pub unsafe extern "C" fn cuModuleLoadData(out: *mut *mut c_void, image: *const c
 /// `cuModuleUnload`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuModuleUnload(module: *mut c_void) -> c_int {
-    started("cuModuleUnload", |machine| {
+    started("cuModuleUnload", |driver| {
         check_module(module)?;
-        machine.device().map(drop)
+        driver.device().map(drop)
     })
 }
 
@@ -65,9 +63,9 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     module: *mut c_void,
     name: *const c_char,
 ) -> c_int {
-    started("cuModuleGetFunction", |machine| {
+    started("cuModuleGetFunction", |driver| {
         check_module(module)?;
-        machine.device()?;
+        driver.device()?;
         has_place(name)?;
         // SAFETY: `name` is not null, so the caller promises that it is NUL-terminated. The text is
         // used within this call only.
@@ -98,12 +96,12 @@ pub unsafe extern "C" fn cuLaunchKernel(
     parameters: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> c_int {
-    in_context("cuLaunchKernel", |machine, device| {
+    in_context("cuLaunchKernel", |driver, device| {
         let index = function.addr().checked_sub(FUNCTIONS);
         let kernel = index.and_then(|index| TOUCH_KERNELS.get(index));
         let &(_, access) = kernel.ok_or(Code::INVALID_HANDLE)?;
         // The stream first, whatever the grid is (CONTRACT-101).
-        if machine.device_of_stream(stream(on))? != device {
+        if driver.device_of_stream(stream(on))? != device {
             return Err(Code::INVALID_HANDLE);
         }
         let flat = [grid_y, grid_z, block_y, block_z] == [1; 4];
@@ -128,7 +126,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         // The sum is added to the result's place, which has to be there before anything
         // moves.
         if matches!(access, DeviceAccess::Read) {
-            check_result(machine, result)?;
+            check_result(driver, result)?;
         }
         let touch = DeviceTouch {
             device,
@@ -143,8 +141,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
         };
         // SAFETY: `device_touch` asks that no other code uses the range; the caller of this
         // function promised that. The simulator refuses ranges outside of live allocations.
-        let sum = answer(unsafe { machine.sim.device_touch(touch, stream(on)) })?;
-        if sum == 0 { Ok(()) } else { add(machine, result, sum) }
+        let sum = answer(unsafe { driver.sim.device_touch(touch, stream(on)) })?;
+        if sum == 0 { Ok(()) } else { add(driver, result, sum) }
     })
 }
 
@@ -173,14 +171,14 @@ unsafe fn parameter<T: Copy>(parameters: *mut *mut c_void, index: usize) -> Outc
 }
 
 /// Whether 8 aligned bytes of a live allocation are there.
-fn check_result(machine: &Machine, address: u64) -> Outcome {
-    let is_there = address.is_multiple_of(8) && span_is_live(machine, address, 8);
+fn check_result(driver: &Driver, address: u64) -> Outcome {
+    let is_there = address.is_multiple_of(8) && span_is_live(driver, address, 8);
     if is_there { Ok(()) } else { Err(Code::ILLEGAL_ADDRESS) }
 }
 
 /// Adds to 8 bytes of simulated memory, which is memory of this process.
-fn add(machine: &Machine, address: u64, sum: u64) -> Outcome {
-    check_result(machine, address)?;
+fn add(driver: &Driver, address: u64, sum: u64) -> Outcome {
+    check_result(driver, address)?;
     let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
     // SAFETY: `place` is 8 aligned bytes of a live allocation, and a simulator's addresses are
     // those of the bytes in this process, mapped for reading and writing. The caller that launched

@@ -8,10 +8,10 @@ use pagewise_hal::{
 };
 use pagewise_sim::SimConfig;
 
-use crate::entry::span;
-use crate::machine::{
-    Machine, Outcome, answer, has_place, in_context, in_context_after, started, store,
+use crate::driver::{
+    Driver, Outcome, answer, has_place, in_context, in_context_after, started, store,
 };
+use crate::entry::span;
 
 /// `cuMemGetInfo`: either figure may be left out.
 ///
@@ -19,8 +19,8 @@ use crate::machine::{
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
-    in_context("cuMemGetInfo_v2", |machine, device| {
-        let info = answer(machine.sim.memory_info(device))?;
+    in_context("cuMemGetInfo_v2", |driver, device| {
+        let info = answer(driver.sim.memory_info(device))?;
         let figures = [(free, info.free_bytes), (total, info.total_bytes)];
         for (place, bytes) in figures.into_iter().filter(|(place, _)| !place.is_null()) {
             // SAFETY: the caller promises that places that are not null are valid for writing.
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn cuMemAllocManaged(ptr: *mut u64, bytes: usize, flags: c
     let flags = AttachFlags::from_bits_retain(flags);
     let usable = bytes > 0 && (flags == AttachFlags::GLOBAL || flags == AttachFlags::HOST);
     let arguments = if usable { has_place(ptr) } else { Err(Code::INVALID_VALUE) };
-    in_context_after("cuMemAllocManaged", arguments, |machine, _| {
-        let made = answer(machine.sim.alloc_managed(bytes as u64, flags))?;
+    in_context_after("cuMemAllocManaged", arguments, |driver, _| {
+        let made = answer(driver.sim.alloc_managed(bytes as u64, flags))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(ptr, made.0) }
     })
@@ -52,9 +52,9 @@ pub unsafe extern "C" fn cuMemAllocManaged(ptr: *mut u64, bytes: usize, flags: c
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
-    in_context("cuMemAlloc_v2", |machine, device| {
+    in_context("cuMemAlloc_v2", |driver, device| {
         has_place(ptr)?;
-        let made = answer(machine.sim.alloc_device(device, bytes as u64))?;
+        let made = answer(driver.sim.alloc_device(device, bytes as u64))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(ptr, made.0) }
     })
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
 pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
     // SAFETY: `free` asks that no code uses the allocation any more; the caller of this function
     // promised that.
-    started("cuMemFree_v2", |machine| answer(unsafe { machine.sim.free(DevicePtr(ptr)) }))
+    started("cuMemFree_v2", |driver| answer(unsafe { driver.sim.free(DevicePtr(ptr)) }))
 }
 
 /// `cuMemHostAlloc`
@@ -81,10 +81,10 @@ pub unsafe extern "C" fn cuMemHostAlloc(
     bytes: usize,
     flags: c_uint,
 ) -> c_int {
-    in_context("cuMemHostAlloc", |machine, _| {
+    in_context("cuMemHostAlloc", |driver, _| {
         has_place(ptr)?;
         let flags = HostAllocFlags::from_bits_retain(flags);
-        let made = answer(machine.sim.alloc_pinned(bytes as u64, flags))?;
+        let made = answer(driver.sim.alloc_pinned(bytes as u64, flags))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(ptr, std::ptr::with_exposed_provenance_mut(made.0 as usize)) }
     })
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn cuMemFreeHost(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
     // SAFETY: `free_pinned` asks that no code uses the allocation any more; the caller of this
     // function promised that.
-    started("cuMemFreeHost", |machine| answer(unsafe { machine.sim.free_pinned(ptr) }))
+    started("cuMemFreeHost", |driver| answer(unsafe { driver.sim.free_pinned(ptr) }))
 }
 
 /// `cuMemRangeGetAttribute`
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn cuMemRangeGetAttribute(
     ptr: u64,
     bytes: usize,
 ) -> c_int {
-    in_context("cuMemRangeGetAttribute", |machine, _| {
+    in_context("cuMemRangeGetAttribute", |driver, _| {
         let attribute = RangeAttribute(attribute);
         let is_list = attribute == RangeAttribute::ACCESSED_BY;
         let fits =
@@ -124,14 +124,14 @@ pub unsafe extern "C" fn cuMemRangeGetAttribute(
             return Err(Code::INVALID_VALUE);
         }
         if !is_list {
-            let value = answer(machine.sim.range_attribute(span(ptr, bytes), attribute))?;
+            let value = answer(driver.sim.range_attribute(span(ptr, bytes), attribute))?;
             // SAFETY: `store` asks for a place that can be written; the caller promises that of the
             // `data_bytes` bytes, which are one `int`.
             return unsafe { store(data, value) };
         }
         // One place for each processor that the machine can have; the rest is padding.
         let mut known = [Location::ORDINAL_INVALID; SimConfig::DEVICES_MAX as usize + 1];
-        answer(machine.sim.range_accessed_by(span(ptr, bytes), &mut known))?;
+        answer(driver.sim.range_accessed_by(span(ptr, bytes), &mut known))?;
         let padded = known.into_iter().chain(std::iter::repeat(Location::ORDINAL_INVALID));
         for (index, processor) in (0..data_bytes / 4).zip(padded) {
             // SAFETY: the caller promises that `data_bytes` bytes can be written, and these four
@@ -166,8 +166,8 @@ unsafe fn store_attribute(data: *mut c_void, attribute: PointerAttribute, value:
     Ok(())
 }
 
-fn pointer_attribute(machine: &Machine, ptr: u64, attribute: PointerAttribute) -> Outcome<u64> {
-    answer(machine.sim.pointer_attribute(DevicePtr(ptr), attribute))
+fn pointer_attribute(driver: &Driver, ptr: u64, attribute: PointerAttribute) -> Outcome<u64> {
+    answer(driver.sim.pointer_attribute(DevicePtr(ptr), attribute))
 }
 
 /// `cuPointerGetAttribute`
@@ -180,12 +180,12 @@ pub unsafe extern "C" fn cuPointerGetAttribute(
     attribute: c_int,
     ptr: u64,
 ) -> c_int {
-    started("cuPointerGetAttribute", |machine| {
+    started("cuPointerGetAttribute", |driver| {
         has_place(data)?;
         let attribute = PointerAttribute(attribute);
         attribute_bytes(attribute)?;
-        machine.device()?;
-        let value = pointer_attribute(machine, ptr, attribute)?;
+        driver.device()?;
+        let value = pointer_attribute(driver, ptr, attribute)?;
         // SAFETY: `data` is not null, so the caller promises that it has room for a value of the
         // attribute.
         unsafe { store_attribute(data, attribute, value) }
@@ -217,13 +217,13 @@ pub unsafe extern "C" fn cuPointerGetAttributes(
     data: *mut *mut c_void,
     ptr: u64,
 ) -> c_int {
-    started("cuPointerGetAttributes", |machine| {
+    started("cuPointerGetAttributes", |driver| {
         has_place(attributes)?;
         has_place(data)?;
         if count == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        machine.device()?;
+        driver.device()?;
         let items = || {
             (0..count as usize).map(|index| {
                 // SAFETY: neither array is null, so the caller promises that each has `count`
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn cuPointerGetAttributes(
         items().try_for_each(|(_, place)| has_place(place))?;
         for (attribute, place) in items() {
             attribute_bytes(attribute)?;
-            let known = pointer_attribute(machine, ptr, attribute).ok();
+            let known = pointer_attribute(driver, ptr, attribute).ok();
             let Some(value) = known.or_else(|| default_of(attribute, ptr)) else { continue };
             // SAFETY: `place` is not null, so the caller promises that it has room for a value of
             // the attribute.

@@ -27,7 +27,7 @@ use std::ffi::c_int;
 
 use pagewise_hal::{Backend, DevicePtr, Location, LocationKind, PointerAttribute, Span};
 
-use crate::machine::Machine;
+use crate::driver::Driver;
 
 /// `CUmemLocation` as the driver passes it.
 #[repr(C)]
@@ -46,8 +46,8 @@ impl From<MemLocation> for Location {
 }
 
 /// Whether a range lies within one live allocation.
-pub(crate) fn span_is_live(machine: &Machine, ptr: u64, bytes: u64) -> bool {
-    let ask = |attribute| machine.sim.pointer_attribute(DevicePtr(ptr), attribute).ok();
+pub(crate) fn span_is_live(driver: &Driver, ptr: u64, bytes: u64) -> bool {
+    let ask = |attribute| driver.sim.pointer_attribute(DevicePtr(ptr), attribute).ok();
     let allocation = ask(PointerAttribute::RANGE_START_ADDR).zip(ask(PointerAttribute::RANGE_SIZE));
     allocation.is_some_and(|(start, size)| {
         let end = start.checked_add(size).zip(ptr.checked_add(bytes));

@@ -4,14 +4,14 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{Advice, Backend, Code, Location, Span};
 
+use crate::driver::{Outcome, answer, has_place, in_context, started, started_after, stream};
 use crate::entry::{MemLocation, span};
-use crate::machine::{Outcome, answer, has_place, in_context, started, started_after, stream};
 
 /// `cuMemAdvise`, the form of CUDA 8.0
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAdvise(ptr: u64, bytes: usize, advice: c_int, device: c_int) -> c_int {
-    in_context("cuMemAdvise", |machine, _| {
-        answer(machine.sim.advise_ordinal(span(ptr, bytes), Advice(advice), device))
+    in_context("cuMemAdvise", |driver, _| {
+        answer(driver.sim.advise_ordinal(span(ptr, bytes), Advice(advice), device))
     })
 }
 
@@ -23,8 +23,8 @@ pub extern "C" fn cuMemAdvise_v2(
     advice: c_int,
     location: MemLocation,
 ) -> c_int {
-    in_context("cuMemAdvise_v2", |machine, _| {
-        answer(machine.sim.advise(span(ptr, bytes), Advice(advice), location.into()))
+    in_context("cuMemAdvise_v2", |driver, _| {
+        answer(driver.sim.advise(span(ptr, bytes), Advice(advice), location.into()))
     })
 }
 
@@ -36,9 +36,9 @@ pub extern "C" fn cuMemPrefetchAsync(
     device: c_int,
     on: *mut c_void,
 ) -> c_int {
-    started("cuMemPrefetchAsync", |machine| {
-        machine.count_prefetch()?;
-        answer(machine.sim.prefetch_ordinal(span(ptr, bytes), device, machine.stream(on)?))
+    started("cuMemPrefetchAsync", |driver| {
+        driver.count_prefetch()?;
+        answer(driver.sim.prefetch_ordinal(span(ptr, bytes), device, driver.stream(on)?))
     })
 }
 
@@ -51,9 +51,9 @@ pub extern "C" fn cuMemPrefetchAsync_v2(
     flags: c_uint,
     on: *mut c_void,
 ) -> c_int {
-    started("cuMemPrefetchAsync_v2", |machine| {
-        machine.count_prefetch()?;
-        answer(machine.sim.prefetch(span(ptr, bytes), location.into(), flags, machine.stream(on)?))
+    started("cuMemPrefetchAsync_v2", |driver| {
+        driver.count_prefetch()?;
+        answer(driver.sim.prefetch(span(ptr, bytes), location.into(), flags, driver.stream(on)?))
     })
 }
 
@@ -127,13 +127,13 @@ pub unsafe extern "C" fn cuMemPrefetchBatchAsync(
     flags: u64,
     on: *mut c_void,
 ) -> c_int {
-    started_after("cuMemPrefetchBatchAsync", not_legacy(on), |machine| {
-        let on = machine.stream(on)?;
+    started_after("cuMemPrefetchBatchAsync", not_legacy(on), |driver| {
+        let on = driver.stream(on)?;
         // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: the caller promises that both arrays are null or have `locations_count` items.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
-        answer(machine.sim.prefetch_batch(&spans, &locations, &starts, flags, on))
+        answer(driver.sim.prefetch_batch(&spans, &locations, &starts, flags, on))
     })
 }
 
@@ -149,13 +149,13 @@ pub unsafe extern "C" fn cuMemDiscardBatchAsync(
     flags: u64,
     on: *mut c_void,
 ) -> c_int {
-    started_after("cuMemDiscardBatchAsync", not_legacy(on), |machine| {
-        let on = machine.stream(on)?;
+    started_after("cuMemDiscardBatchAsync", not_legacy(on), |driver| {
+        let on = driver.stream(on)?;
         // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: `discard_batch` asks that no code reads the contents until they are written
         // again; the caller of this function promised that.
-        answer(unsafe { machine.sim.discard_batch(&spans, flags, on) })
+        answer(unsafe { driver.sim.discard_batch(&spans, flags, on) })
     })
 }
 
@@ -174,13 +174,13 @@ pub unsafe extern "C" fn cuMemDiscardAndPrefetchBatchAsync(
     flags: u64,
     on: *mut c_void,
 ) -> c_int {
-    started_after("cuMemDiscardAndPrefetchBatchAsync", not_legacy(on), |machine| {
-        let on = machine.stream(on)?;
+    started_after("cuMemDiscardAndPrefetchBatchAsync", not_legacy(on), |driver| {
+        let on = driver.stream(on)?;
         // SAFETY: the caller promises that both arrays are null or have `count` items.
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: the caller promises that both arrays are null or have `locations_count` items.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
-        let sim = &machine.sim;
+        let sim = &driver.sim;
         // SAFETY: `discard_prefetch_batch` asks that no code reads the contents until they are
         // written again; the caller of this function promised that.
         answer(unsafe { sim.discard_prefetch_batch(&spans, &locations, &starts, flags, on) })

@@ -8,8 +8,8 @@ use pagewise_hal::{
 };
 use pagewise_sim::SimBackend;
 
+use crate::driver::{Driver, Outcome, answer, has_place, load, started, store};
 use crate::entry::MemLocation;
-use crate::machine::{Machine, Outcome, answer, has_place, load, started, store};
 
 /// `CUmemPoolProps` as of CUDA 12.2.
 #[repr(C)]
@@ -53,11 +53,11 @@ pub(super) fn pool(raw: *mut c_void) -> PoolHandle {
 pub(super) unsafe fn give(
     symbol: &str,
     out: *mut *mut c_void,
-    find: impl FnOnce(&Machine) -> Outcome<Result<PoolHandle>>,
+    find: impl FnOnce(&Driver) -> Outcome<Result<PoolHandle>>,
 ) -> c_int {
-    started(symbol, |machine| {
+    started(symbol, |driver| {
         has_place(out)?;
-        let found = answer(find(machine)?)?;
+        let found = answer(find(driver)?)?;
         // SAFETY: by this function's contract `out` is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(found.as_raw() as usize)) }
     })
@@ -72,14 +72,14 @@ pub unsafe extern "C" fn cuMemPoolCreate(
     out: *mut *mut c_void,
     props: *const MemPoolProps,
 ) -> c_int {
-    let create = |machine: &Machine| {
+    let create = |driver: &Driver| {
         // SAFETY: the caller promises that `props` is null or valid for reading. Every bit pattern
         // is a value of its integers and of its pointer, which is not dereferenced.
         let props = unsafe { load(props) }?;
         if props.reserved != [0; 56] {
             return Err(Code::INVALID_VALUE);
         }
-        Ok(machine.sim.pool_create(PoolProps {
+        Ok(driver.sim.pool_create(PoolProps {
             allocation_type: AllocationType(props.allocation_type),
             location: props.location.into(),
             handle_types: HandleTypes::from_bits_retain(props.handle_types),
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn cuMemPoolDestroy(handle: *mut c_void) -> c_int {
     // SAFETY: `pool_destroy` asks that the handle is not used again; the caller of this function
     // promised that. The simulator refuses a handle of a destroyed pool, so even a broken promise
     // does no harm.
-    started("cuMemPoolDestroy", |machine| answer(unsafe { machine.sim.pool_destroy(pool(handle)) }))
+    started("cuMemPoolDestroy", |driver| answer(unsafe { driver.sim.pool_destroy(pool(handle)) }))
 }
 
 /// Whether the driver takes the attribute as an `int`, not as 64 bits.
@@ -118,10 +118,10 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(
     attribute: c_int,
     value: *mut c_void,
 ) -> c_int {
-    started("cuMemPoolGetAttribute", |machine| {
+    started("cuMemPoolGetAttribute", |driver| {
         has_place(value)?;
         let attribute = PoolAttribute(attribute);
-        let read = answer(machine.sim.pool_attribute(pool(handle), attribute))?;
+        let read = answer(driver.sim.pool_attribute(pool(handle), attribute))?;
         // SAFETY: the caller promises that `value` is null or valid for writing the attribute's
         // type, and exactly that type is written.
         unsafe {
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(
     attribute: c_int,
     value: *mut c_void,
 ) -> c_int {
-    started("cuMemPoolSetAttribute", |machine| {
+    started("cuMemPoolSetAttribute", |driver| {
         has_place(value)?;
         let attribute = PoolAttribute(attribute);
         // SAFETY: the caller promises that `value` is null or valid for reading the attribute's
@@ -156,15 +156,15 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(
                 load(value.cast::<u64>())?
             }
         };
-        answer(machine.sim.pool_set_attribute(pool(handle), attribute, value))
+        answer(driver.sim.pool_set_attribute(pool(handle), attribute, value))
     })
 }
 
 /// `cuMemPoolTrimTo`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemPoolTrimTo(handle: *mut c_void, min_bytes_to_keep: usize) -> c_int {
-    started("cuMemPoolTrimTo", |machine| {
-        answer(machine.sim.pool_trim(pool(handle), min_bytes_to_keep as u64))
+    started("cuMemPoolTrimTo", |driver| {
+        answer(driver.sim.pool_trim(pool(handle), min_bytes_to_keep as u64))
     })
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(
     access: *const MemAccessDesc,
     count: usize,
 ) -> c_int {
-    started("cuMemPoolSetAccess", |machine| {
+    started("cuMemPoolSetAccess", |driver| {
         has_place(access)?;
         let wanted = (0..count).map(|index| {
             // SAFETY: `access` is not null, so the caller promises that it has `count` items, and
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(
                 unsafe { access.wrapping_add(index).read_unaligned() };
             (location.into(), AccessFlags(flags))
         });
-        answer(machine.sim.pool_set_accesses(pool(handle), wanted))
+        answer(driver.sim.pool_set_accesses(pool(handle), wanted))
     })
 }
 
@@ -201,11 +201,11 @@ pub unsafe extern "C" fn cuMemPoolGetAccess(
     handle: *mut c_void,
     location: *const MemLocation,
 ) -> c_int {
-    started("cuMemPoolGetAccess", |machine| {
+    started("cuMemPoolGetAccess", |driver| {
         has_place(flags)?;
         // SAFETY: the caller promises that `location` is null or valid for reading.
         let location = unsafe { read(location) }?;
-        let access = answer(machine.sim.pool_access(pool(handle), location))?;
+        let access = answer(driver.sim.pool_access(pool(handle), location))?;
         // SAFETY: the caller promises that `flags` is null or valid for writing.
         unsafe { store(flags, access.0) }
     })
@@ -226,9 +226,9 @@ unsafe fn read(location: *const MemLocation) -> Outcome<Location> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(out: *mut *mut c_void, device: c_int) -> c_int {
     let location = Location::device(DeviceId(device));
-    let find = |machine: &Machine| {
-        machine.handle_of(device)?;
-        Ok(machine.sim.pool_default(location, AllocationType::PINNED))
+    let find = |driver: &Driver| {
+        driver.handle_of(device)?;
+        Ok(driver.sim.pool_default(location, AllocationType::PINNED))
     };
     // SAFETY: `give` asks for a place that is null or valid for writing; the caller promises that
     // of `out`.
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(out: *mut *mut c_void, device
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetMemPool(out: *mut *mut c_void, device: c_int) -> c_int {
     let location = Location::device(DeviceId(device));
-    let find = |machine: &Machine| Ok(machine.sim.pool_current(location, AllocationType::PINNED));
+    let find = |driver: &Driver| Ok(driver.sim.pool_current(location, AllocationType::PINNED));
     // SAFETY: `give` asks for a place that is null or valid for writing; the caller promises that
     // of `out`.
     unsafe { give("cuDeviceGetMemPool", out, find) }
@@ -252,9 +252,9 @@ pub unsafe extern "C" fn cuDeviceGetMemPool(out: *mut *mut c_void, device: c_int
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDeviceSetMemPool(device: c_int, handle: *mut c_void) -> c_int {
     let location = Location::device(DeviceId(device));
-    started("cuDeviceSetMemPool", |machine| {
+    started("cuDeviceSetMemPool", |driver| {
         let kind = AllocationType::PINNED;
-        answer(machine.sim.pool_set_current(location, kind, pool(handle)))
+        answer(driver.sim.pool_set_current(location, kind, pool(handle)))
     })
 }
 
@@ -269,10 +269,10 @@ unsafe fn give_at(
     kind: c_int,
     find: impl FnOnce(&SimBackend, Location, AllocationType) -> Result<PoolHandle>,
 ) -> c_int {
-    let find = |machine: &Machine| {
+    let find = |driver: &Driver| {
         // SAFETY: by this function's contract `location` is null or valid for reading.
         let place = unsafe { read(location) }?;
-        Ok(find(&machine.sim, place, AllocationType(kind)))
+        Ok(find(&driver.sim, place, AllocationType(kind)))
     };
     // SAFETY: by this function's contract `out` is null or valid for writing.
     unsafe { give(symbol, out, find) }
@@ -320,10 +320,10 @@ pub unsafe extern "C" fn cuMemSetMemPool(
     kind: c_int,
     handle: *mut c_void,
 ) -> c_int {
-    started("cuMemSetMemPool", |machine| {
+    started("cuMemSetMemPool", |driver| {
         // SAFETY: the caller promises that `location` is null or valid for reading.
         let location = unsafe { read(location) }?;
-        answer(machine.sim.pool_set_current(location, AllocationType(kind), pool(handle)))
+        answer(driver.sim.pool_set_current(location, AllocationType(kind), pool(handle)))
     })
 }
 
@@ -338,10 +338,10 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
     handle: *mut c_void,
     on: *mut c_void,
 ) -> c_int {
-    started("cuMemAllocFromPoolAsync", |machine| {
-        let on = machine.stream(on)?;
+    started("cuMemAllocFromPoolAsync", |driver| {
+        let on = driver.stream(on)?;
         has_place(ptr)?;
-        let made = answer(machine.sim.pool_alloc(pool(handle), bytes as u64, on))?;
+        let made = answer(driver.sim.pool_alloc(pool(handle), bytes as u64, on))?;
         // SAFETY: the caller promises that `ptr` is null or valid for writing.
         unsafe { store(ptr, made.0) }
     })
@@ -353,10 +353,10 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
 /// No work submitted later may use the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeAsync(ptr: u64, on: *mut c_void) -> c_int {
-    started("cuMemFreeAsync", |machine| {
-        let on = machine.stream(on)?;
+    started("cuMemFreeAsync", |driver| {
+        let on = driver.stream(on)?;
         // SAFETY: `free_async` asks that no work uses the memory after the free in the stream; the
         // caller of this function promised that.
-        answer(unsafe { machine.sim.free_async(DevicePtr(ptr), on) })
+        answer(unsafe { driver.sim.free_async(DevicePtr(ptr), on) })
     })
 }

@@ -7,11 +7,11 @@ use pagewise_hal::{
     SHARED_BLOB_BYTES, ShareableHandle,
 };
 
+use crate::driver::{
+    Driver, answer, has_place, in_context, in_context_after, load, started, store,
+};
 use crate::entry::pools::{give, pool};
 use crate::entry::span;
-use crate::machine::{
-    Machine, answer, has_place, in_context, in_context_after, load, started, store,
-};
 
 /// `CUmemPoolPtrExportData` and `CUipcMemHandle`
 #[repr(C)]
@@ -31,10 +31,10 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
     // The simulator's programs read and write the memory by this address.
     let span = span(ptr.expose_provenance() as u64, bytes);
     let flags = HostRegisterFlags::from_bits_retain(flags);
-    in_context("cuMemHostRegister_v2", |machine, _| {
+    in_context("cuMemHostRegister_v2", |driver, _| {
         // SAFETY: `host_register` asks that the memory is live until it is unregistered; the caller
         // of this function promised that.
-        answer(unsafe { machine.sim.host_register(span, flags) })
+        answer(unsafe { driver.sim.host_register(span, flags) })
     })
 }
 
@@ -45,10 +45,10 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostUnregister(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
-    started("cuMemHostUnregister", |machine| {
+    started("cuMemHostUnregister", |driver| {
         // SAFETY: `host_unregister` asks that no device uses the memory any more; the caller of
         // this function promised that.
-        answer(unsafe { machine.sim.host_unregister(ptr) })
+        answer(unsafe { driver.sim.host_unregister(ptr) })
     })
 }
 
@@ -63,13 +63,13 @@ pub unsafe extern "C" fn cuMemPoolExportToShareableHandle(
     kind: c_int,
     flags: u64,
 ) -> c_int {
-    started("cuMemPoolExportToShareableHandle", |machine| {
+    started("cuMemPoolExportToShareableHandle", |driver| {
         has_place(shared)?;
         if flags != 0 {
             return Err(Code::INVALID_VALUE);
         }
         let kind = HandleTypes::from_bits_retain(kind.cast_unsigned());
-        let made = answer(machine.sim.pool_export(pool(handle), kind))?;
+        let made = answer(driver.sim.pool_export(pool(handle), kind))?;
         // SAFETY: the caller promises that `shared` is null or valid for writing an `int`, and the
         // simulator refuses every type of handle but descriptors, which are of that type.
         unsafe { store(shared.cast::<c_int>(), made.0) }
@@ -89,13 +89,13 @@ pub unsafe extern "C" fn cuMemPoolImportFromShareableHandle(
 ) -> c_int {
     let kind = HandleTypes::from_bits_retain(kind.cast_unsigned());
     let shared = ShareableHandle(shared.addr() as c_int);
-    let import = |machine: &Machine| {
+    let import = |driver: &Driver| {
         if flags != 0 {
             return Err(Code::INVALID_VALUE);
         }
         // SAFETY: `pool_import` is unsafe because driver 580 crashes with a handle of its own
         // process. The simulator compares the handle with those that it made and takes no other.
-        Ok(unsafe { machine.sim.pool_import(shared, kind) })
+        Ok(unsafe { driver.sim.pool_import(shared, kind) })
     };
     // SAFETY: the caller promises that `out` is null or valid for writing.
     unsafe { give("cuMemPoolImportFromShareableHandle", out, import) }
@@ -107,9 +107,9 @@ pub unsafe extern "C" fn cuMemPoolImportFromShareableHandle(
 /// `out` as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolExportPointer(out: *mut Blob, ptr: u64) -> c_int {
-    started("cuMemPoolExportPointer", |machine| {
+    started("cuMemPoolExportPointer", |driver| {
         has_place(out)?;
-        let exported = answer(machine.sim.pool_export_pointer(DevicePtr(ptr)))?;
+        let exported = answer(driver.sim.pool_export_pointer(DevicePtr(ptr)))?;
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, Blob(exported.0)) }
     })
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn cuMemPoolImportPointer(
     handle: *mut c_void,
     blob: *const Blob,
 ) -> c_int {
-    started("cuMemPoolImportPointer", |machine| {
+    started("cuMemPoolImportPointer", |driver| {
         has_place(out)?;
         // SAFETY: the caller promises that `blob` is null or valid for reading. It is bytes, of
         // which every bit pattern is a value.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn cuMemPoolImportPointer(
         // SAFETY: `pool_import_pointer` asks that the exporter's allocation is complete, which it
         // is when the simulator returns from it, and lives longer than the import: the simulator
         // gives the exporter's own address and looks it up at every call.
-        let ptr = answer(unsafe { machine.sim.pool_import_pointer(pool(handle), exported) })?;
+        let ptr = answer(unsafe { driver.sim.pool_import_pointer(pool(handle), exported) })?;
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, ptr.0) }
     })
@@ -145,8 +145,8 @@ pub unsafe extern "C" fn cuMemPoolImportPointer(
 /// `out` as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcGetMemHandle(out: *mut Blob, ptr: u64) -> c_int {
-    in_context_after("cuIpcGetMemHandle", has_place(out), |machine, _| {
-        let shared = answer(machine.sim.ipc_mem_handle(DevicePtr(ptr)))?;
+    in_context_after("cuIpcGetMemHandle", has_place(out), |driver, _| {
+        let shared = answer(driver.sim.ipc_mem_handle(DevicePtr(ptr)))?;
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, Blob(shared.0)) }
     })
@@ -158,13 +158,13 @@ pub unsafe extern "C" fn cuIpcGetMemHandle(out: *mut Blob, ptr: u64) -> c_int {
 /// `out` as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags: c_uint) -> c_int {
-    in_context_after("cuIpcOpenMemHandle_v2", has_place(out), |machine, device| {
+    in_context_after("cuIpcOpenMemHandle_v2", has_place(out), |driver, device| {
         if flags != 1 {
             return Err(Code::INVALID_VALUE);
         }
         // SAFETY: `ipc_open_mem_handle` asks that the exporter keeps the memory; the simulator
         // opens nothing, because every handle that it knows is of its own process.
-        let ptr = answer(unsafe { machine.sim.ipc_open_mem_handle(device, IpcMemHandle(blob.0)) })?;
+        let ptr = answer(unsafe { driver.sim.ipc_open_mem_handle(device, IpcMemHandle(blob.0)) })?;
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, ptr.0) }
     })
@@ -176,9 +176,9 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags:
 /// No thread, and no work of a device, may use the memory any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcCloseMemHandle(ptr: u64) -> c_int {
-    in_context("cuIpcCloseMemHandle", |machine, _| {
+    in_context("cuIpcCloseMemHandle", |driver, _| {
         // SAFETY: `ipc_close_mem_handle` asks that no code uses the memory any more; the caller of
         // this function promised that.
-        answer(unsafe { machine.sim.ipc_close_mem_handle(DevicePtr(ptr)) })
+        answer(unsafe { driver.sim.ipc_close_mem_handle(DevicePtr(ptr)) })
     })
 }

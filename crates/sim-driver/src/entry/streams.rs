@@ -4,11 +4,11 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{AttachFlags, Backend, Code, EventFlags, EventHandle, StreamFlags};
 
-use crate::entry::span;
-use crate::machine::{
+use crate::driver::{
     answer, has_place, in_context, in_context_after, is_handle, started, started_after, store,
     stream,
 };
+use crate::entry::span;
 
 /// An event of the caller: the simulator looks it up and refuses what it did not make.
 fn event(raw: *mut c_void) -> EventHandle {
@@ -26,9 +26,9 @@ pub unsafe extern "C" fn cuStreamCreate(out: *mut *mut c_void, flags: c_uint) ->
     let flags = StreamFlags::from_bits_retain(flags);
     let known = StreamFlags::NON_BLOCKING.contains(flags);
     let arguments = if known { has_place(out) } else { Err(Code::INVALID_VALUE) };
-    in_context_after("cuStreamCreate", arguments, |machine, device| {
-        let made = answer(machine.sim.stream_create(device, flags))?;
-        machine.add_stream(made, device);
+    in_context_after("cuStreamCreate", arguments, |driver, device| {
+        let made = answer(driver.sim.stream_create(device, flags))?;
+        driver.add_stream(made, device);
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
     })
@@ -40,12 +40,12 @@ pub unsafe extern "C" fn cuStreamCreate(out: *mut *mut c_void, flags: c_uint) ->
 /// The handle may not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
-    in_context_after("cuStreamDestroy_v2", is_handle(on), |machine, _| {
+    in_context_after("cuStreamDestroy_v2", is_handle(on), |driver, _| {
         // SAFETY: `stream_destroy` asks that the handle is not used again; the caller of this
         // function promised that. The simulator refuses a handle of a destroyed stream, so even a
         // broken promise does no harm.
-        answer(unsafe { machine.sim.stream_destroy(stream(on)) })?;
-        machine.remove_stream(stream(on));
+        answer(unsafe { driver.sim.stream_destroy(stream(on)) })?;
+        driver.remove_stream(stream(on));
         Ok(())
     })
 }
@@ -58,7 +58,7 @@ pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
 
 /// Waits for a stream, as either entry point.
 fn synchronize(symbol: &str, on: *mut c_void) -> c_int {
-    started(symbol, |machine| answer(machine.sim.stream_synchronize(machine.stream(on)?)))
+    started(symbol, |driver| answer(driver.sim.stream_synchronize(driver.stream(on)?)))
 }
 
 /// `cuStreamQuery`: calls are complete when they return.
@@ -71,8 +71,8 @@ pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitEvent(on: *mut c_void, for_: *mut c_void, flags: c_uint) -> c_int {
     _ = flags;
-    started("cuStreamWaitEvent", |machine| {
-        answer(machine.sim.stream_wait_event(machine.stream(on)?, event(for_)))
+    started("cuStreamWaitEvent", |driver| {
+        answer(driver.sim.stream_wait_event(driver.stream(on)?, event(for_)))
     })
 }
 
@@ -88,10 +88,10 @@ pub unsafe extern "C" fn cuStreamAttachMemAsync(
     flags: c_uint,
 ) -> c_int {
     let flags = AttachFlags::from_bits_retain(flags);
-    started("cuStreamAttachMemAsync", |machine| {
+    started("cuStreamAttachMemAsync", |driver| {
         // SAFETY: `stream_attach` asks that the memory is accessed only as the attachment allows;
         // the caller of this function promised that.
-        answer(unsafe { machine.sim.stream_attach(machine.stream(on)?, span(ptr, bytes), flags) })
+        answer(unsafe { driver.sim.stream_attach(driver.stream(on)?, span(ptr, bytes), flags) })
     })
 }
 
@@ -101,10 +101,10 @@ pub unsafe extern "C" fn cuStreamAttachMemAsync(
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(out: *mut *mut c_void, flags: c_uint) -> c_int {
-    in_context("cuEventCreate", |machine, device| {
+    in_context("cuEventCreate", |driver, device| {
         has_place(out)?;
         let flags = EventFlags::from_bits_retain(flags);
-        let made = answer(machine.sim.event_create(device, flags))?;
+        let made = answer(driver.sim.event_create(device, flags))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
     })
@@ -116,35 +116,35 @@ pub unsafe extern "C" fn cuEventCreate(out: *mut *mut c_void, flags: c_uint) -> 
 /// The handle may not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
-    started_after("cuEventDestroy_v2", is_handle(handle), |machine| {
+    started_after("cuEventDestroy_v2", is_handle(handle), |driver| {
         // SAFETY: `event_destroy` asks that the handle is not used again; the caller of this
         // function promised that. The simulator refuses a handle of a destroyed event, so even a
         // broken promise does no harm.
-        answer(unsafe { machine.sim.event_destroy(event(handle)) })
+        answer(unsafe { driver.sim.event_destroy(event(handle)) })
     })
 }
 
 /// `cuEventRecord`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecord(handle: *mut c_void, on: *mut c_void) -> c_int {
-    started("cuEventRecord", |machine| {
-        answer(machine.sim.event_record(event(handle), machine.stream(on)?))
+    started("cuEventRecord", |driver| {
+        answer(driver.sim.event_record(event(handle), driver.stream(on)?))
     })
 }
 
 /// `cuEventQuery`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
-    started_after("cuEventQuery", is_handle(handle), |machine| {
-        answer(machine.sim.event_query(event(handle))).map(|_| ())
+    started_after("cuEventQuery", is_handle(handle), |driver| {
+        answer(driver.sim.event_query(event(handle))).map(|_| ())
     })
 }
 
 /// `cuEventSynchronize`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventSynchronize(handle: *mut c_void) -> c_int {
-    started_after("cuEventSynchronize", is_handle(handle), |machine| {
-        answer(machine.sim.event_synchronize(event(handle)))
+    started_after("cuEventSynchronize", is_handle(handle), |driver| {
+        answer(driver.sim.event_synchronize(event(handle)))
     })
 }
 
@@ -159,9 +159,9 @@ pub unsafe extern "C" fn cuEventElapsedTime(
     end: *mut c_void,
 ) -> c_int {
     let events = is_handle(start).and_then(|()| is_handle(end));
-    started_after("cuEventElapsedTime", events, |machine| {
+    started_after("cuEventElapsedTime", events, |driver| {
         has_place(milliseconds)?;
-        let ns = answer(machine.sim.event_elapsed_ns(event(start), event(end)))?;
+        let ns = answer(driver.sim.event_elapsed_ns(event(start), event(end)))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(milliseconds, (ns as f64 / 1e6) as f32) }
     })

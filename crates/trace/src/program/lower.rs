@@ -12,9 +12,9 @@ use crate::format::{Batch, Op, Part, Place, Stream};
 /// An address that belongs to nothing, and the id that stands for no buffer.
 const WILD: Part = Part { buf: 77, offset: 0x1234_5678_9000, bytes: PAGE_BYTES };
 
-/// The offers of the machine that runs a program.
+/// The devices and the entry points that a back end offers to a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Machine {
+pub struct Offers {
     /// How many devices there are.
     pub devices: u32,
     /// Entry points of this version are used. Before 12.2 places are ordinals; before 13.0 a
@@ -24,9 +24,9 @@ pub struct Machine {
 
 /// Turns steps into operations. Steps that make no sense where they stand are left out.
 #[must_use]
-pub fn lower(steps: &[Step], machine: Machine) -> Vec<Op> {
+pub fn lower(steps: &[Step], offers: Offers) -> Vec<Op> {
     let mut lowering = Lowering {
-        machine,
+        offers,
         ops: Vec::new(),
         live: Vec::new(),
         freed: Vec::new(),
@@ -66,7 +66,7 @@ struct Pool {
 }
 
 struct Lowering {
-    machine: Machine,
+    offers: Offers,
     ops: Vec<Op>,
     live: Vec<Buffer>,
     freed: Vec<Buffer>,
@@ -248,7 +248,7 @@ impl Lowering {
 
     fn place(&self, place: Place) -> Place {
         match place {
-            Place::Location(location) if self.machine.version < DriverVersion::CUDA_12_2 => {
+            Place::Location(location) if self.offers.version < DriverVersion::CUDA_12_2 => {
                 ordinal_of(location).map_or(place, Place::Ordinal)
             }
             place => place,
@@ -334,7 +334,7 @@ impl Lowering {
 
     fn batch_call(&mut self, step: &Step) {
         match step {
-            Step::PrefetchBatch(batch) if self.machine.version < DriverVersion::CUDA_13_0 => {
+            Step::PrefetchBatch(batch) if self.offers.version < DriverVersion::CUDA_13_0 => {
                 self.single_prefetches(batch);
             }
             Step::PrefetchBatch(batch) => {
@@ -439,7 +439,7 @@ impl Lowering {
         let id = self.pools.len() as u32;
         self.ops.push(Op::PoolCreate { pool: id, kind, location, handle_types, max_bytes });
         let known = match location.kind {
-            LocationKind::DEVICE => (0..self.machine.devices.cast_signed()).contains(&location.id),
+            LocationKind::DEVICE => (0..self.offers.devices.cast_signed()).contains(&location.id),
             LocationKind::HOST_NUMA => location.id == 0,
             LocationKind::HOST | LocationKind::HOST_NUMA_CURRENT | LocationKind::INVALID => true,
             _ => false,
@@ -448,7 +448,7 @@ impl Lowering {
             && kind == AllocationType::MANAGED
             && handle_types == 0
             && max_bytes == 0
-            && self.machine.version >= DriverVersion::CUDA_13_0;
+            && self.offers.version >= DriverVersion::CUDA_13_0;
         self.pools.push(Pool { id, open });
     }
 

@@ -28,7 +28,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 pub use bounds::{MAX_LIVE_BUFFERS, MAX_LIVE_BYTES, MAX_SERIAL_ACCESSES};
 pub use family::Family;
-pub use lower::{Machine, lower};
+pub use lower::{Offers, lower};
 pub use step::Step;
 
 use crate::format::{Case, Observed, Op, OpLine, Record};
@@ -36,7 +36,7 @@ use crate::format::{Case, Observed, Op, OpLine, Record};
 /// A random program that can be shrunk.
 pub struct RandomProgram {
     name: String,
-    machine: Machine,
+    offers: Offers,
     tree: Box<dyn ValueTree<Value = Vec<Step>>>,
 }
 
@@ -51,7 +51,7 @@ impl RandomProgram {
     ///
     /// `steps` is about how many steps it has; it has up to twice as many.
     #[must_use]
-    pub fn new(family: Family, seed: u64, number: u64, steps: usize, machine: Machine) -> Self {
+    pub fn new(family: Family, seed: u64, number: u64, steps: usize, offers: Offers) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         bytes[8..16].copy_from_slice(&number.to_le_bytes());
@@ -59,17 +59,17 @@ impl RandomProgram {
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let steps = 1..=steps.max(1).saturating_mul(2);
-        let tree = proptest::collection::vec(family.step(machine.devices), steps)
+        let tree = proptest::collection::vec(family.step(offers.devices), steps)
             .new_tree(&mut runner)
             .unwrap_or_else(|reason| unreachable!("no step is ever rejected: {reason}"));
         let name = format!("{}-{seed}-{number}", family.name());
-        Self { name, machine, tree: Box::new(tree) }
+        Self { name, offers, tree: Box::new(tree) }
     }
 
     /// The program as it is now.
     #[must_use]
     pub fn case(&self) -> Case {
-        program(&self.name, lower(&self.tree.current(), self.machine))
+        program(&self.name, lower(&self.tree.current(), self.offers))
     }
 
     /// Makes the program as small as it can be while `fails` holds of it, in at most `most` tries,

@@ -11,8 +11,8 @@ fn programs() -> impl Strategy<Value = Vec<Op>> {
     let version = prop::sample::select(vec![12000, 12020, 12080, 13000]);
     (any::<u64>(), prop::sample::select(Family::ALL.to_vec()), 1..=2u32, version).prop_map(
         |(seed, family, devices, version)| {
-            let machine = Machine { devices, version: DriverVersion(version) };
-            let case = RandomProgram::new(family, seed, 0, 60, machine).case();
+            let offers = Offers { devices, version: DriverVersion(version) };
+            let case = RandomProgram::new(family, seed, 0, 60, offers).case();
             case.ops.into_iter().map(|line| line.record.op).collect()
         },
     )
@@ -108,9 +108,9 @@ proptest! {
 
 #[test]
 fn every_part_of_a_program_is_a_program() {
-    let machine = Machine { devices: 2, version: DriverVersion::CUDA_13_0 };
+    let offers = Offers { devices: 2, version: DriverVersion::CUDA_13_0 };
     for family in Family::ALL {
-        let mut program = RandomProgram::new(family, 1, 2, 40, machine);
+        let mut program = RandomProgram::new(family, 1, 2, 40, offers);
         let mut sizes = Vec::new();
         // Every program fails, so the smallest program there is remains.
         let smallest = program.shrink(10_000, |case| {
@@ -124,9 +124,8 @@ fn every_part_of_a_program_is_a_program() {
 
 #[test]
 fn the_same_seed_and_number_give_the_same_program_and_others_another() {
-    let machine = Machine { devices: 1, version: DriverVersion::CUDA_13_0 };
-    let case =
-        |seed, number| RandomProgram::new(Family::Movement, seed, number, 40, machine).case();
+    let offers = Offers { devices: 1, version: DriverVersion::CUDA_13_0 };
+    let case = |seed, number| RandomProgram::new(Family::Movement, seed, number, 40, offers).case();
     assert_eq!(case(5, 7), case(5, 7));
     assert_ne!(case(5, 7).ops, case(5, 8).ops);
     assert_ne!(case(5, 7).ops, case(6, 7).ops);

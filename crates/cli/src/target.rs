@@ -1,4 +1,4 @@
-//! The machine that a command runs on: the simulator, or the CUDA driver of this machine.
+//! The target that a command was told to run on: the simulator, or the CUDA driver here.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -14,30 +14,30 @@ use crate::args;
 use crate::sim_target::SimTarget;
 use crate::status::Failure;
 
-/// The machine to run on.
+/// The target that `--backend` chose.
 #[derive(Debug)]
-pub(crate) enum Machine {
+pub(crate) enum ChosenTarget {
     Sim(Box<SimTarget>),
     Cuda(CudaTarget),
 }
 
-impl Machine {
+impl ChosenTarget {
     /// Opens nothing yet. `observe`: whether the driver's records are wanted.
     pub(crate) fn new(
-        backend: args::Backend,
+        backend: args::BackendArg,
         profile: Option<&str>,
         reads: RangeReads,
         observe: bool,
     ) -> std::result::Result<Self, Failure> {
         match backend {
-            args::Backend::Sim => {
+            args::BackendArg::Sim => {
                 let target = SimTarget::new(profile, reads).map_err(Failure::Usage)?;
                 Ok(Self::Sim(Box::new(target)))
             }
-            args::Backend::Cuda if profile.is_some() => {
+            args::BackendArg::Cuda if profile.is_some() => {
                 Err(Failure::Usage("--profile is for --backend sim".to_owned()))
             }
-            args::Backend::Cuda => {
+            args::BackendArg::Cuda => {
                 let found = pagewise_cuda::probe().map_err(Error::from);
                 let devices = found.and_then(|found| Ok(found.devices?));
                 devices.map_err(|error| Failure::Input(format!("--backend cuda: {error}")))?;
@@ -57,7 +57,7 @@ impl Machine {
     /// The machine that a recording of the program would be made on.
     pub(crate) fn describe(&self, program: &RecordedOn) -> RecordedOn {
         match self {
-            Self::Sim(sim) => sim.machine(program),
+            Self::Sim(sim) => sim.describe(program),
             Self::Cuda(_) => RecordedOn {
                 gpu: nvidia::gpu_name(),
                 gpus: program.gpus,
@@ -73,7 +73,7 @@ impl Machine {
     }
 }
 
-impl Target for Machine {
+impl Target for ChosenTarget {
     fn open(&self, header: &Header) -> Result<Session> {
         match self {
             Self::Sim(sim) => sim.open(header),

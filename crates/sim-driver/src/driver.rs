@@ -1,4 +1,4 @@
-//! The simulated machine of the process, and the contexts on it.
+//! The simulated driver of the process: the simulator, start-up, and contexts.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,15 +26,15 @@ thread_local! {
 /// A call's outcome: a value, or the `CUresult` to return.
 pub(crate) type Outcome<T = ()> = std::result::Result<T, c_int>;
 
-/// A simulated machine, with what a driver adds to it: start-up and contexts.
+/// A simulated driver: the simulator with start-up, contexts, and streams of contexts.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct Driver {
     pub(crate) sim: SimBackend,
     pub(crate) options: Options,
     started: AtomicBool,
     /// Single prefetches so far, if one of them is to fail.
     prefetches: AtomicU64,
-    /// Makes handles of contexts unique among all machines of the process.
+    /// Makes handles of contexts unique among all drivers of the process.
     number: usize,
     /// Symbols of the library that a driver of this version and these options does not have.
     missing: BTreeSet<&'static str>,
@@ -51,10 +51,10 @@ struct Contexts {
     streams: BTreeMap<usize, c_int>,
 }
 
-impl Machine {
+impl Driver {
     fn new(options: Options) -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let sim = SimBackend::new(options.machine())?;
+        let sim = SimBackend::new(options.config())?;
         let default = |device| match device {
             0 => Ok(StreamHandle::NULL),
             other => sim.stream_create(DeviceId(other), StreamFlags::NON_BLOCKING),
@@ -79,7 +79,7 @@ impl Machine {
     pub(crate) fn handle_of(&self, device: c_int) -> Outcome<usize> {
         let mut devices = self.options.ordinals();
         devices.find(|&known| known == device).ok_or(Code::INVALID_DEVICE)?;
-        // A machine has at most 32 devices.
+        // The simulator has at most 32 devices.
         Ok((self.number << 16 | device.cast_unsigned() as usize) << 4 | 1)
     }
 
@@ -223,33 +223,33 @@ pub(crate) fn stream(raw: *mut c_void) -> StreamHandle {
     unsafe { StreamHandle::from_raw(raw.addr() as u64) }
 }
 
-static MACHINE: RwLock<Option<Arc<Machine>>> = RwLock::new(None);
+static DRIVER: RwLock<Option<Arc<Driver>>> = RwLock::new(None);
 
-/// The machine of the process, made at the first call as the environment says.
-pub(crate) fn machine() -> std::result::Result<Arc<Machine>, String> {
-    if let Some(machine) = &*MACHINE.read().unwrap_or_else(PoisonError::into_inner) {
-        return Ok(Arc::clone(machine));
+/// The driver of the process, made at the first call as the environment says.
+pub(crate) fn driver() -> std::result::Result<Arc<Driver>, String> {
+    if let Some(driver) = &*DRIVER.read().unwrap_or_else(PoisonError::into_inner) {
+        return Ok(Arc::clone(driver));
     }
-    let mut slot = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-    if let Some(machine) = &*slot {
-        return Ok(Arc::clone(machine));
+    let mut slot = DRIVER.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(driver) = &*slot {
+        return Ok(Arc::clone(driver));
     }
     let text = std::env::var(Options::VARIABLE).unwrap_or_default();
     Ok(Arc::clone(slot.insert(make(&text)?)))
 }
 
-/// Gives the machine up, and makes a new one if options are given. Whatever came from the old one
+/// Gives the driver up, and makes a new one if options are given. Whatever came from the old one
 /// is invalid from now on.
 pub(crate) fn replace(text: Option<&str>) -> std::result::Result<(), String> {
-    let mut slot = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = DRIVER.write().unwrap_or_else(PoisonError::into_inner);
     *slot = None;
     *slot = text.map(make).transpose()?;
     Ok(())
 }
 
-fn make(text: &str) -> std::result::Result<Arc<Machine>, String> {
+fn make(text: &str) -> std::result::Result<Arc<Driver>, String> {
     let options = text.parse::<Options>()?;
-    Machine::new(options).map(Arc::new).map_err(|error| error.to_string())
+    Driver::new(options).map(Arc::new).map_err(|error| error.to_string())
 }
 
 /// Panics that were caught, of which each is a bug: a missing check.
@@ -261,9 +261,9 @@ pub(crate) fn panics() -> u64 {
 }
 
 /// Runs a function that is no part of the driver's ABI, or one that finds the others.
-pub(crate) fn beside(call: impl FnOnce(&Machine) -> Outcome) -> c_int {
-    let outcome = catch_unwind(AssertUnwindSafe(|| match machine() {
-        Ok(machine) => call(&machine),
+pub(crate) fn beside(call: impl FnOnce(&Driver) -> Outcome) -> c_int {
+    let outcome = catch_unwind(AssertUnwindSafe(|| match driver() {
+        Ok(driver) => call(&driver),
         Err(why) => {
             eprintln!("simulated CUDA driver: {why}");
             Err(Code::UNKNOWN)
@@ -280,15 +280,15 @@ pub(crate) fn beside(call: impl FnOnce(&Machine) -> Outcome) -> c_int {
 }
 
 /// Runs an entry point that needs no start-up. `symbol` is its name in this library.
-pub(crate) fn any_time(symbol: &str, call: impl FnOnce(&Machine) -> Outcome) -> c_int {
-    beside(|machine| {
-        machine.check_exists(symbol)?;
-        call(machine)
+pub(crate) fn any_time(symbol: &str, call: impl FnOnce(&Driver) -> Outcome) -> c_int {
+    beside(|driver| {
+        driver.check_exists(symbol)?;
+        call(driver)
     })
 }
 
 /// Runs an entry point that needs `cuInit` first, which is checked before any argument.
-pub(crate) fn started(symbol: &str, call: impl FnOnce(&Machine) -> Outcome) -> c_int {
+pub(crate) fn started(symbol: &str, call: impl FnOnce(&Driver) -> Outcome) -> c_int {
     started_after(symbol, Ok(()), call)
 }
 
@@ -296,19 +296,19 @@ pub(crate) fn started(symbol: &str, call: impl FnOnce(&Machine) -> Outcome) -> c
 pub(crate) fn started_after(
     symbol: &str,
     arguments: Outcome,
-    call: impl FnOnce(&Machine) -> Outcome,
+    call: impl FnOnce(&Driver) -> Outcome,
 ) -> c_int {
-    any_time(symbol, |machine| {
+    any_time(symbol, |driver| {
         arguments?;
-        if !machine.started.load(Ordering::Relaxed) {
+        if !driver.started.load(Ordering::Relaxed) {
             return Err(Code::NOT_INITIALIZED);
         }
-        call(machine)
+        call(driver)
     })
 }
 
 /// Runs an entry point that also needs a current context, which is checked before any argument.
-pub(crate) fn in_context(symbol: &str, call: impl FnOnce(&Machine, DeviceId) -> Outcome) -> c_int {
+pub(crate) fn in_context(symbol: &str, call: impl FnOnce(&Driver, DeviceId) -> Outcome) -> c_int {
     in_context_after(symbol, Ok(()), call)
 }
 
@@ -316,11 +316,11 @@ pub(crate) fn in_context(symbol: &str, call: impl FnOnce(&Machine, DeviceId) -> 
 pub(crate) fn in_context_after(
     symbol: &str,
     arguments: Outcome,
-    call: impl FnOnce(&Machine, DeviceId) -> Outcome,
+    call: impl FnOnce(&Driver, DeviceId) -> Outcome,
 ) -> c_int {
-    started_after(symbol, arguments, |machine| {
-        let device = machine.device()?;
-        call(machine, device)
+    started_after(symbol, arguments, |driver| {
+        let device = driver.device()?;
+        call(driver, device)
     })
 }
 
