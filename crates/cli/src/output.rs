@@ -27,12 +27,12 @@ const INTERRUPTED: i32 = 130;
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
-    writer: BufWriter<Place>,
+    writer: BufWriter<Destination>,
 }
 
-/// Where the text is until it is complete.
+/// The destination of the text until it is complete.
 #[derive(Debug)]
-enum Place {
+enum Destination {
     /// Beside the file that it replaces.
     Beside(Partial<NamedTempFile>, PathBuf),
     /// In a file without a name, for what has to be written through.
@@ -45,8 +45,8 @@ impl Output {
     /// # Errors
     /// If there can be no such file.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        let place = place_for(path).map_err(|error| cannot_write(path, &error))?;
-        Ok(Self { path: path.to_owned(), writer: BufWriter::new(place) })
+        let destination = destination_for(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(Self { path: path.to_owned(), writer: BufWriter::new(destination) })
     }
 
     /// Ends it: now it can be seen.
@@ -57,7 +57,8 @@ impl Output {
     pub(crate) fn keep(self) -> Result<(), Failure> {
         let Self { path, writer } = self;
         let kept = writer.into_inner().map_err(io::IntoInnerError::into_error);
-        kept.and_then(|place| place.keep(&path)).map_err(|error| cannot_write(&path, &error))
+        kept.and_then(|destination| destination.keep(&path))
+            .map_err(|error| cannot_write(&path, &error))
     }
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::Input(format!("{}: cannot write: {error}", path.display()))
 }
 
-fn place_for(path: &Path) -> io::Result<Place> {
+fn destination_for(path: &Path) -> io::Result<Destination> {
     let there = path.symlink_metadata().ok();
     // Links are followed.
     let file = match path.metadata() {
@@ -92,11 +93,11 @@ fn place_for(path: &Path) -> io::Result<Place> {
         }
         Ok(metadata) if metadata.is_file() => path.canonicalize()?,
         Err(_) if there.is_none() => path.to_owned(),
-        _ => return Ok(Place::Apart(tempfile::tempfile()?)),
+        _ => return Ok(Destination::Apart(tempfile::tempfile()?)),
     };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let partial = Partial::new(|| new_file(folder.unwrap_or(Path::new("."))), NamedTempFile::path);
-    Ok(Place::Beside(partial?, file))
+    Ok(Destination::Beside(partial?, file))
 }
 
 /// A new file in `folder` with the rights that any new file gets.
@@ -111,7 +112,7 @@ fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder)
 }
 
-impl Place {
+impl Destination {
     fn keep(self, path: &Path) -> io::Result<()> {
         match self {
             Self::Beside(partial, file) => {
@@ -129,7 +130,7 @@ impl Place {
     }
 }
 
-impl Write for Place {
+impl Write for Destination {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Beside(partial, _) => partial.held.as_file_mut().write(bytes),

@@ -14,7 +14,7 @@ use pagewise_trace::time_limit::TimeLimit;
 use pagewise_trace::writer::TraceWriter;
 use tempfile::TempDir;
 
-use crate::args::{Backend, PassArg, Record};
+use crate::args::{BackendArg, PassArg, Record};
 use crate::output::{Output, Partial, cannot_write, run_to_end};
 use crate::progress::Progress;
 use crate::status::Failure;
@@ -31,7 +31,7 @@ pub(crate) fn record(args: &Record) -> Result<String, Failure> {
     let mut program = open_program(args)?;
     let header = header_of(args, program.header(), &target);
     let mut runs = match (args.backend, args.pass) {
-        (Backend::Cuda, None) => Runs::InProcesses(Processes::start(args)?),
+        (BackendArg::Cuda, None) => Runs::InProcesses(Processes::start(args)?),
         _ => Runs::Here(Here::new(args, &target, header.clone(), program.time().clone())),
     };
     let output = Output::create(&args.output)?;

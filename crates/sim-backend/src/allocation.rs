@@ -8,7 +8,7 @@ use pagewise_hal::{
 };
 
 use crate::arena::NO_ADDRESSES;
-use crate::attributes::{Change, Place};
+use crate::attributes::Change;
 use crate::chunks::CHUNK_BYTES;
 use crate::pager::Discard;
 use crate::pools::{Grown, Pool, Released};
@@ -250,7 +250,7 @@ impl Sim {
         let Ok(pool) = self.pools.get(pool.as_raw()) else { return };
         let location = pool.props.location;
         let admitted: Vec<Processor> = pool.admitted().collect();
-        let home = self.topology.locate(location).processor();
+        let home = self.topology.processor(location).ok();
         if let Some(region) = grown.region {
             // Another pool may have had it.
             self.attributes.remove_region(region.pages_outward());
@@ -269,8 +269,7 @@ impl Sim {
             }
             let Some(home) = home else { continue };
             self.pager.set_preferred(pages.clone(), Some(home));
-            let place = Some(Place::as_passed(location));
-            self.attributes.change(pages.clone(), Change::Preferred(place));
+            self.attributes.change(pages.clone(), Change::Preferred(Some(location)));
             self.pager.migrate(pages, home);
         }
     }

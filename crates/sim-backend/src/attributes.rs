@@ -14,42 +14,10 @@
 
 use std::ops::Range;
 
-use pagewise_hal::{Location, LocationKind, Processor};
+use pagewise_hal::{Location, Processor};
 
 use crate::config::RangeReads;
 use crate::runs::Runs;
-
-/// A location as attribute reads give it: type and id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) kind: LocationKind,
-    pub(crate) id: i32,
-}
-
-impl Place {
-    /// The place that a single call records: the ids that it ignores are normalised.
-    pub(crate) const fn normalised(location: Location) -> Self {
-        let id = match location.kind {
-            LocationKind::HOST => Location::ORDINAL_HOST,
-            LocationKind::HOST_NUMA_CURRENT => 0,
-            _ => location.id,
-        };
-        Self { kind: location.kind, id }
-    }
-
-    /// The place that a batch call records: the id as it was passed (CONTRACT-52).
-    pub(crate) const fn as_passed(location: Location) -> Self {
-        Self { kind: location.kind, id: location.id }
-    }
-
-    /// The answer of the attributes that know ordinals only: every host form is -1.
-    pub(crate) const fn ordinal(self) -> i32 {
-        match self.kind {
-            LocationKind::DEVICE => self.id,
-            _ => Location::ORDINAL_HOST,
-        }
-    }
-}
 
 /// A set of processors: bit 0 the host, bit n + 1 GPU n.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,8 +45,8 @@ impl ProcessorBits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct PageAttributes {
     read_mostly: bool,
-    preferred: Option<Place>,
-    last_prefetch: Option<Place>,
+    preferred: Option<Location>,
+    last_prefetch: Option<Location>,
     accessed_by: ProcessorBits,
 }
 
@@ -86,8 +54,8 @@ struct PageAttributes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     ReadMostly(bool),
-    Preferred(Option<Place>),
-    LastPrefetch(Place),
+    Preferred(Option<Location>),
+    LastPrefetch(Location),
     AccessedBy(Processor, bool),
 }
 
@@ -95,8 +63,8 @@ impl Change {
     fn apply(self, page: &mut PageAttributes) {
         match self {
             Self::ReadMostly(on) => page.read_mostly = on,
-            Self::Preferred(place) => page.preferred = place,
-            Self::LastPrefetch(place) => page.last_prefetch = Some(place),
+            Self::Preferred(location) => page.preferred = location,
+            Self::LastPrefetch(location) => page.last_prefetch = Some(location),
             Self::AccessedBy(processor, on) => page.accessed_by.set(processor, on),
         }
     }
@@ -153,12 +121,12 @@ impl Attributes {
     }
 
     /// The range's preferred location; `None` for none or mixed.
-    pub(crate) fn preferred(&self, pages: &Range<u64>, mode: RangeReads) -> Option<Place> {
+    pub(crate) fn preferred(&self, pages: &Range<u64>, mode: RangeReads) -> Option<Location> {
         self.uniform(pages, mode, |page| page.preferred)
     }
 
     /// Where the range was last asked to go; `None` for never or mixed.
-    pub(crate) fn last_prefetch(&self, pages: &Range<u64>, mode: RangeReads) -> Option<Place> {
+    pub(crate) fn last_prefetch(&self, pages: &Range<u64>, mode: RangeReads) -> Option<Location> {
         self.uniform(pages, mode, |page| page.last_prefetch)
     }
 
@@ -260,8 +228,8 @@ mod tests {
 
     #[test]
     fn a_driver_write_over_a_run_leaves_its_tail_unset() {
-        let host = Change::LastPrefetch(Place::normalised(Location::HOST));
-        let numa = Place::normalised(Location::host_numa(0));
+        let host = Change::LastPrefetch(Location::HOST);
+        let numa = Location::host_numa(0);
         let mut attributes = region(512);
         attributes.change(335..352, host);
         attributes.change(0..512, Change::LastPrefetch(numa));

@@ -6,7 +6,6 @@ use std::ops::Range;
 use pagewise_hal::{Advice, AllocationType, EventHandle, Processor, Span, StreamHandle};
 
 use crate::attachments::{Attached, key};
-use crate::locate::Located;
 use crate::refusal::{Checked, bad_device, illegal_address, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, ManagedRange};
@@ -164,8 +163,12 @@ impl Sim {
     }
 
     /// Advice that names a device needs one with concurrent managed access.
-    pub(crate) fn check_advised_device(&self, advice: Advice, place: Located) -> Checked<()> {
-        let is_device = matches!(place, Located::Device(_)) && advice.uses_location();
+    pub(crate) fn check_advised_device(
+        &self,
+        advice: Advice,
+        at: Option<Processor>,
+    ) -> Checked<()> {
+        let is_device = at.is_some_and(|at| !at.is_host()) && advice.uses_location();
         if is_device && self.exclusive.is_some() {
             return bad_device("the device has no concurrent managed access");
         }

@@ -4,17 +4,19 @@
 
 use std::ops::Range;
 
-use pagewise_hal::{Advice, DriverVersion, Location, PAGE_BYTES, Processor, Span, StreamHandle};
+use pagewise_hal::{
+    Advice, DriverVersion, Location, LocationKind, PAGE_BYTES, Processor, Span, StreamHandle,
+};
 
-use crate::attributes::{Change, Place};
-use crate::locate::Located;
+use crate::attributes::Change;
+use crate::locate::{self, Unknown};
 use crate::pager::Discard;
 use crate::refusal::{Checked, Refusal, bad_device, invalid, no_entry_point, unsupported};
 use crate::sim::Sim;
 use crate::space::Kind;
 
 /// A range of a batch that passed every check: its pages, where to, and what to record.
-type Move = (Range<u64>, Processor, Place);
+type Move = (Range<u64>, Processor, Location);
 
 impl Sim {
     /// `cuMemAdvise` by ordinal.
@@ -26,13 +28,13 @@ impl Sim {
     ) -> Checked<()> {
         check_advice(advice)?;
         check_not_empty(span)?;
-        let place = self.topology.locate_ordinal(ordinal);
-        if advice.uses_location() && place == Located::UnknownDevice {
+        let at = self.topology.processor(locate::of_ordinal(ordinal)).ok();
+        if advice.uses_location() && at.is_none() {
             return bad_device("the ordinal is neither -1 (host) nor a device");
         }
-        self.check_advised_device(advice, place)?;
+        self.check_advised_device(advice, at)?;
         let pages = self.advisable_pages(span)?;
-        self.apply_advice(pages, advice, place);
+        self.apply_advice(pages, advice, at);
         Ok(())
     }
 
@@ -40,21 +42,21 @@ impl Sim {
     pub(crate) fn advise(&mut self, span: Span, advice: Advice, location: Location) -> Checked<()> {
         self.check_locations_exist()?;
         check_advice(advice)?;
-        let place = self.topology.locate(location);
-        match place {
-            Located::UnknownType => return invalid("the location's type is not 1 to 4"),
-            Located::HostNuma(_) | Located::HostNumaCurrent | Located::UnknownNode => {
-                return advise_numa(advice, place);
-            }
-            Located::Device(_) | Located::Host | Located::UnknownDevice => {}
+        let at = self.topology.processor(location);
+        if at == Err(Unknown::Type) {
+            return invalid("the location's type is not 1 to 4");
         }
+        if matches!(location.kind, LocationKind::HOST_NUMA | LocationKind::HOST_NUMA_CURRENT) {
+            return advise_numa(advice, at.is_ok());
+        }
+        let at = at.ok();
         check_not_empty(span)?;
-        if advice.uses_location() && place == Located::UnknownDevice {
+        if advice.uses_location() && at.is_none() {
             return invalid("the device does not exist");
         }
-        self.check_advised_device(advice, place)?;
+        self.check_advised_device(advice, at)?;
         let pages = self.advisable_pages(span)?;
-        self.apply_advice(pages, advice, place);
+        self.apply_advice(pages, advice, at);
         Ok(())
     }
 
@@ -69,16 +71,12 @@ impl Sim {
         }
     }
 
-    fn apply_advice(&mut self, pages: Range<u64>, advice: Advice, place: Located) {
-        let recorded = match place {
-            Located::Device(ordinal) => Some(Location::device(device_id(ordinal))),
-            _ => Some(Location::HOST),
-        };
-        let change = match (advice, place.processor()) {
+    fn apply_advice(&mut self, pages: Range<u64>, advice: Advice, at: Option<Processor>) {
+        let change = match (advice, at) {
             (Advice::SET_READ_MOSTLY, _) => Change::ReadMostly(true),
             (Advice::UNSET_READ_MOSTLY, _) => Change::ReadMostly(false),
-            (Advice::SET_PREFERRED_LOCATION, _) => {
-                Change::Preferred(recorded.map(Place::normalised))
+            (Advice::SET_PREFERRED_LOCATION, Some(processor)) => {
+                Change::Preferred(Some(locate::normalised(locate::of_processor(processor))))
             }
             (Advice::UNSET_PREFERRED_LOCATION, _) => Change::Preferred(None),
             (Advice::SET_ACCESSED_BY, Some(processor)) => Change::AccessedBy(processor, true),
@@ -93,7 +91,7 @@ impl Sim {
         match change {
             Change::ReadMostly(on) => self.pager.set_read_mostly(pages, on),
             Change::Preferred(None) => self.pager.set_preferred(pages, None),
-            Change::Preferred(Some(_)) => self.pager.set_preferred(pages, place.processor()),
+            Change::Preferred(Some(_)) => self.pager.set_preferred(pages, at),
             Change::AccessedBy(processor, on) => self.pager.set_accessed_by(pages, processor, on),
             Change::LastPrefetch(_) => {}
         }
@@ -107,15 +105,14 @@ impl Sim {
         stream: StreamHandle,
     ) -> Checked<()> {
         check_not_empty(span)?;
-        let Some(to) = self.topology.locate_ordinal(ordinal).processor() else {
+        let location = locate::of_ordinal(ordinal);
+        let Ok(to) = self.topology.processor(location) else {
             return bad_device("the ordinal is neither -1 (host) nor a device");
         };
         self.check_prefetch_works()?;
         let pages = self.managed_pages(span)?;
         self.streams.check(stream)?;
-        let location =
-            to.device_ordinal().map_or(Location::HOST, |n| Location::device(device_id(n)));
-        self.migrate((pages, to, Place::normalised(location)));
+        self.migrate((pages, to, locate::normalised(location)));
         Ok(())
     }
 
@@ -132,17 +129,16 @@ impl Sim {
         if flags != 0 {
             return invalid("flags must be 0");
         }
-        let to = match self.topology.locate(location) {
-            Located::UnknownDevice => return bad_device("the device does not exist"),
-            place => place.processor(),
-        };
-        let Some(to) = to else {
-            return invalid("the location's type is not 1 to 4, or its NUMA node does not exist");
+        let to = match self.topology.processor(location) {
+            Ok(to) => to,
+            Err(Unknown::Device) => return bad_device("the device does not exist"),
+            Err(Unknown::Node) => return invalid("the NUMA node does not exist"),
+            Err(Unknown::Type) => return invalid("the location's type is not 1 to 4"),
         };
         self.check_prefetch_works()?;
         let pages = self.managed_pages(span)?;
         self.streams.check(stream)?;
-        self.migrate((pages, to, Place::normalised(location)));
+        self.migrate((pages, to, locate::normalised(location)));
         Ok(())
     }
 
@@ -158,8 +154,8 @@ impl Sim {
         let mut moves = self.checked_batch(spans, locations, starts, flags, stream)?;
         if !self.has(DriverVersion::CUDA_13_0) {
             // The single call records normalised ids.
-            for (_, _, place) in &mut moves {
-                *place = Place::normalised(Location { kind: place.kind, id: place.id });
+            for (_, _, recorded) in &mut moves {
+                *recorded = locate::normalised(*recorded);
             }
         }
         moves.into_iter().for_each(|one| self.migrate(one));
@@ -213,8 +209,8 @@ impl Sim {
     }
 
     /// Records where a range was asked to go, even if nothing moves, and moves it.
-    fn migrate(&mut self, (pages, to, place): Move) {
-        self.attributes.change(pages.clone(), Change::LastPrefetch(place));
+    fn migrate(&mut self, (pages, to, recorded): Move) {
+        self.attributes.change(pages.clone(), Change::LastPrefetch(recorded));
         self.pager.migrate(pages, to);
     }
 
@@ -241,16 +237,16 @@ impl Sim {
                 check_ordinal_can_name(location)?;
             }
             // Unlike the single call, an unknown device is an invalid value here (CONTRACT-50).
-            let Some(to) = self.topology.locate(location).processor() else {
+            let Ok(to) = self.topology.processor(location) else {
                 return invalid("a location names no device, NUMA node or known type");
             };
-            targets.push((to, Place::as_passed(location)));
+            targets.push((to, location));
         }
         let mut moves: Vec<Move> = Vec::with_capacity(spans.len());
         for (index, &span) in spans.iter().enumerate() {
-            let (to, place) = targets[starts.partition_point(|&start| start <= index) - 1];
+            let (to, location) = targets[starts.partition_point(|&start| start <= index) - 1];
             match self.managed_pages(span) {
-                Ok(pages) => moves.push((pages, to, place)),
+                Ok(pages) => moves.push((pages, to, location)),
                 Err(refusal) => {
                     self.record_before_refusal(moves);
                     return Err(refusal);
@@ -264,8 +260,8 @@ impl Sim {
     /// where the ranges before it were to go (CONTRACT-54).
     fn record_before_refusal(&mut self, moves: Vec<Move>) {
         if self.has(DriverVersion::CUDA_13_0) {
-            for (pages, _, place) in moves {
-                self.attributes.change(pages, Change::LastPrefetch(place));
+            for (pages, _, recorded) in moves {
+                self.attributes.change(pages, Change::LastPrefetch(recorded));
             }
         }
     }
@@ -305,14 +301,12 @@ impl Sim {
 /// Advice with a host NUMA location never reaches the memory: on a machine with one node, driver
 /// 580 refuses what it would have to remember and accepts the rest without looking at the range
 /// (CONTRACT-32).
-fn advise_numa(advice: Advice, place: Located) -> Checked<()> {
+fn advise_numa(advice: Advice, exists: bool) -> Checked<()> {
     match advice {
         Advice::SET_ACCESSED_BY | Advice::UNSET_ACCESSED_BY => {
             invalid("accessed-by takes a device or HOST, not a NUMA node")
         }
-        Advice::SET_PREFERRED_LOCATION if place == Located::UnknownNode => {
-            invalid("the NUMA node does not exist")
-        }
+        Advice::SET_PREFERRED_LOCATION if !exists => invalid("the NUMA node does not exist"),
         _ => Ok(()),
     }
 }
@@ -330,15 +324,10 @@ fn check_not_empty(span: Span) -> Checked<()> {
 
 /// Before CUDA 12.2 the loop goes through ordinals, which have no word for NUMA nodes (CONTRACT-2).
 fn check_ordinal_can_name(location: Location) -> Result<(), Refusal> {
-    use pagewise_hal::LocationKind;
     match location.kind {
         LocationKind::HOST_NUMA | LocationKind::HOST_NUMA_CURRENT => {
             no_entry_point("host NUMA locations need a driver of CUDA 12.2 or later")
         }
         _ => Ok(()),
     }
-}
-
-const fn device_id(ordinal: u32) -> pagewise_hal::DeviceId {
-    pagewise_hal::DeviceId(ordinal.cast_signed())
 }

@@ -17,7 +17,7 @@ use pagewise_hal::{
 
 use crate::arena::{Arena, Zone};
 use crate::chunks::CHUNK_BYTES;
-use crate::locate::{Located, Topology};
+use crate::locate::{Topology, Unknown};
 use crate::pool_regions::PoolRegions;
 use crate::refusal::{Checked, bad_device, invalid, no_entry_point, out_of_memory, unsupported};
 
@@ -134,7 +134,7 @@ impl Pools {
 
     /// `cuMemPoolCreate`
     pub(crate) fn create(&mut self, props: PoolProps) -> Checked<u64> {
-        let located = self.topology.locate(props.location);
+        let home = self.topology.processor(props.location).ok();
         let plain = props.handle_types.is_empty();
         let thirteen = self.version >= DriverVersion::CUDA_13_0;
         let locations = self.version >= DriverVersion::CUDA_12_2;
@@ -146,16 +146,18 @@ impl Pools {
         {
             return unsupported("an invisible location is only ever an answer");
         }
-        let possible = match (props.allocation_type, located) {
-            (AllocationType::PINNED, Located::Device(_)) => exportable(props.handle_types),
-            (AllocationType::PINNED, Located::HostNuma(_)) => {
-                locations && exportable(props.handle_types)
+        let exists = home.is_some();
+        let possible = match (props.allocation_type, props.location.kind) {
+            (AllocationType::PINNED, LocationKind::DEVICE) => {
+                exists && exportable(props.handle_types)
             }
-            (AllocationType::PINNED, Located::Host) => thirteen && plain,
-            (AllocationType::MANAGED, place) => {
-                let no_place = props.location.kind == LocationKind::INVALID;
-                let home = place.processor().is_some() || no_place;
-                thirteen && plain && props.max_bytes == 0 && home
+            (AllocationType::PINNED, LocationKind::HOST_NUMA) => {
+                exists && locations && exportable(props.handle_types)
+            }
+            (AllocationType::PINNED, LocationKind::HOST) => thirteen && plain,
+            (AllocationType::MANAGED, kind) => {
+                let has_home = exists || kind == LocationKind::INVALID;
+                thirteen && plain && props.max_bytes == 0 && has_home
             }
             _ => false,
         };
@@ -165,13 +167,13 @@ impl Pools {
                  managed pools take neither handle types nor a size limit",
             );
         }
-        Ok(self.insert(Pool::new(props, located, false)))
+        Ok(self.insert(Pool::new(props, home, false)))
     }
 
     /// A handle for what another process knows of a pool: its kind and place.
     pub(crate) fn import(&mut self, exporter: u64) -> Checked<u64> {
         let Some(pool) = self.pools.get(&exporter) else { return invalid(NO_POOL) };
-        let mut imported = Pool::new(pool.props, pool.located, false);
+        let mut imported = Pool::new(pool.props, pool.home, false);
         imported.imported = true;
         Ok(self.insert(imported))
     }
@@ -199,8 +201,8 @@ impl Pools {
             handle_types: HandleTypes::empty(),
             max_bytes: 0,
         };
-        let located = self.topology.locate(location);
-        let handle = self.insert(Pool::new(props, located, true));
+        let home = self.topology.processor(location).ok();
+        let handle = self.insert(Pool::new(props, home, true));
         self.defaults.insert(key, handle);
         Ok(handle)
     }
@@ -240,10 +242,10 @@ impl Pools {
         if location.kind == LocationKind::HOST_NUMA_CURRENT {
             return unsupported("name the NUMA node: HOST_NUMA_CURRENT has no pool");
         }
-        let no_place = location.kind == LocationKind::INVALID && kind == AllocationType::MANAGED;
+        let nowhere = location.kind == LocationKind::INVALID && kind == AllocationType::MANAGED;
         let known = matches!(kind, AllocationType::PINNED | AllocationType::MANAGED);
-        let located = self.topology.locate(location).processor().is_some() || no_place;
-        if !known || !located {
+        let exists = self.topology.processor(location).is_ok() || nowhere;
+        if !known || !exists {
             return invalid("unknown allocation type, device, NUMA node or location type");
         }
         let id = match location.kind {
@@ -273,9 +275,9 @@ impl Pools {
     /// `cuMemPoolGetAccess`
     pub(crate) fn access(&self, handle: u64, location: Location) -> Checked<AccessFlags> {
         let pool = self.live(handle)?;
-        match accessor(self.topology.locate(location)) {
-            Some(processor) => Ok(pool.access_of(processor)),
-            None => invalid("unknown device or location type; name the NUMA node"),
+        match self.accessor(location) {
+            Ok(processor) => Ok(pool.access_of(processor)),
+            Err(_) => invalid("unknown device or location type; name the NUMA node"),
         }
     }
 
@@ -287,7 +289,6 @@ impl Pools {
         location: Location,
         access: AccessFlags,
     ) -> Checked<Processor> {
-        let place = self.topology.locate(location);
         let pool = self.live(handle)?;
         let home = pool.home().filter(|_| !pool.is_managed());
         let on_device = home.is_some_and(|home| !home.is_host());
@@ -297,11 +298,10 @@ impl Pools {
         if on_device && location.kind != LocationKind::DEVICE {
             return unsupported("only devices can have access to a pool of device memory");
         }
-        if place == Located::UnknownDevice {
-            return bad_device("the device does not exist");
-        }
-        let Some(processor) = accessor(place) else {
-            return invalid("unknown location type; name the NUMA node");
+        let processor = match self.accessor(location) {
+            Ok(processor) => processor,
+            Err(Unknown::Device) => return bad_device("the device does not exist"),
+            Err(_) => return invalid("unknown location type; name the NUMA node"),
         };
         if access != AccessFlags::NONE && access != AccessFlags::READ_WRITE {
             return invalid("access is none (0) or read and write (3)");
@@ -313,6 +313,16 @@ impl Pools {
             return unsupported("the host keeps its access to a pool of host memory");
         }
         Ok(processor)
+    }
+
+    /// The processor that a location gives access to. Any NUMA node stands for the host, whether it
+    /// exists or not, but the node of the calling thread has to be named.
+    fn accessor(&self, location: Location) -> Result<Processor, Unknown> {
+        match location.kind {
+            LocationKind::HOST_NUMA => Ok(Processor::HOST),
+            LocationKind::HOST_NUMA_CURRENT => Err(Unknown::Node),
+            _ => self.topology.processor(location),
+        }
     }
 
     /// `cuMemPoolSetAccess`, of one location.
@@ -488,14 +498,4 @@ const NO_POOL: &str = "there is no such pool, or it was destroyed, or it is anot
 /// Pools can be exported in one way or none: as file descriptors or to the fabric.
 fn exportable(types: HandleTypes) -> bool {
     types.is_empty() || types == HandleTypes::POSIX_FILE_DESCRIPTOR || types == HandleTypes::FABRIC
-}
-
-/// The processor that a location gives access to. Any NUMA node stands for the host, whether it
-/// exists or not.
-fn accessor(place: Located) -> Option<Processor> {
-    match place {
-        Located::HostNumaCurrent => None,
-        Located::UnknownNode => Some(Processor::HOST),
-        place => place.processor(),
-    }
 }

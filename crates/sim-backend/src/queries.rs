@@ -3,18 +3,15 @@
 use std::ops::Range;
 
 use pagewise_hal::{
-    DeviceAttribute, DeviceId, DevicePtr, DriverVersion, Location, LocationKind, PageRun,
-    PointerAttribute, Processor, RangeAttribute, Span,
+    DeviceAttribute, DeviceId, DevicePtr, DriverVersion, Location, PageRun, PointerAttribute,
+    Processor, RangeAttribute, Span,
 };
 
-use crate::attributes::Place;
+use crate::locate::{self, NO_LOCATION};
 use crate::pools::Pool;
 use crate::refusal::{Checked, bad_device, invalid};
 use crate::sim::Sim;
 use crate::space::{Allocation, Kind};
-
-/// The answer of reads where there is no location.
-const NO_PLACE: Place = Place { kind: LocationKind::INVALID, id: Location::ORDINAL_INVALID };
 
 impl Sim {
     /// `cuDeviceGetAttribute`: what the profile says.
@@ -45,18 +42,16 @@ impl Sim {
         }
         let pages = self.managed_pages(span)?;
         let mode = self.config.range_reads;
-        let preferred = || self.attributes.preferred(&pages, mode);
-        let prefetched = || self.attributes.last_prefetch(&pages, mode);
-        let ordinal =
-            |place: Option<Place>| place.map_or(Location::ORDINAL_INVALID, Place::ordinal);
+        let preferred = || self.attributes.preferred(&pages, mode).unwrap_or(NO_LOCATION);
+        let prefetched = || self.attributes.last_prefetch(&pages, mode).unwrap_or(NO_LOCATION);
         Ok(match attribute {
             RangeAttribute::READ_MOSTLY => i32::from(self.attributes.read_mostly(&pages, mode)),
-            RangeAttribute::PREFERRED_LOCATION => ordinal(preferred()),
-            RangeAttribute::LAST_PREFETCH_LOCATION => ordinal(prefetched()),
-            RangeAttribute::PREFERRED_LOCATION_TYPE => preferred().unwrap_or(NO_PLACE).kind.0,
-            RangeAttribute::PREFERRED_LOCATION_ID => preferred().unwrap_or(NO_PLACE).id,
-            RangeAttribute::LAST_PREFETCH_LOCATION_TYPE => prefetched().unwrap_or(NO_PLACE).kind.0,
-            _ => prefetched().unwrap_or(NO_PLACE).id,
+            RangeAttribute::PREFERRED_LOCATION => locate::ordinal(preferred()),
+            RangeAttribute::LAST_PREFETCH_LOCATION => locate::ordinal(prefetched()),
+            RangeAttribute::PREFERRED_LOCATION_TYPE => preferred().kind.0,
+            RangeAttribute::PREFERRED_LOCATION_ID => preferred().id,
+            RangeAttribute::LAST_PREFETCH_LOCATION_TYPE => prefetched().kind.0,
+            _ => prefetched().id,
         })
     }
 

@@ -9,14 +9,14 @@ use std::ops::Range;
 use pagewise_hal::{AccessFlags, AllocationType, PoolAttribute, PoolProps, Processor};
 
 use crate::chunks::{CHUNK_BYTES, Chunks};
-use crate::locate::Located;
 use crate::refusal::{Checked, invalid};
 
 /// A pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) props: PoolProps,
-    pub(super) located: Located,
+    /// The processor that has the memory (pinned) or that it prefers (managed), if any.
+    pub(super) home: Option<Processor>,
     pub(super) is_default: bool,
     pub(super) destroyed: bool,
     /// Of another process: memory of it can be imported, nothing else.
@@ -33,10 +33,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(props: PoolProps, located: Located, is_default: bool) -> Self {
+    pub(super) fn new(props: PoolProps, home: Option<Processor>, is_default: bool) -> Self {
         Self {
             props,
-            located,
+            home,
             is_default,
             destroyed: false,
             imported: false,
@@ -56,7 +56,7 @@ impl Pool {
 
     /// Where the memory is (pinned) or prefers to be (managed), if anywhere.
     pub(crate) fn home(&self) -> Option<Processor> {
-        self.located.processor()
+        self.home
     }
 
     /// Whether a processor may access the pool's memory.

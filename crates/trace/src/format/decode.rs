@@ -6,8 +6,8 @@ use pagewise_hal::{
 
 use super::raw::{NameOrInt, RawLocation};
 use super::{
-    Batch, MAX_HOST_MEMORY_BYTES, MAX_ID, Observed, Op, Part, Place, PoolQuery, RawLine, Record,
-    Stream,
+    Batch, LocationArg, MAX_HOST_MEMORY_BYTES, MAX_ID, Observed, Op, Part, PoolQuery, RawLine,
+    Record, Stream,
 };
 use crate::error::Reason;
 
@@ -90,12 +90,14 @@ impl Reading {
             },
             "free" => Op::Free { buf: self.buf()? },
             "free_pinned" => Op::FreePinned { buf: self.buf()? },
-            "advise" => {
-                Op::Advise { part: self.part()?, advice: self.advice()?, place: self.place()? }
-            }
+            "advise" => Op::Advise {
+                part: self.part()?,
+                advice: self.advice()?,
+                location: self.location_arg()?,
+            },
             "prefetch" => Op::Prefetch {
                 part: self.part()?,
-                place: self.place()?,
+                location: self.location_arg()?,
                 flags: self.0.flags.map(|flags| self.fits("flags", flags)).transpose()?,
             },
             "range_attributes" => Op::RangeAttributes { part: self.part()? },
@@ -342,11 +344,13 @@ impl Reading {
         }
     }
 
-    fn place(&mut self) -> Result<Place> {
+    fn location_arg(&mut self) -> Result<LocationArg> {
         let abi = need!(self.abi)?;
-        let place = place_of(&need!(take self.location)?);
-        match (abi, place) {
-            (1, Ok(place @ Place::Ordinal(_))) | (2, Ok(place @ Place::Location(_))) => Ok(place),
+        let arg = location_arg_of(&need!(take self.location)?);
+        match (abi, arg) {
+            (1, Ok(arg @ LocationArg::Ordinal(_))) | (2, Ok(arg @ LocationArg::Location(_))) => {
+                Ok(arg)
+            }
             (1 | 2, Err(what)) => Err(self.bad("location", what)),
             (1, _) => Err(self.bad("location", "abi 1 takes an ordinal")),
             (2, _) => Err(self.bad("location", "abi 2 takes a kind or a raw_type")),
@@ -360,9 +364,11 @@ impl Reading {
     }
 
     fn full_location(&self, field: &str, location: &RawLocation) -> Result<Location> {
-        match place_of(location) {
-            Ok(Place::Location(location)) => Ok(location),
-            Ok(Place::Ordinal(_)) => Err(self.bad(field, "an ordinal where a kind is needed")),
+        match location_arg_of(location) {
+            Ok(LocationArg::Location(location)) => Ok(location),
+            Ok(LocationArg::Ordinal(_)) => {
+                Err(self.bad(field, "an ordinal where a kind is needed"))
+            }
             Err(what) => Err(self.bad(field, what)),
         }
     }
@@ -399,20 +405,20 @@ fn id(field: &'static str, id: i64) -> Result<u32> {
     small.ok_or(Reason::IdOutOfRange { field, id })
 }
 
-fn place_of(raw: &RawLocation) -> std::result::Result<Place, &'static str> {
+fn location_arg_of(raw: &RawLocation) -> std::result::Result<LocationArg, &'static str> {
     let kind = match (raw.ordinal, raw.kind.as_deref(), raw.raw_type) {
-        (Some(ordinal), None, None) => return Ok(Place::Ordinal(ordinal)),
+        (Some(ordinal), None, None) => return Ok(LocationArg::Ordinal(ordinal)),
         (None, Some("device"), None) => LocationKind::DEVICE,
         (None, Some("host_numa"), None) => LocationKind::HOST_NUMA,
-        (None, Some("host"), None) => return Ok(Place::Location(Location::HOST)),
+        (None, Some("host"), None) => return Ok(LocationArg::Location(Location::HOST)),
         (None, Some("host_numa_current"), None) => {
-            return Ok(Place::Location(Location::HOST_NUMA_CURRENT));
+            return Ok(LocationArg::Location(Location::HOST_NUMA_CURRENT));
         }
-        (None, Some("invalid"), None) => return Ok(Place::Location(Location::NONE)),
+        (None, Some("invalid"), None) => return Ok(LocationArg::Location(Location::NONE)),
         (None, Some(_), None) => return Err("unknown kind"),
         (None, None, Some(raw_type)) => LocationKind(raw_type),
         _ => return Err("expected exactly one of ordinal, kind, raw_type"),
     };
     let id = raw.id.ok_or("missing field `id`")?;
-    Ok(Place::Location(Location { kind, id }))
+    Ok(LocationArg::Location(Location { kind, id }))
 }

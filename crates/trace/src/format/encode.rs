@@ -4,7 +4,7 @@ use pagewise_hal::{DeviceAccess, HostAccess, Location, LocationKind};
 
 use super::decode::{ADVICE, ALLOCATION_TYPES};
 use super::raw::{NameOrInt, RawLocation};
-use super::{Batch, Observed, Op, Part, Place, PoolQuery, RawLine, Record, Stream};
+use super::{Batch, LocationArg, Observed, Op, Part, PoolQuery, RawLine, Record, Stream};
 
 impl From<&Record> for RawLine {
     fn from(record: &Record) -> Self {
@@ -37,14 +37,14 @@ fn put_op(raw: &mut RawLine, op: &Op) {
             raw.flags = Some(u64::from(*flags)).filter(|&flags| flags != 0);
         }
         Op::Free { buf } | Op::FreePinned { buf } | Op::PoolFree { buf } => raw.buf = id(*buf),
-        Op::Advise { part, advice, place } => {
+        Op::Advise { part, advice, location } => {
             put_part(raw, *part);
-            put_place(raw, *place);
+            put_location_arg(raw, *location);
             raw.advice = Some(name_or_int(advice.0, &ADVICE));
         }
-        Op::Prefetch { part, place, flags } => {
+        Op::Prefetch { part, location, flags } => {
             put_part(raw, *part);
-            put_place(raw, *place);
+            put_location_arg(raw, *location);
             raw.flags = flags.map(u64::from);
         }
         Op::PrefetchBatch(batch) | Op::DiscardPrefetchBatch(batch) => put_batch(raw, batch),
@@ -192,12 +192,12 @@ fn put_part(raw: &mut RawLine, part: Part) {
     (raw.buf, raw.offset, raw.bytes) = (id(part.buf), Some(part.offset), Some(part.bytes));
 }
 
-fn put_place(raw: &mut RawLine, place: Place) {
-    let (abi, location) = match place {
-        Place::Ordinal(ordinal) => {
+fn put_location_arg(raw: &mut RawLine, arg: LocationArg) {
+    let (abi, location) = match arg {
+        LocationArg::Ordinal(ordinal) => {
             (1, RawLocation { ordinal: Some(ordinal), ..RawLocation::default() })
         }
-        Place::Location(location) => (2, raw_location(location)),
+        LocationArg::Location(location) => (2, raw_location(location)),
     };
     (raw.abi, raw.location) = (Some(abi), Some(location));
 }

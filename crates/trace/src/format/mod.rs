@@ -71,9 +71,9 @@ pub enum Stream {
     Legacy,
 }
 
-/// Where an operation points: by the ordinal form of a call (`abi` 1) or the location form (2).
+/// The location argument of a call: in its ordinal form (`abi` 1), or in its location form (2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum LocationArg {
     /// A device ordinal, -1 for the host.
     Ordinal(i32),
     /// A location.
@@ -132,9 +132,9 @@ pub enum Op {
     /// `cuMemFreeHost`
     FreePinned { buf: u32 },
     /// `cuMemAdvise`
-    Advise { part: Part, advice: Advice, place: Place },
+    Advise { part: Part, advice: Advice, location: LocationArg },
     /// `cuMemPrefetchAsync`; `flags` only in the location form
-    Prefetch { part: Part, place: Place, flags: Option<u32> },
+    Prefetch { part: Part, location: LocationArg, flags: Option<u32> },
     /// `cuMemPrefetchBatchAsync`
     PrefetchBatch(Batch),
     /// `cuMemDiscardAndPrefetchBatchAsync`

@@ -8,7 +8,7 @@ use proptest::sample::select;
 use proptest::strategy::Union;
 
 use super::step::{AttachPart, BatchStep, Grid, Range, Starts, Step, Stretch};
-use crate::format::{Place, Stream};
+use crate::format::{LocationArg, Stream};
 
 const MIB: u64 = 1 << 20;
 
@@ -103,14 +103,17 @@ pub(super) fn device(devices: u32) -> BoxedStrategy<i32> {
     (0..devices.max(1).cast_signed()).boxed()
 }
 
-pub(super) fn place(devices: u32, care: Care) -> BoxedStrategy<Place> {
+pub(super) fn location_arg(devices: u32, care: Care) -> BoxedStrategy<LocationArg> {
     let ordinal = weighted(vec![
         (8, device(devices)),
         (5, Just(Location::ORDINAL_HOST).boxed()),
         (care.wrong(), select(vec![-2, 9, 31]).boxed()),
     ]);
-    prop_oneof![ordinal.prop_map(Place::Ordinal), location(devices, care).prop_map(Place::Location)]
-        .boxed()
+    prop_oneof![
+        ordinal.prop_map(LocationArg::Ordinal),
+        location(devices, care).prop_map(LocationArg::Location)
+    ]
+    .boxed()
 }
 
 pub(super) fn stream(care: Care) -> BoxedStrategy<Stream> {
@@ -130,17 +133,17 @@ pub(super) fn advise(devices: u32, care: Care) -> BoxedStrategy<Step> {
     let known = select(Advice::ALL.to_vec()).boxed();
     let unknown = select(vec![Advice(0), Advice(7), Advice(99)]).boxed();
     let advice = weighted(vec![(20, known), (care.wrong(), unknown)]);
-    (range(care), advice, place(devices, care))
-        .prop_map(|(range, advice, place)| Step::Advise { range, advice, place })
+    (range(care), advice, location_arg(devices, care))
+        .prop_map(|(range, advice, location)| Step::Advise { range, advice, location })
         .boxed()
 }
 
 pub(super) fn prefetch(devices: u32, care: Care) -> BoxedStrategy<Step> {
     let flags = weighted(vec![(14, Just(0u32).boxed()), (care.wrong(), Just(1u32).boxed())]);
-    (range(care), place(devices, care), flags)
-        .prop_map(|(range, place, flags)| {
-            let flags = matches!(place, Place::Location(_)).then_some(flags);
-            Step::Prefetch { range, place, flags }
+    (range(care), location_arg(devices, care), flags)
+        .prop_map(|(range, location, flags)| {
+            let flags = matches!(location, LocationArg::Location(_)).then_some(flags);
+            Step::Prefetch { range, location, flags }
         })
         .boxed()
 }

@@ -7,7 +7,7 @@ use pagewise_hal::{
 
 use super::bounds::{MAX_LIVE_BUFFERS, MAX_LIVE_BYTES, MAX_SERIAL_ACCESSES};
 use super::step::{AttachPart, BatchStep, Grid, Range, Starts, Step, Stretch};
-use crate::format::{Batch, Op, Part, Place, Stream};
+use crate::format::{Batch, LocationArg, Op, Part, Stream};
 
 /// An address that belongs to nothing, and the id that stands for no buffer.
 const WILD: Part = Part { buf: 77, offset: 0x1234_5678_9000, bytes: PAGE_BYTES };
@@ -99,18 +99,22 @@ impl Lowering {
                 });
             }
             &Step::Free { nth: which } => self.free(which),
-            &Step::Advise { range, advice, place } => {
-                let (Some(part), place) = (self.any(range), self.place(place)) else { return };
+            &Step::Advise { range, advice, location } => {
+                let (Some(part), location) = (self.any(range), self.location_arg(location)) else {
+                    return;
+                };
                 let advised = self.live.iter_mut().find(|buffer| buffer.id == part.buf);
                 if let Some(buffer) = advised.filter(|_| advice == Advice::SET_READ_MOSTLY) {
                     buffer.read_mostly = true;
                 }
-                self.moving(Op::Advise { part, advice, place });
+                self.moving(Op::Advise { part, advice, location });
             }
-            &Step::Prefetch { range, place, flags } => {
-                let (Some(part), place) = (self.any(range), self.place(place)) else { return };
-                let flags = flags.filter(|_| matches!(place, Place::Location(_)));
-                self.moving(Op::Prefetch { part, place, flags });
+            &Step::Prefetch { range, location, flags } => {
+                let (Some(part), location) = (self.any(range), self.location_arg(location)) else {
+                    return;
+                };
+                let flags = flags.filter(|_| matches!(location, LocationArg::Location(_)));
+                self.moving(Op::Prefetch { part, location, flags });
             }
             &Step::HostTouch { .. } | &Step::DeviceTouch { .. } => self.touch(step),
             &Step::Memset { range, value } => {
@@ -246,12 +250,12 @@ impl Lowering {
         Some(part_of(nth(&buffers, range.nth)?, part))
     }
 
-    fn place(&self, place: Place) -> Place {
-        match place {
-            Place::Location(location) if self.offers.version < DriverVersion::CUDA_12_2 => {
-                ordinal_of(location).map_or(place, Place::Ordinal)
+    fn location_arg(&self, arg: LocationArg) -> LocationArg {
+        match arg {
+            LocationArg::Location(location) if self.offers.version < DriverVersion::CUDA_12_2 => {
+                ordinal_of(location).map_or(arg, LocationArg::Ordinal)
             }
-            place => place,
+            arg => arg,
         }
     }
 
@@ -379,9 +383,9 @@ impl Lowering {
     fn single_prefetches(&mut self, batch: &BatchStep) {
         for (&range, &location) in batch.ranges.iter().zip(batch.locations.iter().cycle()) {
             let Some(part) = self.any(range) else { continue };
-            let place = self.place(Place::Location(location));
-            let flags = matches!(place, Place::Location(_)).then_some(0);
-            self.moving(Op::Prefetch { part, place, flags });
+            let location = self.location_arg(LocationArg::Location(location));
+            let flags = matches!(location, LocationArg::Location(_)).then_some(0);
+            self.moving(Op::Prefetch { part, location, flags });
         }
     }
 

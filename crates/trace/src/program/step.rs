@@ -2,7 +2,7 @@
 
 use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, Location};
 
-use crate::format::{Place, Stream};
+use crate::format::{LocationArg, Stream};
 
 /// One operation of a random program. Fields named `nth` choose among the live ones, modulo their
 /// number.
@@ -13,8 +13,8 @@ pub enum Step {
     AllocDevice { bytes: u64 },
     AllocPinned { bytes: u64 },
     Free { nth: u16 },
-    Advise { range: Range, advice: Advice, place: Place },
-    Prefetch { range: Range, place: Place, flags: Option<u32> },
+    Advise { range: Range, advice: Advice, location: LocationArg },
+    Prefetch { range: Range, location: LocationArg, flags: Option<u32> },
     PrefetchBatch(BatchStep),
     DiscardPrefetchBatch(BatchStep),
     DiscardBatch { ranges: Vec<Range>, flags: u64, stream: Stream },

@@ -12,7 +12,7 @@ use pagewise_hal::{
 use super::ids::{HostMemory, Share};
 use super::log::{Log, stream_of};
 use super::recorder::Recorder;
-use crate::format::{Batch, Observed, Op, Part, Place, PoolQuery};
+use crate::format::{Batch, LocationArg, Observed, Op, Part, PoolQuery};
 use crate::replay::call::NO_ACCESS_ANSWER;
 use crate::replay::code::coded;
 
@@ -116,26 +116,26 @@ impl<B: Backend> Backend for Recorder<B> {
     // ---- advice and movement ------------------------------------------------------------------
 
     fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
-        let place = Place::Ordinal(ordinal);
+        let arg = LocationArg::Ordinal(ordinal);
         self.plain(
-            |log| Op::Advise { part: log.ids.part(span), advice, place },
+            |log| Op::Advise { part: log.ids.part(span), advice, location: arg },
             |inner| inner.advise_ordinal(span, advice, ordinal),
         )
     }
 
     fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
-        let place = Place::Location(location);
+        let arg = LocationArg::Location(location);
         self.plain(
-            |log| Op::Advise { part: log.ids.part(span), advice, place },
+            |log| Op::Advise { part: log.ids.part(span), advice, location: arg },
             |inner| inner.advise(span, advice, location),
         )
     }
 
     fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()> {
-        let place = Place::Ordinal(ordinal);
+        let arg = LocationArg::Ordinal(ordinal);
         self.streamed(
             stream,
-            |log| Op::Prefetch { part: log.ids.part(span), place, flags: None },
+            |log| Op::Prefetch { part: log.ids.part(span), location: arg, flags: None },
             |inner| inner.prefetch_ordinal(span, ordinal, stream),
         )
     }
@@ -147,10 +147,10 @@ impl<B: Backend> Backend for Recorder<B> {
         flags: u32,
         stream: StreamHandle,
     ) -> Result<()> {
-        let place = Place::Location(location);
+        let arg = LocationArg::Location(location);
         self.streamed(
             stream,
-            |log| Op::Prefetch { part: log.ids.part(span), place, flags: Some(flags) },
+            |log| Op::Prefetch { part: log.ids.part(span), location: arg, flags: Some(flags) },
             |inner| inner.prefetch(span, location, flags, stream),
         )
     }

@@ -11,8 +11,8 @@ use pagewise_hal::{
 use super::code::{code_of, coded};
 use super::running::Running;
 use crate::format::{
-    AttributeRead, AttributeValue, Attributes, Batch, Label, Observed, Op, Part, Place, PoolQuery,
-    Stream,
+    AttributeRead, AttributeValue, Attributes, Batch, Label, LocationArg, Observed, Op, Part,
+    PoolQuery, Stream,
 };
 
 /// The value of `access_flags` where the call failed.
@@ -91,11 +91,13 @@ impl Running<'_> {
                 self.forget(ptr, &freed);
                 coded(&freed)
             }
-            &Op::Advise { part, advice, place } => {
+            &Op::Advise { part, advice, location } => {
                 let span = self.span(part);
-                coded(&match place {
-                    Place::Ordinal(ordinal) => self.backend.advise_ordinal(span, advice, ordinal),
-                    Place::Location(location) => self.backend.advise(span, advice, location),
+                coded(&match location {
+                    LocationArg::Ordinal(ordinal) => {
+                        self.backend.advise_ordinal(span, advice, ordinal)
+                    }
+                    LocationArg::Location(location) => self.backend.advise(span, advice, location),
                 })
             }
             Op::Sleep { ms } => {
@@ -123,11 +125,11 @@ impl Running<'_> {
     /// Calls that only ask for work in stream order.
     fn stream_call(&mut self, op: &Op) -> Observed {
         match op {
-            &Op::Prefetch { part, place, flags } => {
+            &Op::Prefetch { part, location, flags } => {
                 let span = self.span(part);
-                self.on_stream(None, |running, stream| match place {
-                    Place::Ordinal(to) => running.backend.prefetch_ordinal(span, to, stream),
-                    Place::Location(to) => {
+                self.on_stream(None, |running, stream| match location {
+                    LocationArg::Ordinal(to) => running.backend.prefetch_ordinal(span, to, stream),
+                    LocationArg::Location(to) => {
                         running.backend.prefetch(span, to, flags.unwrap_or(0), stream)
                     }
                 })
