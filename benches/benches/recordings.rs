@@ -1,4 +1,4 @@
-//! The operations of the shipped recordings, against the time that the H200 took for them.
+//! A bench of the shipped recordings: each operation against the time that the H200 took for it.
 //!
 //! Elements are recorded nanoseconds, sleeps left out: 50 Gelem/s is 1/50 of the machine's time.
 //! Reading the recording and making a machine for each case are not measured. Once with pages only

@@ -1,4 +1,4 @@
-//! Choices from bytes.
+//! Random choices, made from bytes.
 
 use arbitrary::Unstructured;
 use rand_chacha::ChaCha8Rng;

@@ -1,4 +1,4 @@
-//! Whether a refused call changed anything.
+//! A check that a refused call changed nothing.
 
 use pagewise_hal::Span;
 

@@ -1,5 +1,4 @@
-//! Every target, with the files of its corpus and a few fixed seeds: what the long runs do for
-//! hours, in seconds.
+//! Every target, for seconds: on the files of its corpus and a few fixed seeds.
 
 use std::fs;
 use std::path::Path;

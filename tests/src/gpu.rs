@@ -1,5 +1,5 @@
-//! The GPU of the machine that the tests run on, if it has one; what a test says that cannot check
-//! its claim here.
+//! The GPU of the machine that the tests run on, if it has one, and the note of a test that could
+//! not check its claim here.
 
 use std::fmt::Display;
 

@@ -1,4 +1,5 @@
-//! Managed pools: what their addresses remember, and in which order they may be destroyed.
+//! Managed pools: the prefetch locations that their addresses keep, and the order in which they may
+//! be destroyed.
 
 use pagewise::{
     AllocationType, Backend, DeviceId, DevicePtr, HandleTypes, Location, PointerAttribute,

@@ -1,4 +1,4 @@
-//! Every claim on every back end and every way to hold one, a test each.
+//! Every claim on every back end and version, as a test of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

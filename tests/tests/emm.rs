@@ -1,5 +1,5 @@
-//! External memory managers on every back end: what they give and take back, what waits, what other
-//! processes get.
+//! External memory managers on every back end: memory given and taken back, pending deallocations,
+//! handles for other processes.
 
 mod machines;
 

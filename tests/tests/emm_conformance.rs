@@ -1,5 +1,5 @@
-//! The conformance kit on every back end: our managers pass it, and one that a plug-in wrote; and
-//! whatever call fails, nothing is lost.
+//! The conformance kit on every back end: our managers pass it, and so does one of a plug-in; and
+//! nothing is lost, whichever call fails.
 
 mod machines;
 

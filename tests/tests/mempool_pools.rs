@@ -1,5 +1,5 @@
-//! Unified pools on every back end: what they give, how they are moved away and back, what failures
-//! and threads leave.
+//! Unified pools on every back end: their storage, suspending and resuming, and the effect of
+//! failures and threads.
 
 mod machines;
 

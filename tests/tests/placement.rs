@@ -1,5 +1,5 @@
-//! Where allocations are placed: random programs of allocating, freeing and waiting, recorded on an
-//! H200 with the offset of every allocation, carried out on the simulator.
+//! The placement of allocations: random programs that allocate, free and wait, recorded on an H200
+//! with the offset of every allocation and carried out on the simulator.
 
 use std::collections::HashMap;
 use std::path::Path;

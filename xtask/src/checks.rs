@@ -1,4 +1,4 @@
-//! Everything but the tests that must hold before a change lands.
+//! The checks, besides tests, that must hold before a change lands.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The circles between files of a crate: files that import each other, in a loop of any length.
+//! The circles between files of a crate: files that import each other in a loop of any length.
 //!
 //! A file imports another if it names an item of it. A re-export counts as the item itself: the
 //! arrow runs to the file that defines it. Tests, and modules that only tests have, do not count.

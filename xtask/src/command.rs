@@ -1,4 +1,4 @@
-//! Running cargo, saying what is run.
+//! Running cargo, with a line for each command that is run.
 
 use std::env;
 use std::process::{Command, Stdio};

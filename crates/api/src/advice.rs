@@ -1,4 +1,4 @@
-//! Advice that cannot be wrong in form.
+//! Advice together with the place that it needs, so that wrong pairs cannot be written.
 //!
 //! The table of places is that of CONTRACT-31 and CONTRACT-32.
 

@@ -1,4 +1,4 @@
-//! Which back end a program runs on.
+//! The choice of the back end that a program runs on.
 
 use std::env;
 use std::str::FromStr;

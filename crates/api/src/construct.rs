@@ -1,4 +1,4 @@
-//! How managed buffers come to be: allocated, taken from a resource, adopted.
+//! Constructors of managed buffers: allocated, taken from a resource, adopted.
 
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Which contents are indeterminate since they were discarded.
+//! A buffer's record of the contents that a discard made indeterminate.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Failures on demand: a back end that fails where a test wants it to.
+//! Failures on demand: a back end that fails at the calls that a test chooses.
 //!
 //! A [`Fault`] says which call fails and with which code: the n-th, by operation, by size, by
 //! place, or at random from a seed. The call is not made, so it has no effect, as

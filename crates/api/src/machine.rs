@@ -1,4 +1,4 @@
-//! A back end, with what does not change about it asked once.
+//! A machine: a back end, with its capabilities asked once.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The memory of a buffer, of any elements: one allocation, who gives it back, and how the host
-//! reaches it.
+//! The memory of a buffer, without its element type: one allocation, its owner, and the host's way
+//! to reach it.
 
 use std::any::Any;
 use std::fmt;

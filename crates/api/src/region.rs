@@ -1,5 +1,5 @@
-//! Regions: bytes of a buffer, whatever its elements, and all that can be done to them that leaves
-//! contents alone. Buffers and ranges of elements do it through their region.
+//! Regions: the bytes of a buffer without their element type, with every operation that leaves
+//! contents alone. Buffers and ranges of elements call these operations of their region.
 
 use pagewise_hal::{PAGE_BYTES, RangeAttribute, Result, Span};
 

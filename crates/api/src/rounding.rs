@@ -1,4 +1,4 @@
-//! How ranges are rounded to whole pages.
+//! The rounding of byte ranges to whole pages.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Operations of a machine on byte ranges of managed memory, by address, with any owner.
+//! Operations of a machine on byte ranges of managed memory by address, whichever code owns them.
 //!
 //! Buffers and regions work through these, and so does code that manages memory of its own. They
 //! pass the ranges on as they are: [`Rounding::apply`](crate::Rounding::apply) rounds, and the

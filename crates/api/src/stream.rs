@@ -1,4 +1,4 @@
-//! Streams: what orders work.
+//! Streams, which order work.
 //!
 //! A [`Stream`] is a shared handle, so that whatever still waits for its work can: buffers keep
 //! the stream of work that they have to wait for. The stream is destroyed with its last handle.

@@ -1,4 +1,4 @@
-//! Contents: what the host sees, what that costs, and what a discard leaves.
+//! Contents: the bytes that the host sees, the cost of seeing them, and the effect of a discard.
 #![cfg(feature = "sim")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A driver with work that takes its time: the host is kept away where it has to be.
+//! A driver with work that takes its time: the host does not reach memory before the work is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

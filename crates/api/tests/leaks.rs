@@ -1,4 +1,4 @@
-//! Whatever call fails, nothing panics, nothing is left behind, nothing is given back twice.
+//! Failures of each call in turn: nothing panics, nothing leaks, nothing is given back twice.
 #![cfg(feature = "sim")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Places: values, and what a back end makes of them.
+//! Places: their values, and their form in calls of a back end.
 #![cfg(feature = "sim")]
 
 use std::collections::{BTreeSet, HashSet};

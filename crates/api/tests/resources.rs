@@ -1,4 +1,4 @@
-//! Memory resources: where memory comes from, what becomes of it, what adaptors add.
+//! Memory resources: the memory that they give and take back, and the additions of adaptors.
 #![cfg(feature = "sim")]
 
 use std::collections::BTreeSet;

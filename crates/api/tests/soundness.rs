@@ -1,4 +1,4 @@
-//! Soundness: safe code may not bring about bytes that change under a view, or missing memory.
+//! Soundness: no safe code changes bytes under a view, or frees memory under it.
 #![cfg(feature = "sim")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `pagewise doctor`: what this machine's CUDA driver offers, or why there is none.
+//! `pagewise doctor`: reports what this machine's CUDA driver offers, or why there is none.
 
 use std::fmt::{self, Display};
 

@@ -1,4 +1,4 @@
-//! From arguments to traces: files as they are, directories as the traces in them.
+//! The traces that arguments name: files as they are, and the traces in directories.
 
 use std::io;
 use std::path::{Path, PathBuf};

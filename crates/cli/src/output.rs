@@ -1,4 +1,4 @@
-//! Files that a command writes: whole or not at all, and never in place of what is no file.
+//! Files that a command writes: complete or absent, and never in place of a device or a link.
 //!
 //! - A regular file, or none: the text goes to a new file beside it, which takes its place when it
 //!   is complete. A symbolic link stays; the file that it points to is replaced.

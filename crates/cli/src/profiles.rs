@@ -1,4 +1,4 @@
-//! `pagewise profiles`: which GPUs can be simulated, and what is known of them.
+//! `pagewise profiles`: lists the GPUs that can be simulated, and the sources of their figures.
 
 use pagewise_sim::GpuProfile;
 

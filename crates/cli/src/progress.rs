@@ -1,4 +1,4 @@
-//! A line on stderr that counts cases, for those who wait longer than a second at a terminal.
+//! A line on stderr that counts cases, shown at a terminal after one second.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::Once;

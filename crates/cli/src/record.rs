@@ -1,4 +1,4 @@
-//! `pagewise record`: a program carried out, and what happened written down.
+//! `pagewise record`: carries out a program and writes down what happened.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! The recordings that ship with pagewise, about 1 MB compressed: part of the program, so that it
-//! can check itself wherever it is installed.
+//! The recordings that ship with pagewise, about 1 MB compressed. They are part of the program, so
+//! that it can check itself wherever it is installed.
 
 use pagewise_trace::run::Input;
 

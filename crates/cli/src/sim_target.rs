@@ -1,4 +1,4 @@
-//! Replaying on the simulator.
+//! The simulator as the target of a replay.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The back end: devices in use, what the version in use has, and which context a call needs.
+//! The back end: the devices in use, the entry points of the version in use, and the context that a
+//! call needs.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! Opening the back end.
+//! The builder that opens the back end.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! Sharing buffers, streams and contexts with cudarc.
+//! Buffers, streams and contexts shared with cudarc.
 //!
 //! Memory of this crate goes to cudarc as a [`CudarcBuffer`] with views of cudarc's own types
 //! [`CudaView`] and [`CudaViewMut`]: launches, copies, fills, cuBLAS and whatever else takes them

@@ -1,4 +1,4 @@
-//! Opening the driver library and filling the table.
+//! The driver library: opened, with its table filled.
 //!
 //! The library stays open for the life of the process: unloading a driver that has started is not
 //! something drivers support.

@@ -1,4 +1,4 @@
-//! Which handles calls use, and what destroys them when the last such call is over.
+//! The lifetimes of handles: calls hold those that they use, and the last such call destroys them.
 
 use pagewise_hal::{Code, Error, EventHandle, PoolHandle, Result, StreamHandle};
 

@@ -1,4 +1,4 @@
-//! Which handles are live, and which of them calls are using.
+//! The sets of live handles, each with its uses by calls.
 //!
 //! A driver dereferences the handles that it is given, and handles are copied freely. So each call
 //! looks its handles up, and is refused without asking the driver if one is not live: destroyed, of

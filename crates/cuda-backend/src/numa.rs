@@ -1,4 +1,4 @@
-//! Which NUMA nodes the host has, as the system lists them.
+//! The NUMA nodes of the host, as the system lists them.
 
 use std::fs;
 use std::ops::RangeInclusive;

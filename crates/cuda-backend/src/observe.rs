@@ -1,4 +1,4 @@
-//! A seam for what the driver does not tell: what moved.
+//! The observer of moved pages, which the driver does not report by itself.
 
 use std::fmt::Debug;
 

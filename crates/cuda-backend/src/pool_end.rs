@@ -1,4 +1,4 @@
-//! Destroying pools, each when its turn comes (see `pool_order`).
+//! The end of pools: each is destroyed when its turn comes (see `pool_order`).
 
 use pagewise_hal::{
     AllocationType, Code, Error, ErrorKind, Location, PoolAttribute, PoolHandle, Result,

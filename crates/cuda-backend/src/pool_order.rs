@@ -1,4 +1,4 @@
-//! In which order managed pools are destroyed: of one location, the youngest first.
+//! The order in which managed pools are destroyed: of one location, the youngest first.
 //!
 //! Driver 580 follows a null pointer in `cuMemPoolDestroy` if an older managed pool of the same
 //! location was destroyed before and its memory had been prefetched (25 orders tried on an H200:

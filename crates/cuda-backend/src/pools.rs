@@ -1,4 +1,4 @@
-//! Pools: the calls that need more than their arguments passed on.
+//! The calls of pools that need more than their arguments passed on.
 
 use pagewise_hal::{
     AllocationType, Code, DeviceId, DriverVersion, Error, Location, LocationKind, PoolAttribute,

@@ -1,4 +1,4 @@
-//! Sums of records: how many of each kind, and how many bytes.
+//! Counters: the number of records of each kind, and their bytes.
 
 use crate::event::{CopyCause, MemoryEvent};
 

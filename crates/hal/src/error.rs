@@ -1,4 +1,4 @@
-//! The one error type.
+//! The error of all calls.
 
 use std::borrow::Cow;
 use std::fmt;

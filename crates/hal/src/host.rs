@@ -1,4 +1,4 @@
-//! How the host reaches memory by the addresses that a back end gives out.
+//! Host views: the host's way to reach memory by the addresses that a back end gives out.
 
 use std::sync::Arc;
 

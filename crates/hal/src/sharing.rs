@@ -1,4 +1,4 @@
-//! Memory that other code or another process made, and how another process is told of ours.
+//! Handles of memory that other code or another process made, and of memory for another process.
 
 use bitflags::bitflags;
 

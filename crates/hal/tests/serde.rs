@@ -1,4 +1,4 @@
-//! Data types survive serialization, and read as their names say.
+//! Data types survive serialization, under the names of their variants and fields.
 #![cfg(feature = "serde")]
 
 use std::fmt::Debug;

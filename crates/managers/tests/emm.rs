@@ -1,4 +1,5 @@
-//! External memory managers: what they give, what waits, what failures leave, who may be one.
+//! External memory managers: the memory that they give, their pending deallocations, their
+//! failures.
 #![cfg(feature = "emm")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Contexts: which manager they get, when it may be changed, in which order it is called.
+//! Contexts: the manager that they get, when it may be changed, and the order of calls to it.
 #![cfg(feature = "emm")]
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Deallocations that wait, and pointers: when things go, in which order, what foreign code may do.
+//! Pending deallocations and pointers: when and in which order memory is freed, and what foreign
+//! code may do meanwhile.
 #![cfg(feature = "emm")]
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

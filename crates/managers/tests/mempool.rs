@@ -1,4 +1,4 @@
-//! Tensors and modules: what they come to, what the driver is asked.
+//! Tensors and modules: their footprints, and the requests that the driver gets.
 #![cfg(feature = "unified-pool")]
 
 mod mempool_common;

@@ -1,4 +1,4 @@
-//! The five functions of a pluggable allocator: what they return, what they never do.
+//! The five functions of a pluggable allocator: their answers, and that they never panic.
 #![cfg(feature = "unified-pool")]
 
 use std::ffi::c_void;

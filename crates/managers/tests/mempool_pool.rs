@@ -1,4 +1,4 @@
-//! Unified pools: what they give, how they are moved away and back, what failures leave.
+//! Unified pools: their storage, suspending and resuming, and the effect of failures.
 #![cfg(feature = "unified-pool")]
 
 mod mempool_common;

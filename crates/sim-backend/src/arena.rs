@@ -1,4 +1,4 @@
-//! Real memory behind simulated addresses.
+//! The arena: real memory behind simulated addresses.
 //!
 //! Every simulated allocation lies in address space that this module reserved, so that an address
 //! is the host's address of the same bytes. Pages cost nothing until they are written. Zones keep

@@ -1,4 +1,4 @@
-//! Attaching allocations to streams, and bringing what is attached.
+//! Calls that attach allocations to streams, and the moves of attached memory.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Which streams allocations are attached to (`cuStreamAttachMemAsync`), and what comes of it.
+//! The attachments of allocations to streams (`cuStreamAttachMemAsync`), and their effect on
+//! accesses.
 //!
 //! Where devices have concurrent managed access, attachment forbids nothing, and one kind has an
 //! effect: memory attached to a single stream migrates as a whole to the stream's device before

@@ -1,5 +1,5 @@
-//! The memory of one pool: where in the pool's addresses an allocation goes, and which 32 MiB
-//! chunks are held for it. Offsets are bytes from the start of the pool.
+//! The memory of one pool: the place of each allocation in the pool's addresses, and the 32 MiB
+//! chunks that are held for them. Offsets are bytes from the start of the pool.
 //!
 //! CONTRACT-92 is the rule. Freed memory is *pending* until work is waited for, or until an
 //! allocation finds no room; blocks settle by address. An allocation takes the smallest block that

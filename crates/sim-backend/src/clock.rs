@@ -1,4 +1,4 @@
-//! Virtual time, in nanoseconds since the machine was made. It has an end.
+//! The virtual clock, in nanoseconds since the machine was made. It has an end.
 //!
 //! The caller says how long sleeps and paced calls take, and may say anything; profiles say what
 //! work costs. None of that carries the clock beyond [`END_NS`], some 292 years: from there on it

@@ -1,5 +1,5 @@
-//! Concurrent managed access: what programs and the host may touch with it and without it, and
-//! what has to be where before work begins. The rules without it stand in `exclusive`.
+//! Concurrent managed access: the accesses that programs and the host may make with it and without
+//! it, and the moves before work begins. The rules without it stand in `exclusive`.
 
 use std::ops::Range;
 

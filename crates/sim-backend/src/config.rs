@@ -1,4 +1,5 @@
-//! The simulated machine: how many of which GPU, under which driver.
+//! The configuration of the simulated machine: the number of its GPUs, their profile, the driver's
+//! version.
 
 use pagewise_hal::DriverVersion;
 use serde::{Deserialize, Serialize};

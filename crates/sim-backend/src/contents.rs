@@ -1,4 +1,4 @@
-//! Contents left behind in memory that pages have left.
+//! Contents that stay behind in memory that pages have left.
 //!
 //! A page's contents are in the arena. Memory that a processor once got for the page stays when
 //! the page moves on, with what it held then; a discarded page that becomes resident again without

@@ -1,4 +1,4 @@
-//! The descriptor of an exported pool outside of the simulator: a file descriptor, as on a driver.
+//! The file descriptor that stands for an exported pool, as on a driver.
 
 use std::io;
 

@@ -1,5 +1,4 @@
-//! Machines with devices without concurrent managed access: Windows, WSL 2, and devices before
-//! Pascal.
+//! Machines without concurrent managed access: Windows, WSL 2, and devices before Pascal.
 //!
 //! Such a device cannot fault, so what it may touch has to be there before it starts, and the host
 //! has to keep away until it is done. The model:

@@ -1,5 +1,5 @@
-//! The simulated machine's locations: which exist, which processor each names, and how answers
-//! name them.
+//! The locations of the simulated machine: those that exist, the processor that each names, and
+//! their names in answers.
 //!
 //! Calls name a location by an ordinal or by a [`Location`]; behind the calls there are only
 //! [`Processor`]s. All conversions between the three are here. The answer to a location that names

@@ -1,4 +1,5 @@
-//! The memory pools of a process: which can be made, which is default or current, their addresses.
+//! The memory pools of a process: those that can be made, the default and current ones, their
+//! addresses.
 //!
 //! One of them, with its attributes, access and memory, is `pool`.
 //!

@@ -1,4 +1,4 @@
-//! Calls that ask: attributes of devices, ranges and addresses, the host's page table.
+//! Calls that ask for attributes of devices, ranges and addresses, or for the host's page table.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The engine's records: they are counted, kept in a ring, handed to a listener.
+//! The engine's records: counted, kept in a ring, and passed to a listener.
 //!
 //! Counting is always on. The ring and the listener cost nothing unless they were asked for.
 

@@ -1,4 +1,4 @@
-//! Which allocation an address belongs to.
+//! The allocations of a machine, found by address.
 //!
 //! Owns the addresses of every kind of memory and the table of live allocations. Knows nothing of
 //! pages, policy or pools' accounting.

@@ -1,4 +1,4 @@
-//! The state of a machine as text, to see whether a call changed it.
+//! The state of a machine as text, by which tests see whether a call changed it.
 //!
 //! Every field of [`Sim`] and of [`Pager`](crate::pager::Pager) is named where it is taken apart,
 //! so that a new one does not compile until it is decided whether it belongs here.

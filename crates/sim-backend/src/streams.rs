@@ -1,4 +1,4 @@
-//! Streams and events: which handles live, and when an event was recorded.
+//! Streams and events: the live handles, and the time of each event's record.
 //!
 //! The simulator completes work before a call returns, so a stream is never busy and an event that
 //! was recorded has happened.

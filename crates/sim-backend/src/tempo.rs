@@ -1,4 +1,4 @@
-//! Faults at a recorded pace: what thrashes depends on which events lie within half a millisecond of
+//! The recorded pace of faults. Thrashing depends on which events lie within half a millisecond of
 //! each other, also within one call.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Machines that move pages only.
+//! Machines that move pages and carry no contents.
 
 use pagewise_hal::{
     Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, HostAccess, HostTouch, MemoryEvent,

@@ -1,4 +1,4 @@
-//! Claims about each way of freeing: what it takes and refuses (CONTRACT-14).
+//! Claims about each way of freeing: the memory that it takes and refuses (CONTRACT-14).
 
 use pagewise_hal::{
     AllocationType, AttachFlags, Backend, DeviceId, DevicePtr, HandleTypes, HostAllocFlags,

@@ -1,4 +1,4 @@
-//! Orderings that others published for GPUs with too little memory, as claims.
+//! Published orderings of times on GPUs with too little memory, as claims.
 //!
 //! Figures of other cards do not carry over, their order does. Sources:
 //!

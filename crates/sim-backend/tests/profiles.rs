@@ -1,4 +1,4 @@
-//! Differences between profiles: one program for each.
+//! Differences between profiles, with one program for each.
 
 use pagewise_hal::{
     Advice, AllocationType, AttachFlags, Backend, BackendExt, CopyCause, DeviceAccess,

@@ -1,4 +1,4 @@
-//! Published measurements of other people's GPUs, replayed.
+//! Published measurements of other GPUs, replayed.
 //!
 //! Serial touches of managed memory are fully determined by the density prefetcher, on every GPU
 //! from Pascal on, so these counts are exact. Sources:

@@ -1,4 +1,4 @@
-//! Functions beyond the driver's ABI, by which a simulated driver says what a real one cannot.
+//! Functions beyond the driver's ABI: observations that a real driver cannot report.
 
 use std::ffi::{CStr, c_char, c_int};
 

@@ -1,4 +1,4 @@
-//! The table of the driver's functions: names, versions, symbols.
+//! The table of the driver's functions: their names, versions and symbols.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int};

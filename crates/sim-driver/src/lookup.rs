@@ -1,4 +1,4 @@
-//! `cuGetProcAddress`: which function a name and a version stand for.
+//! `cuGetProcAddress`: the function that a name and a version stand for.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -1,5 +1,5 @@
-//! Memory that was freed. The driver is the process's: a test beside this one could be given the
-//! same address between two frees, so this program has one test.
+//! A second free of the same memory is refused. The driver belongs to the process, so a test beside
+//! this one could get the same address between two frees: this program has one test.
 
 use std::ptr::null_mut;
 

@@ -1,5 +1,5 @@
-//! Which check comes first: every call as driver 580 on an H200 answered it, before `cuInit`, then
-//! without a context, then with one. Left out is what makes that driver crash.
+//! The order of checks: every call as driver 580 on an H200 answered it, before `cuInit`, then
+//! without a context, then with one. Calls that make that driver crash are left out.
 //!
 //! One test, one process: there is one start.
 

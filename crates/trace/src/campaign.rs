@@ -1,4 +1,4 @@
-//! Many random programs on two back ends, and the first disagreement made small.
+//! Campaigns: many random programs on two back ends, with the first disagreement made small.
 
 use std::sync::Arc;
 

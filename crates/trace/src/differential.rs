@@ -1,4 +1,4 @@
-//! The same program on two back ends, compared operation by operation.
+//! Comparison of two back ends on the same program, operation by operation.
 //!
 //! One back end is the reference: what it does counts as recorded. A reference that is not
 //! deterministic, such as a GPU, is asked several times, and what it does not do every time is not

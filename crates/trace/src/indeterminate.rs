@@ -1,5 +1,5 @@
-//! Which bytes have no determined contents: those that a discard left, and those of pool memory that
-//! may have been used before.
+//! Bytes without determined contents: those that a discard left, and those of pool memory that may
+//! have been used before.
 //!
 //! CUDA says that the contents of a discarded range are indeterminate until it is written. What an
 //! H200 shows of it is not even the same each time: memory that the driver knows to be zero is used

@@ -1,4 +1,4 @@
-//! How long operations took on the recorded machine.
+//! The recorded pace: how long operations took on the recorded machine.
 //!
 //! A recording's times are of two kinds that need not fit: the time of a call is the lowest of
 //! several runs, the records and their times are of one. And it does not say all: when within a

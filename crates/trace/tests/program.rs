@@ -1,4 +1,4 @@
-//! Programs: traces that may lack results, header and first case.
+//! Programs: traces that may lack results, a header and a first case.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The reach of a case: an offset in a trace from elsewhere leads to the case's memory only.
+//! The reach of a case: an offset in a foreign trace leads to the case's own memory only.
 
 mod common;
 

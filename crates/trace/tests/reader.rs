@@ -1,4 +1,4 @@
-//! Every class of bad input is refused with file, line and reason; good input is taken.
+//! Bad input is refused with file, line and reason, class by class; good input is read.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! How a case is carried out, seen from the back end's side, and how results are compared.
+//! Replaying a case, seen from the back end's side, and comparing its results.
 
 mod common;
 

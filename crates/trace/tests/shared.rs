@@ -1,4 +1,4 @@
-//! Memory of the process itself, and what goes to other processes, seen from the back end's side.
+//! The memory of the process itself and handles for other processes, seen from the back end's side.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A file that takes too long is stopped, at the right line, and what was done by then counts.
+//! A file that takes too long is stopped at the right line, and the operations before it count.
 //!
 //! Wall time comes from a clock of the tests, so no test waits.
 

@@ -1,4 +1,4 @@
-//! Which calls are made: the mock says what it expects, and nothing else may happen.
+//! Claims about the calls that are made: the mock refuses every call that a test does not expect.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Runs one target for as many calls as wanted and says what came of it.
+//! A command that runs one target for a number of calls and reports the outcome.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Start-up, devices, contexts, look-ups.
+//! Hostile calls for start-up, devices, contexts and look-ups.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};

@@ -1,4 +1,4 @@
-//! Modules and kernels.
+//! Hostile calls of modules and kernels.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};

@@ -1,4 +1,4 @@
-//! Allocation, figures, attributes, fills and copies.
+//! Hostile calls that allocate, ask, fill and copy.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};

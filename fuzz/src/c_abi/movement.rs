@@ -1,4 +1,4 @@
-//! Advice, prefetch, the batch calls.
+//! Hostile calls that advise, prefetch and discard.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null;

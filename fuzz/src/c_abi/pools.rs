@@ -1,4 +1,4 @@
-//! Memory pools and stream-ordered allocation.
+//! Hostile calls of memory pools and stream-ordered allocation.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};

@@ -1,4 +1,4 @@
-//! Registered host memory, and what other processes import memory by.
+//! Hostile calls about registered host memory and memory of other processes.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};

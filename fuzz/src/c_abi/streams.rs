@@ -1,4 +1,4 @@
-//! Streams and events.
+//! Hostile calls of streams and events.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! Values that calls are made with: what lives, and what did.
+//! The values that calls are made with: live ones, and some that were live.
 
 use pagewise_hal::{DevicePtr, EventHandle, PoolHandle, Span, StreamHandle};
 use pagewise_sim::SimBackend;

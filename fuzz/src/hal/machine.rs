@@ -1,4 +1,4 @@
-//! Which machine is attacked.
+//! The choice of the machine that is attacked.
 
 use pagewise_hal::DriverVersion;
 use pagewise_sim::{

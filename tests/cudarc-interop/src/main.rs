@@ -1,4 +1,5 @@
-//! Shares memory, a stream and a context between pagewise and cudarc, and checks the bytes.
+//! A program that shares memory, a stream and a context between pagewise and cudarc, and checks the
+//! bytes.
 //!
 //! Needs `libcuda.so.1`: a driver, or the simulated one under that name in the search path.
 

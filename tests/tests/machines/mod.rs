@@ -1,4 +1,4 @@
-//! Where claims about managers of memory are checked: on every back end that there is.
+//! The machines on which claims about managers of memory are checked: every back end that there is.
 //!
 //! The simulator as several drivers, in a recorder, in a fault injector, and the CUDA back end over
 //! the simulated driver; on a machine with a GPU, also over its driver. What a back

@@ -1,4 +1,4 @@
-//! The baseline: what became of every mutant, and what may not become worse.
+//! The baseline: the fate of every mutant at the last run, and the check that none became worse.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Which planted mutants compile: the compiler is asked until it has nothing to say.
+//! The planted mutants that compile, as the compiler tells.
 
 use std::collections::BTreeSet;
 use std::fs;

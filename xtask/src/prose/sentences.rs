@@ -23,6 +23,10 @@ const VERBS: [&str; 28] = [
 /// Words with which the first line of an item's comment asks instead of saying what the item is.
 const ASKING: [&str; 5] = ["what", "who", "whom", "whoever", "why"];
 
+/// Words with which the first line of a file asks, too. They may begin the comment of an item: "How
+/// many pages are resident" says what a number is.
+const ASKING_OF_FILES: [&str; 5] = ["which", "how", "where", "when", "whether"];
+
 /// Pairs of words that stand in a SAFETY comment in place of the reason.
 const UNREASONED: [(&str, &str); 3] = [("as", "above"), ("see", "above"), ("caller", "duty")];
 
@@ -36,6 +40,8 @@ pub(super) struct Paragraph {
     lines: Vec<(usize, String)>,
     /// Whether it says what an item is: the first of a comment.
     describes: bool,
+    /// Whether that item is a file.
+    begins_file: bool,
 }
 
 impl Paragraph {
@@ -52,6 +58,7 @@ pub(super) fn paragraphs_of_source(text: &str) -> Vec<Paragraph> {
     for paragraph in &mut found {
         let before = paragraph.lines.first().map_or(0, |(line, _)| line - 1);
         paragraph.describes = before == 0 || lines[before - 1].is_none();
+        paragraph.begins_file = before == 0 && text.starts_with("//!");
     }
     found.extend(paragraphs(text.lines().map(|line| note(line).map(str::to_owned))));
     found
@@ -138,6 +145,9 @@ pub(super) fn offences(paragraph: &Paragraph) -> Vec<(usize, String)> {
             text if index == 0 && paragraph.describes && ASKING.contains(&text) => {
                 Some(format!("{text}, of an item")).filter(|_| !is_question(&words))
             }
+            text if index == 0 && paragraph.begins_file && ASKING_OF_FILES.contains(&text) => {
+                Some(format!("{text}, of a file"))
+            }
             text @ ("what" | "whatever") if begins && VERBS.contains(&next) => {
                 Some(format!("{text} {next}")).filter(|_| !is_question(&words[index..]))
             }
@@ -210,6 +220,13 @@ mod tests {
         assert_eq!(words_found("What is a page?"), Vec::<String>::new());
         assert_eq!(found("/// A page.\n///\n/// Why it is there."), []);
         assert_eq!(found("let a = 1;\n//! Why it is there.").len(), 1);
+    }
+
+    #[test]
+    fn the_first_line_of_a_file_does_not_ask() {
+        assert_eq!(found("//! Which pages move."), [(1, "which, of a file".to_owned())]);
+        assert_eq!(found("//! The pages that move.\n//!\n//! Which they are is recorded."), []);
+        assert_eq!(found("/// Which pages move."), [], "an item's comment may");
     }
 
     #[test]

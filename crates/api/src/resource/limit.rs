@@ -1,4 +1,4 @@
-//! No more than so much.
+//! A byte limit around a memory resource.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

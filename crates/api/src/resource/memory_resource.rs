@@ -1,4 +1,4 @@
-//! The contract of resources: memory is given and taken back in stream order.
+//! The contract of memory resources: memory is given and taken back in stream order.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Memory resources: who hands memory out, in stream order.
+//! Memory resources: allocators that give memory out in stream order.
 //!
 //! A [`MemoryResource`] gives and takes bytes. [`ManagedMemoryResource`], [`PinnedMemoryResource`]
 //! and [`DeviceMemoryResource`] get them from the back end, directly or from a [`Pool`]; adaptors

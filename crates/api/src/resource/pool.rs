@@ -1,4 +1,4 @@
-//! Pools of a driver: made or found, read, set, trimmed.
+//! The driver's pools: made or found, with their attributes and trimming.
 
 use std::fmt;
 

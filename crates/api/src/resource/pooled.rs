@@ -1,4 +1,4 @@
-//! Memory of a pool, or of a call of its own.
+//! Allocation from a pool if a resource has one, otherwise by a call of its own.
 
 use pagewise_hal::{Backend, DevicePtr, Result};
 

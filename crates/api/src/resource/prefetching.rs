@@ -1,4 +1,4 @@
-//! Memory that is on its way before it is used.
+//! A resource that prefetches memory when it gives it out.
 
 use pagewise_hal::{DevicePtr, Result, Span};
 

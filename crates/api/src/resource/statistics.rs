@@ -1,4 +1,4 @@
-//! How much a resource has given.
+//! A resource that counts what it gives out.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

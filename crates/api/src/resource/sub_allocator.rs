@@ -1,4 +1,4 @@
-//! Many small pieces of few large ones.
+//! A resource that gives small pieces out of a few large chunks.
 //!
 //! Sizes are rounded up to multiples of 256 bytes, above 1 KiB to one of four steps per power of
 //! two, so that at most a fifth of a piece is waste; each size has a list of free pieces for each stream. Giving a piece and taking it back is

@@ -1,4 +1,4 @@
-//! One operation, as an equation.
+//! An operation as an equation of the fit.
 
 use super::samples::Sample;
 

@@ -1,4 +1,4 @@
-//! Recordings with times, replayed: what the cost model saw, and what it says.
+//! Samples of the fit: recordings with times, replayed for the events that the cost model saw.
 
 use std::path::Path;
 use std::sync::Arc;

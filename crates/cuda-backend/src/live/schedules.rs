@@ -1,4 +1,4 @@
-//! Sets of live handles under random thread schedules: destroying while others use.
+//! Sets of live handles under random thread schedules: one thread destroys while others use.
 //!
 //! Only in builds with `--cfg pagewise_shuttle`; `cargo xtask ci` makes one. Shuttle makes every
 //! store visible at once, so these tests show that the steps are right in any order of threads;

@@ -1,4 +1,4 @@
-//! The rules of every manager, tried on one.
+//! The conformance kit: rules of every manager, tried on one.
 //!
 //! Each rule gets a back end and a manager of its own, so that one failure says nothing about the
 //! next rule. The back end counts and fails calls, so rules see what a manager does, not what it

@@ -1,4 +1,4 @@
-//! Contexts, and which manager they get.
+//! Contexts, and the choice of the manager that they get.
 
 use std::collections::BTreeMap;
 use std::fmt;

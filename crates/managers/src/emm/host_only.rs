@@ -1,4 +1,4 @@
-//! The host half of a manager, and the bookkeeping that every manager needs.
+//! The host half of a manager, with the bookkeeping that every manager needs.
 
 use std::fmt;
 use std::sync::Arc;

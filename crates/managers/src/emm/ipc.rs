@@ -1,4 +1,4 @@
-//! Memory for other processes.
+//! Handles of a manager's memory for other processes.
 
 use pagewise::refuse::{invalid, unsupported};
 use pagewise::{Device, DevicePtr, Error, IpcMemHandle, Machine, PointerAttribute, Result, Span};

@@ -1,4 +1,4 @@
-//! The interface, and a manager over any resource.
+//! The interface of managers, and a manager over any resource.
 
 use std::fmt::Debug;
 use std::sync::Arc;

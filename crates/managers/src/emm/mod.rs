@@ -1,4 +1,4 @@
-//! External memory managers: who gives the memory of a context, behind one interface.
+//! External memory managers: the memory of a context comes from an object behind one interface.
 //!
 //! CUDA Python lets a library bring its own memory manager. Here is that interface,
 //! [`ExternalMemoryManager`], with what it needs around it:

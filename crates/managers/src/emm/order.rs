@@ -1,4 +1,4 @@
-//! Checks that the user of a manager calls it in the right order.
+//! A wrapper that checks the order in which a manager is called.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Deallocations that wait: freeing synchronises, so it is done for several at once.
+//! Pending deallocations. Freeing synchronises, so several are done at once.
 
 use std::fmt;
 use std::mem;

@@ -1,4 +1,4 @@
-//! Pointers as managers give them: what memory it is, who owns it, how it goes.
+//! Pointers as managers give them: the kind of memory, its owner, and its end.
 
 use std::any::Any;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! How many runs of a computation fit at once: exact arithmetic, no memory, no driver.
+//! The number of runs of a computation that fit at once, in exact arithmetic without memory or
+//! driver.
 //!
 //! An array along the run axis takes so many bytes *per run*; others take what they take. A chunk
 //! of `n` runs fits if the bytes of all arrays at `n` runs, each rounded to the granularity of the

@@ -1,4 +1,4 @@
-//! Making room at the expense of those who are idle.
+//! Eviction: idle instances give memory up for those that need it.
 //!
 //! An owner goes as a whole: all its instances have hooks, no submission in progress and no work
 //! that the device has not done, as far as the manager knows. The least recently used goes first.

@@ -1,4 +1,4 @@
-//! Letting go of memory: by label, by instance, all of it, and to get it from elsewhere.
+//! Freeing: by label, by instance, all of it, or a change of the resource that memory comes from.
 
 use super::array::Array;
 use super::error::Result;

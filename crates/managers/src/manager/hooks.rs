@@ -1,5 +1,5 @@
-//! The work to do once the manager's lock is given back: hooks, and destructors of what users
-//! gave, which may call the manager.
+//! Work that is done once the manager's lock is released: hooks, and destructors of users' values,
+//! both of which may call the manager.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -1,4 +1,4 @@
-//! Making arrays on the host.
+//! The manager's calls that make arrays on the host.
 
 use pagewise::resource::Allocation;
 use pagewise::{HostViews, Stream};

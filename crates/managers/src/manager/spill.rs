@@ -1,4 +1,4 @@
-//! Host memory in files: which arrays go there, and the files.
+//! The choice of the host arrays that are spilled to files.
 
 use std::fs;
 use std::path::PathBuf;

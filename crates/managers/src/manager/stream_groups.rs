@@ -1,4 +1,4 @@
-//! Stream groups: who shares a stream, and so allocates together.
+//! Stream groups: instances that share a stream, and so allocate together.
 
 use std::collections::BTreeMap;
 

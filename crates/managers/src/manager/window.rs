@@ -1,4 +1,4 @@
-//! Managed memory that is more than the device has, brought there in windows.
+//! Windows: managed memory larger than the device's, brought there part by part.
 //!
 //! The array is allocated whole; of its chunks the one in use and the next are on the device. A
 //! chunk that comes early costs no fault, and one that leaves by hand costs no eviction.

@@ -1,4 +1,4 @@
-//! Shape, strides and element size: which bytes a tensor's elements lie in.
+//! Shape, strides and element size of a tensor, and the bytes that its elements lie in.
 
 use pagewise::Result;
 use pagewise::refuse::invalid;

@@ -1,4 +1,4 @@
-//! From tensors to requests of the driver: which are managed, which ranges, of which tensors.
+//! Plans: the requests to the driver that a list of tensors comes to.
 //!
 //! Everything is found out before the first call that changes anything.
 

@@ -1,4 +1,4 @@
-//! When there is no unified pool, and why.
+//! The conditions under which there is a unified pool.
 
 use pagewise::refuse::unsupported;
 use pagewise::{DeviceAttribute, DeviceId, Error, ErrorKind, Machine, Result};

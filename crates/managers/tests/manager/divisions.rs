@@ -1,4 +1,5 @@
-//! Divisions in use: who is told, who fixes them, what makes room.
+//! Divisions into chunks in use: the instances that are told, those that fix them, and the room
+//! that eviction makes.
 
 use std::sync::Arc;
 

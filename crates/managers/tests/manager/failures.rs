@@ -1,5 +1,5 @@
-//! Every call of the back end fails once: nothing changes, nothing leaks, nothing goes back twice,
-//! and what was queued can be tried again.
+//! Each call of the back end fails once: nothing changes, nothing leaks, nothing is freed twice,
+//! and queued requests can be tried again.
 
 use std::sync::Arc;
 

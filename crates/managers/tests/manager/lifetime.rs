@@ -1,4 +1,4 @@
-//! Lifetimes: which instances lose memory, when, and which are told.
+//! Lifetimes: the instances that lose memory, when they lose it, and which of them are told.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

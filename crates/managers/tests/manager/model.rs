@@ -1,4 +1,4 @@
-//! Random programs, calls of the back end failing at random: invariants hold after every step.
+//! Random programs on a back end with random failures: invariants hold after every step.
 
 use std::sync::Arc;
 

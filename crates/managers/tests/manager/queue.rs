@@ -1,4 +1,4 @@
-//! Queued requests, their allocation together, and who is told.
+//! Queued requests: their allocation together, and the instances that are told.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Several threads on one manager. `tests/manager_shuttle.rs` tries schedules; this is the real
-//! thing.
+//! Several threads of the system on one manager. `tests/manager_shuttle.rs` tries schedules of
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

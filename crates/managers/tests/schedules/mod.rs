@@ -1,4 +1,4 @@
-//! How programs are tried under random thread schedules.
+//! A runner of programs under random thread schedules.
 
 use pagewise::{Device, Machine};
 

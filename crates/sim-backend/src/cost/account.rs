@@ -1,4 +1,4 @@
-//! One call: its events and its time.
+//! The account of one call: its events and its time.
 
 use std::collections::BTreeSet;
 

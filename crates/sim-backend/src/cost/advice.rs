@@ -1,4 +1,4 @@
-//! Advice: what it does to each range and block.
+//! The cost of advice: its work on each range and block.
 
 use super::params::AdviceCosts;
 use super::state::Warmth;

@@ -1,4 +1,4 @@
-//! Calls that allocate, ask and move.
+//! The cost of calls that allocate, ask and move.
 
 use super::call::Call;
 use super::params::{AllocationCosts, DiscardCosts, FixedCosts, PrefetchCosts, QueryCosts};

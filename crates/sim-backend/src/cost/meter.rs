@@ -1,4 +1,4 @@
-//! Calls, measured one at a time.
+//! The meter: it counts the events of one call at a time.
 
 use pagewise_hal::Processor;
 

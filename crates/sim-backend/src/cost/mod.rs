@@ -1,4 +1,4 @@
-//! How long calls take, in virtual time: TIMING-1 to TIMING-25.
+//! The cost model: how long calls take, in virtual time (TIMING-1 to TIMING-25).
 //!
 //! A meter sees each call begin and end and, in between, what the paging engine did. Faults of
 //! access programs take their time as they happen, so that thrashing detection sees the clock

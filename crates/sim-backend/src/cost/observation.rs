@@ -1,4 +1,4 @@
-//! Calls as they were, so that their time can be asked for again with other figures.
+//! Observed calls, kept so that their time can be computed again with other figures.
 //!
 //! An observation holds what the meter was told and what it remembered, and nothing that depends
 //! on figures: its time is the same fold over the same functions that the meter uses.

@@ -1,4 +1,4 @@
-//! Memory between calls: when the last call of each class was, and sleeps.
+//! The state between calls that costs depend on: the last call of each class, and sleeps.
 
 use super::params::WarmthCosts;
 

@@ -1,4 +1,4 @@
-//! Counts within one call, faults excepted.
+//! The counts of one call, except those of faults.
 
 use pagewise_hal::Processor;
 

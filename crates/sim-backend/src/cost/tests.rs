@@ -1,4 +1,4 @@
-//! Claims about the model.
+//! Claims about the cost model.
 
 use pagewise_hal::{Advice, AttachFlags, Backend, HostAccess, HostTouch, Location, StreamHandle};
 use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, StreamFlags};

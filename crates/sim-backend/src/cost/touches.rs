@@ -1,4 +1,4 @@
-//! Access programs: accesses, faults, and the time until a fault is looked at.
+//! The cost of access programs: accesses, faults, and the driver's delay before it reads a fault.
 
 use super::params::{DeviceTouchCosts, HostTouchCosts};
 use super::state::Warmth;

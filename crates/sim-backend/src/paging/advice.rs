@@ -1,5 +1,5 @@
-//! The effect of advice on the blocks that exist. Creates no block and, except for the end of
-//! read duplication, moves nothing.
+//! The effect of advice on the blocks that exist. It creates no block and, except at the end of
+//! read duplication, moves no page.
 //!
 //! The caller has split the ranges and sets the policy; which policy a function sees matters and
 //! is said there. PAGING-150 to PAGING-156 are the driver's rules.

@@ -1,4 +1,4 @@
-//! Memory of one GPU: 2 MiB root chunks, what is in them, and in which order they would go.
+//! The memory of one GPU: 2 MiB root chunks, the pages in them, and the order of their eviction.
 //!
 //! A full va_block takes one root chunk, known from a table; a smaller one is tiled with pieces of
 //! 64 KiB and 4 KiB, which share root chunks. Pieces are known by the absolute page that they begin with, so a split

@@ -1,4 +1,4 @@
-//! The context of one step on one va_block: policy, parameters, time and where to report.
+//! The context of one step on one va_block: policy, parameters, time and the listener for records.
 #![allow(clippy::arithmetic_side_effects, reason = "one step counts pages and runs of one block")]
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Access counters: how often a GPU reached memory that is elsewhere.
+//! Access counters: the number of accesses of a GPU to memory that is elsewhere.
 //!
 //! The hardware counts a GPU's accesses to each 2 MiB of another processor's memory and remembers
 //! which 64 KiB of it were meant.

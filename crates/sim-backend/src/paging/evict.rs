@@ -1,5 +1,5 @@
-//! Room on GPUs: memory for pages that are about to arrive, and eviction of others if there is
-//! none left.
+//! Reservation and eviction: memory on a GPU for pages that are about to arrive, taken from others
+//! if none is free.
 //!
 //! Memory once given stays when pages leave; it goes at eviction and with the range. Evicted
 //! pages go to the host, whatever was advised. PAGING-210 to PAGING-217 are the driver's rules.

@@ -1,4 +1,4 @@
-//! The invariants of a va_block between steps, whatever happened before.
+//! The invariants that every va_block satisfies between steps.
 //!
 //! Checked after every step in builds with debug assertions, so in all tests. A violation is a bug
 //! of the engine, never of its caller.

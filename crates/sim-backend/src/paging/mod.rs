@@ -1,5 +1,5 @@
-//! The paging engine: which pages are where, who maps them, and what each access, migration,
-//! advice and discard changes about that, as driver 580 does it on an H200.
+//! The paging engine: where pages are, which processors map them, and how each access, migration,
+//! advice and discard changes that, as driver 580 does it on an H200.
 //!
 //! Units: pages of 4 KiB by absolute number (address / 4096), nanoseconds of virtual time. The
 //! caller keeps the address space (which ranges exist), the contents, and the cost of things: the

@@ -1,4 +1,4 @@
-//! Faults and evictions in blocks where nothing is special, in few steps.
+//! Shortcuts for faults and evictions in blocks without advice, thrashing or discards.
 //!
 //! Most faults are of this kind: no advice, no page that thrashes, is duplicated or discarded, and
 //! only the host and one device have to do with the block. Then the policy has nothing to

@@ -1,4 +1,4 @@
-//! Which pages a fault brings along: the tree of the driver's density prefetcher.
+//! The driver's density prefetcher: a tree that gives the pages a fault brings along.
 //!
 //! The leaves of the tree are the pages of one va_block, shifted so that 64 KiB pages fall on
 //! nodes. A node is prefetched if more than a threshold of it is at the destination already or

@@ -1,4 +1,4 @@
-//! The same step on many blocks that are alike.
+//! One step carried out on many blocks that are alike.
 //!
 //! A call over a large range finds block after block in the same state, and does the same to each.
 //! The first of them is worked out and watched; the others get the same outcome, records and work

@@ -1,4 +1,4 @@
-//! Where a faulted page goes: the driver's selection of a residency.
+//! The selection of a residency: the processor that a faulted page goes to.
 //!
 //! PAGING-40 to PAGING-47 in their order. Steps for memory that is not managed by the driver, for
 //! other processes and for access counters are not modelled. Changes nothing.

@@ -1,5 +1,5 @@
-//! Surveys of pages and blocks, for the cost model. Changes nothing but the note of which
-//! pages the host wrote.
+//! Surveys of pages and blocks, for the cost model. They change only the note of the pages that the
+//! host wrote.
 #![allow(
     clippy::arithmetic_side_effects,
     reason = "accesses and pages of live memory are counted; a page lies in its block"

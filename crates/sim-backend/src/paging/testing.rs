@@ -1,4 +1,4 @@
-//! Surroundings for unit tests.
+//! Helpers for unit tests of the engine.
 
 use std::collections::VecDeque;
 

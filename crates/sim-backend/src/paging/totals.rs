@@ -1,5 +1,5 @@
-//! How many pages are resident on each processor, kept up as they come and go, so that asking costs
-//! the same however much memory there is.
+//! Totals of resident pages on each processor. They are kept up as pages come and go, so that
+//! reading them costs the same however much memory there is.
 #![allow(
     clippy::arithmetic_side_effects,
     reason = "pages that are there are counted; those that go came before"

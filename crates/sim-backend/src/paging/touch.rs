@@ -1,4 +1,5 @@
-//! Accesses: finding the pages on which they fault, and servicing those one after another.
+//! Accesses of one thread: finding the pages on which they fault, and servicing those one after
+//! another.
 //!
 //! An access to a mapped page costs nothing here, and runs of mapped pages are skipped by mask
 //! words. Faults are serial: each is serviced before the next access is made (PAGING-20,

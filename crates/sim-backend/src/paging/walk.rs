@@ -1,4 +1,4 @@
-//! Walks over memory: what one thread accesses, and what that came to.
+//! Walks over memory: the accesses of one thread, and their results.
 #![allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Reading and writing documents.
+//! Profiles as documents: reading and writing.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The document: every figure of one model of GPU.
+//! The profile of one model of GPU, with all its figures.
 
 use pagewise_hal::DriverVersion;
 use serde::{Deserialize, Serialize};

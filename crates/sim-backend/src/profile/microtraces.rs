@@ -1,5 +1,5 @@
-//! The GTX 1080 Ti against what was published of it: the profiles at the end of the
-//! micro-benchmarks of DebashisGanguly/gpgpu-sim_UVMSmart (TIMING-40).
+//! Claims about the GTX 1080 Ti against published measurements of it: the profiles at the end of
+//! the micro-benchmarks of DebashisGanguly/gpgpu-sim_UVMSmart (TIMING-40).
 //!
 //! The engine runs the published access sequences, the meter of the profile says how long each fault
 //! takes. The profile is a fit to the same tables, so this shows how well two parameters describe

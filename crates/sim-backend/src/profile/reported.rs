@@ -1,4 +1,4 @@
-//! The answers of `cuDeviceGetAttribute`.
+//! The device attributes that `cuDeviceGetAttribute` reports.
 
 use pagewise_hal::{DeviceAttribute, DriverVersion};
 

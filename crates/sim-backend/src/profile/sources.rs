@@ -1,4 +1,4 @@
-//! Where figures come from.
+//! The sources of figures.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Fills and copies.
+//! Entry points that fill and copy.
 //!
 //! Memory of the host that the simulator did not allocate goes through a page-locked allocation of
 //! its own, so that the device side pays and moves as it does for any copy.

@@ -1,4 +1,4 @@
-//! Start-up, devices, contexts, names of errors.
+//! Entry points for start-up, devices, contexts and names of errors.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;

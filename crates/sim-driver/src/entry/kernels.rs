@@ -1,4 +1,4 @@
-//! Modules and kernels.
+//! Entry points for modules and kernels.
 //!
 //! No code of a device is run. Modules are accepted, and of their functions the *touch kernels* of
 //! `pagewise-cuda`, by name: what they do is known, so launching one is an access program.

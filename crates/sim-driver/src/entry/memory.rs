@@ -1,4 +1,4 @@
-//! Allocation, figures, attributes of ranges and addresses.
+//! Entry points that allocate, and that read memory figures and attributes of ranges and addresses.
 
 use std::ffi::{c_int, c_uint, c_void};
 

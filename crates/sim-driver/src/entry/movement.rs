@@ -1,4 +1,4 @@
-//! Advice, prefetch, the batch calls.
+//! Entry points that advise, prefetch and discard.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! Memory pools and stream-ordered allocation.
+//! Entry points of memory pools and stream-ordered allocation.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! Registered host memory, and what other processes import memory by.
+//! Entry points for registered host memory and for memory of other processes.
 
 use std::ffi::{c_int, c_uint, c_void};
 

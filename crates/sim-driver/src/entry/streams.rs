@@ -1,4 +1,4 @@
-//! Streams and events.
+//! Entry points of streams and events.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! Whether single values agree with recorded ones.
+//! Comparison of single values with recorded ones.
 
 use crate::format::AttributeRead;
 

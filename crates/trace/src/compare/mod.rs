@@ -1,4 +1,4 @@
-//! Comparing what a back end showed with what was recorded.
+//! Comparison of the observations of a back end with recorded ones.
 //!
 //! Four levels. *Contract*: code, attributes, sum, access, pools and placement of every operation,
 //! where recorded. *Pages*: the host's page table of the buffers that the recording lists.

@@ -1,4 +1,4 @@
-//! Counting: over a case, over a file, and what becomes of it.
+//! Tallies of agreement, over a case and over a file.
 
 use serde_json::{Value, json};
 

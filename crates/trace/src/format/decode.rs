@@ -1,4 +1,4 @@
-//! From the line in the file to the typed operation.
+//! Decoding: from a line of the file to the typed operation.
 
 use pagewise_hal::{
     Advice, AllocationType, DeviceAccess, HostAccess, Location, LocationKind, PAGE_BYTES,

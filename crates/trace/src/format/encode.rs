@@ -1,4 +1,4 @@
-//! From the typed operation to the line in the file.
+//! Encoding: from the typed operation to a line of the file.
 
 use pagewise_hal::{DeviceAccess, HostAccess, Location, LocationKind};
 

@@ -1,4 +1,4 @@
-//! One line as it stands in the file: every field of every operation, all optional.
+//! One line of the file as it stands there: every field of every operation, all optional.
 //!
 //! Reading goes line → [`RawLine`] → typed operation in two steps because a tagged enum would
 //! make serde buffer each line, which costs time and the name of the offending field.

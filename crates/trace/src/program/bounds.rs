@@ -1,4 +1,4 @@
-//! How much a random program may hold and access.
+//! Bounds on the memory and the accesses of a random program.
 
 /// Managed memory that a program may hold at a time.
 pub const MAX_LIVE_BYTES: u64 = 96 << 20;

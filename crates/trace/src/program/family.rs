@@ -1,4 +1,4 @@
-//! Families: which steps a program draws, and how often.
+//! Families of random programs: the steps that they draw, and how often.
 
 use std::fmt;
 use std::str::FromStr;

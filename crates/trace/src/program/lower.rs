@@ -1,4 +1,4 @@
-//! From steps to operations that are safe, whatever the steps.
+//! Lowering: from steps to operations that are safe, whatever the steps.
 
 use pagewise_hal::{
     Advice, AllocationType, BLOCK_BYTES, DeviceAccess, DriverVersion, Location, LocationKind,

@@ -1,4 +1,4 @@
-//! Random programs: what two back ends are asked, to see whether they agree.
+//! Random programs: questions to two back ends, to see whether they agree.
 //!
 //! A program is made in two steps. A [`Family`] draws [`Step`]s, which name buffers by "the nth of
 //! those that live" and ranges by fractions; [`lower`] turns any sequence of steps into operations

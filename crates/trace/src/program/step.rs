@@ -1,4 +1,4 @@
-//! Steps: operations before they know which buffers live.
+//! Steps: operations that name buffers by a number, before it is known which buffers live.
 
 use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, Location};
 

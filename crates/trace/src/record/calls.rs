@@ -1,4 +1,4 @@
-//! Every call of a back end, passed on and noted.
+//! Every call of a recorder: passed on to its back end, and noted.
 
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, DeviceAccess,

@@ -1,4 +1,4 @@
-//! From addresses and handles to the ids of a trace.
+//! The ids of a trace, by address and handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! One recording out of several runs of the same case.
+//! Merging of several runs of the same case into one recording.
 
 use std::fmt;
 

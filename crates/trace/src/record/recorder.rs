@@ -1,4 +1,4 @@
-//! A back end around a back end, which notes what it is asked.
+//! A back end around a back end, which notes the calls that it gets.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! The code of a call, as recordings hold it.
+//! The result code of a call, as recordings hold it.
 
 use pagewise_hal::{ErrorKind, Result};
 

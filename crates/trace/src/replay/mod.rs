@@ -1,4 +1,4 @@
-//! Carrying out a case on a back end, and observing what a recorder would have observed.
+//! Replaying: a case carried out on a back end, observed as a recorder would have observed it.
 //!
 //! - After every asynchronous call its stream is synchronised; the code is the first failure of
 //!   call and synchronisation.

@@ -1,4 +1,4 @@
-//! Naming records after buffers.
+//! Names of records, after the buffers that they are about.
 
 use pagewise_hal::{BLOCK_BYTES, CopyCause, FaultAccess, MapCause, MemoryEvent, Processor, Span};
 

@@ -1,4 +1,4 @@
-//! A case in progress: what it has, and where that is.
+//! A case in progress: its buffers, streams, events and pools.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Memory of the process itself, and what goes to other processes.
+//! The memory of the process itself that a case uses, and its handles for other processes.
 //!
 //! A trace has one process, so what it imports it exported before. Drivers do not survive that:
 //! where [`Capabilities::pool_self_import`](pagewise_hal::Capabilities) says so, a pool of the case

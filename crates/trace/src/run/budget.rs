@@ -1,4 +1,4 @@
-//! How many cases are in memory at a time.
+//! The budget that limits how many cases are in memory at a time.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Advice.
+//! Claims about the price of advice.
 
 use super::*;
 use crate::paging::Advised;

@@ -1,4 +1,4 @@
-//! Calls that allocate, ask, move, sleep, or are refused.
+//! Claims about the price of calls that allocate, ask, move, sleep, or are refused.
 
 use super::*;
 use crate::cost::calls as cost_calls;

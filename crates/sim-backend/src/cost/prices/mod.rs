@@ -1,4 +1,4 @@
-//! Claims about each class of calls: which figures its time is made of, and how many times each.
+//! Claims about the price of each class of calls: the figures in its time, and how many times each.
 //!
 //! A time is the sum of prices times counts. So the count of a figure is the time when this figure
 //! is 1 and all others are 0, and a call is described completely by the counts that are not 0.

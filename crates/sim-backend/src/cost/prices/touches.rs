@@ -1,4 +1,4 @@
-//! Access programs.
+//! Claims about the price of access programs.
 
 use super::*;
 use crate::paging::Access;
