@@ -9,12 +9,12 @@ use pagewise_hal::{
 
 use crate::arena::NO_ADDRESSES;
 use crate::attributes::Change;
-use crate::chunks::CHUNK_BYTES;
 use crate::pager::Discard;
+use crate::pool_chunks::POOL_CHUNK_BYTES;
 use crate::pools::{Grown, Pool, Released};
 use crate::refusal::{Checked, bad_device, invalid, out_of_memory, unsupported};
 use crate::sim::Sim;
-use crate::space::{Allocation, Kind, ManagedRange};
+use crate::space::{Allocation, ManagedRange, MemoryKind};
 use crate::touching::processor_of;
 
 const REGISTERED: &str = "registered memory is its owner's: unregister it";
@@ -61,7 +61,7 @@ impl Sim {
         if bytes > self.plain_room(device) {
             return out_of_memory("the device's memory is used up");
         }
-        let kind = Kind::Device(device);
+        let kind = MemoryKind::Device(device);
         let Some(allocation) = self.space.place_plain(&mut self.arena, bytes, kind) else {
             return out_of_memory(NO_ADDRESSES);
         };
@@ -80,7 +80,7 @@ impl Sim {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        match self.space.place_plain(&mut self.arena, bytes, Kind::Pinned) {
+        match self.space.place_plain(&mut self.arena, bytes, MemoryKind::Pinned) {
             Some(allocation) => Ok(DevicePtr(allocation.start)),
             None => out_of_memory(NO_ADDRESSES),
         }
@@ -93,19 +93,19 @@ impl Sim {
         }
         let allocation = self.allocation_starting(ptr)?;
         match allocation.kind {
-            Kind::Pinned => return invalid("pinned memory is freed by cuMemFreeHost"),
-            Kind::Registered => return invalid(REGISTERED),
-            Kind::Pool(pool) => {
+            MemoryKind::Pinned => return invalid("pinned memory is freed by cuMemFreeHost"),
+            MemoryKind::Registered => return invalid(REGISTERED),
+            MemoryKind::Pool(pool) => {
                 self.leave_pool(&allocation, pool, false);
                 let released = self.pools.release_to_threshold(pool.as_raw());
                 self.give_back(released);
                 self.forget_gone_pools();
             }
-            Kind::Managed => {
+            MemoryKind::Managed => {
                 let gone = self.space.remove(&allocation);
                 self.remove_managed(&allocation, gone);
             }
-            Kind::Device(device) => {
+            MemoryKind::Device(device) => {
                 self.device_bytes[device.0 as usize] -= allocation.bytes;
                 self.remove_plain(&allocation);
                 self.make_way();
@@ -120,7 +120,7 @@ impl Sim {
             return Ok(());
         }
         let allocation = self.allocation_starting(ptr)?;
-        if allocation.kind != Kind::Pinned {
+        if allocation.kind != MemoryKind::Pinned {
             return invalid("only pinned memory is freed by cuMemFreeHost");
         }
         self.remove_plain(&allocation);
@@ -143,15 +143,15 @@ impl Sim {
             return Ok(());
         }
         match allocation.kind {
-            Kind::Pool(pool) => {
+            MemoryKind::Pool(pool) => {
                 self.leave_pool(&allocation, pool, true);
                 Ok(())
             }
             // The driver takes plain device memory too (CONTRACT-14).
-            Kind::Device(_) => self.free(ptr),
-            Kind::Managed => unsupported("managed memory is freed by cuMemFree"),
-            Kind::Pinned => invalid("pinned memory is freed by cuMemFreeHost"),
-            Kind::Registered => invalid(REGISTERED),
+            MemoryKind::Device(_) => self.free(ptr),
+            MemoryKind::Managed => unsupported("managed memory is freed by cuMemFree"),
+            MemoryKind::Pinned => invalid("pinned memory is freed by cuMemFreeHost"),
+            MemoryKind::Registered => invalid(REGISTERED),
         }
     }
 
@@ -177,7 +177,7 @@ impl Sim {
         } else if !grown.chunks.is_empty() {
             self.make_way();
         }
-        self.space.enter(grown.address, bytes, Kind::Pool(pool));
+        self.space.enter(grown.address, bytes, MemoryKind::Pool(pool));
         Ok(DevicePtr(grown.address))
     }
 
@@ -353,7 +353,7 @@ impl Sim {
 
 /// The pages of a chunk of a pool.
 fn chunk_pages(address: u64) -> Range<u64> {
-    pages_of(&(address..address + CHUNK_BYTES))
+    pages_of(&(address..address + POOL_CHUNK_BYTES))
 }
 
 fn pages_of(addresses: &Range<u64>) -> Range<u64> {

@@ -12,7 +12,7 @@ use crate::space::{Allocation, ManagedRange};
 
 /// Work that begins in a stream, by the memory that it touches.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Work<'a> {
+pub(crate) enum StreamWork<'a> {
     /// An access program.
     Program(Span),
     /// A fill, or a copy.
@@ -57,12 +57,12 @@ impl Sim {
     pub(crate) fn launch(
         &mut self,
         by: Processor,
-        work: Work<'_>,
+        work: StreamWork<'_>,
         stream: StreamHandle,
     ) -> Checked<()> {
         let spans = match &work {
-            Work::Program(span) => std::slice::from_ref(span),
-            Work::FillOrCopy(spans) => spans,
+            StreamWork::Program(span) => std::slice::from_ref(span),
+            StreamWork::FillOrCopy(spans) => spans,
         };
         let mut touched: Vec<&Allocation> = Vec::new();
         for span in spans.iter().filter(|span| span.bytes > 0) {
@@ -73,7 +73,7 @@ impl Sim {
             return Ok(());
         }
         let Some(exclusive) = &self.exclusive else {
-            let is_program = matches!(work, Work::Program(_));
+            let is_program = matches!(work, StreamWork::Program(_));
             if is_program || touched.iter().any(|allocation| self.is_managed(allocation)) {
                 self.bring_attached(by, stream);
             }

@@ -96,7 +96,9 @@ mod tests {
     use pagewise_hal::{CopyCause, MemoryEvent, PAGE_BYTES};
 
     use super::*;
-    use crate::paging::{Access, EventSink, GpuMemory, Holding, PageMask, Paging, Relations, Work};
+    use crate::paging::{
+        Access, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink, Work,
+    };
     use crate::profile::GpuProfile;
 
     const GPU: Processor = Processor::device(0);
@@ -108,9 +110,9 @@ mod tests {
         cpu_faults: u64,
     }
 
-    impl EventSink for Log {
-        fn event(&mut self, event: MemoryEvent) {
-            match event {
+    impl ReportSink for Log {
+        fn record(&mut self, record: MemoryEvent) {
+            match record {
                 MemoryEvent::Copy { bytes, to: GPU, cause, .. } => {
                     assert_eq!(cause, CopyCause::User);
                     self.to_device_kib.push(bytes / 1024);

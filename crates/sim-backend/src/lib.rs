@@ -14,7 +14,7 @@
 //! | lock, errors | `backend` |
 //! | time | `clock` |
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `attaching`, `concurrency`, `sharing` |
-//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` |
+//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` |
 //! | what attribute reads report | `attributes` (over `runs`) |
 //! | which thread faults when, in kernels of many | [`arrival`] |
 //! | where pages are and why they move | `paging` |
@@ -66,11 +66,6 @@ mod attachments;
 )]
 mod attributes;
 mod backend;
-#[allow(
-    clippy::arithmetic_side_effects,
-    reason = "offsets in a pool, below 2^43: longer allocations are refused first"
-)]
-mod chunks;
 mod clock;
 #[allow(
     clippy::arithmetic_side_effects,
@@ -94,12 +89,18 @@ mod link;
 mod locate;
 #[allow(clippy::arithmetic_side_effects, reason = "an index into a list that is not empty")]
 mod movement;
+mod pace;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "page numbers of live memory, and counts of calls"
 )]
 mod pager;
 mod paging;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "offsets in a pool, below 2^43: longer allocations are refused first"
+)]
+mod pool_chunks;
 #[allow(clippy::arithmetic_side_effects, reason = "addresses inside one zone")]
 mod pool_regions;
 #[allow(
@@ -143,7 +144,6 @@ mod space;
 mod state;
 #[allow(clippy::arithmetic_side_effects, reason = "handles are counted")]
 mod streams;
-mod tempo;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod touching;
 

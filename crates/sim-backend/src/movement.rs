@@ -13,7 +13,7 @@ use crate::locate::{self, Unknown};
 use crate::pager::Discard;
 use crate::refusal::{Checked, Refusal, bad_device, invalid, no_entry_point, unsupported};
 use crate::sim::Sim;
-use crate::space::Kind;
+use crate::space::MemoryKind;
 
 /// A range of a batch that passed every check: its pages, where to, and what to record.
 type Move = (Range<u64>, Processor, Location);
@@ -64,7 +64,9 @@ impl Sim {
     /// driver says before it looks at the range's end (CONTRACT-34).
     fn advisable_pages(&self, span: Span) -> Checked<Range<u64>> {
         match self.space.containing(span.ptr) {
-            Some(allocation) if allocation.kind != Kind::Managed && self.is_managed(allocation) => {
+            Some(allocation)
+                if allocation.kind != MemoryKind::Managed && self.is_managed(allocation) =>
+            {
                 unsupported("memory of a managed pool takes no advice")
             }
             _ => self.managed_pages(span),

@@ -1,4 +1,4 @@
-//! The paging engine with a listener that keeps records and says how long work takes.
+//! The paging engine with its sink, which keeps records and says how long work takes.
 //!
 //! Calls carry no time and no sink; both are here, so that the modules of calls read as what they
 //! do.
@@ -12,17 +12,17 @@ use crate::arrival::{Accesses, Arrival, ArrivalParams, Threads};
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, Meter};
+use crate::pace::{FaultPace, FaultPacer};
 use crate::paging::{
-    self, CHUNK_BYTES, Covered, EventSink, GpuMemory, Holding, PageMask, Paging, Relations, Step,
-    Work,
+    self, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink, Work,
+    WorkCause,
 };
 pub(crate) use crate::paging::{Access, Discard, Group};
 use crate::records::Records;
-use crate::tempo::{FaultPace, Tempo};
 
 /// An access program on managed memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Walk {
+pub(crate) struct AccessProgram {
     pub(crate) by: Processor,
     pub(crate) span: Span,
     pub(crate) stride_bytes: u64,
@@ -30,8 +30,8 @@ pub(crate) struct Walk {
     pub(crate) threads: Threads,
 }
 
-impl Walk {
-    fn in_pages(self) -> paging::Walk {
+impl AccessProgram {
+    fn walk(self) -> paging::Walk {
         let Self { by, span, stride_bytes, access, .. } = self;
         paging::Walk { by, first_byte: span.ptr.0, bytes: span.bytes, stride_bytes, access }
     }
@@ -41,7 +41,7 @@ impl Walk {
 #[derive(Debug)]
 pub(crate) struct Pager {
     paging: Paging,
-    listener: Listener,
+    reports: Reports,
     /// The call that is being carried out.
     call: Call,
     now_ns: u64,
@@ -51,34 +51,35 @@ pub(crate) struct Pager {
     kernels: u64,
 }
 
+/// The sink of the engine: keeps records and holdings, and knows the time of work.
 #[derive(Debug)]
-struct Listener {
+struct Reports {
     meter: Meter,
-    tempo: Tempo,
+    pacer: FaultPacer,
     records: Records,
     /// Changes of what memory holds of pages; `None` if no caller wants to know.
     holdings: Option<Vec<HoldingChange>>,
 }
 
-impl EventSink for Listener {
-    fn event(&mut self, event: MemoryEvent) {
-        if matches!(event, MemoryEvent::GpuFault { .. } | MemoryEvent::CpuFault { .. }) {
-            self.tempo.recorded();
+impl ReportSink for Reports {
+    fn record(&mut self, record: MemoryEvent) {
+        if matches!(record, MemoryEvent::GpuFault { .. } | MemoryEvent::CpuFault { .. }) {
+            self.pacer.recorded();
         }
-        self.records.push(event);
+        self.records.push(record);
     }
 
     fn work(&mut self, work: &Work) -> u64 {
         let modelled_ns = self.meter.work(work);
-        match work.step {
-            Step::Fault => self.tempo.service_ns().unwrap_or(modelled_ns),
+        match work.cause {
+            WorkCause::Fault => self.pacer.service_ns().unwrap_or(modelled_ns),
             _ => modelled_ns,
         }
     }
 
     fn fault_latency_ns(&mut self, by: Processor, access: u64) -> u64 {
         let modelled_ns = self.meter.fault_latency_ns(by, access);
-        self.tempo.latency_ns().unwrap_or(modelled_ns)
+        self.pacer.latency_ns().unwrap_or(modelled_ns)
     }
 
     fn holding(&mut self, first_page: u64, pages: PageMask, processor: Processor, now: Holding) {
@@ -99,9 +100,9 @@ impl Pager {
             Relations::new(config.gpu.host_link, config.gpu.peer_link, config.devices as usize);
         Self {
             paging: Paging::new(config.gpu.paging.clone(), &gpus, relations),
-            listener: Listener {
+            reports: Reports {
                 meter: Meter::new(config.gpu.cost),
-                tempo: Tempo::default(),
+                pacer: FaultPacer::default(),
                 records: Records::new(config.events),
                 holdings,
             },
@@ -116,7 +117,7 @@ impl Pager {
     /// Managed memory appeared.
     pub(crate) fn add_range(&mut self, first_page: u64, pages: u64) {
         self.paging.create_range(first_page, pages);
-        self.listener.meter.range_made();
+        self.reports.meter.range_made();
     }
 
     /// Whether there is managed memory at a page.
@@ -127,20 +128,20 @@ impl Pager {
     /// It went, with where its pages were.
     pub(crate) fn remove_range(&mut self, first_page: u64, pages: u64) {
         let held = self.paging.held_blocks(&(first_page..first_page + pages));
-        self.listener.meter.range_gone(&held);
+        self.reports.meter.range_gone(&held);
         self.paging.destroy_range(first_page, pages);
     }
 
     pub(crate) fn set_preferred(&mut self, pages: Range<u64>, to: Option<Processor>) {
-        self.paging.set_preferred(pages, to, self.now_ns, &mut self.listener);
+        self.paging.set_preferred(pages, to, self.now_ns, &mut self.reports);
     }
 
     pub(crate) fn set_accessed_by(&mut self, pages: Range<u64>, by: Processor, on: bool) {
-        self.paging.set_accessed_by(pages, by, on, self.now_ns, &mut self.listener);
+        self.paging.set_accessed_by(pages, by, on, self.now_ns, &mut self.reports);
     }
 
     pub(crate) fn set_read_mostly(&mut self, pages: Range<u64>, on: bool) {
-        self.paging.set_read_mostly(pages, on, self.now_ns, &mut self.listener);
+        self.paging.set_read_mostly(pages, on, self.now_ns, &mut self.reports);
     }
 
     /// Withdraws all advice.
@@ -152,7 +153,7 @@ impl Pager {
     }
 
     pub(crate) fn migrate(&mut self, pages: Range<u64>, to: Processor) {
-        self.paging.migrate(pages, to, self.now_ns, &mut self.listener);
+        self.paging.migrate(pages, to, self.now_ns, &mut self.reports);
     }
 
     /// Puts pages of small allocations in a group, or takes them out: see `paging::groups`.
@@ -166,22 +167,22 @@ impl Pager {
     }
 
     pub(crate) fn discard(&mut self, pages: Range<u64>, manner: Discard) {
-        self.paging.discard(pages, manner, self.now_ns, &mut self.listener);
+        self.paging.discard(pages, manner, self.now_ns, &mut self.reports);
     }
 
     /// Runs an access program that begins at `now_ns`; returns when it ends.
-    pub(crate) fn walk(&mut self, walk: Walk, now_ns: u64) -> u64 {
-        let threads = walk.threads;
-        let walk = walk.in_pages();
+    pub(crate) fn run_program(&mut self, program: AccessProgram, now_ns: u64) -> u64 {
+        let threads = program.threads;
+        let walk = program.walk();
         self.now_ns = now_ns;
-        self.listener.meter.walks(&walk);
+        self.reports.meter.walks(&walk);
         let end_ns = match threads {
-            Threads::One => self.paging.walk(walk, now_ns, &mut self.listener).now_ns,
+            Threads::One => self.paging.walk(walk, now_ns, &mut self.reports).now_ns,
             _ => self.run_kernel(walk, threads),
         };
         let covered = self.paging.covered(walk);
-        self.listener.meter.walked(&walk, covered);
-        self.paging.count_accesses(&walk, end_ns, &mut self.listener);
+        self.reports.meter.walked(&walk, covered);
+        self.paging.count_accesses(&walk, end_ns, &mut self.reports);
         end_ns
     }
 
@@ -191,32 +192,32 @@ impl Pager {
         let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead };
         let arrival = Arrival::new(&self.arrival, &accesses, threads, self.seed, self.kernels);
         self.kernels += 1;
-        self.paging.run_kernel(walk, arrival, self.now_ns, &mut self.listener).now_ns
+        self.paging.run_kernel(walk, arrival, self.now_ns, &mut self.reports).now_ns
     }
 
     /// The part of it that is state: see [`State`](crate::state::State). Waiting records count
     /// by their number.
     pub(crate) fn state(&self) -> impl std::fmt::Debug {
-        let Self { paging, listener, call: _, now_ns: _, arrival: _, seed: _, kernels } = self;
-        let Listener { meter: _, tempo: _, records, holdings } = listener;
+        let Self { paging, reports, call: _, now_ns: _, arrival: _, seed: _, kernels } = self;
+        let Reports { meter: _, pacer: _, records, holdings } = reports;
         (paging, records.counters(), records.kept(), records.lost(), holdings, kernels)
     }
 
     /// An access program ran on memory that does not migrate.
-    pub(crate) fn walked_plain(&mut self, walk: Walk) {
-        let walk = walk.in_pages();
-        self.listener.meter.walked(&walk, Covered::of_plain(&walk));
+    pub(crate) fn ran_on_plain_memory(&mut self, program: AccessProgram) {
+        let walk = program.walk();
+        self.reports.meter.walked(&walk, Covered::of_plain(&walk));
     }
 
     /// The faults of the call that is about to begin take this long, as far as is known.
     pub(crate) fn pace(&mut self, faults: VecDeque<FaultPace>) {
-        self.listener.tempo = Tempo::new(faults);
+        self.reports.pacer = FaultPacer::new(faults);
     }
 
     /// A call begins.
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
         (self.call, self.now_ns) = (call, now_ns);
-        self.listener.meter.begin(call, now_ns);
+        self.reports.meter.begin(call, now_ns);
     }
 
     /// Brings ranges to a processor, as a prefetch would, before the call that is being carried out
@@ -233,27 +234,27 @@ impl Pager {
 
     /// It ends: see [`Meter::end`].
     pub(crate) fn end(&mut self, start_ns: u64, now_ns: u64, refused: bool) -> u64 {
-        self.listener.meter.end(start_ns, now_ns, refused)
+        self.reports.meter.end(start_ns, now_ns, refused)
     }
 
     /// Remembers the call that ended then.
     pub(crate) fn remember(&mut self, end_ns: u64) {
-        self.listener.meter.remember(end_ns);
+        self.reports.meter.remember(end_ns);
     }
 
     /// How long a sleep really takes.
     pub(crate) fn sleep(&mut self, duration_ns: u64) -> u64 {
-        self.listener.meter.sleep(duration_ns)
+        self.reports.meter.sleep(duration_ns)
     }
 
     /// Keeps what calls take their time for.
     pub(crate) fn observe_costs(&mut self) {
-        self.listener.meter.observe();
+        self.reports.meter.observe();
     }
 
     /// Hands over what was kept since the last call.
     pub(crate) fn take_cost_observations(&mut self) -> Vec<CostObservation> {
-        self.listener.meter.take_observations()
+        self.reports.meter.take_observations()
     }
 
     pub(crate) fn host_page_map(&self, pages: Range<u64>) -> Vec<PageRun> {
@@ -268,16 +269,16 @@ impl Pager {
 
     /// Leaves this much of a device to memory that does not migrate; managed pages make way.
     pub(crate) fn claim(&mut self, device: Processor, bytes: u64) {
-        self.paging.claim(device, bytes, self.now_ns, &mut self.listener);
+        self.paging.claim(device, bytes, self.now_ns, &mut self.reports);
     }
 
     /// Hands over what changed in processors' memory since the last call.
     pub(crate) fn drain_holdings(&mut self) -> impl Iterator<Item = HoldingChange> {
-        self.listener.holdings.iter_mut().flat_map(|holdings| holdings.drain(..))
+        self.reports.holdings.iter_mut().flat_map(|holdings| holdings.drain(..))
     }
 
     /// The records.
     pub(crate) fn records(&mut self) -> &mut Records {
-        &mut self.listener.records
+        &mut self.reports.records
     }
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::arena::{Arena, Zone};
-use crate::chunks::CHUNK_BYTES;
+use crate::pool_chunks::POOL_CHUNK_BYTES;
 
 /// Most regions of a kind of pools, and so most of them that can hold memory at once.
 const REGIONS_MAX: usize = 16;
@@ -45,7 +45,7 @@ impl PoolRegions {
         if self.regions.len() == REGIONS_MAX {
             return None;
         }
-        let needed = bytes.clamp(1, self.bytes).next_multiple_of(CHUNK_BYTES);
+        let needed = bytes.clamp(1, self.bytes).next_multiple_of(POOL_CHUNK_BYTES);
         let region = arena.grow(self.zone, self.bytes, needed)?;
         self.regions.push((region.clone(), false));
         Some(region)

@@ -17,8 +17,8 @@ use pagewise_hal::{
 };
 
 use crate::arena::{Arena, Zone};
-use crate::chunks::CHUNK_BYTES;
 use crate::locate::{Topology, Unknown};
+use crate::pool_chunks::POOL_CHUNK_BYTES;
 use crate::pool_regions::PoolRegions;
 use crate::refusal::{Checked, bad_device, invalid, no_entry_point, out_of_memory, unsupported};
 
@@ -58,7 +58,7 @@ impl Released {
 
 /// Where the addresses of a pool come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum RegionSource {
     /// It has them already.
     Own,
     /// No pool has them.
@@ -345,7 +345,7 @@ impl Pools {
         let Some(region) = pool.region.as_ref().filter(|_| pool.is_managed()) else {
             return Vec::new();
         };
-        pool.chunks.held().map(|index| region.start + index * CHUNK_BYTES).collect()
+        pool.chunks.held().map(|index| region.start + index * POOL_CHUNK_BYTES).collect()
     }
 
     /// `cuMemAllocFromPoolAsync` of at least 1 byte. `room` is what the pool's device, or the host,
@@ -368,10 +368,10 @@ impl Pools {
         };
         pool.used += bytes;
         pool.used_high = pool.used_high.max(pool.used);
-        let chunks = new.into_iter().map(|index| region.start + index * CHUNK_BYTES).collect();
+        let chunks = new.into_iter().map(|index| region.start + index * POOL_CHUNK_BYTES).collect();
         let inherited = self.take_region(handle, &region, source);
         let appeared = Span { ptr: DevicePtr(region.start), bytes: region_bytes };
-        let appeared = (source != Source::Own).then_some(appeared);
+        let appeared = (source != RegionSource::Own).then_some(appeared);
         Ok(Grown { address: region.start + offset, chunks, region: appeared, inherited })
     }
 
@@ -410,7 +410,7 @@ impl Pools {
     /// never goes below what is to be kept (CONTRACT-90).
     pub(crate) fn trim(&mut self, handle: u64, keep: u64) -> Checked<Released> {
         self.get(handle)?;
-        let whole_chunks = keep.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX);
+        let whole_chunks = keep.checked_next_multiple_of(POOL_CHUNK_BYTES).unwrap_or(u64::MAX);
         Ok(self.release(handle, whole_chunks))
     }
 
@@ -420,12 +420,12 @@ impl Pools {
         let (managed, used) = (pool.is_managed(), pool.used_addresses());
         let is_gone = self.forget_if_gone(handle);
         let Some(used) = used else { return Released::default() };
-        let chunks = indices.iter().map(|index| used.start + index * CHUNK_BYTES);
+        let chunks = indices.iter().map(|index| used.start + index * POOL_CHUNK_BYTES);
         match (managed, is_gone) {
             (true, false) => Released { idle: chunks.collect(), gone: Vec::new() },
             (true, true) => Released { idle: Vec::new(), gone: vec![used] },
             (false, _) => {
-                let gone = chunks.map(|address| address..address + CHUNK_BYTES);
+                let gone = chunks.map(|address| address..address + POOL_CHUNK_BYTES);
                 Released { idle: Vec::new(), gone: gone.collect() }
             }
         }
@@ -438,19 +438,19 @@ impl Pools {
         arena: &mut Arena,
         handle: u64,
         bytes: u64,
-    ) -> Checked<(Range<u64>, Source)> {
+    ) -> Checked<(Range<u64>, RegionSource)> {
         let Some(pool) = self.pools.get(&handle) else { return invalid(NO_POOL) };
         if let Some(region) = &pool.region {
-            return Ok((region.clone(), Source::Own));
+            return Ok((region.clone(), RegionSource::Own));
         }
         let zone = pool.zone();
         if let Some(region) = self.regions[zone].free(arena, bytes) {
-            return Ok((region, Source::Free));
+            return Ok((region, RegionSource::Free));
         }
         let idle = self.pools.iter().find_map(|(&other, pool)| {
             let region = pool.region.as_ref()?;
             let is_idle = pool.zone() == zone && pool.chunks.is_unused();
-            is_idle.then(|| (region.clone(), Source::Idle(other)))
+            is_idle.then(|| (region.clone(), RegionSource::Idle(other)))
         });
         let out_of_addresses = "no address space is left for another pool: destroy pools that are \
             not needed, drop machines, or raise the limit of the process (`ulimit -v`)";
@@ -462,15 +462,15 @@ impl Pools {
         &mut self,
         handle: u64,
         region: &Range<u64>,
-        source: Source,
+        source: RegionSource,
     ) -> Option<Range<u64>> {
         let pool = self.pools.get_mut(&handle)?;
         match source {
-            Source::Own => return None,
-            Source::Free | Source::Idle(_) => pool.region = Some(region.clone()),
+            RegionSource::Own => return None,
+            RegionSource::Free | RegionSource::Idle(_) => pool.region = Some(region.clone()),
         }
         let zone = pool.zone();
-        if let Source::Idle(owner) = source {
+        if let RegionSource::Idle(owner) = source {
             let owner = self.pools.get_mut(&owner)?;
             let used = owner.used_addresses();
             owner.region = None;

@@ -11,7 +11,7 @@ use crate::locate::{self, NO_LOCATION};
 use crate::pools::Pool;
 use crate::refusal::{Checked, bad_device, invalid};
 use crate::sim::Sim;
-use crate::space::{Allocation, Kind};
+use crate::space::{Allocation, MemoryKind};
 
 impl Sim {
     /// `cuDeviceGetAttribute`: what the profile says.
@@ -87,9 +87,9 @@ impl Sim {
             PointerAttribute::BUFFER_ID => allocation.id,
             PointerAttribute::IS_MANAGED => u64::from(self.is_managed(allocation)),
             PointerAttribute::DEVICE_ORDINAL => match allocation.kind {
-                Kind::Device(device) => device.0 as u64,
+                MemoryKind::Device(device) => device.0 as u64,
                 // Of a managed pool too (CONTRACT-70).
-                Kind::Pool(pool) => {
+                MemoryKind::Pool(pool) => {
                     let home = self.pools.any(pool.as_raw()).and_then(Pool::home);
                     home.and_then(Processor::device_ordinal).map_or(0, u64::from)
                 }
@@ -99,14 +99,14 @@ impl Sim {
             PointerAttribute::RANGE_SIZE => allocation.bytes,
             PointerAttribute::MAPPED => 1,
             PointerAttribute::ALLOWED_HANDLE_TYPES => match allocation.kind {
-                Kind::Pool(pool) => {
+                MemoryKind::Pool(pool) => {
                     let pool = self.pools.any(pool.as_raw());
                     pool.map_or(0, |pool| u64::from(pool.props.handle_types.bits()))
                 }
                 _ => 0,
             },
             PointerAttribute::MEMPOOL_HANDLE => match allocation.kind {
-                Kind::Pool(pool) => pool.as_raw(),
+                MemoryKind::Pool(pool) => pool.as_raw(),
                 _ => 0,
             },
             _ => return invalid("this driver does not know the pointer attribute"),
@@ -128,9 +128,9 @@ impl Sim {
     /// Whether the memory stays on the host.
     pub(crate) fn is_host_memory(&self, allocation: &Allocation) -> bool {
         match allocation.kind {
-            Kind::Pinned | Kind::Registered => true,
-            Kind::Managed | Kind::Device(_) => false,
-            Kind::Pool(pool) => self
+            MemoryKind::Pinned | MemoryKind::Registered => true,
+            MemoryKind::Managed | MemoryKind::Device(_) => false,
+            MemoryKind::Pool(pool) => self
                 .pools
                 .any(pool.as_raw())
                 .is_some_and(|pool| !pool.is_managed() && pool.home() == Some(Processor::HOST)),

@@ -31,10 +31,10 @@ impl Records {
         Self { counters, capacity, ring, lost: 0, fresh: None }
     }
 
-    pub(crate) fn push(&mut self, event: MemoryEvent) {
-        self.counters.count(&event);
+    pub(crate) fn push(&mut self, record: MemoryEvent) {
+        self.counters.count(&record);
         if let Some(fresh) = &mut self.fresh {
-            fresh.push(event);
+            fresh.push(record);
         }
         if self.capacity == 0 {
             return;
@@ -43,7 +43,7 @@ impl Records {
             self.ring.pop_front();
             self.lost += 1;
         }
-        self.ring.push_back(event);
+        self.ring.push_back(record);
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -108,9 +108,9 @@ impl Deliveries {
     }
 
     /// Puts a call's records in line. Call it in the order of the calls.
-    pub(crate) fn put(&self, events: Vec<MemoryEvent>) {
-        if !events.is_empty() {
-            self.queue().waiting.push_back(events);
+    pub(crate) fn put(&self, records: Vec<MemoryEvent>) {
+        if !records.is_empty() {
+            self.queue().waiting.push_back(records);
         }
     }
 
@@ -123,9 +123,9 @@ impl Deliveries {
             }
             let Some(mut listener) = queue.listener.take() else { return };
             let generation = queue.generation;
-            let events = queue.waiting.pop_front().unwrap_or_default();
+            let records = queue.waiting.pop_front().unwrap_or_default();
             drop(queue);
-            listener(&events);
+            listener(&records);
             let mut queue = self.queue();
             if queue.generation == generation {
                 queue.listener = Some(listener);

@@ -14,7 +14,7 @@ use crate::pools::Pool;
 use crate::refusal::{Checked, bad_device, invalid, refuse, unsupported};
 use crate::shared::blob;
 use crate::sim::Sim;
-use crate::space::{Allocation, Kind};
+use crate::space::{Allocation, MemoryKind};
 
 fn check_handle_type(kind: HandleTypes) -> Checked<()> {
     if kind.is_empty() {
@@ -44,7 +44,7 @@ impl Sim {
             return invalid("no host memory reaches to the end of the address space");
         };
         match self.space.overlapping(start..end).next().map(|other| other.kind) {
-            Some(Kind::Registered) => {
+            Some(MemoryKind::Registered) => {
                 return refuse(
                     Code::HOST_MEMORY_ALREADY_REGISTERED,
                     "a page of the range is registered already",
@@ -55,7 +55,7 @@ impl Sim {
             }
             None => {}
         }
-        self.space.enter(span.ptr.0, span.bytes, Kind::Registered);
+        self.space.enter(span.ptr.0, span.bytes, MemoryKind::Registered);
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl Sim {
         match self.space.containing(ptr).copied() {
             None => refuse(Code::HOST_MEMORY_NOT_REGISTERED, "the memory is not registered"),
             Some(allocation)
-                if allocation.kind == Kind::Registered && allocation.start == ptr.0 =>
+                if allocation.kind == MemoryKind::Registered && allocation.start == ptr.0 =>
             {
                 self.space.remove(&allocation);
                 Ok(())
@@ -117,7 +117,7 @@ impl Sim {
 
     /// `cuMemPoolExportPointer`
     pub(crate) fn pool_export_pointer(&self, ptr: DevicePtr) -> Checked<ExportedPointer> {
-        if let Some(&Allocation { id, kind: Kind::Pool(pool), .. }) = self.space.starting(ptr)
+        if let Some(&Allocation { id, kind: MemoryKind::Pool(pool), .. }) = self.space.starting(ptr)
             && self.sharing.exports.contains_key(&pool)
         {
             return Ok(ExportedPointer(blob([pool.as_raw(), id])));
@@ -135,7 +135,7 @@ impl Sim {
             return invalid("the pool was not imported");
         };
         let is_meant = |allocation: &&Allocation| {
-            allocation.kind == Kind::Pool(exporter)
+            allocation.kind == MemoryKind::Pool(exporter)
                 && blob([exporter.as_raw(), allocation.id]) == exported.0
         };
         let Some(&Allocation { start, .. }) = self.space.all().find(is_meant) else {
@@ -165,7 +165,7 @@ impl Sim {
     /// `cuIpcGetMemHandle`
     pub(crate) fn ipc_mem_handle(&self, ptr: DevicePtr) -> Checked<IpcMemHandle> {
         match self.space.containing(ptr) {
-            Some(Allocation { id, kind: Kind::Device(device), .. }) => {
+            Some(Allocation { id, kind: MemoryKind::Device(device), .. }) => {
                 Ok(IpcMemHandle(blob([device.0 as u64, *id])))
             }
             _ => invalid("only memory of cuMemAlloc has a handle; export a pool instead"),
@@ -182,7 +182,7 @@ impl Sim {
             return bad_device("the device does not exist");
         }
         let known = |allocation: &Allocation| match allocation.kind {
-            Kind::Device(device) => blob([device.0 as u64, allocation.id]) == handle.0,
+            MemoryKind::Device(device) => blob([device.0 as u64, allocation.id]) == handle.0,
             _ => false,
         };
         if self.space.all().any(known) {

@@ -18,13 +18,13 @@ use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
 use crate::locate::Topology;
+use crate::pace::FaultPace;
 use crate::pager::Pager;
 use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, bad_device, invalid};
 use crate::shared::Sharing;
-use crate::space::{Allocation, Kind, Space};
+use crate::space::{Allocation, MemoryKind, Space};
 use crate::streams::Streams;
-use crate::tempo::FaultPace;
 
 /// The simulated process.
 #[derive(Debug)]
@@ -86,9 +86,9 @@ impl Sim {
     /// Whether an allocation is managed: by itself or through its pool.
     pub(crate) fn is_managed(&self, allocation: &Allocation) -> bool {
         match allocation.kind {
-            Kind::Managed => true,
-            Kind::Device(_) | Kind::Pinned | Kind::Registered => false,
-            Kind::Pool(pool) => self.pool_is_managed(pool),
+            MemoryKind::Managed => true,
+            MemoryKind::Device(_) | MemoryKind::Pinned | MemoryKind::Registered => false,
+            MemoryKind::Pool(pool) => self.pool_is_managed(pool),
         }
     }
 
@@ -158,7 +158,7 @@ impl Sim {
         }
         match self.space.starting(span.ptr).copied() {
             Some(allocation)
-                if allocation.kind == Kind::Managed
+                if allocation.kind == MemoryKind::Managed
                     && (span.bytes == 0 || span.bytes == allocation.bytes) =>
             {
                 self.attach(&allocation, flags, stream);

@@ -13,11 +13,11 @@ use pagewise_hal::BLOCK_BYTES;
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     /// Oldest first.
-    segments: Vec<Segment>,
+    segments: Vec<SlotSegment>,
 }
 
 #[derive(Debug)]
-struct Segment {
+struct SlotSegment {
     addresses: Range<u64>,
     /// Free runs: first address to bytes. Never adjacent.
     free: BTreeMap<u64, u64>,
@@ -27,7 +27,7 @@ impl Slots {
     /// Adds a segment of whole slots, all of it free.
     pub(crate) fn add(&mut self, addresses: Range<u64>) {
         let free = BTreeMap::from([(addresses.start, addresses.end - addresses.start)]);
-        self.segments.push(Segment { addresses, free });
+        self.segments.push(SlotSegment { addresses, free });
     }
 
     /// Takes the first run of slots that holds `bytes`, or `None` if no segment has room.
@@ -46,7 +46,7 @@ impl Slots {
     }
 }
 
-impl Segment {
+impl SlotSegment {
     fn take(&mut self, wanted: u64) -> Option<u64> {
         let (&address, &length) = self.free.iter().find(|&(_, &length)| length >= wanted)?;
         self.free.remove(&address);

@@ -15,7 +15,7 @@ use crate::slots::Slots;
 
 /// The kind of memory of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MemoryKind {
     /// `cuMemAllocManaged`
     Managed,
     /// `cuMemAlloc`
@@ -34,7 +34,7 @@ pub(crate) struct Allocation {
     pub(crate) start: u64,
     /// As requested: neither rounded to 512 bytes nor to pages.
     pub(crate) bytes: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MemoryKind,
     /// Never used twice.
     pub(crate) id: u64,
 }
@@ -95,15 +95,15 @@ impl Space {
             let start = self.take_managed(arena, bytes)?;
             let range =
                 ManagedRange { first_page: start / PAGE_BYTES, pages: bytes.div_ceil(PAGE_BYTES) };
-            return Some((self.enter(start, bytes, Kind::Managed), Some(range)));
+            return Some((self.enter(start, bytes, MemoryKind::Managed), Some(range)));
         }
         if let Some(start) = self.slabs.take(bytes) {
-            return Some((self.enter(start, bytes, Kind::Managed), None));
+            return Some((self.enter(start, bytes, MemoryKind::Managed), None));
         }
         let slab = self.take_managed(arena, BLOCK_BYTES)?;
         self.slabs.add(slab);
         let start = self.slabs.take(bytes)?;
-        Some((self.enter(start, bytes, Kind::Managed), Some(slab_range(slab))))
+        Some((self.enter(start, bytes, MemoryKind::Managed), Some(slab_range(slab))))
     }
 
     /// Places device or pinned memory; `None` if there is no address space left.
@@ -111,10 +111,10 @@ impl Space {
         &mut self,
         arena: &mut Arena,
         bytes: u64,
-        kind: Kind,
+        kind: MemoryKind,
     ) -> Option<Allocation> {
         let (zone, slots) = match kind {
-            Kind::Device(_) => (Zone::Device, &mut self.device),
+            MemoryKind::Device(_) => (Zone::Device, &mut self.device),
             _ => (Zone::Pinned, &mut self.pinned),
         };
         let start = slots.take(bytes).or_else(|| {
@@ -133,7 +133,7 @@ impl Space {
     }
 
     /// Notes an allocation at an address that a pool chose.
-    pub(crate) fn enter(&mut self, start: u64, bytes: u64, kind: Kind) -> Allocation {
+    pub(crate) fn enter(&mut self, start: u64, bytes: u64, kind: MemoryKind) -> Allocation {
         self.last_id += 1;
         let allocation = Allocation { start, bytes, kind, id: self.last_id };
         let before = self.live.insert(start, allocation);
@@ -143,7 +143,7 @@ impl Space {
 
     /// Live managed allocations, those of pools excepted, by address.
     pub(crate) fn managed(&self) -> impl Iterator<Item = &Allocation> {
-        self.live.values().filter(|allocation| allocation.kind == Kind::Managed)
+        self.live.values().filter(|allocation| allocation.kind == MemoryKind::Managed)
     }
 
     /// Live allocations of every kind, by address.
@@ -178,21 +178,21 @@ impl Space {
         let removed = self.live.remove(&start);
         debug_assert!(removed.is_some(), "{start:#x} is not live");
         match kind {
-            Kind::Pool(_) | Kind::Registered => None,
-            Kind::Device(_) => {
+            MemoryKind::Pool(_) | MemoryKind::Registered => None,
+            MemoryKind::Device(_) => {
                 self.device.give(start, bytes);
                 None
             }
-            Kind::Pinned => {
+            MemoryKind::Pinned => {
                 self.pinned.give(start, bytes);
                 None
             }
-            Kind::Managed if Slabs::packs(bytes) => {
+            MemoryKind::Managed if Slabs::packs(bytes) => {
                 let slab = self.slabs.give(start, bytes)?;
                 self.managed.give(slab, BLOCK_BYTES);
                 Some(slab_range(slab))
             }
-            Kind::Managed => {
+            MemoryKind::Managed => {
                 self.managed.give(start, bytes);
                 let pages = bytes.div_ceil(PAGE_BYTES);
                 Some(ManagedRange { first_page: start / PAGE_BYTES, pages })

@@ -9,12 +9,12 @@ use pagewise_hal::{
 };
 
 use crate::arrival::Threads;
-use crate::concurrency::Work;
+use crate::concurrency::StreamWork;
 use crate::config::RangeReads;
-use crate::pager::{Access, Walk};
+use crate::pager::{Access, AccessProgram};
 use crate::refusal::{Checked, bad_device, illegal_address, invalid, refuse};
 use crate::sim::Sim;
-use crate::space::{Allocation, Kind};
+use crate::space::{Allocation, MemoryKind};
 
 impl Sim {
     /// A host access program.
@@ -29,7 +29,7 @@ impl Sim {
         };
         self.check_host_may_touch(span)?;
         let (by, threads) = (Processor::HOST, Threads::One);
-        self.walk(Walk { by, span, stride_bytes, access: fault, threads })?;
+        self.run_program(AccessProgram { by, span, stride_bytes, access: fault, threads })?;
         let Span { ptr, bytes } = span;
         match access {
             HostAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
@@ -64,8 +64,8 @@ impl Sim {
         let threads =
             if touch.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
         let by = processor_of(device);
-        self.launch(by, Work::Program(span), stream)?;
-        self.walk(Walk { by, span, stride_bytes, access: fault, threads })?;
+        self.launch(by, StreamWork::Program(span), stream)?;
+        self.run_program(AccessProgram { by, span, stride_bytes, access: fault, threads })?;
         self.waited_for(stream);
         let Span { ptr, bytes } = span;
         match access {
@@ -91,13 +91,13 @@ impl Sim {
         }
         self.check_within_one(span)?;
         let elsewhere = |allocation: &Allocation| match allocation.kind {
-            Kind::Device(owner) => processor_of(owner) != device,
+            MemoryKind::Device(owner) => processor_of(owner) != device,
             _ => false,
         };
         if self.space.containing(span.ptr).is_some_and(elsewhere) {
             return invalid("the memory is another device's than the stream");
         }
-        self.launch(device, Work::FillOrCopy(&[span]), stream)?;
+        self.launch(device, StreamWork::FillOrCopy(&[span]), stream)?;
         self.walk_pages(device, span, Access::Write, Threads::Bulk);
         self.started(stream);
         self.before_write(span);
@@ -121,7 +121,7 @@ impl Sim {
         }
         self.check_within_one(to)?;
         self.check_within_one(from)?;
-        self.launch(device, Work::FillOrCopy(&[from, to]), stream)?;
+        self.launch(device, StreamWork::FillOrCopy(&[from, to]), stream)?;
         self.walk_copied(device, from, Access::Read);
         self.walk_copied(device, to, Access::Write);
         self.started(stream);
@@ -151,44 +151,52 @@ impl Sim {
             let pages = span.pages_outward();
             let bytes = (pages.end - pages.start) * PAGE_BYTES;
             let span = Span::new(DevicePtr(pages.start * PAGE_BYTES), bytes);
-            self.walk_managed(Walk { by, span, stride_bytes: PAGE_BYTES, access, threads });
+            self.run_on_managed(AccessProgram {
+                by,
+                span,
+                stride_bytes: PAGE_BYTES,
+                access,
+                threads,
+            });
         }
     }
 
     /// Moves the pages of an access program, and lets its time pass.
-    fn walk(&mut self, walk: Walk) -> Checked<()> {
-        if walk.span.bytes == 0 {
+    fn run_program(&mut self, program: AccessProgram) -> Checked<()> {
+        if program.span.bytes == 0 {
             return Ok(());
         }
-        let allocation = self.space.containing(walk.span.ptr);
-        let Some(allocation) = allocation.filter(|a| a.contains(walk.span)) else {
+        let allocation = self.space.containing(program.span.ptr);
+        let Some(allocation) = allocation.filter(|a| a.contains(program.span)) else {
             return illegal_address("the range is not within one live allocation");
         };
         if self.is_managed(allocation) {
-            self.walk_managed(walk);
+            self.run_on_managed(program);
             return Ok(());
         }
-        if self.reaches(walk.by, allocation) {
-            self.pager.walked_plain(walk);
+        if self.reaches(program.by, allocation) {
+            self.pager.ran_on_plain_memory(program);
             return Ok(());
         }
         illegal_address("the processor cannot reach the memory")
     }
 
-    fn walk_managed(&mut self, walk: Walk) {
-        self.clock_ns = self.pager.walk(walk, self.clock_ns);
+    fn run_on_managed(&mut self, program: AccessProgram) {
+        self.clock_ns = self.pager.run_program(program, self.clock_ns);
         self.settle_contents();
     }
 
     /// Whether a processor can access memory that does not migrate.
     pub(crate) fn reaches(&self, by: Processor, allocation: &Allocation) -> bool {
         match (allocation.kind, by.device_ordinal()) {
-            (Kind::Pinned | Kind::Registered | Kind::Managed, _) => true,
-            (Kind::Device(device), Some(ordinal)) => {
+            (MemoryKind::Pinned | MemoryKind::Registered | MemoryKind::Managed, _) => true,
+            (MemoryKind::Device(device), Some(ordinal)) => {
                 processor_of(device).device_ordinal() == Some(ordinal)
             }
-            (Kind::Device(_), None) => false,
-            (Kind::Pool(pool), _) => self.pools.any(pool.as_raw()).is_some_and(|p| p.admits(by)),
+            (MemoryKind::Device(_), None) => false,
+            (MemoryKind::Pool(pool), _) => {
+                self.pools.any(pool.as_raw()).is_some_and(|p| p.admits(by))
+            }
         }
     }
 

@@ -93,7 +93,7 @@ pub(super) struct Grid {
 
 /// Accesses that a unit makes at once: lanes `0..lanes`, each a stride further.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct UnitAccess {
     first_byte: u64,
     lanes: u64,
 }
@@ -162,11 +162,11 @@ impl Grid {
         self.first_byte + element * self.stride
     }
 
-    fn piece(&self, unit: &Unit, iteration: u64, part: u64) -> Option<Piece> {
+    fn unit_access(&self, unit: &Unit, iteration: u64, part: u64) -> Option<UnitAccess> {
         let (start, elements) = self.part(part);
         let element = iteration.checked_mul(self.threads)?.checked_add(unit.first)?;
         let left = elements.checked_sub(element).filter(|left| *left > 0)?;
-        Some(Piece { first_byte: self.address(start + element), lanes: unit.lanes.min(left) })
+        Some(UnitAccess { first_byte: self.address(start + element), lanes: unit.lanes.min(left) })
     }
 
     /// The first access of a unit, from `from` on, that faults.
@@ -194,23 +194,23 @@ impl Grid {
         missing: &impl Missing,
     ) -> Option<Position> {
         loop {
-            let piece = self.piece(unit, at.iteration, at.part)?;
+            let access = self.unit_access(unit, at.iteration, at.part)?;
             let byte = loop {
-                if at.lane >= piece.lanes {
+                if at.lane >= access.lanes {
                     break None;
                 }
-                let page = (piece.first_byte + at.lane * self.stride) / PAGE;
+                let page = (access.first_byte + at.lane * self.stride) / PAGE;
                 let next = missing.next(page)?;
                 if next == page {
                     return Some(at);
                 }
-                at.lane = (next * PAGE - piece.first_byte).div_ceil(self.stride);
-                if at.lane >= piece.lanes {
+                at.lane = (next * PAGE - access.first_byte).div_ceil(self.stride);
+                if at.lane >= access.lanes {
                     break Some(next * PAGE);
                 }
             };
             // On to the first iteration in which the last lane reaches that byte.
-            let last = piece.first_byte + (unit.lanes - 1) * self.stride;
+            let last = access.first_byte + (unit.lanes - 1) * self.stride;
             let ahead = byte.map_or(0, |byte| byte.saturating_sub(last));
             let step = self.threads.saturating_mul(self.stride);
             at = Position { iteration: at.iteration + ahead.div_ceil(step).max(1), lane: 0, ..at };
@@ -220,13 +220,13 @@ impl Grid {
     /// The pages that a unit touches at once from a position on: the position behind the page,
     /// the page, and its lines touched.
     pub(super) fn page(&self, unit: &Unit, at: Position) -> Option<(Position, u64, u64)> {
-        let piece = self.piece(unit, at.iteration, at.part)?;
-        if at.lane >= piece.lanes {
+        let access = self.unit_access(unit, at.iteration, at.part)?;
+        if at.lane >= access.lanes {
             return None;
         }
-        let byte = piece.first_byte + at.lane * self.stride;
+        let byte = access.first_byte + at.lane * self.stride;
         let page = byte / PAGE;
-        let lanes = ((page + 1) * PAGE - byte).div_ceil(self.stride).min(piece.lanes - at.lane);
+        let lanes = ((page + 1) * PAGE - byte).div_ceil(self.stride).min(access.lanes - at.lane);
         let last = byte + (lanes - 1) * self.stride;
         let lines = lanes.min(last / LINE - byte / LINE + 1);
         Some((Position { lane: at.lane + lanes, ..at }, page, lines))

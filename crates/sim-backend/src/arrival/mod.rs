@@ -45,7 +45,7 @@ const ROUNDS_IN_VAIN_MAX: u32 = 16;
 
 /// Faults that the driver services together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Batch {
+pub(crate) struct FaultBatch {
     /// The pages, ascending, each once.
     pub(crate) pages: Vec<u64>,
     /// Faults on the first of them.
@@ -116,7 +116,7 @@ impl<'a> Arrival<'a> {
     }
 
     /// The next batch; `None` once all accesses are through.
-    pub(crate) fn next_batch(&mut self, missing: &impl Missing) -> Option<Batch> {
+    pub(crate) fn next_batch(&mut self, missing: &impl Missing) -> Option<FaultBatch> {
         let progress = self.run(missing);
         self.rounds_in_vain = if progress { 0 } else { self.rounds_in_vain + 1 };
         if !self.multiprocessors.iter().any(Multiprocessor::is_waiting) {
@@ -181,10 +181,10 @@ impl<'a> Arrival<'a> {
     }
 
     /// One fault alone.
-    fn single(&mut self) -> Option<Batch> {
+    fn single(&mut self) -> Option<FaultBatch> {
         self.left_over.clear();
         let page = self.multiprocessors.iter().find_map(Multiprocessor::first_page)?;
-        Some(Batch { pages: vec![page], merged: 1, faults: 1 })
+        Some(FaultBatch { pages: vec![page], merged: 1, faults: 1 })
     }
 
     /// Draws when each multiprocessor begins to fault, unless that is known from the last round.
@@ -199,7 +199,7 @@ impl<'a> Arrival<'a> {
     }
 
     /// Reads a batch, and notes what is left over from before the replay.
-    fn collect(&mut self, missing: &impl Missing) -> Batch {
+    fn collect(&mut self, missing: &impl Missing) -> FaultBatch {
         let params = self.params;
         let most = params.batch_faults.max(1) as usize;
         let waiting = |(_, m): &(usize, &Multiprocessor)| m.is_waiting();
@@ -226,7 +226,7 @@ impl<'a> Arrival<'a> {
                 coming.push(Reverse((multiprocessor.next_ns(params), at)));
             }
         }
-        let batch = Batch::of(read);
+        let batch = FaultBatch::of(read);
         let replay_ns =
             now_ns.saturating_add(params.service_block_ns.saturating_mul(batch.blocks()));
         self.leave(coming, looks_ns, replay_ns, batch.duplicate_percent(), missing);
@@ -269,7 +269,7 @@ impl<'a> Arrival<'a> {
     clippy::arithmetic_side_effects,
     reason = "a batch has as many faults as were read; pages are of live memory"
 )]
-impl Batch {
+impl FaultBatch {
     fn of(mut read: Vec<u64>) -> Self {
         let faults = read.len() as u64;
         read.sort_unstable();

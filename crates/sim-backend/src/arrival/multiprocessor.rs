@@ -39,12 +39,12 @@ pub(super) struct Multiprocessor {
     pub(super) start_ns: u64,
     /// Time that is left of the last start, if that was not reached.
     pub(super) carried_ns: Option<u64>,
-    stream: Stream,
+    round: RoundFaults,
 }
 
 /// The faults of one round, in order, made as they are asked for.
 #[derive(Debug, Clone, Default)]
-struct Stream {
+struct RoundFaults {
     /// Units by the order in which they fault, and where each is.
     queue: Vec<(u32, Position)>,
     /// The next one in the queue.
@@ -118,12 +118,12 @@ impl Multiprocessor {
     /// Begins a round.
     pub(super) fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
-        self.stream.raised = 0;
+        self.round.raised = 0;
     }
 
     /// Queues the units: those that stayed where they were fault before those that moved.
     fn queue(&mut self) {
-        let Stream { queue, turn, ahead, sectors, raising, .. } = &mut self.stream;
+        let RoundFaults { queue, turn, ahead, sectors, raising, .. } = &mut self.round;
         queue.clear();
         for moved in [false, true] {
             let units = self.units.iter().enumerate().filter(|(_, w)| w.moved == moved);
@@ -141,7 +141,7 @@ impl Multiprocessor {
 
     /// When the next fault of this round is raised.
     pub(super) fn next_ns(&self, params: &ArrivalParams) -> u64 {
-        let nth = self.stream.raised;
+        let nth = self.round.raised;
         let first = u64::from(params.wave_faults[0]);
         let both = first + u64::from(params.wave_faults[1]);
         let delay_ns = if nth < first {
@@ -162,32 +162,32 @@ impl Multiprocessor {
         grid: &Grid,
         missing: &impl Missing,
     ) -> Option<u64> {
-        if self.stream.raised == 0 {
+        if self.round.raised == 0 {
             self.queue();
         }
-        if self.stream.raising.1 == 0 {
+        if self.round.raising.1 == 0 {
             let raising = self.next_page(grid, missing)?;
-            if !self.stream.admits(params, raising.0) {
+            if !self.round.admits(params, raising.0) {
                 return None;
             }
-            self.stream.raising = raising;
+            self.round.raising = raising;
         }
-        self.stream.raising.1 -= 1;
-        self.stream.raised += 1;
-        Some(self.stream.raising.0)
+        self.round.raising.1 -= 1;
+        self.round.raised += 1;
+        Some(self.round.raising.0)
     }
 
     /// The next page that a unit misses, and its lines touched.
     fn next_page(&mut self, grid: &Grid, missing: &impl Missing) -> Option<(u64, u64)> {
-        let stream = &mut self.stream;
+        let round = &mut self.round;
         loop {
-            let Some((index, at)) = stream.queue.get_mut(stream.turn) else {
-                if stream.ahead.is_empty() {
+            let Some((index, at)) = round.queue.get_mut(round.turn) else {
+                if round.ahead.is_empty() {
                     return None;
                 }
-                std::mem::swap(&mut stream.queue, &mut stream.ahead);
-                stream.ahead.clear();
-                stream.turn = 0;
+                std::mem::swap(&mut round.queue, &mut round.ahead);
+                round.ahead.clear();
+                round.turn = 0;
                 continue;
             };
             let waiting = &self.units[*index as usize];
@@ -198,18 +198,18 @@ impl Multiprocessor {
                 }
                 continue;
             }
-            stream.turn += 1;
+            round.turn += 1;
             if grid.runs_ahead
                 && let Some(next) = grid.seek(&waiting.unit, *at, missing)
                 && next.iteration - waiting.at.iteration <= AHEAD_MAX
             {
-                stream.ahead.push((*index, next));
+                round.ahead.push((*index, next));
             }
         }
     }
 }
 
-impl Stream {
+impl RoundFaults {
     /// Whether faults on a page are raised. If not, the multiprocessor is stuck.
     fn admits(&mut self, params: &ArrivalParams, page: u64) -> bool {
         let sector = page / SECTOR_PAGES;

@@ -44,8 +44,8 @@ impl Kernel {
         &self,
         seed: u64,
         mut memory: Memory,
-        mut service: impl FnMut(&Batch, &mut Memory) -> Serviced,
-    ) -> Vec<Batch> {
+        mut service: impl FnMut(&FaultBatch, &mut Memory) -> Serviced,
+    ) -> Vec<FaultBatch> {
         let params = GpuProfile::h200().arrival;
         let mut arrival = Arrival::new(&params, &self.accesses, self.threads, seed, 0);
         let mut batches = Vec::new();
@@ -58,7 +58,7 @@ impl Kernel {
     }
 
     /// All batches, if the faulted pages come and nothing else.
-    fn run_plainly(&self, seed: u64) -> Vec<Batch> {
+    fn run_plainly(&self, seed: u64) -> Vec<FaultBatch> {
         self.run(seed, self.memory(), |batch, memory| {
             batch.pages.iter().for_each(|page| _ = memory.missing.remove(page));
             Serviced::default()

@@ -1,4 +1,4 @@
-//! The account of one call: its events and its time.
+//! The account of one call: its inputs and its time.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::state::{Class, Warmth};
 use super::tally::{Tally, Zeroed};
 use super::touches::{self, Faults};
 use super::{advice, calls};
-use crate::paging::{Access, Covered, HeldBlocks, Step, Walk, Work};
+use crate::paging::{Access, Covered, HeldBlocks, Walk, Work, WorkCause};
 
 /// Freed host memory that the kernel keeps at hand for the next request: one 2 MiB page
 /// (TIMING-14).
@@ -134,8 +134,8 @@ impl Account {
     pub(super) fn work(&mut self, params: &CostParams, work: &Work) -> f64 {
         let zeroed = self.zeroed(work);
         let is_parallel = self.is_parallel();
-        match work.step {
-            Step::Fault => {
+        match work.cause {
+            WorkCause::Fault => {
                 let by_device = work.processor.is_some_and(|by| by != Processor::HOST);
                 let faults = &mut self.faults;
                 if !by_device {
@@ -147,17 +147,17 @@ impl Account {
                     touches::device_fault(&params.device_touch, faults, work)
                 }
             }
-            Step::Advice(advised) => {
+            WorkCause::Advice(advised) => {
                 self.tally.advice_ns += advice::step(&params.advice, advised, work);
                 self.tally.advised = true;
                 self.tally.acts |= advice::acts(advised, work);
                 0.0
             }
-            Step::Eviction => {
+            WorkCause::Eviction => {
                 self.tally.evictions_ns += calls::eviction(&params.prefetch, work, zeroed);
                 0.0
             }
-            Step::Allocation if matches!(self.call, Call::DeviceTouch { .. }) => {
+            WorkCause::Allocation if matches!(self.call, Call::DeviceTouch { .. }) => {
                 self.faults.chunks = self.faults.chunks.saturating_add(work.chunks_device);
                 0.0
             }

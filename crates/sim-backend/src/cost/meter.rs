@@ -1,13 +1,13 @@
-//! The meter: it counts the events of one call at a time.
+//! The meter: it counts the inputs of one call at a time.
 
 use pagewise_hal::Processor;
 
 use super::account::{Account, Input};
 use super::call::Call;
 use super::calls;
-use super::observation::{CostObservation, Record};
+use super::observation::{CostObservation, Observations};
 use super::params::CostParams;
-use super::state::{Class, State};
+use super::state::{CallHistory, Class};
 use crate::clock;
 use crate::paging::{Covered, HeldBlocks, Walk, Work};
 
@@ -15,34 +15,39 @@ use crate::paging::{Covered, HeldBlocks, Walk, Work};
 #[derive(Debug)]
 pub(crate) struct Meter {
     params: CostParams,
-    state: State,
+    history: CallHistory,
     account: Account,
     /// Inputs of the current call and the calls before it, if a caller wants to know them.
-    record: Option<Record>,
+    observations: Option<Observations>,
 }
 
 impl Meter {
     pub(crate) fn new(params: CostParams) -> Self {
-        Self { params, state: State::default(), account: Account::default(), record: None }
+        Self {
+            params,
+            history: CallHistory::default(),
+            account: Account::default(),
+            observations: None,
+        }
     }
 
     /// Keeps what calls take their time for, from the next call on.
     pub(crate) fn observe(&mut self) {
-        self.record.get_or_insert_default();
+        self.observations.get_or_insert_default();
     }
 
     /// The calls since this was last asked; none unless [`observe`](Self::observe) was called.
     pub(crate) fn take_observations(&mut self) -> Vec<CostObservation> {
-        self.record.as_mut().map(Record::take).unwrap_or_default()
+        self.observations.as_mut().map(Observations::take).unwrap_or_default()
     }
 
     /// A call begins.
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
-        self.account = Account::new(call, self.state.warmth(call.class(false), now_ns));
-        self.account.continues = self.state.continues(Class::Query);
-        self.account.recycled_pages = self.state.recycled_pages();
-        if let Some(record) = &mut self.record {
-            record.begin(&self.account);
+        self.account = Account::new(call, self.history.warmth(call.class(false), now_ns));
+        self.account.continues = self.history.continues(Class::Query);
+        self.account.recycled_pages = self.history.recycled_pages();
+        if let Some(observations) = &mut self.observations {
+            observations.begin(&self.account);
         }
     }
 
@@ -50,37 +55,37 @@ impl Meter {
     pub(crate) fn end(&mut self, start_ns: u64, now_ns: u64, refused: bool) -> u64 {
         let account = &mut self.account;
         account.refused = refused;
-        account.warmth = self.state.warmth(account.class(), start_ns);
-        if let Some(record) = &mut self.record {
-            record.end(account);
+        account.warmth = self.history.warmth(account.class(), start_ns);
+        if let Some(observations) = &mut self.observations {
+            observations.end(account);
         }
         clock::after(now_ns, whole(account.rest(&self.params)))
     }
 
     /// Remembers the call, which ended at `end_ns`.
     pub(crate) fn remember(&mut self, end_ns: u64) {
-        self.state.set_recycled_pages(self.account.recycled_pages);
+        self.history.set_recycled_pages(self.account.recycled_pages);
         if self.account.call.is_remembered() {
-            self.state.done(self.account.class(), self.account.warmth, end_ns);
+            self.history.done(self.account.class(), self.account.warmth, end_ns);
         }
     }
 
     /// A sleep of this length; returns how long it really takes.
     pub(crate) fn sleep(&mut self, duration_ns: u64) -> u64 {
-        self.state.slept(duration_ns);
-        if let Some(record) = &mut self.record {
-            record.slept(duration_ns);
+        self.history.slept(duration_ns);
+        if let Some(observations) = &mut self.observations {
+            observations.slept(duration_ns);
         }
         // A sleep never ends early.
         whole(calls::sleep(&self.params.fixed, duration_ns)).max(duration_ns)
     }
 
-    // ---- events within a call -----------------------------------------------------------------
+    // ---- inputs of a call ---------------------------------------------------------------------
 
     /// The engine did something; returns what it took, if that is charged at once.
     pub(crate) fn work(&mut self, work: &Work) -> u64 {
         // Happens most often and is the largest: not copied unless it is kept.
-        if self.record.is_some() {
+        if self.observations.is_some() {
             return self.count(&Input::Work(*work));
         }
         whole(self.account.work(&self.params, work))
@@ -110,8 +115,8 @@ impl Meter {
     }
 
     fn count(&mut self, input: &Input) -> u64 {
-        if let Some(record) = &mut self.record {
-            record.input(input);
+        if let Some(observations) = &mut self.observations {
+            observations.input(input);
         }
         whole(self.account.count(&self.params, input))
     }

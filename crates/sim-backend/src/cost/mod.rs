@@ -12,7 +12,7 @@
 //! | `call` | the kinds of calls |
 //! | `params` | the figures: parts of a GPU's profile |
 //! | `state` | memory between calls |
-//! | `account` | one call: its events and its time |
+//! | `account` | one call: its inputs and its time |
 //! | `observation` | calls as they were, to be timed again with other figures |
 //! | `tally` | counts within one |
 //! | `calls`, `advice`, `touches` | classes of calls |

@@ -9,10 +9,10 @@ use super::params::CostParams;
 
 /// One call, or one sleep: all that its time depends on, except the figures.
 #[derive(Debug, Clone)]
-pub struct CostObservation(Kind);
+pub struct CostObservation(Observed);
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum Observed {
     Call { before: Box<Account>, inputs: Box<[Input]> },
     Sleep { duration_ns: u64 },
 }
@@ -26,26 +26,26 @@ impl CostObservation {
     #[must_use]
     pub fn ns(&self, params: &CostParams) -> f64 {
         match &self.0 {
-            Kind::Call { before, inputs } => {
+            Observed::Call { before, inputs } => {
                 let mut account = Account::clone(before);
                 let at_once: f64 = inputs.iter().map(|input| account.count(params, input)).sum();
                 at_once + account.rest(params)
             }
-            &Kind::Sleep { duration_ns } => calls::sleep(&params.fixed, duration_ns),
+            &Observed::Sleep { duration_ns } => calls::sleep(&params.fixed, duration_ns),
         }
     }
 }
 
 /// The observations that have not been taken yet.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct Observations {
     /// Of the current call.
     recycled_pages: u64,
     inputs: Vec<Input>,
     done: Vec<CostObservation>,
 }
 
-impl Record {
+impl Observations {
     pub(super) fn begin(&mut self, account: &Account) {
         self.recycled_pages = account.recycled_pages;
         self.inputs.clear();
@@ -58,14 +58,14 @@ impl Record {
     /// The call has ended, and this is its account.
     pub(super) fn end(&mut self, account: &Account) {
         let inputs = std::mem::take(&mut self.inputs).into_boxed_slice();
-        self.done.push(CostObservation(Kind::Call {
+        self.done.push(CostObservation(Observed::Call {
             before: Box::new(account.emptied(self.recycled_pages)),
             inputs,
         }));
     }
 
     pub(super) fn slept(&mut self, duration_ns: u64) {
-        self.done.push(CostObservation(Kind::Sleep { duration_ns }));
+        self.done.push(CostObservation(Observed::Sleep { duration_ns }));
     }
 
     pub(super) fn take(&mut self) -> Vec<CostObservation> {

@@ -95,9 +95,9 @@ struct Last {
     row: u64,
 }
 
-/// The memory between calls.
+/// The calls so far, as far as the time of the next one depends on them.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct CallHistory {
     last: [Option<Last>; CLASSES],
     calls: u64,
     sleeps: u64,
@@ -108,7 +108,7 @@ pub(super) struct State {
     recycled_pages: u64,
 }
 
-impl State {
+impl CallHistory {
     /// The state that a call finds if it begins now.
     pub(super) fn warmth(&self, class: Class, now_ns: u64) -> Warmth {
         let last = self.last[class as usize];
@@ -169,8 +169,8 @@ impl State {
 mod tests {
     use super::*;
 
-    fn after(calls: &[Class]) -> State {
-        let mut state = State::default();
+    fn after(calls: &[Class]) -> CallHistory {
+        let mut state = CallHistory::default();
         for &class in calls {
             let warmth = state.warmth(class, 0);
             state.done(class, warmth, 0);
@@ -189,7 +189,7 @@ mod tests {
     fn after_a_sleep_it_counts_how_many_other_calls_came_since() {
         let mut state = after(&[Class::Free, Class::Advice]);
         state.slept(2_000_000);
-        let others = |state: &State, class| match state.warmth(class, 0) {
+        let others = |state: &CallHistory, class| match state.warmth(class, 0) {
             Warmth::AfterSleep { others, long: true } => others,
             other => panic!("{other:?}"),
         };
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_row_lasts_until_a_pause_of_more_than_30_ms() {
         let row = |pause_ns: u64| {
-            let mut state = State::default();
+            let mut state = CallHistory::default();
             let mut now_ns = 0;
             for _ in 0..3 {
                 now_ns += pause_ns;

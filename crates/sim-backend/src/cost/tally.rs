@@ -2,7 +2,7 @@
 
 use pagewise_hal::Processor;
 
-use crate::paging::{HeldBlocks, Step, Work};
+use crate::paging::{HeldBlocks, Work, WorkCause};
 
 /// Host pages filled with zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -60,9 +60,9 @@ impl Tally {
         const PAGE: u64 = pagewise_hal::PAGE_BYTES;
         let mapped = work.pages_mapped_host > 0 || work.pages_mapped_device > 0;
         let unmapped = work.unmaps_host > 0 || work.unmaps_device > 0;
-        self.acts |= mapped || work.copies > 0 || (work.step == Step::Discard && unmapped);
+        self.acts |= mapped || work.copies > 0 || (work.cause == WorkCause::Discard && unmapped);
         let to_device = work.processor.is_some_and(|to| to != Processor::HOST);
-        let maps_device = work.step == Step::Migration && work.pages_mapped_device > 0;
+        let maps_device = work.cause == WorkCause::Migration && work.pages_mapped_device > 0;
         self.device_blocks += u64::from(to_device && maps_device);
         self.blocks += work.blocks;
         self.copies += work.copies;

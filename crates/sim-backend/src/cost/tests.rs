@@ -6,7 +6,7 @@ use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, S
 use super::meter::whole;
 use super::*;
 use crate::GpuProfile;
-use crate::paging::{HeldBlocks, Step, Work};
+use crate::paging::{HeldBlocks, Work, WorkCause};
 use crate::{SimBackend, SimConfig};
 
 const MIB: u64 = 1 << 20;
@@ -289,7 +289,7 @@ fn a_sleep_never_ends_early() {
 fn a_call_that_needs_room_waits_for_the_evictions_even_if_it_is_refused() {
     let costs = GpuProfile::h200().cost;
     let work = Work {
-        step: Step::Eviction,
+        cause: WorkCause::Eviction,
         processor: Some(Processor::device(0)),
         pages_to_host: 512,
         copies: 1,
@@ -419,7 +419,7 @@ fn memory_that_a_free_gave_back_is_known_to_later_calls() {
     meter.remember(0);
     let mut zeroed = || {
         meter.begin(Call::Prefetch { ranges: 1, batch: false }, 0);
-        meter.work(&Work { step: Step::Migration, pages_zeroed_host: 2, ..Work::default() });
+        meter.work(&Work { cause: WorkCause::Migration, pages_zeroed_host: 2, ..Work::default() });
         let end_ns = meter.end(0, 0, false);
         meter.remember(end_ns);
         end_ns

@@ -8,16 +8,16 @@ use pagewise_hal::{CopyCause, MapCause};
 
 use super::block::Block;
 use super::context::Context;
-use super::event::Advised;
 use super::mask::PageMask;
 use super::moves::Reason;
 use super::processor::ProcId;
 use super::protection::Protection;
 use super::range::Policy;
+use super::report::Advised;
 
 /// An advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Advice {
+pub(super) enum PolicyChange {
     /// Where pages should be; `None` withdraws it.
     Preferred(Option<ProcId>),
     /// Whether a processor should keep a mapping.
@@ -26,7 +26,7 @@ pub(super) enum Advice {
     ReadMostly(bool),
 }
 
-impl Advice {
+impl PolicyChange {
     /// Whether the advice acts again on a range that has it already. Accessed-by maps all of such
     /// a range anew, also the part of it that the call does not name.
     pub(super) fn repeats(self) -> bool {
@@ -62,8 +62,8 @@ impl Advice {
 impl Context<'_> {
     /// Counts what an advice is about to look at in a block. Accessed-by does not look at
     /// read-mostly blocks.
-    pub(super) fn count_advised(&mut self, block: &Block, advice: Advice) {
-        if self.policy.read_mostly && matches!(advice, Advice::AccessedBy(..)) {
+    pub(super) fn count_advised(&mut self, block: &Block, advice: PolicyChange) {
+        if self.policy.read_mostly && matches!(advice, PolicyChange::AccessedBy(..)) {
             return;
         }
         self.work.blocks = 1;
@@ -71,7 +71,7 @@ impl Context<'_> {
         let on_host = block.resident(ProcId::HOST);
         self.work.pages_held_host = (valid & on_host).count() as u64;
         self.work.pages_held_device = valid.minus(on_host).count() as u64;
-        if advice == Advice::ReadMostly(false) {
+        if advice == PolicyChange::ReadMostly(false) {
             self.work.pages_collapsed = block.duplicated().count() as u64;
         }
     }
@@ -81,15 +81,15 @@ impl Context<'_> {
     pub(super) fn advised(
         &mut self,
         block: &mut Block,
-        advice: Advice,
+        advice: PolicyChange,
         old_preferred: Option<ProcId>,
     ) {
         match advice {
-            Advice::Preferred(_) => self.preferred_changed(block, old_preferred),
-            Advice::AccessedBy(by, true) => self.accessed_by_added(block, by),
-            Advice::AccessedBy(_, false) => {}
-            Advice::ReadMostly(true) => self.read_mostly_set(block),
-            Advice::ReadMostly(false) => self.read_mostly_unset(block),
+            PolicyChange::Preferred(_) => self.preferred_changed(block, old_preferred),
+            PolicyChange::AccessedBy(by, true) => self.accessed_by_added(block, by),
+            PolicyChange::AccessedBy(_, false) => {}
+            PolicyChange::ReadMostly(true) => self.read_mostly_set(block),
+            PolicyChange::ReadMostly(false) => self.read_mostly_unset(block),
         }
     }
 

@@ -19,16 +19,16 @@ use super::access::Access;
 use super::block::Block;
 use super::context::Context;
 use super::engine::Paging;
-use super::event::{EventSink, Step};
 use super::evict::OwnChunk;
 use super::mask::{PAGES, PageMask};
 use super::prefetcher;
 use super::processor::ProcId;
 use super::protection::Protection;
+use super::report::{ReportSink, WorkCause};
 use super::service;
 use super::thrash;
-use super::walk::{Held, Touched, Walk, fault_record};
-use crate::arrival::{Arrival, Batch, Missing, Serviced};
+use super::walk::{HeldOff, Touched, Walk, fault_record};
+use crate::arrival::{Arrival, FaultBatch, Missing, Serviced};
 
 #[cfg(test)]
 mod waits;
@@ -40,12 +40,12 @@ impl Paging {
         walk: Walk,
         mut arrival: Arrival<'_>,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> Touched {
         let who = (ProcId::from(walk.by), walk.access);
         let end_page = walk.first_byte.saturating_add(walk.bytes).div_ceil(PAGE_BYTES);
         let mut touched = Touched { now_ns, ..Touched::default() };
-        let mut held = Held::default();
+        let mut held = HeldOff::default();
         let mut passed = Passed::default();
         self.advance(now_ns, sink);
         loop {
@@ -65,17 +65,17 @@ impl Paging {
     fn batch(
         &mut self,
         (by, access): (ProcId, Access),
-        batch: &Batch,
-        held: &mut Held,
+        batch: &FaultBatch,
+        held: &mut HeldOff,
         touched: &mut Touched,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> Serviced {
         let needs = access.needs(by, &self.params);
         touched.faults += 1;
         touched.pass(sink.fault_latency_ns(by.into(), 0));
         self.advance(touched.now_ns, sink);
         let record = fault_record(batch.pages[0], by, access, batch.merged);
-        sink.event(record);
+        sink.record(record);
         let (mut last, mut in_vain, mut until_ns) = (Serviced::default(), true, None::<u64>);
         let mut rest = &batch.pages[..];
         while let Some(first) = rest.first() {
@@ -114,9 +114,9 @@ impl Paging {
         &mut self,
         (by, access): (ProcId, Access),
         pages: &[u64],
-        held: &mut Held,
+        held: &mut HeldOff,
         touched: &mut Touched,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> Option<u64> {
         self.with_memory(sink, |paging, sink| {
             paging.service_once((by, access), pages, held, touched, sink)
@@ -127,9 +127,9 @@ impl Paging {
         &mut self,
         (by, access): (ProcId, Access),
         pages: &[u64],
-        held: &mut Held,
+        held: &mut HeldOff,
         touched: &mut Touched,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> Result<Option<u64>, OwnChunk> {
         let Some(first) = pages.first() else { return Ok(None) };
         let Some(range) = self.ranges.containing_mut(*first) else { return Ok(None) };
@@ -140,8 +140,8 @@ impl Paging {
         if pages.len() > 1 || block.maps(by, needs, (pages[0] - block.first_page()) as usize) {
             faulted = faulted.minus(block.mapped(by, needs));
         }
-        let step = (Step::Fault, Some(by));
-        let mut context = self.context(&block, policy, step, touched.now_ns, sink);
+        let cause = (WorkCause::Fault, Some(by));
+        let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
         if let Some(plain) = context.plain(&block, by).filter(|_| !faulted.is_empty()) {
             let prefetched = prefetcher::pages_to_prefetch(&context, &mut block, faulted, by);
             let pages = faulted | prefetched;
@@ -150,7 +150,7 @@ impl Paging {
                 self.put(block);
                 return there.map(|()| None);
             }
-            let mut context = self.context(&block, policy, step, touched.now_ns, sink);
+            let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
             report_held(&mut context, &block, faulted, by, held);
             context.arrive_plainly(&mut block, by, plain, pages, prefetched);
             let took_ns = context.finish();
@@ -170,7 +170,7 @@ impl Paging {
                 self.put(block);
                 return there.map(|()| None);
             }
-            let mut context = self.context(&block, policy, step, touched.now_ns, sink);
+            let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
             report_held(&mut context, &block, plan.faulted, by, held);
             service::apply(&mut context, &mut block, plan);
             let took_ns = context.finish();
@@ -188,7 +188,7 @@ fn report_held(
     block: &Block,
     pages: PageMask,
     by: ProcId,
-    held: &mut Held,
+    held: &mut HeldOff,
 ) {
     if held.is_empty() {
         return;
@@ -326,24 +326,24 @@ mod tests {
 
     /// The state after a program: its records, the host's page table, and the holders of each page.
     #[derive(Debug, PartialEq)]
-    struct Outcome {
-        events: Vec<MemoryEvent>,
+    struct StateAfter {
+        records: Vec<MemoryEvent>,
         host: Vec<PageRun>,
         holders: Vec<Vec<Processor>>,
     }
 
-    impl Outcome {
+    impl StateAfter {
         fn faults(&self) -> usize {
-            let is = |event: &&MemoryEvent| matches!(event, MemoryEvent::GpuFault { .. });
-            self.events.iter().filter(is).count()
+            let is = |record: &&MemoryEvent| matches!(record, MemoryEvent::GpuFault { .. });
+            self.records.iter().filter(is).count()
         }
 
         fn bytes(&self, wanted: impl Fn(CopyCause) -> bool) -> u64 {
-            let bytes = |event: &MemoryEvent| match event {
+            let bytes = |record: &MemoryEvent| match record {
                 MemoryEvent::Copy { bytes, cause, .. } if wanted(*cause) => *bytes,
                 _ => 0,
             };
-            self.events.iter().map(bytes).sum()
+            self.records.iter().map(bytes).sum()
         }
     }
 
@@ -355,26 +355,26 @@ mod tests {
         paging
     }
 
-    fn run(paging: &mut Paging, program: &Program, seed: u64) -> Outcome {
+    fn run(paging: &mut Paging, program: &Program, seed: u64) -> StateAfter {
         let Program { walk, threads } = *program;
-        let mut events = Vec::new();
+        let mut records = Vec::new();
         if threads == Threads::One {
-            paging.walk(walk, 10_000_000, &mut events);
+            paging.walk(walk, 10_000_000, &mut records);
         } else {
             let Walk { first_byte, bytes, stride_bytes, access, .. } = walk;
             let runs_ahead = access != Access::Read;
             let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead };
             let params = GpuProfile::h200().arrival;
             let arrival = Arrival::new(&params, &accesses, threads, seed, 0);
-            paging.run_kernel(walk, arrival, 10_000_000, &mut events);
+            paging.run_kernel(walk, arrival, 10_000_000, &mut records);
         }
         let host = paging.host_mapped(0..PAGES_IN_ALL);
         let holders = (0..PAGES_IN_ALL).map(|page| paging.resident_on(page)).collect();
-        Outcome { events, host, holders }
+        StateAfter { records, host, holders }
     }
 
     /// Pages at random places on the host first, then the program.
-    fn run_after(host: &[Range<u64>], program: &Program, seed: u64) -> Outcome {
+    fn run_after(host: &[Range<u64>], program: &Program, seed: u64) -> StateAfter {
         let mut paging = paging(512);
         host.iter().for_each(|pages| paging.migrate(pages.clone(), HOST, 0, &mut Vec::new()));
         run(&mut paging, program, seed)
@@ -506,10 +506,10 @@ mod tests {
         };
         let threads = Threads::Grid { blocks: 1, threads: 512 };
         let outcome = run_after(&[0..300, 300..512], &Program { walk, threads }, 1);
-        let first = outcome.events.iter().position(|e| matches!(e, MemoryEvent::Copy { .. }));
-        assert_eq!(first, Some(1), "{:?}", &outcome.events[..3]);
-        let MemoryEvent::GpuFault { address, .. } = outcome.events[0] else { panic!("no fault") };
-        let MemoryEvent::Copy { address: copied, .. } = outcome.events[1] else {
+        let first = outcome.records.iter().position(|e| matches!(e, MemoryEvent::Copy { .. }));
+        assert_eq!(first, Some(1), "{:?}", &outcome.records[..3]);
+        let MemoryEvent::GpuFault { address, .. } = outcome.records[0] else { panic!("no fault") };
+        let MemoryEvent::Copy { address: copied, .. } = outcome.records[1] else {
             panic!("no copy")
         };
         assert_eq!(address, copied);
@@ -525,19 +525,19 @@ mod tests {
             Program { walk, threads }
         };
         let kernel = write(GPU0, Threads::Grid { blocks: 1, threads: 32 });
-        let mut events = Vec::new();
+        let mut records = Vec::new();
         for _ in 0..20 {
-            events.extend(run(&mut paging, &write(HOST, Threads::One), 1).events);
-            events.extend(run(&mut paging, &kernel, 1).events);
+            records.extend(run(&mut paging, &write(HOST, Threads::One), 1).records);
+            records.extend(run(&mut paging, &kernel, 1).records);
         }
-        let waits = |event: &&MemoryEvent| match event {
+        let waits = |record: &&MemoryEvent| match record {
             MemoryEvent::Throttling { processor, duration_ns, .. } => {
                 *processor == GPU0 && *duration_ns > 0
             }
             _ => false,
         };
-        assert!(events.iter().any(|event| matches!(event, MemoryEvent::Thrashing { .. })));
-        assert!(events.iter().filter(waits).count() > 0);
+        assert!(records.iter().any(|record| matches!(record, MemoryEvent::Thrashing { .. })));
+        assert!(records.iter().filter(waits).count() > 0);
         assert!((0..16).all(|page| paging.mapping(page, GPU0).is_some()));
     }
 }

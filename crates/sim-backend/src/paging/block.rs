@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::mask::{PAGES, PageMask, StoredMask};
 use super::processor::ProcId;
-use super::state::State;
+use super::state::BlockState;
 
 /// One va_block.
 #[derive(Debug, Clone)]
@@ -29,14 +29,14 @@ pub(crate) struct Block {
 /// The state of a block's pages, by itself or in common with blocks in the same state.
 #[derive(Debug, Clone)]
 enum Held {
-    Alone(Box<State>),
-    Shared(Arc<State>),
+    Alone(Box<BlockState>),
+    Shared(Arc<BlockState>),
 }
 
 impl Deref for Block {
-    type Target = State;
+    type Target = BlockState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &BlockState {
         match &self.state {
             Held::Alone(state) => state,
             Held::Shared(state) => state,
@@ -46,9 +46,9 @@ impl Deref for Block {
 
 impl DerefMut for Block {
     /// To change it: it is no longer shared then.
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut BlockState {
         if let Held::Shared(state) = &self.state {
-            self.state = Held::Alone(Box::new(State::clone(state)));
+            self.state = Held::Alone(Box::new(BlockState::clone(state)));
         }
         match &mut self.state {
             Held::Alone(state) => state,
@@ -61,7 +61,7 @@ impl Block {
     /// A block without a resident page.
     pub(crate) fn new(first_page: u64, len: usize) -> Self {
         debug_assert!(len > 0 && first_page as usize % PAGES + len <= PAGES);
-        Self { first_page, len: len as u16, state: Held::Alone(Box::new(State::new())) }
+        Self { first_page, len: len as u16, state: Held::Alone(Box::new(BlockState::new())) }
     }
 
     /// First page, absolute.
@@ -101,7 +101,7 @@ impl Block {
         {
             return self.thrashing().is_none();
         }
-        self.len == other.len && State::is_like(self, other)
+        self.len == other.len && BlockState::is_like(self, other)
     }
 
     /// A block of the same length in the same state somewhere else.
@@ -112,7 +112,7 @@ impl Block {
     /// Makes the state one that others can share.
     pub(super) fn share(&mut self) {
         if let Held::Alone(state) = &self.state {
-            self.state = Held::Shared(Arc::new(State::clone(state)));
+            self.state = Held::Shared(Arc::new(BlockState::clone(state)));
         }
     }
 
@@ -165,7 +165,7 @@ impl Block {
         debug_assert!(at > 0 && at < self.len());
         let mut upper = Self::new(self.first_page + at as u64, self.len() - at);
         self.len = at as u16;
-        upper.state = Held::Alone(Box::new(State::split_off(self, at)));
+        upper.state = Held::Alone(Box::new(BlockState::split_off(self, at)));
         upper
     }
 }

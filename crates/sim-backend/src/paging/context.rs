@@ -1,15 +1,15 @@
-//! The context of one step on one va_block: policy, parameters, time and the listener for records.
+//! The context of one step on one va_block: policy, parameters, time and the sink for reports.
 #![allow(clippy::arithmetic_side_effects, reason = "one step counts pages and runs of one block")]
 
 use std::collections::VecDeque;
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 
-use super::event::{EventSink, Step, Work};
 use super::groups::Groups;
 use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
 use super::range::Policy;
+use super::report::{ReportSink, Work, WorkCause};
 use super::thrash::pins::Pin;
 use super::thrash::window::LapseWindow;
 use super::totals::Totals;
@@ -22,7 +22,7 @@ pub(super) struct Context<'a> {
     pub(super) policy: Policy,
     pub(super) now_ns: u64,
     pub(super) work: Work,
-    pub(super) sink: &'a mut dyn EventSink,
+    pub(super) sink: &'a mut dyn ReportSink,
     pub(super) pins: &'a mut VecDeque<Pin>,
     pub(super) lapse: &'a mut LapseWindow,
     pub(super) totals: &'a mut Totals,
@@ -33,13 +33,13 @@ pub(super) struct Context<'a> {
 
 impl Context<'_> {
     /// Reports one record.
-    pub(super) fn emit(&mut self, event: MemoryEvent) {
-        self.sink.event(event);
+    pub(super) fn emit(&mut self, record: MemoryEvent) {
+        self.sink.record(record);
     }
 
     /// Reports the work of the step, if there was any; returns the nanoseconds that it took.
     pub(super) fn finish(&mut self) -> u64 {
-        if self.work.step == Step::Fault || !self.work.is_idle() {
+        if self.work.cause == WorkCause::Fault || !self.work.is_idle() {
             self.sink.work(&self.work)
         } else {
             0

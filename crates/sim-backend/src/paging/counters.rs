@@ -16,16 +16,16 @@ const REGION: usize = 16;
 
 /// The counts since the driver was last told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Counter {
+pub(super) struct AccessCounter {
     accesses: u64,
     pages: PageMask,
 }
 
 /// The counters that are not 0, by GPU and first page of the block.
 #[derive(Debug, Default)]
-pub(super) struct Counters(pub(super) BTreeMap<(ProcId, u64), Counter>);
+pub(super) struct AccessCounters(pub(super) BTreeMap<(ProcId, u64), AccessCounter>);
 
-impl Counters {
+impl AccessCounters {
     /// Forgets what was counted for pages.
     pub(super) fn forget(&mut self, pages: &Range<u64>) {
         self.0.retain(|(_, first_page), _| !pages.contains(first_page));

@@ -9,13 +9,12 @@ use std::ops::Range;
 
 use pagewise_hal::{PageRun, Processor};
 
-use super::advice::Advice;
+use super::advice::PolicyChange;
 use super::block::Block;
 use super::chunks::Chunks;
 use super::context::Context;
-use super::counters::Counters;
+use super::counters::AccessCounters;
 use super::discard::Discard;
-use super::event::{EventSink, Step, Work};
 use super::groups::{Group, Groups};
 use super::invariants;
 use super::mask::PageMask;
@@ -23,6 +22,7 @@ use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
 use super::protection::Protection;
 use super::range::{Policy, Ranges, VaRange};
+use super::report::{ReportSink, Work, WorkCause};
 use super::thrash;
 use super::thrash::pins::{self, Pin};
 use super::thrash::window::LapseWindow;
@@ -49,7 +49,7 @@ pub(crate) struct Paging {
     /// Chunks of GPUs that were emptied so far.
     pub(super) evictions: u64,
     /// Remote accesses, where they are counted.
-    pub(super) counters: Counters,
+    pub(super) counters: AccessCounters,
     pub(super) groups: Groups,
     pub(super) totals: Totals,
     /// Whether like blocks get the outcome of the first of them, and plain ones take few steps; off
@@ -74,7 +74,7 @@ impl Paging {
             pins,
             chunks,
             evictions: 0,
-            counters: Counters::default(),
+            counters: AccessCounters::default(),
             groups: Groups::default(),
             totals,
             #[cfg(test)]
@@ -111,7 +111,7 @@ impl Paging {
         pages: Range<u64>,
         to: Processor,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
         self.advance(now_ns, sink);
         let to = ProcId::from(to);
@@ -134,7 +134,7 @@ impl Paging {
         to: ProcId,
         maps: bool,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
         self.with_memory(sink, |paging, sink| {
             let Some((mut block, policy, within)) = paging.take_piece(piece) else { return Ok(()) };
@@ -144,8 +144,8 @@ impl Paging {
                 .reserve(&mut block, to, within.minus(to_home), now_ns, sink)
                 .and_then(|()| paging.reserve(&mut block, home, to_home, now_ns, sink));
             if there.is_ok() {
-                let step = (Step::Migration, Some(to));
-                let mut context = paging.context(&block, policy, step, now_ns, sink);
+                let cause = (WorkCause::Migration, Some(to));
+                let mut context = paging.context(&block, policy, cause, now_ns, sink);
                 context.migrate(&mut block, to, within);
                 if maps {
                     context.work.blocks = 1;
@@ -167,13 +167,13 @@ impl Paging {
         pages: Range<u64>,
         manner: Discard,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
         self.advance(now_ns, sink);
         let pieces = self.ranges.pieces(&pages);
         self.on_each(&pieces, sink, |paging, piece, sink| {
-            let step = (Step::Discard, None);
-            paging.on_piece(piece, step, now_ns, sink, |context, block, within| {
+            let cause = (WorkCause::Discard, None);
+            paging.on_piece(piece, cause, now_ns, sink, |context, block, within| {
                 context.discard(block, within, manner);
             });
         });
@@ -185,9 +185,9 @@ impl Paging {
         pages: Range<u64>,
         to: Option<Processor>,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
-        self.advise(pages, Advice::Preferred(to.map(ProcId::from)), now_ns, sink);
+        self.advise(pages, PolicyChange::Preferred(to.map(ProcId::from)), now_ns, sink);
     }
 
     /// Adds a processor to those that keep a mapping of pages, or removes it.
@@ -197,9 +197,9 @@ impl Paging {
         by: Processor,
         on: bool,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
-        self.advise(pages, Advice::AccessedBy(by.into(), on), now_ns, sink);
+        self.advise(pages, PolicyChange::AccessedBy(by.into(), on), now_ns, sink);
     }
 
     /// Begins or ends read duplication of pages.
@@ -208,9 +208,9 @@ impl Paging {
         pages: Range<u64>,
         on: bool,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
-        self.advise(pages, Advice::ReadMostly(on), now_ns, sink);
+        self.advise(pages, PolicyChange::ReadMostly(on), now_ns, sink);
     }
 
     /// The host's page table for pages, as runs; adjacent runs differ.
@@ -269,12 +269,12 @@ impl Paging {
     }
 
     /// Lets the time come to `now_ns`: pages with a pin that ran out are released.
-    pub(crate) fn advance(&mut self, now_ns: u64, sink: &mut dyn EventSink) {
+    pub(crate) fn advance(&mut self, now_ns: u64, sink: &mut dyn ReportSink) {
         while let Some(pin) = pins::expired(&mut self.pins, &self.params.thrashing, now_ns) {
             let Some(range) = self.ranges.containing_mut(pin.page) else { continue };
             let Some(mut block) = range.take(pin.page) else { continue };
             let policy = range.policy;
-            let mut context = self.context(&block, policy, (Step::Unpin, None), now_ns, sink);
+            let mut context = self.context(&block, policy, (WorkCause::Unpin, None), now_ns, sink);
             thrash::release_expired(&mut context, &mut block, pin);
             context.finish();
             self.put(block);
@@ -300,14 +300,14 @@ impl Paging {
         &'a mut self,
         block: &Block,
         policy: Policy,
-        (step, processor): (Step, Option<ProcId>),
+        (cause, processor): (WorkCause, Option<ProcId>),
         now_ns: u64,
-        sink: &'a mut dyn EventSink,
+        sink: &'a mut dyn ReportSink,
     ) -> Context<'a> {
         let processor = processor.map(Processor::from);
         let block = block.first_page();
         let work =
-            Work { step, processor, block, read_mostly: policy.read_mostly, ..Work::default() };
+            Work { cause, processor, block, read_mostly: policy.read_mostly, ..Work::default() };
         Context {
             params: &self.params,
             relations: &self.relations,
@@ -328,13 +328,13 @@ impl Paging {
     pub(super) fn on_piece(
         &mut self,
         piece: &Range<u64>,
-        step: (Step, Option<ProcId>),
+        cause: (WorkCause, Option<ProcId>),
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
         act: impl FnOnce(&mut Context<'_>, &mut Block, PageMask),
     ) {
         let Some((mut block, policy, within)) = self.take_piece(piece) else { return };
-        let mut context = self.context(&block, policy, step, now_ns, sink);
+        let mut context = self.context(&block, policy, cause, now_ns, sink);
         act(&mut context, &mut block, within);
         context.finish();
         self.note_chunks(&block, None);
@@ -345,13 +345,13 @@ impl Paging {
     pub(super) fn on_existing(
         &mut self,
         piece: &Range<u64>,
-        step: (Step, Option<ProcId>),
+        cause: (WorkCause, Option<ProcId>),
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
         act: impl FnOnce(&mut Context<'_>, &mut Block, PageMask),
     ) {
         if self.block(piece.start).is_some() {
-            self.on_piece(piece, step, now_ns, sink, act);
+            self.on_piece(piece, cause, now_ns, sink, act);
         }
     }
 
@@ -375,15 +375,21 @@ impl Paging {
         self.groups.put(pages, group);
     }
 
-    fn advise(&mut self, pages: Range<u64>, advice: Advice, now_ns: u64, sink: &mut dyn EventSink) {
+    fn advise(
+        &mut self,
+        pages: Range<u64>,
+        advice: PolicyChange,
+        now_ns: u64,
+        sink: &mut dyn ReportSink,
+    ) {
         self.advance(now_ns, sink);
         if pages.is_empty() {
             return; // An advice for no bytes succeeds and splits nothing.
         }
         let differs = |policy: &Policy| advice.apply(policy) != *policy;
         let cuts = [pages.start, pages.end].map(|at| self.ranges.split_at(at, differs));
-        let step = Step::Advice(advice.advised());
-        let mut work = Work { step, ..Work::default() };
+        let cause = WorkCause::Advice(advice.advised());
+        let mut work = Work { cause, ..Work::default() };
         for cut in cuts {
             work.ranges_split += cut.ranges;
             work.blocks_split += cut.blocks;
@@ -399,11 +405,11 @@ impl Paging {
             }
             work.ranges_advised += u64::from(old != new);
             range.policy = new;
-            let seen = if advice == Advice::ReadMostly(false) { old } else { new };
+            let seen = if advice == PolicyChange::ReadMostly(false) { old } else { new };
             let blocks: Vec<_> = range.blocks().map(Block::pages).collect();
             self.on_each(&blocks, sink, |paging, pages, sink| {
                 let Some((mut block, _, _)) = paging.take_piece(pages) else { return };
-                let mut context = paging.context(&block, seen, (step, None), now_ns, sink);
+                let mut context = paging.context(&block, seen, (cause, None), now_ns, sink);
                 context.count_advised(&block, advice);
                 context.advised(&mut block, advice, old.preferred);
                 context.finish();

@@ -17,10 +17,10 @@ use super::block::Block;
 use super::chunks::{Chunks, List, RootId};
 use super::context::Context;
 use super::engine::Paging;
-use super::event::{EventSink, Holding, Step, Work};
 use super::mask::{PAGES, PageMask};
 use super::moves::Reason;
 use super::processor::ProcId;
+use super::report::{Holding, ReportSink, Work, WorkCause};
 
 /// Pages in a 64 KiB chunk.
 const BIG: usize = 16;
@@ -41,8 +41,8 @@ impl Paging {
     /// step anew (PAGING-28). So a chunk with older pages of the block may go like any other.
     pub(super) fn with_memory<T>(
         &mut self,
-        sink: &mut dyn EventSink,
-        mut step: impl FnMut(&mut Self, &mut dyn EventSink) -> Result<T, OwnChunk>,
+        sink: &mut dyn ReportSink,
+        mut step: impl FnMut(&mut Self, &mut dyn ReportSink) -> Result<T, OwnChunk>,
     ) -> T {
         loop {
             match step(self, sink) {
@@ -63,7 +63,7 @@ impl Paging {
         id: ProcId,
         pages: PageMask,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> Result<(), OwnChunk> {
         if id.is_host() {
             return Ok(()); // The host's memory is provided by the move itself.
@@ -97,7 +97,7 @@ impl Paging {
         let valid = block.resident_anywhere().minus(block.discarded());
         block.populate(id, given);
         let mut work =
-            Work { step: Step::Allocation, processor: Some(id.into()), ..Work::default() };
+            Work { cause: WorkCause::Allocation, processor: Some(id.into()), ..Work::default() };
         work.block = block.first_page();
         work.pages_populated_device = given.count() as u64;
         work.zeroed_runs_device = given.minus(valid).run_count() as u64;
@@ -113,7 +113,7 @@ impl Paging {
         id: ProcId,
         len: u16,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> Result<(), OwnChunk> {
         let gpu = id.index() - 1;
         while !self.chunks[gpu].has_room(len) {
@@ -139,7 +139,7 @@ impl Paging {
         gpu: Processor,
         bytes: u64,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
         let id = ProcId::from(gpu);
         let Some(index) = id.index().checked_sub(1) else { return };
@@ -151,14 +151,14 @@ impl Paging {
     }
 
     /// Empties a chunk: its pages go to the host.
-    fn evict(&mut self, id: ProcId, chunk: RootId, now_ns: u64, sink: &mut dyn EventSink) {
+    fn evict(&mut self, id: ProcId, chunk: RootId, now_ns: u64, sink: &mut dyn ReportSink) {
         self.evictions += 1;
         let gpu = id.index() - 1;
         while let Some(piece) = self.chunks[gpu].first_piece(chunk) {
             let mut left = piece.clone();
             while let Some(part) = self.ranges.first_piece(&left) {
-                let step = (Step::Eviction, Some(id));
-                self.on_existing(&part, step, now_ns, sink, |context, block, within| {
+                let cause = (WorkCause::Eviction, Some(id));
+                self.on_existing(&part, cause, now_ns, sink, |context, block, within| {
                     context.evict(block, id, within);
                 });
                 left.start = part.end;
@@ -272,22 +272,22 @@ mod tests {
         paging
     }
 
-    fn evicted(events: &[MemoryEvent]) -> Vec<u64> {
-        let page = |event: &MemoryEvent| match event {
+    fn evicted(records: &[MemoryEvent]) -> Vec<u64> {
+        let page = |record: &MemoryEvent| match record {
             MemoryEvent::Copy { address, cause: CopyCause::Eviction, .. } => Some(address / 4096),
             _ => None,
         };
-        events.iter().filter_map(page).collect()
+        records.iter().filter_map(page).collect()
     }
 
     #[test]
     fn the_block_serviced_longest_ago_goes_first() {
         let mut paging = paging(2);
-        let mut events = Vec::new();
+        let mut records = Vec::new();
         for block in [0, 1, 0, 2] {
-            paging.migrate(block * 512..block * 512 + 512, GPU0, 0, &mut events);
+            paging.migrate(block * 512..block * 512 + 512, GPU0, 0, &mut records);
         }
-        assert_eq!(evicted(&events), [512]);
+        assert_eq!(evicted(&records), [512]);
         assert_eq!(paging.resident_on(512), [HOST]);
         assert_eq!(paging.resident_on(1024), [GPU0]);
     }
@@ -295,22 +295,22 @@ mod tests {
     #[test]
     fn a_migration_larger_than_the_device_brings_everything_twice() {
         let mut paging = paging(2);
-        let mut events = Vec::new();
-        paging.migrate(0..4 * 512, Processor::HOST, 0, &mut events);
-        events.clear();
-        paging.migrate(0..4 * 512, GPU0, 0, &mut events);
-        assert_eq!(evicted(&events), [0, 512, 1024, 1536, 0, 512]);
+        let mut records = Vec::new();
+        paging.migrate(0..4 * 512, Processor::HOST, 0, &mut records);
+        records.clear();
+        paging.migrate(0..4 * 512, GPU0, 0, &mut records);
+        assert_eq!(evicted(&records), [0, 512, 1024, 1536, 0, 512]);
     }
 
     #[test]
     fn discarded_pages_leave_without_a_copy() {
         let mut paging = paging(1);
-        let mut events = Vec::new();
-        paging.migrate(0..512, GPU0, 0, &mut events);
-        paging.discard(0..512, Discard::Lazy, 0, &mut events);
-        events.clear();
-        paging.migrate(512..1024, GPU0, 0, &mut events);
-        assert_eq!(events, []);
+        let mut records = Vec::new();
+        paging.migrate(0..512, GPU0, 0, &mut records);
+        paging.discard(0..512, Discard::Lazy, 0, &mut records);
+        records.clear();
+        paging.migrate(512..1024, GPU0, 0, &mut records);
+        assert_eq!(records, []);
         assert_eq!(paging.resident_on(0), [HOST]);
     }
 
@@ -318,10 +318,10 @@ mod tests {
     fn a_chunk_of_discarded_pages_goes_before_older_ones_with_data() {
         // PAGING-212: the head of DISCARDED comes before the head of USED.
         let mut paging = paging(2);
-        let mut events = Vec::new();
-        paging.migrate(0..1024, GPU0, 0, &mut events);
-        paging.discard(512..1024, Discard::Lazy, 0, &mut events);
-        paging.migrate(1024..1536, GPU0, 0, &mut events);
+        let mut records = Vec::new();
+        paging.migrate(0..1024, GPU0, 0, &mut records);
+        paging.discard(512..1024, Discard::Lazy, 0, &mut records);
+        paging.migrate(1024..1536, GPU0, 0, &mut records);
         assert_eq!(paging.resident_on(0), [GPU0], "serviced longest ago, and stays");
         assert_eq!(paging.resident_on(512), [Processor::HOST]);
     }
@@ -330,11 +330,11 @@ mod tests {
     fn a_chunk_that_its_pages_have_left_goes_before_older_ones_with_data() {
         // PAGING-212: the head of UNUSED comes first.
         let mut paging = paging(2);
-        let mut events = Vec::new();
-        paging.migrate(0..1024, GPU0, 0, &mut events);
-        paging.migrate(512..1024, Processor::HOST, 0, &mut events);
-        paging.migrate(1024..1536, GPU0, 0, &mut events);
-        assert_eq!(evicted(&events), [0; 0], "there was nothing left to copy");
+        let mut records = Vec::new();
+        paging.migrate(0..1024, GPU0, 0, &mut records);
+        paging.migrate(512..1024, Processor::HOST, 0, &mut records);
+        paging.migrate(1024..1536, GPU0, 0, &mut records);
+        assert_eq!(evicted(&records), [0; 0], "there was nothing left to copy");
         assert_eq!(paging.resident_on(0), [GPU0]);
     }
 
@@ -346,18 +346,18 @@ mod tests {
         let relations = Relations::pcie_with_nvlink(2);
         let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
         paging.create_range(0, 4 * 512);
-        let mut events = Vec::new();
-        paging.migrate(0..1024, GPU0, 0, &mut events);
-        paging.migrate(0..512, Processor::HOST, 0, &mut events);
-        paging.migrate(512..1024, Processor::HOST, 0, &mut events);
+        let mut records = Vec::new();
+        paging.migrate(0..1024, GPU0, 0, &mut records);
+        paging.migrate(0..512, Processor::HOST, 0, &mut records);
+        paging.migrate(512..1024, Processor::HOST, 0, &mut records);
         // Discarded pages of read-mostly memory go to the preferred location, whatever the
         // migration's destination is (PAGING-173).
-        paging.set_read_mostly(0..512, true, 0, &mut events);
-        paging.set_preferred(0..512, Some(Processor::device(1)), 0, &mut events);
-        paging.discard(0..512, Discard::Eager, 0, &mut events);
-        paging.migrate(0..512, GPU0, 0, &mut events);
+        paging.set_read_mostly(0..512, true, 0, &mut records);
+        paging.set_preferred(0..512, Some(Processor::device(1)), 0, &mut records);
+        paging.discard(0..512, Discard::Eager, 0, &mut records);
+        paging.migrate(0..512, GPU0, 0, &mut records);
         assert_eq!(paging.resident_on(0), [Processor::device(1)]);
-        paging.migrate(1024..1536, GPU0, 0, &mut events);
+        paging.migrate(1024..1536, GPU0, 0, &mut records);
         let has_memory = |page| paging.block(page).expect("a block").has_memory(ProcId::from(GPU0));
         assert_eq!((has_memory(0), has_memory(512)), (false, true), "the first to be empty went");
     }
@@ -366,11 +366,11 @@ mod tests {
     fn discarded_pages_without_a_holder_are_the_hosts_after_an_eviction() {
         // PAGING-214: no copy, and the pages become resident on the host.
         let mut paging = paging(1);
-        let mut events = Vec::new();
-        paging.migrate(0..512, GPU0, 0, &mut events);
-        paging.discard(0..512, Discard::Eager, 0, &mut events);
+        let mut records = Vec::new();
+        paging.migrate(0..512, GPU0, 0, &mut records);
+        paging.discard(0..512, Discard::Eager, 0, &mut records);
         assert_eq!(paging.resident_on(0), []);
-        paging.migrate(512..1024, GPU0, 0, &mut events);
+        paging.migrate(512..1024, GPU0, 0, &mut records);
         assert_eq!(paging.resident_on(0), [Processor::HOST]);
     }
 
@@ -384,7 +384,7 @@ mod tests {
             let mut heard = Heard::default();
             paging.touch(GPU0, 40, Access::Read, 0, &mut heard);
             let given: Vec<_> =
-                heard.work.iter().filter(|work| work.step == Step::Allocation).collect();
+                heard.work.iter().filter(|work| work.cause == WorkCause::Allocation).collect();
             let [given] = given[..] else { panic!("{given:?}") };
             assert_eq!(given.zeroed_runs_device, runs);
             // The chunk goes again, and the pages are the host's as before.
@@ -399,9 +399,9 @@ mod tests {
         let mut paging = paging(1);
         paging.set_accessed_by(0..512, GPU0, true, 0, &mut Vec::new());
         paging.migrate(0..512, GPU0, 0, &mut Vec::new());
-        let mut events: Vec<MemoryEvent> = Vec::new();
-        paging.migrate(512..1024, GPU0, 0, &mut events);
-        assert_eq!(evicted(&events), [0]);
+        let mut records: Vec<MemoryEvent> = Vec::new();
+        paging.migrate(512..1024, GPU0, 0, &mut records);
+        assert_eq!(evicted(&records), [0]);
         let remote = MemoryEvent::RemoteMap {
             address: 0,
             bytes: 2 << 20,
@@ -409,23 +409,23 @@ mod tests {
             at: Processor::HOST,
             cause: MapCause::Policy,
         };
-        assert!(events.contains(&remote), "{events:?}");
+        assert!(records.contains(&remote), "{records:?}");
         assert!(paging.mapping(0, GPU0).is_some());
     }
 
     #[test]
     fn other_allocations_push_managed_pages_out() {
         let mut paging = paging(4);
-        let mut events = Vec::new();
-        paging.migrate(0..3 * 512, GPU0, 0, &mut events);
-        events.clear();
-        paging.claim(GPU0, 2 << 21, 0, &mut events);
-        assert_eq!(evicted(&events), [0]);
+        let mut records = Vec::new();
+        paging.migrate(0..3 * 512, GPU0, 0, &mut records);
+        records.clear();
+        paging.claim(GPU0, 2 << 21, 0, &mut records);
+        assert_eq!(evicted(&records), [0]);
         assert_eq!((paging.device_chunks_in_use(GPU0), paging.resident_pages(GPU0)), (2, 1024));
-        paging.migrate(0..512, GPU0, 0, &mut events);
-        assert_eq!(evicted(&events), [0, 512], "there is still no more room than before");
-        paging.claim(GPU0, 0, 0, &mut events);
-        paging.migrate(512..1024, GPU0, 0, &mut events);
+        paging.migrate(0..512, GPU0, 0, &mut records);
+        assert_eq!(evicted(&records), [0, 512], "there is still no more room than before");
+        paging.claim(GPU0, 0, 0, &mut records);
+        paging.migrate(512..1024, GPU0, 0, &mut records);
         assert_eq!(paging.resident_pages(GPU0), 3 * 512);
     }
 
@@ -441,12 +441,12 @@ mod tests {
     fn a_short_block_gives_up_its_own_older_memory_in_its_turn() {
         let mut paging = paging(2);
         split(&mut paging, &[256, 512 + 256]);
-        let mut events = Vec::new();
+        let mut records = Vec::new();
         for pages in [0..16, 512..768, 768..1008, 1024..1536] {
-            paging.migrate(pages, GPU0, 0, &mut events);
+            paging.migrate(pages, GPU0, 0, &mut records);
         }
-        assert_eq!((evicted(&events), paging.device_chunks_in_use(GPU0)), (vec![], 2));
-        paging.migrate(16..32, GPU0, 0, &mut events);
+        assert_eq!((evicted(&records), paging.device_chunks_in_use(GPU0)), (vec![], 2));
+        paging.migrate(16..32, GPU0, 0, &mut records);
         let on = |page| paging.resident_on(page);
         assert_eq!((on(0), on(512), on(1007)), (vec![HOST], vec![HOST], vec![HOST]));
         assert_eq!((on(16), on(1024)), (vec![GPU0], vec![GPU0]));

@@ -154,8 +154,8 @@ impl PageMask {
     }
 
     /// The maximal runs of adjacent pages, ascending.
-    pub(crate) fn runs(self) -> Runs {
-        Runs { mask: self, at: 0 }
+    pub(crate) fn runs(self) -> MaskRuns {
+        MaskRuns { mask: self, at: 0 }
     }
 
     /// How many maximal runs there are.
@@ -237,12 +237,12 @@ impl fmt::Debug for PageMask {
 
 /// Iterator over the maximal runs of a [`PageMask`].
 #[derive(Debug, Clone)]
-pub(crate) struct Runs {
+pub(crate) struct MaskRuns {
     mask: PageMask,
     at: usize,
 }
 
-impl Iterator for Runs {
+impl Iterator for MaskRuns {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {

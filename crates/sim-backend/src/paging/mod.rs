@@ -3,7 +3,7 @@
 //!
 //! Units: pages of 4 KiB by absolute number (address / 4096), nanoseconds of virtual time. The
 //! caller keeps the address space (which ranges exist), the contents, and the cost of things: the
-//! engine reports records and [`Work`] to an [`EventSink`], which says how long each step took.
+//! engine reports records and [`Work`] to an [`ReportSink`], which says how long each step took.
 //! Everything is deterministic; there is no I/O, no global state and no order by hash.
 //!
 //! | module | concept |
@@ -35,7 +35,6 @@ mod context;
 mod counters;
 mod discard;
 mod engine;
-mod event;
 mod evict;
 mod groups;
 mod invariants;
@@ -54,6 +53,7 @@ mod protection;
 mod range;
 mod remote;
 mod repeat;
+mod report;
 mod residency;
 mod service;
 mod state;
@@ -69,10 +69,10 @@ pub(crate) use access::Access;
 pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use discard::Discard;
 pub(crate) use engine::{GpuMemory, Paging};
-pub(crate) use event::{Advised, EventSink, Holding, Step, Work};
 pub(crate) use groups::Group;
 pub(crate) use mask::PageMask;
 pub use params::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub(crate) use processor::Relations;
+pub(crate) use report::{Advised, Holding, ReportSink, Work, WorkCause};
 pub(crate) use survey::{Covered, HeldBlocks};
 pub(crate) use walk::Walk;

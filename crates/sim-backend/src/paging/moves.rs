@@ -11,11 +11,11 @@ use pagewise_hal::{CopyCause, MemoryEvent};
 
 use super::block::Block;
 use super::context::{Context, hal};
-use super::event::Holding;
 use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
 use super::protection::Protection;
-use super::thrash;
+use super::report::Holding;
+use super::thrash::{self, ThrashingEvent};
 
 /// The reason of a move, and the pages that only the prefetcher added.
 #[derive(Debug, Clone, Copy)]
@@ -194,7 +194,7 @@ impl Context<'_> {
         if !by_fault || leg == Leg::First || self.policy.read_mostly {
             thrash::forget_marked(self, block, &run);
         } else if reason.pinned.is_empty() || reason.pinned.count_in(run.clone()) == 0 {
-            thrash::note(self, block, run, to, thrash::Kind::Migration);
+            thrash::note(self, block, run, to, ThrashingEvent::Migration);
         }
     }
 
@@ -264,13 +264,13 @@ impl Context<'_> {
         pages: PageMask,
         at_most: Protection,
     ) {
-        // Each level lost is an event (PAGING-120).
+        // Each level lost is a thrashing event (PAGING-120).
         for lost in [Protection::Atomic, Protection::Write] {
             if lost <= at_most || (id.is_host() && lost == Protection::Atomic) {
                 continue;
             }
             for run in (block.mapped(id, lost) & pages).runs() {
-                thrash::note(self, block, run, id, thrash::Kind::Revocation);
+                thrash::note(self, block, run, id, ThrashingEvent::Revocation);
             }
         }
         if id.is_host() && at_most == Protection::Read {

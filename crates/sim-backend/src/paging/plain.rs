@@ -11,11 +11,11 @@ use pagewise_hal::CopyCause;
 
 use super::block::Block;
 use super::context::Context;
-use super::event::Holding;
 use super::mask::PageMask;
 use super::moves::{Leg, Reason};
 use super::processor::ProcId;
 use super::range::Policy;
+use super::report::Holding;
 use super::state::Plain;
 
 impl Context<'_> {

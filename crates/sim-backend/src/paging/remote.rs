@@ -16,13 +16,13 @@ use pagewise_hal::{CopyCause, MapCause};
 use super::access::Access;
 use super::block::Block;
 use super::engine::Paging;
-use super::event::{EventSink, Step};
 use super::evict::OwnChunk;
 use super::mask::PageMask;
 use super::moves::Reason;
 use super::processor::ProcId;
 use super::protection::Protection;
 use super::range::Policy;
+use super::report::{ReportSink, WorkCause};
 use super::thrash::{self, Hint};
 use super::walk::Walk;
 use super::{prefetcher, residency};
@@ -30,7 +30,7 @@ use super::{prefetcher, residency};
 impl Paging {
     /// Counts the remote accesses of a GPU's walk, and moves what is to move. The walk is over: what
     /// it faulted on is where it is now.
-    pub(crate) fn count_accesses(&mut self, walk: &Walk, now_ns: u64, sink: &mut dyn EventSink) {
+    pub(crate) fn count_accesses(&mut self, walk: &Walk, now_ns: u64, sink: &mut dyn ReportSink) {
         let by = ProcId::from(walk.by);
         if !self.params.access_counters.enable || by.is_host() {
             return;
@@ -62,7 +62,7 @@ impl Paging {
         told: PageMask,
         policy: Policy,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
         self.with_memory(sink, |paging, sink| {
             paging.serve_counters_once(by, page, told, policy, now_ns, sink)
@@ -76,7 +76,7 @@ impl Paging {
         told: PageMask,
         policy: Policy,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> Result<(), OwnChunk> {
         let Some(mut block) = self.ranges.containing_mut(page).and_then(|range| range.take(page))
         else {
@@ -85,8 +85,8 @@ impl Paging {
         let groups = self.destinations(by, &mut block, told, policy, now_ns, sink);
         let single = groups.len() == 1;
         for (destination, pages) in groups {
-            let step = (Step::Migration, Some(by));
-            let context = self.context(&block, policy, step, now_ns, sink);
+            let cause = (WorkCause::Migration, Some(by));
+            let context = self.context(&block, policy, cause, now_ns, sink);
             let prefetched = if single {
                 prefetcher::pages_to_prefetch(&context, &mut block, pages, destination)
             } else {
@@ -98,7 +98,7 @@ impl Paging {
                 self.put(block);
                 return there;
             }
-            let mut context = self.context(&block, policy, step, now_ns, sink);
+            let mut context = self.context(&block, policy, cause, now_ns, sink);
             let reason =
                 Reason { cause: CopyCause::AccessCounters, prefetched, pinned: PageMask::EMPTY };
             context.move_pages(&mut block, destination, pages, &reason);
@@ -123,14 +123,15 @@ impl Paging {
         told: PageMask,
         policy: Policy,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> BTreeMap<ProcId, PageMask> {
         let closest = self.relations.closest(by, block.residents().without(by));
         let held = closest.map_or(PageMask::EMPTY, |id| block.resident(id));
         let wanted = (told & held).minus(block.resident(by)).minus(block.duplicated());
         let mut ignoring = policy;
         ignoring.accessed_by.remove(by);
-        let mut context = self.context(block, ignoring, (Step::Migration, Some(by)), now_ns, sink);
+        let mut context =
+            self.context(block, ignoring, (WorkCause::Migration, Some(by)), now_ns, sink);
         let mut groups: BTreeMap<ProcId, PageMask> = BTreeMap::new();
         for page in wanted.pages() {
             let hint = thrash::hint(&mut context, block, page, by);
@@ -165,10 +166,10 @@ mod tests {
         let relations = Relations::new(profile.host_link, profile.peer_link, 1);
         let mut paging = Paging::new(params, &[GpuMemory { capacity_bytes: 1 << 30 }], relations);
         let all = 0..2 * PAGES_PER_BLOCK;
-        let mut events = Vec::new();
+        let mut records = Vec::new();
         paging.create_range(0, 2 * PAGES_PER_BLOCK);
-        paging.migrate(all.clone(), HOST, 0, &mut events);
-        paging.set_accessed_by(all, GPU, true, 0, &mut events);
+        paging.migrate(all.clone(), HOST, 0, &mut records);
+        paging.set_accessed_by(all, GPU, true, 0, &mut records);
         paging
     }
 
@@ -185,30 +186,30 @@ mod tests {
             stride_bytes: PAGE_BYTES,
             access: Access::Read,
         };
-        let mut events = Vec::new();
-        paging.walk(walk, 0, &mut events);
-        paging.count_accesses(&walk, 0, &mut events);
-        events
+        let mut records = Vec::new();
+        paging.walk(walk, 0, &mut records);
+        paging.count_accesses(&walk, 0, &mut records);
+        records
     }
 
-    fn copied_pages(events: &[MemoryEvent], why: CopyCause) -> u64 {
-        let bytes = |event: &MemoryEvent| match event {
+    fn copied_pages(records: &[MemoryEvent], why: CopyCause) -> u64 {
+        let bytes = |record: &MemoryEvent| match record {
             MemoryEvent::Copy { bytes, cause, .. } if *cause == why => *bytes,
             _ => 0,
         };
-        events.iter().map(bytes).sum::<u64>() / PAGE_BYTES
+        records.iter().map(bytes).sum::<u64>() / PAGE_BYTES
     }
 
     #[test]
     fn pages_move_when_the_threshold_is_reached_and_not_before() {
         let mut paging = paging(gh200());
         for round in 1..16 {
-            let events = read(&mut paging, 0, 16);
-            assert_eq!(events, [], "{} accesses", 16 * round);
+            let records = read(&mut paging, 0, 16);
+            assert_eq!(records, [], "{} accesses", 16 * round);
             assert_eq!(paging.resident_on(0), [HOST]);
         }
-        let events = read(&mut paging, 0, 16);
-        assert_eq!(copied_pages(&events, CopyCause::AccessCounters), 16, "256 accesses");
+        let records = read(&mut paging, 0, 16);
+        assert_eq!(copied_pages(&records, CopyCause::AccessCounters), 16, "256 accesses");
         assert_eq!(paging.resident_on(0), [GPU]);
         assert_eq!(paging.resident_on(16), [HOST], "another 64 KiB");
         assert_eq!(read(&mut paging, 0, 16), [], "local now");

@@ -21,9 +21,9 @@ use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 use super::block::Block;
 use super::chunks::{Effect, Standing};
 use super::engine::Paging;
-use super::event::{EventSink, Holding, Work};
 use super::mask::{PAGES, PageMask};
 use super::range::Policy;
+use super::report::{Holding, ReportSink, Work};
 use super::totals::Totals;
 
 /// After this many outcomes that fitted no other block, a call no longer watches.
@@ -46,17 +46,17 @@ struct Outcome {
 /// The reports of a step about the block that begins with a page.
 #[derive(Debug, Default)]
 struct Tape {
-    events: Vec<MemoryEvent>,
+    records: Vec<MemoryEvent>,
     work: Vec<Work>,
     holdings: Vec<(PageMask, Processor, Holding)>,
 }
 
 impl Tape {
     /// Reports the same about the block at `to` as about the one at `from`.
-    fn play(&self, from: u64, to: u64, sink: &mut dyn EventSink) {
+    fn play(&self, from: u64, to: u64, sink: &mut dyn ReportSink) {
         let further = to.wrapping_sub(from).wrapping_mul(PAGE_BYTES);
-        for event in &self.events {
-            sink.event(event.with_address(event.address().wrapping_add(further)));
+        for record in &self.records {
+            sink.record(record.with_address(record.address().wrapping_add(further)));
         }
         for (pages, processor, now) in &self.holdings {
             sink.holding(to, *pages, *processor, *now);
@@ -70,13 +70,13 @@ impl Tape {
 /// Passes on what a step reports, and keeps it.
 struct Watch<'a> {
     tape: Tape,
-    sink: &'a mut dyn EventSink,
+    sink: &'a mut dyn ReportSink,
 }
 
-impl EventSink for Watch<'_> {
-    fn event(&mut self, event: MemoryEvent) {
-        self.tape.events.push(event);
-        self.sink.event(event);
+impl ReportSink for Watch<'_> {
+    fn record(&mut self, record: MemoryEvent) {
+        self.tape.records.push(record);
+        self.sink.record(record);
     }
 
     fn work(&mut self, work: &Work) -> u64 {
@@ -115,8 +115,8 @@ impl Paging {
     pub(super) fn on_each(
         &mut self,
         pieces: &[Range<u64>],
-        sink: &mut dyn EventSink,
-        mut act: impl FnMut(&mut Self, &Range<u64>, &mut dyn EventSink),
+        sink: &mut dyn ReportSink,
+        mut act: impl FnMut(&mut Self, &Range<u64>, &mut dyn ReportSink),
     ) {
         let mut rest = pieces;
         let mut misses = 0;
@@ -136,8 +136,8 @@ impl Paging {
     fn watch(
         &mut self,
         piece: &Range<u64>,
-        sink: &mut dyn EventSink,
-        act: &mut impl FnMut(&mut Self, &Range<u64>, &mut dyn EventSink),
+        sink: &mut dyn ReportSink,
+        act: &mut impl FnMut(&mut Self, &Range<u64>, &mut dyn ReportSink),
     ) -> Option<Outcome> {
         let before = self.share(piece.start);
         let totals = self.totals.clone();
@@ -178,7 +178,7 @@ impl Paging {
         &mut self,
         outcome: &Outcome,
         pieces: &[Range<u64>],
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> usize {
         let mut done = 0;
         #[cfg(test)]

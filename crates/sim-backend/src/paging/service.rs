@@ -174,7 +174,7 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
 mod tests {
     use super::super::params::PagingParams;
     use super::super::testing::{Heard, heard_in};
-    use super::super::{Discard, GpuMemory, Paging, Relations, Step};
+    use super::super::{Discard, GpuMemory, Paging, Relations, WorkCause};
     use super::*;
     use crate::GpuProfile;
     use crate::paging::range::Policy;
@@ -200,13 +200,13 @@ mod tests {
         paging.migrate(0..512, HOST, 0, &mut Vec::new());
         paging.discard(0..512, Discard::Eager, 0, &mut Vec::new());
         paging.touch(by, 7, access, 0, &mut Vec::new());
-        let mut events: Vec<MemoryEvent> = Vec::new();
-        paging.migrate(0..512, to, 0, &mut events);
-        let bytes = |event: &MemoryEvent| match event {
+        let mut records: Vec<MemoryEvent> = Vec::new();
+        paging.migrate(0..512, to, 0, &mut records);
+        let bytes = |record: &MemoryEvent| match record {
             MemoryEvent::Copy { bytes, .. } => *bytes,
             _ => 0,
         };
-        events.iter().map(bytes).sum::<u64>() / 4096
+        records.iter().map(bytes).sum::<u64>() / 4096
     }
 
     #[test]
@@ -226,7 +226,8 @@ mod tests {
         paging.touch(HOST, 3, Access::Read, 0, &mut Vec::new());
         let mut heard = Heard::default();
         paging.touch(HOST, 3, Access::Write, 0, &mut heard);
-        let faults: Vec<_> = heard.work.iter().filter(|work| work.step == Step::Fault).collect();
+        let faults: Vec<_> =
+            heard.work.iter().filter(|work| work.cause == WorkCause::Fault).collect();
         let [fault] = faults[..] else { panic!("{faults:?}") };
         assert_eq!((fault.unmaps_host, fault.pages_unmapped_host), (1, 1));
         assert_eq!(fault.pages_mapped_host, 1);

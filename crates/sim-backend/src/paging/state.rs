@@ -61,7 +61,7 @@ pub(super) struct Plain {
 
 /// The state of the pages of one va_block.
 #[derive(Debug, Clone)]
-pub(crate) struct State {
+pub(crate) struct BlockState {
     last_event_ns: u64,
     rare: Option<Box<Rare>>,
     /// Sorted by processor.
@@ -73,7 +73,7 @@ pub(crate) struct State {
     pub(super) device_tables: DeviceTables,
 }
 
-impl State {
+impl BlockState {
     /// No resident page.
     pub(super) fn new() -> Self {
         Self {
@@ -96,8 +96,12 @@ impl State {
         self.history_faults
     }
 
-    /// Notes an event of thrashing detection; returns the processor and the time of the last one.
-    pub(super) fn note_event(&mut self, id: ProcId, now_ns: u64) -> Option<(ProcId, u64)> {
+    /// Notes a thrashing event; returns the processor and the time of the last one.
+    pub(super) fn note_thrashing_event(
+        &mut self,
+        id: ProcId,
+        now_ns: u64,
+    ) -> Option<(ProcId, u64)> {
         let last_ns = std::mem::replace(&mut self.last_event_ns, now_ns);
         self.last_event_by.replace(id).map(|by| (by, last_ns))
     }
@@ -372,5 +376,5 @@ impl State {
 /// Bytes of a state with this many processors, one run of pages each.
 #[cfg(test)]
 pub(super) fn bytes_of_state(processors: usize) -> usize {
-    size_of::<State>() + processors * size_of::<Presence>()
+    size_of::<BlockState>() + processors * size_of::<Presence>()
 }

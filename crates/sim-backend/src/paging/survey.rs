@@ -195,18 +195,18 @@ mod tests {
         let mut paging =
             Paging::new(GpuProfile::h200().paging, &gpus, Relations::pcie_with_nvlink(1));
         paging.create_range(512, 1024);
-        let mut events: Vec<MemoryEvent> = Vec::new();
+        let mut records: Vec<MemoryEvent> = Vec::new();
         let walk = host_write(512 * PAGE_BYTES, 16 * PAGE_BYTES, 2 * PAGE_BYTES);
-        let again = |paging: &mut Paging, events: &mut Vec<MemoryEvent>| {
-            paging.walk(walk, 0, events);
+        let again = |paging: &mut Paging, records: &mut Vec<MemoryEvent>| {
+            paging.walk(walk, 0, records);
             paging.covered(walk)
         };
-        let first = again(&mut paging, &mut events);
+        let first = again(&mut paging, &mut records);
         assert_eq!((first.pages, first.first_written, first.written_before), (8, 8, 0));
-        let second = again(&mut paging, &mut events);
+        let second = again(&mut paging, &mut records);
         assert_eq!((second.first_written, second.written_before), (0, 8));
-        paging.migrate(512..513, Processor::device(0), 0, &mut events);
-        assert_eq!(again(&mut paging, &mut events).first_written, 1);
+        paging.migrate(512..513, Processor::device(0), 0, &mut records);
+        assert_eq!(again(&mut paging, &mut records).first_written, 1);
     }
 
     #[test]
@@ -215,9 +215,9 @@ mod tests {
         let mut paging =
             Paging::new(GpuProfile::h200().paging, &gpus, Relations::pcie_with_nvlink(1));
         paging.create_range(512, 1536);
-        let mut events: Vec<MemoryEvent> = Vec::new();
-        paging.migrate(512..1024, Processor::device(0), 0, &mut events);
-        paging.migrate(1024..1025, Processor::HOST, 0, &mut events);
+        let mut records: Vec<MemoryEvent> = Vec::new();
+        paging.migrate(512..1024, Processor::device(0), 0, &mut records);
+        paging.migrate(1024..1025, Processor::HOST, 0, &mut records);
         let held = paging.held_blocks(&(512..2048));
         assert_eq!((held.on_device, held.mapped_by_device, held.mapped_by_host), (1, 1, 1));
         assert_eq!((held.with_small_tables, held.device_mappings), (0, 1));

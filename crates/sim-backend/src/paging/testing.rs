@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use pagewise_hal::{MemoryEvent, Processor};
 
 use super::context::Context;
-use super::event::{EventSink, Holding, Work};
 use super::groups::Groups;
 use super::mask::PageMask;
 use super::params::PagingParams;
 use super::processor::Relations;
 use super::range::Policy;
+use super::report::{Holding, ReportSink, Work};
 use super::thrash::window::LapseWindow;
 use super::totals::Totals;
 use crate::GpuProfile;
@@ -18,14 +18,14 @@ use crate::GpuProfile;
 /// All that the engine reports, in its order.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Heard {
-    pub(super) events: Vec<MemoryEvent>,
+    pub(super) records: Vec<MemoryEvent>,
     pub(super) work: Vec<Work>,
     pub(super) holdings: Vec<(u64, PageMask, Processor, Holding)>,
 }
 
-impl EventSink for Heard {
-    fn event(&mut self, event: MemoryEvent) {
-        self.events.push(event);
+impl ReportSink for Heard {
+    fn record(&mut self, record: MemoryEvent) {
+        self.records.push(record);
     }
 
     fn work(&mut self, work: &Work) -> u64 {

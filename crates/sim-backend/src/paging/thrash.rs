@@ -31,7 +31,7 @@ pub(super) mod window;
 use pages::{PageState, Thrashing};
 use pins::Pin;
 
-/// Counts of events stop here.
+/// Counts of thrashing events stop here.
 const EVENTS_MAX: u8 = 7;
 
 /// The hint of thrashing detection to a fault.
@@ -48,9 +48,9 @@ pub(super) enum Hint {
     },
 }
 
-/// An event of a page.
+/// A thrashing event of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ThrashingEvent {
     /// It arrived on a processor.
     Migration,
     /// A processor lost permissions.
@@ -68,7 +68,7 @@ pub(super) fn note(
     block: &mut Block,
     run: Range<usize>,
     id: ProcId,
-    kind: Kind,
+    event: ThrashingEvent,
 ) {
     let params = &context.params.thrashing;
     if !params.enable {
@@ -76,7 +76,7 @@ pub(super) fn note(
     }
     let now_ns = stamp(params, context.now_ns);
     let lapse_ns = context.lapse.lapse_ns;
-    let last = block.note_event(id, now_ns);
+    let last = block.note_thrashing_event(id, now_ns);
     if block.thrashing().is_none_or(|thrashing| thrashing.pages.is_none()) {
         let meets =
             last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns);
@@ -99,7 +99,7 @@ pub(super) fn note(
             }
             continue;
         }
-        state.revoked |= kind == Kind::Revocation;
+        state.revoked |= event == ThrashingEvent::Revocation;
         let events = (state.events + 1).min(EVENTS_MAX);
         let is_new = state.events < params.threshold && events >= params.threshold;
         state.events = events;

@@ -13,11 +13,11 @@ use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
 use super::access::Access;
 use super::engine::Paging;
-use super::event::EventSink;
 use super::mask::PAGES;
 use super::processor::ProcId;
 use super::protection::Protection;
-use super::walk::{Held, Touched, Walk, fault_record};
+use super::report::ReportSink;
+use super::walk::{HeldOff, Touched, Walk, fault_record};
 
 impl Paging {
     /// One access.
@@ -28,14 +28,14 @@ impl Paging {
         page: u64,
         access: Access,
         now_ns: u64,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) -> Touched {
         let (first_byte, bytes, stride_bytes) = (page * PAGE_BYTES, 1, 1);
         self.walk(Walk { by, first_byte, bytes, stride_bytes, access }, now_ns, sink)
     }
 
     /// A walk over memory. Places outside of all ranges are passed over.
-    pub(crate) fn walk(&mut self, walk: Walk, now_ns: u64, sink: &mut dyn EventSink) -> Touched {
+    pub(crate) fn walk(&mut self, walk: Walk, now_ns: u64, sink: &mut dyn ReportSink) -> Touched {
         let by = ProcId::from(walk.by);
         let stride = walk.stride_bytes.max(1);
         let needs = walk.access.needs(by, &self.params);
@@ -86,13 +86,13 @@ impl Paging {
         page: u64,
         access: Access,
         touched: &mut Touched,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
         touched.faults += 1;
         self.advance(touched.now_ns, sink);
         let record = fault_record(page, by, access, 1);
-        sink.event(record);
-        let mut held = Held::default();
+        sink.record(record);
+        let mut held = HeldOff::default();
         while let Some(until_ns) = self.service((by, access), &[page], &mut held, touched, sink) {
             self.hold_off(until_ns, by, record, touched, sink);
         }
@@ -106,12 +106,12 @@ impl Paging {
         by: ProcId,
         record: MemoryEvent,
         touched: &mut Touched,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn ReportSink,
     ) {
         touched.throttles += 1;
         if !by.is_host() {
             for _ in 0..self.params.throttled_batches_per_service {
-                sink.event(record);
+                sink.record(record);
             }
         }
         let stamp_ns = self.params.thrashing.stamp_ns.max(1);

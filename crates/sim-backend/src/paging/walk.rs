@@ -11,7 +11,7 @@ use super::processor::ProcId;
 use crate::clock;
 
 /// Pages on which a processor is held off, with since when.
-pub(super) type Held = BTreeMap<u64, u64>;
+pub(super) type HeldOff = BTreeMap<u64, u64>;
 
 /// A walk over memory by one thread: one access at `first_byte`, and one every `stride_bytes`
 /// below `first_byte + bytes`.

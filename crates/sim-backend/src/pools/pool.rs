@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use pagewise_hal::{AccessFlags, AllocationType, PoolAttribute, PoolProps, Processor};
 
-use crate::chunks::{CHUNK_BYTES, Chunks};
+use crate::pool_chunks::{POOL_CHUNK_BYTES, PoolChunks};
 use crate::refusal::{Checked, invalid};
 
 /// A pool.
@@ -26,7 +26,7 @@ pub(crate) struct Pool {
     pub(super) release_threshold: u64,
     pub(super) used: u64,
     pub(super) used_high: u64,
-    pub(super) chunks: Chunks,
+    pub(super) chunks: PoolChunks,
     /// Its addresses, from the first allocation on.
     pub(super) region: Option<Range<u64>>,
     pub(super) access: BTreeMap<Processor, AccessFlags>,
@@ -44,7 +44,7 @@ impl Pool {
             release_threshold: 0,
             used: 0,
             used_high: 0,
-            chunks: Chunks::default(),
+            chunks: PoolChunks::default(),
             region: None,
             access: BTreeMap::new(),
         }
@@ -78,7 +78,7 @@ impl Pool {
     pub(super) fn limit(&self) -> u64 {
         match self.props.max_bytes {
             0 => u64::MAX,
-            max => max.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX),
+            max => max.checked_next_multiple_of(POOL_CHUNK_BYTES).unwrap_or(u64::MAX),
         }
     }
 

@@ -16,9 +16,9 @@ use crate::arrival::ArrivalParams;
 use crate::link::{HostLink, PeerLink};
 use crate::paging::PagingParams;
 
-type Checked = Result<(), ProfileError>;
+type Verdict = Result<(), ProfileError>;
 
-pub(super) fn check(profile: &GpuProfile) -> Checked {
+pub(super) fn check(profile: &GpuProfile) -> Verdict {
     identity(profile)?;
     memory(profile)?;
     links(profile)?;
@@ -35,7 +35,7 @@ pub(super) fn check(profile: &GpuProfile) -> Checked {
     }
 }
 
-fn refuse(field: &str, value: impl Display, remedy: &str) -> Checked {
+fn refuse(field: &str, value: impl Display, remedy: &str) -> Verdict {
     Err(ProfileError::Value {
         field: field.to_owned(),
         value: value.to_string(),
@@ -43,7 +43,7 @@ fn refuse(field: &str, value: impl Display, remedy: &str) -> Checked {
     })
 }
 
-fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> Checked {
+fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> Verdict {
     if (&least..=&most).contains(&&value) {
         return Ok(());
     }
@@ -54,7 +54,7 @@ fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> 
 const NAME_BYTES_MAX: usize = 256;
 const DESCRIPTION_BYTES_MAX: usize = 4096;
 
-fn identity(profile: &GpuProfile) -> Checked {
+fn identity(profile: &GpuProfile) -> Verdict {
     if profile.name.is_empty() {
         return refuse("name", "empty", "give the profile a name");
     }
@@ -82,7 +82,7 @@ fn identity(profile: &GpuProfile) -> Checked {
     Ok(())
 }
 
-fn memory(profile: &GpuProfile) -> Checked {
+fn memory(profile: &GpuProfile) -> Verdict {
     let GpuProfile { memory_bytes, context_bytes, .. } = *profile;
     // A machine has addresses for no more.
     within("memory_bytes", memory_bytes, 2 * BLOCK_BYTES, Arena::ZONE_BYTES_MAX)?;
@@ -100,7 +100,7 @@ const GENERATION_MAX: u8 = 32;
 /// The most that PCI Express defines.
 const LANES_MAX: u8 = 32;
 
-fn links(profile: &GpuProfile) -> Checked {
+fn links(profile: &GpuProfile) -> Verdict {
     if let HostLink::Pcie { generation, lanes } = profile.host_link {
         within("host_link.generation", generation, 1, GENERATION_MAX)?;
         within("host_link.lanes", lanes, 1, LANES_MAX)?;
@@ -113,7 +113,7 @@ fn links(profile: &GpuProfile) -> Checked {
     }
 }
 
-fn attributes(profile: &GpuProfile) -> Checked {
+fn attributes(profile: &GpuProfile) -> Verdict {
     // Four kinds of handles have a bit today.
     let kinds = profile.attributes.mempool_supported_handle_types;
     within("attributes.mempool_supported_handle_types", kinds, 0, 255)?;
@@ -130,7 +130,7 @@ const THROTTLED_BATCHES_MAX: u32 = 256;
 
 /// The bounds are those of the driver's module parameters, where it has some: `uvm_perf_prefetch.c`
 /// and `uvm_perf_thrashing.c`.
-fn paging(params: &PagingParams) -> Checked {
+fn paging(params: &PagingParams) -> Verdict {
     within("paging.prefetch_threshold_percent", params.prefetch_threshold_percent, 0, 100)?;
     within("paging.prefetch_min_faults", params.prefetch_min_faults, 1, 20)?;
     within("paging.access_counters.threshold", params.access_counters.threshold, 1, 65_535)?;
@@ -160,7 +160,7 @@ fn paging(params: &PagingParams) -> Checked {
     Ok(())
 }
 
-fn arrival(params: &ArrivalParams) -> Checked {
+fn arrival(params: &ArrivalParams) -> Verdict {
     let bulk = &params.bulk;
     let [first, second] = params.wave_faults;
     // An H200 has 132 multiprocessors of 2048 threads and 32 blocks, and its driver reads batches of
@@ -197,7 +197,7 @@ fn arrival(params: &ArrivalParams) -> Checked {
     Ok(())
 }
 
-fn costs(profile: &GpuProfile) -> Checked {
+fn costs(profile: &GpuProfile) -> Verdict {
     let figures = Value::try_from(profile.cost)
         .map_err(|error| ProfileError::Document(format!("cost: {error}")))?;
     figures_of("cost", &figures)?;
@@ -209,7 +209,7 @@ fn costs(profile: &GpuProfile) -> Checked {
 }
 
 /// Every figure of a table is a number of nanoseconds within its bound.
-fn figures_of(name: &str, value: &Value) -> Checked {
+fn figures_of(name: &str, value: &Value) -> Verdict {
     let most = if name.ends_with("_byte") { BYTE_MAX_NS } else { DURATION_MAX_NS };
     match value {
         Value::Table(table) => {

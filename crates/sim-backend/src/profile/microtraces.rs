@@ -10,7 +10,7 @@ use pagewise_hal::{MemoryEvent, Processor};
 use super::GpuProfile;
 use crate::cost::{Call, Meter};
 use crate::paging::{
-    Access, EventSink, GpuMemory, Holding, PageMask, Paging, Relations, Step, Work,
+    Access, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink, Work, WorkCause,
 };
 
 const GPU: Processor = Processor::device(0);
@@ -23,12 +23,12 @@ struct Stopwatch {
     faults: Vec<(u64, u64)>,
 }
 
-impl EventSink for Stopwatch {
-    fn event(&mut self, _: MemoryEvent) {}
+impl ReportSink for Stopwatch {
+    fn record(&mut self, _: MemoryEvent) {}
 
     fn work(&mut self, work: &Work) -> u64 {
         let ns = self.meter.work(work);
-        if work.step == Step::Fault && work.processor == Some(GPU) {
+        if work.cause == WorkCause::Fault && work.processor == Some(GPU) {
             self.faults.push((work.pages_to_device, ns));
         }
         ns

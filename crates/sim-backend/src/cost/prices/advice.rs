@@ -6,7 +6,7 @@ use crate::paging::Advised;
 /// Advice to one block, with every count another number.
 fn advised(advised: Advised) -> Work {
     Work {
-        step: Step::Advice(advised),
+        cause: WorkCause::Advice(advised),
         blocks: 2,
         pages_held_host: 3,
         pages_held_device: 5,
@@ -115,7 +115,7 @@ fn advice_acts_after_a_sleep_if_there_is_something_to_act_on() {
         priced.contains_key("advice.acts_after_sleep")
     };
     let asleep = Warmth::AfterSleep { others: 0, long: false };
-    let one = |advice| Work { step: Step::Advice(advice), ..Work::default() };
+    let one = |advice| Work { cause: WorkCause::Advice(advice), ..Work::default() };
     for advice in [Advised::PreferredDevice, Advised::PreferredElsewhere] {
         assert!(wakes(Work { pages_held_host: 1, ..one(advice) }, asleep));
         assert!(!wakes(Work { blocks: 1, pages_held_device: 1, ..one(advice) }, asleep));

@@ -113,15 +113,15 @@ fn a_call_acts_if_it_maps_or_copies_and_a_discard_if_it_unmaps() {
         let priced = priced(Call::Prefetch { ranges: 1, batch: false }, WARM, &[Input::Work(work)]);
         priced.contains_key("prefetch.acts")
     };
-    let step = Step::Migration;
-    assert!(acts(Work { step, pages_mapped_host: 1, ..Work::default() }));
-    assert!(acts(Work { step, pages_mapped_device: 1, ..Work::default() }));
-    assert!(acts(Work { step, copies: 1, ..Work::default() }));
-    assert!(!acts(Work { step, unmaps_host: 1, unmaps_device: 1, ..Work::default() }));
-    let step = Step::Discard;
-    assert!(acts(Work { step, unmaps_host: 1, ..Work::default() }));
-    assert!(acts(Work { step, unmaps_device: 1, ..Work::default() }));
-    assert!(!acts(Work { step, blocks: 1, ..Work::default() }));
+    let cause = WorkCause::Migration;
+    assert!(acts(Work { cause, pages_mapped_host: 1, ..Work::default() }));
+    assert!(acts(Work { cause, pages_mapped_device: 1, ..Work::default() }));
+    assert!(acts(Work { cause, copies: 1, ..Work::default() }));
+    assert!(!acts(Work { cause, unmaps_host: 1, unmaps_device: 1, ..Work::default() }));
+    let cause = WorkCause::Discard;
+    assert!(acts(Work { cause, unmaps_host: 1, ..Work::default() }));
+    assert!(acts(Work { cause, unmaps_device: 1, ..Work::default() }));
+    assert!(!acts(Work { cause, blocks: 1, ..Work::default() }));
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn a_block_is_a_devices_if_pages_that_move_to_it_are_mapped_there() {
     assert_eq!(device_blocks(migration()), 1.0);
     assert_eq!(device_blocks(Work { processor: Some(Processor::HOST), ..migration() }), 0.0);
     assert_eq!(device_blocks(Work { pages_mapped_device: 0, ..migration() }), 0.0);
-    assert_eq!(device_blocks(Work { step: Step::Discard, ..migration() }), 0.0);
+    assert_eq!(device_blocks(Work { cause: WorkCause::Discard, ..migration() }), 0.0);
 }
 
 #[test]
 fn a_discard_costs_by_what_is_unmapped() {
-    let work = Work { step: Step::Discard, processor: None, ..migration() };
+    let work = Work { cause: WorkCause::Discard, processor: None, ..migration() };
     let unmapped =
         [("call", 1.0), ("unmap_host_page", 31.0), ("unmap_host", 19.0), ("unmap_device", 23.0)];
     let warm = priced(Call::Discard, WARM, &[Input::Work(work)]);
@@ -169,7 +169,7 @@ fn a_discard_with_a_prefetch_costs_by_what_arrives() {
 
 #[test]
 fn an_eviction_costs_what_the_migration_of_its_pages_to_the_host_does() {
-    let work = Work { step: Step::Eviction, ..migration() };
+    let work = Work { cause: WorkCause::Eviction, ..migration() };
     let evicted = [
         ("block", 1.0),
         ("unmap_device", 23.0),
@@ -187,7 +187,7 @@ fn memory_that_a_free_gave_back_is_zeroed_at_its_own_price_until_it_is_used_up()
     let held = |host_pages| Input::RangeGone(HeldBlocks { host_pages, ..HeldBlocks::default() });
     let zeroed = |host_pages: &[u64], pages_zeroed_host| {
         let work =
-            Input::Work(Work { step: Step::Migration, pages_zeroed_host, ..Work::default() });
+            Input::Work(Work { cause: WorkCause::Migration, pages_zeroed_host, ..Work::default() });
         let mut inputs: Vec<_> = host_pages.iter().map(|&pages| held(pages)).collect();
         inputs.extend([work, work]);
         let priced = priced(Call::Prefetch { ranges: 1, batch: false }, WARM, &inputs);

@@ -17,7 +17,7 @@ use super::account::{Account, Input};
 use super::state::Warmth;
 use super::*;
 use crate::GpuProfile;
-use crate::paging::{Covered, HeldBlocks, Step, Walk, Work};
+use crate::paging::{Covered, HeldBlocks, Walk, Work, WorkCause};
 
 const WARM: Warmth = Warmth::Warm { pause_ns: 0, row: 1 };
 const COLD: Warmth = Warmth::Cold { first: false };
@@ -88,7 +88,7 @@ fn both(a: BTreeMap<String, f64>, b: BTreeMap<String, f64>) -> BTreeMap<String, 
 /// A migration with every count another number.
 fn migration() -> Work {
     Work {
-        step: Step::Migration,
+        cause: WorkCause::Migration,
         processor: GPU,
         copies: 2,
         pages_to_device: 3,

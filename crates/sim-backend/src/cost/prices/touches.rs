@@ -31,7 +31,7 @@ fn accesses_of_the_host_cost_by_their_number_and_their_pages() {
 }
 
 fn host_fault(block: u64) -> Work {
-    Work { step: Step::Fault, processor: Some(Processor::HOST), block, ..Work::default() }
+    Work { cause: WorkCause::Fault, processor: Some(Processor::HOST), block, ..Work::default() }
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn state_counts_for_a_program_without_faults_only() {
 }
 
 fn device_fault() -> Work {
-    Work { step: Step::Fault, processor: GPU, ..Work::default() }
+    Work { cause: WorkCause::Fault, processor: GPU, ..Work::default() }
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_fault_of_one_thread_costs_by_its_kind_and_its_pages() {
 
 #[test]
 fn device_memory_taken_for_a_program_is_paid_with_its_next_fault() {
-    let taken = Work { step: Step::Allocation, chunks_device: 3, ..device_fault() };
+    let taken = Work { cause: WorkCause::Allocation, chunks_device: 3, ..device_fault() };
     let [taken, fault] = [taken, device_fault()].map(Input::Work);
     let chunks = |call, inputs: &[Input]| {
         let priced = priced(call, WARM, inputs);

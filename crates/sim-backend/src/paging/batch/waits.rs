@@ -16,23 +16,23 @@ fn ends_at(first: u64, second: u64, batch: &[u64]) -> u64 {
     let relations = Relations::pcie_with_nvlink(1);
     let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
     paging.create_range(0, 1024);
-    let mut events = Vec::new();
+    let mut records = Vec::new();
     let mut now_ns = 10_000 * US;
     for by in [HOST, GPU0, HOST, GPU0, HOST, GPU0] {
         for page in [first, second] {
-            now_ns = paging.touch(by, page, Access::Write, now_ns, &mut events).now_ns;
+            now_ns = paging.touch(by, page, Access::Write, now_ns, &mut records).now_ns;
         }
         now_ns += 50 * US;
     }
-    let thrashes = |event: &&MemoryEvent| matches!(event, MemoryEvent::Thrashing { .. });
-    assert_eq!(events.iter().filter(thrashes).count(), 32, "64 KiB around each page");
+    let thrashes = |record: &&MemoryEvent| matches!(record, MemoryEvent::Thrashing { .. });
+    assert_eq!(records.iter().filter(thrashes).count(), 32, "64 KiB around each page");
     for page in [first, second] {
-        now_ns = paging.touch(HOST, page, Access::Write, now_ns, &mut events).now_ns + 100 * US;
+        now_ns = paging.touch(HOST, page, Access::Write, now_ns, &mut records).now_ns + 100 * US;
     }
-    let batch = Batch { pages: batch.to_vec(), merged: 1, faults: batch.len() as u64 };
+    let batch = FaultBatch { pages: batch.to_vec(), merged: 1, faults: batch.len() as u64 };
     let mut touched = Touched { now_ns, ..Touched::default() };
     let who = (ProcId::from(GPU0), Access::Write);
-    let serviced = paging.batch(who, &batch, &mut Held::default(), &mut touched, &mut events);
+    let serviced = paging.batch(who, &batch, &mut HeldOff::default(), &mut touched, &mut records);
     assert_eq!((serviced, touched.throttles), (Serviced::default(), 1), "one wait, in vain");
     touched.now_ns
 }

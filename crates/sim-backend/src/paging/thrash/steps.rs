@@ -85,20 +85,20 @@ fn a_stamp_is_the_time_rounded_down() {
     assert_eq!([0, 63, 64, 100, 128].map(|ns| stamp(&params, ns)), [0, 0, 64, 64, 128]);
 }
 
-// ---- events -----------------------------------------------------------------------------------
+// ---- thrashing events -------------------------------------------------------------------------
 
 /// Whether page 0 thrashes after arrivals with these gaps between, and how many records say so.
 fn arrivals(gaps_ns: &[u64]) -> (bool, usize) {
     let (thrashes, heard) = within(Policy::default(), |context| {
         let mut block = Block::new(0, 512);
-        note(context, &mut block, 0..1, HOST, Kind::Migration);
+        note(context, &mut block, 0..1, HOST, ThrashingEvent::Migration);
         for (turn, gap_ns) in gaps_ns.iter().enumerate() {
             context.now_ns += gap_ns;
-            note(context, &mut block, 0..1, [GPU, HOST][turn % 2], Kind::Migration);
+            note(context, &mut block, 0..1, [GPU, HOST][turn % 2], ThrashingEvent::Migration);
         }
         block.thrashing_pages().contains(0)
     });
-    (thrashes, heard.events.len())
+    (thrashes, heard.records.len())
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_pinned_page_is_not_forgotten_because_it_rests() {
         make_thrashing(context, &mut block, 0, &[GPU, PEER]);
         assert_eq!(hint(context, &mut block, 0, GPU), Hint::Pin(GPU));
         context.now_ns += 600_000;
-        note(context, &mut block, 0..1, GPU, Kind::Migration);
+        note(context, &mut block, 0..1, GPU, ThrashingEvent::Migration);
         block.thrashing_pages().contains(0)
     });
     assert!(thrashes);
@@ -150,7 +150,7 @@ fn a_block_starts_afresh_only_when_more_than_an_epoch_has_passed_since_it_last_t
             let mut block = Block::new(0, 512);
             make_thrashing(context, &mut block, 0, &[HOST, GPU]);
             context.now_ns = event_ns;
-            note(context, &mut block, 0..1, GPU, Kind::Migration);
+            note(context, &mut block, 0..1, GPU, ThrashingEvent::Migration);
             context.now_ns = fault_ns;
             hint(context, &mut block, 300, HOST);
             block.thrashing_pages()

@@ -25,22 +25,22 @@ fn paging_with(params: PagingParams) -> Paging {
 
 /// Host and GPU write page 0 in turn, `gap_ns` apart; returns the records and the time after.
 fn ping_pong(paging: &mut Paging, turns: usize, gap_ns: u64) -> (Vec<MemoryEvent>, u64) {
-    let mut events = Vec::new();
+    let mut records = Vec::new();
     let mut now_ns = 10_000 * US;
     for turn in 0..turns {
         let by = if turn % 2 == 0 { HOST } else { GPU0 };
-        now_ns = paging.touch(by, 0, Access::Write, now_ns, &mut events).now_ns + gap_ns;
+        now_ns = paging.touch(by, 0, Access::Write, now_ns, &mut records).now_ns + gap_ns;
     }
-    (events, now_ns)
+    (records, now_ns)
 }
 
-fn found(events: &[MemoryEvent]) -> bool {
-    events.iter().any(|event| matches!(event, MemoryEvent::Thrashing { .. }))
+fn found(records: &[MemoryEvent]) -> bool {
+    records.iter().any(|record| matches!(record, MemoryEvent::Thrashing { .. }))
 }
 
-fn throttled(events: &[MemoryEvent]) -> usize {
-    let is = |event: &&MemoryEvent| matches!(event, MemoryEvent::Throttling { .. });
-    events.iter().filter(is).count()
+fn throttled(records: &[MemoryEvent]) -> usize {
+    let is = |record: &&MemoryEvent| matches!(record, MemoryEvent::Throttling { .. });
+    records.iter().filter(is).count()
 }
 
 #[test]
@@ -52,29 +52,29 @@ fn moves_within_the_window_count_and_slower_ones_do_not() {
 #[test]
 fn one_processor_alone_never_thrashes() {
     let mut paging = paging();
-    let mut events = Vec::new();
+    let mut records = Vec::new();
     for turn in 0..20 {
         let now_ns = turn * 100 * US;
-        paging.touch(GPU0, 0, Access::Write, now_ns, &mut events);
-        paging.discard(0..512, Discard::Eager, now_ns, &mut events);
+        paging.touch(GPU0, 0, Access::Write, now_ns, &mut records);
+        paging.discard(0..512, Discard::Eager, now_ns, &mut records);
     }
-    assert!(!found(&events));
+    assert!(!found(&records));
 }
 
 #[test]
 fn with_the_default_window_every_wait_ends_the_burst_so_nothing_is_pinned() {
     // Who waits to the end of a 500 us nap arrives more than 500 us after the last arrival.
-    let (events, _) = ping_pong(&mut paging(), 200, 50 * US);
-    assert!(throttled(&events) > 10);
-    assert!(!events.iter().any(|event| matches!(event, MemoryEvent::RemoteMap { .. })));
+    let (records, _) = ping_pong(&mut paging(), 200, 50 * US);
+    assert!(throttled(&records) > 10);
+    assert!(!records.iter().any(|record| matches!(record, MemoryEvent::RemoteMap { .. })));
 }
 
 #[test]
 fn with_a_wider_window_a_page_is_throttled_then_pinned_to_the_host_then_released() {
     let thrashing = ThrashingParams { lapse_ns: 1000 * US, ..GpuProfile::h200().paging.thrashing };
     let mut paging = paging_with(PagingParams { thrashing, ..GpuProfile::h200().paging });
-    let (events, now_ns) = ping_pong(&mut paging, 200, 50 * US);
-    assert!(throttled(&events) >= 9);
+    let (records, now_ns) = ping_pong(&mut paging, 200, 50 * US);
+    assert!(throttled(&records) >= 9);
     assert_eq!(paging.resident_on(0), [HOST]);
     assert!(paging.mapping(0, GPU0).is_some() && paging.mapping(0, HOST).is_some());
     paging.advance(now_ns + 200_000 * US, &mut Vec::new());
@@ -85,14 +85,14 @@ fn with_a_wider_window_a_page_is_throttled_then_pinned_to_the_host_then_released
 #[test]
 fn a_migration_ends_the_thrashing_of_its_pages() {
     let mut paging = paging();
-    let (events, now_ns) = ping_pong(&mut paging, 6, 100 * US);
-    assert!(found(&events));
+    let (records, now_ns) = ping_pong(&mut paging, 6, 100 * US);
+    assert!(found(&records));
     for to in [HOST, GPU0] {
         paging.migrate(0..512, to, now_ns, &mut Vec::new());
     }
-    let mut events = Vec::new();
-    paging.touch(HOST, 0, Access::Write, now_ns, &mut events);
-    assert_eq!(throttled(&events), 0);
+    let mut records = Vec::new();
+    paging.touch(HOST, 0, Access::Write, now_ns, &mut records);
+    assert_eq!(throttled(&records), 0);
 }
 
 #[test]
@@ -117,7 +117,7 @@ pub(in super::super) fn make_thrashing(
     between: &[ProcId],
 ) {
     for id in between.iter().cycle().take(5) {
-        note(context, block, page..page + 1, *id, Kind::Migration);
+        note(context, block, page..page + 1, *id, ThrashingEvent::Migration);
     }
     assert!(block.thrashing_pages().contains(page));
 }
@@ -139,11 +139,11 @@ fn with_window() -> PagingParams {
 fn thrashes(gaps_ns: [u64; 4]) -> bool {
     let (thrashes, _) = heard_in(&with_window(), Policy::default(), |context| {
         let mut block = Block::new(0, 512);
-        note(context, &mut block, 0..1, HOST_ID, Kind::Migration);
+        note(context, &mut block, 0..1, HOST_ID, ThrashingEvent::Migration);
         for (turn, gap_ns) in gaps_ns.into_iter().enumerate() {
             context.now_ns += gap_ns;
             let id = [GPUS[0], HOST_ID][turn % 2];
-            note(context, &mut block, 0..1, id, Kind::Migration);
+            note(context, &mut block, 0..1, id, ThrashingEvent::Migration);
         }
         block.thrashing_pages().contains(0)
     });
@@ -228,16 +228,16 @@ fn after_a_fresh_start_two_processors_have_to_meet_again() {
         let mut block = Block::new(0, 512);
         let lose_alone = |context: &mut Context<'_>, block: &mut Block| {
             for _ in 0..7 {
-                note(context, block, 0..1, GPUS[0], Kind::Revocation);
+                note(context, block, 0..1, GPUS[0], ThrashingEvent::Revocation);
             }
             block.thrashing_pages().contains(0)
         };
-        note(context, &mut block, 8..9, HOST_ID, Kind::Revocation);
+        note(context, &mut block, 8..9, HOST_ID, ThrashingEvent::Revocation);
         let met = lose_alone(context, &mut block);
         context.now_ns += params.thrashing.epoch_ns + STAMP_NS;
         hint(context, &mut block, 300, GPUS[0]);
         let alone = lose_alone(context, &mut block);
-        note(context, &mut block, 8..9, HOST_ID, Kind::Revocation);
+        note(context, &mut block, 8..9, HOST_ID, ThrashingEvent::Revocation);
         [met, alone, lose_alone(context, &mut block)]
     });
     assert_eq!(thrashes, [true, false, true]);
@@ -246,21 +246,21 @@ fn after_a_fresh_start_two_processors_have_to_meet_again() {
 #[test]
 fn a_pinned_page_that_lost_permissions_is_for_one_processor_at_a_time() {
     // PAGING-128. Of NVLink peers both may use a page that only moved.
-    let second = |kind: Kind| {
+    let second = |event: ThrashingEvent| {
         let (hints, _) = heard_in(&GpuProfile::h200().paging, Policy::default(), |context| {
             let mut block = Block::new(0, 512);
             block.add_resident(GPUS[0], PageMask::single(0));
             make_thrashing(context, &mut block, 0, &GPUS);
-            note(context, &mut block, 0..1, GPUS[1], kind);
+            note(context, &mut block, 0..1, GPUS[1], event);
             context.now_ns += STAMP_NS;
             GPUS.map(|by| hint(context, &mut block, 0, by))
         });
         assert_eq!(hints[0], Hint::Pin(GPUS[0]));
         hints[1]
     };
-    assert_eq!(second(Kind::Migration), Hint::Pin(GPUS[0]));
+    assert_eq!(second(ThrashingEvent::Migration), Hint::Pin(GPUS[0]));
     let until_ns = STAMP_NS + GpuProfile::h200().paging.thrashing.nap_ns;
-    assert_eq!(second(Kind::Revocation), Hint::Throttle { until_ns });
+    assert_eq!(second(ThrashingEvent::Revocation), Hint::Throttle { until_ns });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::super::params::{LapseVote, ThrashingParams};
 
-/// The window in which events count, with the votes to change it. One per address space.
+/// The window in which thrashing events count, with the votes to change it. One per address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::paging) struct LapseWindow {
     pub(super) lapse_ns: u64,

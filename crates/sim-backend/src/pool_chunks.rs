@@ -2,18 +2,18 @@
 //! chunks that are held for them. Offsets are bytes from the start of the pool.
 //!
 //! CONTRACT-92 is the rule. Freed memory is *pending* until work is waited for, or until an
-//! allocation finds no room; blocks settle by address. An allocation takes the smallest block that
-//! it fits into, the one that has been free for longest among equals: of the pending ones; else of
-//! the settled ones, if the chunks behind it are held; else everything settles, and it takes the
-//! smallest of all, or new addresses. Blocks merge with neighbours of their kind; a settled block at
-//! the end of the addresses counts as new. Releasing chunks leaves blocks as they are. Growth asks
-//! for the largest power of two first and gives back on failure, which the high-water mark shows
-//! (CONTRACT-89).
+//! allocation finds no room; free ranges settle by address. An allocation takes the smallest free
+//! range that it fits into, the one that has been free for longest among equals: of the pending
+//! ones; else of the settled ones, if the chunks behind it are held; else everything settles, and
+//! it takes the smallest of all, or new addresses. Free ranges merge with neighbours of their kind;
+//! a settled one at the end of the addresses counts as new. Releasing chunks leaves free ranges as
+//! they are. Growth asks for the largest power of two first and gives back on failure, which the
+//! high-water mark shows (CONTRACT-89).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pools hold memory in units of this many bytes.
-pub(crate) const CHUNK_BYTES: u64 = 32 << 20;
+pub(crate) const POOL_CHUNK_BYTES: u64 = 32 << 20;
 
 const STEP_BYTES: u64 = 512;
 
@@ -22,14 +22,14 @@ const LENGTH_MAX: u64 = 1 << 42;
 
 /// Chunks and places of one pool.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks {
+pub(crate) struct PoolChunks {
     held: BTreeSet<u64>,
     /// Live places: offset to rounded length.
     places: BTreeMap<u64, u64>,
     /// Freed since work was waited for.
-    pending: Blocks,
+    pending: FreeRanges,
     /// Free below `end`, and settled.
-    settled: Blocks,
+    settled: FreeRanges,
     /// Where new addresses begin.
     end: u64,
     /// The end of the last chunk that was ever held.
@@ -38,12 +38,12 @@ pub(crate) struct Chunks {
     pub(crate) reserved_high: u64,
 }
 
-/// Free blocks, in the order in which they came to be: offset and length.
+/// Free ranges, in the order in which they came to be: offset and length.
 #[derive(Debug, Default)]
-struct Blocks(Vec<(u64, u64)>);
+struct FreeRanges(Vec<(u64, u64)>);
 
-impl Blocks {
-    /// Adds a block, merged with its neighbours.
+impl FreeRanges {
+    /// Adds a range, merged with its neighbours.
     fn add(&mut self, offset: u64, length: u64) {
         let end = offset + length;
         let (mut first, mut last) = (offset, end);
@@ -57,13 +57,13 @@ impl Blocks {
         self.0.push((first, last - first));
     }
 
-    /// The smallest block that is long enough, the oldest among equals.
+    /// The smallest range that is long enough, the oldest among equals.
     fn smallest(&self, length: u64) -> Option<u64> {
         let fitting = self.0.iter().filter(|(_, room)| *room >= length);
         fitting.min_by_key(|(_, room)| *room).map(|&(offset, _)| offset)
     }
 
-    /// Takes the first bytes of the block that starts here, if there is one.
+    /// Takes the first bytes of the range that starts here, if there is one.
     fn take(&mut self, offset: u64, length: u64) {
         if let Some(at) = self.0.iter().position(|&(start, _)| start == offset) {
             let (start, room) = self.0.remove(at);
@@ -78,7 +78,7 @@ impl Blocks {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-impl Chunks {
+impl PoolChunks {
     /// The end of the last chunk that was ever held.
     pub(crate) fn held_end(&self) -> u64 {
         self.held_end
@@ -86,7 +86,7 @@ impl Chunks {
 
     /// Bytes held now.
     pub(crate) fn reserved(&self) -> u64 {
-        self.held.len() as u64 * CHUNK_BYTES
+        self.held.len() as u64 * POOL_CHUNK_BYTES
     }
 
     /// The chunks that are held, ascending.
@@ -108,7 +108,7 @@ impl Chunks {
         }
         let offset = self.choose(length);
         let new: Vec<u64> = chunks_of(offset, length).filter(|c| !self.held.contains(c)).collect();
-        let growth = new.len() as u64 * CHUNK_BYTES;
+        let growth = new.len() as u64 * POOL_CHUNK_BYTES;
         if self.reserved() + growth > limit {
             self.note_failed_growth(self.missing(offset, length), limit);
             return Err(Full);
@@ -116,7 +116,7 @@ impl Chunks {
         if offset + length > addresses {
             return Err(Full);
         }
-        let last_end = new.iter().max().map_or(0, |chunk| (chunk + 1) * CHUNK_BYTES);
+        let last_end = new.iter().max().map_or(0, |chunk| (chunk + 1) * POOL_CHUNK_BYTES);
         self.held_end = self.held_end.max(last_end);
         self.held.extend(&new);
         self.places.insert(offset, length);
@@ -164,8 +164,8 @@ impl Chunks {
     }
 
     fn is_empty(&self, chunk: u64) -> bool {
-        let start = chunk * CHUNK_BYTES;
-        let before = self.places.range(..start + CHUNK_BYTES).next_back();
+        let start = chunk * POOL_CHUNK_BYTES;
+        let before = self.places.range(..start + POOL_CHUNK_BYTES).next_back();
         before.is_none_or(|(&offset, &length)| offset + length <= start)
     }
 
@@ -184,9 +184,9 @@ impl Chunks {
     }
 
     fn settle(&mut self) {
-        let mut blocks = std::mem::take(&mut self.pending).0;
-        blocks.sort_unstable();
-        for (offset, length) in blocks {
+        let mut freed = std::mem::take(&mut self.pending).0;
+        freed.sort_unstable();
+        for (offset, length) in freed {
             self.settled.add(offset, length);
         }
         let end = self.end;
@@ -201,14 +201,14 @@ impl Chunks {
     fn missing(&self, offset: u64, length: u64) -> u64 {
         let end = offset + length;
         let covered = self.held.iter().map(|chunk| {
-            let start = chunk * CHUNK_BYTES;
-            (start + CHUNK_BYTES).min(end).saturating_sub(start.max(offset))
+            let start = chunk * POOL_CHUNK_BYTES;
+            (start + POOL_CHUNK_BYTES).min(end).saturating_sub(start.max(offset))
         });
         length - covered.sum::<u64>()
     }
 
     fn note_failed_growth(&mut self, missing: u64, limit: u64) {
-        let first_step = (1 << missing.ilog2()).max(CHUNK_BYTES);
+        let first_step = (1 << missing.ilog2()).max(POOL_CHUNK_BYTES);
         if self.reserved() + first_step <= limit {
             self.reserved_high = self.reserved_high.max(self.reserved() + first_step);
         }
@@ -217,7 +217,7 @@ impl Chunks {
 
 /// Indices of the chunks that a place touches.
 fn chunks_of(offset: u64, length: u64) -> std::ops::Range<u64> {
-    offset / CHUNK_BYTES..(offset + length).div_ceil(CHUNK_BYTES)
+    offset / POOL_CHUNK_BYTES..(offset + length).div_ceil(POOL_CHUNK_BYTES)
 }
 
 #[cfg(test)]
@@ -227,11 +227,11 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const ALL: u64 = u64::MAX;
 
-    /// Blocks between live places are too small, so the pool's addresses end before its memory.
+    /// Free ranges between live places are too small, so the pool's addresses end before its memory.
     #[test]
     fn no_place_reaches_past_the_addresses_of_the_pool() {
-        let mut chunks = Chunks::default();
-        let take = |chunks: &mut Chunks, bytes| chunks.take(bytes, ALL, 256 * MIB);
+        let mut chunks = PoolChunks::default();
+        let take = |chunks: &mut PoolChunks, bytes| chunks.take(bytes, ALL, 256 * MIB);
         let places = [(); 8].map(|()| take(&mut chunks, 32 * MIB).unwrap().0);
         places.iter().step_by(2).for_each(|&place| chunks.give(place));
         assert_eq!(chunks.release(0).len(), 4);
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn reserved_memory_grows_in_whole_chunks() {
-        let mut chunks = Chunks::default();
+        let mut chunks = PoolChunks::default();
         chunks.take(1, u64::MAX, ALL).unwrap();
         assert_eq!(chunks.reserved(), 32 * MIB);
-        let mut chunks = Chunks::default();
+        let mut chunks = PoolChunks::default();
         chunks.take(66 * MIB, u64::MAX, ALL).unwrap();
         assert_eq!(chunks.reserved(), 96 * MIB);
         chunks.take(66 * MIB, u64::MAX, ALL).unwrap();
@@ -254,10 +254,10 @@ mod tests {
 
     #[test]
     fn a_failed_growth_shows_in_the_high_water_mark_if_its_first_step_fits() {
-        let mut chunks = Chunks::default();
+        let mut chunks = PoolChunks::default();
         assert_eq!(chunks.take(66 * MIB, 64 * MIB, ALL), Err(Full));
         assert_eq!((chunks.reserved(), chunks.reserved_high), (0, 64 * MIB));
-        let mut chunks = Chunks::default();
+        let mut chunks = PoolChunks::default();
         assert_eq!(chunks.take(66 * MIB, 32 * MIB, ALL), Err(Full));
         assert_eq!(chunks.reserved_high, 0);
         assert_eq!(chunks.take(40 * MIB, 32 * MIB, ALL), Err(Full));
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_chunk_with_a_live_byte_stays_and_a_threshold_keeps_whole_chunks() {
-        let mut chunks = Chunks::default();
+        let mut chunks = PoolChunks::default();
         let (big, _) = chunks.take(66 * MIB, u64::MAX, ALL).unwrap();
         let (small, _) = chunks.take(1, u64::MAX, ALL).unwrap();
         chunks.give(big);
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_was_freed_last_is_used_before_what_has_settled() {
-        let mut chunks = Chunks::default();
+        let mut chunks = PoolChunks::default();
         let offsets =
             [MIB, MIB, 2 * MIB, MIB].map(|bytes| chunks.take(bytes, u64::MAX, ALL).unwrap().0);
         assert_eq!(offsets, [0, MIB, 2 * MIB, 4 * MIB]);
@@ -289,7 +289,11 @@ mod tests {
         chunks.release(u64::MAX);
         chunks.give(2 * MIB);
         assert_eq!(chunks.take(MIB, u64::MAX, ALL).unwrap().0, 2 * MIB, "larger, but pending");
-        assert_eq!(chunks.take(2 * MIB, u64::MAX, ALL).unwrap().0, 5 * MIB, "no block is as long");
+        assert_eq!(
+            chunks.take(2 * MIB, u64::MAX, ALL).unwrap().0,
+            5 * MIB,
+            "no free range is as long"
+        );
         assert_eq!(
             chunks.take(MIB, u64::MAX, ALL).unwrap().0,
             0,
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn an_allocation_goes_where_it_fits_best_even_if_the_chunk_was_released() {
-        let mut chunks = Chunks::default();
+        let mut chunks = PoolChunks::default();
         let (first, _) = chunks.take(32 * MIB, u64::MAX, ALL).unwrap();
         let (second, _) = chunks.take(MIB, u64::MAX, ALL).unwrap();
         chunks.give(first);

@@ -8,9 +8,9 @@ use pagewise_hal::{MemoryEvent, Processor};
 use super::mask::PageMask;
 
 /// Receives what the engine does, in order.
-pub(crate) trait EventSink {
+pub(crate) trait ReportSink {
     /// One record.
-    fn event(&mut self, event: MemoryEvent);
+    fn record(&mut self, record: MemoryEvent);
 
     /// Reports the work of one step on one va_block, after its records. Returns the nanoseconds
     /// that it took; for faults, the walking processor waits for them.
@@ -41,9 +41,9 @@ pub(crate) enum Holding {
     Gone,
 }
 
-impl EventSink for Vec<MemoryEvent> {
-    fn event(&mut self, event: MemoryEvent) {
-        self.push(event);
+impl ReportSink for Vec<MemoryEvent> {
+    fn record(&mut self, record: MemoryEvent) {
+        self.push(record);
     }
 
     fn work(&mut self, _: &Work) -> u64 {
@@ -57,9 +57,9 @@ impl EventSink for Vec<MemoryEvent> {
     fn holding(&mut self, _: u64, _: PageMask, _: Processor, _: Holding) {}
 }
 
-/// The cause of a step.
+/// The cause of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Step {
+pub(crate) enum WorkCause {
     /// A fault was serviced.
     #[default]
     Fault,
@@ -100,7 +100,7 @@ pub(crate) enum Advised {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Work {
     /// The cause.
-    pub(crate) step: Step,
+    pub(crate) cause: WorkCause,
     /// The processor that faulted, that the pages went to, or that has the memory; `None` for
     /// advice, discard and unpinning.
     pub(crate) processor: Option<Processor>,
@@ -167,10 +167,10 @@ pub(crate) struct Work {
 impl Work {
     /// Whether nothing was done.
     pub(super) fn is_idle(&self) -> bool {
-        let &Self { step, processor, block, read_mostly, .. } = self;
+        let &Self { cause, processor, block, read_mostly, .. } = self;
         // What most often is not 0 first: the rest is many numbers.
         self.copies == 0
             && self.evictions == 0
-            && *self == Self { step, processor, block, read_mostly, ..Self::default() }
+            && *self == Self { cause, processor, block, read_mostly, ..Self::default() }
     }
 }

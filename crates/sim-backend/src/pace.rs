@@ -1,5 +1,5 @@
-//! The recorded pace of faults. Thrashing depends on which events lie within half a millisecond of
-//! each other, also within one call.
+//! The recorded pace of faults. A page thrashes if its thrashing events lie within half a
+//! millisecond of each other, also within one call.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ pub(crate) type FaultPace = (u64, u64);
 
 /// How long the faults of the call that is being carried out take.
 #[derive(Debug, Default)]
-pub(crate) struct Tempo {
+pub(crate) struct FaultPacer {
     /// Those that are still to be recorded.
     faults: VecDeque<FaultPace>,
     /// The rest of the one that is being served.
     service_ns: Option<u64>,
 }
 
-impl Tempo {
+impl FaultPacer {
     pub(crate) fn new(faults: VecDeque<FaultPace>) -> Self {
         Self { faults, service_ns: None }
     }
