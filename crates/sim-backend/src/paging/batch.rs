@@ -46,18 +46,14 @@ impl Paging {
         let end_page = walk.first_byte.saturating_add(walk.bytes).div_ceil(PAGE_BYTES);
         let mut touched = Touched { now_ns, ..Touched::default() };
         let mut held = HeldOff::default();
-        let mut passed = Passed::default();
+        let mut passed = Passed::new(self.evictions);
         self.advance(now_ns, sink);
         loop {
             let missed = Missed::new(self, who, end_page, passed);
             let batch = arrival.next_batch(&missed);
             passed = missed.passed.into_inner();
             let Some(batch) = batch else { return touched };
-            let evictions = self.evictions;
             arrival.serviced(self.batch(who, &batch, &mut held, &mut touched, sink));
-            if self.evictions != evictions {
-                passed = Passed::default();
-            }
         }
     }
 
@@ -136,10 +132,7 @@ impl Paging {
         let mut block = range.take_or_new(pages[0]);
         let policy = range.policy;
         let needs = access.needs(by, &self.params);
-        let mut faulted = mask_of(pages, block.first_page());
-        if pages.len() > 1 || block.maps(by, needs, (pages[0] - block.first_page()) as usize) {
-            faulted = faulted.minus(block.mapped(by, needs));
-        }
+        let faulted = mask_of(pages, block.first_page()).minus(block.mapped(by, needs));
         let cause = (WorkCause::Fault, Some(by));
         let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
         if let Some(plain) = context.plain(&block, by).filter(|_| !faulted.is_empty()) {
@@ -209,9 +202,26 @@ fn mask_of(pages: &[u64], first_page: u64) -> PageMask {
     mask
 }
 
-/// Stretches of memory in which a kernel misses nothing: from, to. Found when they were passed, so
-/// that they need not be searched again.
-type Passed = BTreeMap<u64, u64>;
+/// Stretches of memory in which a kernel misses nothing. Found when they were passed, so that they
+/// need not be searched again; they hold until the next eviction.
+#[derive(Debug)]
+struct Passed {
+    /// From, to.
+    stretches: BTreeMap<u64, u64>,
+    /// Evictions in all when they were found.
+    evictions: u64,
+}
+
+impl Passed {
+    fn new(evictions: u64) -> Self {
+        Self { stretches: BTreeMap::new(), evictions }
+    }
+
+    /// Those that hold after so many evictions in all.
+    fn after(self, evictions: u64) -> Self {
+        if self.evictions == evictions { self } else { Self::new(evictions) }
+    }
+}
 
 /// A block: its pages, and those of them that are accessible.
 #[derive(Clone, Copy, Default)]
@@ -244,7 +254,8 @@ impl<'a> Missed<'a> {
     ) -> Self {
         let needs = access.needs(by, &paging.params);
         let looks = RefCell::default();
-        Self { paging, by, needs, end_page, looks, passed: RefCell::new(passed) }
+        let passed = RefCell::new(passed.after(paging.evictions));
+        Self { paging, by, needs, end_page, looks, passed }
     }
 
     /// The block that holds a page.
@@ -284,7 +295,7 @@ impl Missing for Missed<'_> {
             if at >= self.end_page {
                 break None;
             }
-            if let Some((_, end)) = self.passed.borrow().range(..=at).next_back()
+            if let Some((_, end)) = self.passed.borrow().stretches.range(..=at).next_back()
                 && *end > at
             {
                 at = *end;
@@ -299,7 +310,7 @@ impl Missing for Missed<'_> {
             blocks += 1;
         };
         if blocks > 1 {
-            self.passed.borrow_mut().insert(page, at);
+            self.passed.borrow_mut().stretches.insert(page, at);
         }
         found
     }

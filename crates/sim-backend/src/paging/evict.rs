@@ -204,8 +204,10 @@ impl Context<'_> {
         for by in self.policy.accessed_by.iter() {
             self.follow_evicted(block, by, leaving);
         }
+        // Where accesses are counted, a GPU goes on reaching what left it, until the counters bring
+        // it back (PAGING-216). Not compared with hardware.
         if self.params.access_counters.enable {
-            self.map_evicted(block, id, leaving);
+            self.map_highest(block, id, leaving, Some(MapCause::Eviction));
         }
     }
 
@@ -214,17 +216,6 @@ impl Context<'_> {
         self.note_holding(block, id, pages & block.populated(id), Holding::Gone);
         block.depopulate(id, pages);
         self.work.evictions += 1;
-    }
-}
-
-impl Context<'_> {
-    /// Where accesses are counted, a GPU goes on reaching what left it, until the counters bring it
-    /// back (PAGING-216). Not compared with hardware.
-    fn map_evicted(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
-        let elsewhere = self.policy.preferred == Some(id) || self.policy.read_mostly;
-        if !elsewhere {
-            self.map_highest(block, id, pages, Some(MapCause::Eviction));
-        }
     }
 }
 

@@ -62,9 +62,11 @@ impl Tree {
         let all = counted.count();
         let mut found = leaf..leaf;
         let mut size = leaves.next_power_of_two();
-        if size == leaves && threshold > 0 {
+        if size == leaves
+            && let Some(most) = (all * 100).checked_div(threshold)
+        {
             // No node is cut short: begin with the largest that could be full enough.
-            size = size.min(1 << (all * 100 / threshold).max(1).ilog2());
+            size = size.min(1 << most.max(1).ilog2());
         }
         while size > 0 {
             let start = leaf & !(size - 1);
@@ -143,18 +145,13 @@ fn dense_nodes(
     let threshold = context.params.prefetch_threshold_percent as usize;
     let quirk = context.params.prefetch_unaligned_quirk;
     let mut nodes = PageMask::EMPTY;
-    let mut through = 0;
     for page in faulted.minus(thrashing).pages() {
-        if page < through {
+        // All pages of a node have that node: no larger one over them is full enough.
+        if nodes.contains(page) {
             continue;
         }
-        // The pages of a 64 KiB page that is counted as a whole have the same node.
-        let unit = tree.unit(page);
-        if unit.len() == BIG && threshold < 100 && counted.count_in(unit.clone()) == BIG {
-            through = unit.end;
-        }
         let node = tree.node(&counted, page, threshold, quirk);
-        if node.start < node.end {
+        if !node.is_empty() {
             nodes.insert_range(node);
         }
     }

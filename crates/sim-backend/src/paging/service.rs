@@ -146,12 +146,8 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
     };
 
     // Pages of the prefetch region are mapped as if they were read.
-    let (asked, read) = match plan.needs {
-        Protection::Read => (PageMask::EMPTY, pages),
-        _ => (plan.faulted, prefetched),
-    };
-    let mut levels = context.promoted(block, by, destination, asked, plan.needs);
-    let read = context.promoted(block, by, destination, read, Protection::Read);
+    let mut levels = context.promoted(block, by, destination, plan.faulted, plan.needs);
+    let read = context.promoted(block, by, destination, prefetched, Protection::Read);
     levels.iter_mut().zip(read).for_each(|(level, read)| *level |= read);
     for (level, protection) in levels.into_iter().zip(Protection::ALL) {
         let stayed = level.minus(arrived);

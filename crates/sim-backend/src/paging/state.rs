@@ -330,11 +330,9 @@ impl BlockState {
         self.rare.as_mut()?.thrashing.as_mut()
     }
 
-    /// Starts or drops what thrashing detection knows about single pages.
-    pub(crate) fn set_thrashing(&mut self, thrashing: Option<Thrashing>) {
-        if thrashing.is_some() || self.rare.is_some() {
-            self.rare().thrashing = thrashing;
-        }
+    /// Like [`thrashing_mut`](Self::thrashing_mut); begins the data if there are none.
+    pub(crate) fn thrashing_or_new(&mut self) -> &mut Thrashing {
+        self.rare().thrashing.get_or_insert_default()
     }
 
     /// Pages found to thrash.

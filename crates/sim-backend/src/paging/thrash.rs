@@ -9,7 +9,6 @@
     reason = "events, resets and votes, which stop at bounds; times are below those of a profile"
 )]
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES};
@@ -83,10 +82,8 @@ pub(super) fn note(
         if !meets {
             return;
         }
-        let known = block.thrashing().cloned().unwrap_or_default();
-        block.set_thrashing(Some(Thrashing { pages: Some(BTreeMap::new()), ..known }));
     }
-    let Some(thrashing) = block.thrashing_mut() else { return };
+    let thrashing = block.thrashing_or_new();
     let mut found = Vec::new();
     for page in run {
         let pages = thrashing.pages.get_or_insert_default();
@@ -255,7 +252,6 @@ fn decide(
     if let Some(at) = pinned {
         // PAGING-132
         return match (exempt, relations.can_access(by, at)) {
-            (true, _) if common.contains(by) => Hint::Pin(by),
             (true, _) => Hint::Pin(relations.closest(by, common).unwrap_or(by)),
             (false, true) => Hint::Pin(at),
             (false, false) => throttle,

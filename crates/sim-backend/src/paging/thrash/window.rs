@@ -27,7 +27,7 @@ impl LapseWindow {
         };
         if grow && self.lapse_ns < params.lapse_max_ns {
             self.lapse_ns = (self.lapse_ns + step).min(params.lapse_max_ns);
-            self.vote = if self.vote < 0 { 0 } else { threshold / 2 };
+            self.vote = if self.vote >= threshold { threshold / 2 } else { 0 };
         } else if params.lapse_vote == LapseVote::Intended && self.vote <= -threshold {
             self.lapse_ns = self.lapse_ns.saturating_sub(step).max(params.lapse_min_ns);
             self.vote = -threshold / 2;
