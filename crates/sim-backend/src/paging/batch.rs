@@ -31,6 +31,8 @@ use super::walk::{HeldOff, Touched, Walk, fault_record};
 use crate::arrival::{Arrival, FaultBatch, Missing, Serviced};
 
 #[cfg(test)]
+mod steps;
+#[cfg(test)]
 mod waits;
 
 impl Paging {

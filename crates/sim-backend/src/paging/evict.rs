@@ -245,6 +245,9 @@ fn chunk_of(block: &Block, page: usize) -> Range<usize> {
 }
 
 #[cfg(test)]
+mod steps;
+
+#[cfg(test)]
 mod tests {
     use super::super::testing::Heard;
     use super::super::{Access, Discard, GpuMemory, Relations};

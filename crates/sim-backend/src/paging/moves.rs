@@ -294,6 +294,7 @@ pub(super) enum Leg {
 mod tests {
     use super::super::range::Policy;
     use super::super::testing::heard_in;
+    use super::super::thrash::tests::make_thrashing;
     use super::*;
     use crate::GpuProfile;
     use pagewise_hal::Processor;
@@ -387,5 +388,101 @@ mod tests {
         assert_eq!(revoked, [0, 2], "only what may no longer be written");
         assert_eq!(block.mapped(ProcId::HOST, Protection::Write), PageMask::range(0..2));
         assert_eq!(block.mapped(ProcId::HOST, Protection::Read), PageMask::range(0..4));
+    }
+
+    const GPU: ProcId = ProcId(1);
+
+    #[test]
+    fn the_destination_of_a_move_keeps_the_mappings_of_copies_that_it_has() {
+        // PAGING-60.
+        let policy = Policy { read_mostly: true, ..Policy::default() };
+        let (block, _) = heard_in(&GpuProfile::h200().paging, policy, |context| {
+            let mut block = Block::new(0, 512);
+            let pages = PageMask::range(0..2);
+            for id in [ProcId::HOST, GPU] {
+                block.add_resident(id, pages);
+                context.totals.came(id, 2);
+                block.map(id, pages, Protection::Read);
+            }
+            block.add_duplicated(pages);
+            let reason = Reason::of(CopyCause::Coherence);
+            context.move_pages(&mut block, GPU, PageMask::single(0), &reason);
+            block
+        });
+        assert_eq!(block.mapped(GPU, Protection::Read), PageMask::range(0..2));
+        assert_eq!(block.mapped(ProcId::HOST, Protection::Read), PageMask::single(1));
+    }
+
+    #[test]
+    fn a_duplication_leaves_the_mappings_of_other_pages() {
+        let policy = Policy { read_mostly: true, ..Policy::default() };
+        let (block, _) = heard_in(&GpuProfile::h200().paging, policy, |context| {
+            let mut block = Block::new(0, 512);
+            block.add_resident(GPU, PageMask::range(0..2));
+            context.totals.came(GPU, 2);
+            for id in [GPU, ProcId(2)] {
+                block.map(id, PageMask::range(0..2), Protection::Write);
+            }
+            let reason = Reason::of(CopyCause::Coherence);
+            context.duplicate_pages(&mut block, ProcId::HOST, PageMask::single(0), &reason);
+            block
+        });
+        assert_eq!(block.mapped(GPU, Protection::Read), PageMask::range(0..2));
+        assert_eq!(block.mapped(GPU, Protection::Write), PageMask::single(1));
+        assert_eq!(block.mapped(ProcId(2), Protection::Write), PageMask::single(1));
+    }
+
+    #[test]
+    fn of_a_device_a_move_provides_no_memory() {
+        let ((block, work), _) =
+            heard_in(&GpuProfile::h200().paging, Policy::default(), |context| {
+                let mut block = Block::new(0, 512);
+                context.populate(&mut block, GPU, PageMask::range(0..3));
+                (block, context.work)
+            });
+        assert_eq!(block.populated(GPU), PageMask::EMPTY);
+        assert_eq!((work.pages_populated_host, work.pages_zeroed_host), (0, 0));
+    }
+
+    #[test]
+    fn a_copied_page_stays_known_as_thrashing_after_moves_by_faults_and_evictions_only() {
+        // PAGING-136.
+        use CopyCause::{AccessCounters, Coherence, Eviction, User};
+        for (cause, leg, read_mostly, stays) in [
+            (Coherence, Leg::Last, false, true),
+            (AccessCounters, Leg::Last, false, true),
+            (Eviction, Leg::First, true, true),
+            (User, Leg::Last, false, false),
+            (Coherence, Leg::First, false, false),
+            (Coherence, Leg::Last, true, false),
+        ] {
+            let policy = Policy { read_mostly, ..Policy::default() };
+            let (thrashes, _) = heard_in(&GpuProfile::h200().paging, policy, |context| {
+                let mut block = Block::new(0, 512);
+                make_thrashing(context, &mut block, 3, &[ProcId::HOST, GPU]);
+                context.note_copied(&mut block, GPU, 3..4, &Reason::of(cause), leg);
+                block.thrashing_pages().contains(3)
+            });
+            assert_eq!(thrashes, stays, "{cause:?}, {leg:?}, read-mostly: {read_mostly}");
+        }
+    }
+
+    #[test]
+    fn the_arrival_of_a_page_where_it_is_pinned_does_not_count_as_thrashing() {
+        // PAGING-120.
+        let thrashes = |pinned: PageMask| {
+            let (params, policy) = (GpuProfile::h200().paging, Policy::default());
+            let (thrashes, _) = heard_in(&params, policy, |context| {
+                let mut block = Block::new(0, 512);
+                let reason = Reason { pinned, ..Reason::of(CopyCause::Coherence) };
+                for to in [GPU, ProcId::HOST, GPU, ProcId::HOST, GPU] {
+                    context.note_copied(&mut block, to, 3..4, &reason, Leg::Last);
+                }
+                block.thrashing_pages().contains(3)
+            });
+            thrashes
+        };
+        assert!(thrashes(PageMask::EMPTY) && thrashes(PageMask::single(4)));
+        assert!(!thrashes(PageMask::single(3)));
     }
 }

@@ -160,7 +160,12 @@ fn dense_nodes(
 
 #[cfg(test)]
 mod tests {
+    use super::super::PagingParams;
+    use super::super::range::Policy;
+    use super::super::testing::heard_in;
+    use super::super::thrash::tests::make_thrashing;
     use super::*;
+    use crate::GpuProfile;
 
     /// Sequential faults on a block: for each, the page and how many pages are there afterwards.
     fn sequence(first_page: u64, pages: usize, quirk: bool) -> Vec<(usize, usize)> {
@@ -263,5 +268,58 @@ mod tests {
         assert_eq!(tree.node(&counted, 2, 51, true), 0..4);
         let nothing = tree.node(&PageMask::EMPTY, 5, 51, true);
         assert!(nothing.is_empty(), "{nothing:?}");
+    }
+
+    #[test]
+    fn a_threshold_of_nothing_brings_the_whole_block() {
+        assert_eq!(Tree::new(0, 512).node(&PageMask::single(7), 7, 0, true), 0..512);
+    }
+
+    /// The pages that a fault of the host on page 0 brings along. The host holds `resident`,
+    /// maps `mapped` of it, and `thrashing` goes back and forth.
+    fn brought(
+        params: &PagingParams,
+        preferred: Option<ProcId>,
+        [resident, mapped, thrashing]: [Range<usize>; 3],
+    ) -> PageMask {
+        let policy = Policy { preferred, ..Policy::default() };
+        let (pages, _) = heard_in(params, policy, |context| {
+            let mut block = Block::new(0, 512);
+            block.add_resident(ProcId::HOST, PageMask::range(resident));
+            block.map(ProcId::HOST, PageMask::range(mapped), Protection::Read);
+            for page in thrashing {
+                make_thrashing(context, &mut block, page, &[ProcId::HOST, ProcId(1)]);
+            }
+            pages_to_prefetch(context, &mut block, PageMask::single(0), ProcId::HOST)
+        });
+        pages
+    }
+
+    #[test]
+    fn only_a_driver_that_asks_for_home_prefetches_nothing_elsewhere() {
+        // PAGING-102: 580 runs the tree wherever the preferred location is, 595 does not.
+        let (home, elsewhere) = (Some(ProcId::HOST), Some(ProcId(1)));
+        for gated in [false, true] {
+            let params =
+                PagingParams { prefetch_gated_by_preferred: gated, ..GpuProfile::h200().paging };
+            let count = |preferred| brought(&params, preferred, [100..101, 0..0, 0..0]).count();
+            assert_eq!([count(None), count(home)], [15, 15], "gated: {gated}");
+            assert_eq!(count(elsewhere), if gated { 0 } else { 15 }, "gated: {gated}");
+        }
+    }
+
+    #[test]
+    fn the_host_is_brought_pages_that_it_holds_and_does_not_map() {
+        // PAGING-107.
+        let brought = brought(&GpuProfile::h200().paging, None, [1..12, 8..12, 0..0]);
+        assert_eq!(brought, PageMask::range(1..8) | PageMask::range(12..16));
+    }
+
+    #[test]
+    fn a_64_kib_page_counts_as_a_whole_unless_a_page_of_it_thrashes() {
+        let params = GpuProfile::h200().paging;
+        let brought = |thrashing| brought(&params, None, [0..0, 0..0, thrashing]);
+        assert_eq!(brought(300..301), PageMask::range(1..16), "in another one");
+        assert_eq!(brought(5..6), PageMask::EMPTY);
     }
 }

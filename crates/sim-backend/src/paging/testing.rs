@@ -53,11 +53,21 @@ pub(super) fn heard_in<R>(
     policy: Policy,
     test: impl FnOnce(&mut Context<'_>) -> R,
 ) -> (R, Heard) {
+    heard_on(&Relations::pcie_with_nvlink(2), params, policy, test)
+}
+
+/// The same on a machine with these processors.
+pub(super) fn heard_on<R>(
+    relations: &Relations,
+    params: &PagingParams,
+    policy: Policy,
+    test: impl FnOnce(&mut Context<'_>) -> R,
+) -> (R, Heard) {
     let mut lapse = LapseWindow::new(&params.thrashing);
     let mut heard = Heard::default();
     let result = test(&mut Context {
         params,
-        relations: &Relations::pcie_with_nvlink(2),
+        relations,
         policy,
         now_ns: 0,
         work: Work::default(),
@@ -65,7 +75,7 @@ pub(super) fn heard_in<R>(
         pins: &mut VecDeque::new(),
         lapse: &mut lapse,
         groups: &Groups::default(),
-        totals: &mut Totals::new(3),
+        totals: &mut Totals::new(relations.count()),
         shortcuts: true,
     });
     (result, heard)

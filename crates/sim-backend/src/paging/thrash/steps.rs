@@ -1,13 +1,15 @@
 //! Claims about single steps of detection and of the hint, as uvm_policy 4 numbers them.
 
+use super::super::protection::Protection;
 use super::super::range::Policy;
-use super::super::testing::{Heard, heard_in};
+use super::super::testing::{Heard, heard_in, heard_on};
 use super::super::{PagingParams, Relations};
 use super::pins::expired;
 use super::tests::make_thrashing;
 use super::window::LapseWindow;
 use super::*;
 use crate::GpuProfile;
+use crate::link::{HostLink, PeerLink};
 use crate::paging::LapseVote;
 use crate::paging::params::ThrashingParams;
 use std::collections::VecDeque;
@@ -130,6 +132,36 @@ fn a_pinned_page_is_not_forgotten_because_it_rests() {
 }
 
 #[test]
+fn a_lost_level_of_permission_is_an_event_and_atomics_of_the_host_are_none() {
+    // PAGING-120. Pages 3 and 4 are mapped, 2 and 3 are taken from.
+    let events = |id: ProcId, had: Protection, at_most: Protection| {
+        let (events, _) = within(Policy::default(), |context| {
+            let mut block = Block::new(0, 512);
+            block.add_resident(id, PageMask::range(3..5));
+            block.map(id, PageMask::range(3..5), had);
+            // Pages are watched once two processors met.
+            note(context, &mut block, 2..5, PEER, ThrashingEvent::Migration);
+            note(context, &mut block, 2..5, HOST, ThrashingEvent::Migration);
+            context.revoke(&mut block, id, PageMask::range(2..4), at_most);
+            let thrashing = block.thrashing().expect("watched");
+            [2, 3, 4].map(|page| thrashing.page(page).expect("watched").events)
+        });
+        events
+    };
+    use Protection::{Atomic, Read, Write};
+    for (id, had, at_most, count) in [
+        (GPU, Atomic, Read, 2),
+        (GPU, Atomic, Write, 1),
+        (GPU, Write, Read, 1),
+        (GPU, Read, Read, 0),
+        (HOST, Atomic, Read, 1),
+        (HOST, Atomic, Write, 0),
+    ] {
+        assert_eq!(events(id, had, at_most), [0, count, 0], "{id:?}: {had:?} to {at_most:?}");
+    }
+}
+
+#[test]
 fn what_is_copied_on_demand_is_forgotten_page_by_page() {
     let (left, _) = within(Policy::default(), |context| {
         let mut block = Block::new(0, 512);
@@ -190,6 +222,48 @@ fn a_turn_lasts_through_its_last_moment_and_nobody_has_two_in_a_row() {
     assert_eq!(after(640, GPU, None), (640, Some(GPU)));
     assert_eq!(after(704, GPU, Some(HOST)), (704 + params.nap_ns, Some(GPU)));
     assert_eq!(after(704, GPU, Some(GPU)), (704 + params.nap_ns, None));
+}
+
+#[test]
+fn a_processor_that_is_held_off_waits_until_its_window_ends_or_it_is_exempt() {
+    // PAGING-126. A processor that waits on is not counted again.
+    let after = |now_ns: u64, exempt: ProcId| {
+        let (after, _) = within(Policy::default(), |context| {
+            let mut block = Block::new(0, 512);
+            make_thrashing(context, &mut block, 0, &[HOST, GPU]);
+            let throttled = ProcSet::single(GPU);
+            let held = PageState { throttled, ..state(Some(exempt), None, 1) };
+            let pages = block.thrashing_or_new().pages.get_or_insert_default();
+            let page = pages.get_mut(&0).expect("thrashing");
+            *page = PageState { events: page.events, processors: page.processors, ..held };
+            context.now_ns = now_ns;
+            let hint = hint(context, &mut block, 0, GPU);
+            let throttles = block.thrashing().and_then(|t| t.page(0)).map(|page| page.throttles);
+            (hint, throttles)
+        });
+        after
+    };
+    assert_eq!(after(UNTIL - 64, HOST), (THROTTLE, Some(1)));
+    assert_eq!(after(UNTIL, HOST), (THROTTLE, Some(2)), "a new turn, in the same window");
+    assert_eq!(after(UNTIL - 64, GPU), (Hint::None, Some(1)));
+}
+
+#[test]
+fn each_fault_on_a_thrashing_page_is_a_vote_for_the_window_where_votes_count() {
+    // PAGING-125, PAGING-126.
+    let window_after_faults = |lapse_vote: LapseVote| {
+        let thrashing = ThrashingParams { lapse_vote, vote_threshold: 4, ..params().thrashing };
+        let params = PagingParams { thrashing, ..params() };
+        let (lapse_ns, _) = heard_in(&params, Policy::default(), |context| {
+            let mut block = Block::new(0, 512);
+            make_thrashing(context, &mut block, 0, &[HOST, GPU]);
+            (0..4).for_each(|_| _ = hint(context, &mut block, 0, HOST));
+            context.lapse.lapse_ns
+        });
+        lapse_ns
+    };
+    assert_eq!(window_after_faults(LapseVote::Constant), 512_000);
+    assert_eq!(window_after_faults(LapseVote::Intended), 512_000 / 8 * 7);
 }
 
 /// The hint of steps 7 and 8 for a page that these processors use.
@@ -324,4 +398,25 @@ fn a_pin_ends_a_little_before_its_time_if_it_is_the_last_one() {
     };
     assert!(released(0));
     assert!(!released(1), "another pin, which is over");
+}
+
+#[test]
+fn over_fast_links_a_page_stays_unless_its_home_is_one_of_those_that_use_it() {
+    // PAGING-130. GPUs without a link of their own reach the host's memory only.
+    let coherent = HostLink::NvlinkC2c { native_atomics: true };
+    let relations = Relations::new(coherent, PeerLink::None, 3);
+    let third = ProcId(3);
+    let hint = |home: ProcId| {
+        let policy = Policy { preferred: Some(home), ..Policy::default() };
+        let (hint, _) = heard_on(&relations, &params(), policy, |context| {
+            let mut state = state(Some(GPU), None, 0);
+            [GPU, PEER].iter().for_each(|id| state.processors.insert(*id));
+            let mut block = Block::new(0, 512);
+            block.add_resident(HOST, PageMask::single(0));
+            decide(context, &block, &mut state, 0, GPU)
+        });
+        hint
+    };
+    assert_eq!(hint(third), Hint::Pin(HOST));
+    assert_eq!(hint(GPU), Hint::None, "its turn");
 }

@@ -1,0 +1,197 @@
+//! Claims about single steps of a batch, and about the pages that a kernel misses.
+
+use super::super::testing::Heard;
+use super::super::{GpuMemory, Relations};
+use super::*;
+use crate::GpuProfile;
+use crate::arrival::{Accesses, Threads};
+use pagewise_hal::{MemoryEvent, Processor};
+
+const HOST: Processor = Processor::HOST;
+const GPU0: Processor = Processor::device(0);
+const US: u64 = 1000;
+
+/// A machine with one GPU of so many chunks, and managed memory at these pages.
+fn paging(chunks: u64, pages: Range<u64>) -> Paging {
+    let gpus = [GpuMemory { capacity_bytes: chunks << 21 }];
+    let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, Relations::pcie_with_nvlink(1));
+    paging.create_range(pages.start, pages.end - pages.start);
+    paging
+}
+
+fn records() -> Vec<MemoryEvent> {
+    Vec::new()
+}
+
+// ---- kernels ----------------------------------------------------------------------------------
+
+/// Runs a fill of pages; returns the outcome and the pages of its batches.
+fn fill(paging: &mut Paging, pages: Range<u64>) -> (Touched, Vec<u64>) {
+    let (first_byte, bytes) = (pages.start * PAGE_BYTES, (pages.end - pages.start) * PAGE_BYTES);
+    let accesses = Accesses { first_byte, bytes, stride_bytes: 1, runs_ahead: true };
+    let params = GpuProfile::h200().arrival;
+    let arrival = Arrival::new(&params, &accesses, Threads::Bulk, 1, 0);
+    let walk = Walk { by: GPU0, first_byte, bytes, stride_bytes: 1, access: Access::Write };
+    let mut records = records();
+    let touched = paging.run_kernel(walk, arrival, 0, &mut records);
+    let faulted = records.iter().filter_map(|record| match record {
+        MemoryEvent::GpuFault { address, .. } => Some(address / PAGE_BYTES),
+        _ => None,
+    });
+    (touched, faulted.collect())
+}
+
+#[test]
+fn a_kernel_has_as_many_faults_as_records_of_them() {
+    let (touched, faulted) = fill(&mut paging(8, 0..1024), 0..1024);
+    assert_eq!(touched.faults, faulted.len() as u64);
+    assert!(touched.faults > 1);
+}
+
+// ---- batches ----------------------------------------------------------------------------------
+
+/// Services one batch of a GPU's writes to these pages.
+fn batch(
+    paging: &mut Paging,
+    pages: Vec<u64>,
+    held: &mut HeldOff,
+    now_ns: u64,
+) -> (Serviced, Touched, Heard) {
+    let batch = FaultBatch { merged: 1, faults: pages.len() as u64, pages };
+    let mut touched = Touched { now_ns, ..Touched::default() };
+    let mut heard = Heard::default();
+    let who = (ProcId::from(GPU0), Access::Write);
+    let serviced = paging.batch(who, &batch, held, &mut touched, &mut heard);
+    (serviced, touched, heard)
+}
+
+#[test]
+fn a_batch_says_what_came_along_in_its_last_block_and_whether_all_of_it_is_there() {
+    let mut paging = paging(8, 0..1024);
+    paging.migrate(0..1024, HOST, 0, &mut records());
+    let mut serviced = |pages| batch(&mut paging, pages, &mut HeldOff::default(), 0).0;
+    let expected = |brought_along, complete| Serviced { brought_along, complete };
+    assert_eq!(serviced(vec![0, 512]), expected(15, false), "64 KiB, without the faulted page");
+    assert_eq!(serviced((528..1024).collect()), expected(0, true));
+    assert_eq!(serviced(vec![512]), Serviced::default(), "nothing arrived");
+}
+
+#[test]
+fn a_fault_on_a_page_that_is_mapped_by_then_is_no_work() {
+    // PAGING-27.
+    let mut paging = paging(8, 0..512);
+    let mut work = || {
+        let (_, touched, heard) = batch(&mut paging, vec![7], &mut HeldOff::default(), 0);
+        assert_eq!((touched.faults, heard.records.len()), (1, 1), "a record all the same");
+        heard.work.len()
+    };
+    assert_eq!((work(), work()), (2, 0), "memory and service at first");
+}
+
+#[test]
+fn of_the_pages_of_a_batch_only_those_that_were_held_off_have_waited() {
+    // Page 517 goes back and forth, in the second block; 612 and 700 do not.
+    let mut paging = paging(8, 0..1024);
+    paging.migrate(512..1024, HOST, 0, &mut records());
+    let mut now_ns = 10_000 * US;
+    for by in [HOST, GPU0, HOST, GPU0, HOST, GPU0, HOST] {
+        now_ns = paging.touch(by, 517, Access::Write, now_ns, &mut records()).now_ns + 50 * US;
+    }
+    let waits = |heard: &Heard| {
+        let wait = |record: &MemoryEvent| match record {
+            MemoryEvent::Throttling { address, duration_ns, .. } => {
+                Some((address / PAGE_BYTES, *duration_ns))
+            }
+            _ => None,
+        };
+        heard.records.iter().filter_map(wait).collect::<Vec<_>>()
+    };
+    let mut held = HeldOff::default();
+    let (_, touched, heard) = batch(&mut paging, vec![517, 612], &mut held, now_ns);
+    assert_eq!((touched.throttles, waits(&heard)), (0, vec![]), "612 goes on");
+    let since_ns = *held.get(&517).expect("held off");
+    assert_eq!(held.len(), 1);
+    let (_, _, heard) = batch(&mut paging, vec![517, 700], &mut held, since_ns + 5000 * US);
+    let [(517, waited_ns)] = waits(&heard)[..] else { panic!("{:?}", waits(&heard)) };
+    assert!(waited_ns >= 5000 * US, "{waited_ns}");
+    assert!(held.is_empty());
+}
+
+// ---- missing pages ----------------------------------------------------------------------------
+
+/// Memory with a hole: blocks 1 and 2, and 900 pages from block 5 on. The GPU maps blocks 1, 2
+/// and 5, and the first 10 pages of block 6.
+fn with_a_hole() -> Paging {
+    let mut paging = paging(8, 512..1536);
+    paging.create_range(2560, 900);
+    for pages in [512..1536, 2560..3082] {
+        paging.migrate(pages, GPU0, 0, &mut records());
+    }
+    paging
+}
+
+fn missed(paging: &Paging, end_page: u64) -> Missed<'_> {
+    Missed::new(paging, (ProcId::from(GPU0), Access::Read), end_page, Passed::new(paging.evictions))
+}
+
+#[test]
+fn a_kernel_misses_pages_of_its_memory_that_it_does_not_map_and_none_where_there_is_nothing() {
+    let paging = with_a_hole();
+    let missed = missed(&paging, 3400);
+    let missing = [1535, 1600, 2100, 2560, 3081, 3082, 3399, 3400];
+    let missing = missing.map(|page| missed.contains(page));
+    assert_eq!(missing, [false, false, false, false, false, true, true, false]);
+}
+
+#[test]
+fn the_next_missing_page_lies_behind_mapped_blocks_and_holes_and_before_the_end() {
+    let paging = with_a_hole();
+    let next = |page: u64, end_page: u64| missed(&paging, end_page).next(page);
+    for page in [512, 1100, 1535, 1600, 2100, 2600, 3082] {
+        assert_eq!(next(page, 3400), Some(3082), "from {page}");
+    }
+    assert_eq!(next(3100, 3400), Some(3100));
+    assert_eq!(next(512, 3083), Some(3082));
+    assert_eq!([next(512, 3082), next(3075, 3082), next(512, 600)], [None; 3]);
+    assert_eq!(next(3460, 4000), None, "nothing is there");
+}
+
+/// The stretches that are known after a search.
+fn stretches(passed: &Passed) -> Vec<(u64, u64)> {
+    passed.stretches.iter().map(|(from, to)| (*from, *to)).collect()
+}
+
+#[test]
+fn a_search_is_remembered_if_it_passed_more_than_one_block() {
+    let paging = with_a_hole();
+    let passed = |page: u64| {
+        let missed = missed(&paging, 3400);
+        assert_eq!(missed.next(page), Some(3082));
+        stretches(&missed.passed.into_inner())
+    };
+    assert_eq!(passed(3075), [], "within block 6");
+    assert_eq!(passed(2600), [], "one block");
+    assert_eq!(passed(2100), [(2100, 3072)]);
+    assert_eq!(passed(600), [(600, 3072)]);
+}
+
+#[test]
+fn what_was_passed_holds_until_the_next_eviction() {
+    let mut paging = with_a_hole();
+    let who = (ProcId::from(GPU0), Access::Read);
+    let search = |paging: &Paging, passed: Passed| {
+        let missed = Missed::new(paging, who, 3400, passed);
+        let before = stretches(&missed.passed.borrow());
+        (before, missed.next(600), missed.passed.into_inner())
+    };
+    let (known, next, passed) = search(&paging, Passed::new(0));
+    assert_eq!((known, next), (vec![], Some(3082)));
+    let (known, next, passed) = search(&paging, passed);
+    assert_eq!((known, next), (vec![(600, 3072)], Some(3082)));
+    // Block 2 has to leave the device, and block 1 stays.
+    paging.migrate(512..1024, GPU0, 0, &mut records());
+    paging.claim(GPU0, 5 << 21, 0, &mut records());
+    assert_eq!((paging.evictions, paging.resident_on(1024)), (1, vec![HOST]));
+    let (known, next, _) = search(&paging, passed);
+    assert_eq!((known, next), (vec![], Some(1024)));
+}
