@@ -26,9 +26,14 @@ const TABLES: [(&str, usize); 4] = [
 ];
 
 /// Where the tests are that the tables name.
-const FOLDERS: [&str; 2] = ["crates/api/tests", "crates/managers/tests"];
+const FOLDERS: [&str; 4] = [
+    "crates/api/tests",
+    "crates/api/tests/claims",
+    "crates/managers/tests",
+    "crates/managers/tests/claims",
+];
 
-/// The source of a test program: a file, or a folder of files.
+/// The source of a topic's tests: a file, or a folder of files.
 fn tests_of(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for folder in FOLDERS {
@@ -41,7 +46,7 @@ fn tests_of(name: &str) -> String {
             return repository(&format!("{folder}.rs"));
         }
     }
-    panic!("no test program is called {name}");
+    panic!("no tests are called {name}");
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! Helpers that the tests of the command share: running it, and files for it.
 
-// Each test binary uses a part of this.
-#![allow(dead_code)]
-
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,9 +1,9 @@
 //! `pagewise calibrate` as scripts see it: the profile, the figures it reports, exit status.
+#![cfg(feature = "calibrate")]
 
-mod common;
-
-use common::{Files, json, pagewise, recording, status, stderr, trace};
 use serde_json::Value;
+
+use crate::common::{Files, json, pagewise, recording, status, stderr, trace};
 
 const ALLOC: &str = r#"{"op":"alloc_managed","buf":0,"bytes":4194304,"attach_flags":1,"code":0,"ns":{"min":9000,"median":10000,"max":12000}}"#;
 const FREE: &str =
@@ -126,7 +126,7 @@ fn held_out_cases_are_predicted_without_having_been_seen() {
         let free = FREE.replace("19000", &ns.to_string()).replace("20000", &ns.to_string());
         format!("{{\"case\":\"{ns}\"}}\n{ALLOC}\n{free}\n")
     };
-    let text = format!("{}\n{}{}", common::HEADER, case(10_000), case(40_000));
+    let text = format!("{}\n{}{}", crate::common::HEADER, case(10_000), case(40_000));
     let file = files.add("a.jsonl", text);
     let profile = files.add("profile.toml", "");
     let report =

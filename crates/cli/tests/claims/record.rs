@@ -1,8 +1,6 @@
 //! `pagewise record` as scripts see it.
 
-mod common;
-
-use common::{Files, pagewise, status, stderr};
+use crate::common::{Files, pagewise, status, stderr};
 
 /// A plain program: neither header nor case nor results.
 const OPS: &[&str] = &[

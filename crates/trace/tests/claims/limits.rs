@@ -1,13 +1,12 @@
 //! Limits of what a trace may ask for, which hold before it is carried out.
 
-mod common;
-
 use std::path::Path;
 use std::time::Duration;
 
-use common::{HEADER, with_ops};
 use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::reader::TraceReader;
+
+use crate::common::{HEADER, with_ops};
 
 const LIMITS: WorkLimits =
     WorkLimits { work: 1_000_000, memory_bytes: 1 << 30, time: Duration::MAX };

@@ -1,5 +1,4 @@
 //! Helpers that the tests of unified pools share.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
 
@@ -11,13 +10,13 @@ use pagewise::{
 };
 use pagewise_managers::mempool::{Module, Tensor, TensorLayout};
 
-pub const PAGE: u64 = 4096;
-pub const MIB: u64 = 1 << 20;
-pub const FIRST: Place = Place::Device(Device::FIRST);
+pub(crate) const PAGE: u64 = 4096;
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const FIRST: Place = Place::Device(Device::FIRST);
 
-pub type Injected = Arc<FaultInjector<SimBackend>>;
+pub(crate) type Injected = Arc<FaultInjector<SimBackend>>;
 
-pub fn injected(version: DriverVersion) -> Result<(Injected, Machine, Stream)> {
+pub(crate) fn injected(version: DriverVersion) -> Result<(Injected, Machine, Stream)> {
     let sim = SimBackend::new(SimConfig::h200().driver_version(version))?;
     let backend = Arc::new(FaultInjector::around(sim));
     let machine = Machine::from(&backend);
@@ -25,11 +24,13 @@ pub fn injected(version: DriverVersion) -> Result<(Injected, Machine, Stream)> {
     Ok((backend, machine, stream))
 }
 
-pub fn bytes(count: u64) -> TensorLayout {
+pub(crate) fn bytes(count: u64) -> TensorLayout {
     TensorLayout::contiguous(&[count], 1).expect("few")
 }
 
-pub fn module_of(tensors: impl IntoIterator<Item = (&'static str, Tensor)>) -> Result<Module> {
+pub(crate) fn module_of(
+    tensors: impl IntoIterator<Item = (&'static str, Tensor)>,
+) -> Result<Module> {
     let mut module = Module::new();
     for (name, tensor) in tensors {
         module.add_parameter(name, tensor)?;
@@ -37,12 +38,12 @@ pub fn module_of(tensors: impl IntoIterator<Item = (&'static str, Tensor)>) -> R
     Ok(module)
 }
 
-pub fn operations(backend: &Injected) -> Vec<Operation> {
+pub(crate) fn operations(backend: &Injected) -> Vec<Operation> {
     backend.take_calls().iter().map(|call| call.operation()).collect()
 }
 
 /// Fills on the device, as work of the caller's would.
-pub fn write(machine: &Machine, tensor: &Tensor, value: u8, stream: &Stream) -> Result<()> {
+pub(crate) fn write(machine: &Machine, tensor: &Tensor, value: u8, stream: &Stream) -> Result<()> {
     let touch = DeviceTouch {
         device: Device::FIRST.id(),
         span: tensor.span(),
@@ -55,12 +56,12 @@ pub fn write(machine: &Machine, tensor: &Tensor, value: u8, stream: &Stream) -> 
     unsafe { machine.backend().device_touch(touch, stream.handle()).map(|_| ()) }
 }
 
-pub fn host_sum(machine: &Machine, tensor: &Tensor) -> Result<u64> {
+pub(crate) fn host_sum(machine: &Machine, tensor: &Tensor) -> Result<u64> {
     let touch = HostTouch { span: tensor.span(), stride_bytes: 1, access: HostAccess::Read };
     // SAFETY: the tensor is live, and no other code uses it.
     unsafe { machine.backend().host_touch(touch) }
 }
 
-pub fn attribute(machine: &Machine, span: Span, attribute: RangeAttribute) -> Result<i32> {
+pub(crate) fn attribute(machine: &Machine, span: Span, attribute: RangeAttribute) -> Result<i32> {
     machine.backend().range_attribute(span, attribute)
 }

@@ -1,5 +1,4 @@
 //! A trace with one operation of every kind, and helpers to read it.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use pagewise_trace::error::TraceError;
 use pagewise_trace::format::Case;

@@ -2,14 +2,11 @@
 //!
 //! Wall time comes from a clock of the tests, so no test waits.
 
-mod common;
-
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{HEADER, read, with_ops};
 use pagewise_hal::mock::MockBackend;
 use pagewise_hal::{Capabilities, DevicePtr, DriverVersion, Result};
 use pagewise_trace::error::{Reason, TraceError};
@@ -20,6 +17,8 @@ use pagewise_trace::record::{Pass, record_within};
 use pagewise_trace::replay::replay_within;
 use pagewise_trace::run::{Clock, Input, Options, Session, Target, run_on};
 use pagewise_trace::time_limit::{TimeLimit, WallClock};
+
+use crate::common::{HEADER, read, with_ops};
 
 /// Milliseconds of wall time, which pass when a test says so.
 #[derive(Clone, Default)]

@@ -1,15 +1,14 @@
 //! Bad input is refused with file, line and reason, class by class; good input is read.
 
-mod common;
-
 use std::io::{Cursor, Read, Write};
 
-use common::{HEADER, OPS, error, read, tiny, with_ops};
 use pagewise_trace::format::{AttributeValue, Op};
 use pagewise_trace::reader::{MAX_CASE_OPS, MAX_LINE_BYTES, TraceReader};
 use pagewise_trace::writer::TraceWriter;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::common::{HEADER, OPS, error, read, tiny, with_ops};
 
 fn gzip(text: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -1,10 +1,8 @@
 //! `pagewise compare` as scripts see it.
 
-mod common;
-
 use std::process::Command;
 
-use common::{json, pagewise, status, stderr, stdout};
+use crate::common::{json, pagewise, status, stderr, stdout};
 
 const SIM: [&str; 3] = ["compare", "--backend", "sim"];
 

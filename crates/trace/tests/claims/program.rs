@@ -1,11 +1,10 @@
 //! Programs: traces that may lack results, a header and a first case.
 
-mod common;
-
-use common::{HEADER, OPS, tiny};
 use pagewise_trace::format::{Case, Header, RecordedOn};
 use pagewise_trace::reader::TraceReader;
 use pagewise_trace::writer::TraceWriter;
+
+use crate::common::{HEADER, OPS, tiny};
 
 fn default() -> Header {
     let machine = RecordedOn {

@@ -1,13 +1,12 @@
 //! `pagewise replay` as scripts see it: exit status, stdout, stderr.
 
-mod common;
-
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{Files, HEADER, json, pagewise, recording, status, stderr, stdout, trace};
 use serde_json::Value;
+
+use crate::common::{Files, HEADER, json, pagewise, recording, status, stderr, stdout, trace};
 
 /// Agrees with the simulator: calls with answers that do not depend on where pages are.
 const AGREEING: &[&str] = &[

@@ -1,16 +1,15 @@
 //! The memory of the process itself and handles for other processes, seen from the back end's side.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{error, read, with_ops};
 use pagewise_hal::mock::{MockBackend, permit_free};
 use pagewise_hal::{
     Capabilities, Code, DevicePtr, DriverVersion, Error, ExportedPointer, PAGE_BYTES, PoolHandle,
     SHARED_BLOB_BYTES, ShareableHandle, Span, StreamHandle,
 };
 use pagewise_trace::replay::{CaseReplay, replay_case};
+
+use crate::common::{error, read, with_ops};
 
 fn mock() -> MockBackend {
     let mut mock = MockBackend::new();

@@ -1,15 +1,14 @@
 //! The reach of a case: an offset in a foreign trace leads to the case's own memory only.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{read, with_ops};
 use pagewise_hal::mock::{MockBackend, permit_free};
 use pagewise_hal::{
     Capabilities, Code, DevicePtr, DriverVersion, Error, PoolHandle, Result, StreamHandle,
 };
 use pagewise_trace::replay::replay_case;
+
+use crate::common::{read, with_ops};
 
 const START: DevicePtr = DevicePtr(0x20_0000);
 

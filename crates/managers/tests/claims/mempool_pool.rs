@@ -1,12 +1,9 @@
 //! Unified pools: their storage, suspending and resuming, and the effect of failures.
 #![cfg(feature = "unified-pool")]
 
-mod mempool_common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mempool_common::{FIRST, MIB, PAGE, attribute, bytes, host_sum, injected, operations, write};
 use pagewise::inject::{Fault, sweep};
 use pagewise::intercept::Operation;
 use pagewise::resource::{Failing, ManagedMemoryResource, PinnedMemoryResource};
@@ -22,6 +19,10 @@ use pagewise_managers::mempool::{
     prefetch_managed_module_parameters, prefetch_managed_tensor,
 };
 use proptest::prelude::*;
+
+use crate::mempool_common::{
+    FIRST, MIB, PAGE, attribute, bytes, host_sum, injected, operations, write,
+};
 
 // ---- the pool ---------------------------------------------------------------------------------
 

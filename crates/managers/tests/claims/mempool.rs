@@ -1,13 +1,10 @@
 //! Tensors and modules: their footprints, and the requests that the driver gets.
 #![cfg(feature = "unified-pool")]
 
-mod mempool_common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mempool_common::{FIRST, MIB, PAGE, attribute, bytes, host_sum, injected, module_of};
-use mempool_common::{operations, write};
+use crate::mempool_common::{operations, write};
 use pagewise::intercept::Operation;
 use pagewise::resource::{ManagedMemoryResource, PinnedMemoryResource};
 use pagewise::{
@@ -23,6 +20,8 @@ use pagewise_managers::mempool::{
     prefetch_managed_module_parameters, prefetch_managed_tensor,
 };
 use proptest::prelude::*;
+
+use crate::mempool_common::{FIRST, MIB, PAGE, attribute, bytes, host_sum, injected, module_of};
 
 // ---- shapes, strides, ranges ------------------------------------------------------------------
 

@@ -1,12 +1,9 @@
 //! Replaying a case, seen from the back end's side, and comparing its results.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{HEADER, read, with_ops};
 use pagewise_hal::mock::MockBackend;
 use pagewise_hal::{
     AttachFlags, Backend, Capabilities, Code, CopyCause, DevicePtr, DriverVersion, Error,
@@ -18,6 +15,8 @@ use pagewise_trace::record::{Pass, Recorder, record_case};
 use pagewise_trace::replay::{CaseReplay, Moment, replay_case};
 use pagewise_trace::report::{Level, TraceReport};
 use pagewise_trace::run::{Clock, Input, Options, Session, Target, run};
+
+use crate::common::{HEADER, read, with_ops};
 
 /// A mock with a clock, one device and buffers 4 MiB apart that live until they are freed.
 fn mock() -> MockBackend {

@@ -3,7 +3,7 @@
 #[cfg(feature = "unified-pool")]
 #[allow(dead_code, reason = "its `main` reads the arguments of a process of its own")]
 mod mempool {
-    include!("../examples/mempool.rs");
+    include!("../../examples/mempool.rs");
 
     pub(super) fn run_with(arguments: &[&str]) -> Result<()> {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
@@ -13,7 +13,7 @@ mod mempool {
 
 #[cfg(feature = "emm")]
 mod emm {
-    include!("../examples/emm.rs");
+    include!("../../examples/emm.rs");
 
     pub(super) fn run() -> Result<()> {
         main()

@@ -1,0 +1,15 @@
+//! Claims about the API, by topic.
+//!
+//! They are one program: a program for each topic takes longer to link than to run.
+
+mod accessed_by;
+mod batch;
+mod buffer;
+mod contents;
+mod foundations;
+mod ipc;
+mod leaks;
+mod observe;
+mod places;
+mod resources;
+mod soundness;

@@ -1,0 +1,10 @@
+//! Claims about the command, by topic.
+//!
+//! They are one program: a program for each topic takes longer to link than to run.
+
+mod calibrate;
+mod common;
+mod compare;
+mod doctor;
+mod record;
+mod replay;

@@ -1,0 +1,12 @@
+//! Claims about the simulator, by topic.
+//!
+//! They are one program: a program for each topic takes longer to link than to run.
+
+mod contents;
+mod frees;
+mod hostile;
+mod oversubscription;
+mod pools;
+mod profiles;
+mod published;
+mod records;
