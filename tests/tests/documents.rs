@@ -25,28 +25,31 @@ const TABLES: [(&str, usize); 4] = [
     ("docs/parity-manager.md", 90),
 ];
 
-/// Where the tests are that the tables name.
-const FOLDERS: [&str; 4] = [
+/// The folders of the tests that the tables name.
+const FOLDERS: [&str; 5] = [
     "crates/api/tests",
     "crates/api/tests/claims",
     "crates/managers/tests",
     "crates/managers/tests/claims",
+    "tests/tests",
 ];
 
-/// The source of a topic's tests: a file, or a folder of files.
+/// The source of the tests of a topic: files, or folders of files.
 fn tests_of(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut sources = String::new();
     for folder in FOLDERS {
         let folder = format!("{folder}/{name}");
         if let Ok(files) = fs::read_dir(root.join(&folder)) {
-            let names = files.map(|file| file.expect("a file").file_name());
-            return names.map(|file| repository(&format!("{folder}/{}", file.display()))).collect();
-        }
-        if root.join(format!("{folder}.rs")).exists() {
-            return repository(&format!("{folder}.rs"));
+            for file in files.map(|file| file.expect("a file").file_name()) {
+                sources += &repository(&format!("{folder}/{}", file.display()));
+            }
+        } else if root.join(format!("{folder}.rs")).exists() {
+            sources += &repository(&format!("{folder}.rs"));
         }
     }
-    panic!("no tests are called {name}");
+    assert!(!sources.is_empty(), "no tests are called {name}");
+    sources
 }
 
 #[test]

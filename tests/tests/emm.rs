@@ -331,22 +331,24 @@ fn a_reset_frees_what_waits_and_names_what_is_out(backend: &Arc<dyn Backend>) ->
     let goes = [manager.memalloc(PAGE)?, manager.memhostalloc(PAGE, PINNED)?];
     let spans = goes.each_ref().map(MemoryPointer::span);
     let (device, managed) = (manager.memalloc(PAGE)?, manager.memallocmanaged(MIB, true)?);
+    let pinned = manager.memhostalloc(PAGE, PINNED)?;
     fill(managed.span(), 7, &stream)?;
     drop(goes);
     assert!(spans.iter().all(|&span| is_allocated(&**backend, span)), "they wait");
     let mut leaks = manager.reset()?;
     leaks.sort_by_key(|leak| leak.kind);
     let named: Vec<_> = leaks.iter().map(|leak| (leak.kind, leak.span)).collect();
-    let out = [(PointerKind::AutoFree, device.span()), (PointerKind::Managed, managed.span())];
+    let mut out = [&device, &managed, &pinned].map(|memory| (memory.kind(), memory.span()));
+    out.sort();
     assert_eq!(named, out);
     assert!(!spans.iter().any(|&span| is_allocated(&**backend, span)), "all that waited");
     assert_eq!(manager.reset()?, [], "once");
     assert!(holds(managed.span(), 7, &stream)?, "what is out stays usable");
     // Memory may outlive its manager.
-    let span = managed.span();
+    let spans = [&device, &managed, &pinned].map(MemoryPointer::span);
     drop(manager);
-    drop((device, managed));
-    assert!(!is_allocated(&**backend, span));
+    drop((device, managed, pinned));
+    assert!(!spans.iter().any(|&span| is_allocated(&**backend, span)));
     assert_eq!(machine.failures_on_drop(), 0);
     Ok(())
 }
@@ -370,7 +372,9 @@ fn a_limit_is_for_all_kinds_together_and_frees_what_waits(
     assert!(error.to_string().contains("limit of 10000"), "{error}");
     assert_eq!(manager.memalloc(0).unwrap_err().kind(), ErrorKind::InvalidValue);
     drop((kept, more));
-    manager.reset().map(drop)
+    manager.reset()?;
+    assert_eq!(manager.base().used_bytes(), 0);
+    Ok(())
 }
 
 // ---- places, streams, contexts ----------------------------------------------------------------

@@ -15,7 +15,7 @@ use pagewise::{
 };
 use pagewise_managers::mempool::{
     Module, ModuleOptions, Report, Tensor, TensorLayout, UnifiedMempool, Unmanaged,
-    advise_managed_module_parameters_accessed_by,
+    advise_managed_module_parameters, advise_managed_module_parameters_accessed_by,
     advise_managed_module_parameters_preferred_location, advise_managed_tensor,
     advise_managed_tensor_accessed_by, advise_managed_tensor_preferred_location,
     create_unified_mempool, device_index, discard_managed_module_parameters,
@@ -119,9 +119,12 @@ fn a_module_is_moved_and_advised_as_a_whole(backend: &Arc<dyn Backend>) -> Resul
     for (place, expected, on) in
         [(Place::HOST, HOST, &stream), (FIRST, 0, &default), (Place::HOST, HOST, &stream)]
     {
-        let report = prefetch_managed_module_parameters(&module, place, &options, on)?;
+        let (report, moved) = moving(&machine, || -> Result<Report> {
+            let report = prefetch_managed_module_parameters(&module, place, &options, on)?;
+            on.synchronize().map(|()| report)
+        })?;
         assert_eq!(figures(&report), (4, size, size, size, 3), "neighbours are one range");
-        on.synchronize()?;
+        assert!(moved.is_none_or(|bytes| bytes == size), "{moved:?}");
         for tensor in all {
             assert_eq!(sent_to(tensor, &stream)?, expected, "{tensor:?}");
         }
@@ -135,6 +138,14 @@ fn a_module_is_moved_and_advised_as_a_whole(backend: &Arc<dyn Backend>) -> Resul
         assert_eq!((prefers(tensor, &stream)?, mapped_by(tensor)?), (0, vec![0]), "{tensor:?}");
     }
     assert_eq!((prefers(&steps, &stream)?, mapped_by(&steps)?), (NOWHERE, vec![0]));
+    advise_managed_module_parameters(&module, MemoryAdvice::UnsetPreferredLocation, &options)?;
+    for (advice, on) in [(MemoryAdvice::SetReadMostly, 1), (MemoryAdvice::UnsetReadMostly, 0)] {
+        advise_managed_module_parameters(&module, advice, &options)?;
+        for tensor in all {
+            assert_eq!(read(tensor.span(), RangeAttribute::READ_MOSTLY, &stream)?, on);
+            assert_eq!(prefers(tensor, &stream)?, NOWHERE);
+        }
+    }
     for (value, tensor) in (1..).zip(all) {
         assert!(holds(tensor.span(), value, &stream)?, "{tensor:?}");
     }
@@ -290,9 +301,10 @@ fn what_is_not_managed_is_refused_before_anything_is_done(
     let theirs = Tensor::foreign("theirs", &machine, span.ptr, bytes(PAGE))?;
     assert_eq!(prefetch_managed_tensor(&theirs, FIRST, &stream)?.tensors, 1);
     assert_eq!(sent_to(managed, &stream)?, 0);
-    let past = Tensor::foreign("past", &machine, span.ptr, bytes(2 * PAGE))?;
+    let past = Tensor::foreign("past", &machine, span.ptr.offset(100), bytes(PAGE))?;
     let error = prefetch_managed_tensor(&past, FIRST, &stream).unwrap_err();
     assert!(error.to_string().contains("`past` passes the end"), "{error}");
+    assert!(Tensor::foreign("null", &machine, DevicePtr::NULL, bytes(1)).is_err());
     Ok(())
 }
 

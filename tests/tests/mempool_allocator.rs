@@ -87,8 +87,9 @@ fn devices_and_pointers_have_the_same_numbers_everywhere(backend: &Arc<dyn Backe
     let allocator = over(&machine)?;
     let managed = allocator.managed_malloc(SIZE, 0, null_mut());
     let device = backend.alloc_device(Device::FIRST.id(), 4096)?;
-    for (index, valid) in [(-1, 0), (0, 0), (99, 101), (-2, 101), (i32::MIN, 101), (i32::MAX, 101)]
-    {
+    let second = if backend.device_count()? > 1 { 0 } else { 101 };
+    let wrong = [99, -2, i32::MIN, i32::MAX].map(|index| (index, 101));
+    for (index, valid) in [(-1, 0), (0, 0), (1, second)].into_iter().chain(wrong) {
         let all = |ptr, size| numbers(&allocator, ptr, size, index);
         assert_eq!(all(managed, SIZE), [valid; 4], "{index}");
         let refused = if valid == 0 { 1 } else { valid };
@@ -97,6 +98,7 @@ fn devices_and_pointers_have_the_same_numbers_everywhere(backend: &Arc<dyn Backe
             assert_eq!(all(ptr, 0), [0; 4], "0 bytes are nothing to do");
         }
         assert_eq!(all(managed, SIZE + 1), [refused; 4], "past the end");
+        assert_eq!(all(managed, usize::MAX), [refused; 4], "past the address space");
         assert_eq!(all(managed, 0), [0; 4]);
     }
     for ptr in [null_mut(), pointer(WILD.0), pointer(device.0)] {
@@ -135,7 +137,9 @@ fn what_cannot_be_given_is_null_and_remembered(backend: &Arc<dyn Backend>) -> Re
 fn memory_for_a_device_prefers_it_and_is_mapped_by_it(backend: &Arc<dyn Backend>) -> Result<()> {
     let machine = Machine::from(Arc::clone(backend));
     let allocator = over(&machine)?;
-    for (device, preferred, mapped) in [(0, 0, vec![0]), (-1, NOWHERE, vec![])] {
+    let second = (backend.device_count()? > 1).then_some((1, 1, vec![1]));
+    let places = [(0, 0, vec![0]), (-1, NOWHERE, vec![])];
+    for (device, preferred, mapped) in places.into_iter().chain(second) {
         // The stream means nothing.
         let ptr = allocator.managed_malloc(SIZE, device, pointer(64));
         assert_eq!(read(ptr, RangeAttribute::PREFERRED_LOCATION, &**backend)?, preferred);
@@ -177,6 +181,7 @@ fn many_ranges_are_prefetched_or_none(backend: &Arc<dyn Backend>) -> Result<()> 
         };
         assert_eq!(answer(&ptrs, &[SIZE; 2], -1), 1, "two sizes for three");
         assert_eq!(answer(&ptrs, &[SIZE; 3], 99), 101);
+        assert_eq!(answer(&ptrs, &[SIZE + 1, 1, 1], 0), 1, "past the end");
         assert_eq!(answer(&[null_mut(), ptrs[0], ptrs[0]], &[SIZE; 3], -1), 1);
         assert_eq!(answer(&ptrs, &[0; 3], -1), 0, "nothing to do");
         assert_eq!(answer(&[], &[], -1), 0);
@@ -206,6 +211,9 @@ fn discards_have_numbers_with_and_without_the_call(backend: &Arc<dyn Backend>) -
         assert!(holds(span(ptr, SIZE), 1, &stream)?, "none of them discarded anything");
         assert_eq!(allocator.managed_discard(ptr, SIZE, on), number(0));
         assert_eq!(allocator.managed_discard_prefetch(ptr, SIZE, -1, on), number(0));
+        let sent_to = if has { HOST } else { NOWHERE };
+        stream.synchronize()?;
+        assert_eq!(read(ptr, RangeAttribute::LAST_PREFETCH_LOCATION, &**backend)?, sent_to);
         assert_eq!(allocator.managed_discard_prefetch(ptr, SIZE, 99, on), 101);
         assert_eq!(allocator.managed_discard_prefetch(ptr, 0, 0, on), 0);
     }

@@ -3,54 +3,11 @@
 //! `MIRIFLAGS=-Zmiri-ignore-leaks cargo +nightly miri test -p pagewise --no-default-features
 //! --features mock --test host_views --test in_flight`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod mock_memory;
 
-use pagewise::inject::Injector;
-use pagewise::intercept::Intercepted;
-use pagewise::{
-    Capabilities, Device, DriverVersion, HostViews, Machine, ManagedBuffer, Result, Stream,
-};
-use pagewise_hal::mock::{MockBackend, permit_free};
-use pagewise_hal::{DevicePtr, EventHandle, StreamHandle};
-
-#[repr(align(4096))]
-struct Page(#[allow(dead_code, reason = "reached by its address")] [u8; 4096]);
-
-/// Memory that is never given back, at an address that may be followed.
-fn leaked(bytes: u64) -> DevicePtr {
-    let pages = (0..bytes.div_ceil(4096)).map(|_| Page([7; 4096])).collect::<Box<[Page]>>();
-    DevicePtr(Box::leak(pages).as_mut_ptr().expose_provenance() as u64)
-}
-
-/// A driver with allocations in the process's memory.
-fn machine() -> Machine {
-    let mut mock = MockBackend::new();
-    mock.expect_capabilities()
-        .returning(|| Capabilities::of_driver("mock", DriverVersion::CUDA_13_0));
-    mock.expect_device_count().returning(|| Ok(1));
-    mock.expect_alloc_managed().returning(|bytes, _| Ok(leaked(bytes)));
-    let next = AtomicU64::new(16);
-    mock.expect_stream_create().returning(move |_, _| {
-        // SAFETY: `from_raw` asks for a handle that the back end can take; the mock dereferences
-        // none.
-        Ok(unsafe { StreamHandle::from_raw(next.fetch_add(1, Ordering::Relaxed)) })
-    });
-    mock.expect_stream_destroy().returning(|_| Ok(()));
-    mock.expect_stream_wait_event().returning(|_, _| Ok(()));
-    // SAFETY: `from_raw` asks for a handle that the back end can take; the mock dereferences none.
-    mock.expect_event_create().returning(|_, _| Ok(unsafe { EventHandle::from_raw(5) }));
-    mock.expect_event_record().returning(|_, _| Ok(()));
-    mock.expect_event_destroy().returning(|_| Ok(()));
-    mock.expect_discard_batch().returning(|_, _, _| Ok(()));
-    mock.expect_prefetch().returning(|_, _, _, _| Ok(()));
-    permit_free(&mut mock);
-    // SAFETY: views need memory that the host reaches. Each allocation of this mock is memory of
-    // its own, which is never freed.
-    let backend =
-        unsafe { Intercepted::with_host_views(mock, Injector::default(), HostViews::Direct) };
-    Machine::from(Arc::new(backend))
-}
+use mock_memory::machine;
+use pagewise::{Device, ManagedBuffer, Result, Stream};
+use pagewise_hal::mock;
 
 #[test]
 fn halves_of_a_buffer_are_written_and_read_side_by_side() -> Result<()> {
