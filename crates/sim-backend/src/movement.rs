@@ -15,8 +15,8 @@ use crate::refusal::{Checked, Refusal, bad_device, invalid, no_entry_point, unsu
 use crate::sim::Sim;
 use crate::space::MemoryKind;
 
-/// A range of a batch that passed every check: its pages, where to, and what to record.
-type Move = (Range<u64>, Processor, Location);
+/// A prefetch that passed every check: its pages, the destination, and the location to record.
+type Prefetch = (Range<u64>, Processor, Location);
 
 impl Sim {
     /// `cuMemAdvise` by ordinal.
@@ -114,7 +114,7 @@ impl Sim {
         self.check_prefetch_works()?;
         let pages = self.managed_pages(span)?;
         self.streams.check(stream)?;
-        self.migrate((pages, to, locate::normalised(location)));
+        self.carry_out((pages, to, locate::normalised(location)));
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Sim {
         self.check_prefetch_works()?;
         let pages = self.managed_pages(span)?;
         self.streams.check(stream)?;
-        self.migrate((pages, to, locate::normalised(location)));
+        self.carry_out((pages, to, locate::normalised(location)));
         Ok(())
     }
 
@@ -153,14 +153,14 @@ impl Sim {
         flags: u64,
         stream: StreamHandle,
     ) -> Checked<()> {
-        let mut moves = self.checked_batch(spans, locations, starts, flags, stream)?;
+        let mut prefetches = self.checked_batch(spans, locations, starts, flags, stream)?;
         if !self.has(DriverVersion::CUDA_13_0) {
             // The single call records normalised ids.
-            for (_, _, recorded) in &mut moves {
+            for (_, _, recorded) in &mut prefetches {
                 *recorded = locate::normalised(*recorded);
             }
         }
-        moves.into_iter().for_each(|one| self.migrate(one));
+        prefetches.into_iter().for_each(|one| self.carry_out(one));
         Ok(())
     }
 
@@ -204,14 +204,14 @@ impl Sim {
         stream: StreamHandle,
     ) -> Checked<()> {
         self.check_discard_exists()?;
-        let moves = self.checked_batch(spans, locations, starts, flags, stream)?;
+        let prefetches = self.checked_batch(spans, locations, starts, flags, stream)?;
         self.discard(spans, Discard::Lazy);
-        moves.into_iter().for_each(|one| self.migrate(one));
+        prefetches.into_iter().for_each(|one| self.carry_out(one));
         Ok(())
     }
 
-    /// Records where a range was asked to go, even if nothing moves, and moves it.
-    fn migrate(&mut self, (pages, to, recorded): Move) {
+    /// Records where a range was asked to go, even if nothing moves, and lets the engine migrate it.
+    fn carry_out(&mut self, (pages, to, recorded): Prefetch) {
         self.attributes.change(pages.clone(), Change::LastPrefetch(recorded));
         self.pager.migrate(pages, to);
     }
@@ -224,7 +224,7 @@ impl Sim {
         starts: &[usize],
         flags: u64,
         stream: StreamHandle,
-    ) -> Checked<Vec<Move>> {
+    ) -> Checked<Vec<Prefetch>> {
         self.check_batch(spans, flags, stream)?;
         if locations.is_empty() || locations.len() != starts.len() {
             return invalid("give one start for each location, and at least one");
@@ -244,25 +244,25 @@ impl Sim {
             };
             targets.push((to, location));
         }
-        let mut moves: Vec<Move> = Vec::with_capacity(spans.len());
+        let mut prefetches: Vec<Prefetch> = Vec::with_capacity(spans.len());
         for (index, &span) in spans.iter().enumerate() {
             let (to, location) = targets[starts.partition_point(|&start| start <= index) - 1];
             match self.managed_pages(span) {
-                Ok(pages) => moves.push((pages, to, location)),
+                Ok(pages) => prefetches.push((pages, to, location)),
                 Err(refusal) => {
-                    self.record_before_refusal(moves);
+                    self.record_before_refusal(prefetches);
                     return Err(refusal);
                 }
             }
         }
-        Ok(moves)
+        Ok(prefetches)
     }
 
     /// The driver's batch calls move nothing if they refuse a range, but have by then recorded
     /// where the ranges before it were to go (CONTRACT-54).
-    fn record_before_refusal(&mut self, moves: Vec<Move>) {
+    fn record_before_refusal(&mut self, prefetches: Vec<Prefetch>) {
         if self.has(DriverVersion::CUDA_13_0) {
-            for (pages, _, recorded) in moves {
+            for (pages, _, recorded) in prefetches {
                 self.attributes.change(pages, Change::LastPrefetch(recorded));
             }
         }

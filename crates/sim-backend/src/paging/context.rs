@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
+use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
 use super::groups::Groups;
 use super::params::PagingParams;
@@ -86,9 +86,4 @@ impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").field("policy", &self.policy).finish_non_exhaustive()
     }
-}
-
-/// The HAL's name of a processor.
-pub(super) fn hal(id: ProcId) -> Processor {
-    id.into()
 }

@@ -9,7 +9,7 @@
 use pagewise_hal::{MapCause, MemoryEvent, PAGE_BYTES};
 
 use super::block::Block;
-use super::context::{Context, hal};
+use super::context::Context;
 use super::mask::PageMask;
 use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
@@ -71,8 +71,8 @@ impl Context<'_> {
             self.emit(MemoryEvent::RemoteMap {
                 address: block.address(run.start),
                 bytes: run.len() as u64 * PAGE_BYTES,
-                by: hal(id),
-                at: hal(at),
+                by: id.into(),
+                at: at.into(),
                 cause,
             });
         }

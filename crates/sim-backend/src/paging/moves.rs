@@ -10,7 +10,7 @@ use std::ops::Range;
 use pagewise_hal::{CopyCause, MemoryEvent};
 
 use super::block::Block;
-use super::context::{Context, hal};
+use super::context::Context;
 use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
 use super::protection::Protection;
@@ -167,8 +167,8 @@ impl Context<'_> {
             self.emit(MemoryEvent::Copy {
                 address: block.address(run.start),
                 bytes,
-                from: hal(from),
-                to: hal(to),
+                from: from.into(),
+                to: to.into(),
                 cause,
                 duration_ns: 0,
             });
@@ -224,7 +224,7 @@ impl Context<'_> {
         now: Holding,
     ) {
         if !pages.is_empty() {
-            self.sink.holding(block.first_page(), pages, hal(id), now);
+            self.sink.holding(block.first_page(), pages, id.into(), now);
         }
     }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
 use super::block::Block;
-use super::context::{Context, hal};
+use super::context::Context;
 use super::mask::PageMask;
 use super::params::{LapseVote, ThrashingParams};
 use super::processor::{ProcId, ProcSet};
@@ -307,5 +307,5 @@ pub(super) fn report_throttle(
     duration_ns: u64,
 ) {
     let address = block.address(page);
-    context.emit(MemoryEvent::Throttling { address, processor: hal(by), duration_ns });
+    context.emit(MemoryEvent::Throttling { address, processor: by.into(), duration_ns });
 }

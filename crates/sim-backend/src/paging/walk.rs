@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use pagewise_hal::{MemoryEvent, PAGE_BYTES, Processor};
 
 use super::access::Access;
-use super::context::hal;
 use super::processor::ProcId;
 use crate::clock;
 
@@ -54,6 +53,6 @@ pub(super) fn fault_record(page: u64, by: ProcId, access: Access, merged: u64) -
     if by.is_host() {
         MemoryEvent::CpuFault { address, access }
     } else {
-        MemoryEvent::GpuFault { device: hal(by), address, access, merged, duration_ns: 0 }
+        MemoryEvent::GpuFault { device: by.into(), address, access, merged, duration_ns: 0 }
     }
 }
