@@ -15,9 +15,9 @@ use pagewise_trace::replay::{CaseRun, Observation};
 
 /// Recorded nanoseconds of the operations of a case.
 fn recorded_ns(case: &Case) -> u64 {
-    let awake = case.ops.iter().filter(|line| !matches!(line.record.op, Op::Sleep { .. }));
+    let awake = case.ops.iter().filter(|line| !matches!(line.recorded.op, Op::Sleep { .. }));
     let ns = awake.map(|line| {
-        let observed = &line.record.observed;
+        let observed = &line.recorded.observed;
         observed.ns.map_or(observed.ns_profiled.unwrap_or(0), |ns| ns.median)
     });
     ns.sum()
@@ -39,8 +39,8 @@ fn carry_out(config: &SimConfig, cases: &[Case]) -> Duration {
         let start = Instant::now();
         let mut run = CaseRun::new(&sim, Observation::ResultsOnly);
         for line in &case.ops {
-            run.prepare(&line.record.op);
-            run.step(&line.record.op);
+            run.prepare(&line.recorded.op);
+            run.step(&line.recorded.op);
         }
         drop(run.finish());
         elapsed += start.elapsed();

@@ -101,7 +101,7 @@ fn replay(case: &Case) {
 
 fn is_small(case: &Case) -> bool {
     case.ops.len() <= REPLAYED_OPS_MAX
-        && case.ops.iter().all(|line| named_bytes(&line.record.op) <= NAMED_BYTES_MAX)
+        && case.ops.iter().all(|line| named_bytes(&line.recorded.op) <= NAMED_BYTES_MAX)
 }
 
 /// How many bytes an operation names.

@@ -78,7 +78,7 @@ fn text(case: &Case, offers: Offers) -> String {
     let header = Header::new("shrunk", recorded_on);
     let mut writer = TraceWriter::plain(Vec::new(), &header).expect("in memory");
     writer.case(&case.name).expect("in memory");
-    case.ops.iter().for_each(|line| writer.op(&line.record.op).expect("in memory"));
+    case.ops.iter().for_each(|line| writer.op(&line.recorded.op).expect("in memory"));
     String::from_utf8(writer.finish().expect("in memory")).expect("UTF-8")
 }
 
@@ -147,7 +147,7 @@ fn random_programs_move_pages_read_attributes_and_fail() {
             let program = RandomProgram::new(family, 9, number, 30, offers).case();
             let backend = simulator(as_a_driver(offers)).expect("address space").backend;
             let case = record_case(&*backend, &program, Pass::Observed).expect("a program");
-            for observed in case.ops.iter().map(|line| &line.record.observed) {
+            for observed in case.ops.iter().map(|line| &line.recorded.observed) {
                 codes.push(observed.code);
                 kinds.extend(observed.events.iter().map(|event| event.kind.as_str().to_owned()));
             }
@@ -176,7 +176,7 @@ fn a_recorder_gives_the_case_that_was_carried_out_on_it() {
             // What freed the rest at the end of the case stands at the end of what was noted.
             assert!(noted.ops.len() >= expected.ops.len(), "{}", program.name);
             for (noted, expected) in noted.ops.iter().zip(&expected.ops) {
-                let (noted, expected) = (&noted.record, &expected.record);
+                let (noted, expected) = (&noted.recorded, &expected.recorded);
                 assert_eq!(noted.op.name(), expected.op.name(), "{}", program.name);
                 let mut observed = noted.observed.clone();
                 // Freed by then, so that its records have no name any more.
@@ -188,7 +188,7 @@ fn a_recorder_gives_the_case_that_was_carried_out_on_it() {
             let frees = |op: &Op| {
                 matches!(op, Op::Free { .. } | Op::FreePinned { .. } | Op::PoolDestroy { .. })
             };
-            assert!(rest.iter().all(|line| frees(&line.record.op)), "{}", program.name);
+            assert!(rest.iter().all(|line| frees(&line.recorded.op)), "{}", program.name);
             assert_eq!(recorder.left_out(), 0, "{}", program.name);
             let again = replay_case(&*fresh(), &noted, |_, _| ());
             let tally = compare_case(&noted, &again, false);

@@ -72,13 +72,13 @@ fn two_runs_on_the_simulator_leave_nothing_unstable_and_times_that_are_equal() {
     let timed = [(), (), ()].map(|()| run(&header, &case, Pass::Timed));
     let merged = merge(&observed, &timed).expect("runs of one program");
     for line in &merged.ops {
-        let observed = &line.record.observed;
+        let observed = &line.recorded.observed;
         let ns = observed.ns.expect("three timed runs");
         assert!(observed.unstable.is_empty(), "line {}", line.line);
         assert_eq!((Some(ns.min), Some(ns.max)), (observed.ns_profiled, observed.ns_profiled));
     }
-    assert!(timed[0].ops.iter().all(|line| line.record.observed.events.is_empty()));
-    assert!(observed[0].ops.iter().any(|line| !line.record.observed.events.is_empty()));
+    assert!(timed[0].ops.iter().all(|line| line.recorded.observed.events.is_empty()));
+    assert!(observed[0].ops.iter().any(|line| !line.recorded.observed.events.is_empty()));
 }
 
 #[test]
@@ -86,19 +86,19 @@ fn what_differs_between_runs_is_marked_and_the_lowest_time_is_kept() {
     let (header, case) = first_case("migrate");
     let first = run(&header, &case, Pass::Observed);
     let mut second = first.clone();
-    let touched = first.ops.iter().position(|line| !line.record.observed.events.is_empty());
+    let touched = first.ops.iter().position(|line| !line.recorded.observed.events.is_empty());
     let touched = touched.expect("a fault");
-    let other = &mut second.ops[touched].record.observed;
+    let other = &mut second.ops[touched].recorded.observed;
     other.events.pop();
     other.code = 1;
     other.ns_profiled = Some(7);
     let merged = merge(&[first.clone(), second], &[]).expect("runs of one program");
     for (at, (line, was)) in merged.ops.iter().zip(&first.ops).enumerate() {
-        let (observed, was) = (&line.record.observed, &was.record.observed);
+        let (observed, was) = (&line.recorded.observed, &was.recorded.observed);
         assert_eq!(observed.unstable.is_empty(), at != touched, "operation {at}");
         assert_eq!((&observed.events, observed.code), (&was.events, was.code));
     }
-    let observed = &merged.ops[touched].record.observed;
+    let observed = &merged.ops[touched].recorded.observed;
     assert_eq!(observed.unstable, ["code", "events"]);
     assert_eq!((observed.ns_profiled, observed.ns), (Some(7), None));
 }
@@ -133,8 +133,8 @@ fn the_fresh_program_has_pools_contents_and_attachment_and_replays_as_it_was_rec
         let again = replay_case(&simulator(&header), &recorded, |_, _| ());
         tally.merge(compare_case(&recorded, &again, false));
         for line in &recorded.ops {
-            seen.push(line.record.op.name());
-            if let Op::StreamAttach { flags, .. } = line.record.op {
+            seen.push(line.recorded.op.name());
+            if let Op::StreamAttach { flags, .. } = line.recorded.op {
                 assert!(matches!(flags, 1 | 2 | 4), "flags {flags} end the process on a GPU");
                 attached.push(flags);
             }
@@ -219,7 +219,7 @@ fn registered_memory_and_exports_are_recorded_and_replay_as_they_were() {
     share(&recorder).expect("the simulator imports its own");
     assert_eq!(recorder.left_out(), 0);
     let recorded = recorder.take_case("shared");
-    let has = |name| recorded.ops.iter().any(|line| line.record.op.name() == name);
+    let has = |name| recorded.ops.iter().any(|line| line.recorded.op.name() == name);
     for name in ["host_memory", "host_register", "host_unregister", "pool_export", "pool_import"] {
         assert!(has(name), "{name}");
     }

@@ -266,7 +266,7 @@ fn program_text(case: &Case, header: &Header) -> String {
 
 fn write_program(writer: &mut TraceWriter<Vec<u8>>, case: &Case) -> io::Result<()> {
     writer.case(&case.name)?;
-    case.ops.iter().try_for_each(|line| writer.op(&line.record.op))
+    case.ops.iter().try_for_each(|line| writer.op(&line.recorded.op))
 }
 
 fn unwritten(args: &Compare, error: &io::Error) -> Failure {

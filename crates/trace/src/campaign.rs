@@ -118,7 +118,7 @@ pub fn carry_out(
         }
         outcome.programs = outcome.programs.saturating_add(1);
         let sleeps = |op: &Op| matches!(op, Op::Sleep { .. });
-        let ops = case.ops.iter().filter(|line| !sleeps(&line.record.op)).count() as u64;
+        let ops = case.ops.iter().filter(|line| !sleeps(&line.recorded.op)).count() as u64;
         outcome.ops = outcome.ops.saturating_add(ops);
         if let Some(divergence) = tally.first_divergence().cloned() {
             outcome.disagreeing = outcome.disagreeing.saturating_add(1);

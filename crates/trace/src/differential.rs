@@ -5,7 +5,7 @@
 //! compared. The other back end is told how long each operation took on such a reference, where it
 //! can be told ([`Session::pace`]), as what thrashes depends on time.
 //!
-//! Records of an operation of several threads ([`Record::is_parallel`](crate::format::Record::is_parallel))
+//! Records of an operation of several threads ([`is_parallel`](crate::format::RecordedOp::is_parallel))
 //! differ from run to run in number and size, not in what they add up to: of those the bytes copied
 //! each way are compared. What a read of discarded memory adds up to is not compared (see
 //! `indeterminate`).
@@ -61,7 +61,7 @@ pub fn compare_backends(
     tally.compare_exactly();
     if replay.has_events {
         let all: Vec<Vec<&Observed>> = (0..recorded.ops.len())
-            .map(|at| runs.iter().map(|run| &run.ops[at].record.observed).collect())
+            .map(|at| runs.iter().map(|run| &run.ops[at].recorded.observed).collect())
             .collect();
         compare_copied_bytes(&recorded, &all, &replay, &mut tally);
     }
@@ -74,15 +74,15 @@ fn without_chance(recorded: &Case) -> Case {
     let mut case = recorded.clone();
     let mut indeterminate = Indeterminate::default();
     for line in &mut case.ops {
-        let parallel = line.record.is_parallel();
-        let unstable = &mut line.record.observed.unstable;
+        let parallel = line.recorded.is_parallel();
+        let unstable = &mut line.recorded.observed.unstable;
         if parallel {
             unstable.push("events".to_owned());
         }
-        if indeterminate.is_read_by(&line.record.op) {
+        if indeterminate.is_read_by(&line.recorded.op) {
             unstable.push("sum".to_owned());
         }
-        indeterminate.follow(&line.record);
+        indeterminate.follow(&line.recorded);
     }
     case
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use pagewise_hal::{DeviceAccess, HostAccess, PAGE_BYTES};
 use rangemap::RangeSet;
 
-use crate::format::{Op, Part, Record};
+use crate::format::{Op, Part, RecordedOp};
 
 #[derive(Debug, Default)]
 pub(crate) struct Indeterminate {
@@ -34,7 +34,7 @@ impl Indeterminate {
     }
 
     /// Follows an operation that was carried out.
-    pub(crate) fn follow(&mut self, record: &Record) {
+    pub(crate) fn follow(&mut self, record: &RecordedOp) {
         match &record.op {
             // Also if the call was refused: it may have done a part.
             Op::DiscardPrefetchBatch(batch) => self.discard(&batch.ranges),
@@ -118,7 +118,7 @@ mod tests {
 
     fn follow(state: &mut Indeterminate, op: Op) {
         let observed = Observed::default();
-        state.follow(&Record { op, observed });
+        state.follow(&RecordedOp { op, observed });
     }
 
     fn discarded(offset: u64, bytes: u64) -> Indeterminate {

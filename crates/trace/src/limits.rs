@@ -32,7 +32,7 @@ use std::time::Duration;
 use pagewise_hal::{BLOCK_BYTES, DeviceAccess, HostAccess, PAGE_BYTES};
 
 use crate::error::Reason;
-use crate::format::{MAX_MAPPED_BYTES, Op, Record};
+use crate::format::{MAX_MAPPED_BYTES, Op, RecordedOp};
 
 /// How much a trace may ask for. The units are explained in the [module](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub(crate) struct Meter {
 /// The facts about the case that is being read.
 #[derive(Debug, Default)]
 struct CaseState {
-    buffers: HashMap<u32, Buffer>,
+    buffers: HashMap<u32, AskedBuffer>,
     live_bytes: u64,
     /// Blocks of which the page table is looked at after each operation.
     observed_blocks: u64,
@@ -107,14 +107,14 @@ struct CaseState {
 
 /// A buffer that lives if its allocation succeeds, whatever the file says of it.
 #[derive(Debug, Clone, Copy)]
-struct Buffer {
+struct AskedBuffer {
     bytes: u64,
-    kind: Kind,
+    freed_by: FreedBy,
 }
 
 /// By which call a buffer can be freed. By any other it stays, whatever the file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FreedBy {
     Driver,
     Pinned,
     Pool,
@@ -123,8 +123,8 @@ enum Kind {
     Unknown,
 }
 
-impl Kind {
-    fn is_freed_by(self, op: &Op) -> bool {
+impl FreedBy {
+    fn is_by(self, op: &Op) -> bool {
         match op {
             Op::Free { .. } => matches!(self, Self::Driver | Self::Pool),
             Op::FreePinned { .. } => self == Self::Pinned,
@@ -179,7 +179,7 @@ impl Meter {
     }
 
     /// An operation is about to become part of the case.
-    pub(crate) fn op(&mut self, record: &Record) -> Result<(), Reason> {
+    pub(crate) fn op(&mut self, record: &RecordedOp) -> Result<(), Reason> {
         let name = record.op.name();
         self.spend(record.observed.events.len() as u64, name)?;
         let work = self.case.add(&record.op, self.processors);
@@ -216,14 +216,14 @@ impl CaseState {
         }
         let work = match op {
             Op::AllocManaged { buf, bytes, .. } | Op::AllocDevice { buf, bytes, .. } => {
-                self.alloc(*buf, *bytes, Kind::Driver)
+                self.alloc(*buf, *bytes, FreedBy::Driver)
             }
-            Op::AllocPinned { buf, bytes, .. } => self.alloc(*buf, *bytes, Kind::Pinned),
-            Op::PoolAlloc { buf, bytes, .. } => self.alloc(*buf, *bytes, Kind::Pool),
+            Op::AllocPinned { buf, bytes, .. } => self.alloc(*buf, *bytes, FreedBy::Pinned),
+            Op::PoolAlloc { buf, bytes, .. } => self.alloc(*buf, *bytes, FreedBy::Pool),
             Op::HostMemory { buf, bytes } => {
                 // The process's own memory is there from the start to the end of the case.
                 self.state_bytes = self.state_bytes.saturating_add(*bytes);
-                self.alloc(*buf, *bytes, Kind::Unknown)
+                self.alloc(*buf, *bytes, FreedBy::Unknown)
             }
             Op::PoolGetDefault(_)
             | Op::PoolGetCurrent(_)
@@ -253,15 +253,15 @@ impl CaseState {
         bytes.min(self.live_bytes)
     }
 
-    fn alloc(&mut self, id: u32, bytes: u64, kind: Kind) -> u64 {
+    fn alloc(&mut self, id: u32, bytes: u64, freed_by: FreedBy) -> u64 {
         if bytes > MOST_BYTES {
             return 0;
         }
-        let mut buffer = Buffer { bytes, kind };
+        let mut buffer = AskedBuffer { bytes, freed_by };
         if let Some(old) = self.forget(id) {
             // The old buffer goes if this allocation succeeds, and stays if it does not.
             buffer.bytes = bytes.max(old.bytes);
-            buffer.kind = if kind == old.kind { kind } else { Kind::Unknown };
+            buffer.freed_by = if freed_by == old.freed_by { freed_by } else { FreedBy::Unknown };
         }
         self.live_bytes = self.live_bytes.saturating_add(whole_pages(buffer.bytes));
         self.observed_blocks = self.observed_blocks.saturating_add(observed(buffer.bytes));
@@ -270,12 +270,12 @@ impl CaseState {
     }
 
     fn free(&mut self, id: u32, op: &Op) {
-        if self.buffers.get(&id).is_some_and(|buffer| buffer.kind.is_freed_by(op)) {
+        if self.buffers.get(&id).is_some_and(|buffer| buffer.freed_by.is_by(op)) {
             self.forget(id);
         }
     }
 
-    fn forget(&mut self, id: u32) -> Option<Buffer> {
+    fn forget(&mut self, id: u32) -> Option<AskedBuffer> {
         let buffer = self.buffers.remove(&id)?;
         self.live_bytes = self.live_bytes.saturating_sub(whole_pages(buffer.bytes));
         self.observed_blocks = self.observed_blocks.saturating_sub(observed(buffer.bytes));

@@ -6,7 +6,7 @@
 //! operations. `Unknowns` are guesses at that. Where two guesses give an operation different
 //! records, real time decided which of them was recorded.
 
-use crate::format::Record;
+use crate::format::RecordedOp;
 
 /// The least time of a kernel besides its faults.
 const KERNEL_NS: u64 = 16_000;
@@ -72,7 +72,11 @@ pub struct Pace {
 
 impl Pace {
     /// The pace of an operation before `next`, the next of its case. None without a recorded time.
-    pub(crate) fn of(record: &Record, next: Option<&Record>, unknowns: Unknowns) -> Option<Self> {
+    pub(crate) fn of(
+        record: &RecordedOp,
+        next: Option<&RecordedOp>,
+        unknowns: Unknowns,
+    ) -> Option<Self> {
         let observed = &record.observed;
         let recorded_ns = observed.ns_profiled?;
         let next_start_ns = next.and_then(|next| next.observed.start_ns);
@@ -160,7 +164,7 @@ mod tests {
         let mut reader = TraceReader::new("tiny.jsonl", text.as_bytes()).expect("a header");
         let case = reader.next_case().expect("a valid case").expect("a case");
         let [line, later @ ..] = &case.ops[..] else { panic!("no operation") };
-        Pace::of(&line.record, later.first().map(|line| &line.record), Unknowns::LIKELY)
+        Pace::of(&line.recorded, later.first().map(|line| &line.recorded), Unknowns::LIKELY)
     }
 
     const HOST: &str = r#""op":"host_touch","buf":0,"offset":0,"bytes":8192,"stride":4096,"access":"read","ns_profiled":100000"#;

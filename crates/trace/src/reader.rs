@@ -15,7 +15,7 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 
 use crate::error::{Reason, TraceError};
-use crate::format::{Case, Header, OpLine, RawLine, Record};
+use crate::format::{Case, Header, OpLine, RawLine, RecordedOp};
 use crate::limits::{Meter, WorkLimits};
 use crate::time_limit::{TimeLimit, WallClock};
 
@@ -219,13 +219,13 @@ impl<'a> TraceReader<'a> {
                     return Err(Reason::OpBeforeCase(op.chars().take(60).collect()));
                 }
                 (None, Some(case)) => {
-                    let record = Record::try_from(RawLine { case: None, ..raw })?;
+                    let record = RecordedOp::try_from(RawLine { case: None, ..raw })?;
                     if !self.program {
                         live.check(&record, line)?;
                     }
                     case.text_bytes = case.text_bytes.saturating_add(bytes);
                     self.meter.op(&record)?;
-                    case.ops.push(OpLine { line, record });
+                    case.ops.push(OpLine { line, recorded: record });
                     within_limits(case)?;
                 }
             }
@@ -259,7 +259,7 @@ pub(crate) struct Live(HashMap<u32, u64>);
 
 impl Live {
     /// Notes what the operation allocated or freed.
-    pub(crate) fn check(&mut self, record: &Record, line: u64) -> Result<(), Reason> {
+    pub(crate) fn check(&mut self, record: &RecordedOp, line: u64) -> Result<(), Reason> {
         let succeeded = record.observed.code == 0;
         if let Some(id) = record.op.allocates() {
             if let Some(&since) = self.0.get(&id) {
@@ -279,7 +279,7 @@ impl Live {
 /// Lines with their numbers.
 struct Lines<'a> {
     file: String,
-    input: Input<'a>,
+    input: Decompressed<'a>,
     number: u64,
     text: Vec<u8>,
     /// Whether the line ended with a newline.
@@ -370,12 +370,12 @@ fn without_position(message: &str) -> String {
 }
 
 /// The decompressed bytes, and what to call the compression.
-struct Input<'a> {
+struct Decompressed<'a> {
     read: Box<dyn BufRead + Send + 'a>,
     compression: Option<&'static str>,
 }
 
-impl Input<'_> {
+impl Decompressed<'_> {
     fn reason(&self, source: io::Error) -> Reason {
         match self.compression {
             None => Reason::Io(source),
@@ -391,7 +391,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_BYTES: usize = 64 << 10;
 
-fn decompressed<'a>(mut input: impl Read + Send + 'a) -> io::Result<Input<'a>> {
+fn decompressed<'a>(mut input: impl Read + Send + 'a) -> io::Result<Decompressed<'a>> {
     let mut start = Vec::with_capacity(ZSTD_MAGIC.len());
     input.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut start)?;
     let (gzip, zstd) = (start.starts_with(&GZIP_MAGIC), start.starts_with(&ZSTD_MAGIC));
@@ -399,12 +399,12 @@ fn decompressed<'a>(mut input: impl Read + Send + 'a) -> io::Result<Input<'a>> {
     if gzip {
         let decoder = flate2::bufread::MultiGzDecoder::new(whole);
         let read = Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder));
-        return Ok(Input { read, compression: Some("gzip") });
+        return Ok(Decompressed { read, compression: Some("gzip") });
     }
     if zstd {
         let decoder = zstd::stream::read::Decoder::with_buffer(whole)?;
         let read = Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder));
-        return Ok(Input { read, compression: Some("zstd") });
+        return Ok(Decompressed { read, compression: Some("zstd") });
     }
-    Ok(Input { read: Box::new(whole), compression: None })
+    Ok(Decompressed { read: Box::new(whole), compression: None })
 }

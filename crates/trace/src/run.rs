@@ -16,7 +16,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use budget::{Budget, Held, Share};
+use budget::{Budget, CaseBytes, Held};
 use pagewise_hal::{Backend, Result};
 
 use crate::compare::{Tally, compare_case, compare_replays};
@@ -83,8 +83,8 @@ impl Session {
         let mut later = case.ops.iter().skip(1);
         replay_within(&*self.backend, case, time, |moment, line| {
             let (Moment::Before, Some((pace, unknowns))) = (moment, pace) else { return };
-            let next = later.next().map(|line| &line.record);
-            if let Some(recorded) = Pace::of(&line.record, next, unknowns) {
+            let next = later.next().map(|line| &line.recorded);
+            if let Some(recorded) = Pace::of(&line.recorded, next, unknowns) {
                 pace(recorded);
             }
         })
@@ -207,7 +207,7 @@ pub fn run_on(
         for input in inputs {
             let file = Arc::new(File::new(input.file.clone()));
             files.push(Arc::clone(&file));
-            let limits = Limits { of_file: options.limits, clock, budget: &budget };
+            let limits = ReadLimits { of_file: options.limits, clock, budget: &budget };
             let read = read(input, limits, &file, |job| {
                 let file = Arc::clone(&file);
                 // Here, as what is spawned need not begin in this order.
@@ -239,7 +239,7 @@ pub fn run_on(
 
 /// The bounds on reading a file.
 #[derive(Clone, Copy)]
-struct Limits<'a> {
+struct ReadLimits<'a> {
     of_file: WorkLimits,
     clock: &'a WallClock,
     budget: &'a Arc<Budget>,
@@ -248,11 +248,11 @@ struct Limits<'a> {
 /// Reads one trace to its end and hands its cases over, waiting for the budget.
 fn read(
     input: Input<'_>,
-    limits: Limits<'_>,
+    limits: ReadLimits<'_>,
     file: &File,
     spawn: impl Fn(Job),
 ) -> std::result::Result<(), TraceError> {
-    let Limits { of_file, clock, budget } = limits;
+    let ReadLimits { of_file, clock, budget } = limits;
     let mut reader = (input.open)()?.limited_on(of_file, 1, clock);
     let header = Arc::new(reader.header().clone());
     {
@@ -263,11 +263,11 @@ fn read(
         if file.is_over() {
             break;
         }
-        let share = Share {
+        let bytes = CaseBytes {
             text_bytes: case.text_bytes.max(LEAST_CASE_BYTES),
             memory_bytes: reader.case_memory_bytes(),
         };
-        let held = budget.take(share, of_file.memory_bytes);
+        let held = budget.take(bytes, of_file.memory_bytes);
         let retry = reader.case_work() <= of_file.work / RETRIED_MAX / Unknowns::POSSIBLE;
         let (header, time) = (Arc::clone(&header), reader.time().clone());
         spawn(Job { header, case, can_be_retried: retry, time, _held: held });

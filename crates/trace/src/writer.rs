@@ -6,7 +6,7 @@ use std::path::Path;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
-use crate::format::{Case, Header, Op, RawLine, Record};
+use crate::format::{Case, Header, Op, RawLine, RecordedOp};
 
 /// The compression of a recording that is kept: zstd's slowest ordinary level.
 const ZSTD_LEVEL: i32 = 19;
@@ -94,7 +94,7 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// As the output.
-    pub fn record(&mut self, record: &Record) -> io::Result<()> {
+    pub fn record(&mut self, record: &RecordedOp) -> io::Result<()> {
         self.write_line(&RawLine::from(record))
     }
 
@@ -112,7 +112,7 @@ impl<W: Write> TraceWriter<W> {
     /// As the output.
     pub fn whole_case(&mut self, case: &Case) -> io::Result<()> {
         self.case(&case.name)?;
-        case.ops.iter().try_for_each(|line| self.record(&line.record))
+        case.ops.iter().try_for_each(|line| self.record(&line.recorded))
     }
 
     /// Ends the stream, flushes and gives the output back.

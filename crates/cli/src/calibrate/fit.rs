@@ -16,9 +16,9 @@
 use levenberg_marquardt::LevenbergMarquardt;
 use pagewise_sim::CostParams;
 
+use super::equation::Equation;
 use super::figures::{Figures, Role};
 use super::problem::Problem;
-use super::row::Row;
 use super::samples::Sample;
 
 /// Evaluations of all times per figure before the optimiser gives up; a fit takes a tenth.
@@ -40,7 +40,8 @@ pub(crate) struct Fitted {
 pub(crate) fn fit(start: &CostParams, samples: &[&Sample]) -> Fitted {
     let figures = Figures::new(start);
     let shares = shares(samples);
-    let rows: Vec<Row<'_>> = samples.iter().map(|sample| Row::new(sample, &shares)).collect();
+    let rows: Vec<Equation<'_>> =
+        samples.iter().map(|sample| Equation::new(sample, &shares)).collect();
     let (free, without_evidence) = split(&figures, &rows);
     let names = free.iter().map(|&at| figures.name(at).to_owned()).collect();
     let problem = Problem::new(figures, rows, free);
@@ -64,7 +65,7 @@ fn shares(samples: &[&Sample]) -> Vec<f64> {
 }
 
 /// Figures that matter, and the names of those that do not.
-fn split(figures: &Figures, rows: &[Row<'_>]) -> (Vec<usize>, Vec<String>) {
+fn split(figures: &Figures, rows: &[Equation<'_>]) -> (Vec<usize>, Vec<String>) {
     let mut matters = vec![false; figures.len()];
     for row in rows {
         row.sample.terms.figures().for_each(|at| matters[at] = true);

@@ -5,11 +5,11 @@
 //! ([`fit`]) works on what was seen. With cases held out it is repeated, each time without a part
 //! of the cases, which are then predicted by figures that have never seen them.
 
+mod equation;
 mod figures;
 mod fit;
 mod problem;
 mod report;
-mod row;
 mod samples;
 mod terms;
 

@@ -9,8 +9,8 @@ use levenberg_marquardt::LeastSquaresProblem;
 use nalgebra::{DMatrix, DVector, Dyn, storage::Owned};
 use pagewise_sim::CostParams;
 
+use super::equation::Equation;
 use super::figures::Figures;
-use super::row::Row;
 
 /// Where the loss of an operation turns from quadratic to linear, in octaves.
 const TURN: f64 = 0.25;
@@ -26,7 +26,7 @@ const LEAST_NS: f64 = 1.0;
 #[derive(Debug)]
 pub(super) struct Problem<'a> {
     figures: Figures,
-    rows: Vec<Row<'a>>,
+    rows: Vec<Equation<'a>>,
     totals: Vec<Total>,
     /// The figures that are fitted.
     free: Vec<usize>,
@@ -46,10 +46,11 @@ struct Total {
 }
 
 impl Total {
-    fn all(rows: &[Row<'_>]) -> Vec<Self> {
+    fn all(rows: &[Equation<'_>]) -> Vec<Self> {
         let files = rows.iter().map(|row| row.sample.id.file.saturating_add(1)).max().unwrap_or(0);
         let of = |file: usize| -> Vec<usize> {
-            let judged = |row: &Row<'_>| row.sample.id.file == file && row.sample.id.is_judged();
+            let judged =
+                |row: &Equation<'_>| row.sample.id.file == file && row.sample.id.is_judged();
             (0..rows.len()).filter(|&at| judged(&rows[at])).collect()
         };
         let total = |own: Vec<usize>| Self {
@@ -66,7 +67,7 @@ impl Total {
 }
 
 impl<'a> Problem<'a> {
-    pub(super) fn new(figures: Figures, rows: Vec<Row<'a>>, free: Vec<usize>) -> Self {
+    pub(super) fn new(figures: Figures, rows: Vec<Equation<'a>>, free: Vec<usize>) -> Self {
         let mut problem = Self {
             away: DVector::zeros(free.len()),
             values: figures.values.clone(),
@@ -93,7 +94,7 @@ impl<'a> Problem<'a> {
             self.values[at] = self.figures.values[at] * away.exp();
         }
         let params = self.figures.params(&self.values);
-        let time = |row: &Row<'_>| row.sample.terms.ns(&self.values, &params).max(LEAST_NS);
+        let time = |row: &Equation<'_>| row.sample.terms.ns(&self.values, &params).max(LEAST_NS);
         self.times = self.rows.iter().map(time).collect();
     }
 
@@ -145,7 +146,7 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
     }
 
     fn residuals(&self) -> Option<DVector<f64>> {
-        let operation = |(row, &time): (&Row<'_>, &f64)| row.weight * robust(off(row, time)).0;
+        let operation = |(row, &time): (&Equation<'_>, &f64)| row.weight * robust(off(row, time)).0;
         let total = |total: &Total| {
             total.weight * (total.predicted_ns(&self.times) / total.recorded_ns).log2()
         };
@@ -182,7 +183,7 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
 }
 
 /// Octaves between a predicted time and the recorded one.
-fn off(row: &Row<'_>, time: f64) -> f64 {
+fn off(row: &Equation<'_>, time: f64) -> f64 {
     (time / row.sample.recorded.median as f64).log2()
 }
 

@@ -63,7 +63,7 @@ impl Recording {
         let (file, header) = (path.display().to_string(), reader.header().clone());
         let mut cases = Vec::new();
         while let Some(mut case) = reader.next_case()? {
-            case.ops.iter_mut().for_each(|line| reduce(&mut line.record.observed));
+            case.ops.iter_mut().for_each(|line| reduce(&mut line.recorded.observed));
             cases.push(case);
         }
         let time = reader.time().clone();
@@ -97,7 +97,7 @@ impl Recording {
                 if moment == Moment::Before {
                     // What preparations cost is in no operation's time.
                     drop(sim.take_cost_observations());
-                    let untimed = || line.record.observed.ns_profiled;
+                    let untimed = || line.recorded.observed.ns_profiled;
                     if let Some(ns) = recorded.map(|ns| ns.median).or_else(untimed) {
                         sim.pace_next_op(ns, []);
                     }
@@ -155,7 +155,7 @@ impl Recording {
 
 impl SampleId {
     fn new(file: usize, case: usize, line: &OpLine) -> Self {
-        Self { file, case, kind: line.record.op.name() }
+        Self { file, case, kind: line.recorded.op.name() }
     }
 }
 
@@ -193,7 +193,7 @@ impl<'a> Machines<'a> {
 
 /// The recorded time of an operation that succeeded or failed alike in every run.
 fn timing(line: &OpLine) -> Option<Timing> {
-    let observed = &line.record.observed;
+    let observed = &line.recorded.observed;
     observed.ns.filter(|ns| ns.median > 0 && !observed.is_unstable("ns"))
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::record::{Counter, CounterConfig, UNIFIED_MEMORY_COUNTER};
+use super::record::{CounterConfig, UNIFIED_MEMORY_COUNTER, UnifiedMemoryCounter};
 use super::records::{RECORDS, locked};
 use super::unavailable::CuptiUnavailable;
 
@@ -27,7 +27,7 @@ type GetVersion = unsafe extern "C" fn(*mut u32) -> u32;
 type RegisterCallbacks = unsafe extern "C" fn(BufferRequested, BufferCompleted) -> u32;
 type Configure = unsafe extern "C" fn(*mut CounterConfig, u32) -> u32;
 type SwitchKind = unsafe extern "C" fn(u32) -> u32;
-type GetNextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut Counter) -> u32;
+type GetNextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut UnifiedMemoryCounter) -> u32;
 type GetNumDropped = unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> u32;
 
 /// The functions. They stay valid for ever: CUPTI keeps threads and callbacks, so the library is
@@ -259,7 +259,7 @@ extern "C" fn take_buffer(
 /// # Safety
 /// `next` must step through the `valid` bytes of records at `buffer`.
 unsafe fn read_buffer(next: GetNextRecord, buffer: *mut u8, valid: usize) {
-    let mut record: *mut Counter = std::ptr::null_mut();
+    let mut record: *mut UnifiedMemoryCounter = std::ptr::null_mut();
     let mut records = locked(&RECORDS);
     // SAFETY: the caller promised that `next` steps through the `valid` bytes of records at
     // `buffer`. It asks for a `record` that is null at first and later the one that it gave before.
@@ -269,7 +269,7 @@ unsafe fn read_buffer(next: GetNextRecord, buffer: *mut u8, valid: usize) {
         let kind = unsafe { record.cast::<u32>().read() };
         if kind == UNIFIED_MEMORY_COUNTER {
             // SAFETY: `next` succeeded and the kind is the counters'. Every layout of such a record
-            // since CUDA 7.0 starts with a `Counter`.
+            // since CUDA 7.0 starts with a `UnifiedMemoryCounter`.
             records.add(unsafe { record.read() });
         }
     }

@@ -11,7 +11,7 @@ pub(super) const UNIFIED_MEMORY_COUNTER: u32 = 25;
 /// one is read by its common part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub(super) struct Counter {
+pub(super) struct UnifiedMemoryCounter {
     pub(super) kind: u32,
     pub(super) counter_kind: u32,
     pub(super) value: u64,
@@ -29,7 +29,8 @@ pub(super) struct Counter {
     pub(super) reserved: u32,
 }
 
-const _: () = assert!(size_of::<Counter>() == 64 && align_of::<Counter>() == 8);
+const _: () =
+    assert!(size_of::<UnifiedMemoryCounter>() == 64 && align_of::<UnifiedMemoryCounter>() == 8);
 
 /// `CUpti_ActivityUnifiedMemoryCounterConfig`. Scope and device are not used since CUDA 7.0, but
 /// must be valid.
@@ -53,7 +54,7 @@ impl CounterConfig {
     }
 }
 
-impl Counter {
+impl UnifiedMemoryCounter {
     /// The record as an event, or `None` if it has a number that this version does not know.
     pub(super) fn event(&self) -> Option<MemoryEvent> {
         let (address, bytes) = (self.address, self.value);
@@ -145,8 +146,13 @@ mod tests {
 
     const HOST: u32 = u32::MAX;
 
-    fn counter(counter_kind: u32, source: u32, destination: u32, flags: u32) -> Counter {
-        Counter {
+    fn counter(
+        counter_kind: u32,
+        source: u32,
+        destination: u32,
+        flags: u32,
+    ) -> UnifiedMemoryCounter {
+        UnifiedMemoryCounter {
             kind: UNIFIED_MEMORY_COUNTER,
             counter_kind,
             value: 4096,
@@ -229,7 +235,7 @@ mod tests {
 
     #[test]
     fn an_end_before_its_start_is_no_time_at_all() {
-        let record = Counter { end_ns: 0, ..counter(1, HOST, 0, 1) };
+        let record = UnifiedMemoryCounter { end_ns: 0, ..counter(1, HOST, 0, 1) };
         let Some(MemoryEvent::Copy { duration_ns, .. }) = record.event() else { panic!("no copy") };
         assert_eq!(duration_ns, 0);
     }

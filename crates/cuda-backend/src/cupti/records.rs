@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::MemoryEvent;
 
-use super::record::Counter;
+use super::record::UnifiedMemoryCounter;
 
 /// The records of the process: CUPTI's callbacks carry no context.
 pub(super) static RECORDS: Mutex<Records> =
@@ -15,11 +15,11 @@ pub(super) static RECORDS: Mutex<Records> =
 pub(super) struct Records {
     pub(super) events: Vec<MemoryEvent>,
     /// The first record that could not be understood.
-    pub(super) unknown: Option<Counter>,
+    pub(super) unknown: Option<UnifiedMemoryCounter>,
 }
 
 impl Records {
-    pub(super) fn add(&mut self, counter: Counter) {
+    pub(super) fn add(&mut self, counter: UnifiedMemoryCounter) {
         match counter.event() {
             Some(event) => self.events.push(event),
             None => _ = self.unknown.get_or_insert(counter),

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::agree::reads_agree;
-use crate::format::{Detail, EventRecord, Label, Observed};
+use crate::format::{Detail, Label, MemoryRecord, Observed};
 
 /// Records that are shown on each side.
 const MOST_EVENTS: usize = 8;
 
-type Key<'a> = (&'a Label, u64, i64, u64, i64, i64, &'a Detail);
+type RecordKey<'a> = (&'a Label, u64, i64, u64, i64, i64, &'a Detail);
 
 /// Expected and got.
 pub(super) type Sides = (Value, Value);
@@ -70,8 +70,8 @@ pub(super) fn pages(recorded: &Observed, got: &Observed) -> Sides {
     (json!({ "host_mapped": expected }), json!({ "host_mapped": got }))
 }
 
-pub(super) fn sorted_keys(events: &[EventRecord]) -> Vec<Key<'_>> {
-    let mut keys: Vec<_> = events.iter().map(EventRecord::key).collect();
+pub(super) fn sorted_keys(events: &[MemoryRecord]) -> Vec<RecordKey<'_>> {
+    let mut keys: Vec<_> = events.iter().map(MemoryRecord::key).collect();
     keys.sort_unstable();
     keys
 }
@@ -103,7 +103,7 @@ pub(super) fn copied(bytes: &BTreeMap<(&str, i64, i64), u64>) -> Value {
     json!({ "copied_bytes": bytes.iter().map(one).collect::<Vec<_>>() })
 }
 
-fn shown(keys: &[&Key<'_>]) -> Value {
+fn shown(keys: &[&RecordKey<'_>]) -> Value {
     let first: Vec<_> = keys.iter().take(MOST_EVENTS).collect();
     match keys.len().saturating_sub(MOST_EVENTS) {
         0 => json!({ "events": first }),

@@ -32,7 +32,7 @@ use agree::{reads_agree, unset_or_equal};
 
 pub use tally::Tally;
 
-use crate::format::{Case, EventRecord, Observed, Op, OpLine, Record};
+use crate::format::{Case, MemoryRecord, Observed, Op, OpLine, RecordedOp};
 use crate::replay::CaseReplay;
 use crate::report::Level;
 
@@ -98,11 +98,11 @@ impl Levels {
 pub fn compare_recordings(expected: &Case, got: &Case, levels: Levels) -> Tally {
     let mut expected = expected.clone();
     for (line, other) in expected.ops.iter_mut().zip(&got.ops) {
-        let unstable = other.record.observed.unstable.iter().cloned();
-        line.record.observed.unstable.extend(unstable);
+        let unstable = other.recorded.observed.unstable.iter().cloned();
+        line.recorded.observed.unstable.extend(unstable);
     }
     let replay = CaseReplay {
-        observed: got.ops.iter().map(|line| line.record.observed.clone()).collect(),
+        observed: got.ops.iter().map(|line| line.recorded.observed.clone()).collect(),
         elapsed_ns: 0,
         has_events: levels.events,
         has_host_mapped: levels.pages,
@@ -123,7 +123,7 @@ pub fn compare_copied_bytes(
 ) {
     for ((line, runs), got) in case.ops.iter().zip(runs).zip(&replay.observed) {
         let mut totals = runs.iter().map(|run| copied_bytes(&run.events));
-        let Some(recorded) = totals.next().filter(|_| line.record.is_parallel()) else {
+        let Some(recorded) = totals.next().filter(|_| line.recorded.is_parallel()) else {
             continue;
         };
         if totals.any(|other| other != recorded) {
@@ -141,7 +141,7 @@ pub fn compare_copied_bytes(
 }
 
 /// Bytes by kind of copy, source and destination.
-fn copied_bytes(events: &[EventRecord]) -> BTreeMap<(&str, i64, i64), u64> {
+fn copied_bytes(events: &[MemoryRecord]) -> BTreeMap<(&str, i64, i64), u64> {
     let mut bytes = BTreeMap::new();
     for event in events.iter().filter(|event| event.kind.as_str().starts_with("copy_")) {
         let total: &mut u64 = bytes.entry((event.kind.as_str(), event.src, event.dst)).or_default();
@@ -153,8 +153,8 @@ fn copied_bytes(events: &[EventRecord]) -> BTreeMap<(&str, i64, i64), u64> {
 /// The last operation of the case with recorded and stable page tables decides.
 fn final_pages_agree(case: &Case, replay: &CaseReplay) -> bool {
     let mut ends = case.ops.iter().zip(&replay.observed).rev();
-    ends.find(|(line, _)| compares_pages(&line.record.observed))
-        .is_none_or(|(line, got)| pages_agree(&line.record.observed, got))
+    ends.find(|(line, _)| compares_pages(&line.recorded.observed))
+        .is_none_or(|(line, got)| pages_agree(&line.recorded.observed, got))
 }
 
 /// One operation and what the back end showed.
@@ -167,8 +167,8 @@ struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    fn record(&self) -> &Record {
-        &self.line.record
+    fn record(&self) -> &RecordedOp {
+        &self.line.recorded
     }
 
     fn contract(&self, tally: &mut Tally) {
@@ -296,7 +296,7 @@ fn events_agree(recorded: &Observed, got: &Observed) -> bool {
 
 /// Whether records are equal as multisets of their first seven fields.
 #[must_use]
-pub fn same_records(recorded: &[EventRecord], got: &[EventRecord]) -> bool {
+pub fn same_records(recorded: &[MemoryRecord], got: &[MemoryRecord]) -> bool {
     if recorded.len() != got.len() {
         return false;
     }

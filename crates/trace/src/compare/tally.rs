@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::diff::Sides;
-use crate::format::{Case, EventRecord, Header, Op};
+use crate::format::{Case, Header, MemoryRecord, Op};
 use crate::report::{
     Aggregate, Count, Divergence, Level, RealTime, Time, TraceReport, ratio_within_tolerance,
 };
@@ -45,7 +45,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, events: &[EventRecord]) {
+    fn add(&mut self, events: &[MemoryRecord]) {
         for event in events {
             match event.kind.as_str() {
                 "copy_h2d" => self.h2d_bytes = self.h2d_bytes.saturating_add(event.value),
@@ -143,7 +143,7 @@ impl Tally {
 
     /// Notes the first operation that only one of two recordings has.
     pub(super) fn compare_programs(&mut self, expected: &Case, got: &Case) {
-        let ops = |case: &'_ Case, at: usize| case.ops.get(at).map(|line| line.record.op.clone());
+        let ops = |case: &'_ Case, at: usize| case.ops.get(at).map(|line| line.recorded.op.clone());
         let longest = expected.ops.len().max(got.ops.len());
         let Some(at) = (0..longest).find(|&at| ops(expected, at) != ops(got, at)) else { return };
         self.contract.add(false);
@@ -197,7 +197,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn add_totals(&mut self, op: &Op, recorded: &[EventRecord], got: &[EventRecord]) {
+    pub(super) fn add_totals(&mut self, op: &Op, recorded: &[MemoryRecord], got: &[MemoryRecord]) {
         if matches!(op, Op::DeviceTouch { .. } | Op::Memset { .. }) {
             self.has_parallel_access |= op.is_parallel();
             self.has_serial_access |= !op.is_parallel();

@@ -7,7 +7,7 @@ use pagewise_hal::{
 use super::raw::{NameOrInt, RawLocation};
 use super::{
     Batch, LocationArg, MAX_HOST_MEMORY_BYTES, MAX_ID, Observed, Op, Part, PoolQuery, RawLine,
-    Record, Stream,
+    RecordedOp, Stream,
 };
 use crate::error::Reason;
 
@@ -24,7 +24,7 @@ pub(super) const ALLOCATION_TYPES: [&str; 2] = ["pinned", "managed"];
 
 type Result<T> = std::result::Result<T, Reason>;
 
-impl TryFrom<RawLine> for Record {
+impl TryFrom<RawLine> for RecordedOp {
     type Error = Reason;
 
     fn try_from(raw: RawLine) -> Result<Self> {

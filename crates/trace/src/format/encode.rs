@@ -4,10 +4,10 @@ use pagewise_hal::{DeviceAccess, HostAccess, Location, LocationKind};
 
 use super::decode::{ADVICE, ALLOCATION_TYPES};
 use super::raw::{NameOrInt, RawLocation};
-use super::{Batch, LocationArg, Observed, Op, Part, PoolQuery, RawLine, Record, Stream};
+use super::{Batch, LocationArg, Observed, Op, Part, PoolQuery, RawLine, RecordedOp, Stream};
 
-impl From<&Record> for RawLine {
-    fn from(record: &Record) -> Self {
+impl From<&RecordedOp> for RawLine {
+    fn from(record: &RecordedOp) -> Self {
         let mut raw = Self::from(&record.op);
         put_observed(&mut raw, &record.observed);
         raw

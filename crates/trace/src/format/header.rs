@@ -62,7 +62,7 @@ impl Header {
 
     /// Reads the first line's JSON value.
     pub(crate) fn from_json(line: &Value) -> Result<Self, Reason> {
-        let fields = Fields { of: "", value: line };
+        let fields = HeaderFields { of: "", value: line };
         match line.get("format") {
             None => return Err(Reason::MissingHeader),
             Some(Value::String(format)) if format == FORMAT => {}
@@ -79,7 +79,7 @@ impl Header {
         }
         let mut header = Self::new(
             fields.text("family")?,
-            machine_of(&Fields { of: "recorded_on.", value: machine })?,
+            machine_of(&HeaderFields { of: "recorded_on.", value: machine })?,
         );
         header.runs = fields.optional_number("runs", u64::MAX)?;
         header.timed_runs = fields.optional_number("timed_runs", u64::MAX)?;
@@ -87,7 +87,7 @@ impl Header {
     }
 }
 
-fn machine_of(fields: &Fields<'_>) -> Result<RecordedOn, Reason> {
+fn machine_of(fields: &HeaderFields<'_>) -> Result<RecordedOn, Reason> {
     let gpus = fields.number("gpus", MAX_GPUS)?;
     let nodes = fields.optional_number("host_numa_nodes", MAX_NUMA_NODES)?;
     let host_page_bytes = fields.optional_number("host_page_bytes", u64::MAX)?;
@@ -119,12 +119,12 @@ fn plain(value: &Value) -> String {
 }
 
 /// Typed access that names the field in every error.
-struct Fields<'a> {
+struct HeaderFields<'a> {
     of: &'static str,
     value: &'a Value,
 }
 
-impl Fields<'_> {
+impl HeaderFields<'_> {
     fn missing(&self, field: &str) -> Reason {
         Reason::BadHeader(format!("missing field `{}{field}`", self.of))
     }

@@ -1,7 +1,7 @@
 //! The typed model of a `pagewise-trace`, version 1.
 //!
 //! A trace is JSON Lines in UTF-8. Line 1 is the [`Header`], `{"case": NAME}` starts a [`Case`],
-//! every other line is an operation with what was observed, a [`Record`]. Buffers and pools are
+//! every other line is an operation with what was observed, a [`RecordedOp`]. Buffers and pools are
 //! ids that the case chose, 0 to [`MAX_ID`]; an id that is not live stands for the null address.
 //! Unknown fields are ignored, so that a newer recorder may add some.
 //!
@@ -42,7 +42,7 @@ use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, Location};
 
 pub use header::{Header, RecordedOn};
 pub use observed::{
-    AttributeRead, AttributeValue, Attributes, Detail, EventRecord, Label, Observed, PageMap,
+    AttributeRead, AttributeValue, Attributes, Detail, Label, MemoryRecord, Observed, PageMap,
     Timing,
 };
 pub(crate) use raw::RawLine;
@@ -285,14 +285,14 @@ impl Op {
 
 /// One operation with what was observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct RecordedOp {
     /// The operation.
     pub op: Op,
     /// The observations.
     pub observed: Observed,
 }
 
-impl Record {
+impl RecordedOp {
     /// Whether several threads of a device accessed memory: [`Op::is_parallel`], or a copy in which
     /// a device faulted. Devices copy what faults with kernels, hosts with one thread.
     #[must_use]
@@ -303,13 +303,13 @@ impl Record {
     }
 }
 
-/// A record and the line that it stands on, from 1 on.
+/// A recorded operation and the line that it stands on, from 1 on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpLine {
     /// The line.
     pub line: u64,
-    /// The record.
-    pub record: Record,
+    /// The recorded operation.
+    pub recorded: RecordedOp,
 }
 
 /// A case: a name and its operations in order.
@@ -329,6 +329,6 @@ impl Case {
     /// Whether it uses memory pools, and so depends on the cases before it.
     #[must_use]
     pub fn uses_pools(&self) -> bool {
-        self.ops.iter().any(|line| line.record.op.is_pool())
+        self.ops.iter().any(|line| line.recorded.op.is_pool())
     }
 }

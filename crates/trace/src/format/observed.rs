@@ -26,7 +26,7 @@ pub struct Observed {
     /// Earlier pools of the case with the same handle.
     pub same_as: Option<Vec<u32>>,
     /// Unified-memory records.
-    pub events: Vec<EventRecord>,
+    pub events: Vec<MemoryRecord>,
     /// The host's page table, by buffer.
     pub host_mapped: BTreeMap<u32, PageMap>,
     /// When the operation began, in nanoseconds since its case did: host time of the run that the
@@ -184,7 +184,7 @@ impl<'de> Deserialize<'de> for Detail {
 ///
 /// The order of fields is the order of comparison; `ns` is never compared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventRecord {
+pub struct MemoryRecord {
     /// `copy_h2d`, `cpu_fault`, …
     pub kind: Label,
     /// Bytes, or the number of merged faults.
@@ -203,7 +203,7 @@ pub struct EventRecord {
     pub ns: u64,
 }
 
-impl EventRecord {
+impl MemoryRecord {
     /// The seven fields that are compared.
     #[must_use]
     pub fn key(&self) -> (&Label, u64, i64, u64, i64, i64, &Detail) {
@@ -211,7 +211,7 @@ impl EventRecord {
     }
 }
 
-impl Serialize for EventRecord {
+impl Serialize for MemoryRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut tuple = serializer.serialize_tuple(8)?;
         tuple.serialize_element(&self.kind)?;
@@ -226,7 +226,7 @@ impl Serialize for EventRecord {
     }
 }
 
-impl<'de> Deserialize<'de> for EventRecord {
+impl<'de> Deserialize<'de> for MemoryRecord {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         fn field<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
@@ -237,13 +237,13 @@ impl<'de> Deserialize<'de> for EventRecord {
             seq.next_element()?.ok_or_else(missing)
         }
         impl<'de> Visitor<'de> for Fields {
-            type Value = EventRecord;
+            type Value = MemoryRecord;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a record [kind, value, buf, offset, src, dst, detail, ns]")
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<EventRecord, A::Error> {
-                Ok(EventRecord {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<MemoryRecord, A::Error> {
+                Ok(MemoryRecord {
                     kind: field(&mut seq, "kind")?,
                     value: field(&mut seq, "value")?,
                     buf: field(&mut seq, "buf")?,

@@ -10,7 +10,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::observed::{Attributes, EventRecord, PageMap, Timing};
+use super::observed::{Attributes, MemoryRecord, PageMap, Timing};
 
 /// A name, or the raw integer of a value that has none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -168,7 +168,7 @@ raw_line! {
     same_as: Vec<i64>,
     attributes: Attributes,
     unstable: Vec<String>,
-    events: Vec<EventRecord>,
+    events: Vec<MemoryRecord>,
     host_mapped: BTreeMap<u32, PageMap>,
     start_ns: u64,
     ns_profiled: u64,

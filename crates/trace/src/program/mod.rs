@@ -31,7 +31,7 @@ pub use family::Family;
 pub use lower::{Offers, lower};
 pub use step::Step;
 
-use crate::format::{Case, Observed, Op, OpLine, Record};
+use crate::format::{Case, Observed, Op, OpLine, RecordedOp};
 
 /// A random program that can be shrunk.
 pub struct RandomProgram {
@@ -95,6 +95,7 @@ impl RandomProgram {
 /// Operations as a case without results.
 #[must_use]
 pub fn program(name: &str, ops: Vec<Op>) -> Case {
-    let line = |(line, op)| OpLine { line, record: Record { op, observed: Observed::default() } };
+    let line =
+        |(line, op)| OpLine { line, recorded: RecordedOp { op, observed: Observed::default() } };
     Case { name: name.to_owned(), line: 2, ops: (3..).zip(ops).map(line).collect(), text_bytes: 0 }
 }

@@ -9,7 +9,7 @@ use pagewise_hal::{
     ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
-use super::ids::{HostMemory, Share};
+use super::ids::{GivenValue, HostMemory};
 use super::log::{Log, stream_of};
 use super::recorder::Recorder;
 use crate::format::{Batch, LocationArg, Observed, Op, Part, PoolQuery};
@@ -416,13 +416,13 @@ impl<B: Backend> Backend for Recorder<B> {
                 Some(Op::PoolExport { pool, share, handle_types })
             },
             |inner| inner.pool_export(pool, kind),
-            Share::Pool,
+            GivenValue::Pool,
         )
     }
 
     unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
         self.take(
-            Share::Pool(handle),
+            GivenValue::Pool(handle),
             |log, answer, share| {
                 let pool = log.ids.next_pool();
                 let mut observed = coded(answer);
@@ -443,7 +443,7 @@ impl<B: Backend> Backend for Recorder<B> {
                 Some(Op::PoolExportPointer { buf, offset, share })
             },
             |inner| inner.pool_export_pointer(ptr),
-            Share::Pointer,
+            GivenValue::Pointer,
         )
     }
 
@@ -453,7 +453,7 @@ impl<B: Backend> Backend for Recorder<B> {
         exported: ExportedPointer,
     ) -> Result<DevicePtr> {
         self.take(
-            Share::Pointer(exported),
+            GivenValue::Pointer(exported),
             |log, answer, share| {
                 let pool = log.ids.pool(pool)?;
                 let buf = log.imported(answer);
@@ -472,7 +472,7 @@ impl<B: Backend> Backend for Recorder<B> {
                 Some(Op::IpcMemHandle { buf, offset, share })
             },
             |inner| inner.ipc_mem_handle(ptr),
-            Share::Memory,
+            GivenValue::Memory,
         )
     }
 
@@ -482,7 +482,7 @@ impl<B: Backend> Backend for Recorder<B> {
         handle: IpcMemHandle,
     ) -> Result<DevicePtr> {
         self.take(
-            Share::Memory(handle),
+            GivenValue::Memory(handle),
             |log, answer, share| {
                 let buf = log.imported(answer);
                 Some((Op::IpcOpenMemHandle { buf, device: device.0, share }, coded(answer)))

@@ -14,13 +14,13 @@ const NO_BUFFER: u32 = MAX_ID;
 
 /// The result of a call that gave something for other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Share {
+pub(super) enum GivenValue {
     Pool(ShareableHandle),
     Pointer(ExportedPointer),
     Memory(IpcMemHandle),
 }
 
-impl Share {
+impl GivenValue {
     /// Whether it is a value that no call gives.
     fn is_none(&self) -> bool {
         match self {
@@ -57,7 +57,7 @@ pub(super) struct Ids {
     imports: BTreeMap<u64, u32>,
     pools: Vec<(u32, PoolHandle)>,
     /// The latest last: a descriptor comes again once it was closed.
-    shares: Vec<(u32, Share)>,
+    shares: Vec<(u32, GivenValue)>,
     next_buffer: u32,
     next_pool: u32,
     next_share: u32,
@@ -196,14 +196,14 @@ impl Ids {
         id
     }
 
-    pub(super) fn shared(&mut self, id: u32, share: Share) {
+    pub(super) fn shared(&mut self, id: u32, share: GivenValue) {
         self.shares.retain(|(_, other)| *other != share);
         self.shares.push((id, share));
     }
 
     /// The id of what came from somewhere; for what no call gives the id of nothing. `None` if it
     /// is not of this case.
-    pub(super) fn share(&self, share: Share) -> Option<u32> {
+    pub(super) fn share(&self, share: GivenValue) -> Option<u32> {
         if share.is_none() {
             return Some(MAX_ID);
         }

@@ -10,7 +10,7 @@ use pagewise_hal::{
 use super::ids::Ids;
 use crate::format::{
     AttributeRead, AttributeValue, Attributes, Case, Label, MAX_MAPPED_BYTES, Observed, Op, OpLine,
-    PageMap, Part, Record, Stream,
+    PageMap, Part, RecordedOp, Stream,
 };
 use crate::replay::call::{
     POINTER_ATTRIBUTES, POOL_ATTRIBUTES, RANGE_ATTRIBUTES, all_read, number, pointer_read, read,
@@ -28,7 +28,7 @@ struct Entry {
 
 /// Attributes of one thing, read one after another: one operation of a trace.
 #[derive(Debug)]
-struct Reads {
+struct NotedReads {
     op: Op,
     reads: Vec<(Label, AttributeRead)>,
     /// When the first of them began, on the back end's clock.
@@ -41,7 +41,7 @@ pub(super) struct Log {
     pub(super) ids: Ids,
     capabilities: Capabilities,
     entries: Vec<Entry>,
-    reads: Option<Reads>,
+    reads: Option<NotedReads>,
     /// When the first operation began, on the back end's clock.
     case_began_ns: Option<u64>,
     /// Records for a caller that asks the recorder for them.
@@ -124,7 +124,7 @@ impl Log {
         let entries = std::mem::take(&mut self.entries);
         let line = |(line, mut entry): (u64, Entry)| {
             entry.observed.events = entry.events.iter().map(|event| owners.name(event)).collect();
-            OpLine { line, record: Record { op: entry.op, observed: entry.observed } }
+            OpLine { line, recorded: RecordedOp { op: entry.op, observed: entry.observed } }
         };
         (self.profiled, self.case_began_ns) = (false, None);
         Case { name, line: 2, ops: (3..).zip(entries).map(line).collect(), text_bytes: 0 }
@@ -149,12 +149,12 @@ impl Log {
         }
         self.end_reads(backend);
         let began_ns = backend.clock_ns().saturating_sub(ns);
-        self.reads = Some(Reads { op, reads: vec![one], began_ns, ns });
+        self.reads = Some(NotedReads { op, reads: vec![one], began_ns, ns });
     }
 
     /// Notes the reads in progress as one operation.
     pub(super) fn end_reads(&mut self, backend: &dyn Backend) {
-        let Some(Reads { op, reads, began_ns, ns }) = self.reads.take() else { return };
+        let Some(NotedReads { op, reads, began_ns, ns }) = self.reads.take() else { return };
         let observed = match op {
             // The operation is not failed by attributes that a pool does not have.
             Op::PoolAttributes { .. } => {

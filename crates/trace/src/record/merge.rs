@@ -37,15 +37,15 @@ pub fn merge(observed: &[Case], timed: &[Case]) -> Result<Case, Differ> {
         let pairs = || first.ops.iter().zip(&other.ops);
         first.name == other.name
             && first.ops.len() == other.ops.len()
-            && pairs().all(|(a, b)| a.record.op == b.record.op)
+            && pairs().all(|(a, b)| a.recorded.op == b.recorded.op)
     };
     if !others.iter().chain(timed).all(same_ops) {
         return Err(Differ { case: first.name.clone() });
     }
     let mut merged = first.clone();
     for (at, line) in merged.ops.iter_mut().enumerate() {
-        let at = |case: &'_ Case| case.ops[at].record.observed.clone();
-        let target = &mut line.record.observed;
+        let at = |case: &'_ Case| case.ops[at].recorded.observed.clone();
+        let target = &mut line.recorded.observed;
         for other in others.iter().map(at) {
             note_differences(target, &other);
             target.ns_profiled = target.ns_profiled.min(other.ns_profiled);

@@ -3,7 +3,7 @@
 use pagewise_hal::Backend;
 
 use crate::error::Reason;
-use crate::format::{Case, OpLine, Record};
+use crate::format::{Case, OpLine, RecordedOp};
 use crate::reader::Live;
 use crate::replay::{CaseRun, Observation};
 use crate::time_limit::TimeLimit;
@@ -53,10 +53,10 @@ pub fn record_within(
     let mut run = CaseRun::new(backend, observation);
     let mut live = Live::default();
     let stopped = program.ops.iter().try_for_each(|line| {
-        let op = line.record.op.clone();
+        let op = line.recorded.op.clone();
         let recorded = time.check(op.name()).and_then(|()| {
             let observed = run.step(&op).clone();
-            live.check(&Record { op, observed }, line.line)
+            live.check(&RecordedOp { op, observed }, line.line)
         });
         recorded.map_err(|why| (line.line, why))
     });
@@ -68,7 +68,7 @@ pub fn record_within(
             Pass::Observed => observed.ns_profiled = ns.map(|ns| ns.median),
             Pass::Timed => (observed.ns, observed.start_ns) = (ns, None),
         }
-        OpLine { line: line.line, record: Record { op: line.record.op.clone(), observed } }
+        OpLine { line: line.line, recorded: RecordedOp { op: line.recorded.op.clone(), observed } }
     });
     let ops = ops.collect();
     Ok(Case { name: program.name.clone(), line: program.line, ops, text_bytes: 0 })

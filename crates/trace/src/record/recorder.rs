@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{Backend, DevicePtr, PoolHandle, Result, Span, StreamHandle};
 
-use super::ids::Share;
+use super::ids::GivenValue;
 use super::log::Log;
 use crate::format::{Case, MAX_ID, Observed, Op};
 use crate::replay::code::coded;
@@ -41,7 +41,7 @@ use crate::replay::code::coded;
 /// // SAFETY: `free` asks that no other code uses the allocation; only this example knows it.
 /// unsafe { recorder.free(ptr)? };
 /// let case = recorder.take_case("alloc and free");
-/// let ops: Vec<_> = case.ops.iter().map(|line| line.record.op.name()).collect();
+/// let ops: Vec<_> = case.ops.iter().map(|line| line.recorded.op.name()).collect();
 /// assert_eq!(ops, ["alloc_managed", "free"]);
 /// # Ok::<(), pagewise_hal::Error>(())
 /// ```
@@ -142,7 +142,7 @@ impl<B: Backend> Recorder<B> {
         &self,
         op: impl FnOnce(&Log, u32) -> Option<Op>,
         call: impl FnOnce(&B) -> Result<T>,
-        share: impl FnOnce(T) -> Share,
+        share: impl FnOnce(T) -> GivenValue,
     ) -> Result<T> {
         let mut log = self.next_call();
         let id = log.ids.next_share();
@@ -161,7 +161,7 @@ impl<B: Backend> Recorder<B> {
     /// thing that is not of this case is noted only if it is refused, as nothing is.
     pub(super) fn take<T>(
         &self,
-        share: Share,
+        share: GivenValue,
         op: impl FnOnce(&mut Log, &Result<T>, u32) -> Option<(Op, Observed)>,
         call: impl FnOnce(&B) -> Result<T>,
     ) -> Result<T> {

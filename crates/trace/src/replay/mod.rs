@@ -31,7 +31,7 @@ pub use code::code_of;
 pub(crate) use running::page_map_of;
 
 use running::Running;
-use shared::Shared;
+use shared::CaseMemory;
 
 use crate::error::Reason;
 use crate::format::{Case, Observed, Op, OpLine};
@@ -102,7 +102,7 @@ fn replay_until(
     let _busy = time.busy();
     let mut run = CaseRun::new(backend, Observation::Full);
     let stopped = case.ops.iter().try_for_each(|line| {
-        let op = &line.record.op;
+        let op = &line.recorded.op;
         time.check(op.name()).map_err(|reason| (line.line, reason))?;
         run.prepare(op);
         watch(Moment::Before, line);
@@ -159,7 +159,7 @@ impl<'a> CaseRun<'a> {
             pools: Vec::new(),
             made_pools: Vec::new(),
             streams: BTreeMap::new(),
-            shared: Shared::default(),
+            shared: CaseMemory::default(),
         };
         if capabilities.events {
             // Leftovers of an earlier user of the back end belong to no operation of this case.

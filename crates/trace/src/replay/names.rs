@@ -2,7 +2,7 @@
 
 use pagewise_hal::{BLOCK_BYTES, CopyCause, FaultAccess, MapCause, MemoryEvent, Processor, Span};
 
-use crate::format::{Detail, EventRecord, Label};
+use crate::format::{Detail, Label, MemoryRecord};
 
 /// The live buffers by address. An address that none of them owns, such as that of a neighbour in
 /// the same 2 MiB or of a buffer freed since, is -1 with its offset modulo 2 MiB.
@@ -26,10 +26,10 @@ impl Owners {
         (-1, address % BLOCK_BYTES)
     }
 
-    pub(crate) fn name(&self, event: &MemoryEvent) -> EventRecord {
+    pub(crate) fn name(&self, event: &MemoryEvent) -> MemoryRecord {
         let fields = fields(event);
         let (buf, offset) = self.owner(fields.address);
-        EventRecord {
+        MemoryRecord {
             kind: Label::new(fields.kind),
             value: fields.value,
             buf,
@@ -42,7 +42,7 @@ impl Owners {
     }
 }
 
-struct Fields {
+struct RecordFields {
     kind: &'static str,
     address: u64,
     value: u64,
@@ -53,11 +53,11 @@ struct Fields {
 }
 
 /// The fields of a record as the profiler fills them in.
-fn fields(event: &MemoryEvent) -> Fields {
+fn fields(event: &MemoryEvent) -> RecordFields {
     let name = |name| Detail::Name(Label::new(name));
     let number = |processor: Processor| i64::from(processor.as_raw());
     match *event {
-        MemoryEvent::Copy { address, bytes, from, to, cause, duration_ns } => Fields {
+        MemoryEvent::Copy { address, bytes, from, to, cause, duration_ns } => RecordFields {
             kind: copy_kind(from, to),
             address,
             value: bytes,
@@ -68,9 +68,9 @@ fn fields(event: &MemoryEvent) -> Fields {
         },
         MemoryEvent::CpuFault { address, access } => {
             let detail = name(access_name(access));
-            Fields { kind: "cpu_fault", address, value: 0, src: -1, dst: -1, detail, ns: 0 }
+            RecordFields { kind: "cpu_fault", address, value: 0, src: -1, dst: -1, detail, ns: 0 }
         }
-        MemoryEvent::GpuFault { device, address, access, merged, duration_ns } => Fields {
+        MemoryEvent::GpuFault { device, address, access, merged, duration_ns } => RecordFields {
             kind: "gpu_fault",
             address,
             value: merged,
@@ -79,7 +79,7 @@ fn fields(event: &MemoryEvent) -> Fields {
             detail: name(access_name(access)),
             ns: duration_ns,
         },
-        MemoryEvent::RemoteMap { address, bytes, by, at, cause } => Fields {
+        MemoryEvent::RemoteMap { address, bytes, by, at, cause } => RecordFields {
             kind: "remote_map",
             address,
             value: bytes,
@@ -88,7 +88,7 @@ fn fields(event: &MemoryEvent) -> Fields {
             detail: name(map_cause(cause)),
             ns: 0,
         },
-        MemoryEvent::Thrashing { address, bytes, gpus, host } => Fields {
+        MemoryEvent::Thrashing { address, bytes, gpus, host } => RecordFields {
             kind: "thrashing",
             address,
             value: bytes,
@@ -97,7 +97,7 @@ fn fields(event: &MemoryEvent) -> Fields {
             detail: Detail::Number(i64::from(host)),
             ns: 0,
         },
-        MemoryEvent::Throttling { address, processor, duration_ns } => Fields {
+        MemoryEvent::Throttling { address, processor, duration_ns } => RecordFields {
             kind: "throttling",
             address,
             value: 0,
@@ -108,7 +108,7 @@ fn fields(event: &MemoryEvent) -> Fields {
         },
         _ => {
             let detail = name("unknown");
-            Fields { kind: "unknown", address: 0, value: 0, src: 0, dst: 0, detail, ns: 0 }
+            RecordFields { kind: "unknown", address: 0, value: 0, src: 0, dst: 0, detail, ns: 0 }
         }
     }
 }

@@ -6,7 +6,7 @@ use pagewise_hal::{
     Backend, DeviceId, DevicePtr, PAGE_BYTES, PoolHandle, Result, Span, StreamFlags, StreamHandle,
 };
 
-use super::shared::Shared;
+use super::shared::CaseMemory;
 use crate::format::{MAX_MAPPED_BYTES, Observed, Op, PageMap, Part, Stream, Timing};
 
 /// As many pages as the buffer's size has, from the page of its first byte on: the last page of an
@@ -34,7 +34,7 @@ pub(super) struct Running<'a> {
     pub(super) made_pools: Vec<PoolHandle>,
     /// The non-blocking stream of each device, once it is needed.
     pub(super) streams: BTreeMap<i32, StreamHandle>,
-    pub(super) shared: Shared,
+    pub(super) shared: CaseMemory,
 }
 
 impl Running<'_> {

@@ -93,7 +93,7 @@ impl Descriptor {
 
 /// A case's memory of the process itself and for other processes.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct CaseMemory {
     pub(super) host: BTreeMap<u32, HostPages>,
     /// Host memory with an id that means other memory now: it may still be registered.
     pub(super) replaced: Vec<HostPages>,
@@ -104,7 +104,7 @@ pub(super) struct Shared {
     pub(super) imports: BTreeMap<u32, DevicePtr>,
 }
 
-impl Shared {
+impl CaseMemory {
     /// Where host memory or an import begins.
     pub(super) fn start(&self, buf: u32) -> Option<DevicePtr> {
         let host = self.host.get(&buf).map(|pages| pages.span.ptr);

@@ -39,7 +39,7 @@ fn without_results() -> String {
     let (_, cases) = program(&tiny());
     let mut writer = TraceWriter::plain(Vec::new(), &default()).expect("in memory");
     for line in &cases[0].ops {
-        writer.op(&line.record.op).expect("in memory");
+        writer.op(&line.recorded.op).expect("in memory");
     }
     let text = String::from_utf8(writer.finish().expect("in memory")).expect("UTF-8");
     text.split_once('\n').expect("a header").1.to_owned()
@@ -52,7 +52,8 @@ fn every_operation_can_stand_without_results_header_and_case() {
     let (header, cases) = program(&text);
     assert_eq!((header, cases.len(), cases[0].ops.len()), (default(), 1, OPS.len()));
     let (_, original) = program(&tiny());
-    let ops = |case: &Case| case.ops.iter().map(|line| line.record.op.clone()).collect::<Vec<_>>();
+    let ops =
+        |case: &Case| case.ops.iter().map(|line| line.recorded.op.clone()).collect::<Vec<_>>();
     assert_eq!(ops(&cases[0]), ops(&original[0]));
     assert_eq!((cases[0].name.as_str(), cases[0].line, cases[0].ops[0].line), ("program", 1, 1));
 }

@@ -28,9 +28,9 @@ fn every_operation_is_read_with_its_line() {
     assert_eq!(cases.len(), 1);
     assert_eq!((cases[0].name.as_str(), cases[0].line, cases[0].ops.len()), ("one", 2, OPS.len()));
     assert_eq!(cases[0].ops[0].line, 3);
-    let Op::Advise { advice, .. } = cases[0].ops[3].record.op else { panic!("not advice") };
+    let Op::Advise { advice, .. } = cases[0].ops[3].recorded.op else { panic!("not advice") };
     assert_eq!(advice, pagewise_hal::Advice::SET_READ_MOSTLY);
-    let attributes = cases[0].ops[16].record.observed.attributes.as_ref().expect("attributes");
+    let attributes = cases[0].ops[16].recorded.observed.attributes.as_ref().expect("attributes");
     let list = Some(AttributeValue::List(vec![-2, -2]));
     assert_eq!(attributes.get("accessed_by").expect("read").1, list);
 }

@@ -210,7 +210,7 @@ fn a_replay_is_watched_before_and_after_each_operation() {
 fn compare(recorded: &[&str], got: &[&str]) -> TraceReport {
     let case = read(with_ops(recorded).as_bytes()).expect("valid").remove(0);
     let got = read(with_ops(got).as_bytes()).expect("valid").remove(0);
-    let observed: Vec<Observed> = got.ops.into_iter().map(|line| line.record.observed).collect();
+    let observed: Vec<Observed> = got.ops.into_iter().map(|line| line.recorded.observed).collect();
     let replay = CaseReplay { observed, elapsed_ns: 0, has_events: true, has_host_mapped: true };
     compare_case(&case, &replay, true).report("x".to_owned(), Some(&header()), None, None)
 }
@@ -333,7 +333,7 @@ fn recordings_with_everything_observed_say_when_each_operation_began() {
     let nap = r#"{"op":"sleep","ms":1,"code":0}"#;
     let cases = read(with_ops(&[ALLOC, nap, nap]).as_bytes()).expect("valid");
     let starts = |case: &Case| -> Vec<Option<u64>> {
-        case.ops.iter().map(|line| line.record.observed.start_ns).collect()
+        case.ops.iter().map(|line| line.recorded.observed.start_ns).collect()
     };
     let sleeper = || {
         let mut mock = mock();

@@ -13,7 +13,7 @@ fn programs() -> impl Strategy<Value = Vec<Op>> {
         |(seed, family, devices, version)| {
             let offers = Offers { devices, version: DriverVersion(version) };
             let case = RandomProgram::new(family, seed, 0, 60, offers).case();
-            case.ops.into_iter().map(|line| line.record.op).collect()
+            case.ops.into_iter().map(|line| line.recorded.op).collect()
         },
     )
 }

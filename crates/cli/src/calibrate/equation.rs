@@ -7,13 +7,13 @@ const NOISE: f64 = 0.25;
 
 /// One operation, as an equation.
 #[derive(Debug)]
-pub(super) struct Row<'a> {
+pub(super) struct Equation<'a> {
     pub(super) sample: &'a Sample,
     /// Square root of how much it counts.
     pub(super) weight: f64,
 }
 
-impl<'a> Row<'a> {
+impl<'a> Equation<'a> {
     pub(super) fn new(sample: &'a Sample, shares: &[f64]) -> Self {
         let recorded = sample.recorded;
         let spread = (recorded.median.max(1) as f64 / recorded.min.max(1) as f64).log2();
