@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_device_a_move_provides_no_memory() {
+    fn a_move_provides_no_memory_of_a_device() {
         let ((block, work), _) =
             heard_in(&GpuProfile::h200().paging, Policy::default(), |context| {
                 let mut block = Block::new(0, 512);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_page_stays_known_as_thrashing_after_moves_by_faults_and_evictions_only() {
+    fn only_moves_by_faults_and_evictions_leave_a_copied_page_marked_as_thrashing() {
         // PAGING-136.
         use CopyCause::{AccessCounters, Coherence, Eviction, User};
         for (cause, leg, read_mostly, stays) in [

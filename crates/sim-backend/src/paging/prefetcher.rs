@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_driver_that_asks_for_home_prefetches_nothing_elsewhere() {
+    fn the_gate_of_driver_595_stops_prefetches_that_leave_the_preferred_location() {
         // PAGING-102: 580 runs the tree wherever the preferred location is, 595 does not.
         let (home, elsewhere) = (Some(ProcId::HOST), Some(ProcId(1)));
         for gated in [false, true] {

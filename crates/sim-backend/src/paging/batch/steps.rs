@@ -1,4 +1,4 @@
-//! Claims about single steps of a batch, and about the pages that a kernel misses.
+//! Claims about single batches, and about the pages that a kernel misses.
 
 use super::super::testing::Heard;
 use super::super::{GpuMemory, Relations};
@@ -19,33 +19,25 @@ fn paging(chunks: u64, pages: Range<u64>) -> Paging {
     paging
 }
 
-fn records() -> Vec<MemoryEvent> {
+/// Takes records that no claim reads.
+fn unread() -> Vec<MemoryEvent> {
     Vec::new()
 }
 
-// ---- kernels ----------------------------------------------------------------------------------
-
-/// Runs a fill of pages; returns the outcome and the pages of its batches.
-fn fill(paging: &mut Paging, pages: Range<u64>) -> (Touched, Vec<u64>) {
-    let (first_byte, bytes) = (pages.start * PAGE_BYTES, (pages.end - pages.start) * PAGE_BYTES);
-    let accesses = Accesses { first_byte, bytes, stride_bytes: 1, runs_ahead: true };
+#[test]
+fn a_kernel_counts_each_recorded_batch_of_faults_once() {
+    let mut paging = paging(8, 0..1024);
+    let (first_byte, bytes, stride_bytes) = (0, 1024 * PAGE_BYTES, 1);
+    let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead: true };
     let params = GpuProfile::h200().arrival;
     let arrival = Arrival::new(&params, &accesses, Threads::Bulk, 1, 0);
-    let walk = Walk { by: GPU0, first_byte, bytes, stride_bytes: 1, access: Access::Write };
-    let mut records = records();
+    let walk = Walk { by: GPU0, first_byte, bytes, stride_bytes, access: Access::Write };
+    let mut records = Vec::new();
     let touched = paging.run_kernel(walk, arrival, 0, &mut records);
-    let faulted = records.iter().filter_map(|record| match record {
-        MemoryEvent::GpuFault { address, .. } => Some(address / PAGE_BYTES),
-        _ => None,
-    });
-    (touched, faulted.collect())
-}
-
-#[test]
-fn a_kernel_has_as_many_faults_as_records_of_them() {
-    let (touched, faulted) = fill(&mut paging(8, 0..1024), 0..1024);
-    assert_eq!(touched.faults, faulted.len() as u64);
-    assert!(touched.faults > 1);
+    let is_fault = |record: &&MemoryEvent| matches!(record, MemoryEvent::GpuFault { .. });
+    let recorded = records.iter().filter(is_fault).count() as u64;
+    assert!(recorded > 1);
+    assert_eq!(touched.faults, recorded);
 }
 
 // ---- batches ----------------------------------------------------------------------------------
@@ -68,7 +60,7 @@ fn batch(
 #[test]
 fn a_batch_says_what_came_along_in_its_last_block_and_whether_all_of_it_is_there() {
     let mut paging = paging(8, 0..1024);
-    paging.migrate(0..1024, HOST, 0, &mut records());
+    paging.migrate(0..1024, HOST, 0, &mut unread());
     let mut serviced = |pages| batch(&mut paging, pages, &mut HeldOff::default(), 0).0;
     let expected = |brought_along, complete| Serviced { brought_along, complete };
     assert_eq!(serviced(vec![0, 512]), expected(15, false), "64 KiB, without the faulted page");
@@ -89,13 +81,13 @@ fn a_fault_on_a_page_that_is_mapped_by_then_is_no_work() {
 }
 
 #[test]
-fn of_the_pages_of_a_batch_only_those_that_were_held_off_have_waited() {
+fn a_wait_is_recorded_for_those_pages_of_a_batch_only_that_were_held_off() {
     // Page 517 goes back and forth, in the second block; 612 and 700 do not.
     let mut paging = paging(8, 0..1024);
-    paging.migrate(512..1024, HOST, 0, &mut records());
+    paging.migrate(512..1024, HOST, 0, &mut unread());
     let mut now_ns = 10_000 * US;
     for by in [HOST, GPU0, HOST, GPU0, HOST, GPU0, HOST] {
-        now_ns = paging.touch(by, 517, Access::Write, now_ns, &mut records()).now_ns + 50 * US;
+        now_ns = paging.touch(by, 517, Access::Write, now_ns, &mut unread()).now_ns + 50 * US;
     }
     let waits = |heard: &Heard| {
         let wait = |record: &MemoryEvent| match record {
@@ -125,7 +117,7 @@ fn with_a_hole() -> Paging {
     let mut paging = paging(8, 512..1536);
     paging.create_range(2560, 900);
     for pages in [512..1536, 2560..3082] {
-        paging.migrate(pages, GPU0, 0, &mut records());
+        paging.migrate(pages, GPU0, 0, &mut unread());
     }
     paging
 }
@@ -135,7 +127,7 @@ fn missed(paging: &Paging, end_page: u64) -> Missed<'_> {
 }
 
 #[test]
-fn a_kernel_misses_pages_of_its_memory_that_it_does_not_map_and_none_where_there_is_nothing() {
+fn a_kernel_misses_unmapped_pages_of_its_memory_and_no_page_of_a_hole() {
     let paging = with_a_hole();
     let missed = missed(&paging, 3400);
     let missing = [1535, 1600, 2100, 2560, 3081, 3082, 3399, 3400];
@@ -176,7 +168,7 @@ fn a_search_is_remembered_if_it_passed_more_than_one_block() {
 }
 
 #[test]
-fn what_was_passed_holds_until_the_next_eviction() {
+fn passed_stretches_hold_until_the_next_eviction() {
     let mut paging = with_a_hole();
     let who = (ProcId::from(GPU0), Access::Read);
     let search = |paging: &Paging, passed: Passed| {
@@ -189,8 +181,8 @@ fn what_was_passed_holds_until_the_next_eviction() {
     let (known, next, passed) = search(&paging, passed);
     assert_eq!((known, next), (vec![(600, 3072)], Some(3082)));
     // Block 2 has to leave the device, and block 1 stays.
-    paging.migrate(512..1024, GPU0, 0, &mut records());
-    paging.claim(GPU0, 5 << 21, 0, &mut records());
+    paging.migrate(512..1024, GPU0, 0, &mut unread());
+    paging.claim(GPU0, 5 << 21, 0, &mut unread());
     assert_eq!((paging.evictions, paging.resident_on(1024)), (1, vec![HOST]));
     let (known, next, _) = search(&paging, passed);
     assert_eq!((known, next), (vec![], Some(1024)));

@@ -132,7 +132,7 @@ fn a_pinned_page_is_not_forgotten_because_it_rests() {
 }
 
 #[test]
-fn a_lost_level_of_permission_is_an_event_and_atomics_of_the_host_are_none() {
+fn each_lost_level_of_permission_is_an_event_except_atomics_of_the_host() {
     // PAGING-120. Pages 3 and 4 are mapped, 2 and 3 are taken from.
     let events = |id: ProcId, had: Protection, at_most: Protection| {
         let (events, _) = within(Policy::default(), |context| {
