@@ -22,6 +22,7 @@ use crate::{Host, Machine, Place};
 ///
 /// let advice = MemoryAdvice::SetAccessedBy(Device::FIRST.into());
 /// assert_eq!(advice.number(), Advice::SET_ACCESSED_BY);
+/// assert_eq!(advice.place(), Some(Device::FIRST.into()));
 /// assert_eq!(MemoryAdvice::SetReadMostly.inverse(), MemoryAdvice::UnsetReadMostly);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,11 +46,6 @@ pub enum MemoryAdvice {
 
 impl MemoryAdvice {
     /// The driver's number for it.
-    ///
-    /// ```
-    /// use pagewise::{Advice, MemoryAdvice};
-    /// assert_eq!(MemoryAdvice::SetReadMostly.number(), Advice::SET_READ_MOSTLY);
-    /// ```
     #[must_use]
     pub const fn number(self) -> Advice {
         match self {
@@ -63,12 +59,6 @@ impl MemoryAdvice {
     }
 
     /// The place that it names.
-    ///
-    /// ```
-    /// use pagewise::{MemoryAdvice, Place};
-    /// assert_eq!(MemoryAdvice::SetPreferredLocation(Place::HOST).place(), Some(Place::HOST));
-    /// assert_eq!(MemoryAdvice::SetReadMostly.place(), None);
-    /// ```
     #[must_use]
     pub const fn place(self) -> Option<Place> {
         match self {
@@ -81,12 +71,6 @@ impl MemoryAdvice {
 
     /// The advice that takes it back: setting for unsetting. Unsetting a preferred location is its
     /// own inverse, because it does not say which there was.
-    ///
-    /// ```
-    /// use pagewise::{MemoryAdvice, Place};
-    /// let advice = MemoryAdvice::SetAccessedBy(Place::HOST);
-    /// assert_eq!(advice.inverse(), MemoryAdvice::UnsetAccessedBy(Place::HOST));
-    /// ```
     #[must_use]
     pub const fn inverse(self) -> Self {
         match self {

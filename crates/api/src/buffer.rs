@@ -95,12 +95,6 @@ pub struct ManagedBuffer<T> {
 
 impl<T: Pod> ManagedBuffer<T> {
     /// How many elements; at least 1.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 3)?;
-    /// assert_eq!(buffer.len(), 3);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
@@ -154,12 +148,6 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`ManagedRange::read`].
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::from_slice(pagewise::sim()?, &[1_i8])?;
-    /// assert_eq!(buffer.read()?, [1]);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn read(&self) -> Result<&[T]> {
         self.whole().read()
     }
@@ -168,13 +156,6 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`ManagedRangeMut::write`].
-    ///
-    /// ```
-    /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 2)?;
-    /// buffer.write()?[1] = 7;
-    /// assert_eq!(buffer.read()?, [0, 7]);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn write(&mut self) -> Result<&mut [T]> {
         self.whole_mut().write()
     }
@@ -183,15 +164,6 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`discard`](crate::discard).
-    ///
-    /// ```
-    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
-    /// buffer.discard(&Stream::new(&machine, Device::FIRST)?)?.fill(1)?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn discard(&mut self, stream: &Stream) -> Result<Discarded<'_, T>> {
         self.whole_mut().discard(stream)
     }
@@ -201,16 +173,6 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`discard_prefetch`](crate::discard_prefetch).
-    ///
-    /// ```
-    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let mut buffer = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;
-    /// let stream = Stream::new(&machine, Device::FIRST)?;
-    /// buffer.discard_prefetch(Device::FIRST, &stream)?.fill(1)?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn discard_prefetch(
         &mut self,
         to: impl Into<Place>,
@@ -223,60 +185,30 @@ impl<T: Pod> ManagedBuffer<T> {
 impl<T> ManagedBuffer<T> {
     /// The address of the first element, for host and devices alike. It is valid until the buffer
     /// goes.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 2)?;
-    /// assert!(!buffer.device_ptr().is_null());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn device_ptr(&self) -> DevicePtr {
         self.memory.span.ptr
     }
 
     /// All bytes, by address.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
-    /// assert_eq!(buffer.span().bytes, 8);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn span(&self) -> Span {
         self.memory.span
     }
 
     /// The machine that the memory is of.
-    ///
-    /// ```
-    /// let machine = pagewise::Machine::from(pagewise::sim()?);
-    /// assert_eq!(pagewise::ManagedBuffer::<u8>::zeroed(&machine, 2)?.machine(), &machine);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.memory.machine
     }
 
     /// All bytes, without their type: what the functions over many buffers take.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
-    /// assert_eq!(buffer.region().bytes(), 8);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn region(&self) -> Region<'_> {
         Region { memory: &self.memory, span: self.memory.span, rounding: None }
     }
 
     /// All bytes, exclusively: what discards of many buffers take.
-    ///
-    /// ```
-    /// let mut buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
-    /// assert_eq!(buffer.region_mut().bytes(), 8);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn region_mut(&mut self) -> RegionMut<'_> {
         RegionMut(self.region())
@@ -286,12 +218,6 @@ impl<T> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`Region::read_mostly`].
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
-    /// assert!(!buffer.read_mostly()?);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn read_mostly(&self) -> Result<bool> {
         self.region().read_mostly()
     }
@@ -300,13 +226,6 @@ impl<T> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`Region::advise`].
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
-    /// buffer.set_read_mostly(true)?;
-    /// assert!(buffer.read_mostly()?);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn set_read_mostly(&self, on: bool) -> Result<()> {
         self.region().set_read_mostly(on)
     }
@@ -315,12 +234,6 @@ impl<T> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`Region::preferred_location`].
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
-    /// assert_eq!(buffer.preferred_location()?, None);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn preferred_location(&self) -> Result<Option<Place>> {
         self.region().preferred_location()
     }
@@ -344,12 +257,6 @@ impl<T> ManagedBuffer<T> {
     }
 
     /// The processors that keep it mapped, as a set that can be changed.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
-    /// assert!(buffer.accessed_by().is_empty()?);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn accessed_by(&self) -> AccessedBy<'_> {
         self.region().accessed_by()
@@ -359,12 +266,6 @@ impl<T> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`Region::last_prefetch_location`].
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?;
-    /// assert_eq!(buffer.last_prefetch_location()?, None);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn last_prefetch_location(&self) -> Result<Option<Place>> {
         self.region().last_prefetch_location()
     }
@@ -373,15 +274,6 @@ impl<T> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`Region::prefetch`].
-    ///
-    /// ```
-    /// use pagewise::{Device, Machine, ManagedBuffer, Stream};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let buffer = ManagedBuffer::<u32>::zeroed(&machine, 2)?;
-    /// buffer.prefetch(Device::FIRST, &Stream::legacy_default(&machine))?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn prefetch(&self, to: impl Into<Place>, stream: &Stream) -> Result<()> {
         self.region().prefetch(to, stream)
     }
@@ -418,11 +310,6 @@ impl<T> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`Backend::free`](crate::Backend::free). The buffer is gone either way.
-    ///
-    /// ```
-    /// pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 2)?.free()?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn free(mut self) -> Result<()> {
         self.memory.release()
     }

@@ -46,12 +46,6 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`write`](Self::write).
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<i16>::zeroed(pagewise::sim()?, 3)?;
-    /// assert_eq!(buffer.read()?, [0, 0, 0]);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn zeroed(machine: impl Into<Machine>, len: usize) -> Result<Self> {
         let mut buffer = Self::new(machine, len)?;
         buffer.write()?.fill(T::zeroed());
@@ -62,12 +56,6 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`write`](Self::write).
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::from_slice(pagewise::sim()?, &[1_u8, 2])?;
-    /// assert_eq!(buffer.read()?, [1, 2]);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn from_slice(machine: impl Into<Machine>, values: &[T]) -> Result<Self> {
         let mut buffer = Self::new(machine, values.len())?;
         buffer.write()?.copy_from_slice(values);

@@ -92,15 +92,6 @@ impl<'b, T: Pod> Discarded<'b, T> {
     }
 
     /// How many elements.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, ManagedBuffer, Stream};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let mut buffer = ManagedBuffer::<u32>::zeroed(&machine, 4096)?;
-    /// let stream = Stream::new(&machine, Device::FIRST)?;
-    /// assert_eq!(buffer.discard(&stream)?.len(), 4096);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a range is never empty")]
     pub fn len(&self) -> usize {

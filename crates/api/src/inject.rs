@@ -32,16 +32,25 @@ use crate::refuse::invalid;
 /// Which call fails, and with which code: the first one that matches, unless told otherwise.
 ///
 /// ```
-/// use pagewise::inject::Fault;
+/// use pagewise::inject::{Fault, FaultInjector};
 /// use pagewise::intercept::Operation;
-/// use pagewise::{Code, Location};
+/// use pagewise::{Backend, BackendExt, Code, DeviceId, Location, StreamHandle};
 ///
+/// let backend = FaultInjector::around(pagewise::sim()?);
+/// let (large, small) = (backend.alloc(2 << 20)?, backend.alloc(4096)?);
 /// // Every prefetch of 1 MiB or more to the host fails.
 /// let fault = Fault::new(Code::NOT_SUPPORTED)
 ///     .on(Operation::Prefetch)
 ///     .at(Location::HOST)
 ///     .at_least(1 << 20)
 ///     .always();
+/// backend.arm(fault);
+/// let prefetch = |span, to| backend.prefetch(span, to, 0, StreamHandle::NULL);
+/// assert!(prefetch(large, Location::HOST).is_err());
+/// assert!(prefetch(large, Location::HOST).is_err(), "each time");
+/// assert!(prefetch(large, Location::device(DeviceId(0))).is_ok());
+/// assert!(prefetch(small, Location::HOST).is_ok());
+/// # Ok::<(), pagewise::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -86,18 +95,6 @@ impl Fault {
     }
 
     /// Only calls of this operation count.
-    ///
-    /// ```
-    /// use pagewise::inject::{Fault, FaultInjector};
-    /// use pagewise::intercept::Operation;
-    /// use pagewise::{Backend, BackendExt, Code};
-    ///
-    /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::AllocManaged));
-    /// assert!(backend.device_count().is_ok());
-    /// assert!(backend.alloc(100).is_err());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub const fn on(mut self, operation: Operation) -> Self {
         self.operation = Some(operation);
@@ -105,16 +102,6 @@ impl Fault {
     }
 
     /// Only calls that name this place count.
-    ///
-    /// ```
-    /// use pagewise::inject::{Fault, FaultInjector};
-    /// use pagewise::{Backend, Code, DeviceId, Location};
-    ///
-    /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.arm(Fault::new(Code::OUT_OF_MEMORY).at(Location::device(DeviceId(0))));
-    /// assert!(backend.alloc_device(DeviceId(0), 100).is_err());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub const fn at(mut self, location: Location) -> Self {
         self.location = Some(location);
@@ -122,17 +109,6 @@ impl Fault {
     }
 
     /// Only calls about so many bytes or more count.
-    ///
-    /// ```
-    /// use pagewise::inject::{Fault, FaultInjector};
-    /// use pagewise::{BackendExt, Code};
-    ///
-    /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.arm(Fault::new(Code::OUT_OF_MEMORY).at_least(1000).always());
-    /// assert!(backend.alloc(999).is_ok());
-    /// assert!(backend.alloc(1000).is_err());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub const fn at_least(mut self, bytes: u64) -> Self {
         self.bytes_min = bytes;
@@ -140,17 +116,6 @@ impl Fault {
     }
 
     /// Only calls about so many bytes or fewer count.
-    ///
-    /// ```
-    /// use pagewise::inject::{Fault, FaultInjector};
-    /// use pagewise::{BackendExt, Code};
-    ///
-    /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.arm(Fault::new(Code::OUT_OF_MEMORY).at_most(10).always());
-    /// assert!(backend.alloc(11).is_ok());
-    /// assert!(backend.alloc(10).is_err());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub const fn at_most(mut self, bytes: u64) -> Self {
         self.bytes_max = bytes;
@@ -176,16 +141,6 @@ impl Fault {
     }
 
     /// Every call that matches fails.
-    ///
-    /// ```
-    /// use pagewise::inject::{Fault, FaultInjector};
-    /// use pagewise::{Backend, Code};
-    ///
-    /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.arm(Fault::new(Code::NOT_READY).always());
-    /// assert!(backend.device_count().is_err() && backend.device_count().is_err());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub const fn always(mut self) -> Self {
         self.when = When::Always;
@@ -267,14 +222,6 @@ pub struct Injector {
 
 impl Injector {
     /// How many calls it was asked about.
-    ///
-    /// ```
-    /// use pagewise::Backend;
-    /// let backend = pagewise::inject::FaultInjector::around(pagewise::sim()?);
-    /// backend.device_count()?;
-    /// assert_eq!(backend.interceptor().calls(), 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.locked().made
@@ -330,43 +277,17 @@ pub type FaultInjector<B> = Intercepted<B, Injector>;
 
 impl<B: Backend> FaultInjector<B> {
     /// Puts one around a back end. No fault is armed.
-    ///
-    /// ```
-    /// use pagewise::Backend;
-    /// let backend = pagewise::inject::FaultInjector::around(pagewise::sim()?);
-    /// assert_eq!(backend.device_count()?, 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn around(inner: B) -> Self {
         Self::new(inner, Injector::default())
     }
 
     /// Adds a fault. It counts calls from now on.
-    ///
-    /// ```
-    /// use pagewise::inject::{Fault, FaultInjector};
-    /// use pagewise::{Backend, Code};
-    /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.arm(Fault::new(Code::NOT_READY));
-    /// assert!(backend.device_count().is_err());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn arm(&self, fault: Fault) {
         self.interceptor().arm(fault);
     }
 
     /// Takes all faults away.
-    ///
-    /// ```
-    /// use pagewise::inject::{Fault, FaultInjector};
-    /// use pagewise::{Backend, Code};
-    /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.arm(Fault::new(Code::NOT_READY).always());
-    /// backend.disarm();
-    /// assert!(backend.device_count().is_ok());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn disarm(&self) {
         self.interceptor().disarm();
     }
@@ -374,11 +295,18 @@ impl<B: Backend> FaultInjector<B> {
     /// The calls since this was last asked, failed ones included. They are kept until then.
     ///
     /// ```
+    /// use pagewise::inject::{Fault, FaultInjector};
     /// use pagewise::intercept::Operation;
-    /// use pagewise::{Backend, inject::FaultInjector};
+    /// use pagewise::{Backend, Code};
+    ///
     /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.device_count()?;
-    /// assert_eq!(backend.take_calls()[0].operation(), Operation::DeviceCount);
+    /// backend.arm(Fault::new(Code::NOT_READY).always());
+    /// assert!(backend.device_count().is_err());
+    /// backend.disarm();
+    /// assert!(backend.device_count().is_ok());
+    /// let (all, failed) = (backend.take_calls(), backend.failed());
+    /// assert_eq!((all.len(), failed.len()), (2, 1), "failed calls are calls, too");
+    /// assert_eq!(failed[0].operation(), Operation::DeviceCount);
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     #[must_use]
@@ -387,16 +315,6 @@ impl<B: Backend> FaultInjector<B> {
     }
 
     /// The calls that faults failed, in order.
-    ///
-    /// ```
-    /// use pagewise::inject::{Fault, FaultInjector};
-    /// use pagewise::{Backend, Code};
-    /// let backend = FaultInjector::around(pagewise::sim()?);
-    /// backend.arm(Fault::new(Code::NOT_READY));
-    /// assert!(backend.device_count().is_err());
-    /// assert_eq!(backend.failed().len(), 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn failed(&self) -> Vec<Call> {
         self.interceptor().locked().failed.clone()

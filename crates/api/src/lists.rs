@@ -29,20 +29,12 @@ pub struct Regions<'b>(pub(crate) Few<Region<'b>>);
 
 impl Regions<'_> {
     /// How many.
-    ///
-    /// ```
-    /// assert_eq!(pagewise::Regions::from([]).len(), 0);
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there is none, which every operation refuses.
-    ///
-    /// ```
-    /// assert!(pagewise::Regions::from([]).is_empty());
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -88,20 +80,12 @@ pub struct RegionsMut<'b>(pub(crate) Few<RegionMut<'b>>);
 
 impl RegionsMut<'_> {
     /// How many.
-    ///
-    /// ```
-    /// assert_eq!(pagewise::RegionsMut::from([]).len(), 0);
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there is none, which every operation refuses.
-    ///
-    /// ```
-    /// assert!(pagewise::RegionsMut::from([]).is_empty());
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

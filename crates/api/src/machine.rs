@@ -44,13 +44,6 @@ struct Inner {
 impl Machine {
     /// Holds a back end. Asks for its capabilities and how the host reaches its memory, and for
     /// nothing else.
-    ///
-    /// ```
-    /// let sim = pagewise::sim()?;
-    /// let machine = pagewise::Machine::new(sim);
-    /// assert_eq!(machine.capabilities().backend, "sim");
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>) -> Self {
         let (capabilities, host_views) = (backend.capabilities(), backend.host_views());
@@ -81,24 +74,12 @@ impl Machine {
     }
 
     /// The back end.
-    ///
-    /// ```
-    /// let machine = pagewise::Machine::from(pagewise::sim()?);
-    /// assert_eq!(machine.backend().device_count()?, 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.0.backend
     }
 
     /// The abilities of the back end.
-    ///
-    /// ```
-    /// let machine = pagewise::Machine::from(pagewise::sim()?);
-    /// assert!(machine.capabilities().concurrent_managed_access);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.capabilities
@@ -106,14 +87,6 @@ impl Machine {
 
     /// How the host reaches the memory of this machine. `Absent` unless its back end promised
     /// otherwise, by [`HostAddresses`](crate::HostAddresses); then typed views are refused.
-    ///
-    /// ```
-    /// use pagewise::{HostViews, Machine};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(machine.host_views(), HostViews::Declared);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn host_views(&self) -> HostViews {
         self.0.host_views
@@ -123,12 +96,6 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Backend::device_count`].
-    ///
-    /// ```
-    /// let machine = pagewise::Machine::from(pagewise::sim()?);
-    /// assert_eq!(machine.device_count()?, 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn device_count(&self) -> Result<u32> {
         if let Some(&count) = self.0.devices.get() {
             return Ok(count);
@@ -160,25 +127,12 @@ impl Machine {
     ///
     /// # Errors
     /// As [`device_count`](Self::device_count).
-    ///
-    /// ```
-    /// let machine = pagewise::Machine::from(pagewise::sim()?);
-    /// assert_eq!(machine.devices()?.len(), 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn devices(&self) -> Result<Vec<Device>> {
         (0..self.device_count()?).map(Device::new).collect()
     }
 
     /// How often memory or a handle could not be given back when its owner went out of scope. A
     /// destructor cannot report that. 0 in a healthy program; a test may claim that.
-    ///
-    /// ```
-    /// let machine = pagewise::Machine::from(pagewise::sim()?);
-    /// drop(pagewise::ManagedBuffer::<u8>::zeroed(&machine, 100)?);
-    /// assert_eq!(machine.failures_on_drop(), 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn failures_on_drop(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
@@ -231,14 +185,6 @@ impl Machine {
     /// # Errors
     /// Without a CUDA code: `InvalidDevice` for a device that does not exist; `Unsupported` for a
     /// NUMA node before CUDA 12.2.
-    ///
-    /// ```
-    /// use pagewise::{Location, Machine, Place};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(machine.check_place("suspend", Place::HOST)?, Location::HOST);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[inline]
     pub fn check_place(&self, operation: &'static str, place: Place) -> Result<Location> {
         match place {

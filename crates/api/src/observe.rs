@@ -119,10 +119,6 @@ pub struct Amount {
 
 impl Amount {
     /// Whether a number is it, or in it.
-    ///
-    /// ```
-    /// assert!(!pagewise::Amount::from(3..).contains(2));
-    /// ```
     #[must_use]
     pub const fn contains(self, number: u64) -> bool {
         self.min <= number && number <= self.max
@@ -182,20 +178,12 @@ amount_of_range!(
 
 impl Budget {
     /// No limit.
-    ///
-    /// ```
-    /// assert_eq!(pagewise::Budget::new(), pagewise::Budget::default());
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// So many faults, of all processors: [`Counters::faults`].
-    ///
-    /// ```
-    /// let budget = pagewise::Budget::new().faults(6);
-    /// ```
     #[must_use]
     pub fn faults(mut self, amount: impl Into<Amount>) -> Self {
         self.faults = Some(amount.into());
@@ -203,10 +191,6 @@ impl Budget {
     }
 
     /// So many bytes migrated, all ways together: [`Counters::migrated_bytes`].
-    ///
-    /// ```
-    /// let budget = pagewise::Budget::new().migrated_bytes(..1 << 20);
-    /// ```
     #[must_use]
     pub fn migrated_bytes(mut self, amount: impl Into<Amount>) -> Self {
         self.migrated_bytes = Some(amount.into());
@@ -214,10 +198,6 @@ impl Budget {
     }
 
     /// So many pages found to thrash.
-    ///
-    /// ```
-    /// let budget = pagewise::Budget::new().thrashing_pages(0);
-    /// ```
     #[must_use]
     pub fn thrashing_pages(mut self, amount: impl Into<Amount>) -> Self {
         self.thrashing_pages = Some(amount.into());
@@ -225,10 +205,6 @@ impl Budget {
     }
 
     /// So many nanoseconds by the back end's clock.
-    ///
-    /// ```
-    /// let budget = pagewise::Budget::new().elapsed_ns(..1_000_000);
-    /// ```
     #[must_use]
     pub fn elapsed_ns(mut self, amount: impl Into<Amount>) -> Self {
         self.elapsed_ns = Some(amount.into());
@@ -420,13 +396,6 @@ impl Watch {
     ///
     /// # Errors
     /// `Unsupported` if the back end reports no events.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, Watch};
-    /// let watch = Watch::begin(pagewise::sim()?)?;
-    /// assert_eq!(watch.end()?.events, []);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn begin(machine: impl Into<Machine>) -> Result<Self> {
         let machine = machine.into();
         drop(machine.backend().take_events()?);
@@ -438,12 +407,6 @@ impl Watch {
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    ///
-    /// ```
-    /// # use pagewise::{Machine, Watch};
-    /// assert_eq!(Watch::begin(pagewise::sim()?)?.end()?.elapsed_ns, 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn end(self) -> Result<Observation> {
         let backend = self.machine.backend();
         let elapsed_ns = backend.clock_ns().saturating_sub(self.start_ns);

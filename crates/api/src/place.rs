@@ -38,21 +38,12 @@ pub struct Device(u32);
 
 impl Device {
     /// Device 0.
-    ///
-    /// ```
-    /// assert_eq!(pagewise::Device::FIRST.ordinal(), 0);
-    /// ```
     pub const FIRST: Self = Self(0);
 
     /// The device with this ordinal, whether it exists or not.
     ///
     /// # Errors
     /// `InvalidValue` (no CUDA code) above `i32::MAX`, which is all that the driver can name.
-    ///
-    /// ```
-    /// assert_eq!(pagewise::Device::new(1)?.ordinal(), 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn new(ordinal: u32) -> Result<Self> {
         if ordinal > ID_MAX {
             return Err(invalid("device", format!("ordinal {ordinal} is above {ID_MAX}")));
@@ -61,21 +52,12 @@ impl Device {
     }
 
     /// Its ordinal.
-    ///
-    /// ```
-    /// assert_eq!(pagewise::Device::FIRST.ordinal(), 0);
-    /// ```
     #[must_use]
     pub const fn ordinal(self) -> u32 {
         self.0
     }
 
     /// How back ends name it.
-    ///
-    /// ```
-    /// use pagewise::{Device, DeviceId};
-    /// assert_eq!(Device::FIRST.id(), DeviceId(0));
-    /// ```
     #[must_use]
     pub const fn id(self) -> DeviceId {
         DeviceId(self.0.cast_signed())
@@ -121,10 +103,6 @@ impl NumaNode {
     ///
     /// # Errors
     /// `InvalidValue` (no CUDA code) above `i32::MAX`.
-    ///
-    /// ```
-    /// assert!(pagewise::NumaNode::new(0).is_ok());
-    /// ```
     pub fn new(number: u32) -> Result<Self> {
         if number > ID_MAX {
             return Err(invalid("NUMA node", format!("node {number} is above {ID_MAX}")));
@@ -133,11 +111,6 @@ impl NumaNode {
     }
 
     /// Its number.
-    ///
-    /// ```
-    /// assert_eq!(pagewise::NumaNode::new(2)?.number(), 2);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
@@ -189,12 +162,6 @@ impl Host {
     ///
     /// # Errors
     /// As [`NumaNode::new`].
-    ///
-    /// ```
-    /// use pagewise::{Host, NumaNode};
-    /// assert_eq!(Host::node(2)?, Host::Node(NumaNode::new(2)?));
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn node(number: u32) -> Result<Self> {
         NumaNode::new(number).map(Self::Node)
     }
@@ -218,7 +185,9 @@ impl fmt::Display for Host {
 ///
 /// let places: BTreeSet<Place> = [Host::Any.into(), Device::FIRST.into()].into();
 /// assert_eq!(places.first(), Some(&Place::Device(Device::FIRST)), "devices come first");
+/// assert!(Place::from(Host::CurrentNode).is_numa() && !Place::HOST.is_numa());
 /// assert_eq!(Location::from(Place::HOST), Location::HOST);
+/// assert_eq!(Place::of_location(Location::NONE), None);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -232,20 +201,9 @@ pub enum Place {
 
 impl Place {
     /// The host, whatever the NUMA node.
-    ///
-    /// ```
-    /// use pagewise::{Host, Place};
-    /// assert_eq!(Place::HOST, Place::from(Host::Any));
-    /// ```
     pub const HOST: Self = Self::Host(Host::Any);
 
     /// Whether only the location form of calls can name it, which CUDA has from 12.2 on.
-    ///
-    /// ```
-    /// use pagewise::{Device, Host, Place};
-    /// assert!(Place::from(Host::CurrentNode).is_numa());
-    /// assert!(!Place::HOST.is_numa());
-    /// ```
     #[must_use]
     pub const fn is_numa(self) -> bool {
         matches!(self, Self::Host(Host::Node(_) | Host::CurrentNode))
@@ -253,12 +211,6 @@ impl Place {
 
     /// The place that an answer of a back end names, or `None` for no place and for kinds of place
     /// that this version does not know.
-    ///
-    /// ```
-    /// use pagewise::{Location, Place};
-    /// assert_eq!(Place::of_location(Location::HOST), Some(Place::HOST));
-    /// assert_eq!(Place::of_location(Location::NONE), None);
-    /// ```
     #[must_use]
     pub fn of_location(location: Location) -> Option<Self> {
         let number = || u32::try_from(location.id).ok();

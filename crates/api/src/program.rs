@@ -33,22 +33,12 @@ pub struct DeviceProgram {
 
 impl DeviceProgram {
     /// Reads each byte; the answer is their sum.
-    ///
-    /// ```
-    /// # use pagewise::{Device, DeviceProgram};
-    /// assert_eq!(DeviceProgram::read(Device::FIRST), DeviceProgram::read(Device::FIRST).stride(1));
-    /// ```
     #[must_use]
     pub const fn read(device: Device) -> Self {
         Self::new(device, DeviceAccess::Read)
     }
 
     /// Writes each byte.
-    ///
-    /// ```
-    /// # use pagewise::{Device, DeviceProgram};
-    /// assert_ne!(DeviceProgram::write(Device::FIRST, 1), DeviceProgram::read(Device::FIRST));
-    /// ```
     #[must_use]
     pub const fn write(device: Device, value: u8) -> Self {
         Self::new(device, DeviceAccess::Write(value))
@@ -67,11 +57,6 @@ impl DeviceProgram {
     }
 
     /// The same with so many bytes from one access to the next.
-    ///
-    /// ```
-    /// # use pagewise::{Device, DeviceProgram};
-    /// let one_byte_of_each_page = DeviceProgram::read(Device::FIRST).stride(4096);
-    /// ```
     #[must_use]
     pub const fn stride(mut self, bytes: u64) -> Self {
         self.stride_bytes = bytes;
@@ -79,11 +64,6 @@ impl DeviceProgram {
     }
 
     /// The same by a grid of threads, which share the places.
-    ///
-    /// ```
-    /// # use pagewise::{Device, DeviceProgram};
-    /// let many = DeviceProgram::read(Device::FIRST).grid(132, 1024);
-    /// ```
     #[must_use]
     pub const fn grid(mut self, blocks: u32, threads: u32) -> Self {
         self.blocks = blocks;

@@ -36,12 +36,6 @@ impl<'b, T: Pod> ManagedRange<'b, T> {
     }
 
     /// How many elements; at least 1.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<f64>::zeroed(pagewise::sim()?, 10)?;
-    /// assert_eq!(buffer.range(2..)?.len(), 8);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a range is never empty")]
     pub fn len(&self) -> usize {
@@ -49,12 +43,6 @@ impl<'b, T: Pod> ManagedRange<'b, T> {
     }
 
     /// The bytes.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<f64>::zeroed(pagewise::sim()?, 10)?;
-    /// assert_eq!(buffer.range(2..)?.region().bytes(), 64);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn region(&self) -> Region<'b> {
         self.region
@@ -82,12 +70,6 @@ impl<'b, T: Pod> ManagedRange<'b, T> {
     /// `Unsupported` if addresses are not the host's, as a mock's. Without concurrent managed
     /// access, while work is in flight and not waited for: `IllegalAddress` (700) from the
     /// simulator, `NotReady` on a driver, where the process would end.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::from_slice(pagewise::sim()?, &[7_u8; 100])?;
-    /// assert_eq!(buffer.range(99..)?.read()?, [7]);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn read(self) -> Result<&'b [T]> {
         self.region.memory.prepare_read(self.region.span)?;
         // SAFETY: the span is live memory of the buffer, borrowed for `'b`, aligned and a whole
@@ -131,12 +113,6 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     }
 
     /// How many elements; at least 1.
-    ///
-    /// ```
-    /// let mut buffer = pagewise::ManagedBuffer::<f64>::zeroed(pagewise::sim()?, 10)?;
-    /// assert_eq!(buffer.range_mut(2..)?.len(), 8);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a range is never empty")]
     pub fn len(&self) -> usize {
@@ -161,12 +137,6 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     }
 
     /// The bytes, without their type.
-    ///
-    /// ```
-    /// let mut buffer = pagewise::ManagedBuffer::<u16>::zeroed(pagewise::sim()?, 10)?;
-    /// assert_eq!(buffer.range_mut(..2)?.into_region().bytes(), 4);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn into_region(self) -> RegionMut<'b> {
         self.region
@@ -196,12 +166,6 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     ///
     /// # Errors
     /// As [`ManagedRange::read`].
-    ///
-    /// ```
-    /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 10)?;
-    /// assert_eq!(buffer.range_mut(..2)?.read()?, [0, 0]);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn read(&self) -> Result<&[T]> {
         ManagedRange::of(*self.region).read()
     }

@@ -31,36 +31,18 @@ pub struct Region<'b> {
 
 impl<'b> Region<'b> {
     /// The bytes, by address.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 100)?;
-    /// assert_eq!(buffer.region().span().bytes, 100);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn span(&self) -> Span {
         self.span
     }
 
     /// How many bytes.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u16>::zeroed(pagewise::sim()?, 100)?;
-    /// assert_eq!(buffer.region().bytes(), 200);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.span.bytes
     }
 
     /// How many pages of 4 KiB it touches, those that it covers in part included.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 8193)?;
-    /// assert_eq!(buffer.region().pages(), 3);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn pages(&self) -> u64 {
         let pages = self.span.pages_outward();
@@ -81,12 +63,6 @@ impl<'b> Region<'b> {
     }
 
     /// The machine that the memory is of.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 1)?;
-    /// assert_eq!(buffer.region().machine(), buffer.machine());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn machine(&self) -> &'b Machine {
         &self.memory.machine
@@ -140,12 +116,6 @@ impl<'b> Region<'b> {
     ///
     /// # Errors
     /// What the back end says of reading attributes.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
-    /// assert!(!buffer.region().read_mostly()?);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn read_mostly(&self) -> Result<bool> {
         Ok(self.attribute(RangeAttribute::READ_MOSTLY)? != 0)
     }
@@ -177,12 +147,6 @@ impl<'b> Region<'b> {
     ///
     /// # Errors
     /// What the back end says of reading attributes.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
-    /// assert_eq!(buffer.region().preferred_location()?, None);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn preferred_location(&self) -> Result<Option<Place>> {
         self.place([
             RangeAttribute::PREFERRED_LOCATION,
@@ -216,12 +180,6 @@ impl<'b> Region<'b> {
     ///
     /// # Errors
     /// What the back end says of reading attributes.
-    ///
-    /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 4096)?;
-    /// assert_eq!(buffer.region().last_prefetch_location()?, None);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn last_prefetch_location(&self) -> Result<Option<Place>> {
         self.place([
             RangeAttribute::LAST_PREFETCH_LOCATION,

@@ -58,14 +58,6 @@ impl Stream {
 
     /// The legacy default stream, which waits for and holds up all ordinary streams of a device.
     /// Batches and discards refuse it.
-    ///
-    /// ```
-    /// use pagewise::{Machine, Stream};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert!(Stream::legacy_default(&machine).is_legacy_default());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn legacy_default(machine: &Machine) -> Self {
         Self::of(machine, StreamHandle::NULL, None)
@@ -118,13 +110,6 @@ impl Stream {
     ///
     /// # Errors
     /// Failures of that work, with the driver's code.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, Stream};
-    /// let stream = Stream::legacy_default(&Machine::from(pagewise::sim()?));
-    /// stream.synchronize()?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn synchronize(&self) -> Result<()> {
         self.0.machine.backend().stream_synchronize(self.0.handle)
     }
@@ -166,38 +151,18 @@ impl Stream {
     }
 
     /// How back ends name it.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, Stream, StreamHandle};
-    /// let stream = Stream::legacy_default(&Machine::from(pagewise::sim()?));
-    /// assert_eq!(stream.handle(), StreamHandle::NULL);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn handle(&self) -> StreamHandle {
         self.0.handle
     }
 
     /// The machine that it is a stream of.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, Stream};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(Stream::legacy_default(&machine).machine(), &machine);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.0.machine
     }
 
     /// Whether this is the legacy default stream.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, Stream};
-    /// assert!(Stream::legacy_default(&Machine::from(pagewise::sim()?)).is_legacy_default());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn is_legacy_default(&self) -> bool {
         self.0.handle.is_legacy()

@@ -47,13 +47,6 @@ impl Interceptor for Spans {
 }
 
 /// Puts spans around a back end's calls.
-///
-/// ```
-/// use pagewise::Backend;
-/// let backend = pagewise::traced::around(pagewise::sim()?);
-/// assert_eq!(backend.device_count()?, 1);
-/// # Ok::<(), pagewise::Error>(())
-/// ```
 #[must_use]
 pub fn around<B: Backend>(inner: B) -> Intercepted<B, Spans> {
     Intercepted::new(inner, Spans)

@@ -35,18 +35,9 @@ macro_rules! operations {
 
         impl Operation {
             /// All of them, in the trait's order.
-            ///
-            /// ```
-            /// use pagewise::intercept::Operation;
-            /// assert!(Operation::ALL.contains(&Operation::Free));
-            /// ```
             pub const ALL: &[Self] = &[$(Self::$call),*];
 
             /// The method's name.
-            ///
-            /// ```
-            /// assert_eq!(pagewise::intercept::Operation::Free.name(), "free");
-            /// ```
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -94,22 +85,12 @@ pub struct Call {
 
 impl Call {
     /// A call about nothing in particular.
-    ///
-    /// ```
-    /// use pagewise::intercept::{Call, Operation};
-    /// assert_eq!(Call::new(Operation::DeviceCount).size_bytes(), 0);
-    /// ```
     #[must_use]
     pub const fn new(operation: Operation) -> Self {
         Self { operation, bytes: 0, span: None, location: None }
     }
 
     /// The same call about so many bytes.
-    ///
-    /// ```
-    /// use pagewise::intercept::{Call, Operation};
-    /// assert_eq!(Call::new(Operation::AllocManaged).bytes(7).size_bytes(), 7);
-    /// ```
     #[must_use]
     pub const fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = bytes;
@@ -167,44 +148,24 @@ impl Call {
     }
 
     /// Which call.
-    ///
-    /// ```
-    /// use pagewise::intercept::{Call, Operation};
-    /// assert_eq!(Call::new(Operation::Free).operation(), Operation::Free);
-    /// ```
     #[must_use]
     pub const fn operation(&self) -> Operation {
         self.operation
     }
 
     /// How many bytes it is about, of all ranges of a batch together; 0 if none.
-    ///
-    /// ```
-    /// use pagewise::intercept::{Call, Operation};
-    /// assert_eq!(Call::new(Operation::Free).size_bytes(), 0);
-    /// ```
     #[must_use]
     pub const fn size_bytes(&self) -> u64 {
         self.bytes
     }
 
     /// The range that it is about; of a batch, the first.
-    ///
-    /// ```
-    /// use pagewise::intercept::{Call, Operation};
-    /// assert_eq!(Call::new(Operation::Free).span(), None);
-    /// ```
     #[must_use]
     pub const fn span(&self) -> Option<Span> {
         self.span
     }
 
     /// The place that it is about; of a batch, the first. Ordinal forms count as what they name.
-    ///
-    /// ```
-    /// use pagewise::intercept::{Call, Operation};
-    /// assert_eq!(Call::new(Operation::Free).location(), None);
-    /// ```
     #[must_use]
     pub const fn location(&self) -> Option<Location> {
         self.location

@@ -85,19 +85,6 @@ pub struct Intercepted<B, I> {
 
 impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     /// Puts an interceptor around a back end.
-    ///
-    /// ```
-    /// # use pagewise::intercept::{Call, Intercepted, Interceptor};
-    /// # use pagewise::{Backend, Result};
-    /// # #[derive(Debug)]
-    /// # struct Plain;
-    /// # impl Interceptor for Plain {
-    /// #     fn around<T>(&self, _: &Call, make: impl FnOnce() -> Result<T>) -> Result<T> { make() }
-    /// # }
-    /// let backend = Intercepted::new(pagewise::sim()?, Plain);
-    /// assert_eq!(backend.device_count()?, 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn new(inner: B, interceptor: I) -> Self {
         let views = inner.host_views();
         Self { inner, interceptor, views }
@@ -126,37 +113,16 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     }
 
     /// The back end inside.
-    ///
-    /// ```
-    /// # use pagewise::{Backend, inject::Injector, intercept::Intercepted};
-    /// let backend = Intercepted::new(pagewise::sim()?, Injector::default());
-    /// assert_eq!(backend.inner().capabilities().backend, "sim");
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn inner(&self) -> &B {
         &self.inner
     }
 
     /// The interceptor.
-    ///
-    /// ```
-    /// # use pagewise::{inject::Injector, intercept::Intercepted};
-    /// let backend = Intercepted::new(pagewise::sim()?, Injector::default());
-    /// assert_eq!(backend.interceptor().calls(), 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn interceptor(&self) -> &I {
         &self.interceptor
     }
 
     /// The back end inside, without the interceptor.
-    ///
-    /// ```
-    /// # use pagewise::{Backend, inject::Injector, intercept::Intercepted};
-    /// let backend = Intercepted::new(pagewise::sim()?, Injector::default());
-    /// assert_eq!(backend.into_inner().device_count()?, 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn into_inner(self) -> B {
         self.inner
     }

@@ -150,16 +150,6 @@ impl Allocation {
     ///
     /// # Errors
     /// As [`MemoryResource::deallocate`]. The allocation is gone either way.
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use pagewise::resource::{Allocation, PinnedMemoryResource};
-    /// # use pagewise::{Machine, Stream};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = Arc::new(PinnedMemoryResource::direct(&machine));
-    /// Allocation::new(resource, 8, &Stream::legacy_default(&machine))?.free()?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn free(mut self) -> Result<()> {
         self.release()
     }

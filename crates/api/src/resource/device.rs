@@ -66,14 +66,6 @@ impl DeviceMemoryResource {
     /// # Errors
     /// `InvalidDevice` (no CUDA code) for a device that does not exist; `InvalidValue` (1) for
     /// options that the driver does not have.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::new_pool(&machine, Device::FIRST, Default::default())?;
-    /// assert!(resource.pool().unwrap().is_owned());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn new_pool(
         machine: impl Into<Machine>,
         device: Device,
@@ -92,14 +84,6 @@ impl DeviceMemoryResource {
     ///
     /// # Errors
     /// `InvalidDevice` (no CUDA code) for a device that does not exist.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
-    /// assert!(!resource.pool().unwrap().is_owned());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn current_pool(machine: impl Into<Machine>, device: Device) -> Result<Self> {
         Self::with(machine.into(), device, |machine, at| {
             Pool::current(machine, AllocationType::PINNED, at)
@@ -110,13 +94,6 @@ impl DeviceMemoryResource {
     ///
     /// # Errors
     /// As [`current_pool`](Self::current_pool).
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert!(DeviceMemoryResource::default_pool(&machine, Device::FIRST)?.pool().is_some());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn default_pool(machine: impl Into<Machine>, device: Device) -> Result<Self> {
         Self::with(machine.into(), device, |machine, at| {
             Pool::default_of(machine, AllocationType::PINNED, at)
@@ -134,27 +111,12 @@ impl DeviceMemoryResource {
     }
 
     /// The device.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::direct(&machine, Device::FIRST)?;
-    /// assert_eq!(resource.device(), Device::FIRST);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
     }
 
     /// Its pool, if it has one.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert!(DeviceMemoryResource::direct(&machine, Device::FIRST)?.pool().is_none());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
@@ -162,14 +124,6 @@ impl DeviceMemoryResource {
 
     /// The other devices that may use the pool's memory, as a set that can be changed; `None`
     /// without a pool.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
-    /// assert!(resource.peer_accessible_by().unwrap().to_set()?.is_empty());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn peer_accessible_by(&self) -> Option<PeerAccess<'_>> {
         self.pool.as_ref().map(|pool| PeerAccess::of(pool, self.device))

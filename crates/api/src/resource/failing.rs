@@ -35,50 +35,21 @@ pub struct Failing<R> {
 
 impl<R: MemoryResource> Failing<R> {
     /// Puts one around a resource. No fault is armed.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{Failing, ManagedMemoryResource}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(Failing::new(ManagedMemoryResource::direct(&machine)).calls(), 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn new(inner: R) -> Self {
         Self { inner, injector: Injector::default() }
     }
 
     /// Adds a fault. It counts requests from now on.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, inject::Fault, Code, resource::{Failing, ManagedMemoryResource}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = Failing::new(ManagedMemoryResource::direct(&machine));
-    /// resource.arm(Fault::new(Code::OUT_OF_MEMORY).nth(3));
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn arm(&self, fault: Fault) {
         self.injector.arm(fault);
     }
 
     /// Takes all faults away.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{Failing, ManagedMemoryResource}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// Failing::new(ManagedMemoryResource::direct(&machine)).disarm();
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn disarm(&self) {
         self.injector.disarm();
     }
 
     /// How many requests there were, to allocate and to give back.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{Failing, ManagedMemoryResource}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(Failing::new(ManagedMemoryResource::direct(&machine)).calls(), 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.injector.calls()

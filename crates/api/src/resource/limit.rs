@@ -33,39 +33,17 @@ pub struct Limit<R> {
 
 impl<R: MemoryResource> Limit<R> {
     /// Limits what a resource gives from now on.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{Limit, ManagedMemoryResource}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = Limit::new(ManagedMemoryResource::direct(&machine), 1 << 30);
-    /// assert_eq!(resource.limit_bytes(), 1 << 30);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn new(inner: R, limit_bytes: u64) -> Self {
         Self { inner, limit_bytes, used_bytes: AtomicU64::new(0) }
     }
 
     /// The limit.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{Limit, ManagedMemoryResource}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(Limit::new(ManagedMemoryResource::direct(&machine), 7).limit_bytes(), 7);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
     /// Bytes given and not taken back.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{Limit, ManagedMemoryResource}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(Limit::new(ManagedMemoryResource::direct(&machine), 7).used_bytes(), 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)

@@ -37,13 +37,6 @@ pub struct ManagedMemoryResource {
 
 impl ManagedMemoryResource {
     /// Memory from the driver, one call each.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{ManagedMemoryResource, MemoryResource}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(ManagedMemoryResource::direct(&machine).machine(), &machine);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn direct(machine: impl Into<Machine>) -> Self {
         Self::of(machine.into(), None, None)
     }
@@ -61,14 +54,6 @@ impl ManagedMemoryResource {
     /// # Errors
     /// Without a CUDA code: `Unsupported` before CUDA 13.0 and without concurrent managed access;
     /// `InvalidDevice`. `InvalidValue` (1) for a NUMA node that does not exist.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::new_pool(&machine, Some(Device::FIRST.into()))?;
-    /// assert_eq!(resource.preferred_location(), Some(Device::FIRST.into()));
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn new_pool(machine: impl Into<Machine>, preferred: Option<Place>) -> Result<Self> {
         Self::with_options(machine, preferred, PoolOptions::default())
     }
@@ -101,14 +86,6 @@ impl ManagedMemoryResource {
     ///
     /// # Errors
     /// `Unsupported` (no CUDA code) before CUDA 13.0 and without concurrent managed access.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::current_pool(&machine)?;
-    /// assert!(!resource.pool().unwrap().is_owned());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn current_pool(machine: impl Into<Machine>) -> Result<Self> {
         let machine = machine.into();
         let pool = Pool::current(&machine, AllocationType::MANAGED, Location::NONE)?;
@@ -135,26 +112,12 @@ impl ManagedMemoryResource {
     }
 
     /// Its pool, if it has one.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert!(ManagedMemoryResource::new_pool(&machine, None)?.pool().is_some());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
     /// The preferred location that its own pool was made with.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(ManagedMemoryResource::new_pool(&machine, None)?.preferred_location(), None);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn preferred_location(&self) -> Option<Place> {
         self.preferred

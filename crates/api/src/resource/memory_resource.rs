@@ -30,10 +30,6 @@ pub enum MemoryKind {
 
 impl MemoryKind {
     /// Whether the host reaches it by its address.
-    ///
-    /// ```
-    /// assert!(pagewise::resource::MemoryKind::Pinned.is_host_accessible());
-    /// ```
     #[must_use]
     pub const fn is_host_accessible(self) -> bool {
         matches!(self, Self::Managed | Self::Pinned)

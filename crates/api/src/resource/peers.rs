@@ -44,14 +44,6 @@ impl<'p> PeerAccess<'p> {
     ///
     /// # Errors
     /// What the back end says of reading a pool's access.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
-    /// assert_eq!(resource.peer_accessible_by().unwrap().to_set()?.len(), 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn to_set(&self) -> Result<BTreeSet<Device>> {
         let mut found = BTreeSet::new();
         for device in self.pool.machine().devices()? {
@@ -66,14 +58,6 @@ impl<'p> PeerAccess<'p> {
     ///
     /// # Errors
     /// As [`Pool::is_accessible_by`].
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
-    /// assert!(!resource.peer_accessible_by().unwrap().contains(Device::FIRST)?);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn contains(&self, device: Device) -> Result<bool> {
         Ok(device != self.own && self.pool.is_accessible_by(device)?)
     }
@@ -98,14 +82,6 @@ impl<'p> PeerAccess<'p> {
     ///
     /// # Errors
     /// As [`Pool::set_accessible_by`].
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
-    /// resource.peer_accessible_by().unwrap().remove(Device::FIRST)?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn remove(&self, device: Device) -> Result<()> {
         self.set(device, false)
     }
@@ -116,14 +92,6 @@ impl<'p> PeerAccess<'p> {
     /// Before anything is changed: `InvalidDevice` (no CUDA code) for a device that does not exist.
     /// If the driver fails midway, its error, and in words whether access is as before or what it
     /// is now.
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
-    /// resource.peer_accessible_by().unwrap().assign([])?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn assign(&self, devices: impl IntoIterator<Item = Device>) -> Result<()> {
         let mut target: BTreeSet<Device> = devices.into_iter().collect();
         target.remove(&self.own);
@@ -147,14 +115,6 @@ impl<'p> PeerAccess<'p> {
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
-    ///
-    /// ```
-    /// # use pagewise::{Device, Machine, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
-    /// resource.peer_accessible_by().unwrap().clear()?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn clear(&self) -> Result<()> {
         self.assign([])
     }

@@ -65,13 +65,6 @@ fn check_supported(machine: &Machine, attribute: DeviceAttribute) -> Result<()> 
 
 impl PinnedMemoryResource {
     /// Memory from the driver, one call each, mapped for every device.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::PinnedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert!(PinnedMemoryResource::direct(&machine).pool().is_none());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn direct(machine: impl Into<Machine>) -> Self {
         Self { machine: machine.into(), pool: None, node: None }
     }
@@ -136,14 +129,6 @@ impl PinnedMemoryResource {
     ///
     /// # Errors
     /// `Unsupported` before CUDA 13.0.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::PinnedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = PinnedMemoryResource::current_pool(&machine)?;
-    /// assert!(!resource.pool().unwrap().is_owned());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn current_pool(machine: impl Into<Machine>) -> Result<Self> {
         let machine = machine.into();
         let pool = Pool::current(&machine, AllocationType::PINNED, Location::HOST)?;
@@ -154,13 +139,6 @@ impl PinnedMemoryResource {
     ///
     /// # Errors
     /// As [`current_pool`](Self::current_pool).
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::PinnedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert!(PinnedMemoryResource::default_pool(&machine)?.pool().is_some());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn default_pool(machine: impl Into<Machine>) -> Result<Self> {
         let machine = machine.into();
         let pool = Pool::default_of(&machine, AllocationType::PINNED, Location::HOST)?;
@@ -168,26 +146,12 @@ impl PinnedMemoryResource {
     }
 
     /// Its pool, if it has one.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::PinnedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert!(PinnedMemoryResource::direct(&machine).pool().is_none());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
     /// The NUMA node that its own pool is on.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::PinnedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// assert_eq!(PinnedMemoryResource::direct(&machine).node(), None);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn node(&self) -> Option<NumaNode> {
         self.node

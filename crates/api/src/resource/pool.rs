@@ -199,28 +199,12 @@ impl Pool {
     }
 
     /// How back ends name it.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, PoolHandle, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::new_pool(&machine, None)?;
-    /// assert_ne!(resource.pool().map(|pool| pool.handle()), Some(PoolHandle::NULL));
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn handle(&self) -> PoolHandle {
         self.handle
     }
 
     /// Whether it was made here and goes with this value.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::new_pool(&machine, None)?;
-    /// assert_eq!(resource.pool().map(|pool| pool.is_owned()), Some(true));
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn is_owned(&self) -> bool {
         self.owned
@@ -230,14 +214,6 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidValue` (1) if the pool was destroyed.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::new_pool(&machine, None)?;
-    /// assert_eq!(resource.pool().unwrap().figures()?.used_high_bytes, 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn figures(&self) -> Result<PoolFigures> {
         let flag = |attribute| Ok::<_, pagewise_hal::Error>(self.attribute(attribute)? != 0);
         Ok(PoolFigures {
@@ -258,14 +234,6 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidValue` (1) for one that the driver does not know.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, PoolAttribute, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::new_pool(&machine, None)?;
-    /// assert_eq!(resource.pool().unwrap().attribute(PoolAttribute::USED_MEM_CURRENT)?, 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn attribute(&self, attribute: PoolAttribute) -> Result<u64> {
         self.machine.backend().pool_attribute(self.handle, attribute)
     }
@@ -278,14 +246,6 @@ impl Pool {
     ///
     /// # Errors
     /// As [`figures`](Self::figures).
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::new_pool(&machine, None)?;
-    /// resource.pool().unwrap().set_release_threshold(u64::MAX)?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn set_release_threshold(&self, bytes: u64) -> Result<()> {
         self.set(PoolAttribute::RELEASE_THRESHOLD, bytes)
     }
@@ -348,14 +308,6 @@ impl Pool {
     ///
     /// # Errors
     /// As [`figures`](Self::figures).
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::new_pool(&machine, None)?;
-    /// resource.pool().unwrap().reset_reserved_high()?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn reset_reserved_high(&self) -> Result<()> {
         self.set(PoolAttribute::RESERVED_MEM_HIGH, 0)
     }
@@ -364,14 +316,6 @@ impl Pool {
     ///
     /// # Errors
     /// As [`figures`](Self::figures).
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::ManagedMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = ManagedMemoryResource::new_pool(&machine, None)?;
-    /// resource.pool().unwrap().reset_used_high()?;
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn reset_used_high(&self) -> Result<()> {
         self.set(PoolAttribute::USED_MEM_HIGH, 0)
     }
@@ -398,15 +342,6 @@ impl Pool {
     /// # Errors
     /// `InvalidDevice` (no CUDA code) for a device that does not exist; `InvalidValue` (1) for the
     /// current NUMA node.
-    ///
-    /// ```
-    /// use pagewise::{Device, Machine, Place, resource::DeviceMemoryResource};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = DeviceMemoryResource::current_pool(&machine, Device::FIRST)?;
-    /// let pool = resource.pool().unwrap();
-    /// assert!(pool.is_accessible_by(Device::FIRST)? && !pool.is_accessible_by(Place::HOST)?);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn is_accessible_by(&self, place: impl Into<Place>) -> Result<bool> {
         let location = self.machine.check_place("pool access", place.into())?;
         let access = self.machine.backend().pool_access(self.handle, location)?;

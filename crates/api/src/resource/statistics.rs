@@ -98,14 +98,6 @@ struct Stack {
 
 impl<R: MemoryResource> Statistics<R> {
     /// Counts what a resource gives from now on.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{ManagedMemoryResource, Statistics}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = Statistics::new(ManagedMemoryResource::direct(&machine));
-    /// assert_eq!(resource.counters().bytes.current, 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn new(inner: R) -> Self {
         Self { inner, stack: Mutex::default() }
     }
@@ -115,14 +107,6 @@ impl<R: MemoryResource> Statistics<R> {
     }
 
     /// The counters of the innermost scope.
-    ///
-    /// ```
-    /// # use pagewise::{Machine, resource::{ManagedMemoryResource, Statistics}};
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// let resource = Statistics::new(ManagedMemoryResource::direct(&machine));
-    /// assert_eq!(resource.counters().allocations.total, 0);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     #[must_use]
     pub fn counters(&self) -> ResourceCounters {
         self.locked().top

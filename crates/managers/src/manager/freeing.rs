@@ -72,14 +72,6 @@ impl MemoryManager {
     ///
     /// # Errors
     /// As making the [`resource`](pagewise::resource) and streams; everything is as before then.
-    ///
-    /// ```
-    /// # use pagewise_managers::manager::MemoryManager;
-    /// # use pagewise::{Device, Machine};
-    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
-    /// manager.set_allocator("cupy_async".parse()?)?;
-    /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
-    /// ```
     pub fn set_allocator(&self, allocator: Allocator) -> Result<()> {
         self.enter(|state, after| {
             let resource = allocator.resource(&self.machine, self.device)?;

@@ -89,15 +89,6 @@ impl MemoryManager {
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].
-    ///
-    /// ```
-    /// # use pagewise_managers::manager::{MemoryManager, Registration};
-    /// # use pagewise::{Device, Machine};
-    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
-    /// let id = manager.register(Registration::new())?;
-    /// assert!(manager.cancel_request(id)?.is_empty());
-    /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
-    /// ```
     pub fn cancel_request(&self, id: InstanceId) -> Result<BTreeMap<String, ArrayRequest>> {
         self.enter(|state, _| {
             state.instance(id)?;

@@ -111,15 +111,6 @@ impl MemoryManager {
     }
 
     /// The registered instances, in the order in which they came.
-    ///
-    /// ```
-    /// # use pagewise_managers::manager::{MemoryManager, Registration};
-    /// # use pagewise::{Device, Machine};
-    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
-    /// let id = manager.register(Registration::new())?;
-    /// assert_eq!(manager.instances(), [id]);
-    /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
-    /// ```
     #[must_use]
     pub fn instances(&self) -> Vec<InstanceId> {
         self.enter(|state, _| state.instances.keys().copied().collect())

@@ -82,15 +82,6 @@ impl MemoryManager {
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].
-    ///
-    /// ```
-    /// # use pagewise_managers::manager::{MemoryManager, Registration};
-    /// # use pagewise::{Device, Machine};
-    /// # let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
-    /// let id = manager.register(Registration::new().proportion(0.5))?;
-    /// assert_eq!(manager.cap(id)?, manager.total_bytes() / 2);
-    /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
-    /// ```
     pub fn cap(&self, id: InstanceId) -> Result<u64> {
         let cap = self.enter(|state, _| state.pools.cap(id, self.total_bytes));
         cap.ok_or(ManagerError::UnknownInstance(id))

@@ -69,12 +69,6 @@ impl MempoolOptions {
 /// # Errors
 /// `Unsupported` (no CUDA code) without a device or without managed memory: see
 /// [`is_unified_memory_unsupported`](super::is_unified_memory_unsupported).
-///
-/// ```
-/// let pool = pagewise_managers::mempool::create_unified_mempool(pagewise::sim()?)?;
-/// assert_eq!(pool.counters().bytes.current, 0);
-/// # Ok::<(), pagewise::Error>(())
-/// ```
 pub fn create_unified_mempool(machine: impl Into<Machine>) -> Result<UnifiedMempool> {
     UnifiedMempool::new(machine)
 }
@@ -141,12 +135,6 @@ impl UnifiedMempool {
     ///
     /// # Errors
     /// As [`create_unified_mempool`].
-    ///
-    /// ```
-    /// let pool = pagewise_managers::mempool::UnifiedMempool::new(pagewise::sim()?)?;
-    /// assert!(!pool.is_suspended());
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
     pub fn new(machine: impl Into<Machine>) -> Result<Self> {
         Self::with_options(machine, MempoolOptions::default())
     }
