@@ -1,4 +1,4 @@
-//! Claims about kernels of many threads: what moves, in how many batches, and how they end.
+//! Claims about batches: the pages that move, and the processors that map them afterwards.
 
 use super::super::{GpuMemory, Relations};
 use super::*;
