@@ -14,7 +14,7 @@ pub const PAGES_PER_BLOCK: u64 = BLOCK_BYTES / PAGE_BYTES;
 /// An address in the unified address space (`CUdeviceptr`).
 ///
 /// For managed and pinned memory it is the host's address of the same bytes, on the driver and on
-/// the simulator alike. Holding one proves nothing: it may be null, freed or foreign.
+/// the simulator alike. A value of this type proves nothing: it may be null, freed or foreign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DevicePtr(pub u64);
@@ -42,7 +42,7 @@ impl fmt::Display for DevicePtr {
     }
 }
 
-/// A range of bytes: `bytes` of them from `ptr` on. Need not be aligned.
+/// A range of bytes: `bytes` of them from `ptr` on. It need not be aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Span {

@@ -21,7 +21,7 @@ impl Advice {
     pub const UNSET_PREFERRED_LOCATION: Self = Self(4);
     /// Keeps the range mapped by the location's processor, wherever the pages are.
     pub const SET_ACCESSED_BY: Self = Self(5);
-    /// Ends that; existing mappings stay until something else removes them.
+    /// Ends accessed-by. Existing mappings stay until something else removes them.
     pub const UNSET_ACCESSED_BY: Self = Self(6);
 
     /// The six values that CUDA 12.0 to 13.5 define, in numeric order.
@@ -40,8 +40,8 @@ impl Advice {
         self.0 >= 1 && self.0 <= 6
     }
 
-    /// Whether the location of the call decides what happens. Read-mostly and unset-preferred
-    /// ignore it (its *type* is checked all the same in the location form).
+    /// Whether the call uses its location. Read-mostly and unset-preferred ignore it, but in the
+    /// location form its *type* is checked for them, too.
     #[must_use]
     pub const fn uses_location(self) -> bool {
         matches!(
@@ -59,7 +59,8 @@ bitflags! {
     pub struct AttachFlags: u32 {
         /// Any stream on any device.
         const GLOBAL = 0x1;
-        /// No device, until attached to a stream (matters without concurrent managed access).
+        /// No device, until the memory is attached to a stream. It matters without concurrent
+        /// managed access.
         const HOST = 0x2;
         /// One stream; only for attaching, never for allocating.
         const SINGLE = 0x4;

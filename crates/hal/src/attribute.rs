@@ -28,7 +28,7 @@ attribute! {
         PREFERRED_LOCATION = 2;
         /// The list of processors advised for the whole range.
         ACCESSED_BY = 3;
-        /// Where the range was last *asked* to go: ordinal, -1 host, -2 never or mixed.
+        /// The location of the last prefetch *request*: ordinal, -1 host, -2 never or mixed.
         LAST_PREFETCH_LOCATION = 4;
         /// [`LocationKind`](crate::LocationKind) of the preferred location; 0 none or mixed. From 12.2.
         PREFERRED_LOCATION_TYPE = 5;
@@ -72,9 +72,9 @@ attribute! {
         REUSE_FOLLOW_EVENT_DEPENDENCIES = 1;
         /// Reuse memory once its free has completed; 0 or 1, initially 1.
         REUSE_ALLOW_OPPORTUNISTIC = 2;
-        /// Insert dependencies to reuse memory; 0 or 1, initially 1.
+        /// Reuse memory by making streams wait for each other; 0 or 1, initially 1.
         REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3;
-        /// Bytes kept reserved at a synchronise; initially 0.
+        /// Bytes that stay reserved when a stream, event or device is synchronised; initially 0.
         RELEASE_THRESHOLD = 4;
         /// Bytes reserved now; read-only.
         RESERVED_MEM_CURRENT = 5;
@@ -112,9 +112,10 @@ attribute! {
         MANAGED_MEMORY = 83;
         /// 1 if the device reaches ordinary host memory.
         PAGEABLE_MEMORY_ACCESS = 88;
-        /// 1 if host and device may use managed memory at the same time. The test that matters.
+        /// 1 if host and device may use managed memory at the same time. Most differences between
+        /// systems follow from it.
         CONCURRENT_MANAGED_ACCESS = 89;
-        /// 1 if it does so through the host's page tables.
+        /// 1 if the device reaches ordinary host memory through the host's page tables.
         PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES = 100;
         /// 1 if the host reaches managed memory on the device without migration.
         DIRECT_MANAGED_MEM_ACCESS_FROM_HOST = 101;

@@ -10,7 +10,7 @@ use crate::{
     RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
-/// CUDA managed memory, as a driver offers it.
+/// The calls of a CUDA driver for managed memory.
 ///
 /// Object-safe; hold it as `Arc<dyn Backend>` and call through the reference. Methods mirror driver
 /// entry points one to one, named in each method; argument checks, their order and their result
@@ -24,19 +24,19 @@ use crate::{
 /// - the simulator carries out asynchronous calls before it returns; a driver, when the stream
 ///   reaches them.
 ///
-/// Callers of `unsafe` methods give their promises for memory and handles that *this* back end gave
-/// them. A wrapper that passes such a call on answers itself for having given out what the
-/// inner back end gave.
+/// A caller of an `unsafe` method makes its promises about memory and handles that *this* back end
+/// gave it. A wrapper that passes such a call on promises the inner back end the same, because the
+/// memory and handles that it gave out came from there.
 ///
 /// Facts about result numbers are from recordings of driver 580 (CUDA 13.0) on an H200. An id such
 /// as CONTRACT-22 names a rule of `docs/driver` in the repository, with what shows it.
 #[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
-    /// The abilities of this back end. Costs a clone; ask once.
+    /// The abilities of this back end. Each call clones them, so ask once.
     fn capabilities(&self) -> Capabilities;
 
-    /// The driver's own version (`cuDriverGetVersion`). At least
+    /// The driver's own version (`cuDriverGetVersion`). It is at least
     /// [`Capabilities::driver_version`], which a ceiling may have lowered.
     fn driver_version(&self) -> Result<DriverVersion>;
 
@@ -60,8 +60,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Allocates managed memory (`cuMemAllocManaged`). Contents are indeterminate.
     ///
-    /// At least 2 MiB: starts on a 2 MiB boundary. Less: shares a 2 MiB slab with others, at
-    /// 512-byte steps, and so shares pages and faults with its neighbours.
+    /// An allocation of 2 MiB or more starts on a 2 MiB boundary. A smaller one shares a 2 MiB slab
+    /// with others, at 512-byte steps, and so shares pages and faults with its neighbours.
     ///
     /// # Errors
     /// `InvalidValue` if `bytes` is 0 or `flags` is not exactly `GLOBAL` or `HOST`; `OutOfMemory`.
@@ -82,9 +82,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Frees managed, device or pool memory (`cuMemFree`). Freeing null succeeds and does nothing.
     ///
-    /// # Errors
-    /// `InvalidValue` if `ptr` is not the first byte of such an allocation: interior, freed and
-    /// pinned ones are refused.
+    /// # Errors `InvalidValue` if `ptr` is not the first byte of such an allocation: interior,
+    /// freed and pinned addresses are refused.
     ///
     /// # Safety
     /// No thread, and no work of a device, may use the allocation during or after the call. For
@@ -101,18 +100,18 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()>;
 
     /// Page-locks host memory that other code owns and maps it on devices, at its own address
-    /// (`cuMemHostRegister`). Need not be whole pages; the pages count.
+    /// (`cuMemHostRegister`). All pages that the range touches are registered.
     ///
-    /// # Errors
-    /// `InvalidValue` for the null pointer, 0 bytes, unknown flags, `IO_MEMORY` of ordinary memory,
-    /// or memory that the driver gave; 712 (`HOST_MEMORY_ALREADY_REGISTERED`) if a page of it is
-    /// registered already. Facts here and below are from probes on driver 580.
+    /// # Errors `InvalidValue` for the null pointer, 0 bytes, unknown flags, `IO_MEMORY` of
+    /// ordinary memory, or memory that the driver gave; 712 (`HOST_MEMORY_ALREADY_REGISTERED`) if a
+    /// page of the range is registered already. Facts about registered memory are from probes on
+    /// driver 580.
     ///
     /// # Safety
     /// The memory is live and stays so until it is unregistered.
     unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()>;
 
-    /// Undoes that (`cuMemHostUnregister`).
+    /// Unregisters host memory (`cuMemHostUnregister`).
     ///
     /// # Errors
     /// `InvalidValue` for an address inside registered memory, the null pointer, or memory that the
@@ -136,8 +135,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Advises by location (`cuMemAdvise_v2`). Requires [`Capabilities::locations`].
     ///
-    /// A host NUMA location never reaches the memory: accessed-by fails, everything else succeeds
-    /// and does nothing, whatever the range (driver 580 on a host with one node).
+    /// Advice with a host NUMA location never reaches the memory: accessed-by fails, and all other
+    /// advice succeeds and does nothing, whatever the range (driver 580 on a host with one node).
     ///
     /// # Errors
     /// In this order: `InvalidValue` for unknown advice, a location type other than 1 to 4, a null
@@ -156,8 +155,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Asks for migration to a location (`cuMemPrefetchAsync_v2`), in stream order. Requires
     /// [`Capabilities::locations`].
     ///
-    /// Success promises no residency. It is recorded as the range's last prefetch location even if
-    /// nothing moves.
+    /// Success promises no residency. The location is recorded as the range's last prefetch
+    /// location even if nothing moves.
     ///
     /// # Errors
     /// In this order: `InvalidValue` for a null pointer, 0 bytes or `flags` other than 0;
@@ -171,8 +170,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Migrates many ranges (`cuMemPrefetchBatchAsync`). `locations[i]` is for the ranges from
-    /// `location_starts[i]` to before `location_starts[i + 1]`.
+    /// Asks for migration of many ranges (`cuMemPrefetchBatchAsync`), in stream order.
+    /// `locations[i]` is for the ranges from `location_starts[i]` to before `location_starts[i +
+    /// 1]`.
     ///
     /// | back end | behaviour |
     /// | --- | --- |
@@ -180,13 +180,12 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// | CUDA 12 | a loop with the same checks, if [`Capabilities::prefetch_batch`] is `Loop` |
     /// | otherwise | `Unsupported` |
     ///
-    /// # Errors
-    /// `InvalidValue` for: the legacy default stream, `flags` other than 0, no ranges, no
+    /// # Errors `InvalidValue` for: the legacy default stream, `flags` other than 0, no ranges, no
     /// locations, `locations` and `location_starts` of different lengths, starts that do not begin
     /// at 0, ascend strictly and stay below the number of ranges, an unusable location (an unknown
-    /// device included), or a range that is not managed. A refused batch moves nothing; the
-    /// driver's batch call has by then recorded the last prefetch location of the ranges before the
-    /// one that it refuses (CONTRACT-54).
+    /// device included), or a range that is not managed. A refused batch moves nothing. But the
+    /// driver's batch call has already recorded the last prefetch location of the ranges before the
+    /// refused one (CONTRACT-54).
     fn prefetch_batch(
         &self,
         spans: &[Span],
@@ -199,25 +198,24 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Declares the contents of ranges worthless (`cuMemDiscardBatchAsync`). Requires
     /// [`Capabilities::discard`]. Nothing is copied; the pages are unmapped everywhere and the next
     /// touch populates them anew. Ranges are rounded *inward*: a page that is covered in part keeps
-    /// its contents. A range that begins and ends inside one page makes the driver succeed without
-    /// looking at the ranges after it: leave such ranges out. In a va_block of read-mostly memory
-    /// that has duplicated pages, only those are unmapped; the others are marked as worthless and
-    /// stay mapped. Where that was for writing, a later write does not fault, the mark stays and
-    /// the next migration loses what was written: unset read-mostly before. (Recording
-    /// `read-mostly-discard`; the simulator does the same.)
+    /// its contents. If a range begins and ends inside one page, the driver succeeds and does not
+    /// look at the ranges after it: leave such ranges out. In a va_block of read-mostly memory with
+    /// duplicated pages, only those pages are unmapped. The others are marked as worthless and stay
+    /// mapped. A later write to a page that is mapped for writing does not fault, so the mark
+    /// stays, and the next migration loses the written bytes: unset read-mostly before the discard.
+    /// (Recording `read-mostly-discard`; the simulator does the same.)
     ///
     /// # Errors
     /// `InvalidValue` for the legacy default stream, `flags` other than 0, no ranges, or a range
     /// that is not managed; `Unsupported` without the entry point.
     ///
-    /// # Safety
-    /// Contents are indeterminate until written. No thread, and no work of a device, may read,
-    /// write or prefetch the ranges while the discard is in flight. On driver 580 no wait covers a
-    /// discard that queued behind a prefetch: it takes effect up to a millisecond after stream,
-    /// event and context were waited for. The next migration then loses the bytes that the host or
-    /// a device has written by that time (in 447 of 480 tries). So wait for the stream *before* the
-    /// call, as the API does; then nothing was lost in 300 tries.
-    /// [`discard_prefetch_batch`](Self::discard_prefetch_batch) lost nothing in 360.
+    /// # Safety Contents are indeterminate until written. No thread, and no work of a device, may
+    /// read, write or prefetch the ranges while the discard is in flight. On driver 580 no wait
+    /// covers a discard that is queued behind a prefetch: it takes effect up to a millisecond after
+    /// stream, event and context were waited for. The next migration then loses the bytes that the
+    /// host or a device has written by that time (in 447 of 480 tries). So wait for the stream
+    /// *before* the call, as the API does: then no bytes were lost in 300 tries.
+    /// [`discard_prefetch_batch`](Self::discard_prefetch_batch) lost none in 360 tries.
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()>;
 
     /// Discards, then migrates without copying (`cuMemDiscardAndPrefetchBatchAsync`). Requires
@@ -254,9 +252,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// [`RangeAttribute::ACCESSED_BY`], and for attributes 5 to 8 before CUDA 12.2.
     fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32>;
 
-    /// The processors advised as accessing the *whole* range: device ordinals ascending, then -1
-    /// for the host, padded with -2. Give one place more than there are devices: the driver
-    /// truncates.
+    /// The processors for which the *whole* range has accessed-by: device ordinals ascending, then
+    /// -1 for the host, padded with -2. Give `out` one place more than there are devices, because
+    /// the driver truncates.
     ///
     /// # Errors
     /// `InvalidValue` if `out` is empty or the range is not managed.
@@ -272,19 +270,20 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Makes a pool (`cuMemPoolCreate`).
     ///
-    /// Driver 580 reserves 265 GiB of address space for each managed pool, and ends the process in
-    /// this call once there is none left: after some 460 managed pools that live at a time. For
-    /// pools of pinned memory the call then fails with `OutOfMemory` (CONTRACT-94).
+    /// Driver 580 reserves 265 GiB of address space for each managed pool. When no address space is
+    /// left, with some 460 managed pools alive, this call ends the process. For pools of pinned
+    /// memory the call then fails with `OutOfMemory` (CONTRACT-94).
     ///
     /// # Errors
     /// `InvalidValue` for a combination that the type of memory does not take; see [`PoolProps`].
     fn pool_create(&self, props: PoolProps) -> Result<PoolHandle>;
 
-    /// Destroys a pool (`cuMemPoolDestroy`); its memory goes when the last allocation is freed.
+    /// Destroys a pool (`cuMemPoolDestroy`). Its memory is released when the last allocation is
+    /// freed.
     ///
-    /// The driver back end empties a managed pool at once and destroys it once no younger one of its
-    /// location is left: driver 580 ends the process in this call if an older one with prefetched
-    /// memory was destroyed before (CONTRACT-95).
+    /// The driver back end empties a managed pool at once, and destroys it when no younger pool of
+    /// its location is left: driver 580 ends the process in this call if an older pool with
+    /// prefetched memory was destroyed before (CONTRACT-95).
     ///
     /// # Errors
     /// `InvalidValue` for no live pool, or for a default pool.
@@ -335,12 +334,13 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
         value: u64,
     ) -> Result<()>;
 
-    /// Gives unused memory back (`cuMemPoolTrimTo`), never so much that less than
-    /// `min_bytes_to_keep` stay reserved.
+    /// Gives unused memory back (`cuMemPoolTrimTo`). At least `min_bytes_to_keep` bytes stay
+    /// reserved.
     ///
-    /// What a managed pool gives back, here or after a wait, stays with it until it is destroyed:
-    /// it is not reserved any more and what it holds is discarded, but `memory_info` does not show
-    /// it as free, and processors that mapped it map it when it is allocated again (PAGING-271).
+    /// Memory that a managed pool gives back, by this call or after a wait, stays with the pool
+    /// until it is destroyed. It is not reserved any more, and its contents are discarded. But
+    /// `memory_info` does not count it as free, and processors that mapped it map it when it is
+    /// allocated again (PAGING-271).
     ///
     /// # Errors
     /// `InvalidValue` for no live pool.
@@ -367,11 +367,11 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Allocates from a pool in stream order (`cuMemAllocFromPoolAsync`). 0 bytes give the null
     /// pointer.
     ///
-    /// What a managed pool gives again is discarded and mapped as it was. If the pool has a
-    /// location, driver 580 moves it there first. If it has none, a write to a mapped page does not
-    /// fault, and the next migration loses what was written: prefetch the memory before anything is
-    /// written, as the API does. (Probed on an H200; the simulator does the same if discarded
-    /// contents are the driver's.)
+    /// Memory that a managed pool gives out again has discarded contents and is mapped as it was.
+    /// If the pool has a location, driver 580 moves the memory there first. If it has none, a write
+    /// to a mapped page does not fault, and the next migration loses the written bytes: prefetch
+    /// the memory before it is written, as the API does. (Probed on an H200; the simulator does the
+    /// same if it is configured to show the driver's discarded contents.)
     ///
     /// # Errors
     /// `InvalidValue` for no live pool; `OutOfMemory` past its size limit.
@@ -409,13 +409,11 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// | driver 580 | imports what another process exported; see Safety |
     /// | simulator | has one process: imports what the same machine exported |
     ///
-    /// # Errors
-    /// `InvalidValue` for no handle type; `Unsupported` for types other than a file descriptor;
-    /// 999 (`UNKNOWN`) for a handle that is none.
+    /// # Errors `InvalidValue` for no handle type; `Unsupported` for types other than a file
+    /// descriptor; 999 (`UNKNOWN`) for a handle that names no pool.
     ///
-    /// # Safety
-    /// On a driver the handle is of another process: driver 580 takes one of its own, and then
-    /// crashes.
+    /// # Safety On a driver the handle is of another process. Driver 580 accepts a handle of its
+    /// own process, and then crashes.
     unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle>;
 
     /// Exports an allocation, so that another process can import it (`cuMemPoolExportPointer`).
@@ -428,21 +426,20 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// An allocation of another process (`cuMemPoolImportPointer`), freed by
     /// [`free_async`](Self::free_async) here *before* the exporter frees it.
     ///
-    /// # Errors
-    /// `InvalidValue` for a pool that was not imported, or a blob that is not of it; 208
-    /// (`ALREADY_MAPPED`) for memory on the host that is imported already. Memory on a device gives
-    /// the same address again, and one free ends both: import once.
+    /// # Errors `InvalidValue` for a pool that was not imported, or a blob that is not of it; 208
+    /// (`ALREADY_MAPPED`) for memory on the host that is imported already. A second import of
+    /// memory on a device gives the same address, and one free ends both: import once.
     ///
-    /// # Safety
-    /// The exporter's allocation has completed, and is freed after this one.
+    /// # Safety The exporter's allocation has completed, and the exporter frees it after the import
+    /// was freed here.
     unsafe fn pool_import_pointer(
         &self,
         pool: PoolHandle,
         exported: ExportedPointer,
     ) -> Result<DevicePtr>;
 
-    /// A handle by which another process opens device memory (`cuIpcGetMemHandle`); any address of
-    /// an allocation gives the allocation's.
+    /// A handle by which another process opens device memory (`cuIpcGetMemHandle`). Each address of
+    /// an allocation gives the handle of the whole allocation.
     ///
     /// # Errors
     /// `InvalidValue` for anything but memory of [`alloc_device`](Self::alloc_device): managed,
@@ -451,19 +448,17 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Device memory of another process, in a device's context (`cuIpcOpenMemHandle`).
     ///
-    /// # Errors
-    /// 201 (`INVALID_CONTEXT`) for a handle of this process, which on the simulator all are;
-    /// `InvalidValue` for one that is none; `InvalidDevice`.
+    /// # Errors 201 (`INVALID_CONTEXT`) for a handle of this process, as all handles on the
+    /// simulator are; `InvalidValue` for bytes that are no handle; `InvalidDevice`.
     ///
-    /// # Safety
-    /// The exporter frees the memory after it was closed here.
+    /// # Safety The exporter keeps the memory until it was closed here.
     unsafe fn ipc_open_mem_handle(
         &self,
         device: DeviceId,
         handle: IpcMemHandle,
     ) -> Result<DevicePtr>;
 
-    /// Closes it (`cuIpcCloseMemHandle`).
+    /// Closes memory that was opened by its handle (`cuIpcCloseMemHandle`).
     ///
     /// # Errors
     /// `InvalidValue` for memory that was not opened.
@@ -495,15 +490,15 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Makes later work of a stream wait for an event (`cuStreamWaitEvent`).
     fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()>;
 
-    /// Changes which stream may use managed memory (`cuStreamAttachMemAsync`): the whole
-    /// allocation, `bytes` 0 or its size.
+    /// Attaches managed memory to a stream, to the host or to all streams
+    /// (`cuStreamAttachMemAsync`). The range is a whole allocation: `bytes` is 0 or its size.
     ///
     /// # Errors
     /// `InvalidValue` for flags other than one of `GLOBAL`, `HOST`, `SINGLE`, for `SINGLE` with the
     /// default stream, or a range that is not one whole managed allocation.
     ///
-    /// # Safety
-    /// Without concurrent managed access, access from elsewhere is undefined from then on.
+    /// # Safety Without concurrent managed access, the memory may from then on be accessed only as
+    /// the attachment allows.
     unsafe fn stream_attach(
         &self,
         stream: StreamHandle,
@@ -526,16 +521,17 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// The handle may not be used again.
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()>;
 
-    /// Marks the stream's present end (`cuEventRecord`).
+    /// Records an event at the present end of a stream (`cuEventRecord`).
     fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()>;
 
-    /// Whether all work before the mark is done (`cuEventQuery`).
+    /// Whether all work before the event's record is done (`cuEventQuery`).
     fn event_query(&self, event: EventHandle) -> Result<bool>;
 
-    /// Waits for that (`cuEventSynchronize`).
+    /// Waits until all work before the event's record is done (`cuEventSynchronize`).
     fn event_synchronize(&self, event: EventHandle) -> Result<()>;
 
-    /// Nanoseconds between two marks (`cuEventElapsedTime`, which has a resolution of 500 ns).
+    /// Nanoseconds between the records of two events (`cuEventElapsedTime`, which has a resolution
+    /// of 500 ns).
     ///
     /// # Errors
     /// `InvalidHandle` for an event that was not recorded or keeps no time; `NotReady`.
@@ -574,10 +570,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Runs a host access program and returns the sum of the bytes that it read, 0 if it wrote.
     ///
-    /// # Errors
-    /// `IllegalAddress` if the range is not within one allocation that the host can reach; without
-    /// [`Capabilities::concurrent_managed_access`] also until a device's work has been waited for (a
-    /// real process ends there); `InvalidValue` if the stride is 0.
+    /// # Errors `IllegalAddress` if the range is not within one allocation that the host can reach.
+    /// Without [`Capabilities::concurrent_managed_access`] also while work of a device has not been
+    /// waited for, where a real process would end. `InvalidValue` if the stride is 0.
     ///
     /// # Safety
     /// No other thread, and no work of a device, may use the range meanwhile.
@@ -617,6 +612,6 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     fn clock_ns(&self) -> u64;
 
     /// Lets time pass: virtual on the simulator, real on a driver. Virtual time ends after some 292
-    /// years: longer sleeps end there.
+    /// years, and so do longer sleeps.
     fn sleep_ns(&self, duration_ns: u64);
 }

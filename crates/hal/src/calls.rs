@@ -5,9 +5,9 @@
 /// `unsafe`. Each method takes `&self` besides and returns a [`Result`](crate::Result) of the
 /// answer.
 ///
-/// Wrappers are made from it, so that a call is added in one place. `capabilities`, `clock_ns` and
-/// `sleep_ns` cannot fail and are not in the list. An implementation of the trait that is made from
-/// the list does not compile if a call is missing.
+/// Wrappers are generated from the list, so that a call is added in one place. `capabilities`,
+/// `clock_ns` and `sleep_ns` cannot fail and are not in it. An implementation of the trait that is
+/// generated from the list does not compile if a call is missing.
 ///
 /// ```
 /// macro_rules! names {

@@ -2,7 +2,7 @@
 
 use crate::DriverVersion;
 
-/// How a batch call is carried out.
+/// The way in which a back end carries out batch calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub enum BatchSupport {
 
 /// The abilities of a back end. A snapshot taken when the back end was made.
 ///
-/// A field that is off means: the calls it names fail with
+/// If a field is off, the calls that it names fail with
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) and do nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -26,7 +26,7 @@ pub enum BatchSupport {
 pub struct Capabilities {
     /// The back end's name, such as `sim` or `cuda`.
     pub backend: String,
-    /// Entry points of this version are used; at most the driver's own.
+    /// The version of the entry points in use; at most the driver's own.
     pub driver_version: DriverVersion,
     /// [`advise`](crate::Backend::advise) and [`prefetch`](crate::Backend::prefetch): the location
     /// form, host NUMA nodes, and range attributes 5 to 8. From CUDA 12.2.
@@ -40,12 +40,12 @@ pub struct Capabilities {
     pub location_pools: bool,
     /// Every device lets host and device use managed memory at the same time.
     pub concurrent_managed_access: bool,
-    /// [`take_events`](crate::Backend::take_events) reports what moved.
+    /// [`take_events`](crate::Backend::take_events) reports the records of moved pages.
     pub events: bool,
     /// [`host_page_map`](crate::Backend::host_page_map) shows the host's page table.
     pub host_page_map: bool,
-    /// [`pool_import`](crate::Backend::pool_import) takes what the same process exported. Drivers
-    /// do not survive that.
+    /// [`pool_import`](crate::Backend::pool_import) takes pools that the same process exported.
+    /// Drivers crash on them.
     pub pool_self_import: bool,
     /// The same calls give the same events and times on every run.
     pub deterministic: bool,

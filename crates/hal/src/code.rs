@@ -1,7 +1,7 @@
 //! `CUresult` numbers and their names.
 //!
-//! Our own table: asking the driver for a name needs a driver, and a newer driver may return a
-//! number that an older header does not name. Source: `cuda.h` of toolkits 12.0 to 13.5.
+//! The table is our own, because names are needed without a driver, and a newer driver may return a
+//! number that an older header does not name. Its source is `cuda.h` of toolkits 12.0 to 13.5.
 
 /// `CUresult` numbers that back ends return themselves.
 #[derive(Debug, Clone, Copy)]

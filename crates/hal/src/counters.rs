@@ -13,7 +13,7 @@ pub struct Copies {
     pub bytes: u64,
 }
 
-/// Counts on, as far as numbers go: records may come from anywhere.
+/// Adds to a sum, and stops at the largest number: records may come from anywhere.
 fn count(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
@@ -60,19 +60,19 @@ pub struct Counters {
     pub by_user: Copies,
     /// Of all copies, the faulted pages themselves.
     pub by_fault: Copies,
-    /// Of all copies, what the prefetcher added to faults.
+    /// Of all copies, the pages that the prefetcher added to faults.
     pub by_prefetcher: Copies,
     /// Of all copies, those that made room on a device.
     pub by_eviction: Copies,
     /// Of all copies, those that access counters asked for.
     pub by_access_counters: Copies,
-    /// Runs of pages that a processor mapped in another's memory.
+    /// Runs of pages in one processor's memory that another one mapped.
     pub remote_maps: u64,
     /// Pages found to thrash.
     pub thrashing_pages: u64,
-    /// Times that a processor was held off a thrashing page.
+    /// Times that a processor had to wait for a thrashing page.
     pub throttles: u64,
-    /// For how long, all together, in nanoseconds.
+    /// Nanoseconds that processors had to wait for thrashing pages, all together.
     pub throttled_ns: u64,
 }
 

@@ -32,7 +32,7 @@ pub enum ErrorKind {
     IllegalAddress,
     /// The driver library is missing or unusable on this machine.
     LibraryMissing,
-    /// The device is gone; nothing can be saved.
+    /// The device is gone: start the process again.
     DeviceLost,
     /// Anything else that the driver reported; see [`Error::code`].
     Driver,
@@ -105,7 +105,7 @@ struct Inner {
 pub struct Error(Box<Inner>);
 
 impl Error {
-    /// An error that carries no `CUresult`: one of this project's own checks.
+    /// An error of this project's own checks, which carries no `CUresult`.
     #[must_use]
     pub fn new(operation: &'static str, kind: ErrorKind) -> Self {
         Self(Box::new(Inner {

@@ -1,7 +1,7 @@
 //! The driver's unified-memory records: copies, faults and remote mappings.
 //!
-//! One value per record of the profiler's unified-memory activity. Addresses are bytes in the
-//! unified address space. `duration_ns` is 0 where the back end does not know it.
+//! There is one value for each record of the profiler's unified-memory activity. Addresses are
+//! bytes in the unified address space. `duration_ns` is 0 where the back end does not know it.
 
 use crate::Processor;
 
@@ -33,7 +33,7 @@ pub enum FaultAccess {
     Write,
     /// To update atomically.
     Atomic,
-    /// Nothing: a prefetch instruction.
+    /// To prefetch: the instruction neither reads nor writes.
     Prefetch,
 }
 
@@ -59,7 +59,7 @@ pub enum MapCause {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum MemoryEvent {
-    /// One run of adjacent pages was copied; never crosses a va_block.
+    /// One run of adjacent pages was copied. A run never crosses a va_block.
     Copy {
         /// First byte.
         address: u64,
@@ -94,7 +94,7 @@ pub enum MemoryEvent {
         /// From the fault to the replay.
         duration_ns: u64,
     },
-    /// A processor mapped another's memory.
+    /// A processor mapped memory of another processor.
     RemoteMap {
         /// First byte of the run.
         address: u64,
@@ -118,11 +118,11 @@ pub enum MemoryEvent {
         /// Whether the host is among them.
         host: bool,
     },
-    /// A processor was held off a thrashing page. Reported when it ends.
+    /// A processor had to wait for a thrashing page. It is reported when the wait ends.
     Throttling {
         /// The page's first byte.
         address: u64,
-        /// The processor that was held off.
+        /// The processor that had to wait.
         processor: Processor,
         /// For how long.
         duration_ns: u64,
@@ -143,7 +143,7 @@ impl MemoryEvent {
         }
     }
 
-    /// The same record about another place.
+    /// The same record with another address.
     #[must_use]
     pub const fn with_address(mut self, to: u64) -> Self {
         match &mut self {

@@ -16,8 +16,8 @@ pub trait BackendExt: Backend {
         Ok(Span::new(ptr, bytes))
     }
 
-    /// Prefetches to a location on the legacy default stream: by the location form, or where the
-    /// driver lacks it by ordinal, if an ordinal can name the place.
+    /// Prefetches to a location on the legacy default stream. It uses the location form of the
+    /// call, or the ordinal form where the driver has no other and an ordinal can name the place.
     ///
     /// # Errors
     /// As [`Backend::prefetch`]; `Unsupported` for a host NUMA location without the location form.

@@ -1,11 +1,11 @@
 //! Handles of streams, events and pools.
 //!
 //! A handle is the driver's pointer as an integer, and a driver dereferences it. Handles are copied
-//! freely: a copy may be used after something destroyed what it names, or go to another back end.
-//! So a back end looks each handle up that it or another back end gave out
+//! freely: a copy may be used after its object was destroyed, or be passed to another back end. So
+//! a back end looks up each handle that it or another back end gave out
 //! ([`checked`](StreamHandle::checked)), and refuses those that are not live. Only a handle from
-//! elsewhere, such as a stream of the CUDA runtime, is taken as it is: making one
-//! ([`from_raw`](StreamHandle::from_raw)) is `unsafe`.
+//! elsewhere, such as a stream of the CUDA runtime, is passed to the driver without a look-up:
+//! making one ([`from_raw`](StreamHandle::from_raw)) is `unsafe`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -35,8 +35,8 @@ macro_rules! handle {
                 Self { raw, vouched: false }
             }
 
-            /// A handle that came from elsewhere, which a driver takes as it is. The simulator
-            /// looks it up all the same.
+            /// A handle from elsewhere, which a driver uses without a look-up. The simulator looks
+            /// it up all the same.
             ///
             /// # Safety
             /// `raw` must be 0 or a live handle of the driver of each back end that it or a copy is
@@ -46,8 +46,8 @@ macro_rules! handle {
                 Self { raw, vouched: raw != 0 }
             }
 
-            /// Whether unsafe code answers for it ([`from_raw`](Self::from_raw)), so that no back
-            /// end need know it.
+            /// Whether unsafe code made it ([`from_raw`](Self::from_raw)), so that back ends take
+            /// it without a look-up.
             #[must_use]
             pub const fn is_vouched(self) -> bool {
                 self.vouched
@@ -138,7 +138,7 @@ bitflags! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct StreamFlags: u32 {
-        /// Does not synchronise with the legacy default stream.
+        /// Work in the stream does not synchronise with the legacy default stream.
         const NON_BLOCKING = 0x1;
         const _ = !0;
     }

@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-/// How the host reaches managed and pinned memory by its address.
+/// The host's way to reach managed and pinned memory by its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum HostViews {
-    /// Not at all: addresses are numbers, as a mock makes them up.
+    /// The host cannot reach it: addresses are numbers, as a mock makes them up.
     #[default]
     Absent,
-    /// As any memory: the hardware sees each access.
+    /// The host reaches it as any memory, and the hardware sees each access.
     Direct,
-    /// As any memory, but accesses count only if [`host_touch`](crate::Backend::host_touch)
-    /// declares them.
+    /// The host reaches it as any memory, but the back end sees only the accesses that
+    /// [`host_touch`](crate::Backend::host_touch) declares.
     Declared,
 }
 
 /// A promise of a back end: the addresses that it gives out are the host's.
 ///
 /// The `pagewise` crate turns such addresses into references without further checks. The promise is
-/// an `unsafe` trait, and no value that could be passed on: safe code can neither make it nor copy
-/// it from one back end to another. Each back end, wrappers included, implements it for itself.
+/// an `unsafe` trait and not a value, so that safe code can neither make it nor copy it from one
+/// back end to another. Each back end, wrappers included, implements it for itself.
 ///
 /// | back end | answer |
 /// | --- | --- |
@@ -59,7 +59,7 @@ pub enum HostViews {
 ///   `unsafe` call asked for is not complete;
 /// - a file descriptor from `pool_export` is open, and its caller's to close.
 pub unsafe trait HostAddresses {
-    /// How the host reaches the memory of this back end.
+    /// The host's way to reach the memory of this back end.
     fn host_views(&self) -> HostViews;
 }
 

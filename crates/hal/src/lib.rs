@@ -1,34 +1,33 @@
 //! The hardware abstraction of CUDA managed memory.
 //!
-//! This crate is the waist of the project: one object-safe trait, [`Backend`], and the plain data
-//! that crosses it. The driver back end, the simulator and every wrapper (recording, fault
-//! injection, limits, statistics) implement the same trait, so a holder of an
-//! `Arc<dyn Backend>` cannot tell, and need not know, which of them answers.
+//! This crate holds one object-safe trait, [`Backend`], and the plain data that its calls take and
+//! return. The driver back end, the simulator and every wrapper (recording, fault injection,
+//! limits, statistics) implement the same trait, so a holder of an `Arc<dyn Backend>` cannot tell,
+//! and need not know, which of them answers.
 //!
 //! # Design choices
 //!
-//! - **The trait is the driver's contract, not a nicer one.** Arguments are what the driver takes,
-//!   including values it refuses: [`Location`], [`Advice`] and the other enumerations of CUDA are
-//!   integers with named constants. A closed Rust enum could not express the refused calls that are
-//!   part of the contract, and a newer driver may return a value that this crate has no name for.
-//!   Types that exclude wrong values live in the `pagewise` crate.
-//! - **Bytes and addresses are `u64`, times are nanoseconds, pages are 4 KiB** ([`PAGE_BYTES`]),
-//!   va_blocks are 2 MiB ([`BLOCK_BYTES`]).
-//! - **One concrete [`Error`]**, which keeps the raw `CUresult` number. The simulator fills in the
-//!   number that the driver returns for the same call, so tests compare kind and number.
-//! - **[`Capabilities`] are data.** What a back end lacks is visible before a call is made; the
-//!   call itself then fails with [`ErrorKind::Unsupported`].
-//! - **No defaulted methods in the trait.** A wrapper that forgets one does not compile, instead of
-//!   silently losing the inner back end's behaviour. Conveniences are in [`BackendExt`].
-//! - **`unsafe` where a wrong argument can break memory safety**: freeing, writing, discarding.
-//!   Asking the driver to move or to describe memory is safe: it checks the range itself.
-//! - **`unsafe` where a wrong answer can**: that addresses are the host's is promised by
-//!   implementing [`HostAddresses`], which no safe code can do.
+//! - **The trait is the driver's contract, not a nicer one.** Its arguments are the driver's,
+//!   including values that the driver refuses: [`Location`], [`Advice`] and the other enumerations
+//!   of CUDA are integers with named constants. A closed Rust enum could not express the refused
+//!   calls that are part of the contract, and a newer driver may return a value that this crate has
+//!   no name for. Types that exclude wrong values live in the `pagewise` crate. - **Bytes and
+//!   addresses are `u64`, times are nanoseconds, pages are 4 KiB** ([`PAGE_BYTES`]), va_blocks are
+//!   2 MiB ([`BLOCK_BYTES`]). - **One concrete [`Error`]**, which keeps the raw `CUresult` number.
+//!   The simulator fills in the number that the driver returns for the same call, so tests compare
+//!   kind and number. - **[`Capabilities`] are data.** A program can see before a call that a back
+//!   end lacks it; the call itself fails with [`ErrorKind::Unsupported`]. - **No defaulted methods
+//!   in the trait.** A wrapper that forgets one does not compile, instead of silently losing the
+//!   inner back end's behaviour. Conveniences are in [`BackendExt`]. - **`unsafe` where a wrong
+//!   argument can break memory safety**: freeing, writing, discarding. Asking the driver to move or
+//!   to describe memory is safe: it checks the range itself. - **`unsafe` where a wrong answer can
+//!   break memory safety**: a back end promises that its addresses are the host's by implementing
+//!   [`HostAddresses`], which no safe code can do.
 //!
 //! # What it does not do
 //!
-//! No CUDA, no I/O, no threads, no clock, no policy. It never loads a library and never reads the
-//! environment.
+//! It has no CUDA, no I/O, no threads, no clock and no policy. It never loads a library and never
+//! reads the environment.
 //!
 //! # Features
 //!

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// A device by its ordinal in this process, from 0 on.
 ///
-/// Signed as in the ABI, so that a call with an ordinal that does not exist can be expressed: the
-/// driver answers those, and so must every back end.
+/// The number is signed as in the ABI, so that a program can pass an ordinal that does not exist:
+/// the driver answers such calls, and so must every back end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceId(pub i32);
@@ -67,8 +67,8 @@ impl fmt::Debug for Processor {
 
 /// The kind of place that a [`Location`] names (`CUmemLocationType`).
 ///
-/// CUDA adds values: 5 came with 13.2, 6 with 13.4. Any integer is a value; which ones a call
-/// accepts is the back end's answer.
+/// CUDA adds values: 5 came with 13.2, 6 with 13.4. Any integer is a value of this type, and the
+/// back end decides which of them a call accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LocationKind(pub i32);
@@ -84,7 +84,7 @@ impl LocationKind {
     pub const HOST_NUMA: Self = Self(3);
     /// The NUMA node nearest to the calling thread; the id is ignored. From 12.2.
     pub const HOST_NUMA_CURRENT: Self = Self(4);
-    /// A place that this process cannot see; only ever an answer. From 13.2.
+    /// A place that this process cannot see. Calls return it and do not take it. From 13.2.
     pub const INVISIBLE: Self = Self(5);
     /// A locality domain of a device; pools only. From 13.4.
     pub const DEVICE_LOCALITY_DOMAIN: Self = Self(6);
@@ -96,7 +96,7 @@ impl LocationKind {
 pub struct Location {
     /// The kind of place.
     pub kind: LocationKind,
-    /// Which one of its kind.
+    /// The number of the place among those of its kind.
     pub id: i32,
 }
 
@@ -110,7 +110,7 @@ impl Location {
 
     /// The ordinal that stands for the host in the ordinal form of calls (`CU_DEVICE_CPU`).
     pub const ORDINAL_HOST: i32 = -1;
-    /// The ordinal that answers stand for "none or mixed" (`CU_DEVICE_INVALID`).
+    /// The ordinal that stands for "none or mixed" in answers (`CU_DEVICE_INVALID`).
     pub const ORDINAL_INVALID: i32 = -2;
 
     /// A device.

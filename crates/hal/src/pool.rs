@@ -53,9 +53,10 @@ impl AccessFlags {
 pub struct PoolProps {
     /// The kind of memory that it allocates.
     pub allocation_type: AllocationType,
-    /// Where (pinned), or the preferred location of what it allocates (managed).
+    /// The place of pinned memory, or the preferred location of managed memory.
     pub location: Location,
-    /// How it can be exported; must be empty for managed pools and pools on the host.
+    /// The types of handle that it can be exported as; empty for managed pools and pools on the
+    /// host.
     pub handle_types: HandleTypes,
     /// Size limit in bytes, 0 for the system's. Rounded up by the driver (580: to 32 MiB).
     pub max_bytes: u64,

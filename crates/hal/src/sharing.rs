@@ -6,7 +6,7 @@ use bitflags::bitflags;
 pub const SHARED_BLOB_BYTES: usize = 64;
 
 bitflags! {
-    /// How host memory is registered (`CU_MEMHOSTREGISTER_*`).
+    /// Flags of registered host memory (`CU_MEMHOSTREGISTER_*`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct HostRegisterFlags: u32 {
@@ -45,8 +45,8 @@ macro_rules! blob {
 
 blob! {
     /// An exported allocation, which another process imports into its imported pool
-    /// (`CUmemPoolPtrExportData`). Bytes, to be sent as they are; means something to processes of
-    /// the same machine only.
+    /// (`CUmemPoolPtrExportData`). It is bytes that are sent as they are, and valid for processes
+    /// of the same machine only.
     ExportedPointer
 }
 

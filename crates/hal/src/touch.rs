@@ -1,8 +1,8 @@
 //! Access programs: the smallest workload that every back end can run.
 //!
-//! A program touches one byte at `offset`, `offset + stride`, … below `bytes`; an atomic access the
-//! aligned word that holds the byte. Back ends that run the same program must leave the same
-//! contents and, on one thread, move the same pages.
+//! A program touches one byte at `offset`, `offset + stride`, … below `bytes`. An atomic access
+//! touches the aligned word that holds the byte. Back ends that run the same program must leave the
+//! same contents and, on one thread, move the same pages.
 
 use crate::{DeviceId, Span};
 
@@ -66,12 +66,10 @@ impl DeviceTouch {
     /// Bytes that one atomic access changes, at a multiple of as many.
     const WORD_BYTES: u64 = 4;
 
-    /// Checks what a program must satisfy whatever memory its range is of. Every back end refuses
-    /// with [`InvalidValue`](crate::ErrorKind::InvalidValue) what does not pass, before it touches
-    /// anything.
+    /// Checks a program without its memory. Every back end refuses a program that does not pass
+    /// with [`InvalidValue`](crate::ErrorKind::InvalidValue), before it touches anything.
     ///
-    /// # Errors
-    /// Why it does not: the stride, the blocks or the threads are 0; or an atomic access would
+    /// # Errors The reason: the stride, the blocks or the threads are 0, or an atomic access would
     /// change a word that reaches beyond the range, into bytes of another owner.
     pub const fn check(&self) -> Result<(), &'static str> {
         if self.stride_bytes == 0 || self.blocks == 0 || self.threads == 0 {

@@ -1,11 +1,13 @@
 //! The typed model of a `pagewise-trace`, version 1.
 //!
 //! A trace is JSON Lines in UTF-8. Line 1 is the [`Header`], `{"case": NAME}` starts a [`Case`],
-//! every other line is an operation with what was observed, a [`RecordedOp`]. Buffers and pools are
-//! ids that the case chose, 0 to [`MAX_ID`]; an id that is not live stands for the null address.
-//! Unknown fields are ignored, so that a newer recorder may add some.
+//! every other line is an operation with the observations after it, a [`RecordedOp`]. Buffers and
+//! pools are ids that the case chose, 0 to [`MAX_ID`]. An id that is not live stands for the null
+//! address. Unknown fields are ignored, so that a newer recorder may add some.
 //!
-//! Fields that the format leaves to its implementers, as nothing recorded uses them:
+//! These operations have the following fields. The shipped recordings hold the first five, without
+//! the fields that may be missing from `alloc_device` and `alloc_pinned`; they hold none of the
+//! others.
 //!
 //! | operation | fields |
 //! | --- | --- |
@@ -13,8 +15,8 @@
 //! | `stream_attach` | `buf`, `offset`, `bytes`, `flags`, `stream` (optional) |
 //! | `alloc_device` | `buf`, `bytes`, `device` (0 if it is missing) |
 //! | `alloc_pinned` | `buf`, `bytes`, `flags` (0 if they are missing) |
-//! | `free_pinned` | `buf` |
 //! | `pool_destroy` | `pool` |
+//! | `free_pinned` | `buf` |
 //! | `pool_set_current` | `pool`, `location`, `alloc_type` |
 //! | `host_memory` | `buf`, `bytes` |
 //! | `host_register` | `buf`, `offset`, `bytes`, `flags` |
@@ -26,9 +28,9 @@
 //! | `ipc_open_mem_handle` | `buf`, `device`, `share` |
 //! | `ipc_close_mem_handle` | `buf`, `offset` |
 //!
-//! `share` is an id like those of buffers and pools, of what a call gave for other processes: a
-//! handle of a pool, or a blob that stands for an allocation. One that was not given stands for the
-//! descriptor -1, or a blob of zeros. An import has the id of its own that the call gives it.
+//! `share` is an id like those of buffers and pools. It names what a call made for other processes:
+//! a handle of a pool, or a blob that stands for an allocation. An id that no call made stands for
+//! the descriptor -1, or for a blob of zeros. An import has an id of its own, which the call names.
 //!
 //! An operation without the field `stream` uses the non-blocking stream.
 

@@ -1,4 +1,4 @@
-//! Claims about batches: the pages that move, and the processors that map them afterwards.
+//! Claims about kernels of many threads: the pages that move, the number of batches, and their end.
 
 use super::super::{GpuMemory, Relations};
 use super::*;
