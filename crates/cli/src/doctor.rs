@@ -12,28 +12,28 @@ const NAMES: usize = 26;
 
 /// Looks, and says what there is. Never fails: the missing parts are the answer.
 pub(crate) fn doctor(ceiling: Option<DriverVersion>) -> String {
-    let mut report = Report(String::new());
+    let mut findings = Findings(String::new());
     let probed = probe();
-    report.driver(&probed, ceiling);
+    findings.driver(&probed, ceiling);
     let opened = match (&probed, ceiling) {
         (Err(error), _) => Err(error.clone().into()),
         (Ok(_), Some(ceiling)) => CudaBackend::builder().max_version(ceiling).open(),
         (Ok(_), None) => CudaBackend::open(),
     };
     if let Ok(cuda) = &opened {
-        report.devices(cuda);
+        findings.devices(cuda);
     }
-    report.host(opened.as_ref().ok());
-    report.supported(&probed, &opened);
-    report.0
+    findings.host(opened.as_ref().ok());
+    findings.supported(&probed, &opened);
+    findings.0
 }
 
 /// The findings before anything was used.
 type Probed = Result<Probe, LoadError>;
 
-struct Report(String);
+struct Findings(String);
 
-impl Report {
+impl Findings {
     fn heading(&mut self, text: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');

@@ -8,7 +8,7 @@ use pagewise_hal::{
 };
 
 use crate::arena::NO_ADDRESSES;
-use crate::attributes::Change;
+use crate::attributes::AttributeChange;
 use crate::pager::Discard;
 use crate::pool_chunks::POOL_CHUNK_BYTES;
 use crate::pools::{Grown, Pool, Released};
@@ -269,7 +269,7 @@ impl Sim {
             }
             let Some(home) = home else { continue };
             self.pager.set_preferred(pages.clone(), Some(home));
-            self.attributes.change(pages.clone(), Change::Preferred(Some(location)));
+            self.attributes.change(pages.clone(), AttributeChange::Preferred(Some(location)));
             self.pager.migrate(pages, home);
         }
     }
@@ -296,7 +296,7 @@ impl Sim {
     }
 
     fn admit(&mut self, pages: Range<u64>, processor: Processor, admitted: bool) {
-        self.attributes.change(pages.clone(), Change::AccessedBy(processor, admitted));
+        self.attributes.change(pages.clone(), AttributeChange::AccessedBy(processor, admitted));
         self.pager.set_accessed_by(pages, processor, admitted);
     }
 

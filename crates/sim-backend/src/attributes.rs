@@ -52,14 +52,14 @@ struct PageAttributes {
 
 /// A change to one attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum AttributeChange {
     ReadMostly(bool),
     Preferred(Option<Location>),
     LastPrefetch(Location),
     AccessedBy(Processor, bool),
 }
 
-impl Change {
+impl AttributeChange {
     fn apply(self, page: &mut PageAttributes) {
         match self {
             Self::ReadMostly(on) => page.read_mostly = on,
@@ -102,7 +102,7 @@ impl Attributes {
     }
 
     /// Changes one attribute of a range.
-    pub(crate) fn change(&mut self, pages: Range<u64>, change: Change) {
+    pub(crate) fn change(&mut self, pages: Range<u64>, change: AttributeChange) {
         self.truth.update(pages.clone(), |page| change.apply(page));
         write_like_the_driver(&mut self.driver, &pages, |page| change.apply(page));
     }
@@ -202,10 +202,10 @@ mod tests {
     #[test]
     fn both_reads_agree_on_a_simple_history() {
         let mut attributes = region(1024);
-        attributes.change(0..512, Change::ReadMostly(true));
-        attributes.change(0..512, Change::AccessedBy(Processor::HOST, true));
-        attributes.change(0..512, Change::AccessedBy(GPU1, true));
-        attributes.change(256..512, Change::AccessedBy(Processor::HOST, false));
+        attributes.change(0..512, AttributeChange::ReadMostly(true));
+        attributes.change(0..512, AttributeChange::AccessedBy(Processor::HOST, true));
+        attributes.change(0..512, AttributeChange::AccessedBy(GPU1, true));
+        attributes.change(256..512, AttributeChange::AccessedBy(Processor::HOST, false));
         for mode in MODES {
             assert!(attributes.read_mostly(&(0..512), mode));
             assert!(!attributes.read_mostly(&(512..513), mode));
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_driver_read_from_inside_a_run_overshoots_and_a_page_read_does_not() {
         let mut attributes = region(1024);
-        attributes.change(38..550, Change::ReadMostly(true));
+        attributes.change(38..550, AttributeChange::ReadMostly(true));
         let read = 196..708;
         assert!(attributes.read_mostly(&read, RangeReads::Driver), "CONTRACT-61");
         assert!(!attributes.read_mostly(&read, RangeReads::Pages));
@@ -228,16 +228,16 @@ mod tests {
 
     #[test]
     fn a_driver_write_over_a_run_leaves_its_tail_unset() {
-        let host = Change::LastPrefetch(Location::HOST);
+        let host = AttributeChange::LastPrefetch(Location::HOST);
         let numa = Location::host_numa(0);
         let mut attributes = region(512);
         attributes.change(335..352, host);
-        attributes.change(0..512, Change::LastPrefetch(numa));
+        attributes.change(0..512, AttributeChange::LastPrefetch(numa));
         // 0..335 joins 335..352, and the cursor goes on by the joined 352 pages, past the end.
         let read = |attributes: &Attributes, mode| attributes.last_prefetch(&(0..512), mode);
         assert_eq!(read(&attributes, RangeReads::Driver), None, "CONTRACT-62");
         assert_eq!(read(&attributes, RangeReads::Pages), Some(numa));
-        attributes.change(0..512, Change::LastPrefetch(numa));
+        attributes.change(0..512, AttributeChange::LastPrefetch(numa));
         assert_eq!(read(&attributes, RangeReads::Driver), Some(numa), "a second write repairs it");
     }
 }

@@ -8,7 +8,7 @@ use pagewise_hal::{
     Advice, DriverVersion, Location, LocationKind, PAGE_BYTES, Processor, Span, StreamHandle,
 };
 
-use crate::attributes::Change;
+use crate::attributes::AttributeChange;
 use crate::locate::{self, Unknown};
 use crate::pager::Discard;
 use crate::refusal::{Checked, Refusal, bad_device, invalid, no_entry_point, unsupported};
@@ -75,14 +75,18 @@ impl Sim {
 
     fn apply_advice(&mut self, pages: Range<u64>, advice: Advice, at: Option<Processor>) {
         let change = match (advice, at) {
-            (Advice::SET_READ_MOSTLY, _) => Change::ReadMostly(true),
-            (Advice::UNSET_READ_MOSTLY, _) => Change::ReadMostly(false),
-            (Advice::SET_PREFERRED_LOCATION, Some(processor)) => {
-                Change::Preferred(Some(locate::normalised(locate::of_processor(processor))))
+            (Advice::SET_READ_MOSTLY, _) => AttributeChange::ReadMostly(true),
+            (Advice::UNSET_READ_MOSTLY, _) => AttributeChange::ReadMostly(false),
+            (Advice::SET_PREFERRED_LOCATION, Some(processor)) => AttributeChange::Preferred(Some(
+                locate::normalised(locate::of_processor(processor)),
+            )),
+            (Advice::UNSET_PREFERRED_LOCATION, _) => AttributeChange::Preferred(None),
+            (Advice::SET_ACCESSED_BY, Some(processor)) => {
+                AttributeChange::AccessedBy(processor, true)
             }
-            (Advice::UNSET_PREFERRED_LOCATION, _) => Change::Preferred(None),
-            (Advice::SET_ACCESSED_BY, Some(processor)) => Change::AccessedBy(processor, true),
-            (Advice::UNSET_ACCESSED_BY, Some(processor)) => Change::AccessedBy(processor, false),
+            (Advice::UNSET_ACCESSED_BY, Some(processor)) => {
+                AttributeChange::AccessedBy(processor, false)
+            }
             // `check_advice` and the location checks let nothing else through.
             _ => return,
         };
@@ -91,11 +95,13 @@ impl Sim {
             return;
         }
         match change {
-            Change::ReadMostly(on) => self.pager.set_read_mostly(pages, on),
-            Change::Preferred(None) => self.pager.set_preferred(pages, None),
-            Change::Preferred(Some(_)) => self.pager.set_preferred(pages, at),
-            Change::AccessedBy(processor, on) => self.pager.set_accessed_by(pages, processor, on),
-            Change::LastPrefetch(_) => {}
+            AttributeChange::ReadMostly(on) => self.pager.set_read_mostly(pages, on),
+            AttributeChange::Preferred(None) => self.pager.set_preferred(pages, None),
+            AttributeChange::Preferred(Some(_)) => self.pager.set_preferred(pages, at),
+            AttributeChange::AccessedBy(processor, on) => {
+                self.pager.set_accessed_by(pages, processor, on)
+            }
+            AttributeChange::LastPrefetch(_) => {}
         }
     }
 
@@ -212,7 +218,7 @@ impl Sim {
 
     /// Records where a range was asked to go, even if nothing moves, and lets the engine migrate it.
     fn carry_out(&mut self, (pages, to, recorded): Prefetch) {
-        self.attributes.change(pages.clone(), Change::LastPrefetch(recorded));
+        self.attributes.change(pages.clone(), AttributeChange::LastPrefetch(recorded));
         self.pager.migrate(pages, to);
     }
 
@@ -263,7 +269,7 @@ impl Sim {
     fn record_before_refusal(&mut self, prefetches: Vec<Prefetch>) {
         if self.has(DriverVersion::CUDA_13_0) {
             for (pages, _, recorded) in prefetches {
-                self.attributes.change(pages, Change::LastPrefetch(recorded));
+                self.attributes.change(pages, AttributeChange::LastPrefetch(recorded));
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::hooks::After;
-use super::instance::Owner;
+use super::instance::InstanceOwner;
 use super::instance_id::InstanceId;
 use super::memory_manager::{Requests, State};
 
@@ -52,8 +52,8 @@ impl State {
     }
 
     /// Owners with their instances, the least recently used first.
-    fn by_last_use(&self) -> Vec<(Owner, Vec<InstanceId>)> {
-        let mut owners: BTreeMap<Owner, (u64, Vec<InstanceId>)> = BTreeMap::new();
+    fn by_last_use(&self) -> Vec<(InstanceOwner, Vec<InstanceId>)> {
+        let mut owners: BTreeMap<InstanceOwner, (u64, Vec<InstanceId>)> = BTreeMap::new();
         for (&id, instance) in &self.instances {
             let (last_used, members) = owners.entry(instance.owner).or_default();
             *last_used = instance.last_used.max(*last_used);

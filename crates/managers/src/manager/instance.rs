@@ -166,7 +166,7 @@ impl fmt::Debug for Registration {
 
 /// The instances that go together when memory is needed: those of an owner, or one alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owner {
+pub(crate) enum InstanceOwner {
     Named(u64),
     Alone(InstanceId),
 }
@@ -175,7 +175,7 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) registration: Registration,
-    pub(crate) owner: Owner,
+    pub(crate) owner: InstanceOwner,
     pub(crate) arrays: BTreeMap<String, Array>,
     /// The division that it was last told.
     pub(crate) partition: Option<ChunkParameters>,
@@ -191,7 +191,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     pub(crate) fn new(id: InstanceId, registration: Registration) -> Self {
-        let owner = registration.owner.map_or(Owner::Alone(id), Owner::Named);
+        let owner = registration.owner.map_or(InstanceOwner::Alone(id), InstanceOwner::Named);
         Self {
             registration,
             owner,

@@ -3,7 +3,7 @@
 use super::chunking::{ChunkParameters, ChunkPolicy, RunArray, RunFootprint};
 use super::error::{ManagerError, Result};
 use super::hooks::After;
-use super::instance::{Instance, Owner};
+use super::instance::{Instance, InstanceOwner};
 use super::instance_id::InstanceId;
 use super::memory_manager::{MemoryManager, Requests, State};
 use super::options::LimitMode;
@@ -268,7 +268,7 @@ impl State {
         })
     }
 
-    pub(crate) fn owners_of(&self, queued: &[(InstanceId, Requests)]) -> Vec<Owner> {
+    pub(crate) fn owners_of(&self, queued: &[(InstanceId, Requests)]) -> Vec<InstanceOwner> {
         let instances = queued.iter().filter_map(|(id, _)| self.instances.get(id));
         instances.map(|instance| instance.owner).collect()
     }

@@ -12,7 +12,7 @@ use pagewise::{
 };
 
 use super::footprint::of_allocations;
-use super::tensor::{Memory, Storage, Tensor};
+use super::tensor::{Tensor, TensorMemory, TensorStorage};
 
 /// The treatment of tensors in memory that is not managed.
 ///
@@ -107,7 +107,7 @@ pub(super) struct Item {
     pub(super) name: String,
     pub(super) requested_bytes: u64,
     pub(super) span: Span,
-    pub(super) memory: Memory,
+    pub(super) memory: TensorMemory,
 }
 
 impl Item {
@@ -116,24 +116,24 @@ impl Item {
         Self { name, requested_bytes, span: tensor.span(), memory: tensor.memory.clone() }
     }
 
-    pub(super) fn storage(storage: &Arc<Storage>) -> Self {
+    pub(super) fn storage(storage: &Arc<TensorStorage>) -> Self {
         let span = storage.buffer.span();
-        let memory = Memory::Pool(Arc::clone(storage));
+        let memory = TensorMemory::Pool(Arc::clone(storage));
         Self { name: storage.name.to_string(), requested_bytes: span.bytes, span, memory }
     }
 
     fn machine(&self) -> &Machine {
         match &self.memory {
-            Memory::Pool(storage) => storage.buffer.machine(),
-            Memory::Foreign(machine) => machine,
+            TensorMemory::Pool(storage) => storage.buffer.machine(),
+            TensorMemory::Foreign(machine) => machine,
         }
     }
 
     /// The allocation that the bytes lie in; `None` if they are not managed.
     fn home(&self, operation: &'static str) -> Result<Option<Span>> {
         let machine = match &self.memory {
-            Memory::Pool(storage) => return Ok(Some(storage.home)),
-            Memory::Foreign(machine) => machine,
+            TensorMemory::Pool(storage) => return Ok(Some(storage.home)),
+            TensorMemory::Foreign(machine) => machine,
         };
         let ask = |attribute| machine.backend().pointer_attribute(self.span.ptr, attribute);
         match ask(PointerAttribute::IS_MANAGED) {
@@ -209,8 +209,8 @@ impl Plan {
     /// however many tensors came on it.
     fn use_on(&self, stream: &Stream) -> Result<()> {
         let buffers = self.items.iter().filter_map(|item| match &item.memory {
-            Memory::Pool(storage) => Some(storage.buffer.region()),
-            Memory::Foreign(_) => None,
+            TensorMemory::Pool(storage) => Some(storage.buffer.region()),
+            TensorMemory::Foreign(_) => None,
         });
         let regions: Vec<Region<'_>> = buffers.collect();
         use_on(regions, stream)

@@ -17,7 +17,7 @@ use pagewise::{
 use super::layout::TensorLayout;
 use super::plan::{Item, ModuleOptions, Plan, Purpose, Report};
 use super::support::check_machine;
-use super::tensor::{Memory, Storage, Tensor};
+use super::tensor::{Tensor, TensorMemory, TensorStorage};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Bytes of the chunks that small tensors are cut from: those above a quarter of it have
@@ -104,7 +104,7 @@ struct State {
     phase: Phase,
     /// The stream that the pool was last moved on: the next move comes after it.
     moved_on: Option<Stream>,
-    storages: Vec<Weak<Storage>>,
+    storages: Vec<Weak<TensorStorage>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -219,7 +219,7 @@ impl UnifiedMempool {
         let machine = self.machine();
         let bytes = layout.span_bytes();
         if bytes == 0 {
-            let nowhere = Memory::Foreign(machine.clone());
+            let nowhere = TensorMemory::Foreign(machine.clone());
             return Ok(Tensor::of(name, DevicePtr::NULL, layout, nowhere));
         }
         let Ok(len) = usize::try_from(bytes) else {
@@ -236,7 +236,7 @@ impl UnifiedMempool {
             buffer.region().advise(advice).map_err(about)?;
         }
         let (ptr, disposable) = (buffer.device_ptr(), AtomicBool::new(false));
-        let storage = Arc::new(Storage { name: name.into(), buffer, home, disposable });
+        let storage = Arc::new(TensorStorage { name: name.into(), buffer, home, disposable });
         let mut state = self.locked();
         // Room is made only where the list would grow, so that each entry is looked at rarely.
         if state.storages.len() == state.storages.capacity() {
@@ -244,7 +244,7 @@ impl UnifiedMempool {
         }
         state.storages.push(Arc::downgrade(&storage));
         drop(state);
-        Ok(Tensor::of(name, ptr, layout, Memory::Pool(storage)))
+        Ok(Tensor::of(name, ptr, layout, TensorMemory::Pool(storage)))
     }
 
     /// The driver's allocation around a piece of it.
@@ -334,7 +334,8 @@ impl UnifiedMempool {
         let moving = self.begin(OPERATION, Phase::Active)?;
         let storages = self.live();
         let discards = self.machine().capabilities().discard;
-        let disposable = |storage: &Storage| discards && storage.disposable.load(Ordering::Relaxed);
+        let disposable =
+            |storage: &TensorStorage| discards && storage.disposable.load(Ordering::Relaxed);
         // Asked once each: another thread may change its mind in between.
         let (lost, kept): (Vec<_>, Vec<_>) =
             storages.into_iter().partition(|storage| disposable(storage));
@@ -400,7 +401,7 @@ impl UnifiedMempool {
 
     /// The storages that tensors are over, held so that none goes while something is done to them.
     /// A thread that drops the last hold on one may run a resource's code: never while the lock is held.
-    fn live(&self) -> Vec<Arc<Storage>> {
+    fn live(&self) -> Vec<Arc<TensorStorage>> {
         let weak = self.locked().storages.clone();
         weak.iter().filter_map(Weak::upgrade).collect()
     }
@@ -448,7 +449,11 @@ impl Drop for Moving<'_> {
     }
 }
 
-fn plan(operation: &'static str, storages: &[Arc<Storage>], purpose: Purpose) -> Result<Plan> {
+fn plan(
+    operation: &'static str,
+    storages: &[Arc<TensorStorage>],
+    purpose: Purpose,
+) -> Result<Plan> {
     let items = storages.iter().map(Item::storage).collect();
     Plan::of(operation, items, purpose, &ModuleOptions::default())
 }

@@ -11,7 +11,7 @@ use super::layout::TensorLayout;
 
 /// Bytes that a pool gave, given back with the last tensor over them.
 #[derive(Debug)]
-pub(super) struct Storage {
+pub(super) struct TensorStorage {
     pub(super) name: Arc<str>,
     pub(super) buffer: ManagedBuffer<u8>,
     /// The allocation of the driver that the bytes lie in, with others' bytes perhaps.
@@ -20,8 +20,8 @@ pub(super) struct Storage {
 }
 
 #[derive(Clone)]
-pub(super) enum Memory {
-    Pool(Arc<Storage>),
+pub(super) enum TensorMemory {
+    Pool(Arc<TensorStorage>),
     Foreign(Machine),
 }
 
@@ -51,11 +51,16 @@ pub struct Tensor {
     name: Arc<str>,
     ptr: DevicePtr,
     layout: TensorLayout,
-    pub(super) memory: Memory,
+    pub(super) memory: TensorMemory,
 }
 
 impl Tensor {
-    pub(super) fn of(name: &str, ptr: DevicePtr, layout: TensorLayout, memory: Memory) -> Self {
+    pub(super) fn of(
+        name: &str,
+        ptr: DevicePtr,
+        layout: TensorLayout,
+        memory: TensorMemory,
+    ) -> Self {
         Self { name: name.into(), ptr, layout, memory }
     }
 
@@ -97,7 +102,7 @@ impl Tensor {
             let why = format!("`{name}` passes the end of the address space");
             return Err(invalid(OPERATION, why).with_span(span));
         }
-        Ok(Self::of(name, ptr, layout, Memory::Foreign(machine.into())))
+        Ok(Self::of(name, ptr, layout, TensorMemory::Foreign(machine.into())))
     }
 
     /// A view of the same storage, `first` elements of the view's size on from this one's first.
@@ -124,8 +129,8 @@ impl Tensor {
         let fits = |&ptr: &DevicePtr| {
             let end = Span::new(ptr, layout.span_bytes()).end();
             match &self.memory {
-                Memory::Pool(storage) => end.is_some() && end <= storage.buffer.span().end(),
-                Memory::Foreign(_) => end.is_some(),
+                TensorMemory::Pool(storage) => end.is_some() && end <= storage.buffer.span().end(),
+                TensorMemory::Foreign(_) => end.is_some(),
             }
         };
         let Some(ptr) = ptr.filter(fits) else {
@@ -157,15 +162,15 @@ impl Tensor {
     /// Whether it is storage of a pool of this crate, which is managed by construction.
     #[must_use]
     pub fn is_of_a_pool(&self) -> bool {
-        matches!(self.memory, Memory::Pool(_))
+        matches!(self.memory, TensorMemory::Pool(_))
     }
 
     /// The machine that the memory is of.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         match &self.memory {
-            Memory::Pool(storage) => storage.buffer.machine(),
-            Memory::Foreign(machine) => machine,
+            TensorMemory::Pool(storage) => storage.buffer.machine(),
+            TensorMemory::Foreign(machine) => machine,
         }
     }
 
@@ -195,11 +200,11 @@ impl Tensor {
     /// ```
     pub unsafe fn set_disposable(&self, disposable: bool) -> Result<()> {
         match &self.memory {
-            Memory::Pool(storage) => {
+            TensorMemory::Pool(storage) => {
                 storage.disposable.store(disposable, Ordering::Relaxed);
                 Ok(())
             }
-            Memory::Foreign(_) => {
+            TensorMemory::Foreign(_) => {
                 let why =
                     format!("`{}` is no memory of a pool, which alone is suspended", self.name);
                 Err(invalid("set_disposable", why))

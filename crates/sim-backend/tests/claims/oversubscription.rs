@@ -29,19 +29,19 @@ fn small_gpu(capacity: u64) -> GpuProfile {
     GpuProfile { memory_bytes: capacity + CONTEXT, context_bytes: CONTEXT, ..GpuProfile::h200() }
 }
 
-/// A machine, and managed memory on it that the host has written.
-struct Machine {
+/// Managed memory that the host has written, and the simulator that it is of.
+struct WrittenMemory {
     sim: SimBackend,
     span: Span,
 }
 
-impl Machine {
+impl WrittenMemory {
     fn new(gpu: GpuProfile, bytes: u64) -> Self {
         let sim = SimBackend::new(SimConfig::new(gpu).events(EventCapture::Off)).unwrap();
         let span = sim.alloc(bytes).unwrap();
-        let machine = Self { sim, span };
-        machine.written_by_host();
-        machine
+        let memory = Self { sim, span };
+        memory.written_by_host();
+        memory
     }
 
     fn part(&self, offset: u64, bytes: u64) -> Span {
@@ -86,9 +86,9 @@ impl Machine {
 /// Time per page of the second of two sweeps, with this much memory times the capacity.
 fn second_sweep(factor: f64) -> f64 {
     let bytes = (CAPACITY as f64 * factor) as u64;
-    let machine = Machine::new(small_gpu(CAPACITY), bytes);
-    machine.sweep();
-    machine.sweep()
+    let memory = WrittenMemory::new(small_gpu(CAPACITY), bytes);
+    memory.sweep();
+    memory.sweep()
 }
 
 /// Source: stride sweep, factors and medians; oversubscription kernels.
@@ -113,15 +113,15 @@ fn the_cliff_is_at_what_is_free_not_at_the_nominal_memory() {
 /// Source: UVMBench and the oversubscription kernels, which both block memory that way.
 #[test]
 fn memory_blocked_by_a_plain_allocation_is_as_good_as_not_there() {
-    let sweeps = |machine: &Machine| {
-        machine.counted(|| {
-            machine.sweep();
-            machine.sweep();
+    let sweeps = |memory: &WrittenMemory| {
+        memory.counted(|| {
+            memory.sweep();
+            memory.sweep();
         })
     };
-    let blocked = Machine::new(small_gpu(CAPACITY), CAPACITY);
+    let blocked = WrittenMemory::new(small_gpu(CAPACITY), CAPACITY);
     blocked.sim.alloc_device(DEVICE, CAPACITY / 2).unwrap();
-    let smaller = Machine::new(small_gpu(CAPACITY / 2), CAPACITY);
+    let smaller = WrittenMemory::new(small_gpu(CAPACITY / 2), CAPACITY);
     let (blocked, smaller) = (sweeps(&blocked), sweeps(&smaller));
     assert!(blocked.to_host.bytes > 0);
     assert_eq!(blocked, smaller);
@@ -130,19 +130,18 @@ fn memory_blocked_by_a_plain_allocation_is_as_good_as_not_there() {
 /// PAGING-217: plain allocations win over managed pages, for as long as they live.
 #[test]
 fn memory_that_a_plain_allocation_gave_back_has_room_for_pages_again() {
-    let machine = Machine::new(small_gpu(CAPACITY), CAPACITY);
-    let sim = &machine.sim;
+    let memory = WrittenMemory::new(small_gpu(CAPACITY), CAPACITY);
+    let sim = &memory.sim;
     let evicted = |prefetched: Span| {
         let to = Location::device(DEVICE);
-        let moved =
-            machine.counted(|| sim.prefetch(prefetched, to, 0, StreamHandle::NULL).unwrap());
+        let moved = memory.counted(|| sim.prefetch(prefetched, to, 0, StreamHandle::NULL).unwrap());
         moved.by_eviction.bytes
     };
     let plain = sim.alloc_device(DEVICE, CAPACITY / 2).unwrap();
-    assert!(evicted(machine.span) > 0);
+    assert!(evicted(memory.span) > 0);
     // SAFETY: the test does not use the memory again.
     unsafe { sim.free(plain) }.unwrap();
-    assert_eq!(evicted(machine.span), 0);
+    assert_eq!(evicted(memory.span), 0);
 }
 
 /// Where the pages of the oversubscription kernels are.
@@ -160,10 +159,10 @@ enum Placement {
 impl Placement {
     const ALL: [Self; 4] = [Self::PageFault, Self::ZeroCopy, Self::PrefetchOnce, Self::Stripe];
 
-    fn machine(self, factor: f64) -> Machine {
+    fn memory(self, factor: f64) -> WrittenMemory {
         let blocks = (CAPACITY as f64 * factor / 2.0) as u64 / MIB;
-        let machine = Machine::new(small_gpu(CAPACITY), blocks * 2 * MIB);
-        let Machine { sim, span } = &machine;
+        let memory = WrittenMemory::new(small_gpu(CAPACITY), blocks * 2 * MIB);
+        let WrittenMemory { sim, span } = &memory;
         let on_device = CAPACITY * 3 / 4;
         match self {
             Self::PageFault => {}
@@ -182,38 +181,38 @@ impl Placement {
                     let is_device =
                         ((block + 1) as f64 * share) as u64 > (block as f64 * share) as u64;
                     let to = if is_device { Location::device(DEVICE) } else { Location::HOST };
-                    let part = machine.part(block * 2 * MIB, 2 * MIB);
+                    let part = memory.part(block * 2 * MIB, 2 * MIB);
                     sim.advise(part, Advice::SET_PREFERRED_LOCATION, to).unwrap();
                     sim.advise(part, Advice::SET_ACCESSED_BY, Location::device(DEVICE)).unwrap();
                     sim.prefetch_to(part, to).unwrap();
                 }
             }
         }
-        machine
+        memory
     }
 }
 
 /// ns per byte of reading everything, 128 bytes a warp.
 fn streaming(placement: Placement, factor: f64) -> f64 {
-    let machine = placement.machine(factor);
-    machine.kernel(machine.span, 4, DeviceAccess::Read, GRID);
-    let ns = machine.kernel(machine.span, 4, DeviceAccess::Read, GRID);
-    ns as f64 / machine.span.bytes as f64
+    let memory = placement.memory(factor);
+    memory.kernel(memory.span, 4, DeviceAccess::Read, GRID);
+    let ns = memory.kernel(memory.span, 4, DeviceAccess::Read, GRID);
+    ns as f64 / memory.span.bytes as f64
 }
 
 /// ns per byte of warps that read 128 bytes of a random page each, one after another.
 fn random_warps(placement: Placement, factor: f64) -> f64 {
     const WARPS: u64 = 2000;
-    let machine = placement.machine(factor);
-    let pages = machine.span.bytes / PAGE_BYTES;
+    let memory = placement.memory(factor);
+    let pages = memory.span.bytes / PAGE_BYTES;
     let mut random: u64 = 1;
     let mut ns = 0;
     for _ in 0..WARPS {
         // The generator of the oversubscription kernels.
         random = (random * 1_103_515_245 + 12_345) % (1 << 31);
         let page = random % pages;
-        let span = machine.part(page * PAGE_BYTES, 128);
-        ns += machine.kernel(span, 4, DeviceAccess::Read, (1, 32));
+        let span = memory.part(page * PAGE_BYTES, 128);
+        ns += memory.kernel(span, 4, DeviceAccess::Read, (1, 32));
     }
     ns as f64 / (WARPS * 128) as f64
 }
@@ -225,8 +224,8 @@ fn zero_copy_is_flat_in_the_factor() {
     for one in per_byte {
         assert!((one / per_byte[0] - 1.0).abs() < 0.05, "ns per byte: {per_byte:?}");
     }
-    let machine = Placement::ZeroCopy.machine(1.5);
-    let counted = machine.counted(|| _ = machine.sweep());
+    let memory = Placement::ZeroCopy.memory(1.5);
+    let counted = memory.counted(|| _ = memory.sweep());
     assert_eq!((counted.to_device.bytes, counted.to_host.bytes), (0, 0));
 }
 
@@ -253,14 +252,14 @@ fn dense_sweeps_over_too_much_memory_are_slower_and_fault_more_without_the_prefe
         let measured = [true, false].map(|prefetch| {
             let mut gpu = small_gpu(CAPACITY);
             gpu.paging.prefetch_enable = prefetch;
-            let machine = Machine::new(gpu, (CAPACITY as f64 * factor) as u64);
-            let start_ns = machine.clock_ns();
-            let counted = machine.counted(|| {
+            let memory = WrittenMemory::new(gpu, (CAPACITY as f64 * factor) as u64);
+            let start_ns = memory.clock_ns();
+            let counted = memory.counted(|| {
                 for _ in 0..3 {
-                    machine.kernel(machine.span, 128, DeviceAccess::Read, GRID);
+                    memory.kernel(memory.span, 128, DeviceAccess::Read, GRID);
                 }
             });
-            (machine.clock_ns() - start_ns, counted.gpu_faults)
+            (memory.clock_ns() - start_ns, counted.gpu_faults)
         });
         let [(with_ns, with_faults), (without_ns, without_faults)] = measured;
         assert!(4 * without_ns > 5 * with_ns, "{factor}: {with_ns} and {without_ns} ns");
@@ -273,16 +272,16 @@ fn dense_sweeps_over_too_much_memory_are_slower_and_fault_more_without_the_prefe
 fn discarded_scratch_saves_its_copies_to_the_host() {
     const SCRATCH: u64 = 24 * MIB;
     let copied = [true, false].map(|discards| {
-        let machine = Machine::new(small_gpu(CAPACITY), SCRATCH + CAPACITY);
-        let (scratch, rest) = (machine.part(0, SCRATCH), machine.part(SCRATCH, CAPACITY));
-        machine.counted(|| {
-            machine.kernel(scratch, PAGE_BYTES, DeviceAccess::Write(1), GRID);
+        let memory = WrittenMemory::new(small_gpu(CAPACITY), SCRATCH + CAPACITY);
+        let (scratch, rest) = (memory.part(0, SCRATCH), memory.part(SCRATCH, CAPACITY));
+        memory.counted(|| {
+            memory.kernel(scratch, PAGE_BYTES, DeviceAccess::Write(1), GRID);
             if discards {
                 // SAFETY: the test does not read the contents again.
-                unsafe { machine.sim.discard_batch(&[scratch], 0, StreamHandle::PER_THREAD) }
+                unsafe { memory.sim.discard_batch(&[scratch], 0, StreamHandle::PER_THREAD) }
                     .unwrap();
             }
-            machine.kernel(rest, PAGE_BYTES, DeviceAccess::Write(1), GRID);
+            memory.kernel(rest, PAGE_BYTES, DeviceAccess::Write(1), GRID);
         })
     });
     let [with, without] = copied.map(|counted| counted.to_host.bytes);

@@ -14,7 +14,7 @@ const MOST_EVENTS: usize = 8;
 type RecordKey<'a> = (&'a Label, u64, i64, u64, i64, i64, &'a Detail);
 
 /// Expected and got.
-pub(super) type Sides = (Value, Value);
+pub(super) type BothSides = (Value, Value);
 
 #[derive(Default)]
 struct Both(Map<String, Value>, Map<String, Value>);
@@ -25,13 +25,13 @@ impl Both {
         self.1.insert(field.to_owned(), got);
     }
 
-    fn done(self) -> Sides {
+    fn done(self) -> BothSides {
         (Value::Object(self.0), Value::Object(self.1))
     }
 }
 
 /// `fields`: those that differ.
-pub(super) fn contract(fields: &[&str], recorded: &Observed, got: &Observed) -> Sides {
+pub(super) fn contract(fields: &[&str], recorded: &Observed, got: &Observed) -> BothSides {
     let mut both = Both::default();
     for &field in fields {
         let (expected, got) = match field {
@@ -47,7 +47,7 @@ pub(super) fn contract(fields: &[&str], recorded: &Observed, got: &Observed) -> 
     both.done()
 }
 
-fn attributes(recorded: &Observed, got: &Observed) -> Sides {
+fn attributes(recorded: &Observed, got: &Observed) -> BothSides {
     let mut both = Both::default();
     for (name, read) in recorded.attributes.iter().flat_map(|attributes| &attributes.0) {
         let other = got.attributes.as_ref().and_then(|got| got.get(name.as_str()));
@@ -58,7 +58,7 @@ fn attributes(recorded: &Observed, got: &Observed) -> Sides {
     both.done()
 }
 
-pub(super) fn pages(recorded: &Observed, got: &Observed) -> Sides {
+pub(super) fn pages(recorded: &Observed, got: &Observed) -> BothSides {
     let mut maps = Both::default();
     for (buf, map) in &recorded.host_mapped {
         let other = got.host_mapped.get(buf);
@@ -77,7 +77,7 @@ pub(super) fn sorted_keys(events: &[MemoryRecord]) -> Vec<RecordKey<'_>> {
 }
 
 /// The records that only one side has, cut short, with their full number.
-pub(super) fn events(recorded: &Observed, got: &Observed) -> Sides {
+pub(super) fn events(recorded: &Observed, got: &Observed) -> BothSides {
     let (expected, got) = (sorted_keys(&recorded.events), sorted_keys(&got.events));
     let (mut only_expected, mut only_got) = (Vec::new(), Vec::new());
     let (mut a, mut b) = (expected.iter().peekable(), got.iter().peekable());

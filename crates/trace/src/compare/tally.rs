@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::diff::Sides;
+use super::diff::BothSides;
 use crate::format::{Case, Header, MemoryRecord, Op};
 use crate::report::{
     Aggregate, Count, Divergence, Level, RealTime, Time, TraceReport, ratio_within_tolerance,
@@ -123,7 +123,7 @@ impl Tally {
         case: &Case,
         line: u64,
         level: Level,
-        sides: impl FnOnce() -> Sides,
+        sides: impl FnOnce() -> BothSides,
     ) {
         if slot.as_ref().is_none_or(|first| line < first.line) {
             let (expected, got) = sides();
@@ -136,7 +136,7 @@ impl Tally {
         case: &Case,
         line: u64,
         level: Level,
-        sides: impl FnOnce() -> Sides,
+        sides: impl FnOnce() -> BothSides,
     ) {
         Self::note(&mut self.first, case, line, level, sides);
     }
@@ -179,7 +179,7 @@ impl Tally {
         case: &Case,
         line: u64,
         level: Level,
-        sides: impl FnOnce() -> Sides,
+        sides: impl FnOnce() -> BothSides,
     ) {
         // An operation may differ at both levels.
         if self.last_by_time != Some(line) {
