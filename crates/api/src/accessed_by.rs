@@ -13,13 +13,13 @@ const OPERATION: &str = "accessed_by";
 
 /// The processors advised as accessing *all* of a region: devices, and the host as a whole.
 ///
-/// Nothing is kept here: every question reads the driver's set (one call), every change writes it.
-/// Changes of several members are checked as a whole first, read once, give advice only for what
-/// differs (removals first, each in order of places) and take back what they gave if the driver
-/// fails midway.
+/// The set is the driver's: each question reads it by one call, and each change writes it. A change
+/// of several members is checked as a whole first. Then it reads the set once, and gives advice
+/// only for members that differ: removals first, each in order of places. If the driver fails
+/// midway, it takes its own advice back.
 ///
-/// A processor that keeps *part* of the region mapped is no member. [`insert`](Self::insert) and
-/// [`remove`](Self::remove) always give their advice, so they reach such parts.
+/// A processor that keeps only a *part* of the region mapped is no member. [`insert`](Self::insert)
+/// and [`remove`](Self::remove) always give their advice, so they reach such parts, too.
 ///
 /// ```
 /// use pagewise::{Device, ManagedBuffer, Place};
@@ -65,7 +65,7 @@ impl<'b> AccessedBy<'b> {
     /// The members, as they are now.
     ///
     /// # Errors
-    /// What the back end says of reading attributes.
+    /// Errors of the back end for reads of attributes.
     pub fn to_set(&self) -> Result<BTreeSet<Place>> {
         // The driver truncates a list that is too short: one place for each device and the host.
         let room = self.machine().device_count()? as usize + 1;
@@ -102,7 +102,7 @@ impl<'b> AccessedBy<'b> {
         Ok(self.to_set()?.len())
     }
 
-    /// Whether there is none.
+    /// Whether there is no member.
     ///
     /// # Errors
     /// As [`to_set`](Self::to_set).
@@ -110,7 +110,7 @@ impl<'b> AccessedBy<'b> {
         Ok(self.to_set()?.is_empty())
     }
 
-    /// Makes a processor a member, if it is one already, too. One call.
+    /// Makes a processor a member, by one call, even if it is a member already.
     ///
     /// # Errors
     /// As [`Region::advise`].
@@ -128,8 +128,8 @@ impl<'b> AccessedBy<'b> {
         self.region.advise(MemoryAdvice::SetAccessedBy(place.into()))
     }
 
-    /// Takes a processor out, if it is none, too. One call. Existing mappings stay until something
-    /// else removes them.
+    /// Takes a processor out, by one call, even if it is no member. Existing mappings stay until
+    /// something else removes them.
     ///
     /// # Errors
     /// As [`Region::advise`].
@@ -139,9 +139,9 @@ impl<'b> AccessedBy<'b> {
 
     /// Makes exactly these the members.
     ///
-    /// # Errors
-    /// Before anything is changed, as [`Region::advise`], for any of them. If the driver fails
-    /// midway, its error, and in words whether the members are as before or which they are now.
+    /// # Errors Before anything is changed, as [`Region::advise`], for any of them. If the driver
+    /// fails midway, its error, with a text that says whether the members are as before, or which
+    /// they are now.
     ///
     /// ```
     /// use pagewise::{Device, Host, ManagedBuffer, Place};
@@ -192,7 +192,7 @@ impl<'b> AccessedBy<'b> {
         self.change(&members, &target)
     }
 
-    /// Makes these members, too.
+    /// Makes these places members, too.
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
@@ -211,7 +211,7 @@ impl<'b> AccessedBy<'b> {
         self.retain(|place| others.contains(&place))
     }
 
-    /// Takes these out.
+    /// Takes these places out.
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
@@ -223,7 +223,7 @@ impl<'b> AccessedBy<'b> {
         self.retain(|place| !others.contains(&place))
     }
 
-    /// Takes those out that are members, and makes the others members.
+    /// Takes those of the places out that are members, and makes the others members.
     ///
     /// # Errors
     /// As [`assign`](Self::assign).

@@ -7,10 +7,9 @@ use pagewise_hal::{Advice, Result};
 use crate::refuse::invalid;
 use crate::{Host, Machine, Place};
 
-/// Advice to the driver about the use of memory. Takes effect at once, not in stream order.
+/// Advice to the driver about the use of memory. It takes effect at once, not in stream order.
 ///
-/// [`Advice`] is the driver's number; this is the same with the place that it needs, and without
-/// one where the driver takes none.
+/// [`Advice`] is the driver's number alone. This type adds the place for advice that needs one.
 ///
 /// | advice | device | host | host node | host current node |
 /// | --- | --- | --- | --- | --- |
@@ -40,7 +39,7 @@ pub enum MemoryAdvice {
     UnsetPreferredLocation,
     /// Keeps the memory mapped by this processor, wherever its pages are.
     SetAccessedBy(Place),
-    /// Ends that.
+    /// Ends accessed-by for this processor.
     UnsetAccessedBy(Place),
 }
 
@@ -69,8 +68,8 @@ impl MemoryAdvice {
         }
     }
 
-    /// The advice that takes it back: setting for unsetting. Unsetting a preferred location is its
-    /// own inverse, because it does not say which there was.
+    /// The advice that takes it back: setting for unsetting, and the other way round. Unsetting a
+    /// preferred location is its own inverse, because it does not say which location there was.
     #[must_use]
     pub const fn inverse(self) -> Self {
         match self {
@@ -84,11 +83,10 @@ impl MemoryAdvice {
         }
     }
 
-    /// Refuses, without asking the back end, what it would refuse whatever the memory.
+    /// Refuses, without asking the back end, advice that no memory can take.
     ///
-    /// # Errors
-    /// Without a CUDA code: `InvalidValue` for accessed-by with a NUMA node; for its place as
-    /// [`Machine::check_place`].
+    /// # Errors Without a CUDA code: `InvalidValue` for accessed-by with a NUMA node; as
+    /// [`Machine::check_place`] for its place.
     ///
     /// ```
     /// use pagewise::{Device, Machine, MemoryAdvice};

@@ -1,9 +1,9 @@
 //! Operations on one region or many, in one call of the driver where it has one.
 //!
-//! All checks of all regions come before the first call. Driver 580 and later take prefetches and
-//! discards of many ranges at once (CUDA 13.0); before it prefetches are a loop, and an error names
-//! the item that failed and what became of the others. Advice is always a loop: no driver takes it
-//! for many ranges.
+//! All checks of all regions come before the first call. Driver 580 and later (CUDA 13.0) take
+//! prefetches and discards of many ranges at once. On older drivers prefetches are a loop, and an
+//! error names the item that failed and the state of the others. Advice is always a loop: no driver
+//! takes it for many ranges.
 
 use pagewise_hal::{BatchSupport, Location, Result, Span};
 use rangemap::RangeMap;
@@ -50,11 +50,11 @@ pub fn advise<'b>(regions: impl Into<Regions<'b>>, advice: MemoryAdvice) -> Resu
 /// | several, CUDA 13.0 and later | `cuMemPrefetchBatchAsync`, equal neighbours of places merged |
 /// | several, CUDA 12 | a loop; on failure the items before were submitted |
 ///
-/// # Errors
-/// Before anything is submitted, without a CUDA code: `InvalidValue` for no regions, as many places
-/// as are not regions, regions of several machines, regions of which two share a page and go to
-/// different places (the driver leaves the order open); as [`Region::prefetch`], with the item, for
-/// any of them. From the driver: `InvalidValue` (1) for the legacy default stream.
+/// # Errors Before anything is submitted, without a CUDA code: `InvalidValue` for no regions, for
+/// different numbers of places and regions, for regions of several machines, and for two regions
+/// that share a page and go to different places (the driver leaves the order open); as
+/// [`Region::prefetch`], with the item, for any of them. From the driver: `InvalidValue` (1) for
+/// the legacy default stream.
 ///
 /// ```
 /// use pagewise::{Device, Machine, ManagedBuffer, Place, Stream, prefetch};
@@ -103,11 +103,13 @@ pub fn prefetch<'b>(
 /// Declares the contents of each region worthless, in stream order: nothing is copied, the pages
 /// are unmapped everywhere, and the next touch populates them anew.
 ///
-/// A discard takes whole pages: what a region covers in part keeps its contents, unless
-/// [`Region::rounded`] asks for a refusal. The buffers remember what is indeterminate and refuse to
-/// show it until it is written ([`ManagedRangeMut::write`](crate::ManagedRangeMut::write)) or said
-/// to be ([`assume_written`](crate::ManagedRangeMut::assume_written)). For one range,
-/// [`ManagedRangeMut::discard`](crate::ManagedRangeMut::discard) says the same by type.
+/// A discard takes whole pages: a page that a region covers in part keeps its contents, unless
+/// [`Region::rounded`] asks for a refusal. The buffers remember which bytes are indeterminate. They
+/// refuse to show them until they are written
+/// ([`ManagedRangeMut::write`](crate::ManagedRangeMut::write)) or declared to be written
+/// ([`assume_written`](crate::ManagedRangeMut::assume_written)). For one range,
+/// [`ManagedRangeMut::discard`](crate::ManagedRangeMut::discard) returns a type without a way to
+/// read.
 ///
 /// | back end | behaviour |
 /// | --- | --- |
@@ -115,11 +117,10 @@ pub fn prefetch<'b>(
 /// | CUDA 12 | `Unsupported`, before anything is done |
 /// | simulator | as its driver version; what discarded memory holds is configured |
 ///
-/// # Errors
-/// Before anything is submitted, without a CUDA code: `Unsupported` before CUDA 13.0;
+/// # Errors Before anything is submitted, without a CUDA code: `Unsupported` before CUDA 13.0;
 /// `InvalidValue` for no regions, regions of several machines, a stream of another machine or the
-/// legacy default stream, and ranges that a [`Rounding`] refuses. The driver's own, and then no
-/// contents count as discarded.
+/// legacy default stream, and ranges that a [`Rounding`] refuses. From the driver: its own errors;
+/// then no contents count as discarded.
 ///
 /// ```
 /// use pagewise::{Device, Machine, ManagedBuffer, Stream, discard};
@@ -140,8 +141,9 @@ pub fn discard<'b>(regions: impl Into<RegionsMut<'b>>, stream: &Stream) -> Resul
 
 /// Discards each region, then migrates it without copying, in stream order.
 ///
-/// The discard takes whole pages, the migration all pages that a region touches: those that it
-/// covers in part move with their contents, unless it is [rounded inward](Rounding::Inward).
+/// The discard takes whole pages, and the migration takes all pages that a region touches. Pages
+/// that it covers in part move with their contents, unless it is [rounded
+/// inward](Rounding::Inward).
 ///
 /// # Errors
 /// As [`discard`] and [`prefetch`].
@@ -164,17 +166,17 @@ pub fn discard_prefetch<'b>(
     discard_prefetch_all(&regions.into().0, to.into(), stream)
 }
 
-/// Makes a stream come after those that the memory of the regions came on, and the memory go back
-/// after the present work of that stream: for work of its own that a program puts in the stream.
+/// Prepares regions for work that a program puts in a stream by itself. The stream waits for the
+/// streams on which the memory was allocated, and the memory is freed only after the stream's
+/// present work.
 ///
 /// Operations of this crate do it themselves. Only memory of a
-/// [resource](crate::ManagedBuffer::from_resource) comes and goes in the order of a stream; there is
-/// nothing to do for other memory, and for a stream that has done it before. The stream waits once
-/// for each stream that memory came on, not once for each region.
+/// [resource](crate::ManagedBuffer::from_resource) is allocated and freed in the order of a stream.
+/// For other memory, and for a stream that was prepared before, there is nothing to do. The stream
+/// waits once for each stream on which memory was allocated, not once for each region.
 ///
-/// # Errors
-/// `InvalidValue` (no CUDA code), with the item, for a stream of another machine; as
-/// [`Stream::wait_for`], and then nothing is to be put in the stream.
+/// # Errors `InvalidValue` (no CUDA code), with the item, for a stream of another machine; as
+/// [`Stream::wait_for`]. After an error the program must not put work on the regions in the stream.
 ///
 /// ```
 /// use std::sync::Arc;

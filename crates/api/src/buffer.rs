@@ -16,9 +16,9 @@ use crate::{
 
 /// Elements in managed memory, which the host and every device reach by one address.
 ///
-/// Freed when it goes out of scope. Views borrow it, so that neither use after free nor reading
-/// during a write compiles. A caller that gives the address to a *device* promises in its own
-/// `unsafe` what the device does with it.
+/// The memory is freed when the buffer goes out of scope. Views borrow the buffer, so neither use
+/// after free nor reading during a write compiles. A caller that gives the address to a *device*
+/// does so by its own `unsafe` code, which answers for the device's accesses.
 ///
 /// | back end | memory |
 /// | --- | --- |
@@ -111,7 +111,7 @@ impl<T: Pod> ManagedBuffer<T> {
         ManagedRangeMut::of(self.region_mut())
     }
 
-    /// Some of the elements, which do all that the buffer does.
+    /// Some of the elements, with all operations of the buffer.
     ///
     /// # Errors
     /// `InvalidValue` (no CUDA code) for no elements, or elements beyond the end.
@@ -184,7 +184,7 @@ impl<T: Pod> ManagedBuffer<T> {
 
 impl<T> ManagedBuffer<T> {
     /// The address of the first element, for host and devices alike. It is valid until the buffer
-    /// goes.
+    /// is dropped.
     #[must_use]
     pub fn device_ptr(&self) -> DevicePtr {
         self.memory.span.ptr
@@ -202,13 +202,13 @@ impl<T> ManagedBuffer<T> {
         &self.memory.machine
     }
 
-    /// All bytes, without their type: what the functions over many buffers take.
+    /// All bytes, without their type. Functions over many buffers take it.
     #[must_use]
     pub fn region(&self) -> Region<'_> {
         Region { memory: &self.memory, span: self.memory.span, rounding: None }
     }
 
-    /// All bytes, exclusively: what discards of many buffers take.
+    /// All bytes, exclusively. Discards of many buffers take it.
     #[must_use]
     pub fn region_mut(&mut self) -> RegionMut<'_> {
         RegionMut(self.region())
@@ -230,7 +230,7 @@ impl<T> ManagedBuffer<T> {
         self.region().set_read_mostly(on)
     }
 
-    /// Where faults leave pages if they can. See [`Region::preferred_location`].
+    /// The place at which faults leave pages if they can. See [`Region::preferred_location`].
     ///
     /// # Errors
     /// As [`Region::preferred_location`].
@@ -238,7 +238,7 @@ impl<T> ManagedBuffer<T> {
         self.region().preferred_location()
     }
 
-    /// Sets it; `None` forgets it. See [`Region::set_preferred_location`].
+    /// Sets the preferred location; `None` forgets it. See [`Region::set_preferred_location`].
     ///
     /// # Errors
     /// As [`Region::advise`].
@@ -262,7 +262,7 @@ impl<T> ManagedBuffer<T> {
         self.region().accessed_by()
     }
 
-    /// Where it was last asked to go. See [`Region::last_prefetch_location`].
+    /// The place of the last prefetch request. See [`Region::last_prefetch_location`].
     ///
     /// # Errors
     /// As [`Region::last_prefetch_location`].
@@ -278,12 +278,11 @@ impl<T> ManagedBuffer<T> {
         self.region().prefetch(to, stream)
     }
 
-    /// Makes memory of a resource go back on another stream; there is nothing to do for other
-    /// memory. It waits for nothing: that is for code that moves many allocations and waits once.
+    /// Makes memory of a resource be freed on another stream. For other memory there is nothing to
+    /// do. The method does not wait: it is for code that moves many allocations and waits once.
     ///
-    /// # Safety
-    /// `stream` is of the same machine, and has been made to wait for the present work of the
-    /// stream that the memory would have gone back on.
+    /// # Safety `stream` is of the same machine, and waits already for the present work of the
+    /// stream on which the memory would have been freed.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -305,11 +304,10 @@ impl<T> ManagedBuffer<T> {
         self.memory.move_to(stream);
     }
 
-    /// Gives the memory back now, and says whether that worked; going out of scope does the same
-    /// and cannot say.
+    /// Frees the memory now and reports a failure. Going out of scope does the same without a
+    /// report.
     ///
-    /// # Errors
-    /// As [`Backend::free`](crate::Backend::free). The buffer is gone either way.
+    /// # Errors As [`Backend::free`](crate::Backend::free). The buffer is consumed either way.
     pub fn free(mut self) -> Result<()> {
         self.memory.release()
     }

@@ -47,10 +47,10 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The environment variable that chooses where the program does not.
+    /// The environment variable that chooses the back end if the program does not.
     pub const VARIABLE: &'static str = "PAGEWISE_BACKEND";
 
-    /// Nothing chosen yet.
+    /// A builder without a choice.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -63,7 +63,7 @@ impl Builder {
         self
     }
 
-    /// Which machine to simulate, if the simulator is chosen; an H200 unless told.
+    /// The machine to simulate, if the simulator is chosen; by default one H200.
     ///
     /// ```
     /// use pagewise::{BackendKind, Builder, SimConfig};
@@ -79,7 +79,8 @@ impl Builder {
         self
     }
 
-    /// Opens the chosen back end; without a choice the environment's; without that the driver.
+    /// Opens the back end that the program chose, else the one that the environment chooses, else
+    /// the driver.
     ///
     /// # Errors
     /// `InvalidValue` if the environment names no back end; `Unsupported` if the back end is not

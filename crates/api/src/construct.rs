@@ -14,7 +14,7 @@ use crate::resource::{MemoryKind, MemoryResource};
 use crate::{Machine, ManagedBuffer, Stream};
 
 impl<T: Pod> ManagedBuffer<T> {
-    /// Allocates room for `len` elements. What they hold is up to the back end, as with
+    /// Allocates room for `len` elements. Their contents are up to the back end, as with
     /// `cuMemAllocManaged`; any bytes are a `T`.
     ///
     /// # Errors
@@ -62,9 +62,9 @@ impl<T: Pod> ManagedBuffer<T> {
         Ok(buffer)
     }
 
-    /// Takes room for `len` elements from a resource of managed memory, in the order of a stream;
-    /// it goes back on the same one. Views of the host wait for it to come; other streams that the
-    /// buffer is used on wait for it, and it waits for them before it goes.
+    /// Takes room for `len` elements from a resource of managed memory, in the order of a stream,
+    /// and frees it on the same one. Views of the host wait for the allocation. Other streams that
+    /// use the buffer wait for it, too, and the free waits for them.
     ///
     /// # Errors
     /// `Unsupported` (no CUDA code) for a resource of other memory; as [`new`](Self::new) and
@@ -107,8 +107,9 @@ impl<T: Pod> ManagedBuffer<T> {
         Ok(Self { memory, elements: PhantomData })
     }
 
-    /// Uses managed memory that other code allocated, all of an allocation or a part. It is not
-    /// freed here. `owner` is kept until the buffer goes, so it can be the value that frees it.
+    /// Uses managed memory that other code allocated, all of an allocation or a part. The buffer
+    /// does not free it. It keeps `owner` until it is dropped, so `owner` can be the value that
+    /// frees the memory.
     ///
     /// # Errors
     /// `InvalidValue`: without a CUDA code for no elements, an address that is not aligned for

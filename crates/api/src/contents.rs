@@ -40,7 +40,7 @@ impl Contents {
         discarded.insert(bytes, stream.clone());
     }
 
-    /// Refuses to read what means nothing.
+    /// Refuses to read discarded contents.
     pub(crate) fn check_readable(&self, operation: &'static str, span: Span) -> Result<()> {
         let discarded = self.locked();
         let Some((first, _)) = discarded.overlapping(addresses(span)).next() else {

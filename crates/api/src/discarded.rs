@@ -8,12 +8,12 @@ use pagewise_hal::Result;
 use crate::refuse::invalid;
 use crate::{ManagedRangeMut, Place, Region, Stream};
 
-/// Elements with indeterminate contents: there is no way to read them.
+/// Elements with indeterminate contents, without a way to read them.
 ///
 /// They may be advised and prefetched, as any [`Region`]. Writing all of them ends the state; so
-/// does [`assume_written`](Self::assume_written), for a caller that had a device write them.
-/// Dropped before that, the buffer remembers which bytes are indeterminate and refuses to show
-/// them.
+/// does [`assume_written`](Self::assume_written), for a caller that had a device write them. If the
+/// value is dropped before that, the buffer remembers which bytes are indeterminate and refuses to
+/// show them.
 ///
 /// Discards round inward to whole pages, so elements on pages that are covered in part keep their
 /// contents.
@@ -141,7 +141,7 @@ impl<'b, T: Pod> Discarded<'b, T> {
         Ok(())
     }
 
-    /// Counts all elements as written, because a device has written them: waits for the discard.
+    /// Counts all elements as written, because a device has written them. It waits for the discard.
     ///
     /// # Errors
     /// As [`ManagedRangeMut::assume_written`].

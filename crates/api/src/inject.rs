@@ -29,7 +29,8 @@ use pagewise_hal::{Backend, Error, Location, Result};
 use crate::intercept::{Call, Intercepted, Interceptor, Operation};
 use crate::refuse::invalid;
 
-/// Which call fails, and with which code: the first one that matches, unless told otherwise.
+/// A rule for the call that fails, and its code. The first call that matches fails, unless
+/// [`nth`](Self::nth), [`always`](Self::always) or [`seeded`](Self::seeded) says otherwise.
 ///
 /// ```
 /// use pagewise::inject::{Fault, FaultInjector};
@@ -147,8 +148,8 @@ impl Fault {
         self
     }
 
-    /// Calls that match fail at random, `per_thousand` of a thousand. Which ones is a function of
-    /// the seed and of how many matched before.
+    /// Calls that match fail at random, `per_thousand` of a thousand. The seed and the number of
+    /// earlier matches decide which calls fail.
     ///
     /// ```
     /// use pagewise::inject::{Fault, FaultInjector};
@@ -221,7 +222,7 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// How many calls it was asked about.
+    /// The number of calls that it was asked about.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.locked().made
@@ -272,7 +273,7 @@ impl Interceptor for Injector {
     }
 }
 
-/// A back end that fails where it is told to. See the [module](self).
+/// A back end that fails at the calls that a test chooses. See the [module](self).
 pub type FaultInjector<B> = Intercepted<B, Injector>;
 
 impl<B: Backend> FaultInjector<B> {
@@ -321,7 +322,7 @@ impl<B: Backend> FaultInjector<B> {
     }
 
     /// Counts the calls of a closure in a program of [`sweep`], and lets them fail. Calls outside
-    /// of it pass unseen.
+    /// of the closure are not counted and do not fail.
     ///
     /// ```
     /// use pagewise::{Backend, Code};
@@ -345,14 +346,14 @@ impl<B: Backend> FaultInjector<B> {
 }
 
 /// Runs a program on fresh back ends: once as it is, then once for each call that it made in
-/// [`FaultInjector::watch`], and that call fails with `code`. Returns how many such calls there are.
+/// [`FaultInjector::watch`], with that call failing with `code`. Returns the number of such calls.
 ///
-/// The program is told which call will fail, `None` the first time, and judges for itself: it
-/// returns an error, or panics, if what it claims does not hold.
+/// The program gets the call that will fail, `None` the first time. If a claim of the program does
+/// not hold, it returns an error or panics.
 ///
-/// # Errors
-/// Of the program, and of making back ends. `InvalidValue` (no CUDA code) if a run never came to
-/// the call that should fail: then the program is not the same each time.
+/// # Errors Errors of the program, and of making back ends. `InvalidValue` (no CUDA code) if a run
+/// did not reach the call that should fail, because the program does not make the same calls each
+/// time.
 ///
 /// ```
 /// use pagewise::inject::sweep;

@@ -30,18 +30,19 @@
 //! | tensors, contexts, one device for many | the crate `pagewise-managers` |
 //! | to write a manager of memory | the checks of [`Machine`], its calls on byte ranges ([`Machine::prefetch_spans`] and its kin), [`use_on()`], [`Rounding::apply`], [`refuse`] |
 //!
-//! Everything is checked before anything is done, and what cannot be checked is taken back or
-//! reported exactly. Wrong places, double frees, views that outlive their buffer and reads of
-//! discarded memory do not compile or are refused; nothing panics on bad input.
+//! All arguments are checked before the first call. If the driver fails midway, changes are taken
+//! back, or the error says exactly which were made. Wrong places, double frees, views that outlive
+//! their buffer and reads of discarded memory do not compile or are refused. Nothing panics on bad
+//! input.
 //!
 //! It does not launch kernels (cudarc does, and shares memory with this crate), capture graphs or
 //! manage virtual memory.
 //!
 //! # Choosing a back end
 //!
-//! By [`Builder::backend`], else by the environment variable `PAGEWISE_BACKEND` (`sim` or `cuda`),
-//! else the driver. Nothing ever falls back to the simulator silently: if the driver is asked for
-//! and is not there, [`open`] says so.
+//! [`Builder::backend`] chooses the back end, else the environment variable `PAGEWISE_BACKEND`
+//! (`sim` or `cuda`), else it is the driver. Nothing falls back to the simulator silently: if there
+//! is no driver, [`open`] returns an error.
 //!
 //! # Features
 //!
@@ -87,7 +88,7 @@ pub use accessed_by::AccessedBy;
 pub use advice::MemoryAdvice;
 pub use batch::{advise, discard, discard_prefetch, prefetch, use_on};
 pub use buffer::ManagedBuffer;
-/// Which types may be read from any bytes: [`bytemuck::Pod`].
+/// The crate with [`bytemuck::Pod`], the trait of types that may be read from any bytes.
 pub use bytemuck;
 pub use choose::{BackendKind, Builder, open};
 pub use discarded::Discarded;

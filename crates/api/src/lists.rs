@@ -1,6 +1,7 @@
 //! Arguments of the operations over many regions: regions, and places for them.
 //!
-//! Values are made by `into()`, so that a function takes one or many, a place for all or for each.
+//! Values are made by `into()`. So a function takes one region or many, and one place for all or
+//! one for each.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -11,8 +12,8 @@ pub(crate) type Few<T> = SmallVec<[T; 1]>;
 
 /// One region, or a list of them.
 ///
-/// Made by `into()` from a [`Region`], a reference to a [`ManagedBuffer`](crate::ManagedBuffer), or
-/// an array, slice or vector of regions, so that functions take any of them.
+/// `into()` makes it from a [`Region`], a reference to a [`ManagedBuffer`](crate::ManagedBuffer),
+/// or an array, slice or vector of regions. So functions take any of them.
 ///
 /// ```
 /// use pagewise::{ManagedBuffer, Regions};
@@ -110,7 +111,7 @@ impl<'b> From<Vec<RegionMut<'b>>> for RegionsMut<'b> {
     }
 }
 
-/// Where to: one place for all regions, or one for each.
+/// The places that regions go to: one for all, or one for each.
 ///
 /// ```
 /// use pagewise::{Destinations, Device, Place};

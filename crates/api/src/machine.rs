@@ -42,8 +42,8 @@ struct Inner {
 }
 
 impl Machine {
-    /// Holds a back end. Asks for its capabilities and how the host reaches its memory, and for
-    /// nothing else.
+    /// Holds a back end. It asks for the capabilities and for the host's way to reach the memory,
+    /// and makes no other call.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>) -> Self {
         let (capabilities, host_views) = (backend.capabilities(), backend.host_views());
@@ -57,8 +57,8 @@ impl Machine {
         }))
     }
 
-    /// Opens the back end that the environment chooses, without a choice the driver: as
-    /// [`open`](crate::open).
+    /// Opens the back end that the environment chooses, or the driver if it chooses none, as
+    /// [`open`](crate::open) does.
     ///
     /// # Errors
     /// As [`Builder::open`](crate::Builder::open).
@@ -85,8 +85,8 @@ impl Machine {
         &self.0.capabilities
     }
 
-    /// How the host reaches the memory of this machine. `Absent` unless its back end promised
-    /// otherwise, by [`HostAddresses`](crate::HostAddresses); then typed views are refused.
+    /// The host's way to reach the memory of this machine. It is `Absent`, and typed views are
+    /// refused, unless the back end promised otherwise by [`HostAddresses`](crate::HostAddresses).
     #[must_use]
     pub fn host_views(&self) -> HostViews {
         self.0.host_views
@@ -131,8 +131,9 @@ impl Machine {
         (0..self.device_count()?).map(Device::new).collect()
     }
 
-    /// How often memory or a handle could not be given back when its owner went out of scope. A
-    /// destructor cannot report that. 0 in a healthy program; a test may claim that.
+    /// The number of times that memory or a handle could not be freed when its owner went out of
+    /// scope, which a destructor cannot report. It is 0 in a healthy program, and a test may claim
+    /// that.
     #[must_use]
     pub fn failures_on_drop(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
@@ -179,8 +180,8 @@ impl Machine {
             .with_detail(format!("{device} does not exist: the machine has {count}")))
     }
 
-    /// Checks what can be known of a place without asking about memory, and names it as the back
-    /// end does.
+    /// Checks a place as far as this is possible without asking about memory, and returns it in the
+    /// back end's form.
     ///
     /// # Errors
     /// Without a CUDA code: `InvalidDevice` for a device that does not exist; `Unsupported` for a

@@ -1,7 +1,7 @@
 //! Observation of movements while a program runs: for tests that make claims about it.
 //!
-//! [`observe`] runs something and tells what the back end recorded meanwhile; a [`Budget`] says how
-//! much it may be; [`assert_faults!`](crate::assert_faults),
+//! [`observe`] runs a closure and returns the back end's records of that time. A [`Budget`] limits
+//! them. [`assert_faults!`](crate::assert_faults),
 //! [`assert_migrated_bytes!`](crate::assert_migrated_bytes) and
 //! [`assert_no_thrashing!`](crate::assert_no_thrashing) are claims in one line. All of it works
 //! over any back end that reports events ([`Capabilities::events`](crate::Capabilities)): the
@@ -52,13 +52,14 @@ pub struct Observation {
     /// The records, in order. On the simulator as many as its configuration keeps
     /// (`SimConfig::events`).
     pub events: Vec<MemoryEvent>,
-    /// By the back end's clock: virtual on the simulator.
+    /// Nanoseconds by the back end's clock, which is virtual on the simulator.
     pub elapsed_ns: u64,
 }
 
-/// Runs something, and tells what the back end recorded meanwhile, by all threads.
+/// Runs a closure, and returns its result with the back end's records of that time, those of all
+/// threads.
 ///
-/// Records from before it are thrown away; take them first if they matter.
+/// Earlier records are thrown away; take them first if they matter.
 ///
 /// # Errors
 /// `Unsupported` if the back end reports no events; then nothing is run.
@@ -81,7 +82,8 @@ pub fn observe<T>(
     Ok((answer, watch.end()?))
 }
 
-/// How much a program may fault, move and thrash. Only named quantities are limited.
+/// Limits of the faults, the migrated bytes, the thrashing pages and the time of a program.
+/// Quantities that are not named have no limit.
 ///
 /// ```
 /// use pagewise::{Budget, Device, DeviceProgram, Machine, ManagedBuffer, Stream, observe};
@@ -118,7 +120,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Whether a number is it, or in it.
+    /// Whether a number is this number, or lies in this range.
     #[must_use]
     pub const fn contains(self, number: u64) -> bool {
         self.min <= number && number <= self.max
@@ -183,38 +185,37 @@ impl Budget {
         Self::default()
     }
 
-    /// So many faults, of all processors: [`Counters::faults`].
+    /// Limits the faults of all processors ([`Counters::faults`]).
     #[must_use]
     pub fn faults(mut self, amount: impl Into<Amount>) -> Self {
         self.faults = Some(amount.into());
         self
     }
 
-    /// So many bytes migrated, all ways together: [`Counters::migrated_bytes`].
+    /// Limits the bytes migrated, all ways together ([`Counters::migrated_bytes`]).
     #[must_use]
     pub fn migrated_bytes(mut self, amount: impl Into<Amount>) -> Self {
         self.migrated_bytes = Some(amount.into());
         self
     }
 
-    /// So many pages found to thrash.
+    /// Limits the pages found to thrash.
     #[must_use]
     pub fn thrashing_pages(mut self, amount: impl Into<Amount>) -> Self {
         self.thrashing_pages = Some(amount.into());
         self
     }
 
-    /// So many nanoseconds by the back end's clock.
+    /// Limits the nanoseconds by the back end's clock.
     #[must_use]
     pub fn elapsed_ns(mut self, amount: impl Into<Amount>) -> Self {
         self.elapsed_ns = Some(amount.into());
         self
     }
 
-    /// Whether what was seen is within it.
+    /// Whether an observation is within the budget.
     ///
-    /// # Errors
-    /// What was not, one line for each.
+    /// # Errors The quantities that are not within it, one line for each.
     ///
     /// ```
     /// use pagewise::{Budget, Machine, observe};
@@ -242,10 +243,9 @@ impl Budget {
         if lines.is_empty() { Ok(()) } else { Err(OverBudget { lines }) }
     }
 
-    /// Panics unless what was seen is within it: what the macros do.
+    /// Panics unless an observation is within the budget. The macros do this.
     ///
-    /// # Panics
-    /// With what was not within it, and with all counters.
+    /// # Panics With the quantities that are not within the budget, and with all counters.
     ///
     /// ```should_panic
     /// use pagewise::{Budget, Machine, observe};
@@ -284,8 +284,8 @@ impl fmt::Display for OverBudget {
 
 impl std::error::Error for OverBudget {}
 
-/// Claims how many faults something takes, of all processors: a number or a range of `u64`. Its
-/// value is that of what ran.
+/// Claims the number of faults of an expression, of all processors: a number or a range of `u64`.
+/// Its value is that of the expression.
 ///
 /// Panics if the claim does not hold, or if the back end reports no events.
 ///
@@ -308,8 +308,8 @@ macro_rules! assert_faults {
     };
 }
 
-/// Claims how many bytes something migrates, all ways together: a number or a range of `u64`. Its
-/// value is that of what ran.
+/// Claims the bytes that an expression migrates, all ways together: a number or a range of `u64`.
+/// Its value is that of the expression.
 ///
 /// Panics if the claim does not hold, or if the back end reports no events.
 ///
@@ -330,7 +330,7 @@ macro_rules! assert_migrated_bytes {
     };
 }
 
-/// Claims that nothing thrashes while something runs. Its value is that of what ran.
+/// Claims that no page thrashes while an expression runs. Its value is that of the expression.
 ///
 /// Panics if the claim does not hold, or if the back end reports no events.
 ///
@@ -349,8 +349,8 @@ macro_rules! assert_no_thrashing {
     };
 }
 
-/// Claims that something stays within a [`Budget`](crate::Budget). Its value is that of what ran; `?` and
-/// `return` in it end the function around it, and then nothing is claimed.
+/// Claims that an expression stays within a [`Budget`](crate::Budget). Its value is that of the
+/// expression. `?` and `return` in it end the function around it, and then nothing is claimed.
 ///
 /// Panics if the claim does not hold, or if the back end reports no events.
 ///
@@ -373,7 +373,7 @@ macro_rules! assert_within {
     }};
 }
 
-/// An observation that has begun: [`observe`] in two halves, for what is not a closure.
+/// An observation that has begun: [`observe`] in two halves, for code that is no closure.
 ///
 /// ```
 /// use pagewise::{Machine, ManagedBuffer, Watch};
@@ -403,7 +403,7 @@ impl Watch {
         Ok(Self { machine, start_ns })
     }
 
-    /// Ends, and tells what was recorded since it began.
+    /// Ends, and returns the records since it began.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).

@@ -1,4 +1,4 @@
-//! Places: where memory may be, and who may access it.
+//! Places: devices, the host and its NUMA nodes, as homes of memory and as processors.
 //!
 //! Plain values, made without a back end: [`Device`], [`Host`], and [`Place`], which is one or the
 //! other. They compare, hash, sort (devices by ordinal, then the host, as the driver lists them)
@@ -42,8 +42,8 @@ impl Device {
 
     /// The device with this ordinal, whether it exists or not.
     ///
-    /// # Errors
-    /// `InvalidValue` (no CUDA code) above `i32::MAX`, which is all that the driver can name.
+    /// # Errors `InvalidValue` (no CUDA code) above `i32::MAX`, the largest ordinal that the driver
+    /// can name.
     pub fn new(ordinal: u32) -> Result<Self> {
         if ordinal > ID_MAX {
             return Err(invalid("device", format!("ordinal {ordinal} is above {ID_MAX}")));
@@ -57,7 +57,7 @@ impl Device {
         self.0
     }
 
-    /// How back ends name it.
+    /// The device as back ends name it.
     #[must_use]
     pub const fn id(self) -> DeviceId {
         DeviceId(self.0.cast_signed())
@@ -134,7 +134,8 @@ impl From<NumaNode> for u32 {
 /// The host, or a part of it.
 ///
 /// The parts need a driver of CUDA 12.2 or later
-/// ([`Capabilities::locations`](crate::Capabilities)); calls say `Unsupported` before it.
+/// ([`Capabilities::locations`](crate::Capabilities)); with an older one calls return
+/// `Unsupported`.
 ///
 /// ```
 /// use pagewise::Host;
@@ -209,8 +210,8 @@ impl Place {
         matches!(self, Self::Host(Host::Node(_) | Host::CurrentNode))
     }
 
-    /// The place that an answer of a back end names, or `None` for no place and for kinds of place
-    /// that this version does not know.
+    /// The place of a location that a back end returned, or `None` for no place and for kinds of
+    /// place that this crate does not know.
     #[must_use]
     pub fn of_location(location: Location) -> Option<Self> {
         let number = || u32::try_from(location.id).ok();

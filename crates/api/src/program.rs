@@ -1,4 +1,4 @@
-//! Device access programs over a buffer: the smallest work that every back end can do.
+//! Device access programs over a buffer, the smallest work that every back end can do.
 
 use bytemuck::Pod;
 use pagewise_hal::{DeviceAccess, DeviceTouch, Result};
@@ -8,8 +8,8 @@ use crate::{Device, ManagedBuffer, ManagedRangeMut, Stream};
 
 /// A device's access to elements: it touches one byte at each stride.
 ///
-/// One block of one thread by default, which makes one access after another: then what faults and
-/// moves is the same on every run.
+/// By default one block of one thread makes one access after another. Then the same pages fault and
+/// move on every run.
 ///
 /// ```
 /// use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};
@@ -44,7 +44,7 @@ impl DeviceProgram {
         Self::new(device, DeviceAccess::Write(value))
     }
 
-    /// Does this at each place.
+    /// Makes this access at each place.
     ///
     /// ```
     /// # use pagewise::{Device, DeviceAccess, DeviceProgram};
@@ -78,11 +78,10 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
     ///
     /// Discarded elements count as written if it writes every byte.
     ///
-    /// # Errors
-    /// Without a CUDA code: `InvalidDevice`; `InvalidValue` for a stream of another machine or
-    /// device, for what [`DeviceTouch::check`] refuses (stride, blocks or threads of 0; an atomic
-    /// with words of 4 bytes that are not wholly among the elements), or if it would read discarded
-    /// contents. What the program fails with.
+    /// # Errors Without a CUDA code: `InvalidDevice`; `InvalidValue` for a stream of another
+    /// machine or device, for a program that [`DeviceTouch::check`] refuses (stride, blocks or
+    /// threads of 0; an atomic with words of 4 bytes that are not wholly among the elements), or if
+    /// it would read discarded contents. From the back end: errors of the program.
     ///
     /// ```
     /// use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};

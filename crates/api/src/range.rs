@@ -12,7 +12,7 @@ use crate::region::{Region, RegionMut};
 
 /// Some elements of a managed buffer, shared.
 ///
-/// Does all that a [`Region`] does, and shows contents.
+/// It has all operations of a [`Region`], and shows contents.
 ///
 /// ```
 /// use pagewise::ManagedBuffer;
@@ -172,12 +172,11 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
 
     /// Lends the elements to the host for writing, after waiting for discards of them that are in
     /// flight. On the simulator every page that they touch counts as written by the host, now.
-    /// Discarded elements count as written from then on: a byte of each of their pages is written
-    /// here, what the others show is indeterminate.
+    /// Discarded elements count as written from then on. The method writes a byte of each of their
+    /// pages; the other bytes are indeterminate.
     ///
-    /// # Errors
-    /// As [`ManagedRange::read`], but for discarded contents; and failures of work on the streams
-    /// that are waited for.
+    /// # Errors As [`ManagedRange::read`], except for discarded contents; and failures of work on
+    /// the streams that are waited for.
     ///
     /// ```
     /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 10)?;
@@ -201,8 +200,8 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// Counts discarded elements as written, because a device has written them. Waits for discards
     /// in flight.
     ///
-    /// Programs of a device that this crate runs are known: see
-    /// [`run_on_device`](Self::run_on_device). This is for kernels that it does not see.
+    /// The crate knows of device programs that it runs itself
+    /// ([`run_on_device`](Self::run_on_device)). This method is for kernels that it does not see.
     ///
     /// # Errors
     /// Failures of work on the streams that are waited for.
@@ -231,7 +230,7 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
         self.region.memory.contents.settle(self.region.span)
     }
 
-    /// Counts the elements as written, and waits for nothing: for work in a stream that will have
+    /// Counts the elements as written without a wait. It is for work in a stream that will have
     /// written them before they are read.
     ///
     /// # Safety

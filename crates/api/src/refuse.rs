@@ -19,7 +19,8 @@ pub fn invalid(operation: &'static str, why: impl Into<Cow<'static, str>>) -> Er
     Error::new(operation, ErrorKind::InvalidValue).with_detail(why)
 }
 
-/// A refusal of what this machine or this memory cannot do: `Unsupported` without a CUDA code.
+/// A refusal of an operation that this machine or this memory lacks: `Unsupported` without a CUDA
+/// code.
 ///
 /// ```
 /// use pagewise::{ErrorKind, refuse::unsupported};
@@ -32,7 +33,7 @@ pub fn unsupported(operation: &'static str, why: impl Into<Cow<'static, str>>) -
     Error::new(operation, ErrorKind::Unsupported).with_detail(why)
 }
 
-/// The error, with more to say than the back end knew. What that said stays.
+/// The error with more text after the back end's own.
 ///
 /// ```
 /// use pagewise::refuse::{also, invalid};

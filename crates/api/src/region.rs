@@ -8,7 +8,7 @@ use crate::{Machine, MemoryAdvice, Place, Rounding, Stream};
 
 /// Bytes of a managed buffer.
 ///
-/// Copies are the same bytes. Operations work on pages: see [`Rounding`]; the reads of attributes
+/// A copy names the same bytes. Operations work on pages, as [`Rounding`] says. Reads of attributes
 /// are always rounded outward, as the driver does it.
 ///
 /// ```
@@ -115,7 +115,7 @@ impl<'b> Region<'b> {
     /// Whether all of it is read-mostly.
     ///
     /// # Errors
-    /// What the back end says of reading attributes.
+    /// Errors of the back end for reads of attributes.
     pub fn read_mostly(&self) -> Result<bool> {
         Ok(self.attribute(RangeAttribute::READ_MOSTLY)? != 0)
     }
@@ -136,8 +136,8 @@ impl<'b> Region<'b> {
         self.advise(if on { set } else { unset })
     }
 
-    /// Where faults leave pages if they can; `None` if nowhere in particular, and also if not all
-    /// of it has the same: the driver does not tell these apart.
+    /// The place at which faults leave pages if they can. `None` means that there is none, or that
+    /// parts have different ones: the driver does not tell these apart.
     ///
     /// | back end | behaviour |
     /// | --- | --- |
@@ -146,7 +146,7 @@ impl<'b> Region<'b> {
     /// | driver 580 | may report one place over pages that never had it: it walks records |
     ///
     /// # Errors
-    /// What the back end says of reading attributes.
+    /// Errors of the back end for reads of attributes.
     pub fn preferred_location(&self) -> Result<Option<Place>> {
         self.place([
             RangeAttribute::PREFERRED_LOCATION,
@@ -155,7 +155,7 @@ impl<'b> Region<'b> {
         ])
     }
 
-    /// Sets where faults leave pages if they can; `None` forgets it. Nothing moves.
+    /// Sets the place at which faults leave pages if they can; `None` forgets it. No page moves.
     ///
     /// # Errors
     /// As [`advise`](Self::advise).
@@ -175,11 +175,11 @@ impl<'b> Region<'b> {
         })
     }
 
-    /// Where it was last *asked* to go by a prefetch, which says nothing of where pages are now;
-    /// `None` if never, or if not all of it has the same.
+    /// The place of the last prefetch *request*, which does not say where the pages are now. `None`
+    /// means that there was no prefetch, or that parts have different places.
     ///
     /// # Errors
-    /// What the back end says of reading attributes.
+    /// Errors of the back end for reads of attributes.
     pub fn last_prefetch_location(&self) -> Result<Option<Place>> {
         self.place([
             RangeAttribute::LAST_PREFETCH_LOCATION,

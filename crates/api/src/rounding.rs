@@ -6,10 +6,11 @@ use pagewise_hal::{DevicePtr, PAGE_BYTES, Result, Span};
 
 use crate::refuse::invalid;
 
-/// How an operation treats pages that a range covers in part.
+/// The treatment of pages that a range covers in part.
 ///
-/// Advice, prefetch, discard work on pages of 4 KiB. The driver rounds advice and prefetch outward
-/// and discard inward, and so does a range unless it is told otherwise, by [`Region::rounded`](crate::Region::rounded).
+/// Advice, prefetch and discard work on pages of 4 KiB. The driver rounds advice and prefetch
+/// outward and discard inward. A range does the same, unless
+/// [`Region::rounded`](crate::Region::rounded) chooses another treatment.
 ///
 /// ```
 /// use pagewise::{ErrorKind, ManagedBuffer, Rounding};
@@ -27,12 +28,12 @@ use crate::refuse::invalid;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Rounding {
-    /// They take part, and with them the elements that share them. Refused for discards that are
-    /// not whole pages: their neighbours' contents would go.
+    /// They take part, and with them other elements on them. Discards that are not whole pages are
+    /// refused, because neighbours would lose their contents.
     Outward,
     /// They take no part.
     Inward,
-    /// There must be none: else the operation is refused.
+    /// The operation is refused if there are any.
     Exact,
 }
 

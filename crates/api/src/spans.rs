@@ -1,9 +1,9 @@
 //! Operations of a machine on byte ranges of managed memory by address, whichever code owns them.
 //!
-//! Buffers and regions work through these, and so does code that manages memory of its own. They
-//! pass the ranges on as they are: [`Rounding::apply`](crate::Rounding::apply) rounds, and the
-//! checks of a [`Machine`] refuse what the back end need not be asked. A range that is not managed
-//! memory is the back end's to refuse.
+//! Buffers and regions use these operations, and so does code that manages memory of its own. They
+//! pass ranges on unchanged. [`Rounding::apply`](crate::Rounding::apply) rounds them, and the
+//! checks of a [`Machine`] refuse wrong arguments before the back end is asked. The back end
+//! refuses a range that is not managed memory.
 
 use pagewise_hal::{BatchSupport, Error, Location, Result, Span, StreamHandle};
 use smallvec::SmallVec;
@@ -36,11 +36,10 @@ impl Machine {
         self.backend().advise_ordinal(span, advice.number(), ordinal)
     }
 
-    /// Gives advice on each byte range, in order: no driver takes it for many at once.
+    /// Gives advice on each byte range, in order, because no driver takes advice for many at once.
     ///
-    /// # Errors
-    /// As [`advise`](Self::advise), with the item. The ranges before it were advised, it and those
-    /// after it were not.
+    /// # Errors As [`advise`](Self::advise), with the item. The ranges before the item were
+    /// advised; it and those after it were not.
     ///
     /// ```
     /// use pagewise::{BackendExt, Machine, MemoryAdvice};
@@ -85,9 +84,8 @@ impl Machine {
     /// back end, or in a loop where the back end has none or the stream is the legacy default, which
     /// batch calls refuse.
     ///
-    /// # Errors
-    /// As [`prefetch`](Self::prefetch). From a loop with the item: the ranges before it were
-    /// submitted, it and those after it were not.
+    /// # Errors As [`prefetch`](Self::prefetch). An error from a loop has the item: the ranges
+    /// before it were submitted; it and those after it were not.
     ///
     /// ```
     /// use pagewise::{BackendExt, Machine, Place, StreamHandle};
@@ -137,18 +135,19 @@ impl Machine {
         Ok(())
     }
 
-    /// Declares the contents of byte ranges worthless, in stream order. Waits for the stream first:
-    /// driver 580 loses what is written after a discard that queued behind a prefetch.
+    /// Declares the contents of byte ranges worthless, in stream order. It waits for the stream
+    /// first, because driver 580 loses bytes that are written after a discard that is queued behind
+    /// a prefetch.
     ///
-    /// The driver is given each range twice. Where some pages of a va_block are duplicated by
-    /// read-mostly, a discard unmaps those only. The others keep their mappings and are just
-    /// marked: a write to them does not fault, the mark stays, and the next migration loses what
-    /// was written. The second time no page is duplicated any more, so all are unmapped, and the
-    /// first write of each takes its mark away.
+    /// The driver gets each range twice. If some pages of a va_block are duplicated by read-mostly,
+    /// a discard unmaps only those. The others keep their mappings and are only marked as
+    /// discarded: a write to them does not fault, so the mark stays, and the next migration loses
+    /// the written bytes. The second time no page is duplicated any more, so all are unmapped, and
+    /// the first write to a page takes its mark away.
     ///
-    /// # Errors
-    /// As [`Backend::discard_batch`](crate::Backend::discard_batch), with the driver's code; then
-    /// nothing was discarded. [`check_discard`](Self::check_discard) finds some of it first.
+    /// # Errors As [`Backend::discard_batch`](crate::Backend::discard_batch), with the driver's
+    /// code; then no contents were discarded. [`check_discard`](Self::check_discard) finds some of
+    /// these errors first.
     ///
     /// # Safety
     /// As [`Backend::discard_batch`](crate::Backend::discard_batch).
@@ -174,7 +173,7 @@ impl Machine {
     }
 }
 
-/// The driver of this version has no number for the place.
+/// The error of a place that a driver of this version has no number for.
 #[cold]
 fn no_ordinal(operation: &'static str, place: Place) -> Error {
     unsupported(operation, format!("this driver cannot name {place}"))

@@ -1,7 +1,7 @@
 //! Streams, which order work.
 //!
-//! A [`Stream`] is a shared handle, so that whatever still waits for its work can: buffers keep
-//! the stream of work that they have to wait for. The stream is destroyed with its last handle.
+//! A [`Stream`] is a shared handle: buffers keep the streams of work that they have to wait for.
+//! The stream is destroyed with its last handle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,18 +56,17 @@ impl Stream {
         Ok(Self::of(machine, handle, Some(device)))
     }
 
-    /// The legacy default stream, which waits for and holds up all ordinary streams of a device.
-    /// Batches and discards refuse it.
+    /// The legacy default stream. It waits for all ordinary streams of a device, and they wait for
+    /// it. Batches and discards refuse it.
     #[must_use]
     pub fn legacy_default(machine: &Machine) -> Self {
         Self::of(machine, StreamHandle::NULL, None)
     }
 
-    /// Uses a stream that something else owns, such as one of cudarc's. It is never destroyed here.
+    /// Uses a stream that other code owns, such as one of cudarc's. It is never destroyed here.
     ///
-    /// # Safety
-    /// `handle` must be a live stream of the machine's back end, and stay live until the last clone
-    /// of this value is gone; and so must every buffer that was given it. Not
+    /// # Safety `handle` must be a live stream of the machine's back end. It must stay live until
+    /// the last clone of this value and every buffer that got one is dropped. It must not be
     /// [`StreamHandle::PER_THREAD`], which names another stream on each thread.
     ///
     /// ```
@@ -116,8 +115,7 @@ impl Stream {
 
     /// Makes all later work of this stream wait for the present work of another.
     ///
-    /// # Errors
-    /// What the back end says of events.
+    /// # Errors Errors of the back end's calls on events.
     ///
     /// ```
     /// # use pagewise::{Device, Machine, Stream};
@@ -144,13 +142,13 @@ impl Stream {
         waits
     }
 
-    /// Comes after the present work of another stream, whatever it takes: if this one cannot wait,
-    /// the host does.
+    /// Comes after the present work of another stream. If this stream cannot wait for it, the host
+    /// does.
     pub(crate) fn follow(&self, other: &Self) -> Result<()> {
         self.wait_for(other).or_else(|_| other.synchronize())
     }
 
-    /// How back ends name it.
+    /// The stream as back ends name it.
     #[must_use]
     pub fn handle(&self) -> StreamHandle {
         self.0.handle
@@ -170,7 +168,7 @@ impl Stream {
 }
 
 impl Machine {
-    /// Refuses a stream of another machine, which would be a number without a meaning here.
+    /// Refuses a stream of another machine, because its handle has no meaning on this one.
     ///
     /// # Errors
     /// `InvalidValue` (no CUDA code).

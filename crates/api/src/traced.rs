@@ -1,8 +1,8 @@
 //! A span of the `tracing` crate around each call of a back end.
 //!
-//! Off unless the feature `tracing` is on *and* a back end is wrapped: a program that does neither
-//! pays nothing. Spans are at level `TRACE`, named `pagewise`, with the fields `operation`,
-//! `bytes`, `address` and `location`; a failed call adds an event at level `DEBUG` with its error.
+//! There are spans only if the feature `tracing` is on *and* a back end is wrapped, so other
+//! programs pay nothing. Spans are at level `TRACE`, named `pagewise`, with the fields `operation`,
+//! `bytes`, `address` and `location`. A failed call adds an event at level `DEBUG` with its error.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The guide: first steps, tests without a GPU, advice, versions, pitfalls.
 //!
-//! Every program in it runs, on the simulator, whenever the documentation is tested.
+//! Every program in the guide runs on the simulator whenever the documentation is tested.
 //!
 //! | chapter | read it |
 //! | --- | --- |

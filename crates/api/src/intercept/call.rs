@@ -65,7 +65,7 @@ impl FromStr for Operation {
     }
 }
 
-/// A call of a back end: which, and what it is about.
+/// A call of a back end: its operation, with its bytes, range and place.
 ///
 /// ```
 /// use pagewise::Location;
@@ -147,13 +147,13 @@ impl Call {
         self
     }
 
-    /// Which call.
+    /// The operation that is called.
     #[must_use]
     pub const fn operation(&self) -> Operation {
         self.operation
     }
 
-    /// How many bytes it is about, of all ranges of a batch together; 0 if none.
+    /// The bytes that it is about, of all ranges of a batch together; 0 if none.
     #[must_use]
     pub const fn size_bytes(&self) -> u64 {
         self.bytes

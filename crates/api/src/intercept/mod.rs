@@ -1,9 +1,9 @@
 //! Layers: a back end around a back end that sees every call that can fail.
 //!
-//! An [`Interceptor`] decides what happens around a call: count it, refuse it, put a span around
-//! it. It cannot make up an answer, so the host reaches memory through it as through the back end
-//! inside ([`HostAddresses`]). [`Intercepted`] is the back end that asks it. Capabilities and the clock are passed on
-//! unseen. [`inject`](crate::inject) and `traced` are made of this.
+//! An [`Interceptor`] counts a call, refuses it, or puts a span around it. It cannot make up an
+//! answer, so the host reaches memory through it as through the back end inside
+//! ([`HostAddresses`]). [`Intercepted`] is the back end that asks it. Capabilities and the clock do
+//! not go through it. [`inject`](crate::inject) and `traced` are built on this module.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,11 +58,10 @@ pub use call::{Call, Operation};
 /// # Ok::<(), pagewise::Error>(())
 /// ```
 pub trait Interceptor: Debug + Send + Sync + 'static {
-    /// Answers a call: by making it, or by refusing it. It is made at most once. A discard that was
-    /// made counts as made even if this fails afterwards.
+    /// Answers a call, by making it or by refusing it. It is made at most once. If the interceptor
+    /// fails a discard after it was made, the discard counts as made.
     ///
-    /// # Errors
-    /// Whatever the call is to fail with.
+    /// # Errors The error that the call is to fail with.
     fn around<T>(&self, call: &Call, make: impl FnOnce() -> Result<T>) -> Result<T>;
 }
 
@@ -90,8 +89,9 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
         Self { inner, interceptor, views }
     }
 
-    /// The same, with a promise of how the host reaches the memory, which `inner` does not make
-    /// itself: for tests with a [mock](crate::mock) that has addresses in memory of the test.
+    /// Puts an interceptor around a back end that makes no promise of how the host reaches its
+    /// memory, and makes that promise for it. It is for tests with a [mock](crate::mock) that has
+    /// addresses in memory of the test.
     ///
     /// # Safety
     /// `inner` keeps what [`HostAddresses`] asks of a back end that answers `views`.
@@ -128,7 +128,7 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     }
 
     /// Asks about a discard. One that was made is reported as made, whatever the interceptor says:
-    /// who is told that it failed would go on reading what is not there any more.
+    /// a caller that gets an error would go on reading contents that are lost.
     fn discard(&self, call: &Call, make: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut was_made = false;
         let answer = self.interceptor.around(call, || make().inspect(|()| was_made = true));

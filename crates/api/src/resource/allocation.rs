@@ -1,4 +1,4 @@
-//! Bytes of a resource that give themselves back.
+//! Bytes of a resource, which are freed when their owner is dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,9 +39,8 @@ impl Allocation {
 
     /// Exports the memory, so that another process can import it. See the [module](super::ipc).
     ///
-    /// # Errors
-    /// As [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer): memory of pools
-    /// that were exported before, by an `allocation_handle`, has a descriptor, no other has.
+    /// # Errors As [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer). Only
+    /// memory of pools that were exported before, by an `allocation_handle`, has a descriptor.
     #[cfg(unix)]
     pub fn descriptor(&self) -> Result<super::descriptor::BufferDescriptor> {
         let backend = self.resource.machine().backend();
@@ -70,7 +69,8 @@ impl Allocation {
         Ok(Self { resource, span: Span::new(ptr, bytes), stream: Some(stream.clone()) })
     }
 
-    /// The address of the first byte. It is valid in the order of the stream until this goes.
+    /// The address of the first byte. It is valid in the order of the stream until the allocation
+    /// is dropped.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -146,10 +146,9 @@ impl Allocation {
         Ok(())
     }
 
-    /// Gives the bytes back now, and says whether that worked.
+    /// Frees the bytes now and reports a failure.
     ///
-    /// # Errors
-    /// As [`MemoryResource::deallocate`]. The allocation is gone either way.
+    /// # Errors As [`MemoryResource::deallocate`]. The allocation is consumed either way.
     pub fn free(mut self) -> Result<()> {
         self.release()
     }
@@ -171,8 +170,8 @@ impl Allocation {
         self.resource.machine()
     }
 
-    /// Waits, on the host, for the present work of the stream that the bytes came on. After it the
-    /// host may use them.
+    /// Waits, on the host, for the present work of the stream on which the bytes were allocated.
+    /// After it the host may use them.
     ///
     /// # Errors
     /// As [`Stream::synchronize`].
@@ -191,8 +190,8 @@ impl Allocation {
         self.stream.as_ref().map_or(Ok(()), Stream::synchronize)
     }
 
-    /// Makes another stream wait for the bytes to come. They do not wait for it before they go:
-    /// [`free_after`](Self::free_after) does that.
+    /// Makes another stream wait for the allocation. The free does not wait for that stream:
+    /// [`free_after`](Self::free_after) does.
     ///
     /// # Errors
     /// `InvalidValue` (no CUDA code) for a stream of another machine; as [`Stream::wait_for`].
@@ -216,9 +215,9 @@ impl Allocation {
         self.stream.as_ref().map_or(Ok(()), |own| stream.wait_for(own))
     }
 
-    /// Gives the bytes back on their stream, after the present work of another one. If that cannot
-    /// be waited for they stay allocated, because work may still use them, and the failure counts
-    /// in [`Machine::failures_on_drop`]. See [`use_on`](Self::use_on).
+    /// Frees the bytes on their stream, after the present work of another one. If that work cannot
+    /// be waited for, the bytes stay allocated, because it may still use them, and the failure
+    /// counts in [`Machine::failures_on_drop`]. See [`use_on`](Self::use_on).
     pub fn free_after(mut self, other: &Stream) {
         if let Some(own) = &self.stream
             && let Err(error) = own.follow(other)

@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use crate::refuse::invalid;
 
-/// A handle from which another process makes a mapped resource: a descriptor, closed when this
-/// goes, and the pool's id. Send both: the descriptor over a Unix socket or by inheritance, the id
-/// as bytes.
+/// A handle from which another process makes a mapped resource: a descriptor, which is closed when
+/// the handle is dropped, and the pool's id. Send both: the descriptor over a Unix socket or by
+/// inheritance, the id as bytes.
 #[derive(Debug)]
 pub struct AllocationHandle {
     pub(super) descriptor: OwnedFd,
@@ -92,8 +92,8 @@ impl BufferDescriptor {
         bytes
     }
 
-    /// From bytes that arrived. What they mean is checked by
-    /// [`import`](super::DeviceMemoryResource::import).
+    /// From bytes that arrived. [`import`](super::DeviceMemoryResource::import) checks their
+    /// meaning.
     ///
     /// # Errors
     /// `InvalidValue` (no CUDA code) unless there are 72 bytes.

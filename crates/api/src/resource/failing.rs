@@ -7,7 +7,8 @@ use crate::inject::{Fault, Injector};
 use crate::intercept::{Call, Interceptor, Operation};
 use crate::{Machine, Stream};
 
-/// Fails where a test wants it to: the n-th allocation, those of a size, or at random from a seed.
+/// A resource that fails at the requests that a test chooses: the n-th allocation, those of a size,
+/// or random ones from a seed.
 ///
 /// Allocations ask as [`Operation::PoolAlloc`], giving back as [`Operation::FreeAsync`]. Memory
 /// stays allocated if giving it back fails. To fail a driver's calls instead, and for a sweep over

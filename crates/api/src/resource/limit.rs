@@ -7,7 +7,7 @@ use pagewise_hal::{DevicePtr, Result};
 use super::memory_resource::{MemoryKind, MemoryResource, out_of_memory};
 use crate::{Machine, Stream};
 
-/// Gives no more than so many bytes at once.
+/// A byte limit around a memory resource: it refuses requests that would pass the limit.
 ///
 /// ```
 /// use pagewise::resource::{Limit, ManagedMemoryResource, MemoryResource};

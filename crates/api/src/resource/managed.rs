@@ -43,13 +43,13 @@ impl ManagedMemoryResource {
 
     /// Memory from a pool of its own, with a preferred location or none.
     ///
-    /// Driver 580 reserves 265 GiB of address space for such a pool and ends the process when it
-    /// has none left, after some 460 pools that live at a time: keep a resource, and share it. Its
-    /// memory may show what an earlier allocation of the pool wrote.
+    /// Driver 580 reserves 265 GiB of address space for such a pool, and ends the process when no
+    /// address space is left, with some 460 pools alive: keep a resource, and share it. Its memory
+    /// may show contents of an earlier allocation of the pool.
     ///
-    /// Without a preferred location, memory that the pool gives again is prefetched, without a
-    /// copy, to the device of the stream, or to the host if the stream has none: driver 580 would
-    /// lose what is written there with the next migration.
+    /// Without a preferred location, memory that the pool gives out again is prefetched, without a
+    /// copy, to the device of the stream, or to the host if the stream has none. Otherwise driver
+    /// 580 would lose bytes written there with the next migration.
     ///
     /// # Errors
     /// Without a CUDA code: `Unsupported` before CUDA 13.0 and without concurrent managed access;

@@ -65,19 +65,18 @@ pub unsafe trait MemoryResource: Debug + Send + Sync + 'static {
     /// The kind of memory.
     fn memory_kind(&self) -> MemoryKind;
 
-    /// Gives `bytes` bytes, to be used by work of `stream` and by whatever waits for that. What
-    /// they hold is up to the back end.
+    /// Gives `bytes` bytes, to be used by work of `stream` and by work that waits for it. Their
+    /// contents are up to the back end.
     ///
     /// # Errors
     /// `InvalidValue` (no CUDA code) for 0 bytes or a stream of another machine; `OutOfMemory` (2,
     /// or no CUDA code from an adaptor).
     fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr>;
 
-    /// Takes back what [`allocate`](Self::allocate) gave, once the present work of `stream` is
+    /// Takes memory of [`allocate`](Self::allocate) back, once the present work of `stream` is
     /// done.
     ///
-    /// # Errors
-    /// Of the back end. The memory counts as given back all the same.
+    /// # Errors Errors of the back end. The memory counts as given back all the same.
     ///
     /// # Safety
     /// `ptr` and `bytes` are of one call of `allocate` on this resource, not given back before; no

@@ -11,10 +11,10 @@ use crate::refuse::also;
 
 /// The devices, other than its own, that may use a pool's memory.
 ///
-/// Nothing is kept here: two values can be about one pool. Changes of several devices are checked
-/// as a whole first, and taken back if the driver fails midway. A change can take the driver long,
-/// because it maps all of the pool's memory anew: make it once. The pool's own device is passed
-/// over wherever it is named.
+/// The set is the driver's, so two values can be about one pool. Changes of several devices are
+/// checked as a whole first, and taken back if the driver fails midway. A change can take the
+/// driver long, because it maps all of the pool's memory anew: make it once. The pool's own device
+/// is ignored wherever it is named.
 ///
 /// ```
 /// use pagewise::resource::DeviceMemoryResource;
@@ -43,7 +43,7 @@ impl<'p> PeerAccess<'p> {
     /// The devices, as they are now.
     ///
     /// # Errors
-    /// What the back end says of reading a pool's access.
+    /// Errors of the back end for reads of a pool's access.
     pub fn to_set(&self) -> Result<BTreeSet<Device>> {
         let mut found = BTreeSet::new();
         for device in self.pool.machine().devices()? {
@@ -78,7 +78,7 @@ impl<'p> PeerAccess<'p> {
         self.set(device, true)
     }
 
-    /// Takes a device's access.
+    /// Takes access away from a device.
     ///
     /// # Errors
     /// As [`Pool::set_accessible_by`].
@@ -88,10 +88,9 @@ impl<'p> PeerAccess<'p> {
 
     /// Gives exactly these devices access, changing only what differs.
     ///
-    /// # Errors
-    /// Before anything is changed: `InvalidDevice` (no CUDA code) for a device that does not exist.
-    /// If the driver fails midway, its error, and in words whether access is as before or what it
-    /// is now.
+    /// # Errors Before anything is changed: `InvalidDevice` (no CUDA code) for a device that does
+    /// not exist. If the driver fails midway, its error, with a text that says whether access is as
+    /// before, or what it is now.
     pub fn assign(&self, devices: impl IntoIterator<Item = Device>) -> Result<()> {
         let mut target: BTreeSet<Device> = devices.into_iter().collect();
         target.remove(&self.own);
@@ -111,7 +110,7 @@ impl<'p> PeerAccess<'p> {
         Ok(())
     }
 
-    /// Takes all access.
+    /// Takes access away from all devices.
     ///
     /// # Errors
     /// As [`assign`](Self::assign).

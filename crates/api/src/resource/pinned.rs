@@ -30,8 +30,8 @@ use crate::{Device, Host, Machine, NumaNode, Place, Stream};
 /// | [`on_node`](Self::on_node) | in stream order, on a NUMA node | CUDA 12.2 |
 /// | [`current_pool`](Self::current_pool), [`default_pool`](Self::default_pool) | in stream order, from the driver's pool of the host | CUDA 13.0 |
 ///
-/// A pool gives access to no device until it is told to:
-/// [`Pool::set_accessible_by`](super::Pool::set_accessible_by).
+/// No device may use a pool's memory until
+/// [`Pool::set_accessible_by`](super::Pool::set_accessible_by) gives it access.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -69,7 +69,8 @@ pub struct PoolFigures {
     pub used_high_bytes: u64,
 }
 
-/// A pool of a driver: one made here, which goes with this value, or one that the driver has.
+/// A pool of a driver: one made here, which is destroyed with this value, or one of the driver's
+/// own.
 ///
 /// ```
 /// use pagewise::{Device, Machine, resource::DeviceMemoryResource};
@@ -181,7 +182,7 @@ impl Pool {
         Self { machine: machine.clone(), handle, owned: true, shared }
     }
 
-    /// Whether it is another process's: it gives no memory but what is imported, and has no
+    /// Whether it belongs to another process. Such a pool gives only imported memory, and has no
     /// figures.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
@@ -198,13 +199,13 @@ impl Pool {
         self.shared.uuid()
     }
 
-    /// How back ends name it.
+    /// The pool as back ends name it.
     #[must_use]
     pub fn handle(&self) -> PoolHandle {
         self.handle
     }
 
-    /// Whether it was made here and goes with this value.
+    /// Whether it was made here and is destroyed with this value.
     #[must_use]
     pub fn is_owned(&self) -> bool {
         self.owned
@@ -304,7 +305,7 @@ impl Pool {
         self.set(PoolAttribute::REUSE_ALLOW_INTERNAL_DEPENDENCIES, on.into())
     }
 
-    /// Lets the high-water mark of reserved bytes begin anew, at what is reserved now.
+    /// Resets the high-water mark of reserved bytes to the bytes reserved now.
     ///
     /// # Errors
     /// As [`figures`](Self::figures).
@@ -312,7 +313,7 @@ impl Pool {
         self.set(PoolAttribute::RESERVED_MEM_HIGH, 0)
     }
 
-    /// Lets the high-water mark of used bytes begin anew, at what is used now.
+    /// Resets the high-water mark of used bytes to the bytes used now.
     ///
     /// # Errors
     /// As [`figures`](Self::figures).
@@ -348,7 +349,7 @@ impl Pool {
         Ok(access == AccessFlags::READ_WRITE)
     }
 
-    /// Gives a place access to the pool's memory, or takes it.
+    /// Gives a place access to the pool's memory, or takes it away.
     ///
     /// # Errors
     /// As [`is_accessible_by`](Self::is_accessible_by); `InvalidDevice` (101) or `Unsupported`

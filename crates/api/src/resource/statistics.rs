@@ -8,7 +8,7 @@ use super::memory_resource::{MemoryKind, MemoryResource};
 use crate::refuse::invalid;
 use crate::{Machine, Stream};
 
-/// A figure: now, at most, and all that ever came.
+/// A counter with its present value, its peak and its total.
 ///
 /// ```
 /// use pagewise::resource::Counter;
@@ -18,11 +18,12 @@ use crate::{Machine, Stream};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Counter {
-    /// Now. Below 0 in a [scope](Statistics::push) that gave back what came before it.
+    /// The present value. It is below 0 in a [scope](Statistics::push) that gave back memory from
+    /// before the scope.
     pub current: i64,
-    /// Most that it was, and at least 0.
+    /// The largest value that it had, and at least 0.
     pub peak: i64,
-    /// All that came.
+    /// The sum of all that was added.
     pub total: u64,
 }
 
@@ -61,7 +62,7 @@ pub struct ResourceCounters {
     pub allocations: Counter,
 }
 
-/// Counts what a resource gives and takes back. Refused requests do not count.
+/// A resource that counts the memory that it gives and takes back. Refused requests do not count.
 ///
 /// Counters are a stack: [`push`](Self::push) begins a scope with counters at 0, [`pop`](Self::pop)
 /// ends it and adds it to the one around it.

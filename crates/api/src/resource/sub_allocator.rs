@@ -16,11 +16,11 @@ use crate::{Machine, Stream};
 /// Smallest piece, and what addresses are multiples of.
 const UNIT_BYTES: u64 = 256;
 
-/// Cuts pieces out of large chunks of another resource.
+/// A resource that cuts pieces out of large chunks of another resource.
 ///
-/// Requests of more than a quarter of a chunk go to the other resource itself. A piece that was
-/// given back is given again on its own stream at once, and on another after that has been made to
-/// wait for the first. Chunks are given back when the sub-allocator goes.
+/// Requests of more than a quarter of a chunk go to the other resource unchanged. A piece that was
+/// given back is given again at once on its own stream. Another stream gets it after it has been
+/// made to wait for the first. Chunks are given back when the sub-allocator is dropped.
 ///
 /// ```
 /// use std::sync::Arc;
