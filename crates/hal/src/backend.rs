@@ -82,8 +82,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Frees managed, device or pool memory (`cuMemFree`). Freeing null succeeds and does nothing.
     ///
-    /// # Errors `InvalidValue` if `ptr` is not the first byte of such an allocation: interior,
-    /// freed and pinned addresses are refused.
+    /// # Errors
+    /// `InvalidValue` if `ptr` is not the first byte of such an allocation: interior, freed and
+    /// pinned addresses are refused.
     ///
     /// # Safety
     /// No thread, and no work of a device, may use the allocation during or after the call. For
@@ -102,10 +103,10 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// Page-locks host memory that other code owns and maps it on devices, at its own address
     /// (`cuMemHostRegister`). All pages that the range touches are registered.
     ///
-    /// # Errors `InvalidValue` for the null pointer, 0 bytes, unknown flags, `IO_MEMORY` of
-    /// ordinary memory, or memory that the driver gave; 712 (`HOST_MEMORY_ALREADY_REGISTERED`) if a
-    /// page of the range is registered already. Facts about registered memory are from probes on
-    /// driver 580.
+    /// # Errors
+    /// `InvalidValue` for the null pointer, 0 bytes, unknown flags, `IO_MEMORY` of ordinary memory,
+    /// or memory that the driver gave; 712 (`HOST_MEMORY_ALREADY_REGISTERED`) if a page of the
+    /// range is registered already. Facts about registered memory are from probes on driver 580.
     ///
     /// # Safety
     /// The memory is live and stays so until it is unregistered.
@@ -180,7 +181,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// | CUDA 12 | a loop with the same checks, if [`Capabilities::prefetch_batch`] is `Loop` |
     /// | otherwise | `Unsupported` |
     ///
-    /// # Errors `InvalidValue` for: the legacy default stream, `flags` other than 0, no ranges, no
+    /// # Errors
+    /// `InvalidValue` for: the legacy default stream, `flags` other than 0, no ranges, no
     /// locations, `locations` and `location_starts` of different lengths, starts that do not begin
     /// at 0, ascend strictly and stay below the number of ranges, an unusable location (an unknown
     /// device included), or a range that is not managed. A refused batch moves nothing. But the
@@ -209,12 +211,13 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// `InvalidValue` for the legacy default stream, `flags` other than 0, no ranges, or a range
     /// that is not managed; `Unsupported` without the entry point.
     ///
-    /// # Safety Contents are indeterminate until written. No thread, and no work of a device, may
-    /// read, write or prefetch the ranges while the discard is in flight. On driver 580 no wait
-    /// covers a discard that is queued behind a prefetch: it takes effect up to a millisecond after
-    /// stream, event and context were waited for. The next migration then loses the bytes that the
-    /// host or a device has written by that time (in 447 of 480 tries). So wait for the stream
-    /// *before* the call, as the API does: then no bytes were lost in 300 tries.
+    /// # Safety
+    /// Contents are indeterminate until written. No thread, and no work of a device, may read,
+    /// write or prefetch the ranges while the discard is in flight. On driver 580 no wait covers a
+    /// discard that is queued behind a prefetch: it takes effect up to a millisecond after stream,
+    /// event and context were waited for. The next migration then loses the bytes that the host or
+    /// a device has written by that time (in 447 of 480 tries). So wait for the stream *before* the
+    /// call, as the API does: then no bytes were lost in 300 tries.
     /// [`discard_prefetch_batch`](Self::discard_prefetch_batch) lost none in 360 tries.
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()>;
 
@@ -409,11 +412,13 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// | driver 580 | imports what another process exported; see Safety |
     /// | simulator | has one process: imports what the same machine exported |
     ///
-    /// # Errors `InvalidValue` for no handle type; `Unsupported` for types other than a file
-    /// descriptor; 999 (`UNKNOWN`) for a handle that names no pool.
+    /// # Errors
+    /// `InvalidValue` for no handle type; `Unsupported` for types other than a file descriptor; 999
+    /// (`UNKNOWN`) for a handle that names no pool.
     ///
-    /// # Safety On a driver the handle is of another process. Driver 580 accepts a handle of its
-    /// own process, and then crashes.
+    /// # Safety
+    /// On a driver the handle is of another process. Driver 580 accepts a handle of its own
+    /// process, and then crashes.
     unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle>;
 
     /// Exports an allocation, so that another process can import it (`cuMemPoolExportPointer`).
@@ -426,12 +431,14 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// An allocation of another process (`cuMemPoolImportPointer`), freed by
     /// [`free_async`](Self::free_async) here *before* the exporter frees it.
     ///
-    /// # Errors `InvalidValue` for a pool that was not imported, or a blob that is not of it; 208
+    /// # Errors
+    /// `InvalidValue` for a pool that was not imported, or a blob that is not of it; 208
     /// (`ALREADY_MAPPED`) for memory on the host that is imported already. A second import of
     /// memory on a device gives the same address, and one free ends both: import once.
     ///
-    /// # Safety The exporter's allocation has completed, and the exporter frees it after the import
-    /// was freed here.
+    /// # Safety
+    /// The exporter's allocation has completed, and the exporter frees it after the import was
+    /// freed here.
     unsafe fn pool_import_pointer(
         &self,
         pool: PoolHandle,
@@ -448,10 +455,12 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Device memory of another process, in a device's context (`cuIpcOpenMemHandle`).
     ///
-    /// # Errors 201 (`INVALID_CONTEXT`) for a handle of this process, as all handles on the
-    /// simulator are; `InvalidValue` for bytes that are no handle; `InvalidDevice`.
+    /// # Errors
+    /// 201 (`INVALID_CONTEXT`) for a handle of this process, as all handles on the simulator are;
+    /// `InvalidValue` for bytes that are no handle; `InvalidDevice`.
     ///
-    /// # Safety The exporter keeps the memory until it was closed here.
+    /// # Safety
+    /// The exporter keeps the memory until it was closed here.
     unsafe fn ipc_open_mem_handle(
         &self,
         device: DeviceId,
@@ -497,8 +506,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// `InvalidValue` for flags other than one of `GLOBAL`, `HOST`, `SINGLE`, for `SINGLE` with the
     /// default stream, or a range that is not one whole managed allocation.
     ///
-    /// # Safety Without concurrent managed access, the memory may from then on be accessed only as
-    /// the attachment allows.
+    /// # Safety
+    /// Without concurrent managed access, the memory may from then on be accessed only as the
+    /// attachment allows.
     unsafe fn stream_attach(
         &self,
         stream: StreamHandle,
@@ -570,9 +580,10 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Runs a host access program and returns the sum of the bytes that it read, 0 if it wrote.
     ///
-    /// # Errors `IllegalAddress` if the range is not within one allocation that the host can reach.
-    /// Without [`Capabilities::concurrent_managed_access`] also while work of a device has not been
-    /// waited for, where a real process would end. `InvalidValue` if the stride is 0.
+    /// # Errors
+    /// `IllegalAddress` if the range is not within one allocation that the host can reach. Without
+    /// [`Capabilities::concurrent_managed_access`] also while work of a device has not been waited
+    /// for, where a real process would end. `InvalidValue` if the stride is 0.
     ///
     /// # Safety
     /// No other thread, and no work of a device, may use the range meanwhile.

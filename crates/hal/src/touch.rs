@@ -69,7 +69,8 @@ impl DeviceTouch {
     /// Checks a program without its memory. Every back end refuses a program that does not pass
     /// with [`InvalidValue`](crate::ErrorKind::InvalidValue), before it touches anything.
     ///
-    /// # Errors The reason: the stride, the blocks or the threads are 0, or an atomic access would
+    /// # Errors
+    /// The reason: the stride, the blocks or the threads are 0, or an atomic access would
     /// change a word that reaches beyond the range, into bytes of another owner.
     pub const fn check(&self) -> Result<(), &'static str> {
         if self.stride_bytes == 0 || self.blocks == 0 || self.threads == 0 {
