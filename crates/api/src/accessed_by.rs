@@ -139,9 +139,10 @@ impl<'b> AccessedBy<'b> {
 
     /// Makes exactly these the members.
     ///
-    /// # Errors Before anything is changed, as [`Region::advise`], for any of them. If the driver
-    /// fails midway, its error, with a text that says whether the members are as before, or which
-    /// they are now.
+    /// # Errors
+    /// Before anything is changed, as [`Region::advise`], for any of them. If the driver fails
+    /// midway, its error, with a text that says whether the members are as before, or which they
+    /// are now.
     ///
     /// ```
     /// use pagewise::{Device, Host, ManagedBuffer, Place};

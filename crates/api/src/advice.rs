@@ -85,7 +85,8 @@ impl MemoryAdvice {
 
     /// Refuses, without asking the back end, advice that no memory can take.
     ///
-    /// # Errors Without a CUDA code: `InvalidValue` for accessed-by with a NUMA node; as
+    /// # Errors
+    /// Without a CUDA code: `InvalidValue` for accessed-by with a NUMA node; as
     /// [`Machine::check_place`] for its place.
     ///
     /// ```

@@ -50,11 +50,12 @@ pub fn advise<'b>(regions: impl Into<Regions<'b>>, advice: MemoryAdvice) -> Resu
 /// | several, CUDA 13.0 and later | `cuMemPrefetchBatchAsync`, equal neighbours of places merged |
 /// | several, CUDA 12 | a loop; on failure the items before were submitted |
 ///
-/// # Errors Before anything is submitted, without a CUDA code: `InvalidValue` for no regions, for
-/// different numbers of places and regions, for regions of several machines, and for two regions
-/// that share a page and go to different places (the driver leaves the order open); as
-/// [`Region::prefetch`], with the item, for any of them. From the driver: `InvalidValue` (1) for
-/// the legacy default stream.
+/// # Errors
+/// Before anything is submitted, without a CUDA code: `InvalidValue` for no regions, for different
+/// numbers of places and regions, for regions of several machines, and for two regions that share a
+/// page and go to different places (the driver leaves the order open); as [`Region::prefetch`],
+/// with the item, for any of them. From the driver: `InvalidValue` (1) for the legacy default
+/// stream.
 ///
 /// ```
 /// use pagewise::{Device, Machine, ManagedBuffer, Place, Stream, prefetch};
@@ -117,7 +118,8 @@ pub fn prefetch<'b>(
 /// | CUDA 12 | `Unsupported`, before anything is done |
 /// | simulator | as its driver version; what discarded memory holds is configured |
 ///
-/// # Errors Before anything is submitted, without a CUDA code: `Unsupported` before CUDA 13.0;
+/// # Errors
+/// Before anything is submitted, without a CUDA code: `Unsupported` before CUDA 13.0;
 /// `InvalidValue` for no regions, regions of several machines, a stream of another machine or the
 /// legacy default stream, and ranges that a [`Rounding`] refuses. From the driver: its own errors;
 /// then no contents count as discarded.
@@ -175,7 +177,8 @@ pub fn discard_prefetch<'b>(
 /// For other memory, and for a stream that was prepared before, there is nothing to do. The stream
 /// waits once for each stream on which memory was allocated, not once for each region.
 ///
-/// # Errors `InvalidValue` (no CUDA code), with the item, for a stream of another machine; as
+/// # Errors
+/// `InvalidValue` (no CUDA code), with the item, for a stream of another machine; as
 /// [`Stream::wait_for`]. After an error the program must not put work on the regions in the stream.
 ///
 /// ```

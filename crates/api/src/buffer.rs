@@ -281,8 +281,9 @@ impl<T> ManagedBuffer<T> {
     /// Makes memory of a resource be freed on another stream. For other memory there is nothing to
     /// do. The method does not wait: it is for code that moves many allocations and waits once.
     ///
-    /// # Safety `stream` is of the same machine, and waits already for the present work of the
-    /// stream on which the memory would have been freed.
+    /// # Safety
+    /// `stream` is of the same machine, and waits already for the present work of the stream on
+    /// which the memory would have been freed.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -307,7 +308,8 @@ impl<T> ManagedBuffer<T> {
     /// Frees the memory now and reports a failure. Going out of scope does the same without a
     /// report.
     ///
-    /// # Errors As [`Backend::free`](crate::Backend::free). The buffer is consumed either way.
+    /// # Errors
+    /// As [`Backend::free`](crate::Backend::free). The buffer is consumed either way.
     pub fn free(mut self) -> Result<()> {
         self.memory.release()
     }

@@ -351,9 +351,9 @@ impl<B: Backend> FaultInjector<B> {
 /// The program gets the call that will fail, `None` the first time. If a claim of the program does
 /// not hold, it returns an error or panics.
 ///
-/// # Errors Errors of the program, and of making back ends. `InvalidValue` (no CUDA code) if a run
-/// did not reach the call that should fail, because the program does not make the same calls each
-/// time.
+/// # Errors
+/// Errors of the program, and of making back ends. `InvalidValue` (no CUDA code) if a run did not
+/// reach the call that should fail, because the program does not make the same calls each time.
 ///
 /// ```
 /// use pagewise::inject::sweep;

@@ -215,7 +215,8 @@ impl Budget {
 
     /// Whether an observation is within the budget.
     ///
-    /// # Errors The quantities that are not within it, one line for each.
+    /// # Errors
+    /// The quantities that are not within it, one line for each.
     ///
     /// ```
     /// use pagewise::{Budget, Machine, observe};
@@ -245,7 +246,8 @@ impl Budget {
 
     /// Panics unless an observation is within the budget. The macros do this.
     ///
-    /// # Panics With the quantities that are not within the budget, and with all counters.
+    /// # Panics
+    /// With the quantities that are not within the budget, and with all counters.
     ///
     /// ```should_panic
     /// use pagewise::{Budget, Machine, observe};

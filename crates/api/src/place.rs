@@ -42,8 +42,9 @@ impl Device {
 
     /// The device with this ordinal, whether it exists or not.
     ///
-    /// # Errors `InvalidValue` (no CUDA code) above `i32::MAX`, the largest ordinal that the driver
-    /// can name.
+    /// # Errors
+    /// `InvalidValue` (no CUDA code) above `i32::MAX`, the largest ordinal that the driver can
+    /// name.
     pub fn new(ordinal: u32) -> Result<Self> {
         if ordinal > ID_MAX {
             return Err(invalid("device", format!("ordinal {ordinal} is above {ID_MAX}")));

@@ -78,10 +78,11 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
     ///
     /// Discarded elements count as written if it writes every byte.
     ///
-    /// # Errors Without a CUDA code: `InvalidDevice`; `InvalidValue` for a stream of another
-    /// machine or device, for a program that [`DeviceTouch::check`] refuses (stride, blocks or
-    /// threads of 0; an atomic with words of 4 bytes that are not wholly among the elements), or if
-    /// it would read discarded contents. From the back end: errors of the program.
+    /// # Errors
+    /// Without a CUDA code: `InvalidDevice`; `InvalidValue` for a stream of another machine or
+    /// device, for a program that [`DeviceTouch::check`] refuses (stride, blocks or threads of 0;
+    /// an atomic with words of 4 bytes that are not wholly among the elements), or if it would read
+    /// discarded contents. From the back end: errors of the program.
     ///
     /// ```
     /// use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};

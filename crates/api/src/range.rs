@@ -175,8 +175,9 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// Discarded elements count as written from then on. The method writes a byte of each of their
     /// pages; the other bytes are indeterminate.
     ///
-    /// # Errors As [`ManagedRange::read`], except for discarded contents; and failures of work on
-    /// the streams that are waited for.
+    /// # Errors
+    /// As [`ManagedRange::read`], except for discarded contents; and failures of work on the
+    /// streams that are waited for.
     ///
     /// ```
     /// let mut buffer = pagewise::ManagedBuffer::<u8>::zeroed(pagewise::sim()?, 10)?;

@@ -38,8 +38,9 @@ impl Machine {
 
     /// Gives advice on each byte range, in order, because no driver takes advice for many at once.
     ///
-    /// # Errors As [`advise`](Self::advise), with the item. The ranges before the item were
-    /// advised; it and those after it were not.
+    /// # Errors
+    /// As [`advise`](Self::advise), with the item. The ranges before the item were advised; it and
+    /// those after it were not.
     ///
     /// ```
     /// use pagewise::{BackendExt, Machine, MemoryAdvice};
@@ -84,8 +85,9 @@ impl Machine {
     /// back end, or in a loop where the back end has none or the stream is the legacy default, which
     /// batch calls refuse.
     ///
-    /// # Errors As [`prefetch`](Self::prefetch). An error from a loop has the item: the ranges
-    /// before it were submitted; it and those after it were not.
+    /// # Errors
+    /// As [`prefetch`](Self::prefetch). An error from a loop has the item: the ranges before it
+    /// were submitted; it and those after it were not.
     ///
     /// ```
     /// use pagewise::{BackendExt, Machine, Place, StreamHandle};
@@ -145,9 +147,10 @@ impl Machine {
     /// the written bytes. The second time no page is duplicated any more, so all are unmapped, and
     /// the first write to a page takes its mark away.
     ///
-    /// # Errors As [`Backend::discard_batch`](crate::Backend::discard_batch), with the driver's
-    /// code; then no contents were discarded. [`check_discard`](Self::check_discard) finds some of
-    /// these errors first.
+    /// # Errors
+    /// As [`Backend::discard_batch`](crate::Backend::discard_batch), with the driver's code; then
+    /// no contents were discarded. [`check_discard`](Self::check_discard) finds some of these
+    /// errors first.
     ///
     /// # Safety
     /// As [`Backend::discard_batch`](crate::Backend::discard_batch).

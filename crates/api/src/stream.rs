@@ -65,8 +65,9 @@ impl Stream {
 
     /// Uses a stream that other code owns, such as one of cudarc's. It is never destroyed here.
     ///
-    /// # Safety `handle` must be a live stream of the machine's back end. It must stay live until
-    /// the last clone of this value and every buffer that got one is dropped. It must not be
+    /// # Safety
+    /// `handle` must be a live stream of the machine's back end. It must stay live until the last
+    /// clone of this value and every buffer that got one is dropped. It must not be
     /// [`StreamHandle::PER_THREAD`], which names another stream on each thread.
     ///
     /// ```
@@ -115,7 +116,8 @@ impl Stream {
 
     /// Makes all later work of this stream wait for the present work of another.
     ///
-    /// # Errors Errors of the back end's calls on events.
+    /// # Errors
+    /// Errors of the back end's calls on events.
     ///
     /// ```
     /// # use pagewise::{Device, Machine, Stream};

@@ -11,18 +11,19 @@
 //!   including values that the driver refuses: [`Location`], [`Advice`] and the other enumerations
 //!   of CUDA are integers with named constants. A closed Rust enum could not express the refused
 //!   calls that are part of the contract, and a newer driver may return a value that this crate has
-//!   no name for. Types that exclude wrong values live in the `pagewise` crate. - **Bytes and
-//!   addresses are `u64`, times are nanoseconds, pages are 4 KiB** ([`PAGE_BYTES`]), va_blocks are
-//!   2 MiB ([`BLOCK_BYTES`]). - **One concrete [`Error`]**, which keeps the raw `CUresult` number.
-//!   The simulator fills in the number that the driver returns for the same call, so tests compare
-//!   kind and number. - **[`Capabilities`] are data.** A program can see before a call that a back
-//!   end lacks it; the call itself fails with [`ErrorKind::Unsupported`]. - **No defaulted methods
-//!   in the trait.** A wrapper that forgets one does not compile, instead of silently losing the
-//!   inner back end's behaviour. Conveniences are in [`BackendExt`]. - **`unsafe` where a wrong
-//!   argument can break memory safety**: freeing, writing, discarding. Asking the driver to move or
-//!   to describe memory is safe: it checks the range itself. - **`unsafe` where a wrong answer can
-//!   break memory safety**: a back end promises that its addresses are the host's by implementing
-//!   [`HostAddresses`], which no safe code can do.
+//!   no name for. Types that exclude wrong values live in the `pagewise` crate.
+//! - **Bytes and addresses are `u64`, times are nanoseconds, pages are 4 KiB** ([`PAGE_BYTES`]),
+//!   va_blocks are 2 MiB ([`BLOCK_BYTES`]).
+//! - **One concrete [`Error`]**, which keeps the raw `CUresult` number. The simulator fills in the
+//!   number that the driver returns for the same call, so tests compare kind and number.
+//! - **[`Capabilities`] are data.** A program can see before a call that a back end lacks it; the
+//!   call itself fails with [`ErrorKind::Unsupported`].
+//! - **No defaulted methods in the trait.** A wrapper that forgets one does not compile, instead of
+//!   silently losing the inner back end's behaviour. Conveniences are in [`BackendExt`].
+//! - **`unsafe` where a wrong argument can break memory safety**: freeing, writing, discarding.
+//!   Asking the driver to move or to describe memory is safe: it checks the range itself.
+//! - **`unsafe` where a wrong answer can break memory safety**: a back end promises that its
+//!   addresses are the host's by implementing [`HostAddresses`], which no safe code can do.
 //!
 //! # What it does not do
 //!

@@ -26,11 +26,12 @@
 //! # Traps
 //!
 //! - A test makes the addresses up, so the host cannot reach them: [`HostAddresses::host_views`] of
-//!   a mock is `Absent` whatever its capabilities say. - An early expectation without `times`
-//!   shadows all later ones: add permissive ones *last*, and only for calls that may come any
-//!   number of times. - Counts are checked when the mock is dropped. A leaked `Arc` is never
-//!   checked. - A destructor that frees through a mock without an expectation panics, and aborts if
-//!   the test was failing already: call [`permit_free`].
+//!   a mock is `Absent` whatever its capabilities say.
+//! - An early expectation without `times` shadows all later ones: add permissive ones *last*, and
+//!   only for calls that may come any number of times.
+//! - Counts are checked when the mock is dropped. A leaked `Arc` is never checked.
+//! - A destructor that frees through a mock without an expectation panics, and aborts if the test
+//!   was failing already: call [`permit_free`].
 
 pub use mockall::{Sequence, predicate};
 

@@ -70,8 +70,8 @@ impl DeviceTouch {
     /// with [`InvalidValue`](crate::ErrorKind::InvalidValue), before it touches anything.
     ///
     /// # Errors
-    /// The reason: the stride, the blocks or the threads are 0, or an atomic access would
-    /// change a word that reaches beyond the range, into bytes of another owner.
+    /// The reason: the stride, the blocks or the threads are 0, or an atomic access would change a
+    /// word that reaches beyond the range, into bytes of another owner.
     pub const fn check(&self) -> Result<(), &'static str> {
         if self.stride_bytes == 0 || self.blocks == 0 || self.threads == 0 {
             return Err("stride, blocks and threads must be at least 1");

@@ -61,7 +61,8 @@ pub trait Interceptor: Debug + Send + Sync + 'static {
     /// Answers a call, by making it or by refusing it. It is made at most once. If the interceptor
     /// fails a discard after it was made, the discard counts as made.
     ///
-    /// # Errors The error that the call is to fail with.
+    /// # Errors
+    /// The error that the call is to fail with.
     fn around<T>(&self, call: &Call, make: impl FnOnce() -> Result<T>) -> Result<T>;
 }
 

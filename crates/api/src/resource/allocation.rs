@@ -39,8 +39,9 @@ impl Allocation {
 
     /// Exports the memory, so that another process can import it. See the [module](super::ipc).
     ///
-    /// # Errors As [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer). Only
-    /// memory of pools that were exported before, by an `allocation_handle`, has a descriptor.
+    /// # Errors
+    /// As [`Backend::pool_export_pointer`](crate::Backend::pool_export_pointer). Only memory of
+    /// pools that were exported before, by an `allocation_handle`, has a descriptor.
     #[cfg(unix)]
     pub fn descriptor(&self) -> Result<super::descriptor::BufferDescriptor> {
         let backend = self.resource.machine().backend();
@@ -148,7 +149,8 @@ impl Allocation {
 
     /// Frees the bytes now and reports a failure.
     ///
-    /// # Errors As [`MemoryResource::deallocate`]. The allocation is consumed either way.
+    /// # Errors
+    /// As [`MemoryResource::deallocate`]. The allocation is consumed either way.
     pub fn free(mut self) -> Result<()> {
         self.release()
     }

@@ -76,7 +76,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync + 'static {
     /// Takes memory of [`allocate`](Self::allocate) back, once the present work of `stream` is
     /// done.
     ///
-    /// # Errors Errors of the back end. The memory counts as given back all the same.
+    /// # Errors
+    /// Errors of the back end. The memory counts as given back all the same.
     ///
     /// # Safety
     /// `ptr` and `bytes` are of one call of `allocate` on this resource, not given back before; no

@@ -88,9 +88,10 @@ impl<'p> PeerAccess<'p> {
 
     /// Gives exactly these devices access, changing only what differs.
     ///
-    /// # Errors Before anything is changed: `InvalidDevice` (no CUDA code) for a device that does
-    /// not exist. If the driver fails midway, its error, with a text that says whether access is as
-    /// before, or what it is now.
+    /// # Errors
+    /// Before anything is changed: `InvalidDevice` (no CUDA code) for a device that does not exist.
+    /// If the driver fails midway, its error, with a text that says whether access is as before, or
+    /// what it is now.
     pub fn assign(&self, devices: impl IntoIterator<Item = Device>) -> Result<()> {
         let mut target: BTreeSet<Device> = devices.into_iter().collect();
         target.remove(&self.own);
