@@ -31,6 +31,8 @@ macro_rules! with_claims {
                 memory::memset_and_memcpy_change_what_they_name_and_nothing_else
                 memory::a_program_outside_an_allocation_is_an_illegal_address
                 memory::a_program_in_a_stream_of_another_device_is_an_invalid_handle
+                memory::devices_are_numbered_from_0_up_to_their_count
+                memory::events_tell_the_nanoseconds_of_the_work_between_them
                 memory::fills_copies_and_prefetches_take_a_stream_of_any_device
             }
             with_concurrent_access {

@@ -1,8 +1,9 @@
 //! Allocation, addresses and contents.
 
 use pagewise::{
-    AttachFlags, Backend, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HostAccess,
-    HostAllocFlags, HostTouch, PointerAttribute, Result, Span, StreamFlags, StreamHandle,
+    AttachFlags, Backend, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch,
+    EventFlags, HostAccess, HostAllocFlags, HostTouch, PointerAttribute, Result, Span, StreamFlags,
+    StreamHandle,
 };
 
 use crate::{MIB, Managed, PAGE, WILD, code};
@@ -138,6 +139,41 @@ pub fn memset_and_memcpy_change_what_they_name_and_nothing_else(backend: &dyn Ba
     assert_eq!(host(backend, from.span, 1, HostAccess::Read), 7 * 50);
     assert_eq!(host(backend, to.span, 1, HostAccess::Read), 7 * 10);
     assert_eq!(host(backend, to.at(20, 10), 1, HostAccess::Read), 7 * 10);
+}
+
+pub fn devices_are_numbered_from_0_up_to_their_count(backend: &dyn Backend) {
+    let count = i32::try_from(backend.device_count().expect("a machine")).expect("a few");
+    let attribute = DeviceAttribute::MANAGED_MEMORY;
+    let answer = |id| code(backend.device_attribute(DeviceId(id), attribute));
+    for id in 0..count {
+        assert_eq!(answer(id), 0, "device {id} of {count}");
+    }
+    assert_eq!([count, -1].map(answer), [101; 2], "{count} devices");
+}
+
+pub fn events_tell_the_nanoseconds_of_the_work_between_them(backend: &dyn Backend) {
+    let bytes = 64 * MIB;
+    let managed = Managed::new(backend, bytes);
+    host(backend, managed.span, PAGE, HostAccess::Write(1));
+    let events = [(); 3].map(|()| backend.event_create(DeviceId(0), EventFlags::empty()).unwrap());
+    let stream = StreamHandle::NULL;
+    let [first, second, third] = events;
+    backend.event_record(first, stream).expect("a stream");
+    backend.event_record(second, stream).expect("a stream");
+    // SAFETY: claims use their memory from one thread, and wait for the stream.
+    unsafe { backend.memset(managed.span, 2, stream) }.expect("inside");
+    backend.event_record(third, stream).expect("a stream");
+    backend.event_synchronize(third).expect("recorded");
+    let elapsed = |start, end| backend.event_elapsed_ns(start, end).expect("both are over");
+    let (nothing, fill) = (elapsed(first, second), elapsed(second, third));
+    assert!(nothing < 1_000_000, "{nothing} ns without work");
+    // At 4 TB/s, more than the memory of any GPU gives.
+    assert!(fill > bytes / 4_000 && fill < 10_000_000_000, "{fill} ns for 64 MiB");
+    assert_eq!(elapsed(third, second), 0, "the later first");
+    for event in events {
+        // SAFETY: the claim does not use the handle again.
+        unsafe { backend.event_destroy(event) }.expect("live");
+    }
 }
 
 pub fn a_program_outside_an_allocation_is_an_illegal_address(backend: &dyn Backend) {

@@ -245,6 +245,10 @@ mod tests {
         page.follow(GPU, Holding::Shown);
         assert_eq!(page.value(), 0);
         let mut page = discarded();
+        page.follow(Processor::HOST, Holding::Gone);
+        page.follow(Processor::HOST, Holding::Shown);
+        assert_eq!(page.value(), 0, "nor what was put aside for it");
+        let mut page = discarded();
         page.contents.remove(&(page.number..page.number + 512));
         assert!(page.contents.same.is_empty() && page.contents.saved.is_empty());
     }

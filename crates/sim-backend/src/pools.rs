@@ -7,6 +7,8 @@
 //! memory appeared or went is returned.
 
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -213,13 +213,15 @@ fn the_division_of_an_array_that_is_replaced_does_not_stay() -> Result<()> {
 
 #[test]
 fn chunks_longer_than_the_runs_of_a_request_do_not_fix_its_division() -> Result<()> {
-    let manager = manager_of(1000)?;
-    let id = manager.register(Registration::new())?;
-    manager.queue_request(id, [("x", runs(400, 2))])?;
-    assert_eq!(manager.allocate_queue(id)?.parameters.chunk_length(), 400);
-    manager.queue_request(id, [("y", runs(50, 2))])?;
-    let fewer = manager.allocate_queue(id)?.parameters;
-    assert_eq!((fewer.chunks(), fewer.chunk_length()), (1, 50));
+    for (run_bytes, expected) in [(2, (1, 50)), (10, (3, 20))] {
+        let manager = manager_of(1000)?;
+        let id = manager.register(Registration::new())?;
+        manager.queue_request(id, [("x", runs(400, 2))])?;
+        assert_eq!(manager.allocate_queue(id)?.parameters.chunk_length(), 400);
+        manager.queue_request(id, [("y", runs(50, run_bytes))])?;
+        let fewer = manager.allocate_queue(id)?.parameters;
+        assert_eq!((fewer.chunks(), fewer.chunk_length()), expected, "200 bytes are left");
+    }
     Ok(())
 }
 

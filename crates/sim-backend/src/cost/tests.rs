@@ -6,7 +6,7 @@ use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, S
 use super::meter::whole;
 use super::*;
 use crate::GpuProfile;
-use crate::paging::{HeldBlocks, Work, WorkCause};
+use crate::paging::{Access, HeldBlocks, Walk, Work, WorkCause};
 use crate::{SimBackend, SimConfig};
 
 const MIB: u64 = 1 << 20;
@@ -446,4 +446,52 @@ fn an_observed_call_and_sleep_can_be_priced_again() {
     let again: Vec<f64> = observed.iter().map(|one| one.ns(&params)).collect();
     assert_eq!(again, [32.0, 5.0, 402.0, 6.0]);
     assert!(meter.take_observations().is_empty(), "each is given once");
+}
+
+#[test]
+fn a_call_priced_again_knows_what_the_call_before_it_left() {
+    let mut meter = priced(|params| params.query.range_attribute = 1.0);
+    meter.observe();
+    empty_call(&mut meter, Call::RangeAttribute, 0);
+    empty_call(&mut meter, Call::RangeAttribute, 1_000_000);
+    meter.begin(Call::Free, 0);
+    meter.range_gone(&HeldBlocks { host_pages: 3, ..HeldBlocks::default() });
+    meter.end(0, 0, false);
+    meter.remember(0);
+    for _ in 0..2 {
+        meter.begin(Call::Prefetch { ranges: 1, batch: false }, 0);
+        meter.work(&Work { cause: WorkCause::Migration, pages_zeroed_host: 2, ..Work::default() });
+        meter.end(0, 0, false);
+        meter.remember(0);
+    }
+    let mut params = prices::nothing();
+    params.query.warmth.paused = 30.0;
+    params.prefetch.zero_host_page = 100.0;
+    params.prefetch.zero_warm_host_page = 1.0;
+    let again: Vec<f64> = meter.take_observations().iter().map(|one| one.ns(&params)).collect();
+    let [_, second_read, _, recycled, rest] = again[..] else { panic!("{again:?}") };
+    assert_eq!(second_read, 0.0, "a read that follows a read does not pay for the pause");
+    assert_eq!([recycled, rest], [2.0, 101.0], "3 pages of the free were at hand");
+}
+
+#[test]
+fn accesses_are_counted_anew_from_where_a_program_begins() {
+    let device = Processor::device(0);
+    let walk =
+        Walk { by: device, first_byte: 0, bytes: 1 << 20, stride_bytes: 4, access: Access::Read };
+    let waited = |begins_anew: bool| {
+        let mut meter = priced(|params| {
+            params.device_touch.fault_gap = 100.0;
+            params.device_touch.gap_read = 1.0;
+            params.device_touch.wake_cold = 8.0;
+        });
+        meter.begin(Call::DeviceTouch { threads: 1, bulk: false }, 0);
+        meter.walks(&walk);
+        meter.fault_latency_ns(device, 0);
+        if begins_anew {
+            meter.walks(&walk);
+        }
+        meter.fault_latency_ns(device, 51)
+    };
+    assert_eq!([waited(false), waited(true)], [4, 0]);
 }

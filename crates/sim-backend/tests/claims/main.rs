@@ -6,6 +6,7 @@ mod contents;
 mod frees;
 mod hostile;
 mod oversubscription;
+mod pool_memory;
 mod pools;
 mod profiles;
 mod published;

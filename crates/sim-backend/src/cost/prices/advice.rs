@@ -112,7 +112,7 @@ fn advice_that_reaches_no_memory_has_a_price_of_its_own() {
 fn advice_acts_after_a_sleep_if_there_is_something_to_act_on() {
     let wakes = |work: Work, warmth| {
         let priced = priced(Call::Advise, warmth, &[Input::Work(work)]);
-        priced.contains_key("advice.acts_after_sleep")
+        priced.get("advice.acts_after_sleep") == Some(&1.0)
     };
     let asleep = Warmth::AfterSleep { others: 0, long: false };
     let one = |advice| Work { cause: WorkCause::Advice(advice), ..Work::default() };

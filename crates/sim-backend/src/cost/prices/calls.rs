@@ -165,6 +165,11 @@ fn a_discard_with_a_prefetch_costs_by_what_arrives() {
     assert_eq!(warm, figures("discard", &arrived));
     let cold = [&arrived[..], &[("warmth.cold", 1.0), ("prefetch_cold", 1.0)]].concat();
     assert_eq!(priced(Call::DiscardPrefetch, COLD, &[work]), figures("discard", &cold));
+    let twice = arrived.map(|(figure, count)| match figure {
+        "call" => (figure, count),
+        _ => (figure, 2.0 * count),
+    });
+    assert_eq!(priced(Call::DiscardPrefetch, WARM, &[work, work]), figures("discard", &twice));
 }
 
 #[test]

@@ -215,6 +215,8 @@ fn the_first_fault_of_one_thread_finds_the_driver_by_what_came_before() {
     assert_eq!(first(asleep(9)), figure("first_fault_after_sleep.1"));
     assert_eq!(first(COLD), figure("first_fault_cold"));
     assert_eq!(first(WARM), figure("first_fault_warm"));
+    let later = figures("device_touch", &[("first_fault_after_sleep.0", 1.0), ("wake_cold", 1.0)]);
+    assert_eq!(latencies(SINGLE, asleep(0), &[5, 500]), later, "the sleep is paid once");
     let many = Call::DeviceTouch { threads: 2, bulk: false };
     let parallel = figure("parallel_first_fault");
     assert_eq!(latencies(many, COLD, &[5, 500, 900]), parallel, "and no later one");
