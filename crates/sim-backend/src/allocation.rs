@@ -9,13 +9,13 @@ use pagewise_hal::{
 
 use crate::arena::NO_ADDRESSES;
 use crate::attributes::AttributeChange;
+use crate::locate::processor_of;
 use crate::pager::Discard;
 use crate::pool_chunks::POOL_CHUNK_BYTES;
 use crate::pools::{Grown, Pool, Released};
 use crate::refusal::{Checked, bad_device, invalid, out_of_memory, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, ManagedRange, MemoryKind};
-use crate::touching::processor_of;
 
 const REGISTERED: &str = "registered memory is its owner's: unregister it";
 

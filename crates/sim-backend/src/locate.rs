@@ -61,6 +61,11 @@ pub(crate) const fn of_ordinal(ordinal: i32) -> Location {
     }
 }
 
+/// The processor that a device is. It has to exist.
+pub(crate) fn processor_of(device: DeviceId) -> Processor {
+    Processor::device(device.0.cast_unsigned())
+}
+
 /// The location of a processor's memory.
 pub(crate) fn of_processor(processor: Processor) -> Location {
     of_ordinal(processor.as_raw())

@@ -173,7 +173,7 @@ impl Pools {
         Ok(self.insert(Pool::new(props, home, false)))
     }
 
-    /// A handle for what another process knows of a pool: its kind and place.
+    /// A handle for what another process knows of a pool: its kind and location.
     pub(crate) fn import(&mut self, exporter: u64) -> Checked<u64> {
         let Some(pool) = self.pools.get(&exporter) else { return invalid(NO_POOL) };
         let mut imported = Pool::new(pool.props, pool.home, false);

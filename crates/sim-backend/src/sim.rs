@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use pagewise_hal::{
-    AttachFlags, DeviceId, DriverVersion, MemoryInfo, PoolHandle, Processor, Span, StreamHandle,
+    AttachFlags, DeviceId, DriverVersion, MemoryInfo, PoolHandle, Span, StreamHandle,
 };
 
 use crate::arena::Arena;
@@ -17,7 +17,7 @@ use crate::attributes::Attributes;
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
-use crate::locate::Topology;
+use crate::locate::{Topology, processor_of};
 use crate::pace::FaultPace;
 use crate::pager::Pager;
 use crate::pools::{Pool, Pools};
@@ -172,7 +172,7 @@ impl Sim {
     pub(crate) fn memory_info(&self, device: DeviceId) -> Checked<MemoryInfo> {
         self.check_device(device)?;
         let total_bytes = self.config.gpu.memory_bytes;
-        let home = Processor::device(device.0.cast_unsigned());
+        let home = processor_of(device);
         let managed = self.pager.bytes_behind(home);
         let context_bytes = self.config.gpu.context_bytes;
         let used = context_bytes.saturating_add(self.plain_bytes(device)).saturating_add(managed);

@@ -4,13 +4,14 @@
 //! program leaves behind does not depend on where its pages are.
 
 use pagewise_hal::{
-    Code, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HostAccess, HostTouch, LocationKind,
-    PAGE_BYTES, Processor, Span, StreamHandle,
+    Code, DeviceAccess, DevicePtr, DeviceTouch, HostAccess, HostTouch, LocationKind, PAGE_BYTES,
+    Processor, Span, StreamHandle,
 };
 
 use crate::arrival::Threads;
 use crate::concurrency::StreamWork;
 use crate::config::RangeReads;
+use crate::locate::processor_of;
 use crate::pager::{Access, AccessProgram};
 use crate::refusal::{Checked, bad_device, illegal_address, invalid, refuse};
 use crate::sim::Sim;
@@ -135,7 +136,7 @@ impl Sim {
     fn walk_copied(&mut self, device: Processor, span: Span, access: Access) {
         let pages = span.pages_outward();
         let preferred = self.attributes.preferred(&pages, RangeReads::Driver);
-        let by_host = preferred.is_some_and(|place| place.kind != LocationKind::DEVICE);
+        let by_host = preferred.is_some_and(|location| location.kind != LocationKind::DEVICE);
         if by_host && self.exclusive.is_none() {
             self.walk_pages(Processor::HOST, span, access, Threads::One);
         } else {
@@ -216,8 +217,4 @@ impl Sim {
         }
         Ok(processor_of(device))
     }
-}
-
-pub(crate) fn processor_of(device: DeviceId) -> Processor {
-    Processor::device(device.0.cast_unsigned())
 }
