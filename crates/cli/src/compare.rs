@@ -27,7 +27,7 @@ use crate::status::Failure;
 use crate::table;
 use crate::target::ChosenTarget;
 
-/// Compares, and gives the report and what is printed for people.
+/// Compares, and returns the report and the text for people.
 pub(crate) fn compare(args: &Compare) -> Result<(Report, String), Failure> {
     let levels = levels(&args.levels);
     match args.traces.as_slice() {
@@ -150,7 +150,8 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
     Ok((report, text))
 }
 
-/// The simulator is compared with itself seen through the recorder, a driver as it is.
+/// Puts the simulator into a recorder, so that this compares it with itself; a driver stays as it
+/// is.
 fn recorded(kind: args::BackendArg, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
     match kind {
         args::BackendArg::Sim => Arc::new(Recorder::new(backend)),
@@ -171,7 +172,7 @@ fn wanted_machine(args: &Compare) -> RecordedOn {
     }
 }
 
-/// Those asked for; else those that the devices suffice for.
+/// The families that the arguments name, else those that the machine has enough devices for.
 fn families(args: &Compare) -> Result<Vec<Family>, Failure> {
     let fits = |family: &Family| family.least_devices() <= args.devices;
     if args.family.is_empty() {
@@ -226,7 +227,7 @@ fn describe(text: &mut String, args: &Compare, family: Family, outcome: &Outcome
     text.push('\n');
 }
 
-/// The first disagreement and its smallest program, which is saved too if that is asked for.
+/// The first disagreement and its smallest program, which is saved if the arguments ask for it.
 fn explain(
     text: &mut String,
     first: &Disagreement,
@@ -254,7 +255,7 @@ fn explain(
     write_file(path, program.as_bytes())
 }
 
-/// A program as `pagewise record` takes it.
+/// The text of a program, as `pagewise record` reads it.
 fn program_text(case: &Case, header: &Header) -> String {
     let written = TraceWriter::plain(Vec::new(), header).and_then(|mut writer| {
         write_program(&mut writer, case)?;

@@ -22,7 +22,7 @@ pub(crate) enum ChosenTarget {
 }
 
 impl ChosenTarget {
-    /// Opens nothing yet. `observe`: whether the driver's records are wanted.
+    /// A target that is not opened yet. `observe` asks for the driver's records.
     pub(crate) fn new(
         backend: args::BackendArg,
         profile: Option<&str>,
@@ -46,7 +46,7 @@ impl ChosenTarget {
         }
     }
 
-    /// The same with this seed, if it is simulated and one is given.
+    /// The same target with this seed, if it is simulated and there is a seed.
     pub(crate) fn seeded(self, seed: Option<u64>) -> Self {
         match self {
             Self::Sim(sim) => Self::Sim(Box::new(sim.seeded(seed))),
@@ -86,7 +86,8 @@ impl Target for ChosenTarget {
     }
 }
 
-/// The driver of this machine: one back end for all, as the process has one set of contexts.
+/// The driver of this machine: one back end for all cases, because the process has one set of
+/// contexts.
 #[derive(Debug)]
 pub(crate) struct CudaTarget {
     observe: bool,
@@ -107,7 +108,7 @@ impl CudaTarget {
         }
         let backend = Arc::new(self.open_driver(ceiling)?);
         for device in backend.devices()? {
-            // So that no operation takes the time that this does.
+            // The preparation takes time, which would otherwise count for the first operation.
             backend.prepare_device(device)?;
         }
         *opened = Some((ceiling, Arc::clone(&backend)));
@@ -120,7 +121,7 @@ impl CudaTarget {
         if !self.observe {
             return Ok(backend);
         }
-        // The driver is initialised now, as CUPTI wants it.
+        // CUPTI wants an initialised driver, and now it is one.
         let started = Cupti::open().and_then(|cupti| cupti.start().map(|()| cupti));
         match started {
             Ok(cupti) => plain().observer(cupti).open(),

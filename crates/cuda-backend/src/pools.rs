@@ -10,7 +10,7 @@ use crate::backend::CudaBackend;
 
 /// `cuMemGetDefaultMemPool` and `cuMemGetMemPool`.
 type ByLocation = unsafe extern "C" fn(*mut Handle, *mut MemLocation, i32) -> i32;
-/// Their forms of CUDA 11.2, which know pools of pinned memory on devices only.
+/// The forms of the same two calls in CUDA 11.2, which have only pools of pinned memory on devices.
 type ByDevice = unsafe extern "C" fn(*mut Handle, i32) -> i32;
 
 fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
@@ -36,7 +36,8 @@ impl CudaBackend {
         self.driver.pools.find(make)
     }
 
-    /// Refuses what drivers of the version in use refuse, as the installed one may be newer.
+    /// Refuses properties that a driver of the version in use refuses, because the installed driver
+    /// may be newer and take them.
     fn check_props(&self, operation: &'static str, props: PoolProps) -> Result<()> {
         let has = |since| self.driver.has(since);
         let kind = props.location.kind;
@@ -55,7 +56,7 @@ impl CudaBackend {
         Ok(())
     }
 
-    /// Asks the driver for a default or current pool, which from now on is known to be live.
+    /// Asks the driver for a default or current pool, and enters it in the set of live pools.
     pub(crate) fn pool_found(
         &self,
         operation: &'static str,
@@ -68,7 +69,7 @@ impl CudaBackend {
         self.driver.pools.find(ask)
     }
 
-    /// The same where the order of pools is held.
+    /// Asks for a default or current pool while the lock on the order of pools is held.
     pub(crate) fn pool_asked(
         &self,
         operation: &'static str,
@@ -114,7 +115,7 @@ impl CudaBackend {
         context.call(OPERATION, || unsafe { (table.device_set_mem_pool)(device, raw_pool) })
     }
 
-    /// The device with the pool of pinned memory that is meant. Before CUDA 13.0 there are no other
+    /// The device of a location with a pool of pinned memory. Before CUDA 13.0 there are no other
     /// pools.
     fn pool_device(
         &self,
@@ -173,7 +174,8 @@ impl CudaBackend {
         })
     }
 
-    /// Attributes of a size that this crate knows, in the version in use.
+    /// Refuses attributes that the version in use does not have, because their size is unknown
+    /// here.
     fn check_pool_attribute(
         &self,
         operation: &'static str,
@@ -189,7 +191,7 @@ impl CudaBackend {
     }
 }
 
-/// A pool that the driver has just named.
+/// The handle of a pool that the driver has just returned.
 pub(crate) fn made(pool: Handle) -> PoolHandle {
     PoolHandle::checked(pool.addr() as u64)
 }

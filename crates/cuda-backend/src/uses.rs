@@ -1,18 +1,21 @@
-//! The uses of one live handle. Each thread counts its own; the end of the handle adds them up.
+//! The calls that use one live handle. Each thread counts its own; the thread that destroys the
+//! handle adds them up.
 //!
 //! A use begins and ends with a plain store into a count that no other thread writes, so threads
-//! that use one stream do not slow each other down. Taking the handle marks the counts of all
-//! threads as ended, passes the heavy half of a [`Barrier`], and reads them.
+//! that use one stream do not slow each other down. A thread that destroys the handle *takes* it:
+//! it marks the counts of all threads as ended, passes the heavy half of a [`Barrier`], and reads
+//! them.
 //!
 //! # Why no use is missed
 //!
-//! A use writes its count, passes the light half, and reads the mark. An end writes the mark,
-//! passes the heavy half, and reads the count. So one of them sees the other: either the use finds
-//! the mark and does not take place, or the end finds the use.
+//! A use writes its count, passes the light half of the barrier, and reads the mark. Taking writes
+//! the mark, passes the heavy half, and reads the count. So one of them sees the other: either the
+//! use finds the mark and does not take place, or the taking thread finds the use.
 //!
-//! The same holds when a use ends, with the count going down: either the end finds it down, or the
-//! use finds the mark, and then asks under the lock whether it was the last. The end holds that
-//! lock from its first write to its last read, so no thread adds up counts that are not visible yet.
+//! The same holds when a use ends and counts down: either the taking thread finds the count down,
+//! or the use finds the mark, and then asks under the lock whether it was the last. The taking
+//! thread holds that lock from its first write to its last read, so no thread adds up counts that
+//! are not visible yet.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -27,11 +30,11 @@ pub(crate) enum Taken {
     Free,
     /// The last call that uses it destroys it.
     InUse,
-    /// It was not live.
+    /// The handle was not live.
     Unknown,
 }
 
-/// A handle and who uses it.
+/// A handle with its uses.
 #[derive(Debug)]
 pub(crate) struct Entry {
     barrier: Barrier,
@@ -47,16 +50,16 @@ struct Counts {
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Live,
-    /// It was taken while in use: the last use destroys it.
+    /// The handle was taken while in use. The last use destroys it.
     Waits,
-    /// A call destroys it, or has.
+    /// A call destroys the handle, or has destroyed it.
     Over,
 }
 
-/// How many uses of a handle one thread is in.
+/// The number of uses of a handle that one thread is in.
 #[derive(Debug)]
 struct Count {
-    /// Written by its thread alone.
+    /// Only the count's own thread writes it.
     uses: AtomicUsize,
     /// Whether the handle was taken from its set. Written under the lock of the counts.
     ended: AtomicBool,
@@ -86,7 +89,7 @@ impl Entry {
         Some(Counter { barrier: self.barrier, count, entry: self })
     }
 
-    /// No call can begin to use the handle from now on. To be called once.
+    /// Takes the handle: from now on no call can begin to use it. Call it once.
     pub(crate) fn take(&self) -> Taken {
         let mut counts = self.locked();
         counts.forget_unused();
@@ -94,7 +97,7 @@ impl Entry {
         for count in &counts.of_threads {
             count.ended.store(true, Ordering::Release);
         }
-        // What this thread wrote itself it sees without a barrier.
+        // A thread sees its own writes without a barrier.
         let this = thread::current().id();
         let others = counts.of_threads.iter().any(|count| count.thread != this);
         if others && !self.barrier.heavy() {
@@ -136,10 +139,10 @@ impl Counts {
     }
 }
 
-/// One thread's way to use a handle. It stays on its thread.
+/// The count of one thread, by which it uses a handle. It stays on its thread.
 #[derive(Debug)]
 pub(crate) struct Counter {
-    /// That of the entry, which calls need not touch.
+    /// A copy of the entry's barrier, so that calls do not read the entry.
     barrier: Barrier,
     count: Arc<Count>,
     entry: Arc<Entry>,

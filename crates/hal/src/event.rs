@@ -65,13 +65,13 @@ pub enum MemoryEvent {
         address: u64,
         /// Length of the run.
         bytes: u64,
-        /// Where the data was.
+        /// The processor that held the data.
         from: Processor,
-        /// Where it went.
+        /// The processor that got the copy.
         to: Processor,
         /// The cause.
         cause: CopyCause,
-        /// Time on the copy engine.
+        /// Nanoseconds on the copy engine.
         duration_ns: u64,
     },
     /// The host faulted.
@@ -83,15 +83,15 @@ pub enum MemoryEvent {
     },
     /// A device faulted.
     GpuFault {
-        /// Which one.
+        /// The device.
         device: Processor,
         /// The faulting page's first byte.
         address: u64,
         /// The access of the instruction.
         access: FaultAccess,
-        /// How many hardware faults the record stands for.
+        /// The number of hardware faults that the record stands for.
         merged: u64,
-        /// From the fault to the replay.
+        /// Nanoseconds from the fault to the replay.
         duration_ns: u64,
     },
     /// A processor mapped memory of another processor.
@@ -102,7 +102,7 @@ pub enum MemoryEvent {
         bytes: u64,
         /// The processor that maps.
         by: Processor,
-        /// Where the memory is.
+        /// The processor with the memory.
         at: Processor,
         /// The cause.
         cause: MapCause,
@@ -111,7 +111,7 @@ pub enum MemoryEvent {
     Thrashing {
         /// The page's first byte.
         address: u64,
-        /// Bytes concerned (one page).
+        /// Bytes of the page.
         bytes: u64,
         /// The GPUs among the thrashing processors: bit n for GPU n.
         gpus: u64,
@@ -124,7 +124,7 @@ pub enum MemoryEvent {
         address: u64,
         /// The processor that had to wait.
         processor: Processor,
-        /// For how long.
+        /// Nanoseconds that it had to wait.
         duration_ns: u64,
     },
 }
@@ -162,7 +162,7 @@ impl MemoryEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PageRun {
-    /// How many pages; at least 1.
+    /// The number of pages; at least 1.
     pub pages: u64,
     /// Whether the host has them mapped.
     pub mapped: bool,

@@ -47,17 +47,17 @@ pub enum HostViews {
 /// ```
 ///
 /// # Safety
-/// An implementation that answers `Absent` promises nothing. One that answers anything else
-/// promises, for as long as the back end lives:
+/// An implementation that returns `Absent` makes no promise. Any other promises, for as long as the
+/// back end lives:
 ///
 /// - it always answers the same;
 /// - an address from `alloc_managed`, from `alloc_pinned`, or from `pool_alloc` of a pool that the
 ///   host can access, is the host's address of as many bytes as were asked for, which the host may
 ///   read and write until the allocation is freed;
 /// - no two live allocations share a byte, and none has a byte of memory with another owner;
-/// - no safe call changes what live memory holds, except where a discard or other work that an
-///   `unsafe` call asked for is not complete;
-/// - a file descriptor from `pool_export` is open, and its caller's to close.
+/// - no safe call changes the contents of live memory, except of memory with a discard or other
+///   work in flight that an `unsafe` call asked for;
+/// - a file descriptor from `pool_export` is open, and the caller may close it.
 pub unsafe trait HostAddresses {
     /// The host's way to reach the memory of this back end.
     fn host_views(&self) -> HostViews;

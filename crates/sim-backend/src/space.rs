@@ -1,7 +1,7 @@
 //! The allocations of a machine, found by address.
 //!
-//! Owns the addresses of every kind of memory and the table of live allocations. Knows nothing of
-//! pages, policy or pools' accounting.
+//! The module owns the addresses of every kind of memory and the table of live allocations. It
+//! knows nothing of pages, of policy, or of the accounting of pools.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(crate) struct Allocation {
     /// As requested: neither rounded to 512 bytes nor to pages.
     pub(crate) bytes: u64,
     pub(crate) kind: MemoryKind,
-    /// Never used twice.
+    /// The number of the allocation. It is never used twice.
     pub(crate) id: u64,
 }
 
@@ -50,8 +50,8 @@ impl Allocation {
     }
 }
 
-/// Managed address space that appears or goes with an allocation: the unit that the paging engine
-/// knows. A slab appears with its first allocation and goes with its last.
+/// A range of managed addresses, as the paging engine knows it: an allocation, or a slab of small
+/// ones. A slab is created with its first allocation and removed with its last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ManagedRange {
     pub(crate) first_page: u64,
@@ -59,13 +59,13 @@ pub(crate) struct ManagedRange {
 }
 
 impl ManagedRange {
-    /// The bytes that it takes of a device that holds all of it: whole blocks.
+    /// The bytes of device memory that the range takes if all of it is there: whole blocks.
     pub(crate) fn device_bytes(self) -> u64 {
         (self.pages * PAGE_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 }
 
-/// Addresses of everything.
+/// The addresses and the live allocations of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     live: BTreeMap<u64, Allocation>,
@@ -76,15 +76,16 @@ pub(crate) struct Space {
     last_id: u64,
 }
 
-/// Address space that managed memory gets at a time, if it needs no more: few programs need a
-/// second segment, and a process has room for a hundred machines.
+/// The address space that is reserved for managed memory at once, unless an allocation needs more.
+/// Few programs need a second segment, and a process has room for a hundred machines.
 const MANAGED_SEGMENT_BYTES: u64 = 512 << 30;
 
-/// The same for device memory, and for pinned memory: more than most devices have.
+/// The address space that is reserved at once for device memory, and for pinned memory: more than
+/// most devices have.
 const PLAIN_SEGMENT_BYTES: u64 = 256 << 30;
 
 impl Space {
-    /// Places a managed allocation. Returns it with the range that appeared, if one did; `None` if
+    /// Places a managed allocation. Returns it with its range, if one was created for it; `None` if
     /// there is no address space left.
     pub(crate) fn place_managed(
         &mut self,
@@ -141,7 +142,7 @@ impl Space {
         allocation
     }
 
-    /// Live managed allocations, those of pools excepted, by address.
+    /// Live managed allocations by address, without those of pools.
     pub(crate) fn managed(&self) -> impl Iterator<Item = &Allocation> {
         self.live.values().filter(|allocation| allocation.kind == MemoryKind::Managed)
     }
@@ -171,8 +172,8 @@ impl Space {
         self.live.get(&ptr.0)
     }
 
-    /// Forgets an allocation and frees its addresses, those of pool memory excepted. Returns the
-    /// managed range that went with it, if one did.
+    /// Forgets an allocation and frees its addresses, except those of pool memory. Returns the
+    /// managed range that was removed with it, if one was.
     pub(crate) fn remove(&mut self, allocation: &Allocation) -> Option<ManagedRange> {
         let Allocation { start, bytes, kind, .. } = *allocation;
         let removed = self.live.remove(&start);

@@ -1,25 +1,26 @@
 //! A simulated CUDA driver library.
 //!
-//! The C entry points of managed memory over simulated H200s in the process, for programs that
-//! were written against the driver: load the shared library in place of `libcuda.so.1`. This is
-//! what a program needs to allocate, advise, prefetch, ask, fill and copy, with contexts, streams,
-//! events and pools; whatever else a program looks up, [`cuGetProcAddress_v2`] answers as a driver
-//! does that lacks it. No code of a device is run: [`cuModuleGetFunction`] knows the touch kernels
-//! of `pagewise-cuda` and nothing else.
+//! The library has the C entry points of managed memory, over simulated H200s in the process.
+//! Programs that were written against the driver load it in place of `libcuda.so.1`. It has the
+//! calls that a program needs to allocate, advise, prefetch, query, fill and copy, with contexts,
+//! streams, events and pools. For all other functions [`cuGetProcAddress_v2`] answers as a driver
+//! that lacks them. It runs no device code: [`cuModuleGetFunction`] finds only the touch kernels of
+//! `pagewise-cuda`.
 //!
-//! The environment variable `PAGEWISE_DRIVER` says which driver is simulated; see [`Options`].
-//! Functions with names that begin with `pagewise_driver_` are no part of the driver's ABI. They
-//! show what a real driver cannot, and start over with another driver.
+//! The environment variable `PAGEWISE_DRIVER` chooses the driver that is simulated; see
+//! [`Options`]. Functions with names that begin with `pagewise_driver_` are not part of the
+//! driver's ABI. They report what a real driver cannot, such as events and page tables, and replace
+//! the driver by another one.
 //!
-//! Checks are in the driver's order (CONTRACT-4): 3 (`CUDA_ERROR_NOT_INITIALIZED`)
-//! before `cuInit`, 201 (`CUDA_ERROR_INVALID_CONTEXT`) without a context, then the arguments, but
-//! for some arguments of some calls that come first (`tests/order.rs` has them all). One that the
-//! simulated driver does not have (its version is too old, or the options hide it) is not found by
-//! the look-ups; called by its symbol, which a library cannot take back, it answers 801
-//! (`CUDA_ERROR_NOT_SUPPORTED`). A refused call changes nothing.
+//! Checks come in the driver's order (CONTRACT-4): a call returns 3 (`CUDA_ERROR_NOT_INITIALIZED`)
+//! before `cuInit`, and 201 (`CUDA_ERROR_INVALID_CONTEXT`) without a context. Then it checks its
+//! arguments. Some arguments of some calls are checked earlier; `tests/order.rs` has them all. If
+//! the simulated driver lacks an entry point (its version is too old, or the options hide it), the
+//! look-ups do not find it. Its symbol still exists, and returns 801 (`CUDA_ERROR_NOT_SUPPORTED`).
+//! A refused call changes nothing.
 //!
-//! Nothing unwinds into the caller: a panic would be reported as `CUDA_ERROR_UNKNOWN`, and
-//! [`pagewise_driver_panics`] counts it. Each would be a bug of this library.
+//! No panic unwinds into the caller: the call returns `CUDA_ERROR_UNKNOWN`, and
+//! [`pagewise_driver_panics`] counts the panic. Each would be a bug of this library.
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![warn(clippy::arithmetic_side_effects, reason = "every number comes from a caller")]
 

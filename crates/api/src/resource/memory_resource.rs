@@ -29,14 +29,14 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
-    /// Whether the host reaches it by its address.
+    /// Whether the host reaches such memory by its address.
     #[must_use]
     pub const fn is_host_accessible(self) -> bool {
         matches!(self, Self::Managed | Self::Pinned)
     }
 }
 
-/// Gives memory and takes it back, in stream order.
+/// An allocator that gives memory and takes it back, in stream order.
 ///
 /// ```
 /// use pagewise::resource::{ManagedMemoryResource, MemoryKind, MemoryResource};
@@ -53,11 +53,11 @@ impl MemoryKind {
 /// ```
 ///
 /// # Safety
-/// Implementations promise: an address that [`allocate`](Self::allocate) returns is memory of
-/// [`memory_kind`](Self::memory_kind) of that machine, of at least so many bytes, shared with no
-/// other allocation, valid in the order of the stream until it is given back. Its first byte is
-/// aligned to 256 bytes. If a machine's addresses are not the host's
-/// ([`HostViews::Absent`](crate::HostViews)) they are numbers that no code follows.
+/// An implementation promises that an address which [`allocate`](Self::allocate) returns is memory
+/// of [`memory_kind`](Self::memory_kind) of that machine. The memory has at least as many bytes as
+/// requested, is shared with no other allocation, and is valid in the order of the stream until it
+/// is given back. Its first byte is aligned to 256 bytes. If a machine's addresses are not the
+/// host's ([`HostViews::Absent`](crate::HostViews)), they are numbers that no code dereferences.
 pub unsafe trait MemoryResource: Debug + Send + Sync + 'static {
     /// The machine that the memory is of.
     fn machine(&self) -> &Machine;
@@ -109,7 +109,7 @@ unsafe impl<R: MemoryResource + ?Sized> MemoryResource for Arc<R> {
 
 const ALLOCATE: &str = "allocate";
 
-/// Refuses what every resource refuses before the back end is asked.
+/// Refuses requests that every resource refuses before the back end is asked.
 pub(super) fn check_request(machine: &Machine, bytes: u64, stream: &Stream) -> Result<()> {
     if bytes == 0 {
         return Err(invalid(ALLOCATE, "give at least one byte"));
@@ -117,7 +117,7 @@ pub(super) fn check_request(machine: &Machine, bytes: u64, stream: &Stream) -> R
     machine.check_stream(ALLOCATE, stream)
 }
 
-/// A refusal of an adaptor: the driver was not asked.
+/// An out-of-memory error of an adaptor, without a CUDA code because the driver was not asked.
 pub(super) fn out_of_memory(why: String) -> Error {
     Error::new(ALLOCATE, pagewise_hal::ErrorKind::OutOfMemory).with_detail(why)
 }

@@ -6,7 +6,7 @@ use super::memory_resource::{MemoryKind, MemoryResource};
 use crate::refuse::unsupported;
 use crate::{Machine, Place, Stream};
 
-/// Prefetches what a resource of managed memory gives, on the stream that asks.
+/// A resource of managed memory that prefetches each allocation, on the stream of the request.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct PrefetchOnAllocate<R> {
 }
 
 impl<R: MemoryResource> PrefetchOnAllocate<R> {
-    /// Prefetches what a resource gives from now on.
+    /// Prefetches each allocation of a resource from now on.
     ///
     /// # Errors
     /// Without a CUDA code: `Unsupported` for memory that is not managed, or a NUMA node before
@@ -63,7 +63,7 @@ unsafe impl<R: MemoryResource> MemoryResource for PrefetchOnAllocate<R> {
         MemoryKind::Managed
     }
 
-    /// If the prefetch fails the memory is given back, and its error is the answer.
+    /// If the prefetch fails, the memory is given back, and the prefetch's error is returned.
     fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
         let ptr = self.inner.allocate(bytes, stream)?;
         let sent = self.machine().prefetch(Span::new(ptr, bytes), self.to, stream.handle());

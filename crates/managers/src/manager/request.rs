@@ -41,7 +41,7 @@ impl Dtype {
         }
     }
 
-    /// That of a Rust type, if it is one of them.
+    /// The element type of a Rust type, if there is one.
     #[must_use]
     pub fn of<T: 'static>() -> Option<Self> {
         use std::any::TypeId;
@@ -65,7 +65,7 @@ named!(ArrayMemory, "kind of memory", {
     "managed" => Managed,
 });
 
-/// An array that is wanted.
+/// A request for an array.
 ///
 /// ```
 /// use pagewise_managers::manager::{ArrayMemory, ArrayRequest, Dtype};
@@ -80,16 +80,16 @@ named!(ArrayMemory, "kind of memory", {
 pub struct ArrayRequest {
     /// Type of the elements.
     pub dtype: Dtype,
-    /// Lengths, the last one running fastest. None is a single element.
+    /// Lengths of the axes, in row-major order. An empty list is a single element.
     pub shape: Vec<u64>,
-    /// Where it is to live.
+    /// The memory that it is allocated in.
     pub memory: ArrayMemory,
-    /// Which length counts runs, if any does.
+    /// The axis along which the runs lie, if there is one.
     pub chunk_axis_index: Option<usize>,
-    /// Whether it is needed whole, whatever it takes.
+    /// Whether the array must not be divided into chunks.
     pub unchunkable: bool,
-    /// How many runs there are; 1 says nothing, and the length along the axis counts. An array
-    /// along the axis has this length.
+    /// The number of runs. With 1, the length of the run axis is the number of runs. Otherwise an
+    /// array with a run axis must have this length along it.
     pub total_runs: u64,
     /// Whether managed memory is allocated whole if it does not fit, and brought to the device in
     /// windows of two chunks: the one in use and the next. See
@@ -105,7 +105,7 @@ impl Default for ArrayRequest {
 }
 
 impl ArrayRequest {
-    /// On the device, runs along the third axis.
+    /// A request for device memory, with runs along the third axis.
     pub fn new(dtype: Dtype, shape: impl Into<Vec<u64>>) -> Self {
         Self {
             dtype,
@@ -118,45 +118,45 @@ impl ArrayRequest {
         }
     }
 
-    /// The same, living elsewhere.
+    /// The same request for another kind of memory.
     #[must_use]
     pub fn memory(mut self, memory: ArrayMemory) -> Self {
         self.memory = memory;
         self
     }
 
-    /// The same with another run axis, or none.
+    /// The same request with another run axis, or none.
     #[must_use]
     pub fn chunk_axis(mut self, index: impl Into<Option<usize>>) -> Self {
         self.chunk_axis_index = index.into();
         self
     }
 
-    /// The same, needed whole or not.
+    /// The same request, divisible or not.
     #[must_use]
     pub fn unchunkable(mut self, on: bool) -> Self {
         self.unchunkable = on;
         self
     }
 
-    /// The same with so many runs.
+    /// The same request with another number of runs.
     #[must_use]
     pub fn total_runs(mut self, runs: u64) -> Self {
         self.total_runs = runs;
         self
     }
 
-    /// The same, oversubscribing the device if it does not fit.
+    /// The same request, which may oversubscribe the device if the array does not fit.
     #[must_use]
     pub fn oversubscribe(mut self, on: bool) -> Self {
         self.oversubscribe = on;
         self
     }
 
-    /// How many bytes all of it takes; `None` beyond what is counted.
+    /// The bytes of the whole array; `None` if they do not fit into the number.
     #[must_use]
     pub fn bytes(&self) -> Option<u128> {
-        // Empty whatever the other lengths are, so that their product is not asked for.
+        // The array is empty, even if the product of its other lengths does not fit.
         if self.shape.contains(&0) {
             return Some(0);
         }
@@ -164,21 +164,21 @@ impl ArrayRequest {
         self.shape.iter().try_fold(size, |bytes, &length| bytes.checked_mul(length.into()))
     }
 
-    /// Whether it is divided if memory is short: it counts against the device, is not needed
-    /// whole, and has an axis of more than one run.
+    /// Whether the array is divided if memory is short: it is in device memory, may be divided, and
+    /// has a run axis of more than one run.
     #[must_use]
     pub fn is_chunkable(&self) -> bool {
         self.memory.is_on_device() && self.runs().is_some_and(|runs| runs > 1)
     }
 
-    /// Its length along the run axis, if it has one and is not needed whole.
+    /// The length along the run axis, if there is one and the array may be divided.
     #[must_use]
     pub fn runs(&self) -> Option<u64> {
         let axis = self.chunk_axis_index.filter(|_| !self.unchunkable)?;
         self.shape.get(axis).copied().filter(|_| !self.shape.contains(&0))
     }
 
-    /// Its shape with chunks of so many runs.
+    /// The shape of a chunk with this number of runs.
     #[must_use]
     pub fn chunked_shape(&self, chunk_length: u64) -> Vec<u64> {
         let mut shape = self.shape.clone();
@@ -188,14 +188,14 @@ impl ArrayRequest {
         shape
     }
 
-    /// Refuses what contradicts itself.
+    /// Refuses a request that contradicts itself.
     pub(crate) fn check(&self, label: &str) -> Result<()> {
         let refuse =
             |why: String| Err(ManagerError::InvalidRequest { label: label.to_owned(), why });
         if self.total_runs == 0 {
             return refuse("there is at least 1 run".to_owned());
         }
-        // So many arrays of this size can be added up, copied and rounded.
+        // The limit leaves room to add up, copy and round the sizes of many arrays.
         if self.bytes().is_none_or(|bytes| bytes > 1 << 100) {
             return refuse("its size is beyond what any machine addresses".to_owned());
         }

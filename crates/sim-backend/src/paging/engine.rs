@@ -31,7 +31,7 @@ use super::totals::Totals;
 /// The memory of one GPU that managed pages can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GpuMemory {
-    /// In bytes; whole 2 MiB chunks of it count.
+    /// Bytes of memory. Only whole 2 MiB chunks count.
     pub(crate) capacity_bytes: u64,
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct Paging {
     pub(super) counters: AccessCounters,
     pub(super) groups: Groups,
     pub(super) totals: Totals,
-    /// Whether like blocks get the outcome of the first of them, and plain ones take few steps; off
-    /// to see that it is the same.
+    /// Whether alike blocks share the work of the first of them, and plain blocks take the short
+    /// way. Tests turn it off to see that the outcome is the same.
     #[cfg(test)]
     pub(super) shortcuts: bool,
 }
@@ -94,7 +94,7 @@ impl Paging {
         self.ranges.containing(page).is_some()
     }
 
-    /// Removes what [`create_range`](Self::create_range) added, with all that became of it
+    /// Removes a range that [`create_range`](Self::create_range) added, with all its parts
     /// (PAGING-13).
     pub(crate) fn destroy_range(&mut self, first_page: u64, pages: u64) {
         let pages = first_page..first_page + pages;
@@ -117,8 +117,8 @@ impl Paging {
         let to = ProcId::from(to);
         let maps = !to.is_host() || self.params.migration_maps_host;
         let pieces = self.ranges.pieces(&pages);
-        // Over several blocks the driver goes twice, first to move and then to map: blocks that
-        // had to leave in between come back (PAGING-174).
+        // The driver goes over several blocks twice, first to move and then to map. The second pass
+        // brings blocks back that were evicted in between (PAGING-174).
         let passes = if maps && pieces.len() > 1 { 2 } else { 1 };
         for pass in 1..=passes {
             let maps_now = maps && pass == passes;
@@ -268,7 +268,7 @@ impl Paging {
         gpu.map_or(0, Chunks::in_use)
     }
 
-    /// Lets the time come to `now_ns`: pages with a pin that ran out are released.
+    /// Moves the time to `now_ns`, and releases pages with expired pins.
     pub(crate) fn advance(&mut self, now_ns: u64, sink: &mut dyn ReportSink) {
         while let Some(pin) = pins::expired(&mut self.pins, &self.params.thrashing, now_ns) {
             let Some(range) = self.ranges.containing_mut(pin.page) else { continue };
@@ -324,7 +324,7 @@ impl Paging {
         }
     }
 
-    /// Runs a step on the pages of one block, which is made if it does not exist.
+    /// Runs a step on the pages of one block, and creates the block if it does not exist.
     pub(super) fn on_piece(
         &mut self,
         piece: &Range<u64>,
@@ -355,8 +355,8 @@ impl Paging {
         }
     }
 
-    /// Takes the block of a piece out of its range, made if it does not exist, with the range's
-    /// policy and the piece's pages.
+    /// Takes the block of a piece out of its range, with the range's policy and the piece's pages.
+    /// Creates the block if it does not exist.
     pub(super) fn take_piece(&mut self, piece: &Range<u64>) -> Option<(Block, Policy, PageMask)> {
         let range = self.ranges.containing_mut(piece.start)?;
         let block = range.take_or_new(piece.start);

@@ -10,7 +10,7 @@ use crate::driver::{
 };
 use crate::entry::span;
 
-/// An event of the caller: the simulator looks it up and refuses what it did not make.
+/// An event of the caller. The simulator looks it up and refuses events that it did not make.
 fn event(raw: *mut c_void) -> EventHandle {
     // SAFETY: `from_raw` asks for a handle that the back end can take. The simulator looks every
     // handle up in its table of events and dereferences none, so any number is sound.
@@ -56,12 +56,12 @@ pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
     synchronize("cuStreamSynchronize", on)
 }
 
-/// Waits for a stream, as either entry point.
+/// Waits for a stream. Two entry points do this.
 fn synchronize(symbol: &str, on: *mut c_void) -> c_int {
     started(symbol, |driver| answer(driver.sim.stream_synchronize(driver.stream(on)?)))
 }
 
-/// `cuStreamQuery`: calls are complete when they return.
+/// `cuStreamQuery`: a stream is always idle, because calls are complete when they return.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
     synchronize("cuStreamQuery", on)
@@ -79,7 +79,7 @@ pub extern "C" fn cuStreamWaitEvent(on: *mut c_void, for_: *mut c_void, flags: c
 /// `cuStreamAttachMemAsync`
 ///
 /// # Safety
-/// Access from elsewhere is undefined from then on.
+/// From then on the memory may be accessed only as the attachment allows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamAttachMemAsync(
     on: *mut c_void,
@@ -148,7 +148,7 @@ pub extern "C" fn cuEventSynchronize(handle: *mut c_void) -> c_int {
     })
 }
 
-/// `cuEventElapsedTime`, the form of CUDA 2.0
+/// `cuEventElapsedTime`, in its form of CUDA 2.0
 ///
 /// # Safety
 /// As the module says.

@@ -9,19 +9,19 @@ use super::log::Log;
 use crate::format::{Case, MAX_ID, Observed, Op};
 use crate::replay::code::coded;
 
-/// A back end that notes every call on memory and pools, with its result and what can be seen after
-/// it, as a case of a trace.
+/// A back end that notes every call on memory and pools as a case of a trace: the call, its result,
+/// and the observations after it.
 ///
-/// It is a back end like the one in it, but for time and order: calls are carried out one after
-/// another whatever threads make them, and after each asynchronous one its stream is waited for, as
-/// a trace is defined so. A failure of that wait is the call's.
+/// It behaves like the back end in it, except for time and order. Calls are carried out one after
+/// another, whichever threads make them. After each asynchronous call its stream is waited for,
+/// because a trace is defined so. A failure of that wait is returned by the call.
 ///
-/// Not noted are calls without an effect that a trace holds (streams, events, devices), accesses
+/// It does not note calls without an effect that a trace holds (streams, events, devices), accesses
 /// that do not go through a back end, and calls that a trace cannot express. The latter count in
-/// [`left_out`](Self::left_out): freeing what is not the start of a live buffer, filling or copying
-/// memory that the case does not know, pools and memory of other processes, host memory that
-/// reaches beyond what is registered already, what host memory held when it was registered (unless
-/// that was zeros), sleeps of less than 1 ms.
+/// [`left_out`](Self::left_out): freeing an address that is not the start of a live buffer, filling
+/// or copying memory that the case does not know, pools and memory of other processes, registering
+/// host memory that is registered in part, the contents of host memory when it was registered
+/// (unless they were zeros), and sleeps of less than 1 ms.
 ///
 /// ```
 /// use pagewise_hal::mock::{MockBackend, permit_free};
@@ -60,14 +60,14 @@ impl<B: Backend> Recorder<B> {
         Self { inner, devices, log }
     }
 
-    /// Ends the case and gives it. Buffers and pools that live are unknown from then on: a trace's
-    /// case starts with none.
+    /// Ends the case and returns it. Live buffers and pools are unknown from then on, because a
+    /// case of a trace starts with none.
     #[must_use]
     pub fn take_case(&self, name: impl Into<String>) -> Case {
         self.locked().take_case(&self.inner, name.into())
     }
 
-    /// How many calls had an effect that no trace can express, so that a replay will differ.
+    /// The number of calls with an effect that no trace can express, so that a replay will differ.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.locked().left_out
@@ -83,7 +83,7 @@ impl<B: Backend> Recorder<B> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The log, ready for another call than one more read.
+    /// The log, prepared for a call that is not a further read of attributes.
     pub(super) fn next_call(&self) -> MutexGuard<'_, Log> {
         let mut log = self.locked();
         log.end_reads(&self.inner);
@@ -110,7 +110,7 @@ impl<B: Backend> Recorder<B> {
         })
     }
 
-    /// Makes a call and notes it, as an operation that needs nothing but the ids of before.
+    /// Makes a call and notes it as an operation on ids that exist before the call.
     pub(super) fn plain<T>(
         &self,
         op: impl FnOnce(&Log) -> Op,
@@ -123,7 +123,8 @@ impl<B: Backend> Recorder<B> {
         answer
     }
 
-    /// The same for an asynchronous call.
+    /// Makes an asynchronous call, waits for its stream, and notes it as an operation on ids that
+    /// exist before the call.
     pub(super) fn streamed<T>(
         &self,
         stream: StreamHandle,
@@ -137,7 +138,7 @@ impl<B: Backend> Recorder<B> {
         answer
     }
 
-    /// Makes a call that gives something for other processes.
+    /// Makes a call that returns a handle for other processes.
     pub(super) fn share<T: Copy>(
         &self,
         op: impl FnOnce(&Log, u32) -> Option<Op>,
@@ -157,8 +158,8 @@ impl<B: Backend> Recorder<B> {
         answer
     }
 
-    /// Makes a call that takes what came from somewhere, by an operation with the id of that. A
-    /// thing that is not of this case is noted only if it is refused, as nothing is.
+    /// Makes a call that takes a handle for other processes, and notes it with the handle's id. A
+    /// handle that is not of this case is noted only if the call refuses it.
     pub(super) fn take<T>(
         &self,
         share: GivenValue,

@@ -1,8 +1,8 @@
 //! The memory of the process itself that a case uses, and its handles for other processes.
 //!
-//! A trace has one process, so what it imports it exported before. Drivers do not survive that:
-//! where [`Capabilities::pool_self_import`](pagewise_hal::Capabilities) says so, a pool of the case
-//! is not imported, and the operation's code is `NOT_SUPPORTED`.
+//! A trace has one process, so it imports only pools that it exported before. Drivers crash on
+//! that: unless [`Capabilities::pool_self_import`](pagewise_hal::Capabilities) is on, a pool of the
+//! case is not imported, and the operation's code is `NOT_SUPPORTED`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +16,14 @@ use pagewise_hal::{
 use super::code::coded;
 use crate::format::Observed;
 
-/// Descriptors that a case may have open: more would take them from the rest of the process.
+/// The most descriptors that a case may have open, so that some are left for the rest of the
+/// process.
 pub(super) const MAX_DESCRIPTORS: usize = 256;
 
 const NO_BLOB: [u8; SHARED_BLOB_BYTES] = [0; SHARED_BLOB_BYTES];
 
-/// Whole pages of zeros of this process. Not freed when it is dropped, as a device may still know
-/// the memory: see [`free`](Self::free).
+/// Whole pages of zeros of this process. They are not freed when the value is dropped, because a
+/// device may still have them mapped: see [`free`](Self::free).
 #[derive(Debug)]
 pub(super) struct HostPages {
     base: NonNull<u8>,
@@ -33,8 +34,8 @@ pub(super) struct HostPages {
 impl HostPages {
     /// `None` if there is no memory left.
     pub(super) fn new(bytes: u64) -> Option<Self> {
-        // One page more, to begin at a page. An alignment in the layout would make the allocator
-        // write the zeros; like this untouched pages cost nothing.
+        // One page more, so that the span can begin at a page. With an alignment in the layout the
+        // allocator would write the zeros; without it, untouched pages cost nothing.
         let size = usize::try_from(bytes.checked_add(PAGE_BYTES)?).ok()?;
         let layout = Layout::from_size_align(size, 1).ok()?;
         // SAFETY: `alloc_zeroed` asks for a size other than 0, and this one is at least a page.
@@ -55,7 +56,7 @@ impl HostPages {
     }
 }
 
-/// The result of a call that gave something for other processes.
+/// A handle that a call returned for other processes.
 #[derive(Debug)]
 pub(super) enum Share {
     Pool(Descriptor),
@@ -72,8 +73,9 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Of a handle that an export of this back end has just given. A back end that promises
-    /// nothing may answer with any descriptor of the process, which is not closed.
+    /// Keeps a handle that an export of this back end has just returned. A back end without the
+    /// promise of `HostAddresses` may return any descriptor of the process, so that one is not
+    /// closed.
     pub(super) fn new(handle: ShareableHandle, views: HostViews) -> Self {
         #[cfg(not(unix))]
         let _ = views;
@@ -95,17 +97,17 @@ impl Descriptor {
 #[derive(Debug, Default)]
 pub(super) struct CaseMemory {
     pub(super) host: BTreeMap<u32, HostPages>,
-    /// Host memory with an id that means other memory now: it may still be registered.
+    /// Host memory that lost its id to other memory. It may still be registered.
     pub(super) replaced: Vec<HostPages>,
-    /// First bytes of what is registered.
+    /// The first bytes of registered memory.
     pub(super) registered: Vec<DevicePtr>,
     pub(super) shares: BTreeMap<u32, Share>,
-    /// Imported and opened memory: its addresses may be those of buffers.
+    /// Imported and opened memory, which may have addresses of buffers.
     pub(super) imports: BTreeMap<u32, DevicePtr>,
 }
 
 impl CaseMemory {
-    /// Where host memory or an import begins.
+    /// The first byte of host memory or of an import.
     pub(super) fn start(&self, buf: u32) -> Option<DevicePtr> {
         let host = self.host.get(&buf).map(|pages| pages.span.ptr);
         host.or_else(|| self.imports.get(&buf).copied())
@@ -116,7 +118,7 @@ impl CaseMemory {
         self.host.get(&buf).map(|pages| pages.span)
     }
 
-    /// Imports of this memory have ended, or the memory has.
+    /// Forgets imports of memory, because they have ended, or the memory was freed.
     pub(super) fn forget_imports_at(&mut self, ptr: DevicePtr) {
         self.imports.retain(|_, import| *import != ptr);
     }
@@ -146,7 +148,7 @@ impl CaseMemory {
         }
     }
 
-    /// Keeps what a call gave under an id.
+    /// Keeps the handle that a call returned, under an id.
     pub(super) fn keep<T>(
         &mut self,
         id: u32,
@@ -160,13 +162,14 @@ impl CaseMemory {
         observed
     }
 
-    /// Keeps what a call imported under an id.
+    /// Keeps the address that a call imported, under an id.
     pub(super) fn imported(&mut self, buf: u32, answer: &Result<DevicePtr>) -> Observed {
         self.imports.extend(answer.as_ref().ok().map(|&ptr| (buf, ptr)));
         coded(answer)
     }
 
-    /// Ends what the case began. Memory stays that the back end does not let go of.
+    /// Frees, closes and unregisters all that the case holds. Pages that the back end cannot
+    /// unregister stay allocated.
     pub(super) fn clean_up(&mut self, backend: &dyn Backend) {
         // One free ends all imports of the same memory; the next would free the memory.
         let imports: BTreeSet<DevicePtr> =
