@@ -125,7 +125,7 @@ pub use stream::Stream;
 /// A simulated machine with one H200: the one line that a test needs.
 ///
 /// # Errors
-/// None on this machine; the result is that of [`SimBackend::new`].
+/// As [`SimBackend::new`]; none for this machine unless the process has no address space left.
 #[cfg(feature = "sim")]
 pub fn sim() -> Result<std::sync::Arc<SimBackend>> {
     SimBackend::new(SimConfig::h200()).map(std::sync::Arc::new)

@@ -289,14 +289,14 @@ impl From<&Arc<dyn Backend>> for Machine {
     }
 }
 
-/// For macros, which borrow what they are given: it may be a reference already.
+/// Macros borrow their argument, which may be a reference already.
 impl From<&&Self> for Machine {
     fn from(machine: &&Self) -> Self {
         (*machine).clone()
     }
 }
 
-/// As above.
+/// Macros borrow their argument, which may be a reference already.
 impl<B: Backend> From<&&Arc<B>> for Machine {
     fn from(backend: &&Arc<B>) -> Self {
         Self::from(*backend)

@@ -166,7 +166,8 @@ impl Memory {
         self.check_idle(OPERATION)
     }
 
-    /// The same for writing, after which contents count as written.
+    /// Lets the host write a part, as [`prepare_read`](Self::prepare_read) does for reading.
+    /// Contents count as written from then on.
     pub(crate) fn prepare_write(&self, span: Span) -> Result<()> {
         const OPERATION: &str = "write";
         let views = self.host_views(OPERATION)?;

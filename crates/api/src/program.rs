@@ -56,14 +56,14 @@ impl DeviceProgram {
         Self { device, access, stride_bytes: 1, blocks: 1, threads: 1 }
     }
 
-    /// The same with so many bytes from one access to the next.
+    /// The same program with this many bytes from one access to the next.
     #[must_use]
     pub const fn stride(mut self, bytes: u64) -> Self {
         self.stride_bytes = bytes;
         self
     }
 
-    /// The same by a grid of threads, which share the places.
+    /// The same program by a grid of threads, which share the places.
     #[must_use]
     pub const fn grid(mut self, blocks: u32, threads: u32) -> Self {
         self.blocks = blocks;

@@ -83,7 +83,7 @@ impl From<&Limits> for WorkLimits {
 }
 
 impl Limits {
-    /// The same as arguments, for a process of this command.
+    /// The limits as arguments of another process of this command.
     pub(crate) fn arguments(&self) -> [String; 3] {
         let seconds = match self.max_seconds {
             Duration::MAX => 0.0,

@@ -18,7 +18,7 @@ pub(crate) fn inputs(arguments: &[PathBuf]) -> Vec<Input<'static>> {
     paths(arguments).into_iter().map(input).collect()
 }
 
-/// The same, not opened.
+/// The paths of the inputs, not opened.
 pub(crate) fn paths(arguments: &[PathBuf]) -> Vec<Result<PathBuf, TraceError>> {
     let mut paths = Vec::new();
     for path in arguments {

@@ -33,7 +33,7 @@ impl SimTarget {
         Ok(Self { config })
     }
 
-    /// The same with this seed, if one is given.
+    /// The same target with this seed, if there is one.
     pub(crate) fn seeded(self, seed: Option<u64>) -> Self {
         match seed {
             None => self,

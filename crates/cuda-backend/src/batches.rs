@@ -176,7 +176,7 @@ impl CudaBackend {
         })
     }
 
-    /// The same for a discard.
+    /// Discards one range by the short way, if the batch has one range.
     ///
     /// # Safety
     /// As [`Backend::discard_batch`](pagewise_hal::Backend::discard_batch).

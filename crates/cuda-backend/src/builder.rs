@@ -61,8 +61,9 @@ impl CudaBuilder {
     /// to the context of another device or to one that it made itself. Each call then asks the
     /// driver which context is current, instead of remembering it per thread.
     ///
-    /// Not needed for libraries that use the primary context of the only device, as the runtime
-    /// and cudarc do, nor for threads that had no context. The functions for cudarc turn it on.
+    /// It is not needed for libraries that use the primary context of the only device, as the
+    /// runtime and cudarc do, nor for threads without a context. The functions for cudarc turn it
+    /// on.
     pub fn foreign_contexts(mut self, yes: bool) -> Self {
         self.foreign_contexts = yes;
         self

@@ -92,7 +92,7 @@ impl CudarcBuffer {
         unsafe { self.slice.transmute(length) }.ok_or_else(misfit::<T>)
     }
 
-    /// The same, to be written.
+    /// The bytes as elements that can be written.
     ///
     /// # Errors
     /// As [`view`](Self::view).

@@ -141,7 +141,7 @@ pub(crate) struct InUse<'a, O: Ending> {
     pub(crate) kind: Kind,
     pub(crate) raw: u64,
     pub(crate) owner: &'a O,
-    /// None if it needs no keeping.
+    /// `None` for a handle that need not be kept live, such as a default stream.
     pub(crate) counter: Option<Rc<Counter>>,
 }
 

@@ -88,8 +88,8 @@ impl Default for DriverPools {
     }
 }
 
-/// Those of each driver library with a back end, by [`DriverLibrary::id`]. What the last back end
-/// leaves behind goes with its contexts.
+/// The pools of each driver library with a back end, by [`DriverLibrary::id`]. Pools that the last
+/// back end leaves behind are destroyed with its contexts.
 ///
 /// [`DriverLibrary::id`]: crate::library::DriverLibrary::id
 static OPEN: Mutex<BTreeMap<usize, Weak<DriverPools>>> = Mutex::new(BTreeMap::new());

@@ -229,7 +229,7 @@ impl SimBackend {
         answer.map_err(|refusal| error(name, refusal))
     }
 
-    /// The same for a call about a range, which the error then names.
+    /// Carries out one call about a range, and names the range in its error.
     fn call_on<T>(
         &self,
         name: &'static str,

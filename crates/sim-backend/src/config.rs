@@ -43,7 +43,7 @@ pub enum MemoryContents {
 /// Whether records of moves are kept. They are always counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventCapture {
-    /// None is kept: `take_events` is `Unsupported`.
+    /// No records are kept, and `take_events` returns `Unsupported`.
     Off,
     /// The last ones are kept until `take_events` takes them.
     Ring {

@@ -142,7 +142,7 @@ fn slots_of(pages: &Range<u64>) -> Range<u64> {
     pages.start / PAGES_PER_BLOCK..pages.end.div_ceil(PAGES_PER_BLOCK)
 }
 
-/// The same pages, counted from a place `by` pages earlier.
+/// The pages of a mask, counted from a page that lies `by` pages earlier.
 fn shifted_up(pages: PageMask, by: usize) -> PageMask {
     if by == 0 {
         return pages;

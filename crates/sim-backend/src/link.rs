@@ -49,7 +49,8 @@ impl fmt::Display for HostLink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PeerLink {
-    /// Nothing but the host: no device reaches another's memory, copies go through the host's.
+    /// There is no link: devices do not reach each other's memory, and copies go through the host's
+    /// memory.
     None,
     /// NVLink: devices are peers of each other from the first call on.
     Nvlink {

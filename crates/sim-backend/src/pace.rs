@@ -9,7 +9,7 @@ pub(crate) type FaultPace = (u64, u64);
 /// How long the faults of the call that is being carried out take.
 #[derive(Debug, Default)]
 pub(crate) struct FaultPacer {
-    /// Those that are still to be recorded.
+    /// The times of the faults that are still to come.
     faults: VecDeque<FaultPace>,
     /// The rest of the one that is being served.
     service_ns: Option<u64>,

@@ -37,7 +37,7 @@ pub(crate) struct Grown {
     pub(crate) chunks: Vec<u64>,
     /// All addresses that the pool may use, if it may only now.
     pub(crate) region: Option<Span>,
-    /// Those among them that another pool used and holds no more.
+    /// The part of these addresses that an earlier pool used and gave up.
     pub(crate) inherited: Option<Range<u64>>,
 }
 
@@ -399,7 +399,7 @@ impl Pools {
         released
     }
 
-    /// The same for one pool.
+    /// Releases the unused memory of one pool down to its threshold.
     pub(crate) fn release_to_threshold(&mut self, handle: u64) -> Released {
         let keep = match self.pools.get(&handle) {
             Some(pool) if !pool.destroyed => pool.release_threshold,

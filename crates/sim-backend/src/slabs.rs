@@ -16,7 +16,7 @@ pub(crate) const STEP_BYTES: u64 = 512;
 pub(crate) struct Slabs {
     /// Hole by address: length.
     by_address: BTreeMap<u64, u64>,
-    /// The same holes, smallest first, lowest address first among equals.
+    /// The holes by length and address: the smallest first, and the lowest among equals.
     by_length: BTreeSet<(u64, u64)>,
 }
 

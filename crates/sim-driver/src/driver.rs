@@ -292,7 +292,7 @@ pub(crate) fn started(symbol: &str, call: impl FnOnce(&Driver) -> Outcome) -> c_
     started_after(symbol, Ok(()), call)
 }
 
-/// The same for one with arguments that the driver checks even before.
+/// Runs an entry point that needs `cuInit`, with arguments that the driver checks even before.
 pub(crate) fn started_after(
     symbol: &str,
     arguments: Outcome,
@@ -312,7 +312,8 @@ pub(crate) fn in_context(symbol: &str, call: impl FnOnce(&Driver, DeviceId) -> O
     in_context_after(symbol, Ok(()), call)
 }
 
-/// The same for one with arguments that the driver checks even before `cuInit`.
+/// Runs an entry point that needs a current context, with arguments that the driver checks even
+/// before `cuInit`.
 pub(crate) fn in_context_after(
     symbol: &str,
     arguments: Outcome,

@@ -46,7 +46,7 @@ pub struct WorkLimits {
 }
 
 impl WorkLimits {
-    /// Nothing is refused. For files that are trusted.
+    /// No limit, for trusted files.
     pub const UNLIMITED: Self =
         Self { work: u64::MAX, memory_bytes: u64::MAX, time: Duration::MAX };
 }
@@ -248,7 +248,7 @@ impl CaseState {
         work
     }
 
-    /// Of the bytes that an operation names, those that may exist.
+    /// The bytes that an operation names, limited to those that may exist.
     fn named(&self, bytes: u64) -> u64 {
         bytes.min(self.live_bytes)
     }

@@ -106,7 +106,7 @@ impl Pace {
     }
 }
 
-/// So many tenths of a time.
+/// A number of tenths of a time.
 fn tenths(ns: u64, tenths: u64) -> u64 {
     let rest = (ns % 10).saturating_mul(tenths) / 10;
     (ns / 10).saturating_mul(tenths).saturating_add(rest)

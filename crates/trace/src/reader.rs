@@ -133,7 +133,8 @@ impl<'a> TraceReader<'a> {
         self.limited_on(limits, times, &WallClock::default())
     }
 
-    /// The same, with the time measured on a clock of the caller's.
+    /// Limits a reader as [`limited`](Self::limited) does, with the time measured on a clock of the
+    /// caller's.
     #[must_use]
     pub fn limited_on(mut self, limits: WorkLimits, times: u64, clock: &WallClock) -> Self {
         self.meter.limit(limits, times);

@@ -94,7 +94,7 @@ impl RealTime {
 pub struct Count {
     /// Operations compared.
     pub checked: u64,
-    /// Those that agree.
+    /// Compared operations that agree.
     pub agree: u64,
 }
 

@@ -173,8 +173,8 @@ impl<'a> Input<'a> {
 
 /// Replays traces and compares. `on_case` is called after each case, on any thread.
 ///
-/// Not to be called from a thread of rayon's: it waits while memory is full, and a pool
-/// carries out nothing if its threads all wait.
+/// Do not call it from a thread of rayon's: it waits while memory is full, and a thread pool stops
+/// if all of its threads wait.
 ///
 /// # Panics
 /// If a back end does, once the cases in progress are done.

@@ -126,7 +126,7 @@ impl Call {
         self
     }
 
-    /// The same call about so many bytes, of the range that was named before if one was.
+    /// The same call about so many bytes, from the start of its range if it has one.
     pub(super) fn sized(mut self, bytes: u64) -> Self {
         if let Some(span) = &mut self.span {
             span.bytes = bytes;

@@ -78,7 +78,7 @@ pub(super) trait Mapped: Any + Send + Sync + Sized {
     /// The name of this kind of resource, for errors about ids.
     const NAME: &'static str;
 
-    /// Of an imported pool.
+    /// The resource of an imported pool.
     fn of_import(machine: &Machine, pool: Pool) -> Result<Self>;
 
     fn the_pool(&self) -> Option<&Pool>;

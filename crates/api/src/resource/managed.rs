@@ -58,7 +58,8 @@ impl ManagedMemoryResource {
         Self::with_options(machine, preferred, PoolOptions::default())
     }
 
-    /// The same, with options. A size limit and handle types are refused by the driver.
+    /// Memory from a pool of its own with options. The driver refuses a size limit and handle
+    /// types.
     ///
     /// # Errors
     /// As [`new_pool`](Self::new_pool); `InvalidValue` (1) for a size limit or handle types.

@@ -46,9 +46,9 @@ impl Terms {
 #[derive(Debug)]
 pub(crate) struct Probes {
     start: CostParams,
-    /// For each price that is not 0: its number, and figures with nothing else.
+    /// Each price that is not 0, by its number, with figures in which all other prices are 0.
     prices: Vec<(usize, CostParams)>,
-    /// The same for other figures: all figures, and this one doubled.
+    /// Each figure that is no price, by its number, with figures in which it is doubled.
     shapes: Vec<(usize, CostParams)>,
 }
 

@@ -167,7 +167,8 @@ impl<B: Backend> Trial<B> {
         self.gone(Vec::new())
     }
 
-    /// The same without a reset, and with memory that goes after the manager.
+    /// Lets the manager go without a reset and before its memory, and claims that the driver has
+    /// everything back, once.
     fn gone(self, later: Vec<MemoryPointer>) -> Result<(), Broken> {
         let Self { backend, machine, manager } = self;
         drop(manager);

@@ -124,7 +124,7 @@ struct State {
 }
 
 impl Contexts {
-    /// None yet; they will get the default manager.
+    /// No context yet. Contexts get the default manager until another is set.
     pub fn new(machine: impl Into<Machine>) -> Self {
         Self { machine: machine.into(), state: Mutex::default() }
     }
@@ -212,7 +212,7 @@ impl Contexts {
     /// memory, which it names, stays valid.
     ///
     /// # Errors
-    /// Of resetting, the first one; all are reset and forgotten.
+    /// The first error of a reset. All managers are reset and forgotten.
     pub fn close(&self) -> Result<Vec<Leak>> {
         let managers = std::mem::take(&mut self.locked().managers);
         let mut leaks = Vec::new();

@@ -90,7 +90,7 @@ pub trait ExternalMemoryManager: Debug + Send + Sync + 'static {
     /// Frees what waits to be freed and forgets the rest, which it names.
     ///
     /// # Errors
-    /// Of what it freed.
+    /// Errors of the deallocations that it carried out.
     fn reset(&self) -> Result<Vec<Leak>>;
 
     /// Frees nothing until the answer goes.

@@ -132,7 +132,7 @@ impl PendingDeallocations {
     /// many bytes, and deallocation is not deferred.
     ///
     /// # Errors
-    /// Of destructors, this one's or others': see [`flush`](Self::flush).
+    /// Errors of destructors, of this one or of others: see [`flush`](Self::flush).
     pub fn add(&self, bytes: Option<u64>, destructor: Destructor) -> Result<()> {
         let mut state = self.locked();
         state.waiting.push(destructor);
@@ -145,8 +145,8 @@ impl PendingDeallocations {
     /// Carries all out now, unless deallocation is deferred.
     ///
     /// # Errors
-    /// That of the first destructor that failed, with how many did. All were tried, and none waits
-    /// any more.
+    /// The error of the first destructor that failed, with the number of failures. All destructors
+    /// ran, and none is pending any more.
     ///
     /// ```
     /// use pagewise_managers::emm::{PendingDeallocations, PendingLimits};

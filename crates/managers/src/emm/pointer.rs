@@ -109,7 +109,8 @@ impl MemoryPointer {
         Self { memory: Arc::new(Memory { machine: machine.into(), kind, state, owned }), span }
     }
 
-    /// The same, which keeps something until the finalizer has run, and for ever if that fails.
+    /// The same pointer with an owner, which it keeps until the finalizer has run, or for ever if
+    /// the finalizer fails.
     #[must_use]
     pub fn with_owner(self, keep: Owner) -> Self {
         // Dropping it may run foreign code, so it is dropped after the lock is released.

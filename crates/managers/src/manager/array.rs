@@ -95,7 +95,7 @@ impl Drop for State {
     }
 }
 
-/// Of an array that is brought to the device in parts.
+/// The state of an array that is brought to the device in parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) parameters: ChunkParameters,

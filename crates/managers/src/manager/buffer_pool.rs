@@ -62,7 +62,7 @@ impl ChunkBufferPool {
         Self { manager: Arc::clone(manager), shared: Arc::default(), limit_bytes }
     }
 
-    /// The same with another limit. Outstanding and free buffers count.
+    /// The same pool with another limit. Outstanding and free buffers count.
     #[must_use]
     pub fn limit_bytes(mut self, bytes: u64) -> Self {
         self.limit_bytes = bytes;

@@ -101,14 +101,14 @@ impl ChunkPolicy {
         self
     }
 
-    /// Fewer runs than this are not worth a launch: refused.
+    /// Refuses chunks of fewer runs than this, which are not worth a launch.
     #[must_use]
     pub const fn min_length(mut self, runs: u64) -> Self {
         self.min_length = if runs == 0 { 1 } else { runs };
         self
     }
 
-    /// The same number of chunks, of lengths as equal as the multiple allows.
+    /// Makes chunks as equally long as the multiple allows, without more chunks.
     #[must_use]
     pub const fn balanced(mut self, on: bool) -> Self {
         self.balanced = on;
@@ -173,14 +173,14 @@ pub struct RunArray {
 }
 
 impl RunArray {
-    /// One that takes so many bytes for each run.
+    /// An array that takes this many bytes for each run.
     #[must_use]
     pub const fn new(bytes_per_run: u128) -> Self {
         Self { bytes_per_run, windowed: false }
     }
 
-    /// The same, of managed memory that is allocated whole and of which two chunks at a time need
-    /// to be on the device: the one in use and the next.
+    /// The same array in managed memory that is allocated whole. Two chunks of it have to be on the
+    /// device at a time: the one in use and the next.
     #[must_use]
     pub const fn windowed(mut self) -> Self {
         self.windowed = true;
@@ -218,7 +218,7 @@ pub struct RunFootprint {
 }
 
 impl RunFootprint {
-    /// Of so many runs, without arrays yet.
+    /// The footprint of a computation with this number of runs, without arrays yet.
     #[must_use]
     pub const fn new(runs: u64) -> Self {
         Self { runs, arrays: Vec::new(), fixed: Vec::new() }
@@ -368,7 +368,8 @@ impl Default for ChunkParameters {
 }
 
 impl ChunkParameters {
-    /// So many runs in chunks of so many; 0 counts as 1, more than all as all.
+    /// The division of `runs` runs into chunks of `chunk_length`. A length of 0 counts as 1, and
+    /// one above `runs` as `runs`.
     #[must_use]
     pub fn of(runs: u64, chunk_length: u64) -> Self {
         let chunk_length = chunk_length.clamp(1, runs.max(1));

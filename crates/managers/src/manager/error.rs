@@ -112,7 +112,7 @@ pub enum ManagerError {
         label: String,
         /// Its runs.
         runs: u64,
-        /// Those of the others.
+        /// The runs of the other request.
         others: u64,
     },
     /// The manager was told to insist on hooks, and the instance has none.

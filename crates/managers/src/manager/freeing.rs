@@ -11,7 +11,7 @@ use super::warning::Warning;
 
 impl MemoryManager {
     /// Frees the arrays of a label, of every instance that has one, and says how many there were.
-    /// None is worth a [`Warning::NothingToFree`].
+    /// If there is none, the manager warns with [`Warning::NothingToFree`].
     pub fn free(&self, label: &str) -> usize {
         self.enter(|state, _| {
             let all = state.instances.values_mut();

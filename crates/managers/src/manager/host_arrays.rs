@@ -111,7 +111,7 @@ fn bytes_of(shape: &[u64], dtype: Dtype) -> Result<usize> {
     })
 }
 
-/// So many bytes of zeros or more, in words; an error where the system has not so much.
+/// At least this many bytes of zeros, in words; an error if the system has too little memory.
 fn zeros(bytes: usize) -> Result<Vec<u64>> {
     let words = bytes.div_ceil(size_of::<u64>());
     let mut vector = Vec::new();

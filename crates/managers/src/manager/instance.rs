@@ -93,8 +93,8 @@ impl Registration {
         self
     }
 
-    /// The same as a method of an object, which the hook does not keep: once it is gone nothing is
-    /// called.
+    /// Sets a method of an object as the invalidation hook. The hook does not keep the object: once
+    /// it is dropped, nothing is called.
     #[must_use]
     pub fn invalidate_hook_of<T: Send + Sync + 'static>(
         mut self,
@@ -122,7 +122,7 @@ impl Registration {
         self
     }
 
-    /// The same as a method of an object, which the hook does not keep.
+    /// Sets a method of an object as the allocation hook. The hook does not keep the object.
     #[must_use]
     pub fn allocation_ready_hook_of<T: Send + Sync + 'static>(
         mut self,

@@ -108,7 +108,7 @@ impl MemoryManager {
         Self::with_options(machine, device, ManagerOptions::new())
     }
 
-    /// The same with options.
+    /// A manager with options.
     ///
     /// # Errors
     /// As [`new`](Self::new); [`ManagerError::WrongMemory`] for a resource of another machine or

@@ -340,7 +340,8 @@ impl State {
         Allocated { parameters, responses, evicted }
     }
 
-    /// Nothing is queued: tells the last division again to those who belong to the asking one.
+    /// Answers a call without queued requests: tells the last division again to the instances that
+    /// belong to the caller.
     fn tell_again(
         &mut self,
         id: InstanceId,

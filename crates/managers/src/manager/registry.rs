@@ -69,8 +69,8 @@ impl MemoryManager {
         })
     }
 
-    /// The same at the next call of the manager. For destructors: it cannot fail and waits for
-    /// nothing, whatever the calling thread is doing.
+    /// Releases an instance at the next call of the manager. It is for destructors: it cannot fail,
+    /// and it waits for nothing, whatever the calling thread does.
     ///
     /// ```
     /// # use pagewise_managers::manager::{MemoryManager, Registration};

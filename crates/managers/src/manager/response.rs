@@ -23,7 +23,7 @@ pub struct ArrayResponse {
     pub chunk_length: u64,
     /// The shapes of the arrays that are divided, one chunk each. Arrays in windows keep theirs.
     pub chunked_shapes: BTreeMap<String, Vec<u64>>,
-    /// The same as arithmetic: which runs are in which chunk.
+    /// The division as arithmetic: the runs of each chunk.
     pub parameters: ChunkParameters,
 }
 

@@ -8,8 +8,8 @@ use super::host_array::HostMemory;
 use super::instance_id::InstanceId;
 use super::memory_manager::{MemoryManager, State};
 
-/// For whom a threshold or a directory is set. The closest counts: an instance's own, its owner's,
-/// the manager's.
+/// The level at which a threshold or a directory is set. The closest level counts: the instance,
+/// its owner, the manager.
 ///
 /// ```
 /// use pagewise_managers::manager::{HostMemory, MemoryManager, Registration, SpillLevel};

@@ -46,7 +46,7 @@ impl MemoryManager {
         self.to_device_chunk(id, 0, from, to)
     }
 
-    /// The same into the slot that a chunk uses.
+    /// Copies from the host into the slot that a chunk uses.
     ///
     /// # Errors
     /// As [`to_device`](Self::to_device).
@@ -93,7 +93,7 @@ impl MemoryManager {
         self.from_device_chunk(id, 0, from, to)
     }
 
-    /// The same out of the slot that a chunk uses.
+    /// Copies to the host out of the slot that a chunk uses.
     ///
     /// # Errors
     /// As [`to_device`](Self::to_device).

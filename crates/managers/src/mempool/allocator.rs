@@ -137,7 +137,7 @@ impl ManagedAllocator {
         Self::with_limit(resource, MempoolOptions::default().limit_bytes)
     }
 
-    /// The same, with a limit on the bytes outstanding at once.
+    /// An allocator with a limit on the bytes that are allocated at once.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -334,7 +334,8 @@ impl ManagedAllocator {
         })
     }
 
-    /// The same, and then migrates the range without copying what was discarded.
+    /// Discards a range as [`managed_discard`](Self::managed_discard) does, and then migrates it
+    /// without copying discarded contents.
     ///
     /// # Safety
     /// As [`managed_discard`](Self::managed_discard).

@@ -44,7 +44,7 @@ pub struct MempoolOptions {
     pub limit_bytes: u64,
     /// Advice on each storage when it is made.
     pub preferred_location: Option<Place>,
-    /// The same: who keeps it mapped.
+    /// Advice on each storage when it is made: the processors that keep it mapped.
     pub accessed_by: Vec<Place>,
 }
 
@@ -139,7 +139,7 @@ impl UnifiedMempool {
         Self::with_options(machine, MempoolOptions::default())
     }
 
-    /// The same, with options.
+    /// A pool with options.
     ///
     /// # Errors
     /// As [`new`](Self::new); for places as [`MemoryAdvice`] says.
@@ -277,7 +277,7 @@ impl UnifiedMempool {
     /// the driver for.
     ///
     /// # Errors
-    /// None that are expected: as [`resume`](Self::resume).
+    /// None in a healthy program; as [`resume`](Self::resume).
     ///
     /// ```
     /// # use pagewise_managers::mempool::{TensorLayout, create_unified_mempool};

@@ -37,8 +37,8 @@ pub struct ArrivalParams {
     pub spread_ns: u64,
     /// From the first fault after a replay until the driver reads. Fitted.
     pub reads_after_ns: u64,
-    /// The same after a service that brought many pages along, and if faults are left over from
-    /// before the replay. Fitted.
+    /// Nanoseconds from the first fault after a replay until the driver reads, if the service
+    /// before brought many pages along and faults are left over from before the replay. Fitted.
     pub reads_late_after_ns: u64,
     /// Pages brought along in the last block of a batch from which on they are many. Fitted.
     pub many_pages: u32,

@@ -55,7 +55,7 @@ impl Account {
         Self { call, warmth, ..Self::default() }
     }
 
-    /// The same call before anything happened in it.
+    /// An account of the same call without events.
     pub(super) fn emptied(&self, recycled_pages: u64) -> Self {
         let &Self { call, refused, warmth, continues, .. } = self;
         Self { call, refused, warmth, continues, recycled_pages, ..Self::default() }
@@ -130,7 +130,7 @@ impl Account {
         Zeroed { pages: work.pages_zeroed_host.saturating_sub(recycled), recycled }
     }
 
-    /// The same for something that the engine did.
+    /// Counts a piece of work of the engine, and returns the time that it takes inside the call.
     pub(super) fn work(&mut self, params: &CostParams, work: &Work) -> f64 {
         let zeroed = self.zeroed(work);
         let is_parallel = self.is_parallel();

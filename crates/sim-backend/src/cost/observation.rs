@@ -39,7 +39,7 @@ impl CostObservation {
 /// The observations that have not been taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Observations {
-    /// Of the current call.
+    /// The number of pages of recycled memory in the current call.
     recycled_pages: u64,
     inputs: Vec<Input>,
     done: Vec<CostObservation>,

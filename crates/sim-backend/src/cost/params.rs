@@ -215,7 +215,7 @@ pub struct HostTouchCosts {
     pub access_after_sleep: f64,
     /// Per page after the first 1024: the translation caches are used up.
     pub far_page: f64,
-    /// The same after the first 8192.
+    /// Per page after the first 8192, instead.
     pub very_far_page: f64,
     /// Per page written for the first time since it was mapped.
     pub first_write: f64,
@@ -267,15 +267,16 @@ pub struct DeviceTouchCosts {
     /// [`fault_gap`](Self::fault_gap) or more after the one before; proportional below. The driver
     /// waits for another fault that long before it sleeps, and then has to be woken (TIMING-21).
     pub wake_cold: f64,
-    /// The same on a warm machine, the first 8.
+    /// Waking the driver on a warm machine, for each of the first 8 faults.
     pub wake_warm: f64,
-    /// The same on a warm machine, those after the first 8.
+    /// Waking the driver on a warm machine, for each fault after the first 8.
     pub wake_warm_later: f64,
     /// How long the driver waits for another fault.
     pub fault_gap: f64,
     /// The share of an access between faults in that: a read or an update.
     pub gap_read: f64,
-    /// The same: a write, which the thread does not wait for.
+    /// The share of an access between faults in that gap: a write, which the thread does not wait
+    /// for.
     pub gap_write: f64,
     /// A fault that copies.
     pub fault_copy: f64,
@@ -295,11 +296,11 @@ pub struct DeviceTouchCosts {
     pub unmap_host_page: f64,
     /// Many threads: per byte in the device's memory, 32 for each access.
     pub parallel_byte: f64,
-    /// The same in other memory.
+    /// Many threads: per byte in other memory, 32 for each access.
     pub parallel_remote_byte: f64,
     /// Many threads: per read that one thread makes.
     pub parallel_read: f64,
-    /// The same, writes.
+    /// Many threads: per write that one thread makes.
     pub parallel_write: f64,
     /// Many threads: the first fault.
     pub parallel_first_fault: f64,

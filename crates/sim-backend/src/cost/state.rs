@@ -32,9 +32,9 @@ pub(super) enum Warmth {
         /// Whether the sleep was longer than 1 ms.
         long: bool,
     },
-    /// Nothing of this class was called yet, or nothing since a sleep.
+    /// No call of this class was made before, or none since a sleep.
     Cold {
-        /// Nothing was called yet.
+        /// Whether it is the first call of the class at all.
         first: bool,
     },
     /// Anything else.

@@ -17,7 +17,7 @@ const WAKES: u64 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Faults {
     pub(super) count: u64,
-    /// Those that were looked at so far, of a device.
+    /// The faults of a device that the driver has read so far.
     seen: u64,
     /// First page of the block of the last one.
     block: Option<u64>,

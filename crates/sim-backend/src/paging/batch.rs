@@ -212,7 +212,7 @@ fn mask_of(pages: &[u64], first_page: u64) -> PageMask {
 struct Passed {
     /// From, to.
     stretches: BTreeMap<u64, u64>,
-    /// Evictions in all when they were found.
+    /// The total number of evictions when the stretches were found.
     evictions: u64,
 }
 
@@ -221,7 +221,7 @@ impl Passed {
         Self { stretches: BTreeMap::new(), evictions }
     }
 
-    /// Those that hold after so many evictions in all.
+    /// The stretches that still hold after this total number of evictions.
     fn after(self, evictions: u64) -> Self {
         if self.evictions == evictions { self } else { Self::new(evictions) }
     }

@@ -21,7 +21,7 @@ pub(crate) const CHUNK_BYTES: u64 = ROOT as u64 * pagewise_hal::PAGE_BYTES;
 /// The lists of root chunks, in the order in which chunks are given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum List {
-    /// Nothing resident.
+    /// Chunks without resident pages.
     Unused,
     /// Only discarded pages.
     Discarded,
@@ -159,13 +159,13 @@ impl Standing {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chunks {
     capacity: u32,
-    /// Of the capacity, what memory that does not migrate has taken.
+    /// Chunks of the capacity that memory which does not migrate has taken.
     claimed: u32,
     next_stamp: u64,
     roots: Vec<Root>,
     /// Roots with nothing in them.
     spare: Vec<RootId>,
-    /// Those smaller than a chunk.
+    /// Pieces of chunks, by the first page of the block that they belong to.
     pieces: BTreeMap<u64, Piece>,
     /// The chunks of full blocks.
     whole: WholeBlocks,

@@ -16,7 +16,7 @@ use super::mask::PageMask;
 pub(crate) enum Group {
     /// Memory that was attached to a stream or the host and is attached to all again.
     Global,
-    /// That of memory which is one stream's.
+    /// The group of memory that is attached to one stream.
     Stream(u64),
 }
 

@@ -51,7 +51,7 @@ pub struct AccessCounterParams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LapseVote {
-    /// Not at all: driver 580 (PAGING-125).
+    /// The window does not change. Driver 580 behaves so (PAGING-125).
     #[default]
     Constant,
     /// By votes, as the source of 595 means it.

@@ -43,7 +43,7 @@ impl Presence {
         &self.mapped[0]
     }
 
-    /// Of the host: pages that it wrote since it maps them to write.
+    /// Pages that the host has written since it mapped them for writing. Not for devices.
     pub(super) fn written(&self) -> &StoredMask {
         &self.mapped[2]
     }

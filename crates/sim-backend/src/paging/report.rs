@@ -37,7 +37,7 @@ pub(crate) enum Holding {
     Copied,
     /// The pages' contents, which from now on are whatever this memory held; zeros if it is new.
     Shown,
-    /// Nothing: the memory is gone.
+    /// The processor has no memory for the pages any more.
     Gone,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct Work {
     pub(crate) ranges_split: u64,
     /// Advice: blocks cut in two.
     pub(crate) blocks_split: u64,
-    /// Those of them that a device mapped.
+    /// Blocks cut in two that a device had mapped.
     pub(crate) mapped_blocks_split: u64,
     /// Pages taken out of the host's page table.
     pub(crate) pages_unmapped_host: u64,

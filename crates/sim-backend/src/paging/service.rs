@@ -29,7 +29,7 @@ pub(super) struct Plan {
     pub(super) faulted: PageMask,
     /// Pages that the prefetcher adds.
     prefetched: PageMask,
-    /// Those that go as further copies.
+    /// Pages that are duplicated, not moved.
     duplicated: PageMask,
     /// Faulted pages that thrash and are held where they go.
     pinned: PageMask,

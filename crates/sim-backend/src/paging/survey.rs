@@ -22,11 +22,11 @@ use super::walk::Walk;
 pub(crate) struct Covered {
     /// Pages with an access.
     pub(crate) pages: u64,
-    /// Those that the walking device reaches in other memory than its own.
+    /// Pages that the walking device accesses in memory of another processor.
     pub(crate) remote_pages: u64,
-    /// Those that the host writes for the first time since it maps them.
+    /// Pages that the host writes for the first time since it mapped them.
     pub(crate) first_written: u64,
-    /// Those that the host wrote before, since it maps them.
+    /// Pages that the host writes and has written before since it mapped them.
     pub(crate) written_before: u64,
 }
 

@@ -47,7 +47,7 @@ pub(super) fn with_context<R>(policy: Policy, test: impl FnOnce(&mut Context<'_>
     heard_in(&GpuProfile::h200().paging, policy, test).0
 }
 
-/// The same with these parameters; returns also what the test's steps reported.
+/// Runs a test with these parameters, and returns its reports too.
 pub(super) fn heard_in<R>(
     params: &PagingParams,
     policy: Policy,
@@ -56,7 +56,7 @@ pub(super) fn heard_in<R>(
     heard_on(&Relations::pcie_with_nvlink(2), params, policy, test)
 }
 
-/// The same on a machine with these processors.
+/// Runs a test on a machine with these processors, and returns its reports too.
 pub(super) fn heard_on<R>(
     relations: &Relations,
     params: &PagingParams,

@@ -13,7 +13,7 @@ use super::processor::ProcId;
 pub(super) struct Totals(Vec<u64>);
 
 impl Totals {
-    /// None yet, on this many processors.
+    /// Totals of 0 pages, for this many processors.
     pub(super) fn new(processors: usize) -> Self {
         Self(vec![0; processors])
     }
@@ -44,7 +44,7 @@ impl Totals {
         Self(self.0.iter().zip(&before.0).map(|(now, then)| now.wrapping_sub(*then)).collect())
     }
 
-    /// The same change once more.
+    /// Applies a change to the totals.
     pub(super) fn add(&mut self, change: &Self) {
         for (total, change) in self.0.iter_mut().zip(&change.0) {
             *total = total.wrapping_add(*change);

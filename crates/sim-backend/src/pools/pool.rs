@@ -19,7 +19,7 @@ pub(crate) struct Pool {
     pub(super) home: Option<Processor>,
     pub(super) is_default: bool,
     pub(super) destroyed: bool,
-    /// Of another process: memory of it can be imported, nothing else.
+    /// Whether it belongs to another process: then it only gives imported memory.
     pub(super) imported: bool,
     /// Attributes 1 to 3.
     pub(super) reuse: [bool; 3],

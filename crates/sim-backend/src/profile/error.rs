@@ -14,7 +14,7 @@ pub enum ProfileError {
     UnknownBase {
         /// The profile that was asked for.
         base: String,
-        /// Those that exist.
+        /// The names of the profiles that exist.
         known: String,
     },
     /// A value makes no sense.

@@ -18,9 +18,9 @@ pub struct Tally {
     pub(super) range_attributes: Count,
     pub(super) pages: Count,
     pub(super) final_pages_differ: bool,
-    /// Of operations that one thread makes, or none.
+    /// The records of operations with one thread or none.
     events: Count,
-    /// Of operations that several threads make: they count unless the family is parallel.
+    /// The records of operations with several threads. They count unless the family is parallel.
     parallel_events: Count,
     /// Whether a device access program of one thread, or of several, occurred.
     has_serial_access: bool,

@@ -113,9 +113,9 @@ pub struct Batch {
 pub struct PoolQuery {
     /// The id that the answer is known by.
     pub pool: u32,
-    /// Where.
+    /// The location of the pool.
     pub location: Location,
-    /// Of which type of memory.
+    /// The type of memory of the pool.
     pub kind: AllocationType,
 }
 

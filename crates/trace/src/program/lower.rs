@@ -235,7 +235,7 @@ impl Lowering {
         }
     }
 
-    /// The same of any buffer that copies reach.
+    /// A range of a buffer of any kind that copies can reach.
     fn copyable(&self, range: Range) -> Option<Part> {
         self.reachable(range, |_| true)
     }

@@ -91,13 +91,13 @@ pub enum Stretch {
         /// How long it is.
         length: u16,
     },
-    /// Nothing, somewhere.
+    /// An empty range at some offset.
     Empty,
     /// One byte too long.
     Past,
     /// All of a buffer that was freed.
     Freed,
-    /// Of memory that was never allocated.
+    /// A range of memory that was never allocated.
     Wild,
 }
 

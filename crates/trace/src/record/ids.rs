@@ -36,7 +36,7 @@ impl GivenValue {
 pub(super) enum HostMemory {
     /// Under an id, or as no memory at all.
     Known,
-    /// Not yet: these pages are to have an id.
+    /// The pages have no id yet, and are to get one.
     New(Span),
     /// Pages of it have an id and are registered, others have none: a trace cannot express that.
     InPart,

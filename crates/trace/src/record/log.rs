@@ -73,7 +73,7 @@ impl Log {
         self.note_from(backend, op, observed, began_ns, ns);
     }
 
-    /// The same for one that began at a moment of the back end's clock.
+    /// Notes an operation that began at a moment of the back end's clock.
     fn note_from(
         &mut self,
         backend: &dyn Backend,

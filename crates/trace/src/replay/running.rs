@@ -30,7 +30,7 @@ pub(super) struct Running<'a> {
     pub(super) buffers: BTreeMap<u32, Span>,
     /// Pools in the order in which the case got them.
     pub(super) pools: Vec<(u32, PoolHandle)>,
-    /// Those of them that it made and did not destroy.
+    /// Pools that the case made and did not destroy.
     pub(super) made_pools: Vec<PoolHandle>,
     /// The non-blocking stream of each device, once it is needed.
     pub(super) streams: BTreeMap<i32, StreamHandle>,

@@ -22,7 +22,7 @@ pub(super) struct PageState {
 /// The data of the pages of one block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Thrashing {
-    /// None until two processors meet, and again after a fresh start.
+    /// `None` until two processors have accessed the block, and again after detection was reset.
     pub(super) pages: Option<BTreeMap<u16, PageState>>,
     pub(super) marked: PageMask,
     pub(super) last_ns: Option<u64>,
