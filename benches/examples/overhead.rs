@@ -4,11 +4,13 @@
 //! `cargo build --release -p pagewise-benches --example overhead`, then run it on a machine with a
 //! GPU; it needs no Rust there and allocates 2 MiB of managed memory. All kinds of call are made in
 //! one program, in turns of about 0.2 ms, so that all meet the same machine; which goes first
-//! rotates. Calls that only queue work get turns of 32, or as many as the argument says, and the
-//! stream is waited for between turns, so that no turn pays for another's queue. Printed are the
-//! median over turns of the raw call, the medians of what neighbouring turns cost more, the same for
-//! the first call of a turn, which the others leave out, and the allocations per call of the last
-//! kind, counted by the global allocator. `again` is a second turn of the raw call: the noise.
+//! rotates. Calls that only queue work get turns of 32, or as many as the argument says. The stream
+//! is waited for between turns, so that no turn pays for another's queue.
+//!
+//! The program prints the median over turns of the raw call, and the medians by which neighbouring
+//! turns of the other kinds cost more. It prints the same for the first call of a turn, which the
+//! other figures leave out, and the allocations per call of the last kind, as the global allocator
+//! counts them. `again` is a second turn of the raw call, which shows the noise.
 //!
 //! `PAGEWISE_LIBCUDA` names another driver library, such as the simulated one.
 

@@ -2,8 +2,8 @@
 //!
 //! The back ends are the simulator, a recorder around it, and the CUDA back end, both over the
 //! driver of this machine if it has one and over the simulated driver. The latter is reached by the
-//! C ABI, and host views of it declare nothing. Compared are results with kind and code, attributes
-//! and contents. Faults are not: only the simulator sees those of host views.
+//! C ABI, and host views of it declare nothing. The claims compare results with kind and code,
+//! attributes and contents. They do not compare faults: only the simulator sees those of host views.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;

@@ -151,6 +151,9 @@ pub(super) fn offences(paragraph: &Paragraph) -> Vec<(usize, String)> {
             text @ ("what" | "whatever") if begins && VERBS.contains(&next) => {
                 Some(format!("{text} {next}")).filter(|_| !is_question(&words[index..]))
             }
+            text if begins && is_inverted(text, next, at(index + 2)) => {
+                Some(format!("{text} {next}, before its subject"))
+            }
             "is" | "are" | "was" | "were" if next == "out" && at(index + 2) != "of" => {
                 Some(format!("{} out", word.text))
             }
@@ -173,6 +176,19 @@ fn unreasoned(words: &[Word]) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// Whether a sentence that begins with these words has its subject last, as `Compared are results`
+/// and `Not noted are sleeps` do.
+fn is_inverted(first: &str, second: &str, third: &str) -> bool {
+    const FORMS: [&str; 4] = ["is", "are", "was", "were"];
+    const NOUNS: [&str; 4] = ["feed", "need", "seed", "speed"];
+    let participle = |word: &str| word.ends_with("ed") && !NOUNS.contains(&word) || word == "left";
+    match first {
+        "not" => participle(second) && FORMS.contains(&third),
+        "left" if second == "out" => FORMS.contains(&third),
+        word => participle(word) && FORMS.contains(&second),
+    }
 }
 
 /// Whether the sentence that begins here asks.
@@ -227,6 +243,16 @@ mod tests {
         assert_eq!(found("//! Which pages move."), [(1, "which, of a file".to_owned())]);
         assert_eq!(found("//! The pages that move.\n//!\n//! Which they are is recorded."), []);
         assert_eq!(found("/// Which pages move."), [], "an item's comment may");
+    }
+
+    #[test]
+    fn a_sentence_that_begins_with_its_verb_is_found() {
+        let before = |words: &str| vec![format!("{words}, before its subject")];
+        assert_eq!(words_found("Compared are results."), before("compared are"));
+        assert_eq!(words_found("It waits. Not noted are sleeps."), before("not noted"));
+        assert_eq!(words_found("Left out is the time."), before("left out"));
+        assert_eq!(words_found("Results are compared. Left pages are free."), Vec::<String>::new());
+        assert_eq!(words_found("It is not known; seed is a number."), Vec::<String>::new());
     }
 
     #[test]
