@@ -1,6 +1,6 @@
 //! Every test of the workspace, counted.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::command::{Outcome, cargo};
 use crate::harness::{self, Order, Ran};
@@ -13,9 +13,13 @@ pub(crate) const THREADS: usize = 8;
 /// Runs every program of tests, shuffled, then the doctests; prints what was skipped and why, and
 /// the sums alone on the last line.
 pub(crate) fn run(seed: Option<u64>) -> Outcome {
+    let begin = Instant::now();
+    let binaries = harness::build_all()?;
+    println!("built in {} s", begin.elapsed().as_secs());
     let order = Order { threads: THREADS, seed: seed.unwrap_or_else(any_seed) };
     let mut tally = Tally::default();
     let mut succeeded = true;
+    let mut begin = Instant::now();
     let mut add = |name: &str, ran: Ran| {
         let before = (tally.passed(), tally.failed);
         tally.add(name, &ran.text, ran.succeeded);
@@ -23,13 +27,11 @@ pub(crate) fn run(seed: Option<u64>) -> Outcome {
         if !ran.succeeded {
             println!("{}", ran.text);
         }
-        println!(
-            "{name}: {} passed, {} failed",
-            tally.passed() - before.0,
-            tally.failed - before.1
-        );
+        let (passed, failed) = (tally.passed() - before.0, tally.failed - before.1);
+        let took = begin.elapsed().as_secs_f64();
+        println!("{name}: {passed} passed, {failed} failed, {took:.1} s");
+        begin = Instant::now();
     };
-    let binaries = harness::build_all()?;
     println!("\n{} tests at once, shuffled; the same order again: --seed {}", THREADS, order.seed);
     for binary in &binaries {
         add(&binary.name, binary.run(order)?);

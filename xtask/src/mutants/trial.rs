@@ -22,6 +22,8 @@ const SHORT: Duration = Duration::from_millis(100);
 /// A test hangs that takes this much longer than without a mutant, and a while.
 const SLOWER: u32 = 8;
 const AT_LEAST: Duration = Duration::from_secs(8);
+/// A test that takes more memory counts as one that allocates without end.
+const RESIDENT_BYTES_MAX: u64 = 4 << 30;
 
 /// A test, and what it does with no mutant chosen.
 #[derive(Debug)]
@@ -146,7 +148,7 @@ fn read_reached(path: &Path) -> Outcome<BTreeSet<Number>> {
 }
 
 fn command(binary: &Binary) -> Command {
-    let mut command = binary.command();
+    let mut command = limited(&binary.command());
     command.args(["--test-threads", "1"]);
     // A failure is enough: the smallest example is neither read nor kept.
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0");
@@ -154,18 +156,61 @@ fn command(binary: &Binary) -> Command {
     command
 }
 
-/// Whether a command ends well in time. With it end the processes that it started.
+/// The same command with a limit of processor time: a mutant that runs for ever ends even if this
+/// program was killed and no longer watches it.
+fn limited(command: &Command) -> Command {
+    if !cfg!(unix) {
+        return clone_of(command, Command::new(command.get_program()));
+    }
+    let mut shell = Command::new("sh");
+    let line = format!("ulimit -t {}; exec \"$0\" \"$@\"", harness::LONGEST.as_secs());
+    shell.args(["-c", &line]).arg(command.get_program());
+    clone_of(command, shell)
+}
+
+/// Gives a command the arguments, the folder and the environment of another one.
+fn clone_of(command: &Command, mut to: Command) -> Command {
+    to.args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        to.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
+        };
+    }
+    to
+}
+
+/// The memory that a process holds, in bytes; 0 where `/proc` does not say it.
+fn resident_bytes(process: u32) -> u64 {
+    let statm = fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+/// Whether a command ends well in time and takes no more memory than [`RESIDENT_BYTES_MAX`].
 fn succeeds_within(command: &mut Command, longest: Duration) -> bool {
+    succeeds_with(command, longest, RESIDENT_BYTES_MAX)
+}
+
+/// The same with another limit of memory. With the command end the processes that it started.
+fn succeeds_with(command: &mut Command, longest: Duration, most_bytes: u64) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
     let Ok(mut child) = command.spawn() else { return false };
     let begin = Instant::now();
-    loop {
+    for look in 0_u32.. {
         match child.try_wait() {
             Ok(Some(status)) => return status.success(),
             Ok(None) if begin.elapsed() < longest => thread::sleep(Duration::from_millis(2)),
             _ => break,
+        }
+        // Reading a file takes longer than asking for the end.
+        if look % 64 == 63 && resident_bytes(child.id()) > most_bytes {
+            break;
         }
     }
     // A process that has ended meanwhile needs no end.
@@ -201,5 +246,30 @@ mod tests {
         let begin = Instant::now();
         assert!(!succeeds_within(&mut shell("sleep 60 & sleep 60"), short));
         assert!(begin.elapsed() < Duration::from_secs(30));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_command_that_takes_too_much_memory_does_not_succeed_and_ends() {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let begin = Instant::now();
+        assert!(!succeeds_with(&mut command, harness::LONGEST, 1));
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        assert!(resident_bytes(std::process::id()) > 1 << 20);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_limited_command_has_its_arguments_and_its_environment() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "test \"$PAGEWISE_GIVEN $1\" = 'a b c'", "sh"]);
+        command.env("PAGEWISE_GIVEN", "a");
+        let mut limited = limited(&command);
+        assert!(succeeds_within(limited.arg("b c"), harness::LONGEST));
+        let line = format!("test $(ulimit -t) = {}", harness::LONGEST.as_secs());
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]);
+        assert!(succeeds_within(&mut super::limited(&command), harness::LONGEST));
     }
 }
