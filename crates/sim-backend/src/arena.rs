@@ -5,7 +5,7 @@
 //! kinds of memory apart: managed allocations must be adjacent to managed ones only, as on the
 //! driver. A zone is a list of segments, each reserved when the ones before it have no room: an
 //! idle machine holds no address space, and no machine takes what another one needs. This module
-//! knows no policy: `regions`, `slabs`, `slots` and `pool_regions` decide who gets which address.
+//! knows no policy: `regions`, `slabs`, `slots` and `pool_regions` place allocations.
 //!
 //! Segments are private mappings. A process that forks gets a copy of each, so parent and child
 //! have a machine of their own. Nothing is unmapped before the machine goes, and buffers keep it.
@@ -37,7 +37,7 @@ pub(crate) enum Zone {
     Pinned,
 }
 
-/// Address space of one zone, 2 MiB aligned. Something else lies between any two segments.
+/// Address space of one zone, aligned to 2 MiB. No two segments are adjacent.
 #[derive(Debug)]
 struct Segment {
     zone: Zone,
@@ -59,12 +59,13 @@ impl Arena {
     pub(crate) const ZONE_BYTES_MAX: u64 = 16 << 40;
     /// The bytes of a segment if the process may not reserve as many as wanted.
     const BYTES_LIMITED: u64 = 1 << 30;
-    /// How much of managed memory, from its start, may be backed by huge pages. Bounds what a
-    /// sparse program wastes.
+    /// The bytes of managed memory, from its start, that huge pages may back. The limit bounds the
+    /// memory that a sparse program wastes.
     #[cfg(target_os = "linux")]
     const HUGE_PAGES_BYTES: u64 = 512 << 20;
 
-    /// From now on addresses are all that there is: nothing is written, everything reads as zero.
+    /// Makes the arena hold no contents from now on: writes do nothing, and every byte reads as
+    /// zero.
     pub(crate) fn skip_contents(&mut self) {
         self.skips_contents = true;
     }
@@ -95,7 +96,7 @@ impl Arena {
         Ok(base..base + bytes)
     }
 
-    /// Pages take memory, swap space included, once they are written.
+    /// Options of a mapping that takes memory, and swap space, only for written pages.
     fn options() -> MmapOptions {
         let mut options = MmapOptions::new();
         if !cfg!(miri) {
@@ -172,7 +173,7 @@ impl Arena {
         steps.map(|step| u64::from(unsafe { place.add(step).read() })).sum()
     }
 
-    /// Writes one byte at each of those places.
+    /// Writes a byte at `address`, `address + stride`, … below `address + bytes`.
     pub(crate) fn write_strided(&self, address: u64, bytes: u64, stride: u64, value: u8) {
         let (place, length) = self.checked(address, bytes);
         for step in steps(length, stride) {
@@ -199,10 +200,10 @@ impl Arena {
         }
     }
 
-    /// Where the bytes of a range are read and written: no bytes at all if contents are skipped.
-    /// Callers have found the range in a live allocation. Memory that no segment holds is host
-    /// memory that was registered: the caller of `host_register`, which is `unsafe`, promised that
-    /// it is live until it is unregistered.
+    /// The pointer and length by which a range is read and written. The length is 0 if contents are
+    /// skipped. Callers have found the range in a live allocation. Memory that no segment holds is
+    /// host memory that was registered: the caller of `host_register`, which is `unsafe`, promised
+    /// that it is live until it is unregistered.
     fn checked(&self, address: u64, bytes: u64) -> (*mut u8, usize) {
         let place = if self.holding(address).is_some() {
             let (segment, offset) = self.segment(address, bytes);
@@ -236,8 +237,9 @@ impl Arena {
 }
 
 impl Segment {
-    /// Asks for huge pages where managed allocations go first: a dense touch of 2 MiB then costs
-    /// the host one page fault instead of 512. Only there, because a sparse touch commits 2 MiB.
+    /// Asks for huge pages for the first addresses of managed memory: a dense touch of 2 MiB then
+    /// costs the host one page fault instead of 512. Other addresses get none, because a sparse
+    /// touch would commit 2 MiB.
     fn prefer_huge_pages(&self, base: u64) {
         #[cfg(target_os = "linux")]
         if !cfg!(miri) {

@@ -1,8 +1,9 @@
-//! Limits on what a trace may ask for, so that a small file cannot keep a machine busy for hours.
+//! Limits of the work, memory and time of a trace, so that a small file cannot keep a machine busy
+//! for hours.
 //!
-//! A trace of a few hundred bytes can name 8 TiB. What an operation asks for is estimated from its
-//! bytes and from the buffers that live, before it is carried out: never too low for a simulator,
-//! often too high. The estimate depends on the file alone, so a file is refused everywhere or
+//! A trace of a few hundred bytes can name 8 TiB. The work of an operation is estimated from its
+//! bytes and the live buffers, before it is carried out. For a simulator the estimate is never too
+//! low, and often too high. It depends on the file alone, so a file is refused everywhere or
 //! nowhere.
 //!
 //! # Units
@@ -20,8 +21,9 @@
 //! | 256 bytes of text; a record | 1 |
 //! | a millisecond of sleep | 16 |
 //!
-//! Memory is what a case may take on the host: the pages that it writes, once for each processor
-//! that may keep an older copy; 128 bytes for each page and 512 for each 2 MiB that it touches.
+//! The memory of a case is the memory that it may take on the host: the pages that it writes, once
+//! for each processor that may keep an older copy, and 128 bytes for each page and 512 for each 2
+//! MiB that it touches.
 //!
 //! Time is the one limit that is measured, in [`time_limit`](crate::time_limit). Only a sleep that
 //! is longer than a file's whole time is refused before it begins.
@@ -34,7 +36,7 @@ use pagewise_hal::{BLOCK_BYTES, DeviceAccess, HostAccess, PAGE_BYTES};
 use crate::error::Reason;
 use crate::format::{MAX_MAPPED_BYTES, Op, RecordedOp};
 
-/// How much a trace may ask for. The units are explained in the [module](self).
+/// The limits of a trace. The [module](self) explains the units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkLimits {
     /// Units of work of a whole file.
@@ -74,16 +76,16 @@ const MOST_BYTES: u64 = 1 << 47;
 /// The state that a machine keeps of 2 MiB that was touched.
 const BLOCK_STATE_BYTES: u64 = 512;
 
-/// The state that it keeps of a page that goes back and forth, with the records of that.
+/// The state that a machine keeps of a page that thrashes, with its records.
 const PAGE_STATE_BYTES: u64 = 128;
 
 /// Counts what a file asks for.
 #[derive(Debug)]
 pub(crate) struct Meter {
     limits: WorkLimits,
-    /// How often each case is carried out.
+    /// The number of times that each case is carried out.
     times: u64,
-    /// Memories that may hold a version of a page each.
+    /// The number of processors with memory that may hold a version of a page.
     processors: u64,
     work: u64,
     case: CaseState,
@@ -112,7 +114,7 @@ struct AskedBuffer {
     freed_by: FreedBy,
 }
 
-/// By which call a buffer can be freed. By any other it stays, whatever the file says.
+/// The call that can free a buffer. Any other leaves it allocated, whatever the file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FreedBy {
     Driver,

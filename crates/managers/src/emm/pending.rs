@@ -16,7 +16,7 @@ const OPERATION: &str = "deallocate";
 /// lock.
 pub type Destructor = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// How many deallocations may wait.
+/// The limits of pending deallocations.
 ///
 /// ```
 /// use pagewise_managers::emm::PendingLimits;
@@ -25,9 +25,10 @@ pub type Destructor = Box<dyn FnOnce() -> Result<()> + Send>;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PendingLimits {
-    /// This many; one more, and all are carried out.
+    /// The most deallocations that may be pending. With one more, all are carried out.
     pub count_max: usize,
-    /// Their bytes as a part of the capacity; more, and all are carried out.
+    /// The most bytes that may be pending, as a part of the capacity. With more, all are carried
+    /// out.
     pub ratio_max: f64,
 }
 
@@ -37,10 +38,10 @@ impl Default for PendingLimits {
     }
 }
 
-/// Deallocations that wait until they are too many or too large. Clones are one queue, to be used
-/// from any thread.
+/// A queue of deallocations, which are carried out when they are too many or too large. Clones are
+/// one queue, to be used from any thread.
 ///
-/// Carrying them out tries every one: a destructor that fails or panics takes no other with it, and
+/// Carrying them out tries every one. If a destructor fails or panics, the others still run, and it
 /// is not tried again.
 ///
 /// ```
@@ -79,7 +80,7 @@ struct State {
 }
 
 impl PendingDeallocations {
-    /// An empty queue without a capacity. Failures without a caller to tell count in
+    /// An empty queue without a capacity. Failures that no call can report count in
     /// [`Machine::failures_on_drop`].
     ///
     /// # Errors
@@ -99,7 +100,8 @@ impl PendingDeallocations {
         Ok(Self(Arc::new(Inner { machine: machine.into(), limits, state })))
     }
 
-    /// Sets what the ratio is of, unless it is set: total memory of the device, as a rule.
+    /// Sets the capacity that the ratio is of, unless it is set. As a rule it is the total memory
+    /// of the device.
     pub fn set_capacity(&self, bytes: u64) {
         self.locked().capacity_bytes.get_or_insert(bytes);
     }
@@ -110,13 +112,13 @@ impl PendingDeallocations {
         self.locked().capacity_bytes
     }
 
-    /// How many wait.
+    /// The number of pending deallocations.
     #[must_use]
     pub fn count(&self) -> usize {
         self.locked().waiting.len()
     }
 
-    /// Their bytes, where they are known.
+    /// The bytes of pending deallocations, as far as they are known.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.locked().bytes
@@ -128,8 +130,8 @@ impl PendingDeallocations {
         self.locked().deferrals > 0
     }
 
-    /// Adds one, with its bytes if they matter, and carries all out if that is too many, or too
-    /// many bytes, and deallocation is not deferred.
+    /// Adds a deallocation, with its bytes if they count. If the limits are passed and deallocation
+    /// is not deferred, all are carried out.
     ///
     /// # Errors
     /// Errors of destructors, of this one or of others: see [`flush`](Self::flush).
@@ -142,7 +144,7 @@ impl PendingDeallocations {
         carry_out(due)
     }
 
-    /// Carries all out now, unless deallocation is deferred.
+    /// Carries all deallocations out now, unless deallocation is deferred.
     ///
     /// # Errors
     /// The error of the first destructor that failed, with the number of failures. All destructors
@@ -164,9 +166,10 @@ impl PendingDeallocations {
         carry_out(due)
     }
 
-    /// Defers deallocation until the answer goes: nothing is carried out before, however much
-    /// waits. Deferrals nest; when the last one goes, what is too much is carried out.
-    /// What another thread has begun to carry out goes on.
+    /// Defers deallocation until the returned value is dropped: no deallocation is carried out
+    /// before, however many are pending. Deferrals nest. When the last one is dropped, all are
+    /// carried out if the limits are passed. Deallocations that another thread has begun to carry
+    /// out go on.
     ///
     /// ```
     /// use pagewise_managers::emm::{PendingDeallocations, PendingLimits};
@@ -259,7 +262,7 @@ impl fmt::Debug for PendingDeallocations {
     }
 }
 
-/// Defers deallocation while it lives.
+/// A deferral of deallocation, which lasts until it is dropped.
 ///
 /// ```
 /// let nothing = pagewise_managers::emm::DeferCleanup::nothing();
@@ -273,13 +276,13 @@ pub struct DeferCleanup {
 }
 
 impl DeferCleanup {
-    /// Defers nothing: for managers with deallocations that never wait.
+    /// A deferral without effect, for managers with deallocations that are never pending.
     pub fn nothing() -> Self {
         Self { queue: None }
     }
 
-    /// Ends it now, and says what became of the deallocations that this carried out; going out of
-    /// scope does the same and cannot say.
+    /// Ends the deferral now and reports failures of the deallocations that it carried out. Going
+    /// out of scope does the same without a report.
     ///
     /// # Errors
     /// As [`PendingDeallocations::flush`].

@@ -1,12 +1,12 @@
 //! The number of runs of a computation that fit at once, in exact arithmetic without memory or
 //! driver.
 //!
-//! An array along the run axis takes so many bytes *per run*; others take what they take. A chunk
-//! of `n` runs fits if the bytes of all arrays at `n` runs, each rounded to the granularity of the
-//! allocator, are no more than what is available. That is monotone in `n`, so the largest `n` is
-//! found by bisection between two bounds in closed form; without rounding both bounds are
-//! `(available - fixed) / bytes per run`. All sums are `u128`, which memory of any machine is far
-//! from filling, and saturate where numbers make no sense.
+//! An array along the run axis takes a number of bytes *per run*; other arrays have a fixed size. A
+//! chunk of `n` runs fits if the bytes of all arrays at `n` runs, each rounded to the granularity
+//! of the allocator, are no more than the available bytes. The sum grows with `n`, so bisection
+//! finds the largest `n` between two bounds in closed form. Without rounding both bounds are
+//! `(available - fixed) / bytes per run`. All sums are `u128`, far more than the memory of any
+//! machine, and they saturate.
 //!
 //! ```
 //! use pagewise_managers::manager::{ChunkPolicy, RunFootprint, RunArray};
@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use super::error::{ManagerError, Result};
 
-/// How chunks are chosen, beyond being as long as fits.
+/// The policy by which chunks are chosen. By default they are as long as memory allows.
 ///
 /// ```
 /// use pagewise_managers::manager::{ChunkPolicy, RunFootprint, RunArray};
@@ -48,9 +48,9 @@ pub struct ChunkPolicy {
 }
 
 impl Default for ChunkPolicy {
-    /// As drivers hand memory out: arrays of more than 1 MiB in blocks of 2 MiB, smaller ones in
-    /// multiples of 512 bytes. An allocation that fails for want of memory is tried twice more
-    /// with shorter chunks.
+    /// The policy of drivers: arrays of more than 1 MiB take blocks of 2 MiB, smaller ones
+    /// multiples of 512 bytes. An allocation that fails for lack of memory is tried twice more with
+    /// shorter chunks.
     fn default() -> Self {
         Self { granularity_bytes: 512, block_bytes: 2 << 20, retries: 2, ..Self::exact() }
     }
@@ -115,16 +115,16 @@ impl ChunkPolicy {
         self
     }
 
-    /// How many chunks are on the device at once, so that one can be copied while another is
-    /// worked on; 0 counts as 1. Where all runs fit there is one.
+    /// The number of chunks that are on the device at once, so that one can be copied while work
+    /// uses another; 0 counts as 1. If all runs fit, there is one chunk.
     #[must_use]
     pub const fn buffers(mut self, count: u64) -> Self {
         self.buffers = if count == 0 { 1 } else { count };
         self
     }
 
-    /// How often an allocation that failed for want of memory is tried again with an eighth less:
-    /// the free amount is a guess where other processes allocate too.
+    /// The number of times that an allocation is tried again with an eighth less, if it failed for
+    /// lack of memory. Other processes may allocate too, so the free amount is a guess.
     #[must_use]
     pub const fn retries(mut self, times: u32) -> Self {
         self.retries = times;
@@ -139,7 +139,7 @@ impl ChunkPolicy {
         self.retries.saturating_add(1)
     }
 
-    /// How many chunks of an array there is room for, given how many chunks there are.
+    /// The number of chunks of an array on the device at once, if it has this number of chunks.
     pub(crate) const fn slots(&self, chunks: u64) -> u64 {
         if chunks < 2 { 1 } else { self.buffers }
     }
@@ -154,7 +154,7 @@ impl ChunkPolicy {
         granules
     }
 
-    /// Less than what rounding adds.
+    /// The unit of rounding: rounding adds fewer bytes than this.
     fn unit(&self) -> u128 {
         self.granularity_bytes.max(self.block_bytes).into()
     }
@@ -269,13 +269,13 @@ impl RunFootprint {
         sum.saturating_add(self.fixed_bytes(policy))
     }
 
-    /// Divides the runs so that a chunk fits into what is available. All of them are one chunk if
-    /// they fit.
+    /// Divides the runs so that a chunk fits into the available bytes. If all runs fit, they are
+    /// one chunk.
     ///
     /// # Errors
-    /// [`ManagerError::NothingToChunk`] if it does not fit and no array is along the run axis,
-    /// [`ManagerError::UnchunkableTooLarge`] if the others alone do not leave a byte,
-    /// [`ManagerError::SingleRunTooLarge`] if not one run fits, or fewer than the policy wants.
+    /// [`ManagerError::NothingToChunk`] if the arrays do not fit and none is along the run axis,
+    /// [`ManagerError::UnchunkableTooLarge`] if the fixed arrays alone leave no byte,
+    /// [`ManagerError::SingleRunTooLarge`] if not one run fits, or fewer than the policy asks for.
     pub fn chunks(&self, available_bytes: u128, policy: ChunkPolicy) -> Result<ChunkParameters> {
         let budget = available_bytes.saturating_sub(policy.margin_bytes.into());
         if self.whole_bytes(policy) <= budget {
@@ -340,9 +340,8 @@ impl RunFootprint {
     }
 }
 
-/// How the runs of a computation are divided: chunks of one length, and a last one that may be
-/// shorter. Never empty: at least one chunk, and each has at least one run, unless there are no
-/// runs at all.
+/// The division of a computation's runs: chunks of one length, and a last one that may be shorter.
+/// There is at least one chunk, and each has at least one run, unless there are no runs at all.
 ///
 /// ```
 /// use pagewise_managers::manager::ChunkParameters;

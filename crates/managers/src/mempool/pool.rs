@@ -20,8 +20,8 @@ use super::support::check_machine;
 use super::tensor::{Tensor, TensorMemory, TensorStorage};
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// Bytes of the chunks that small tensors are cut from: those above a quarter of it have
-/// allocations of their own. It is what PyTorch takes for requests between 1 and 10 MiB.
+/// Bytes of the chunks that small tensors are cut from. Tensors above a quarter of this have
+/// allocations of their own. PyTorch takes as many bytes for requests between 1 and 10 MiB.
 const CHUNK_BYTES: u64 = 20 << 20;
 
 /// Options of a pool: the memory that it gives, and how.
@@ -75,7 +75,7 @@ pub fn create_unified_mempool(machine: impl Into<Machine>) -> Result<UnifiedMemp
 
 /// A pool of managed memory for tensors. Clones are one pool, to be used from any thread.
 ///
-/// Tensors keep what they need of it: it may go before them.
+/// Tensors keep the parts of it that they need, so the pool may be dropped before them.
 ///
 /// ```
 /// use pagewise_managers::mempool::{TensorLayout, UnifiedMempool};
@@ -163,7 +163,8 @@ impl UnifiedMempool {
         Self::over(Arc::new(SubAllocator::new(direct, CHUNK_BYTES)?), options)
     }
 
-    /// A pool over any resource of managed memory, which cuts allocations or does not as it likes.
+    /// A pool over any resource of managed memory. The resource decides whether tensors share
+    /// allocations.
     ///
     /// # Errors
     /// `Unsupported` (no CUDA code) if the resource's memory is not managed; for places as
@@ -197,8 +198,8 @@ impl UnifiedMempool {
         Ok(Self(Arc::new(Inner { resource, options, state: Mutex::default() })))
     }
 
-    /// A new tensor with storage of its own, ready in the order of the stream, and given back in
-    /// it. Without elements it has no storage.
+    /// A new tensor with storage of its own, which is allocated and freed in the order of the
+    /// stream. A tensor without elements has no storage.
     ///
     /// # Errors
     /// `OutOfMemory` (2, or no CUDA code above the limit); of the resource; of the advice that the
@@ -273,8 +274,8 @@ impl UnifiedMempool {
         self.locked().phase == Phase::Suspended
     }
 
-    /// The ranges that live tensors take, neighbours joined: what [`resume`](Self::resume) asks
-    /// the driver for.
+    /// The ranges that live tensors take, with neighbours joined. [`resume`](Self::resume)
+    /// prefetches them.
     ///
     /// # Errors
     /// None in a healthy program; as [`resume`](Self::resume).
@@ -297,11 +298,12 @@ impl UnifiedMempool {
         Ok(plan.ranges().to_vec())
     }
 
-    /// Moves the pool off its devices, in stream order: discards what may be lost
-    /// ([`Tensor::set_disposable`]), asks for migration of all else in one batch. Addresses stay.
+    /// Moves the pool off its devices, in stream order. It discards disposable storage
+    /// ([`Tensor::set_disposable`]), and asks for migration of all other storage in one batch.
+    /// Addresses stay.
     ///
     /// On a driver without discards (CUDA 12) disposable storage moves like the rest. Advice stays
-    /// as it is. Nothing is waited for: synchronise the stream to know that it has happened.
+    /// as it is. The call does not wait: synchronise the stream to know that the pool has moved.
     ///
     /// # Errors
     /// Before anything is done, without a CUDA code: `InvalidValue` if it is suspended, or for a
@@ -358,8 +360,8 @@ impl UnifiedMempool {
         Ok(Suspension { moved: keep.report, discarded: lose.report })
     }
 
-    /// Brings a suspended pool back, in stream order, after what the suspension asked for on its own
-    /// stream, and in one batch. Discarded storage comes without being copied.
+    /// Brings a suspended pool back in one batch, in stream order, and after the moves of the
+    /// suspension on its own stream. Discarded storage comes without a copy.
     ///
     /// # Errors
     /// Before anything is done, without a CUDA code: `InvalidValue` if it is not suspended, or for
@@ -399,8 +401,9 @@ impl UnifiedMempool {
         lock(&self.0.state)
     }
 
-    /// The storages that tensors are over, held so that none goes while something is done to them.
-    /// A thread that drops the last hold on one may run a resource's code: never while the lock is held.
+    /// The storages of live tensors, held so that none is freed during an operation on them. A
+    /// thread that drops the last hold on a storage may run a resource's code, so do not drop it
+    /// while the lock is held.
     fn live(&self) -> Vec<Arc<TensorStorage>> {
         let weak = self.locked().storages.clone();
         weak.iter().filter_map(Weak::upgrade).collect()
@@ -421,7 +424,7 @@ impl UnifiedMempool {
     }
 }
 
-/// Which phase comes next, whatever happens: the one before, unless all went well.
+/// A guard that sets the phase after a move: the phase before it, unless the move succeeded.
 struct Moving<'p> {
     pool: &'p UnifiedMempool,
     then: Phase,
@@ -429,7 +432,7 @@ struct Moving<'p> {
 }
 
 impl Moving<'_> {
-    /// Makes a stream come after the last move: what that discarded or sent must not be in flight.
+    /// Makes a stream come after the last move, so that no discard or migration of it is in flight.
     fn comes_first(&self, stream: &Stream) -> Result<()> {
         self.on.as_ref().map_or(Ok(()), |before| stream.wait_for(before))
     }
