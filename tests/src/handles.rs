@@ -75,21 +75,28 @@ pub fn calls_with_stream(backend: &dyn Backend, stream: StreamHandle) -> Vec<Res
     answers
 }
 
-/// Every call that takes an event.
-pub fn calls_with_event(backend: &dyn Backend, event: EventHandle) -> Vec<Result<()>> {
+/// An event of its own for [`calls_with_event`]. It is made before the other event goes: a driver
+/// gives the address of a destroyed event to the next one, which the old handle then names.
+pub fn own_event(backend: &dyn Backend) -> EventHandle {
     let own = backend.event_create(DeviceId(0), EventFlags::empty()).expect("an event");
     backend.event_record(own, STREAM).expect("a stream");
-    let answers = vec![
+    own
+}
+
+/// Every call that takes an event; two of them take another one too, which is live.
+pub fn calls_with_event(
+    backend: &dyn Backend,
+    event: EventHandle,
+    own: EventHandle,
+) -> Vec<Result<()>> {
+    vec![
         backend.event_record(event, STREAM),
         backend.event_query(event).map(drop),
         backend.event_synchronize(event),
         backend.event_elapsed_ns(own, event).map(drop),
         backend.event_elapsed_ns(event, own).map(drop),
         backend.stream_wait_event(STREAM, event),
-    ];
-    // SAFETY: the event was made above, and the claim does not use it again.
-    unsafe { backend.event_destroy(own) }.expect("live");
-    answers
+    ]
 }
 
 /// Every call that takes a pool.
@@ -125,17 +132,20 @@ pub fn a_stream_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: 
 }
 
 pub fn an_event_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {
+    let own = own_event(backend);
     let event = backend.event_create(DeviceId(0), UNTIMED).expect("an event");
     backend.event_record(event, STREAM).expect("live");
     // SAFETY: back ends have to refuse copies of a checked handle that was destroyed, which is the
     // claim.
     unsafe { backend.event_destroy(event) }.expect("live");
     for event in [event, EventHandle::checked(MADE_UP), EventHandle::NULL] {
-        let mut answers = calls_with_event(backend, event);
+        let mut answers = calls_with_event(backend, event, own);
         // SAFETY: the handle names no live event, so no code uses one.
         answers.push(unsafe { backend.event_destroy(event) });
         assert_refused(answers, ErrorKind::InvalidHandle, 400);
     }
+    // SAFETY: the event was made above, and the claim does not use it again.
+    unsafe { backend.event_destroy(own) }.expect("live");
 }
 
 pub fn a_pool_that_was_destroyed_or_made_up_is_refused_by_every_call(backend: &dyn Backend) {

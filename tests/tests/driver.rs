@@ -9,7 +9,7 @@ use pagewise::{
 };
 use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
-use pagewise_tests::handles::{calls_with_event, calls_with_pool, calls_with_stream};
+use pagewise_tests::handles::{calls_with_event, calls_with_pool, calls_with_stream, own_event};
 use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim, with_claims};
 
 const VERSIONS: [i32; 6] = [12000, 12020, 12080, 12090, 13000, 13020];
@@ -468,7 +468,10 @@ fn handles_of_another_back_end_are_refused_without_asking_the_driver() {
         let event = from.event_create(device, EventFlags::empty()).expect("an event");
         from.event_record(event, stream).expect("live");
         let mut answers = calls_with_stream(&backend, stream);
-        answers.extend(calls_with_event(&backend, event));
+        let own = own_event(&backend);
+        answers.extend(calls_with_event(&backend, event, own));
+        // SAFETY: the event was made above, and the test does not use it again.
+        unsafe { backend.event_destroy(own) }.expect("live");
         for (call, answer) in answers.into_iter().enumerate() {
             let error = answer.expect_err("another's handle");
             assert_eq!(error.code(), Some(400), "{which}, call {call}: {error}");

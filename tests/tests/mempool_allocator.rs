@@ -98,7 +98,10 @@ fn devices_and_pointers_have_the_same_numbers_everywhere(backend: &Arc<dyn Backe
             assert_eq!(all(ptr, 0), [0; 4], "0 bytes are nothing to do");
         }
         assert_eq!(all(managed, SIZE + 1), [refused; 4], "past the end");
-        assert_eq!(all(managed, usize::MAX), [refused; 4], "past the address space");
+        // A driver may accept it (CONTRACT-23).
+        if backend.capabilities().deterministic {
+            assert_eq!(all(managed, usize::MAX), [refused; 4], "past the address space");
+        }
         assert_eq!(all(managed, 0), [0; 4]);
     }
     for ptr in [null_mut(), pointer(WILD.0), pointer(device.0)] {
