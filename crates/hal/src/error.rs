@@ -74,7 +74,7 @@ impl ErrorKind {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
     operation: &'static str,
@@ -217,9 +217,10 @@ impl fmt::Display for Error {
     }
 }
 
+/// The line of `Display`: `unwrap`, and a `main` that returns a `Result`, print errors this way.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -233,6 +234,15 @@ mod tests {
     fn an_error_is_one_word_wide() {
         assert_eq!(size_of::<Error>(), size_of::<usize>());
         assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn unwrap_and_a_failing_main_print_the_line_for_people() {
+        let error = Error::from_code("prefetch", Code::INVALID_VALUE).with_detail("do this");
+        let line = "prefetch: invalid value (CUDA_ERROR_INVALID_VALUE, 1): do this";
+        assert_eq!([format!("{error:?}"), format!("{error:#?}")], [line; 2]);
+        let error: Box<dyn std::error::Error> = error.into();
+        assert_eq!(format!("{error:?}"), line, "as `main` prints it");
     }
 
     #[test]
