@@ -182,6 +182,12 @@ impl<T: Pod> ManagedBuffer<T> {
     }
 }
 
+impl<T> From<&ManagedBuffer<T>> for Span {
+    fn from(buffer: &ManagedBuffer<T>) -> Self {
+        buffer.span()
+    }
+}
+
 impl<T> ManagedBuffer<T> {
     /// The address of the first element, for host and devices alike. It is valid until the buffer
     /// is dropped.

@@ -105,11 +105,11 @@ pub use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
     BatchSupport, Capabilities, Code, Copies, CopyCause, Counters, DeviceAccess, DeviceAttribute,
     DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle,
-    ExportedPointer, FaultAccess, HandleTypes, HostAccess, HostAddresses, HostAllocFlags,
-    HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, LocationKind, MapCause,
-    MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute, PoolAttribute,
-    PoolHandle, PoolProps, Processor, RangeAttribute, Result, SHARED_BLOB_BYTES, ShareableHandle,
-    Span, StreamFlags, StreamHandle, code_name,
+    EventLog, EventsSince, ExportedPointer, FaultAccess, HandleTypes, HostAccess, HostAddresses,
+    HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, LocationKind,
+    MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute,
+    PoolAttribute, PoolHandle, PoolProps, Processor, RangeAttribute, Result, SHARED_BLOB_BYTES,
+    ShareableHandle, Span, StreamFlags, StreamHandle, code_name,
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{

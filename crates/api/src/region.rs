@@ -29,6 +29,12 @@ pub struct Region<'b> {
     pub(crate) rounding: Option<Rounding>,
 }
 
+impl From<Region<'_>> for Span {
+    fn from(region: Region<'_>) -> Self {
+        region.span
+    }
+}
+
 impl<'b> Region<'b> {
     /// The bytes, by address.
     #[must_use]

@@ -15,7 +15,7 @@ use crate::driver::Driver;
 use crate::host::Host;
 use crate::live::Live;
 use crate::numa::NumaNodes;
-use crate::observe::Observer;
+use crate::observe::ObserverLog;
 
 /// The CUDA driver of this machine.
 ///
@@ -36,7 +36,7 @@ pub struct CudaBackend {
     pub(crate) events: Live,
     pub(crate) cells: Cells,
     pub(crate) numa: NumaNodes,
-    pub(crate) observer: Option<Box<dyn Observer>>,
+    pub(crate) observer: Option<ObserverLog>,
     pub(crate) host: Box<dyn Host>,
 }
 

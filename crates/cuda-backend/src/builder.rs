@@ -15,7 +15,7 @@ use crate::host::{Host, Process};
 use crate::library::{DriverLibrary, SYSTEM_LIBRARY};
 use crate::live::{Kind, Live};
 use crate::numa::NumaNodes;
-use crate::observe::Observer;
+use crate::observe::{Observer, ObserverLog};
 
 /// How the driver is opened.
 ///
@@ -103,7 +103,7 @@ impl CudaBuilder {
             events: Live::new(Kind::Event),
             cells: Cells::default(),
             numa: NumaNodes::of_this_machine(),
-            observer: self.observer,
+            observer: self.observer.map(ObserverLog::new),
             host: self.host.unwrap_or_else(|| Box::new(Process::new())),
         })
     }

@@ -6,14 +6,15 @@
 
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Code, DeviceAttribute, DeviceId, DevicePtr,
-    DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle, HostAllocFlags,
-    HostTouch, Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolHandle,
-    RangeAttribute, Result, Span, StreamFlags, StreamHandle,
+    DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle, EventsSince,
+    HostAllocFlags, HostTouch, Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute,
+    PoolHandle, RangeAttribute, Result, Span, StreamFlags, StreamHandle,
 };
 
 use crate::abi::{AccessDesc, handle};
 use crate::backend::CudaBackend;
 use crate::batches::Moves;
+use crate::observe::ObserverLog;
 
 #[cold]
 fn invalid<T>(operation: &'static str, why: &'static str) -> Result<T> {
@@ -584,10 +585,17 @@ impl CudaBackend {
     }
 
     pub(crate) fn take_events(&self) -> Result<Vec<MemoryEvent>> {
-        match &self.observer {
-            Some(observer) => observer.take_events(),
-            None => Err(Error::new("take_events", ErrorKind::Unsupported)
-                .with_detail("the back end was opened without an observer")),
-        }
+        self.observer("take_events")?.take()
+    }
+
+    pub(crate) fn events_since(&self, position: u64) -> Result<EventsSince> {
+        self.observer("events_since")?.since(position)
+    }
+
+    fn observer(&self, operation: &'static str) -> Result<&ObserverLog> {
+        self.observer.as_ref().ok_or_else(|| {
+            Error::new(operation, ErrorKind::Unsupported)
+                .with_detail("the back end was opened without an observer")
+        })
     }
 }

@@ -1,8 +1,9 @@
 //! The observer of moved pages, which the driver does not report by itself.
 
 use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pagewise_hal::{MemoryEvent, Result};
+use pagewise_hal::{EventLog, EventsSince, MemoryEvent, Result};
 
 /// A source of unified-memory records, such as the profiling library.
 pub trait Observer: Debug + Send + Sync + 'static {
@@ -11,4 +12,34 @@ pub trait Observer: Debug + Send + Sync + 'static {
     /// # Errors
     /// If records were lost or cannot be had.
     fn take_events(&self) -> Result<Vec<MemoryEvent>>;
+}
+
+/// An observer, and the log of the records that it has delivered: the observer gives each record
+/// once, and several readers want it.
+#[derive(Debug)]
+pub(crate) struct ObserverLog {
+    observer: Box<dyn Observer>,
+    log: Mutex<EventLog>,
+}
+
+impl ObserverLog {
+    pub(crate) fn new(observer: Box<dyn Observer>) -> Self {
+        Self { observer, log: Mutex::new(EventLog::new(EventLog::DEFAULT_CAPACITY)) }
+    }
+
+    pub(crate) fn take(&self) -> Result<Vec<MemoryEvent>> {
+        Ok(self.up_to_date()?.take())
+    }
+
+    pub(crate) fn since(&self, position: u64) -> Result<EventsSince> {
+        Ok(self.up_to_date()?.since(position))
+    }
+
+    /// The log with all records that there are. Its lock is taken first, so that records of two
+    /// threads stay in order.
+    fn up_to_date(&self) -> Result<MutexGuard<'_, EventLog>> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        self.observer.take_events()?.into_iter().for_each(|event| log.push(event));
+        Ok(log)
+    }
 }

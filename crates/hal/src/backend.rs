@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use crate::{
     AccessFlags, Advice, AllocationType, AttachFlags, Capabilities, DeviceAttribute, DeviceId,
-    DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, ExportedPointer, HandleTypes,
-    HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, Location,
-    MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
-    RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
+    DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, EventsSince, ExportedPointer,
+    HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle,
+    Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle,
+    PoolProps, RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 /// The calls of a CUDA driver for managed memory.
@@ -612,11 +612,26 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// `Unsupported`; `InvalidValue` if the range is not within one live allocation.
     fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>>;
 
-    /// The records since the last call, in order. Requires [`Capabilities::events`].
+    /// The records since the last call of this, in order. Requires [`Capabilities::events`].
+    ///
+    /// They leave the back end: an observer that uses [`events_since`](Self::events_since) and began
+    /// before them finds them lost.
     ///
     /// # Errors
     /// `Unsupported`.
     fn take_events(&self) -> Result<Vec<MemoryEvent>>;
+
+    /// Sums over all records since the back end was opened, and the records from a position on,
+    /// which stay. So observers neither disturb each other nor need to know of each other: each
+    /// remembers the position and the sums that it found when it began. A position after the last
+    /// record, such as `u64::MAX`, asks for the sums and the present position alone.
+    ///
+    /// The simulator counts even if it keeps no records (`EventCapture::Off`): then all are lost. A
+    /// driver needs an observer ([`Capabilities::events`]).
+    ///
+    /// # Errors
+    /// `Unsupported` where nothing counts.
+    fn events_since(&self, position: u64) -> Result<EventsSince>;
 
     /// The back end's clock in nanoseconds since it was made: virtual on the simulator, monotonic
     /// on a driver.

@@ -211,6 +211,7 @@ macro_rules! with_calls {
             ) -> u64;
             HostPageMap = [] fn host_page_map(span: $crate::Span) -> Vec<$crate::PageRun>;
             TakeEvents = [] fn take_events() -> Vec<$crate::MemoryEvent>;
+            EventsSince = [] fn events_since(position: u64) -> $crate::EventsSince;
         }
     };
 }

@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities,
     Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind,
-    EventFlags, EventHandle, ExportedPointer, HandleTypes, HostAddresses, HostAllocFlags,
-    HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo,
-    PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
-    ShareableHandle, Span, StreamFlags, StreamHandle,
+    EventFlags, EventHandle, EventsSince, ExportedPointer, HandleTypes, HostAddresses,
+    HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent,
+    MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
+    Result, ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 use crate::clock;
@@ -102,7 +102,7 @@ impl SimBackend {
     /// records are kept or not.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.lock().pager.records().counters()
+        self.lock().pager.records().log.counters()
     }
 
     /// Every live allocation, by address: managed, device, pinned and pool memory, and host memory
@@ -144,7 +144,7 @@ impl SimBackend {
     /// Records that the ring had no room for since `take_events` was last called.
     #[must_use]
     pub fn events_lost(&self) -> u64 {
-        self.lock().pager.records().lost()
+        self.lock().pager.records().log.pushed_out()
     }
 
     /// Hands each call's records to a listener when the call is done, calls in order. A listener
@@ -638,7 +638,11 @@ impl Backend for SimBackend {
             return Err(Error::new("take_events", ErrorKind::Unsupported)
                 .with_detail("the simulator keeps no events: see SimConfig::events"));
         }
-        Ok(self.lock().pager.records().take())
+        Ok(self.lock().pager.records().log.take())
+    }
+
+    fn events_since(&self, position: u64) -> Result<EventsSince> {
+        Ok(self.lock().pager.records().log.since(position))
     }
 
     fn clock_ns(&self) -> u64 {

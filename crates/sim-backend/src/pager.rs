@@ -200,7 +200,8 @@ impl Pager {
     pub(crate) fn state(&self) -> impl std::fmt::Debug {
         let Self { paging, reports, call: _, now_ns: _, arrival: _, seed: _, kernels } = self;
         let Reports { meter: _, pacer: _, records, holdings } = reports;
-        (paging, records.counters(), records.kept(), records.lost(), holdings, kernels)
+        let log = &records.log;
+        (paging, log.counters(), log.kept(), log.pushed_out(), holdings, kernels)
     }
 
     /// An access program ran on memory that does not migrate.

@@ -6,17 +6,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use pagewise_hal::{Counters, MemoryEvent};
+use pagewise_hal::{EventLog, MemoryEvent};
 
 use crate::config::EventCapture;
 
 /// The records of one machine.
 #[derive(Debug)]
 pub(crate) struct Records {
-    counters: Counters,
-    capacity: usize,
-    ring: VecDeque<MemoryEvent>,
-    lost: u64,
+    pub(crate) log: EventLog,
     /// The current call's, for a listener; `None` if there is none.
     fresh: Option<Vec<MemoryEvent>>,
 }
@@ -27,43 +24,14 @@ impl Records {
             EventCapture::Off => 0,
             EventCapture::Ring { capacity } => capacity,
         };
-        let (ring, counters) = (VecDeque::new(), Counters::default());
-        Self { counters, capacity, ring, lost: 0, fresh: None }
+        Self { log: EventLog::new(capacity), fresh: None }
     }
 
     pub(crate) fn push(&mut self, record: MemoryEvent) {
-        self.counters.count(&record);
+        self.log.push(record);
         if let Some(fresh) = &mut self.fresh {
             fresh.push(record);
         }
-        if self.capacity == 0 {
-            return;
-        }
-        if self.ring.len() == self.capacity {
-            self.ring.pop_front();
-            self.lost += 1;
-        }
-        self.ring.push_back(record);
-    }
-
-    pub(crate) fn counters(&self) -> Counters {
-        self.counters
-    }
-
-    /// Records that the ring had no room for, since the last [`take`](Self::take).
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// How many records the ring holds.
-    pub(crate) fn kept(&self) -> usize {
-        self.ring.len()
-    }
-
-    /// The ring's records, which leave it.
-    pub(crate) fn take(&mut self) -> Vec<MemoryEvent> {
-        self.lost = 0;
-        std::mem::take(&mut self.ring).into()
     }
 
     /// Whether a listener wants each call's records.

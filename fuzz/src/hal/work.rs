@@ -81,6 +81,8 @@ impl Round<'_, '_> {
             }
             6 => {
                 self.call("take_events", Backend::take_events);
+                self.call("events_since", |sim| sim.events_since(span.ptr.0));
+                self.call("events_since", |sim| sim.events_since(span.bytes));
             }
             7 => {
                 let before = self.sim.clock_ns();

@@ -108,7 +108,7 @@ fn a_pool_goes_away_and_comes_back_in_one_call_each() -> Result<()> {
     let made = [Operation::PrefetchBatch, Operation::StreamSynchronize, Operation::DiscardBatch];
     assert_eq!(operations(&backend)[..3], made);
     let (back, seen) = observe(&machine, || pool.resume(Device::FIRST, &stream))?;
-    assert_eq!(operations(&backend)[1..], [Operation::PrefetchBatch, Operation::TakeEvents]);
+    assert_eq!(operations(&backend)[1..], [Operation::PrefetchBatch, Operation::EventsSince]);
     assert_eq!(back?.unique_bytes, 16 * MIB + 10_100);
     assert_eq!(seen.counters.migrated_bytes(), 8 * MIB + 3 * PAGE, "what was lost is not copied");
     let (_, seen) = observe(&machine, || write(&machine, &cache, 6, &stream))?;

@@ -3,9 +3,9 @@
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, DeviceAccess,
     DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle,
-    ExportedPointer, HandleTypes, HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags,
-    HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo, PageRun,
-    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
+    EventsSince, ExportedPointer, HandleTypes, HostAccess, HostAddresses, HostAllocFlags,
+    HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo,
+    PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
     ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
@@ -663,12 +663,12 @@ impl<B: Backend> Backend for Recorder<B> {
     }
 
     fn take_events(&self) -> Result<Vec<MemoryEvent>> {
-        let mut log = self.locked();
-        // Whether there are any is the back end's to say, whatever was taken for the recording.
-        let rest = self.inner.take_events()?;
-        let mut events = std::mem::take(&mut log.events);
-        events.extend(rest);
-        Ok(events)
+        self.locked().before_take(&self.inner);
+        self.inner.take_events()
+    }
+
+    fn events_since(&self, position: u64) -> Result<EventsSince> {
+        self.inner.events_since(position)
     }
 
     fn clock_ns(&self) -> u64 {

@@ -44,8 +44,10 @@ pub(super) struct Log {
     reads: Option<NotedReads>,
     /// When the first operation began, on the back end's clock.
     case_began_ns: Option<u64>,
-    /// Records for a caller that asks the recorder for them.
-    pub(super) events: Vec<MemoryEvent>,
+    /// The recorder's place in the back end's records.
+    position: u64,
+    /// Records that a caller took from the back end before they were noted.
+    taken: Vec<MemoryEvent>,
     /// Whether the profiler delivers records yet: see [`crate::replay`].
     profiled: bool,
     /// Calls that had an effect and could not be noted.
@@ -53,14 +55,16 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(capabilities: Capabilities) -> Self {
+    /// Records from before `position` belong to no operation.
+    pub(super) fn new(capabilities: Capabilities, position: u64) -> Self {
         Self {
             ids: Ids::default(),
             capabilities,
             entries: Vec::new(),
             reads: None,
             case_began_ns: None,
-            events: Vec::new(),
+            position,
+            taken: Vec::new(),
             profiled: false,
             left_out: 0,
         }
@@ -85,7 +89,7 @@ impl Log {
         let case_began_ns = *self.case_began_ns.get_or_insert(began_ns);
         observed.start_ns = Some(began_ns.saturating_sub(case_began_ns));
         self.profiled |= matches!(op, Op::AllocManaged { .. });
-        let events = self.take_events(backend);
+        let events = self.fresh_events(backend);
         observed.ns_profiled = Some(ns);
         observed.host_mapped = self.host_mapped(backend);
         let events = if self.profiled { events } else { Vec::new() };
@@ -101,11 +105,24 @@ impl Log {
         id
     }
 
-    fn take_events(&mut self, backend: &dyn Backend) -> Vec<MemoryEvent> {
-        let taken = if self.capabilities.events { backend.take_events().ok() } else { None };
-        let events = taken.unwrap_or_default();
-        self.events.extend_from_slice(&events);
+    /// The records since the last operation. If the back end no longer has all of them, the
+    /// recording is short of them and says so.
+    fn fresh_events(&mut self, backend: &dyn Backend) -> Vec<MemoryEvent> {
+        let mut events = std::mem::take(&mut self.taken);
+        let seen =
+            if self.capabilities.events { backend.events_since(self.position).ok() } else { None };
+        let Some(seen) = seen else { return events };
+        self.position = seen.position;
+        if seen.lost > 0 {
+            self.leave_out();
+        }
+        events.extend(seen.events);
         events
+    }
+
+    /// The caller is about to take the back end's records: the recorder notes its own first.
+    pub(super) fn before_take(&mut self, backend: &dyn Backend) {
+        self.taken = self.fresh_events(backend);
     }
 
     fn host_mapped(&self, backend: &dyn Backend) -> BTreeMap<u32, PageMap> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use pagewise_hal::mock::MockBackend;
 use pagewise_hal::{
     AttachFlags, Backend, Capabilities, Code, CopyCause, DevicePtr, DriverVersion, Error,
-    MemoryEvent, PageRun, PoolHandle, Processor, Result, StreamHandle,
+    EventsSince, MemoryEvent, PageRun, PoolHandle, Processor, Result, StreamHandle,
 };
 use pagewise_trace::compare::compare_case;
 use pagewise_trace::format::{Case, Header, Observed};
@@ -47,6 +47,7 @@ fn mock() -> MockBackend {
 /// Lets everything else of a simple case pass.
 fn permit(mock: &mut MockBackend) {
     mock.expect_take_events().returning(|| Ok(Vec::new()));
+    mock.expect_events_since().returning(|_| Ok(EventsSince::default()));
     mock.expect_stream_destroy().returning(|_| Ok(()));
     pagewise_hal::mock::permit_free(mock);
 }

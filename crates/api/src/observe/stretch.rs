@@ -1,0 +1,164 @@
+//! Stretches of memory on which one thing happened, from records: for messages that people read.
+
+use std::fmt;
+
+use pagewise_hal::{BLOCK_BYTES, CopyCause, DevicePtr, MemoryEvent, PAGE_BYTES, Processor, Span};
+
+/// Records of one kind on neighbouring memory, added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stretch {
+    what: What,
+    first: u64,
+    end: u64,
+    records: u64,
+    bytes: u64,
+}
+
+/// The kind of a record, with the processors that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    Copy {
+        from: Processor,
+        to: Processor,
+        cause: CopyCause,
+    },
+    GpuFault {
+        device: Processor,
+    },
+    CpuFault,
+    RemoteMap {
+        by: Processor,
+        at: Processor,
+    },
+    Thrashing,
+    Throttling {
+        processor: Processor,
+    },
+    /// A kind that a later back end reports.
+    Other,
+}
+
+impl What {
+    /// The kind of a record, and the bytes that it is about.
+    fn of(event: &MemoryEvent) -> (Self, u64) {
+        match *event {
+            MemoryEvent::Copy { bytes, from, to, cause, .. } => {
+                (Self::Copy { from, to, cause }, bytes)
+            }
+            MemoryEvent::GpuFault { device, .. } => (Self::GpuFault { device }, PAGE_BYTES),
+            MemoryEvent::CpuFault { .. } => (Self::CpuFault, PAGE_BYTES),
+            MemoryEvent::RemoteMap { bytes, by, at, .. } => (Self::RemoteMap { by, at }, bytes),
+            MemoryEvent::Thrashing { bytes, .. } => (Self::Thrashing, bytes),
+            MemoryEvent::Throttling { processor, .. } => {
+                (Self::Throttling { processor }, PAGE_BYTES)
+            }
+            _ => (Self::Other, 0),
+        }
+    }
+
+    pub(super) fn is_fault(self) -> bool {
+        matches!(self, Self::GpuFault { .. } | Self::CpuFault)
+    }
+
+    pub(super) fn is_copy_to_device(self) -> bool {
+        matches!(self, Self::Copy { from: Processor::HOST, .. })
+    }
+
+    pub(super) fn is_copy_to_host(self) -> bool {
+        matches!(self, Self::Copy { to: Processor::HOST, .. })
+    }
+
+    pub(super) fn is_copy(self) -> bool {
+        matches!(self, Self::Copy { .. })
+    }
+}
+
+impl Stretch {
+    /// The stretches of records, those with most bytes first. Records less than a va_block apart
+    /// are on one stretch.
+    pub(super) fn all_of(events: &[MemoryEvent]) -> Vec<Self> {
+        let mut parts: Vec<Self> = events.iter().map(Self::of).collect();
+        parts.sort_by_key(|part| (part.what, part.first));
+        let mut all: Vec<Self> = Vec::new();
+        for part in parts {
+            match all.last_mut() {
+                Some(last) if last.continues_with(&part) => last.add(&part),
+                _ => all.push(part),
+            }
+        }
+        all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+        all
+    }
+
+    /// The record as a stretch.
+    fn of(event: &MemoryEvent) -> Self {
+        let (what, bytes) = What::of(event);
+        let first = event.address();
+        Self { what, first, end: first.saturating_add(bytes), records: 1, bytes }
+    }
+
+    fn continues_with(&self, next: &Self) -> bool {
+        self.what == next.what && next.first <= self.end.saturating_add(BLOCK_BYTES)
+    }
+
+    fn add(&mut self, part: &Self) {
+        self.end = self.end.max(part.end);
+        self.records = self.records.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(part.bytes);
+    }
+
+    pub(super) fn what(&self) -> What {
+        self.what
+    }
+
+    /// The bytes of copies between two addresses that records say went this way.
+    pub(super) fn copied(events: &[MemoryEvent], within: Span, way: fn(What) -> bool) -> u64 {
+        let end = within.ptr.0.saturating_add(within.bytes);
+        let overlap = |event: &MemoryEvent| {
+            let part = Self::of(event);
+            let bytes = part.end.min(end).saturating_sub(part.first.max(within.ptr.0));
+            if way(part.what) { bytes } else { 0 }
+        };
+        events.iter().map(overlap).fold(0, u64::saturating_add)
+    }
+
+    /// Whether any of it lies in a range.
+    pub(super) fn meets(&self, span: Span) -> bool {
+        let end = span.ptr.0.saturating_add(span.bytes);
+        self.first < end && span.ptr.0 < self.end
+    }
+}
+
+impl fmt::Display for Stretch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, first, end, records, bytes } = *self;
+        let span = Span::new(DevicePtr(first), end.saturating_sub(first));
+        match what {
+            What::Copy { from, to, cause } => {
+                write!(f, "{span}: {bytes} bytes from {from} to {to}, {}", cause_of_copy(cause))
+            }
+            What::GpuFault { device } => write!(f, "{span}: {records} faults of {device}"),
+            What::CpuFault => write!(f, "{span}: {records} faults of the host"),
+            What::RemoteMap { by, at } => {
+                write!(f, "{span}: {by} mapped {bytes} bytes of the memory of {at}")
+            }
+            What::Thrashing => write!(f, "{span}: {bytes} bytes thrash"),
+            What::Throttling { processor } => {
+                write!(f, "{span}: {processor} had to wait {records} times for thrashing pages")
+            }
+            What::Other => write!(f, "{span}: {records} records of another kind"),
+        }
+    }
+}
+
+/// The calls that a copy can be due to.
+fn cause_of_copy(cause: CopyCause) -> &'static str {
+    match cause {
+        CopyCause::User => "by a prefetch or an advice",
+        CopyCause::Coherence => "by faults",
+        CopyCause::Prefetch => "by the prefetcher, beside faults",
+        CopyCause::Eviction => "by an eviction",
+        CopyCause::AccessCounters => "by access counters",
+        _ => "by another cause",
+    }
+}
