@@ -41,8 +41,13 @@
 //! # Choosing a back end
 //!
 //! [`Builder::backend`] chooses the back end, else the environment variable `PAGEWISE_BACKEND`
-//! (`sim` or `cuda`), else it is the driver. Nothing falls back to the simulator silently: if there
-//! is no driver, [`open`] returns an error.
+//! (`sim` or `cuda`), else the only back end that is compiled in, else it is the driver. Nothing
+//! falls back to the simulator silently: if there is no driver, [`open`] returns an error that names
+//! the ways out. [`Machine::backend_kind`] says which back end it is.
+//!
+//! A library takes a [`Machine`] from its caller and enables neither feature (`default-features =
+//! false`): the program chooses. A program for GPUs enables `cuda`, and `sim` beside it if its users
+//! may run it without a GPU. Tests take [`sim()`] and need the default feature only.
 //!
 //! # Features
 //!

@@ -10,7 +10,7 @@ use pagewise_hal::{
 };
 
 use crate::refuse::unsupported;
-use crate::{Device, Place};
+use crate::{BackendKind, Device, Place};
 
 /// A back end as buffers, streams and memory resources hold it. Cloning is cheap; clones are one
 /// machine.
@@ -57,8 +57,8 @@ impl Machine {
         }))
     }
 
-    /// Opens the back end that the environment chooses, or the driver if it chooses none, as
-    /// [`open`](crate::open) does.
+    /// Opens the back end that the environment chooses, else the only one that is compiled in, else
+    /// the driver, as [`open`](crate::open) does.
     ///
     /// # Errors
     /// As [`Builder::open`](crate::Builder::open).
@@ -77,6 +77,21 @@ impl Machine {
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.0.backend
+    }
+
+    /// The kind of the back end, also through wrappers. `None` for a back end of another kind, such
+    /// as a mock.
+    ///
+    /// ```
+    /// use pagewise::{BackendKind, Machine};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// assert_eq!(machine.backend_kind(), Some(BackendKind::Sim));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn backend_kind(&self) -> Option<BackendKind> {
+        self.0.capabilities.backend.parse().ok()
     }
 
     /// The abilities of the back end.
