@@ -11,13 +11,31 @@ use super::request::ArrayRequest;
 use super::stream_groups::DEFAULT_GROUP;
 use super::warning::Warning;
 
-/// The bytes that a group may allocate.
+/// The memory of a group: the free bytes, and the bytes that its shares allow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// The bytes that may be allocated now.
-    pub(crate) available: u64,
-    /// The bytes that shares leave, whether they are enforced or not.
-    pub(crate) headroom: u64,
+    /// The bytes that the device has left.
+    free: u64,
+    /// The shares of the group's members.
+    caps: u64,
+    /// The bytes that its members hold.
+    used: u64,
+    /// Whether the shares limit what is allocated.
+    is_enforced: bool,
+}
+
+impl Budget {
+    /// The bytes that may be allocated once `replaced` bytes of the group's have gone.
+    pub(crate) fn available(&self, replaced: u64) -> u64 {
+        let free = self.free.saturating_add(replaced);
+        if self.is_enforced { free.min(self.headroom(replaced)) } else { free }
+    }
+
+    /// The bytes that the shares leave then, whether they are enforced or not. Members may hold
+    /// more than their shares, which can have become smaller.
+    fn headroom(&self, replaced: u64) -> u64 {
+        self.caps.saturating_sub(self.used.saturating_sub(replaced))
+    }
 }
 
 /// Queued requests of a group, added up.
@@ -117,16 +135,14 @@ impl MemoryManager {
             caps = caps.saturating_add(state.pools.cap(id, self.total_bytes).unwrap_or(0));
             used = used.saturating_add(state.instance(id)?.device_bytes());
         }
-        let headroom = caps.saturating_sub(used);
-        if state.mode == LimitMode::Passive {
-            return Ok(Budget { available: free, headroom });
-        }
-        if u128::from(headroom) * 20 < u128::from(caps) {
+        let is_enforced = state.mode == LimitMode::Active;
+        let budget = Budget { free, caps, used, is_enforced };
+        if is_enforced && u128::from(budget.headroom(0)) * 20 < u128::from(caps) {
             let (used_bytes, cap_bytes) = (used, caps);
             let group = group.to_owned();
             state.warnings.push(Warning::NearCap { group, used_bytes, cap_bytes });
         }
-        Ok(Budget { available: headroom.min(free), headroom })
+        Ok(budget)
     }
 
     /// Chooses chunks for a group's requests, if need be after evicting idle owners. No more than
@@ -148,26 +164,24 @@ impl MemoryManager {
         };
         // A request that needs no memory needs no margin either.
         let goal = if goal == 0 { 0 } else { goal.saturating_add(policy.margin().into()) };
-        let budget = self.budget(state, group)?;
-        let available = budget.available.min(limit);
-        let enough = |available: u64| goal <= u128::from(available);
-        if enough(available) {
+        let mut budget = self.budget(state, group)?;
+        let enough = |available: u64| goal <= u128::from(available.min(limit));
+        if enough(budget.available(0)) {
             let whole = ChunkParameters::of(demand.footprint.runs(), demand.footprint.runs());
             let parameters = fixed.unwrap_or(whole);
             return Ok(Decision { parameters, frees_first: false, evicted: Vec::new() });
         }
         // Replaced arrays make room, and so do idle instances, within the group's share.
         let replaced = state.replaced_bytes(queued);
-        let mut available = available.saturating_add(replaced).min(limit);
+        let mut available = budget.available(replaced).min(limit);
         let mut evicted = Vec::new();
-        let share = budget.headroom.saturating_add(replaced);
-        if !enough(available) && enough(share.min(limit)) {
+        if !enough(available) && enough(budget.headroom(replaced)) {
             let shortage = goal - u128::from(available);
             evicted = state.evict(shortage, queued, after);
         }
         if !evicted.is_empty() {
-            let budget = self.budget(state, group)?;
-            available = budget.available.saturating_add(replaced).min(limit);
+            budget = self.budget(state, group)?;
+            available = budget.available(replaced).min(limit);
         }
         if goal > 20 * u128::from(available) {
             let warning = Warning::MuchLarger { requested_bytes: goal, available_bytes: available };
@@ -179,7 +193,7 @@ impl MemoryManager {
             None => demand.chunks(available.into(), policy)?,
         };
         let planned = demand.footprint.chunk_bytes(parameters.chunk_length(), policy);
-        let room = available.saturating_sub(replaced);
+        let room = budget.available(0).min(limit.saturating_sub(replaced));
         Ok(Decision { parameters, frees_first: planned > u128::from(room), evicted })
     }
 

@@ -181,7 +181,7 @@ impl MemoryManager {
             if !state.groups.names().any(|name| name == group) {
                 return Err(ManagerError::UnknownGroup(group.to_owned()));
             }
-            Ok(self.budget(state, group)?.available)
+            Ok(self.budget(state, group)?.available(0))
         })
     }
 }

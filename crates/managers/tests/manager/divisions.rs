@@ -153,6 +153,21 @@ fn what_is_replaced_makes_room_where_memory_is_short() -> Result<()> {
     Ok(())
 }
 
+/// A share that shrank while the array was held: its bytes beyond the share are not room.
+#[test]
+fn what_is_replaced_makes_room_up_to_the_share_and_no_further() -> Result<()> {
+    let manager = manager_of(1000)?;
+    let id = manager.register(Registration::new())?;
+    manager.queue_request(id, [("x", runs(100, 9))])?;
+    assert_eq!(manager.allocate_queue(id)?.parameters.chunks(), 1);
+    let half = Registration::new().proportion(0.5).stream_group("other");
+    manager.register(half)?;
+    manager.queue_request(id, [("x", runs(100, 9))])?;
+    let chunk_length = manager.allocate_queue(id)?.parameters.chunk_length();
+    assert_eq!(chunk_length, 55, "500 bytes are left of the share");
+    Ok(())
+}
+
 #[test]
 fn two_buffers_are_two_places_for_chunks() -> Result<()> {
     let manager = manager_of(1000)?;
