@@ -23,6 +23,8 @@ pub(crate) struct Order {
     pub(crate) threads: usize,
     /// Which order they start in.
     pub(crate) seed: u64,
+    /// Where property tests begin to draw.
+    pub(crate) properties: u64,
 }
 
 /// A program of tests.
@@ -89,6 +91,7 @@ impl Binary {
         command.arg("--show-output");
         command.args(["--test-threads", &order.threads.to_string()]);
         command.args(["--shuffle-seed", &order.seed.to_string()]);
+        command.env("PROPTEST_RNG_SEED", order.properties.to_string());
         run_within(&mut command, LONGEST)
     }
 }

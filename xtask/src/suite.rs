@@ -12,11 +12,14 @@ pub(crate) const THREADS: usize = 8;
 
 /// Runs every program of tests, shuffled, then the doctests; prints what was skipped and why, and
 /// the sums alone on the last line.
-pub(crate) fn run(seed: Option<u64>) -> Outcome {
+///
+/// The seed chooses the order, and the values of property tests unless `properties` does.
+pub(crate) fn run(seed: Option<u64>, properties: Option<u64>) -> Outcome {
     let begin = Instant::now();
     let binaries = harness::build_all()?;
     println!("built in {} s", begin.elapsed().as_secs());
-    let order = Order { threads: THREADS, seed: seed.unwrap_or_else(any_seed) };
+    let seed = seed.unwrap_or_else(any_seed);
+    let order = Order { threads: THREADS, seed, properties: properties.unwrap_or(seed) };
     let mut tally = Tally::default();
     let mut succeeded = true;
     let mut begin = Instant::now();
@@ -32,7 +35,10 @@ pub(crate) fn run(seed: Option<u64>) -> Outcome {
         println!("{name}: {passed} passed, {failed} failed, {took:.1} s");
         begin = Instant::now();
     };
-    println!("\n{} tests at once, shuffled; the same order again: --seed {}", THREADS, order.seed);
+    println!(
+        "\n{} tests at once, shuffled; the same order and values again: --seed {}",
+        THREADS, order.seed
+    );
     for binary in &binaries {
         add(&binary.name, binary.run(order)?);
     }
