@@ -1,8 +1,9 @@
 //! Claims about the memory of pools: their descriptions, their access, their share of a device.
 
 use pagewise_hal::{
-    AccessFlags, AllocationType, Backend, DeviceId, DriverVersion, HandleTypes, HostAllocFlags,
-    Location, MemoryInfo, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Span, StreamHandle,
+    AccessFlags, AllocationType, Backend, DeviceAccess, DeviceId, DeviceTouch, DriverVersion,
+    HandleTypes, HostAllocFlags, Location, MemoryInfo, PoolAttribute, PoolHandle, PoolProps,
+    RangeAttribute, Span, StreamHandle,
 };
 use pagewise_sim::{GpuProfile, SimBackend, SimConfig};
 
@@ -243,4 +244,21 @@ fn an_imported_pool_has_access_and_no_attributes() {
     assert_eq!(code(sim.pool_access(imported, home)), 0);
     assert_eq!(code(sim.pool_attribute(imported, PoolAttribute::RELEASE_THRESHOLD)), 1);
     assert_eq!(code(sim.pool_alloc(imported, MIB, STREAM)), 1);
+}
+
+#[test]
+fn memory_of_a_pool_is_reached_by_its_own_device_and_by_those_with_access() {
+    let sim = two_devices(512 * MIB);
+    let pool = sim.pool_create(props(AllocationType::PINNED, Location::device(FIRST))).unwrap();
+    let span = Span::new(sim.pool_alloc(pool, MIB, STREAM).unwrap(), MIB);
+    let reads = |device| {
+        let access = DeviceAccess::Read;
+        let touch = DeviceTouch { device, span, stride_bytes: 4096, access, blocks: 1, threads: 1 };
+        // SAFETY: only this test uses the memory, from one thread.
+        code(unsafe { sim.device_touch(touch, StreamHandle::NULL) })
+    };
+    let second = DeviceId(1);
+    assert_eq!([reads(FIRST), reads(second)], [0, 700]);
+    sim.pool_set_access(pool, Location::device(second), AccessFlags::READ_WRITE).unwrap();
+    assert_eq!([reads(FIRST), reads(second)], [0, 0]);
 }
