@@ -14,7 +14,7 @@ use pagewise_trace::run::Clock;
 ///
 /// Without a command: replays the recordings that ship with pagewise and says what agrees.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXIT_STATUS)]
+#[command(name = "pagewise", version, after_help = EXIT_STATUS)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

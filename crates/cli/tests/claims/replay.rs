@@ -482,3 +482,9 @@ fn pagewise_alone_replays_what_ships_from_any_directory() {
     assert!(text.lines().count() <= 40, "one screen: {text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "one screen: {text}");
 }
+
+#[test]
+fn the_version_is_that_of_pagewise() {
+    let output = pagewise(&["--version"]);
+    assert_eq!(stdout(&output), format!("pagewise {}\n", env!("CARGO_PKG_VERSION")));
+}
