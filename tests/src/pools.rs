@@ -64,7 +64,12 @@ pub fn a_destroyed_pool_is_not_current(backend: &dyn Backend) {
     for destroyed in [old, young] {
         backend.pool_set_current(Location::HOST, MANAGED, destroyed).expect("its own location");
         destroy(backend, destroyed);
-        assert_eq!(backend.pool_current(Location::HOST, MANAGED), Ok(default));
+        let current = backend.pool_current(Location::HOST, MANAGED).expect("there is one");
+        assert_ne!(current, destroyed);
+        // A driver may name another pool (CONTRACT-96).
+        if backend.capabilities().deterministic {
+            assert_eq!(current, default);
+        }
     }
 }
 
