@@ -63,9 +63,11 @@ impl Quantity {
             Self::ThrashingPages => Some(counters.thrashing_pages),
             Self::ElapsedNs => Some(seen.elapsed_ns),
             Self::ToDevice(span) => {
-                known(Stretch::copied(&seen.events, span, What::is_copy_to_device))
+                known(Stretch::bytes_within(&seen.events, span, What::is_copy_to_device))
             }
-            Self::ToHost(span) => known(Stretch::copied(&seen.events, span, What::is_copy_to_host)),
+            Self::ToHost(span) => {
+                known(Stretch::bytes_within(&seen.events, span, What::is_copy_to_host))
+            }
         }
     }
 
@@ -81,8 +83,8 @@ impl Quantity {
             Self::BytesToHost => what.is_copy_to_host(),
             Self::ThrashingPages => what == What::Thrashing,
             Self::ElapsedNs => false,
-            Self::ToDevice(span) => what.is_copy_to_device() && stretch.meets(span),
-            Self::ToHost(span) => what.is_copy_to_host() && stretch.meets(span),
+            Self::ToDevice(span) => what.is_copy_to_device() && stretch.shared_with(span) > 0,
+            Self::ToHost(span) => what.is_copy_to_host() && stretch.shared_with(span) > 0,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pagewise_hal::{Copies, Counters, EventsSince, MemoryEvent, Result};
+use pagewise_hal::{Counters, EventsSince, MemoryEvent, Result};
 
 use super::stretch::Stretch;
 use crate::Machine;
@@ -42,13 +42,16 @@ pub struct Observation {
 
 impl fmt::Display for Observation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counters { to_device, to_host, between_devices, .. } = &self.counters;
-        let Counters { gpu_faults, cpu_faults, thrashing_pages, remote_maps, .. } = &self.counters;
+        let counters = &self.counters;
+        let Counters { gpu_faults, cpu_faults, thrashing_pages, remote_maps, .. } = counters;
         writeln!(f, "{gpu_faults} GPU faults, {cpu_faults} CPU faults, {} ns", self.elapsed_ns)?;
-        writeln!(f, "{} bytes to devices in {} copies", to_device.bytes, to_device.runs)?;
-        writeln!(f, "{} bytes to the host in {} copies", to_host.bytes, to_host.runs)?;
-        let Copies { bytes, runs, .. } = between_devices;
-        writeln!(f, "{bytes} bytes between devices in {runs} copies")?;
+        for (way, copies) in [
+            ("to devices", counters.to_device),
+            ("to the host", counters.to_host),
+            ("between devices", counters.between_devices),
+        ] {
+            writeln!(f, "{} bytes {way} in {} copies", copies.bytes, copies.runs)?;
+        }
         write!(f, "{thrashing_pages} thrashing pages, {remote_maps} remote mappings")?;
         if self.lost > 0 {
             write!(f, "\n{} records are lost: what follows is a part", self.lost)?;

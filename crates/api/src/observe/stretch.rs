@@ -111,21 +111,16 @@ impl Stretch {
         self.what
     }
 
-    /// The bytes of copies between two addresses that records say went this way.
-    pub(super) fn copied(events: &[MemoryEvent], within: Span, way: fn(What) -> bool) -> u64 {
-        let end = within.ptr.0.saturating_add(within.bytes);
-        let overlap = |event: &MemoryEvent| {
-            let part = Self::of(event);
-            let bytes = part.end.min(end).saturating_sub(part.first.max(within.ptr.0));
-            if way(part.what) { bytes } else { 0 }
-        };
-        events.iter().map(overlap).fold(0, u64::saturating_add)
+    /// The bytes of a range that records of this kind are about.
+    pub(super) fn bytes_within(events: &[MemoryEvent], span: Span, kind: fn(What) -> bool) -> u64 {
+        let parts = events.iter().map(Self::of).filter(|part| kind(part.what));
+        parts.map(|part| part.shared_with(span)).fold(0, u64::saturating_add)
     }
 
-    /// Whether any of it lies in a range.
-    pub(super) fn meets(&self, span: Span) -> bool {
+    /// How many bytes of a range it covers.
+    pub(super) fn shared_with(&self, span: Span) -> u64 {
         let end = span.ptr.0.saturating_add(span.bytes);
-        self.first < end && span.ptr.0 < self.end
+        self.end.min(end).saturating_sub(self.first.max(span.ptr.0))
     }
 }
 
