@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pagewise_hal::{
-    Backend, Capabilities, DevicePtr, MemoryEvent, PointerAttribute, PoolAttribute, PoolHandle,
-    RangeAttribute, Result, Span, StreamHandle,
+    Backend, Capabilities, DevicePtr, EventsSince, MemoryEvent, PointerAttribute, PoolAttribute,
+    PoolHandle, RangeAttribute, Result, Span, StreamHandle,
 };
 
 use super::ids::Ids;
@@ -54,9 +54,21 @@ pub(super) struct Log {
     pub(super) left_out: u64,
 }
 
+/// The back end's records from a position on, if it reports any.
+fn records_since(
+    backend: &dyn Backend,
+    capabilities: &Capabilities,
+    position: u64,
+) -> Option<EventsSince> {
+    if capabilities.events { backend.events_since(position).ok() } else { None }
+}
+
 impl Log {
-    /// Records from before `position` belong to no operation.
-    pub(super) fn new(capabilities: Capabilities, position: u64) -> Self {
+    /// Records from before belong to no operation.
+    pub(super) fn new(backend: &dyn Backend) -> Self {
+        let capabilities = backend.capabilities();
+        let now = records_since(backend, &capabilities, u64::MAX);
+        let position = now.map_or(0, |now| now.position);
         Self {
             ids: Ids::default(),
             capabilities,
@@ -109,8 +121,7 @@ impl Log {
     /// recording is short of them and says so.
     fn fresh_events(&mut self, backend: &dyn Backend) -> Vec<MemoryEvent> {
         let mut events = std::mem::take(&mut self.taken);
-        let seen =
-            if self.capabilities.events { backend.events_since(self.position).ok() } else { None };
+        let seen = records_since(backend, &self.capabilities, self.position);
         let Some(seen) = seen else { return events };
         self.position = seen.position;
         if seen.lost > 0 {

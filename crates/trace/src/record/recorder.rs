@@ -56,9 +56,7 @@ impl<B: Backend> Recorder<B> {
     /// Notes calls on `inner`, which must hold no buffers that it will be asked about.
     pub fn new(inner: B) -> Self {
         let devices = inner.device_count().unwrap_or(0);
-        let capabilities = inner.capabilities();
-        let seen = if capabilities.events { inner.events_since(u64::MAX).ok() } else { None };
-        let log = Mutex::new(Log::new(capabilities, seen.map_or(0, |seen| seen.position)));
+        let log = Mutex::new(Log::new(&inner));
         Self { inner, devices, log }
     }
 
