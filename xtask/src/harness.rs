@@ -3,6 +3,7 @@
 //! Each runs by the harness of the standard library, all of its tests in one process, on several
 //! threads and in a shuffled order: what tests share by mistake shows.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -72,7 +73,12 @@ fn binary(message: &str) -> Option<Binary> {
 impl Binary {
     /// The command that runs it, with the unstable options of the harness allowed.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(&self.executable);
+        self.command_by(|program| Command::new(program))
+    }
+
+    /// The same command, where another program may start the executable.
+    pub(crate) fn command_by(&self, start: impl FnOnce(&OsStr) -> Command) -> Command {
+        let mut command = start(self.executable.as_os_str());
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         // They are unstable on any compiler; nothing is compiled here.
         command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options"]);

@@ -36,6 +36,9 @@ enum Task {
         /// The order of an earlier run: the number that it printed.
         #[arg(long)]
         seed: Option<u64>,
+        /// The values of property tests in an earlier run; without it the seed chooses them.
+        #[arg(long)]
+        properties: Option<u64>,
     },
     /// Formatting, hidden subjects, arrows between crates, lints, features, tests, documentation,
     /// dependency proofs, the main command.
@@ -55,7 +58,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
-        Task::Test { seed } => suite::run(seed, None),
+        Task::Test { seed, properties } => suite::run(seed, properties),
         Task::Ci => ci(),
         Task::CommitMsg { message } => subject::check(&message),
         Task::Circles => circles::check(),

@@ -35,17 +35,15 @@ pub(crate) fn run(seed: Option<u64>, properties: Option<u64>) -> Outcome {
         println!("{name}: {passed} passed, {failed} failed, {took:.1} s");
         begin = Instant::now();
     };
-    println!(
-        "\n{} tests at once, shuffled; the same order and values again: --seed {}",
-        THREADS, order.seed
-    );
+    let again = format!("--seed {seed} --properties {}", order.properties);
+    println!("\n{THREADS} tests at once, shuffled; the same order and values again: {again}");
     for binary in &binaries {
         add(&binary.name, binary.run(order)?);
     }
     add("doctests", doctests()?);
     println!("\n{tally}");
     if !succeeded {
-        return Err(format!("tests failed; the same order again: --seed {}", order.seed));
+        return Err(format!("tests failed; the same order and values again: {again}"));
     }
     if tally.passed() == 0 {
         return Err("no test ran".to_owned());

@@ -1,6 +1,7 @@
 //! Trying a mutant: the tests that reach it run until one fails.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -148,7 +149,7 @@ fn read_reached(path: &Path) -> Outcome<BTreeSet<Number>> {
 }
 
 fn command(binary: &Binary) -> Command {
-    let mut command = limited(&binary.command());
+    let mut command = binary.command_by(limited);
     command.args(["--test-threads", "1"]);
     // A failure is enough: the smallest example is neither read nor kept.
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0");
@@ -156,31 +157,16 @@ fn command(binary: &Binary) -> Command {
     command
 }
 
-/// The same command with a limit of processor time: a mutant that runs for ever ends even if this
+/// Starts a program with a limit of processor time: a mutant that runs for ever ends even if this
 /// program was killed and no longer watches it.
-fn limited(command: &Command) -> Command {
+fn limited(program: &OsStr) -> Command {
     if !cfg!(unix) {
-        return clone_of(command, Command::new(command.get_program()));
+        return Command::new(program);
     }
     let mut shell = Command::new("sh");
     let line = format!("ulimit -t {}; exec \"$0\" \"$@\"", harness::LONGEST.as_secs());
-    shell.args(["-c", &line]).arg(command.get_program());
-    clone_of(command, shell)
-}
-
-/// Gives a command the arguments, the folder and the environment of another one.
-fn clone_of(command: &Command, mut to: Command) -> Command {
-    to.args(command.get_args());
-    if let Some(folder) = command.get_current_dir() {
-        to.current_dir(folder);
-    }
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => to.env(name, value),
-            None => to.env_remove(name),
-        };
-    }
-    to
+    shell.args(["-c", &line]).arg(program);
+    shell
 }
 
 /// The memory that a process holds, in bytes; 0 where `/proc` does not say it.
@@ -262,14 +248,12 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_limited_command_has_its_arguments_and_its_environment() {
-        let mut command = Command::new("sh");
+        let shell = || limited(OsStr::new("sh"));
+        let mut command = shell();
         command.args(["-c", "test \"$PAGEWISE_GIVEN $1\" = 'a b c'", "sh"]);
         command.env("PAGEWISE_GIVEN", "a");
-        let mut limited = limited(&command);
-        assert!(succeeds_within(limited.arg("b c"), harness::LONGEST));
+        assert!(succeeds_within(command.arg("b c"), harness::LONGEST));
         let line = format!("test $(ulimit -t) = {}", harness::LONGEST.as_secs());
-        let mut command = Command::new("sh");
-        command.args(["-c", &line]);
-        assert!(succeeds_within(&mut super::limited(&command), harness::LONGEST));
+        assert!(succeeds_within(shell().args(["-c", &line]), harness::LONGEST));
     }
 }
