@@ -34,9 +34,9 @@
 //!   was failing already: call [`permit_free`], or [`permit_machine`] for a mock that a machine
 //!   holds.
 
-pub use mockall::{Sequence, predicate};
-
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use mockall::{Sequence, predicate};
 
 pub use crate::backend::MockBackend;
 use crate::{Capabilities, DriverVersion, EventHandle, HostAddresses, HostViews, StreamHandle};

@@ -6,12 +6,10 @@ use pagewise_hal::{
 };
 use pagewise_sim::{SimBackend, SimConfig};
 
+use crate::common::code;
+
 fn sim() -> SimBackend {
     SimBackend::new(SimConfig::h200()).unwrap()
-}
-
-fn code<T: std::fmt::Debug>(answer: pagewise_hal::Result<T>) -> i32 {
-    answer.map_or_else(|error| error.code().unwrap(), |_| 0)
 }
 
 /// Codes of `cuMemFree`, `cuMemFreeHost` and `cuMemFreeAsync`.

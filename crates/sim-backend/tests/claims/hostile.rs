@@ -7,7 +7,7 @@ use pagewise_hal::{
 };
 use pagewise_sim::{GpuProfile, SimBackend, SimConfig};
 
-const MIB: u64 = 1 << 20;
+use crate::common::MIB;
 
 fn host(sim: &SimBackend, span: Span, access: HostAccess) {
     let touch = HostTouch { span, stride_bytes: 4096, access };

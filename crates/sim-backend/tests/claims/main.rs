@@ -2,6 +2,7 @@
 //!
 //! They are one program: a program for each topic takes longer to link than to run.
 
+mod common;
 mod contents;
 mod frees;
 mod hostile;

@@ -17,7 +17,8 @@ use pagewise_hal::{
 };
 use pagewise_sim::{EventCapture, GpuProfile, SimBackend, SimConfig};
 
-const MIB: u64 = 1 << 20;
+use crate::common::MIB;
+
 /// The capacity of a device of these tests.
 const CAPACITY: u64 = 64 * MIB;
 const CONTEXT: u64 = 4 * MIB;

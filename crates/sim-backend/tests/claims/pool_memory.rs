@@ -7,16 +7,12 @@ use pagewise_hal::{
 };
 use pagewise_sim::{GpuProfile, SimBackend, SimConfig};
 
-const MIB: u64 = 1 << 20;
-const STREAM: StreamHandle = StreamHandle::PER_THREAD;
+use crate::common::{MIB, STREAM, code};
+
 const FIRST: DeviceId = DeviceId(0);
 
 fn props(allocation_type: AllocationType, location: Location) -> PoolProps {
     PoolProps { allocation_type, location, handle_types: HandleTypes::empty(), max_bytes: 0 }
-}
-
-fn code<T: std::fmt::Debug>(answer: pagewise_hal::Result<T>) -> i32 {
-    answer.map_or_else(|error| error.code().unwrap(), |_| 0)
 }
 
 /// Two devices of this much memory, all of which programs can have.

@@ -2,12 +2,11 @@
 
 use pagewise_hal::{
     AccessFlags, AllocationType, Backend, DeviceId, DevicePtr, HandleTypes, Location, LocationKind,
-    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Span, StreamHandle,
+    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Span,
 };
 use pagewise_sim::{SimBackend, SimConfig};
 
-const MIB: u64 = 1 << 20;
-const STREAM: StreamHandle = StreamHandle::PER_THREAD;
+use crate::common::{MIB, STREAM, code};
 
 fn sim() -> SimBackend {
     SimBackend::new(SimConfig::h200()).unwrap()
@@ -24,10 +23,6 @@ fn props(kind: AllocationType, at: Location, handle_types: u32, max_bytes: u64) 
 
 fn device_pool(sim: &SimBackend) -> PoolHandle {
     sim.pool_create(props(AllocationType::PINNED, Location::device(DeviceId(0)), 0, 0)).unwrap()
-}
-
-fn code<T: std::fmt::Debug>(answer: pagewise_hal::Result<T>) -> i32 {
-    answer.map_or_else(|error| error.code().unwrap(), |_| 0)
 }
 
 fn reserved_mib(sim: &SimBackend, pool: PoolHandle) -> u64 {

@@ -7,10 +7,10 @@ use pagewise_hal::{
 };
 use pagewise_sim::{GpuProfile, SimBackend, SimConfig};
 
+use crate::common::{MIB, STREAM};
+
 const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
 const GPU: Location = Location::device(DeviceId(0));
-const STREAM: StreamHandle = StreamHandle::PER_THREAD;
 
 fn machine(name: &str) -> SimBackend {
     SimBackend::new(SimConfig::profile(name).expect("a shipped profile")).expect("a machine")

@@ -8,7 +8,8 @@ use pagewise_hal::{
 };
 use pagewise_sim::{EventCapture, SimBackend, SimConfig};
 
-const MIB: u64 = 1 << 20;
+use crate::common::MIB;
+
 const GPU: Location = Location::device(DeviceId(0));
 
 fn machine(capture: EventCapture) -> (SimBackend, Span) {
