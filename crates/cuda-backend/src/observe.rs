@@ -43,3 +43,29 @@ impl ObserverLog {
         Ok(log)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pagewise_hal::FaultAccess;
+
+    use super::*;
+
+    /// An observer that sees a fault whenever it is asked.
+    #[derive(Debug)]
+    struct Faulting;
+
+    impl Observer for Faulting {
+        fn take_events(&self) -> Result<Vec<MemoryEvent>> {
+            Ok(vec![MemoryEvent::CpuFault { address: 4096, access: FaultAccess::Read }])
+        }
+    }
+
+    #[test]
+    fn a_driver_counts_its_records_and_cannot_tell_their_calls() -> Result<()> {
+        let log = ObserverLog::new(Box::new(Faulting));
+        let begin = log.since(u64::MAX)?;
+        let seen = log.since(begin.position)?;
+        assert_eq!((seen.events.len(), seen.lost, seen.calls), (1, 0, None));
+        Ok(())
+    }
+}

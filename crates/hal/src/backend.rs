@@ -629,6 +629,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// The simulator counts even if it keeps no records (`EventCapture::Off`): then all are lost. A
     /// driver needs an observer ([`Capabilities::events`]).
     ///
+    /// The simulator also names the call of each record, with its stream and its thread
+    /// ([`EventsSince::calls`]). A driver cannot tell.
+    ///
     /// # Errors
     /// `Unsupported` where nothing counts.
     fn events_since(&self, position: u64) -> Result<EventsSince>;

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::{Counters, MemoryEvent};
+use crate::call_log::CallLog;
+use crate::{CallName, CallRecords, Counters, MemoryEvent};
 
 /// The answer of [`Backend::events_since`](crate::Backend::events_since): sums of all records, and
 /// the records from a position on.
@@ -14,6 +15,9 @@ pub struct EventsSince {
     pub counters: Counters,
     /// The records from the position on, in order, as far as the back end still has them.
     pub events: Vec<MemoryEvent>,
+    /// The calls that made these records, in order: their numbers of records add up to all of
+    /// `events`. `None` if the back end cannot tell, as a driver, which reports records later.
+    pub calls: Option<Vec<CallRecords>>,
     /// The number of records from the position on that the back end no longer has, or never kept.
     pub lost: u64,
     /// The position after the last record: how many there were since the back end was opened.
@@ -41,6 +45,8 @@ pub struct EventLog {
     counters: Counters,
     capacity: usize,
     kept: VecDeque<MemoryEvent>,
+    /// The calls of the records that are kept; `None` if they are not known.
+    calls: Option<CallLog>,
     /// The number of records so far.
     end: u64,
     /// Records that were pushed out since the last [`take`](Self::take).
@@ -57,7 +63,36 @@ impl EventLog {
         Self { capacity, ..Self::default() }
     }
 
-    /// Adds a record. The oldest one goes if there is no room.
+    /// A log that also knows the calls of its records, at most 48 bytes for each call that made
+    /// some. Say each call by [`begin_call`](Self::begin_call) before its records.
+    ///
+    /// ```
+    /// use pagewise_hal::{EventLog, FaultAccess, MemoryEvent, Operation, StreamHandle};
+    ///
+    /// let mut log = EventLog::of_calls(16);
+    /// let fault = MemoryEvent::CpuFault { address: 4096, access: FaultAccess::Read };
+    /// log.begin_call((Operation::Prefetch, StreamHandle::NULL));
+    /// log.begin_call(Operation::HostTouch);
+    /// log.push(fault);
+    /// let calls = log.since(0).calls.expect("the log knows them");
+    /// assert_eq!(calls.len(), 1, "the prefetch made no record");
+    /// assert_eq!((calls[0].call, calls[0].records), (Operation::HostTouch.into(), 1));
+    /// ```
+    #[must_use]
+    pub fn of_calls(capacity: usize) -> Self {
+        Self { calls: Some(CallLog::default()), ..Self::new(capacity) }
+    }
+
+    /// The records from now on are of a call of the present thread. It does nothing unless the log
+    /// is one [`of_calls`](Self::of_calls).
+    pub fn begin_call(&mut self, call: impl Into<CallName>) {
+        if let Some(calls) = &mut self.calls {
+            calls.begin(call.into());
+        }
+    }
+
+    /// Adds a record. The oldest one goes if there is no room. A record before the first call
+    /// makes the calls of the log unknown.
     pub fn push(&mut self, event: MemoryEvent) {
         self.counters.count(&event);
         self.end = self.end.saturating_add(1);
@@ -67,8 +102,14 @@ impl EventLog {
         if self.kept.len() == self.capacity {
             self.kept.pop_front();
             self.pushed_out = self.pushed_out.saturating_add(1);
+            if let Some(calls) = &mut self.calls {
+                calls.forget_oldest();
+            }
         }
         self.kept.push_back(event);
+        if self.calls.as_mut().is_some_and(|calls| !calls.count()) {
+            self.calls = None;
+        }
     }
 
     /// Sums over every record.
@@ -96,9 +137,11 @@ impl EventLog {
         let from = position.clamp(first_kept, self.end);
         let skipped = from.saturating_sub(first_kept);
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        let wanted = self.end.saturating_sub(from);
         EventsSince {
             counters: self.counters,
             events: self.kept.iter().skip(skipped).copied().collect(),
+            calls: self.calls.as_ref().map(|calls| calls.of_last(wanted)),
             lost: from.saturating_sub(position),
             position: self.end,
         }
@@ -108,6 +151,9 @@ impl EventLog {
     /// began before them.
     pub fn take(&mut self) -> Vec<MemoryEvent> {
         self.pushed_out = 0;
+        if let Some(calls) = &mut self.calls {
+            calls.clear();
+        }
         std::mem::take(&mut self.kept).into()
     }
 }
@@ -115,7 +161,7 @@ impl EventLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FaultAccess;
+    use crate::{FaultAccess, Operation};
 
     fn fault(page: u64) -> MemoryEvent {
         MemoryEvent::CpuFault { address: page * 4096, access: FaultAccess::Read }
@@ -161,5 +207,72 @@ mod tests {
         let seen = log.since(4);
         assert_eq!((seen.events, seen.lost, seen.position), (vec![fault(5)], 1, 6));
         assert_eq!(seen.counters.cpu_faults, 6);
+    }
+
+    /// The operations of the calls, each with its number of records.
+    fn calls(seen: &EventsSince) -> Option<Vec<(Operation, u64)>> {
+        let calls = seen.calls.as_ref()?;
+        Some(calls.iter().map(|call| (call.call.operation, call.records)).collect())
+    }
+
+    /// A prefetch with three records, an advice without any, two touches of one record each.
+    fn log_of_calls(capacity: usize) -> EventLog {
+        let mut log = EventLog::of_calls(capacity);
+        let program = [
+            (Operation::Prefetch, 0..3),
+            (Operation::Advise, 3..3),
+            (Operation::HostTouch, 3..4),
+            (Operation::HostTouch, 4..5),
+        ];
+        for (operation, pages) in program {
+            log.begin_call(operation);
+            pages.map(fault).for_each(|event| log.push(event));
+        }
+        log
+    }
+
+    #[test]
+    fn the_calls_of_each_observer_are_those_of_its_records() {
+        let log = log_of_calls(8);
+        let (prefetch, touch) = (Operation::Prefetch, (Operation::HostTouch, 1));
+        let all = [(prefetch, 3), touch, touch];
+        assert_eq!(calls(&log.since(0)).as_deref(), Some(&all[..]));
+        assert_eq!(calls(&log.since(2)), Some(vec![(prefetch, 1), touch, touch]));
+        assert_eq!(calls(&log.since(4)), Some(vec![touch]));
+        assert_eq!(calls(&log.since(u64::MAX)), Some(vec![]));
+        assert_eq!(self::log(8, 5).since(0).calls, None, "a log that was told no calls");
+    }
+
+    #[test]
+    fn a_call_goes_with_its_last_record() {
+        let touch = (Operation::HostTouch, 1);
+        for capacity in 0..=6 {
+            let seen = log_of_calls(capacity).since(0);
+            let counted: u64 = calls(&seen).unwrap().iter().map(|(_, records)| records).sum();
+            assert_eq!(counted, seen.events.len() as u64, "capacity {capacity}");
+        }
+        assert_eq!(calls(&log_of_calls(2).since(0)), Some(vec![touch, touch]));
+        let mut log = log_of_calls(8);
+        assert_eq!(log.take().len(), 5);
+        log.push(fault(9));
+        let seen = log.since(0);
+        assert_eq!((calls(&seen), seen.lost), (Some(vec![touch]), 5), "the call goes on");
+    }
+
+    #[test]
+    fn a_call_with_more_records_than_there_is_room_for_keeps_the_last_ones() {
+        let mut log = EventLog::of_calls(1);
+        log.begin_call(Operation::Prefetch);
+        (0..3).map(fault).for_each(|event| log.push(event));
+        assert_eq!(calls(&log.since(0)), Some(vec![(Operation::Prefetch, 1)]));
+    }
+
+    #[test]
+    fn a_record_before_every_call_makes_the_calls_unknown() {
+        let mut log = EventLog::of_calls(8);
+        assert_eq!(log.since(0).calls, Some(vec![]));
+        log.push(fault(0));
+        log.begin_call(Operation::Free);
+        assert_eq!(log.since(0).calls, None);
     }
 }

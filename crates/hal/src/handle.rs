@@ -98,6 +98,14 @@ macro_rules! handle {
                 serializer.serialize_u64(self.raw)
             }
         }
+
+        /// A handle that was read back is [`checked`](Self::checked): a file can hold any number.
+        #[cfg(feature = "serde")]
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                u64::deserialize(from).map(Self::checked)
+            }
+        }
     };
 }
 

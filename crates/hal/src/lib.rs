@@ -27,8 +27,9 @@
 //!
 //! # What it does not do
 //!
-//! It has no CUDA, no I/O, no threads, no clock and no policy. It never loads a library and never
-//! reads the environment.
+//! It has no CUDA, no I/O, no clock and no policy. It starts no thread, and tells threads apart only
+//! for an observer that asks for its own calls ([`ThreadNumber`]). It never loads a library and
+//! never reads the environment.
 //!
 //! # Features
 //!
@@ -44,6 +45,7 @@ mod address;
 mod advice;
 mod attribute;
 mod backend;
+mod call_log;
 mod calls;
 mod capability;
 mod code;
@@ -56,6 +58,7 @@ mod handle;
 mod host;
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;
+mod operation;
 mod place;
 mod pool;
 mod sharing;
@@ -66,6 +69,7 @@ pub use address::{BLOCK_BYTES, DevicePtr, PAGE_BYTES, PAGES_PER_BLOCK, Span};
 pub use advice::{Advice, AttachFlags, HostAllocFlags};
 pub use attribute::{DeviceAttribute, PointerAttribute, PoolAttribute, RangeAttribute};
 pub use backend::Backend;
+pub use call_log::{CallName, CallRecords, ThreadNumber};
 pub use capability::{BatchSupport, Capabilities};
 pub use code::{Code, code_name};
 pub use counters::{Copies, Counters};
@@ -75,6 +79,7 @@ pub use event_log::{EventLog, EventsSince};
 pub use ext::BackendExt;
 pub use handle::{EventFlags, EventHandle, PoolHandle, StreamFlags, StreamHandle};
 pub use host::{HostAddresses, HostViews};
+pub use operation::Operation;
 pub use place::{DeviceId, Location, LocationKind, Processor};
 pub use pool::{AccessFlags, AllocationType, HandleTypes, MemoryInfo, PoolProps};
 pub use sharing::{

@@ -3,12 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{
-    AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, Capabilities,
-    Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind,
-    EventFlags, EventHandle, EventsSince, ExportedPointer, HandleTypes, HostAddresses,
-    HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent,
-    MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
-    Result, ShareableHandle, Span, StreamFlags, StreamHandle,
+    AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, CallName,
+    Capabilities, Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion,
+    Error, ErrorKind, EventFlags, EventHandle, EventsSince, ExportedPointer, HandleTypes,
+    HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location,
+    MemoryEvent, MemoryInfo, Operation, PageRun, PointerAttribute, PoolAttribute, PoolHandle,
+    PoolProps, RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 use crate::clock;
@@ -192,7 +192,7 @@ impl SimBackend {
         pool: PoolHandle,
         wanted: impl Iterator<Item = (Location, AccessFlags)> + Clone,
     ) -> Result<()> {
-        self.call("pool_set_access", Call::Other, |sim| sim.pool_set_accesses(pool, wanted))
+        self.call(Operation::PoolSetAccess, Call::Other, |sim| sim.pool_set_accesses(pool, wanted))
     }
 
     /// A panic while the lock was held is a bug that was reported there and then; the state is
@@ -201,14 +201,16 @@ impl SimBackend {
         self.sim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries out one call.
+    /// Carries out one call: an operation, with the stream that it names if it takes one.
     fn call<T>(
         &self,
-        name: &'static str,
+        name: impl Into<CallName>,
         call: Call,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
+        let name = name.into();
         let mut sim = self.lock();
+        sim.pager.records().log.begin_call(name);
         let start_ns = sim.clock_ns;
         let (pace_ns, faults) = sim.pace.take().unzip();
         sim.pager.pace(faults.unwrap_or_default());
@@ -226,13 +228,13 @@ impl SimBackend {
             drop(sim);
             self.deliveries.deliver();
         }
-        answer.map_err(|refusal| error(name, refusal))
+        answer.map_err(|refusal| error(name.operation.name(), refusal))
     }
 
     /// Carries out one call about a range, and names the range in its error.
     fn call_on<T>(
         &self,
-        name: &'static str,
+        name: impl Into<CallName>,
         call: Call,
         span: Span,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
@@ -284,47 +286,56 @@ impl Backend for SimBackend {
     }
 
     fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
-        self.call("device_attribute", Call::Other, |sim| sim.device_attribute(device, attribute))
+        self.call(Operation::DeviceAttribute, Call::Other, |sim| {
+            sim.device_attribute(device, attribute)
+        })
     }
 
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
-        self.call("memory_info", Call::Other, |sim| sim.memory_info(device))
+        self.call(Operation::MemoryInfo, Call::Other, |sim| sim.memory_info(device))
     }
 
     fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
-        self.call("alloc_managed", Call::AllocManaged, |sim| sim.alloc_managed(bytes, flags))
+        self.call(Operation::AllocManaged, Call::AllocManaged, |sim| {
+            sim.alloc_managed(bytes, flags)
+        })
     }
 
     fn alloc_device(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr> {
-        self.call("alloc_device", Call::PlainMemory, |sim| sim.alloc_device(device, bytes))
+        self.call(Operation::AllocDevice, Call::PlainMemory, |sim| sim.alloc_device(device, bytes))
     }
 
     fn alloc_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
-        self.call("alloc_pinned", Call::PlainMemory, |sim| sim.alloc_pinned(bytes, flags))
+        self.call(Operation::AllocPinned, Call::PlainMemory, |sim| sim.alloc_pinned(bytes, flags))
     }
 
     unsafe fn free(&self, ptr: DevicePtr) -> Result<()> {
-        self.call("free", Call::Free, |sim| sim.free(ptr))
+        self.call(Operation::Free, Call::Free, |sim| sim.free(ptr))
     }
 
     unsafe fn free_pinned(&self, ptr: DevicePtr) -> Result<()> {
-        self.call("free_pinned", Call::PlainMemory, |sim| sim.free_pinned(ptr))
+        self.call(Operation::FreePinned, Call::PlainMemory, |sim| sim.free_pinned(ptr))
     }
 
     fn advise_ordinal(&self, span: Span, advice: Advice, ordinal: i32) -> Result<()> {
-        self.call_on("advise_ordinal", Call::Advise, span, |sim| {
+        self.call_on(Operation::AdviseOrdinal, Call::Advise, span, |sim| {
             sim.advise_ordinal(span, advice, ordinal)
         })
     }
 
     fn advise(&self, span: Span, advice: Advice, location: Location) -> Result<()> {
-        self.call_on("advise", Call::Advise, span, |sim| sim.advise(span, advice, location))
+        self.call_on(Operation::Advise, Call::Advise, span, |sim| {
+            sim.advise(span, advice, location)
+        })
     }
 
     fn prefetch_ordinal(&self, span: Span, ordinal: i32, stream: StreamHandle) -> Result<()> {
-        self.call_on("prefetch_ordinal", Call::Prefetch { ranges: 1, batch: false }, span, |sim| {
-            sim.prefetch_ordinal(span, ordinal, stream)
-        })
+        self.call_on(
+            (Operation::PrefetchOrdinal, stream),
+            Call::Prefetch { ranges: 1, batch: false },
+            span,
+            |sim| sim.prefetch_ordinal(span, ordinal, stream),
+        )
     }
 
     fn prefetch(
@@ -334,9 +345,12 @@ impl Backend for SimBackend {
         flags: u32,
         stream: StreamHandle,
     ) -> Result<()> {
-        self.call_on("prefetch", Call::Prefetch { ranges: 1, batch: false }, span, |sim| {
-            sim.prefetch(span, location, flags, stream)
-        })
+        self.call_on(
+            (Operation::Prefetch, stream),
+            Call::Prefetch { ranges: 1, batch: false },
+            span,
+            |sim| sim.prefetch(span, location, flags, stream),
+        )
     }
 
     fn prefetch_batch(
@@ -348,13 +362,15 @@ impl Backend for SimBackend {
         stream: StreamHandle,
     ) -> Result<()> {
         let call = Call::Prefetch { ranges: spans.len() as u64, batch: true };
-        self.call("prefetch_batch", call, |sim| {
+        self.call((Operation::PrefetchBatch, stream), call, |sim| {
             sim.prefetch_batch(spans, locations, location_starts, flags, stream)
         })
     }
 
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
-        self.call("discard_batch", Call::Discard, |sim| sim.discard_batch(spans, flags, stream))
+        self.call((Operation::DiscardBatch, stream), Call::Discard, |sim| {
+            sim.discard_batch(spans, flags, stream)
+        })
     }
 
     unsafe fn discard_prefetch_batch(
@@ -365,35 +381,35 @@ impl Backend for SimBackend {
         flags: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        self.call("discard_prefetch_batch", Call::DiscardPrefetch, |sim| {
+        self.call((Operation::DiscardPrefetchBatch, stream), Call::DiscardPrefetch, |sim| {
             sim.discard_prefetch_batch(spans, locations, location_starts, flags, stream)
         })
     }
 
     fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {
-        self.call_on("range_attribute", Call::RangeAttribute, span, |sim| {
+        self.call_on(Operation::RangeAttribute, Call::RangeAttribute, span, |sim| {
             sim.range_attribute(span, attribute)
         })
     }
 
     fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
-        self.call_on("range_accessed_by", Call::RangeAttribute, span, |sim| {
+        self.call_on(Operation::RangeAccessedBy, Call::RangeAttribute, span, |sim| {
             sim.range_accessed_by(span, out)
         })
     }
 
     fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
-        self.call("pointer_attribute", Call::PointerAttribute, |sim| {
+        self.call(Operation::PointerAttribute, Call::PointerAttribute, |sim| {
             sim.pointer_attribute(ptr, attribute)
         })
     }
 
     fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {
-        self.call("pool_create", Call::Other, |sim| sim.pools.create(props).map(pool))
+        self.call(Operation::PoolCreate, Call::Other, |sim| sim.pools.create(props).map(pool))
     }
 
     unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
-        self.call("pool_destroy", Call::Other, |sim| {
+        self.call(Operation::PoolDestroy, Call::Other, |sim| {
             let released = sim.pools.destroy(pool.as_raw())?;
             sim.give_back(released);
             sim.forget_gone_pools();
@@ -402,14 +418,14 @@ impl Backend for SimBackend {
     }
 
     fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
-        self.call("pool_default", Call::Other, |sim| {
+        self.call(Operation::PoolDefault, Call::Other, |sim| {
             sim.check_pool_kind(kind)?;
             sim.pools.default(location, kind).map(pool)
         })
     }
 
     fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
-        self.call("pool_current", Call::Other, |sim| {
+        self.call(Operation::PoolCurrent, Call::Other, |sim| {
             sim.check_pool_kind(kind)?;
             sim.pools.current(location, kind).map(pool)
         })
@@ -421,13 +437,13 @@ impl Backend for SimBackend {
         kind: AllocationType,
         pool: PoolHandle,
     ) -> Result<()> {
-        self.call("pool_set_current", Call::Other, |sim| {
+        self.call(Operation::PoolSetCurrent, Call::Other, |sim| {
             sim.pools.set_current(location, kind, pool.as_raw())
         })
     }
 
     fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
-        self.call("pool_attribute", Call::Other, |sim| {
+        self.call(Operation::PoolAttribute, Call::Other, |sim| {
             sim.pools.attribute(pool.as_raw(), attribute)
         })
     }
@@ -438,13 +454,13 @@ impl Backend for SimBackend {
         attribute: PoolAttribute,
         value: u64,
     ) -> Result<()> {
-        self.call("pool_set_attribute", Call::Other, |sim| {
+        self.call(Operation::PoolSetAttribute, Call::Other, |sim| {
             sim.pools.set_attribute(pool.as_raw(), attribute, value)
         })
     }
 
     fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
-        self.call("pool_trim", Call::Other, |sim| {
+        self.call(Operation::PoolTrim, Call::Other, |sim| {
             let released = sim.pools.trim(pool.as_raw(), min_bytes_to_keep)?;
             sim.give_back(released);
             Ok(())
@@ -461,35 +477,39 @@ impl Backend for SimBackend {
     }
 
     fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {
-        self.call("pool_access", Call::Other, |sim| sim.pools.access(pool.as_raw(), location))
+        self.call(Operation::PoolAccess, Call::Other, |sim| {
+            sim.pools.access(pool.as_raw(), location)
+        })
     }
 
     fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr> {
-        self.call("pool_alloc", Call::Other, |sim| sim.pool_alloc(pool, bytes, stream))
+        self.call((Operation::PoolAlloc, stream), Call::Other, |sim| {
+            sim.pool_alloc(pool, bytes, stream)
+        })
     }
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
-        self.call("free_async", Call::Other, |sim| sim.free_async(ptr, stream))
+        self.call((Operation::FreeAsync, stream), Call::Other, |sim| sim.free_async(ptr, stream))
     }
 
     unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
-        self.call("host_register", Call::PlainMemory, |sim| sim.host_register(span, flags))
+        self.call(Operation::HostRegister, Call::PlainMemory, |sim| sim.host_register(span, flags))
     }
 
     unsafe fn host_unregister(&self, ptr: DevicePtr) -> Result<()> {
-        self.call("host_unregister", Call::PlainMemory, |sim| sim.host_unregister(ptr))
+        self.call(Operation::HostUnregister, Call::PlainMemory, |sim| sim.host_unregister(ptr))
     }
 
     fn pool_export(&self, pool: PoolHandle, kind: HandleTypes) -> Result<ShareableHandle> {
-        self.call("pool_export", Call::Other, |sim| sim.pool_export(pool, kind))
+        self.call(Operation::PoolExport, Call::Other, |sim| sim.pool_export(pool, kind))
     }
 
     unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
-        self.call("pool_import", Call::Other, |sim| sim.pool_import(handle, kind))
+        self.call(Operation::PoolImport, Call::Other, |sim| sim.pool_import(handle, kind))
     }
 
     fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
-        self.call("pool_export_pointer", Call::Other, |sim| sim.pool_export_pointer(ptr))
+        self.call(Operation::PoolExportPointer, Call::Other, |sim| sim.pool_export_pointer(ptr))
     }
 
     unsafe fn pool_import_pointer(
@@ -497,11 +517,13 @@ impl Backend for SimBackend {
         pool: PoolHandle,
         exported: ExportedPointer,
     ) -> Result<DevicePtr> {
-        self.call("pool_import_pointer", Call::Other, |sim| sim.pool_import_pointer(pool, exported))
+        self.call(Operation::PoolImportPointer, Call::Other, |sim| {
+            sim.pool_import_pointer(pool, exported)
+        })
     }
 
     fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
-        self.call("ipc_mem_handle", Call::Other, |sim| sim.ipc_mem_handle(ptr))
+        self.call(Operation::IpcMemHandle, Call::Other, |sim| sim.ipc_mem_handle(ptr))
     }
 
     unsafe fn ipc_open_mem_handle(
@@ -509,17 +531,19 @@ impl Backend for SimBackend {
         device: DeviceId,
         handle: IpcMemHandle,
     ) -> Result<DevicePtr> {
-        self.call("ipc_open_mem_handle", Call::Other, |sim| sim.ipc_open_mem_handle(device, handle))
+        self.call(Operation::IpcOpenMemHandle, Call::Other, |sim| {
+            sim.ipc_open_mem_handle(device, handle)
+        })
     }
 
     unsafe fn ipc_close_mem_handle(&self, _: DevicePtr) -> Result<()> {
-        self.call("ipc_close_mem_handle", Call::Other, |_| {
+        self.call(Operation::IpcCloseMemHandle, Call::Other, |_| {
             invalid("nothing is open: a simulated machine has one process")
         })
     }
 
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
-        let raw = self.call("stream_create", Call::Other, |sim| {
+        let raw = self.call(Operation::StreamCreate, Call::Other, |sim| {
             sim.check_device(device)?;
             sim.streams.create(device, flags)
         })?;
@@ -527,11 +551,13 @@ impl Backend for SimBackend {
     }
 
     unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
-        self.call("stream_destroy", Call::Other, |sim| sim.streams.destroy(stream))
+        self.call((Operation::StreamDestroy, stream), Call::Other, |sim| {
+            sim.streams.destroy(stream)
+        })
     }
 
     fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
-        self.call("stream_synchronize", Call::Wait, |sim| {
+        self.call((Operation::StreamSynchronize, stream), Call::Wait, |sim| {
             sim.streams.check(stream)?;
             sim.waited_for(stream);
             sim.release_pools();
@@ -540,7 +566,7 @@ impl Backend for SimBackend {
     }
 
     fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
-        self.call("stream_wait_event", Call::Other, |sim| {
+        self.call((Operation::StreamWaitEvent, stream), Call::Other, |sim| {
             sim.streams.check(stream)?;
             sim.streams.check_event(event)
         })
@@ -552,13 +578,13 @@ impl Backend for SimBackend {
         span: Span,
         flags: AttachFlags,
     ) -> Result<()> {
-        self.call_on("stream_attach", Call::Other, span, |sim| {
+        self.call_on((Operation::StreamAttach, stream), Call::Other, span, |sim| {
             sim.stream_attach(stream, span, flags)
         })
     }
 
     fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle> {
-        let raw = self.call("event_create", Call::Other, |sim| {
+        let raw = self.call(Operation::EventCreate, Call::Other, |sim| {
             sim.check_device(device)?;
             sim.streams.create_event(flags)
         })?;
@@ -566,7 +592,7 @@ impl Backend for SimBackend {
     }
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
-        self.call("event_destroy", Call::Other, |sim| {
+        self.call(Operation::EventDestroy, Call::Other, |sim| {
             sim.streams.destroy_event(event)?;
             sim.forget_event(event);
             Ok(())
@@ -574,7 +600,7 @@ impl Backend for SimBackend {
     }
 
     fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
-        self.call("event_record", Call::Other, |sim| {
+        self.call((Operation::EventRecord, stream), Call::Other, |sim| {
             sim.streams.record(event, stream, sim.clock_ns)?;
             sim.recorded(event, stream);
             Ok(())
@@ -582,7 +608,7 @@ impl Backend for SimBackend {
     }
 
     fn event_query(&self, event: EventHandle) -> Result<bool> {
-        self.call("event_query", Call::Other, |sim| {
+        self.call(Operation::EventQuery, Call::Other, |sim| {
             sim.streams.check_event(event)?;
             sim.waited_for_event(event);
             Ok(true)
@@ -590,7 +616,7 @@ impl Backend for SimBackend {
     }
 
     fn event_synchronize(&self, event: EventHandle) -> Result<()> {
-        self.call("event_synchronize", Call::Wait, |sim| {
+        self.call(Operation::EventSynchronize, Call::Wait, |sim| {
             sim.streams.check_event(event)?;
             sim.waited_for_event(event);
             sim.release_pools();
@@ -599,11 +625,11 @@ impl Backend for SimBackend {
     }
 
     fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
-        self.call("event_elapsed_ns", Call::Other, |sim| sim.streams.elapsed_ns(start, end))
+        self.call(Operation::EventElapsedNs, Call::Other, |sim| sim.streams.elapsed_ns(start, end))
     }
 
     unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
-        self.call_on("memset", BULK, span, |sim| sim.memset(span, value, stream))
+        self.call_on((Operation::Memset, stream), BULK, span, |sim| sim.memset(span, value, stream))
     }
 
     unsafe fn memcpy(
@@ -613,19 +639,21 @@ impl Backend for SimBackend {
         bytes: u64,
         stream: StreamHandle,
     ) -> Result<()> {
-        self.call_on("memcpy", BULK, Span::new(destination, bytes), |sim| {
+        self.call_on((Operation::Memcpy, stream), BULK, Span::new(destination, bytes), |sim| {
             sim.memcpy(destination, source, bytes, stream)
         })
     }
 
     unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
-        self.call_on("host_touch", Call::HostTouch, touch.span, |sim| sim.host_touch(touch))
+        self.call_on(Operation::HostTouch, Call::HostTouch, touch.span, |sim| sim.host_touch(touch))
     }
 
     unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
         let threads = u64::from(touch.blocks).saturating_mul(u64::from(touch.threads));
         let call = Call::DeviceTouch { threads, bulk: false };
-        self.call_on("device_touch", call, touch.span, |sim| sim.device_touch(touch, stream))
+        self.call_on((Operation::DeviceTouch, stream), call, touch.span, |sim| {
+            sim.device_touch(touch, stream)
+        })
     }
 
     fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {

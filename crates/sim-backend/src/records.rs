@@ -24,7 +24,7 @@ impl Records {
             EventCapture::Off => 0,
             EventCapture::Ring { capacity } => capacity,
         };
-        Self { log: EventLog::new(capacity), fresh: None }
+        Self { log: EventLog::of_calls(capacity), fresh: None }
     }
 
     pub(crate) fn push(&mut self, record: MemoryEvent) {

@@ -1,10 +1,11 @@
 //! The calls of an intercepted back end, made from the list of all calls.
 
 use pagewise_hal::{
-    Backend, Capabilities, DeviceTouch, HostTouch, Location, LocationKind, Result, Span, with_calls,
+    Backend, Capabilities, DeviceTouch, HostTouch, Location, LocationKind, Operation, Result, Span,
+    with_calls,
 };
 
-use super::call::{Call, Operation};
+use super::call::Call;
 use super::{Intercepted, Interceptor};
 
 fn of_ordinal(ordinal: i32) -> Location {

@@ -33,7 +33,8 @@ use std::fmt::Debug;
 
 use pagewise_hal::{Backend, HostAddresses, HostViews, Result};
 
-pub use call::{Call, Operation};
+pub use call::Call;
+pub use pagewise_hal::Operation;
 
 /// Code that runs around calls.
 ///
