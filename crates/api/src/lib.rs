@@ -99,7 +99,7 @@ pub use choose::{BackendKind, Builder, open};
 pub use discarded::Discarded;
 pub use lists::{Destinations, Regions, RegionsMut};
 pub use machine::Machine;
-pub use observe::{Amount, Budget, Observation, OverBudget, Watch, observe};
+pub use observe::{Amount, Budget, Observation, OverBudget, Scope, Watch, observe};
 #[cfg(feature = "cudarc")]
 pub use pagewise_cuda::interop;
 #[cfg(feature = "cuda")]
@@ -108,13 +108,14 @@ pub use pagewise_cuda::{CudaBackend, CudaBuilder, LoadError};
 pub use pagewise_hal::mock;
 pub use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
-    BatchSupport, Capabilities, Code, Copies, CopyCause, Counters, DeviceAccess, DeviceAttribute,
-    DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle,
-    EventLog, EventsSince, ExportedPointer, FaultAccess, HandleTypes, HostAccess, HostAddresses,
-    HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, LocationKind,
-    MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute,
-    PoolAttribute, PoolHandle, PoolProps, Processor, RangeAttribute, Result, SHARED_BLOB_BYTES,
-    ShareableHandle, Span, StreamFlags, StreamHandle, code_name,
+    BatchSupport, CallName, CallRecords, Capabilities, Code, Copies, CopyCause, Counters,
+    DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error,
+    ErrorKind, EventFlags, EventHandle, EventLog, EventsSince, ExportedPointer, FaultAccess,
+    HandleTypes, HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch,
+    HostViews, IpcMemHandle, Location, LocationKind, MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES,
+    PAGES_PER_BLOCK, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, Processor,
+    RangeAttribute, Result, SHARED_BLOB_BYTES, ShareableHandle, Span, StreamFlags, StreamHandle,
+    ThreadNumber, code_name,
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{

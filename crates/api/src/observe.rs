@@ -5,7 +5,8 @@
 //! [`assert_migrated_bytes!`](crate::assert_migrated_bytes) and
 //! [`assert_no_thrashing!`](crate::assert_no_thrashing) are claims in one line. All of it works
 //! over any back end that counts ([`Backend::events_since`](crate::Backend::events_since)): the
-//! simulator, whether it keeps records or not, wrappers around it, a driver with CUPTI.
+//! simulator, whether it keeps records or not, wrappers around it, a driver with CUPTI. A
+//! [`Scope`] limits it to the calls of one thread or of one stream.
 //!
 //! ```
 //! use pagewise::{Device, DeviceProgram, Machine, ManagedBuffer, Stream};
@@ -24,11 +25,13 @@
 mod amount;
 mod budget;
 mod observation;
+mod scope;
 mod stretch;
 
 pub use amount::Amount;
 pub use budget::{Budget, OverBudget};
 pub use observation::{Observation, Watch, observe};
+pub use scope::Scope;
 
 /// Claims the number of faults of an expression, of all processors: a number or a range of `u64`.
 /// Its value is that of the expression.

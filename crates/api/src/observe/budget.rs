@@ -52,15 +52,16 @@ impl Quantity {
     /// The quantity in an observation; `None` if that takes records which are lost.
     fn of(self, seen: &Observation) -> Option<u64> {
         let counters = &seen.counters;
-        let known = |bytes: u64| (seen.lost == 0).then_some(bytes);
+        let known = |number: u64| (seen.lost == 0).then_some(number);
+        let sum = |number: u64| if seen.of_part { known(number) } else { Some(number) };
         match self {
-            Self::Faults => Some(counters.faults()),
-            Self::GpuFaults => Some(counters.gpu_faults),
-            Self::CpuFaults => Some(counters.cpu_faults),
-            Self::MigratedBytes => Some(counters.migrated_bytes()),
-            Self::BytesToDevices => Some(counters.to_device.bytes),
-            Self::BytesToHost => Some(counters.to_host.bytes),
-            Self::ThrashingPages => Some(counters.thrashing_pages),
+            Self::Faults => sum(counters.faults()),
+            Self::GpuFaults => sum(counters.gpu_faults),
+            Self::CpuFaults => sum(counters.cpu_faults),
+            Self::MigratedBytes => sum(counters.migrated_bytes()),
+            Self::BytesToDevices => sum(counters.to_device.bytes),
+            Self::BytesToHost => sum(counters.to_host.bytes),
+            Self::ThrashingPages => sum(counters.thrashing_pages),
             Self::ElapsedNs => Some(seen.elapsed_ns),
             Self::ToDevice(span) => {
                 known(Stretch::bytes_within(&seen.events, span, What::is_copy_to_device))
@@ -203,7 +204,7 @@ impl Budget {
         if over.is_empty() {
             return Ok(());
         }
-        let stretches = Stretch::all_of(&seen.events);
+        let stretches = Stretch::all_of(seen);
         let room = Self::LINES_MAX.saturating_sub(over.len()) / over.len();
         let mut lines = Vec::new();
         for (quantity, amount, number) in over {

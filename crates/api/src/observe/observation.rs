@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use pagewise_hal::{Counters, EventsSince, MemoryEvent, Result};
+use pagewise_hal::{CallRecords, Counters, EventsSince, MemoryEvent, Result};
 
+use super::scope::Scope;
 use super::stretch::Stretch;
-use crate::Machine;
 
 /// The records that a back end made while a program ran.
 ///
@@ -29,13 +29,20 @@ use crate::Machine;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Observation {
-    /// Sums. All records count, also those that are lost.
+    /// Sums. All records count, also those that are lost, unless the observation is
+    /// [of a part](Self::of_part).
     pub counters: Counters,
     /// The records that the back end still had at the end, in order. The simulator keeps as many as
     /// its configuration says (`SimConfig::events`), a driver's back end the last 4,194,304.
     pub events: Vec<MemoryEvent>,
-    /// The number of records that are missing in `events`.
+    /// The calls that made these records, in order: their numbers of records add up to all of
+    /// `events`. `None` on a driver, which cannot tell. See [`by_call`](Self::by_call).
+    pub calls: Option<Vec<CallRecords>>,
+    /// The number of the machine's records that are missing in `events`.
     pub lost: u64,
+    /// Whether it counts the calls of one thread or one stream ([`Scope`]). Then the sums are those
+    /// of `events`, and if records are lost, no claim about the sums holds.
+    pub of_part: bool,
     /// Nanoseconds by the back end's clock, which is virtual on the simulator.
     pub elapsed_ns: u64,
 }
@@ -56,7 +63,7 @@ impl fmt::Display for Observation {
         if self.lost > 0 {
             write!(f, "\n{} records are lost: what follows is a part", self.lost)?;
         }
-        let stretches = Stretch::all_of(&self.events);
+        let stretches = Stretch::all_of(self);
         stretches.iter().take(Self::STRETCHES_SHOWN).try_for_each(|one| write!(f, "\n  {one}"))?;
         match stretches.len().saturating_sub(Self::STRETCHES_SHOWN) {
             0 => Ok(()),
@@ -71,7 +78,9 @@ impl fmt::Debug for Observation {
             .field("counters", &self.counters)
             .field("events", &self.events.len())
             .field("first_events", &self.events.iter().take(4).collect::<Vec<_>>())
+            .field("calls", &self.calls.as_ref().map(Vec::len))
             .field("lost", &self.lost)
+            .field("of_part", &self.of_part)
             .field("elapsed_ns", &self.elapsed_ns)
             .finish()
     }
@@ -80,19 +89,37 @@ impl fmt::Debug for Observation {
 impl Observation {
     /// Places that `Display` shows.
     const STRETCHES_SHOWN: usize = 12;
+
+    /// Each call that made records, with these, in order. Empty on a driver, which cannot tell.
+    ///
+    /// ```
+    /// use pagewise::intercept::Operation;
+    /// use pagewise::{Machine, ManagedBuffer, observe};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let (_, seen) = observe(&machine, || ManagedBuffer::<u8>::zeroed(&machine, 4096))?;
+    /// let [(call, events)] = seen.by_call().collect::<Vec<_>>()[..] else { panic!("{seen}") };
+    /// assert_eq!((call.call, events.len()), (Operation::HostTouch.into(), 1));
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn by_call(&self) -> impl Iterator<Item = (&CallRecords, &[MemoryEvent])> {
+        CallRecords::split(self.calls.as_deref().unwrap_or_default(), &self.events)
+    }
 }
 
 /// Runs a closure, and returns its result with the back end's records of that time.
 ///
 /// Observations can nest and run side by side: each compares the back end's sums at its two ends,
-/// and none takes records from another one. An observation sees what all threads did with the
-/// machine meanwhile, so observations that overlap in time count some records twice. Only
-/// [`Backend::take_events`](crate::Backend::take_events) takes records away: observations in
+/// and none takes records from another one. An observation of a machine sees what all threads did
+/// with it meanwhile, so observations that overlap in time count some records twice. One of
+/// [this thread](Scope::this_thread) or of a [stream](Scope::stream) sees what these calls did.
+/// Only [`Backend::take_events`](crate::Backend::take_events) takes records away: observations in
 /// progress then count them as [`lost`](Observation::lost).
 ///
 /// # Errors
-/// `Unsupported` if nothing counts on this back end, as on a driver without an observer; then
-/// nothing is run.
+/// `Unsupported` if nothing counts on this back end, as on a driver without an observer, or if it
+/// cannot tell which calls its records are due to and the scope asks for that; then nothing is
+/// run.
 ///
 /// ```
 /// use pagewise::{ManagedBuffer, Machine, observe};
@@ -103,11 +130,8 @@ impl Observation {
 /// assert_eq!(seen.counters.faults(), 0, "allocating touches nothing");
 /// # Ok::<(), pagewise::Error>(())
 /// ```
-pub fn observe<T>(
-    machine: impl Into<Machine>,
-    run: impl FnOnce() -> T,
-) -> Result<(T, Observation)> {
-    let watch = Watch::begin(machine)?;
+pub fn observe<T>(scope: impl Into<Scope>, run: impl FnOnce() -> T) -> Result<(T, Observation)> {
+    let watch = Watch::begin(scope)?;
     let answer = run();
     Ok((answer, watch.end()?))
 }
@@ -126,7 +150,7 @@ pub fn observe<T>(
 #[derive(Debug)]
 #[must_use = "it tells what it saw when it ends"]
 pub struct Watch {
-    machine: Machine,
+    scope: Scope,
     start_ns: u64,
     /// The sums and the position at the beginning.
     before: EventsSince,
@@ -136,12 +160,12 @@ impl Watch {
     /// Begins. Other observations go on undisturbed.
     ///
     /// # Errors
-    /// `Unsupported` if nothing counts on this back end, as on a driver without an observer.
-    pub fn begin(machine: impl Into<Machine>) -> Result<Self> {
-        let machine = machine.into();
-        let before = machine.backend().events_since(u64::MAX)?;
-        let start_ns = machine.backend().clock_ns();
-        Ok(Self { machine, start_ns, before })
+    /// As [`observe`].
+    pub fn begin(scope: impl Into<Scope>) -> Result<Self> {
+        let scope = scope.into();
+        let before = scope.begin()?;
+        let start_ns = scope.machine().backend().clock_ns();
+        Ok(Self { scope, start_ns, before })
     }
 
     /// Ends, and returns the records since it began.
@@ -149,11 +173,9 @@ impl Watch {
     /// # Errors
     /// As [`begin`](Self::begin).
     pub fn end(self) -> Result<Observation> {
-        let backend = self.machine.backend();
-        let elapsed_ns = backend.clock_ns().saturating_sub(self.start_ns);
-        let EventsSince { counters, events, lost, .. } =
-            backend.events_since(self.before.position)?;
-        let counters = counters.since(&self.before.counters);
-        Ok(Observation { counters, events, lost, elapsed_ns })
+        let elapsed_ns = self.scope.machine().backend().clock_ns().saturating_sub(self.start_ns);
+        let of_part = self.scope.is_part();
+        let EventsSince { counters, events, calls, lost, .. } = self.scope.since(&self.before)?;
+        Ok(Observation { counters, events, calls, lost, of_part, elapsed_ns })
     }
 }

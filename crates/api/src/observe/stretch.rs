@@ -2,12 +2,18 @@
 
 use std::fmt;
 
-use pagewise_hal::{BLOCK_BYTES, CopyCause, DevicePtr, MemoryEvent, PAGE_BYTES, Processor, Span};
+use pagewise_hal::{
+    BLOCK_BYTES, CallName, CopyCause, DevicePtr, MemoryEvent, PAGE_BYTES, Processor, Span,
+};
 
-/// Records of one kind on neighbouring memory, added up.
+use super::observation::Observation;
+
+/// Records of one kind on neighbouring memory, made by calls of one kind, added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
     what: What,
+    /// The calls that it is due to; `None` if that is not known.
+    by: Option<CallName>,
     first: u64,
     end: u64,
     records: u64,
@@ -74,11 +80,16 @@ impl What {
 }
 
 impl Stretch {
-    /// The stretches of records, those with most bytes first. Records less than a va_block apart
-    /// are on one stretch.
-    pub(super) fn all_of(events: &[MemoryEvent]) -> Vec<Self> {
-        let mut parts: Vec<Self> = events.iter().map(Self::of).collect();
-        parts.sort_by_key(|part| (part.what, part.first));
+    /// The stretches of an observation, those with most bytes first. Records less than a va_block
+    /// apart are on one stretch.
+    pub(super) fn all_of(seen: &Observation) -> Vec<Self> {
+        let mut parts: Vec<Self> = match &seen.calls {
+            Some(_) => {
+                seen.by_call().flat_map(|(made, events)| Self::of_call(made.call, events)).collect()
+            }
+            None => seen.events.iter().map(Self::of).collect(),
+        };
+        parts.sort_by_key(|part| (part.what, part.by, part.first));
         let mut all: Vec<Self> = Vec::new();
         for part in parts {
             match all.last_mut() {
@@ -94,11 +105,17 @@ impl Stretch {
     fn of(event: &MemoryEvent) -> Self {
         let (what, bytes) = What::of(event);
         let first = event.address();
-        Self { what, first, end: first.saturating_add(bytes), records: 1, bytes }
+        Self { what, by: None, first, end: first.saturating_add(bytes), records: 1, bytes }
+    }
+
+    /// The records of a call as stretches.
+    fn of_call(call: CallName, events: &[MemoryEvent]) -> impl Iterator<Item = Self> {
+        events.iter().map(move |event| Self { by: Some(call), ..Self::of(event) })
     }
 
     fn continues_with(&self, next: &Self) -> bool {
-        self.what == next.what && next.first <= self.end.saturating_add(BLOCK_BYTES)
+        (self.what, self.by) == (next.what, next.by)
+            && next.first <= self.end.saturating_add(BLOCK_BYTES)
     }
 
     fn add(&mut self, part: &Self) {
@@ -126,12 +143,10 @@ impl Stretch {
 
 impl fmt::Display for Stretch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, first, end, records, bytes } = *self;
+        let Self { what, by, first, end, records, bytes } = *self;
         let span = Span::new(DevicePtr(first), end.saturating_sub(first));
         match what {
-            What::Copy { from, to, cause } => {
-                write!(f, "{span}: {bytes} bytes from {from} to {to}, {}", cause_of_copy(cause))
-            }
+            What::Copy { from, to, .. } => write!(f, "{span}: {bytes} bytes from {from} to {to}"),
             What::GpuFault { device } => write!(f, "{span}: {records} faults of {device}"),
             What::CpuFault => write!(f, "{span}: {records} faults of the host"),
             What::RemoteMap { by, at } => {
@@ -142,11 +157,18 @@ impl fmt::Display for Stretch {
                 write!(f, "{span}: {processor} had to wait {records} times for thrashing pages")
             }
             What::Other => write!(f, "{span}: {records} records of another kind"),
+        }?;
+        match (what, by) {
+            // The call itself says more.
+            (What::Copy { cause: CopyCause::User, .. }, Some(_)) => {}
+            (What::Copy { cause, .. }, _) => write!(f, ", {}", cause_of_copy(cause))?,
+            _ => {}
         }
+        by.map_or(Ok(()), |call| write!(f, ", in {call}"))
     }
 }
 
-/// The calls that a copy can be due to.
+/// The cause of a copy in words.
 fn cause_of_copy(cause: CopyCause) -> &'static str {
     match cause {
         CopyCause::User => "by a prefetch or an advice",

@@ -12,4 +12,5 @@ mod leaks;
 mod observe;
 mod places;
 mod resources;
+mod scopes;
 mod soundness;
