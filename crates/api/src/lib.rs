@@ -47,7 +47,7 @@
 //!
 //! A library takes a [`Machine`] from its caller and enables neither feature (`default-features =
 //! false`): the program chooses. A program for GPUs enables `cuda`, and `sim` beside it if its users
-//! may run it without a GPU. Tests take [`sim()`] and need the default feature only.
+//! may run it without a GPU. Tests take `sim()` and need the default feature only.
 //!
 //! # Features
 //!
@@ -56,7 +56,7 @@
 //! | `sim` (default) | the simulator |
 //! | `cuda` | the driver, found at run time; CUDA 12 and 13 are told apart at run time, not here |
 //! | `cudarc` | `interop`: buffers, streams and contexts shared with cudarc; turns `cuda` on |
-//! | `mock` | [`mock`]: a mock of [`Backend`]; exempt from semantic versioning |
+//! | `mock` | `mock`: a mock of [`Backend`]; exempt from semantic versioning |
 //! | `tracing` | `traced`: a span around each call of a back end that is wrapped in it |
 //! | `serde` | `Serialize` and `Deserialize` on data types |
 #![deny(missing_docs)]

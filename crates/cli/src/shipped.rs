@@ -9,7 +9,7 @@ macro_rules! recordings {
             $name,
             include_bytes!(concat!(
                 env!("CARGO_MANIFEST_DIR"),
-                "/../../tests/data/traces/h200-580/",
+                "/recordings/h200-580/",
                 $name,
             )),
         ),)*]
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn every_recording_in_the_repository_is_built_in() {
-        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/traces/h200-580");
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings/h200-580");
         let entries = std::fs::read_dir(directory).expect("the checkout has its recordings");
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
             entry.expect("readable").file_name().to_string_lossy().into_owned()

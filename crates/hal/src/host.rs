@@ -27,7 +27,7 @@ pub enum HostViews {
 /// | --- | --- |
 /// | driver | `Direct` |
 /// | simulator | `Declared` |
-/// | [`MockBackend`](crate::mock) | `Absent` |
+/// | `MockBackend` | `Absent` |
 /// | wrapper that passes addresses on as they came | what the inner back end answers |
 /// | any other | `Absent` |
 ///

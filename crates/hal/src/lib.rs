@@ -36,7 +36,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `serde` | `Serialize` and `Deserialize` on every data type |
-//! | `mock` | [`mock`]: `MockBackend` and the parts of mockall needed to script it; exempt from semantic versioning |
+//! | `mock` | `mock::MockBackend` and the parts of mockall needed to script it; exempt from semantic versioning |
 #![deny(missing_docs)]
 // Numbers come from callers.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

@@ -3,9 +3,9 @@
 //!
 //! | module | feature | what it is | compared with |
 //! | --- | --- | --- | --- |
-//! | [`mempool`] | `unified-pool` | unified pools: tensors and modules are prefetched, advised and discarded as a whole; a pluggable allocator | Megatron-LM's unified memory, `docs/parity-mempool.md` |
-//! | [`emm`] | `emm` | external memory managers: the memory of contexts behind one interface, deallocations that wait, a kit of rules | Numba's CUDA target, `docs/parity-emm.md` |
-//! | [`manager`] | `instances` | one device's memory for many instances: shares, stream groups, chunks, eviction, windows | cubie's `MemoryManager`, `docs/parity-manager.md` |
+//! | `mempool` | `unified-pool` | unified pools: tensors and modules are prefetched, advised and discarded as a whole; a pluggable allocator | Megatron-LM's unified memory, `docs/parity-mempool.md` |
+//! | `emm` | `emm` | external memory managers: the memory of contexts behind one interface, deallocations that wait, a kit of rules | Numba's CUDA target, `docs/parity-emm.md` |
+//! | `manager` | `instances` | one device's memory for many instances: shares, stream groups, chunks, eviction, windows | cubie's `MemoryManager`, `docs/parity-manager.md` |
 //!
 //! They use the public API of `pagewise` and nothing below it, so they work on every back end: a
 //! [`Machine`](pagewise::Machine) says which. The program chooses the features of `pagewise`.

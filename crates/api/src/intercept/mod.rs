@@ -92,7 +92,7 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     }
 
     /// Puts an interceptor around a back end that makes no promise of how the host reaches its
-    /// memory, and makes that promise for it. It is for tests with a [mock](crate::mock) that has
+    /// memory, and makes that promise for it. It is for tests with a `MockBackend` that has
     /// addresses in memory of the test.
     ///
     /// # Safety
