@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::command::{Outcome, cargo, metadata, output, run};
+use crate::release;
 
 /// The code is formatted.
 pub(crate) fn formatting() -> Outcome {
@@ -69,10 +70,18 @@ pub(crate) fn cudarc() -> Outcome {
     }
 }
 
-/// The documentation builds without a warning.
+/// The documentation builds without a warning, with all features and without any: no link leads to
+/// an item that a build lacks.
 pub(crate) fn documentation() -> Outcome {
-    let arguments = ["doc", "--workspace", "--no-deps", "--all-features", "--quiet"];
-    run(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
+    let doc = |arguments: &[&str]| {
+        let mut cargo = cargo(&["doc", "--no-deps", "--quiet", "--locked"]);
+        cargo.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
+        cargo
+    };
+    run(&mut doc(&["--workspace", "--all-features"]))?;
+    let libraries = release::libraries()?;
+    let libraries = libraries.iter().flat_map(|library| ["--package", &library.name]);
+    run(doc(&["--no-default-features"]).args(libraries))
 }
 
 /// The crates that a build may not contain.

@@ -1,6 +1,8 @@
-//! Running cargo, with a line for each command that is run.
+//! Running cargo and other programs, with a line for each command that is run.
 
 use std::env;
+use std::iter;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -35,8 +37,11 @@ pub(crate) fn output(command: &mut Command) -> Outcome<String> {
 }
 
 fn announce(command: &Command) {
-    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
-    println!("\n$ cargo {}", words.join(" "));
+    // cargo by its name: the path says which toolchain it is of, which is no news.
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = iter::once(program).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    println!("\n$ {}", words.join(" "));
 }
 
 /// The workspace as `cargo metadata` describes it, without what it depends on.

@@ -11,6 +11,7 @@ mod files;
 mod harness;
 mod mutants;
 mod prose;
+mod release;
 mod subject;
 mod suite;
 mod tally;
@@ -40,9 +41,11 @@ enum Task {
         #[arg(long)]
         properties: Option<u64>,
     },
-    /// Formatting, hidden subjects, arrows between crates, lints, features, tests, documentation,
-    /// dependency proofs, the main command.
-    Ci,
+    /// Everything that must hold before a change lands: see CONTRIBUTING.md.
+    Ci {
+        /// These steps alone, such as `packages`.
+        steps: Vec<String>,
+    },
     /// Checks the message of a commit: for git, as the hook `commit-msg`.
     CommitMsg {
         /// The file that holds the message.
@@ -50,6 +53,12 @@ enum Task {
     },
     /// Lists the circles between files of a crate.
     Circles,
+    /// Compares the public API of each library with the text in docs/api.
+    Api {
+        /// Writes the texts anew instead.
+        #[arg(long)]
+        write: bool,
+    },
     /// Lists sentences of comments and documents that hide their subject or their reason.
     Prose,
     /// Plants mutants in the code, and says which of them no test notices.
@@ -59,9 +68,11 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test { seed, properties } => suite::run(seed, properties),
-        Task::Ci => ci(),
+        Task::Ci { steps } => ci(&steps),
         Task::CommitMsg { message } => subject::check(&message),
         Task::Circles => circles::check(),
+        Task::Api { write: true } => release::write_public_api(),
+        Task::Api { write: false } => release::public_api(),
         Task::Prose => prose::check(),
         Task::Mutants(arguments) => mutants::run(&arguments),
     };
@@ -92,17 +103,28 @@ const STEPS: &[Step] = &[
     ("features", checks::features),
     ("cudarc", checks::cudarc),
     ("documentation", checks::documentation),
+    ("licences", release::licences),
+    ("oldest compiler", release::oldest_compiler),
+    ("public API", release::public_api),
+    ("packages", release::packages),
     ("main command", checks::main_command),
     ("determinism", checks::determinism),
     ("schedules", checks::schedules),
     ("tests", || suite::run(None, Some(PROPERTIES))),
 ];
 
-/// Runs every step and prints how long each took; stops at the first that fails.
-fn ci() -> Outcome {
+/// Runs the steps that are named, all if none is, and prints how long each took; stops at the first
+/// that fails.
+fn ci(named: &[String]) -> Outcome {
+    let known = |name: &String| STEPS.iter().any(|(step, _)| step == name);
+    if let Some(unknown) = named.iter().find(|name| !known(name)) {
+        let names: Vec<_> = STEPS.iter().map(|(step, _)| *step).collect();
+        return Err(format!("there is no step {unknown:?}, but: {}", names.join(", ")));
+    }
     let begin = Instant::now();
     let mut times = Vec::new();
-    for (name, step) in STEPS {
+    let is_meant = |step: &str| named.is_empty() || named.iter().any(|name| name == step);
+    for (name, step) in STEPS.iter().filter(|(name, _)| is_meant(name)) {
         let begin = Instant::now();
         step().map_err(|failure| format!("{name}: {failure}"))?;
         times.push(format!("{name} {} s", begin.elapsed().as_secs()));
