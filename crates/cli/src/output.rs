@@ -1,22 +1,17 @@
 //! Files that a command writes: complete or absent, and never in place of a device or a link.
-//!
-//! - A regular file, or none: the text goes to a new file beside it, which takes its place when it
-//!   is complete. A symbolic link stays; the file that it points to is replaced.
-//! - A device, a FIFO, a socket, or a link that points nowhere: the text is collected, and written
-//!   through when it is complete.
-//! - A directory is refused.
+//! [`pagewise_trace::output`] says how.
 //!
 //! Ctrl-C, or a signal that ends the process, removes what is not complete.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Seek, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use tempfile::{NamedTempFile, TempDir};
+use pagewise_trace::output;
+use tempfile::TempDir;
 
 use crate::status::Failure;
 
@@ -27,16 +22,7 @@ const INTERRUPTED: i32 = 130;
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
-    writer: BufWriter<Destination>,
-}
-
-/// The destination of the text until it is complete.
-#[derive(Debug)]
-enum Destination {
-    /// Beside the file that it replaces.
-    Beside(Partial<NamedTempFile>, PathBuf),
-    /// In a file without a name, for what has to be written through.
-    Apart(File),
+    partial: Partial<output::Output>,
 }
 
 impl Output {
@@ -45,8 +31,9 @@ impl Output {
     /// # Errors
     /// If there can be no such file.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        let destination = destination_for(path).map_err(|error| cannot_write(path, &error))?;
-        Ok(Self { path: path.to_owned(), writer: BufWriter::new(destination) })
+        let partial = Partial::new(|| output::Output::create(path), output::Output::partial);
+        let partial = partial.map_err(|error| cannot_write(path, &error))?;
+        Ok(Self { path: path.to_owned(), partial })
     }
 
     /// Ends it: now it can be seen.
@@ -55,20 +42,19 @@ impl Output {
     /// If the text cannot be written. The old file is still there then, unless it had to
     /// be written through.
     pub(crate) fn keep(self) -> Result<(), Failure> {
-        let Self { path, writer } = self;
-        let kept = writer.into_inner().map_err(io::IntoInnerError::into_error);
-        kept.and_then(|destination| destination.keep(&path))
-            .map_err(|error| cannot_write(&path, &error))
+        let Self { path, mut partial } = self;
+        let kept = partial.held.flush().and_then(|()| partial.end(output::Output::keep));
+        kept.map_err(|error| cannot_write(&path, &error))
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.writer.write(bytes)
+        self.partial.held.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
+        self.partial.held.flush()
     }
 }
 
@@ -82,65 +68,6 @@ pub(crate) fn write_file(path: &Path, text: &[u8]) -> Result<(), Failure> {
 /// The message if a file cannot be written.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::Input(format!("{}: cannot write: {error}", path.display()))
-}
-
-fn destination_for(path: &Path) -> io::Result<Destination> {
-    let there = path.symlink_metadata().ok();
-    // Links are followed.
-    let file = match path.metadata() {
-        Ok(metadata) if metadata.is_dir() => {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
-        }
-        Ok(metadata) if metadata.is_file() => path.canonicalize()?,
-        Err(_) if there.is_none() => path.to_owned(),
-        _ => return Ok(Destination::Apart(tempfile::tempfile()?)),
-    };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let partial = Partial::new(|| new_file(folder.unwrap_or(Path::new("."))), NamedTempFile::path);
-    Ok(Destination::Beside(partial?, file))
-}
-
-/// A new file in `folder` with the rights that any new file gets.
-fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".pagewise-").suffix(".partial");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
-}
-
-impl Destination {
-    fn keep(self, path: &Path) -> io::Result<()> {
-        match self {
-            Self::Beside(partial, file) => {
-                partial.end(|partial| partial.persist(file))?;
-            }
-            Self::Apart(mut text) => {
-                text.rewind()?;
-                let mut through =
-                    OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-                io::copy(&mut text, &mut through)?;
-                through.flush()?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Write for Destination {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Beside(partial, _) => partial.held.as_file_mut().write(bytes),
-            Self::Apart(file) => file.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 // ---- interruption -----------------------------------------------------------------------------
@@ -181,23 +108,28 @@ fn unfinished() -> MutexGuard<'static, Unfinished> {
 #[derive(Debug)]
 pub(crate) struct Partial<T> {
     held: T,
-    path: PathBuf,
+    /// `None` for a file without a name, which goes by itself.
+    path: Option<PathBuf>,
 }
 
 impl<T> Partial<T> {
     /// Made under the lock: an interruption finds all of it or nothing.
-    fn new(make: impl FnOnce() -> io::Result<T>, path: fn(&T) -> &Path) -> io::Result<Self> {
+    fn new(
+        make: impl FnOnce() -> io::Result<T>,
+        path: fn(&T) -> Option<&Path>,
+    ) -> io::Result<Self> {
         let mut unfinished = unfinished();
         let held = make()?;
-        let path = path(&held).to_owned();
-        unfinished.paths.insert(path.clone());
+        let path = path(&held).map(Path::to_owned);
+        unfinished.paths.extend(path.clone());
         Ok(Self { held, path })
     }
 
     /// Ends it in another way than by removing it.
     fn end<R>(self, end: impl FnOnce(T) -> R) -> R {
+        let Some(path) = self.path else { return end(self.held) };
         let mut unfinished = unfinished();
-        unfinished.paths.remove(&self.path);
+        unfinished.paths.remove(&path);
         end(self.held)
     }
 }
@@ -205,11 +137,11 @@ impl<T> Partial<T> {
 impl Partial<TempDir> {
     /// A folder for what is needed meanwhile.
     pub(crate) fn folder() -> io::Result<Self> {
-        Self::new(tempfile::tempdir, TempDir::path)
+        Self::new(tempfile::tempdir, |folder| Some(folder.path()))
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.held.path()
     }
 }
 

@@ -74,8 +74,6 @@ fn write_cases(
 }
 
 fn open_program(args: &Record) -> Result<TraceReader<'static>, Failure> {
-    let name = args.program.file_stem().unwrap_or_default().to_string_lossy();
-    let family = name.strip_suffix(".jsonl").unwrap_or(&name).to_owned();
     let machine = RecordedOn {
         gpu: None,
         gpus: 1,
@@ -85,7 +83,10 @@ fn open_program(args: &Record) -> Result<TraceReader<'static>, Failure> {
         host_numa_nodes: None,
         system: None,
     };
-    let program = TraceReader::open_program(&args.program, Header::new(family, machine));
+    let program = TraceReader::open_program(
+        &args.program,
+        Header::new(Header::family_of(&args.program), machine),
+    );
     let times = args.repeat.saturating_add(args.timed_runs);
     Ok(program.map_err(unreadable)?.limited((&args.limits).into(), times))
 }

@@ -44,6 +44,7 @@ pub mod error;
 pub mod format;
 mod indeterminate;
 pub mod limits;
+pub mod output;
 pub mod pace;
 #[cfg(feature = "program")]
 #[allow(clippy::arithmetic_side_effects, reason = "the generator bounds its own numbers")]

@@ -141,6 +141,27 @@ impl<W: Write> TraceWriter<W> {
     }
 }
 
+/// The bytes of text of one operation, with the end of its line.
+pub(crate) fn line_bytes(record: &RecordedOp) -> u64 {
+    struct Count(u64);
+
+    impl Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len() as u64);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(1);
+    // Counting does not fail, and text of a type that has one is made without failure.
+    _ = serde_json::to_writer(&mut count, &RawLine::from(record));
+    count.0
+}
+
 enum Output<W: Write> {
     Plain(W),
     Zstd(zstd::stream::write::Encoder<'static, W>),

@@ -1,5 +1,7 @@
 //! The first line of a trace.
 
+use std::path::Path;
+
 use pagewise_hal::PAGE_BYTES;
 use serde::Serialize;
 use serde_json::Value;
@@ -58,6 +60,20 @@ impl Header {
     pub fn new(family: impl Into<String>, recorded_on: RecordedOn) -> Self {
         let family = family.into();
         Self { format: FORMAT, version: VERSION, family, recorded_on, runs: None, timed_runs: None }
+    }
+
+    /// The family of a file that names none: the file's name up to `.jsonl` or the last point.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use pagewise_trace::format::Header;
+    ///
+    /// assert_eq!(Header::family_of(Path::new("traces/step.jsonl.zst")), "step");
+    /// ```
+    #[must_use]
+    pub fn family_of(path: &Path) -> String {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        name.strip_suffix(".jsonl").unwrap_or(&name).to_owned()
     }
 
     /// Reads the first line's JSON value.

@@ -329,34 +329,32 @@ impl<B: Backend> Backend for Recorder<B> {
             return self.left(&mut log, |inner| inner.pool_alloc(pool, bytes, stream));
         };
         let buf = log.ids.next_buffer();
-        let (answer, ns) = self.waited(stream, |inner| inner.pool_alloc(pool, bytes, stream));
+        let call = |inner: &B| inner.pool_alloc(pool, bytes, stream);
+        let (answer, observed, ns) = self.waited(stream, call);
         if let Ok(ptr) = answer {
             log.ids.allocated(buf, Span::new(ptr, bytes));
         }
-        log.note(&self.inner, Op::PoolAlloc { buf, pool: id, bytes }, coded(&answer), ns);
+        log.note(&self.inner, Op::PoolAlloc { buf, pool: id, bytes }, observed, ns);
         answer
     }
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
         // SAFETY: the inner call asks that no work uses the memory that comes later in the stream
         // or is unordered with it; the caller of this method promised that.
-        let call = |inner: &B| unsafe {
-            let freed = inner.free_async(ptr, stream);
-            freed.and(inner.stream_synchronize(stream))
-        };
+        let call = |inner: &B| unsafe { inner.free_async(ptr, stream) };
         let mut log = self.next_call();
         // An import is freed before what it is of.
         let import = log.ids.import_at(ptr);
         let Some(buf) = import.or_else(|| log.ids.starting_at(ptr)) else {
             return self.left(&mut log, call);
         };
-        let (answer, ns) = self.timed(call);
+        let (answer, observed, ns) = self.waited(stream, call);
         match import {
             _ if answer.is_err() => {}
             Some(_) => log.ids.forget_import(ptr),
             None => log.ids.forget(ptr),
         }
-        log.note(&self.inner, Op::PoolFree { buf }, coded(&answer), ns);
+        log.note(&self.inner, Op::PoolFree { buf }, observed, ns);
         answer
     }
 
@@ -593,8 +591,8 @@ impl<B: Backend> Backend for Recorder<B> {
             return self.left(&mut log, call);
         }
         let (part, stream_name) = (log.ids.part(span), Some(stream_of(stream)));
-        let (answer, ns) = self.waited(stream, call);
-        log.note(&self.inner, Op::Memset { part, value, stream: stream_name }, coded(&answer), ns);
+        let (answer, observed, ns) = self.waited(stream, call);
+        log.note(&self.inner, Op::Memset { part, value, stream: stream_name }, observed, ns);
         answer
     }
 
@@ -615,9 +613,9 @@ impl<B: Backend> Backend for Recorder<B> {
             return self.left(&mut log, call);
         }
         let [to, from] = spans.map(|span| log.ids.part(span)).map(|part| (part.buf, part.offset));
-        let (answer, ns) = self.waited(stream, call);
+        let (answer, observed, ns) = self.waited(stream, call);
         let op = Op::Memcpy { to, from, bytes, stream: Some(stream_of(stream)) };
-        log.note(&self.inner, op, coded(&answer), ns);
+        log.note(&self.inner, op, observed, ns);
         answer
     }
 

@@ -7,10 +7,32 @@ use pagewise_hal::{
     Span,
 };
 
-use crate::format::{MAX_ID, Part};
+use crate::format::{MAX_ID, Op, Part};
 
 /// The id of memory that no buffer of the case owns: its offset is the address.
 const NO_BUFFER: u32 = MAX_ID;
+
+/// Whether an operation names, by its address, memory that no buffer of the case owns. If it
+/// succeeded, the memory is another owner's, which a replay does not have.
+pub(super) fn is_about_unknown_memory(op: &Op) -> bool {
+    let unknown = |part: &Part| part.buf == NO_BUFFER && part.offset != 0 && part.bytes != 0;
+    match op {
+        Op::Advise { part, .. }
+        | Op::Prefetch { part, .. }
+        | Op::HostTouch { part, .. }
+        | Op::DeviceTouch { part, .. }
+        | Op::StreamAttach { part, .. }
+        | Op::RangeAttributes { part } => unknown(part),
+        Op::PrefetchBatch(batch) | Op::DiscardPrefetchBatch(batch) => {
+            batch.ranges.iter().any(unknown)
+        }
+        Op::DiscardBatch { ranges, .. } => ranges.iter().any(unknown),
+        Op::PointerAttributes { buf, offset }
+        | Op::PoolExportPointer { buf, offset, .. }
+        | Op::IpcMemHandle { buf, offset, .. } => *buf == NO_BUFFER && *offset != 0,
+        _ => false,
+    }
+}
 
 /// The result of a call that gave something for other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +124,15 @@ impl Ids {
     /// Live buffers by id.
     pub(super) fn buffers(&self) -> impl Iterator<Item = (u32, Span)> {
         self.live.iter().map(|(&address, &(id, bytes))| (id, Span::new(DevicePtr(address), bytes)))
+    }
+
+    /// Whether nothing of the case lives: no memory, no pool, nothing for other processes.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.live.is_empty()
+            && self.host.is_empty()
+            && self.imports.is_empty()
+            && self.pools.is_empty()
+            && self.shares.is_empty()
     }
 
     /// Whether the range lies within one live buffer, or within known memory of the process.

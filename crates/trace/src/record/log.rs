@@ -3,27 +3,46 @@
 use std::collections::BTreeMap;
 
 use pagewise_hal::{
-    Backend, Capabilities, DevicePtr, EventsSince, MemoryEvent, PointerAttribute, PoolAttribute,
-    PoolHandle, RangeAttribute, Result, Span, StreamHandle,
+    Backend, Capabilities, Code, DevicePtr, EventsSince, MemoryEvent, PointerAttribute,
+    PoolAttribute, PoolHandle, RangeAttribute, Result, Span, StreamHandle,
 };
 
-use super::ids::Ids;
+use super::file::CaseFile;
+use super::ids::{Ids, is_about_unknown_memory};
 use crate::format::{
     AttributeRead, AttributeValue, Attributes, Case, Label, MAX_MAPPED_BYTES, Observed, Op, OpLine,
     PageMap, Part, RecordedOp, Stream,
 };
+use crate::reader::{MAX_CASE_BYTES, MAX_CASE_OPS, MAX_LINE_BYTES};
 use crate::replay::call::{
     POINTER_ATTRIBUTES, POOL_ATTRIBUTES, RANGE_ATTRIBUTES, all_read, number, pointer_read, read,
 };
 use crate::replay::names::Owners;
 use crate::replay::page_map_of;
+use crate::writer::line_bytes;
+
+/// The text of a record is shorter, whatever its numbers.
+const RECORD_TEXT_BYTES: u64 = 160;
+
+/// A case of a file ends at the next moment without live memory once it is as long as this.
+const LONG_CASE_OPS: usize = 10_000;
+
+/// As [`LONG_CASE_OPS`], in bytes of text.
+const LONG_CASE_BYTES: u64 = 4 << 20;
 
 /// One operation, with records that have no names yet.
 #[derive(Debug)]
 struct Entry {
-    op: Op,
-    observed: Observed,
+    recorded: RecordedOp,
     events: Vec<MemoryEvent>,
+}
+
+impl Entry {
+    /// An upper bound of its text.
+    fn text_bytes(&self) -> u64 {
+        let events = (self.events.len() as u64).saturating_mul(RECORD_TEXT_BYTES);
+        line_bytes(&self.recorded).saturating_add(events)
+    }
 }
 
 /// Attributes of one thing, read one after another: one operation of a trace.
@@ -52,6 +71,23 @@ pub(super) struct Log {
     profiled: bool,
     /// Calls that had an effect and could not be noted.
     pub(super) left_out: u64,
+    noting: Noting,
+    /// An upper bound of the text of the case.
+    text_bytes: u64,
+    /// The file that cases go to as they end; without one they stay here until they are taken.
+    file: Option<CaseFile>,
+    /// Operations of a case that has ended and that no file took.
+    ended: Vec<OpLine>,
+}
+
+/// Whether calls are noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Noting {
+    On,
+    /// The case is as long as a reader takes it: further calls are left out.
+    Full,
+    /// The recording has ended.
+    Ended,
 }
 
 /// The back end's records from a position on, if it reports any.
@@ -79,6 +115,24 @@ impl Log {
             taken: Vec::new(),
             profiled: false,
             left_out: 0,
+            noting: Noting::On,
+            text_bytes: 0,
+            file: None,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Cases go to a file.
+    pub(super) fn into_file(self, file: CaseFile) -> Self {
+        Self { file: Some(file), ..self }
+    }
+
+    /// Before a call that is not a further read of attributes.
+    pub(super) fn next_call(&mut self, backend: &dyn Backend) {
+        self.end_reads(backend);
+        if self.noting != Noting::On {
+            // Ids are of no more use, and must not grow.
+            self.ids = Ids::default();
         }
     }
 
@@ -98,6 +152,11 @@ impl Log {
         began_ns: u64,
         ns: u64,
     ) {
+        let is_of_others = observed.code == Code::SUCCESS && is_about_unknown_memory(&op);
+        if self.noting != Noting::On || is_of_others {
+            self.leave_out();
+            return;
+        }
         let case_began_ns = *self.case_began_ns.get_or_insert(began_ns);
         observed.start_ns = Some(began_ns.saturating_sub(case_began_ns));
         self.profiled |= matches!(op, Op::AllocManaged { .. });
@@ -105,7 +164,30 @@ impl Log {
         observed.ns_profiled = Some(ns);
         observed.host_mapped = self.host_mapped(backend);
         let events = if self.profiled { events } else { Vec::new() };
-        self.entries.push(Entry { op, observed, events });
+        self.push(Entry { recorded: RecordedOp { op, observed }, events });
+    }
+
+    /// Adds an operation to the case, and ends the case where it has to end, or may.
+    fn push(&mut self, mut entry: Entry) {
+        if entry.text_bytes() > MAX_LINE_BYTES as u64 {
+            // No line holds so many records, so this one does not speak of them.
+            entry.events = Vec::new();
+            entry.recorded.observed.unstable.push("events".to_owned());
+            self.leave_out();
+        }
+        let text_bytes = self.text_bytes.saturating_add(entry.text_bytes());
+        if text_bytes > MAX_CASE_BYTES || self.entries.len() >= MAX_CASE_OPS {
+            self.end_case();
+            self.noting = Noting::Full;
+            self.leave_out();
+            return;
+        }
+        self.text_bytes = text_bytes;
+        self.entries.push(entry);
+        let is_long = text_bytes >= LONG_CASE_BYTES || self.entries.len() >= LONG_CASE_OPS;
+        if is_long && self.file.is_some() && self.ids.is_quiet() {
+            self.end_case();
+        }
     }
 
     /// An id for memory that a call imported or opened, or failed to.
@@ -144,26 +226,55 @@ impl Log {
         small.filter_map(|(id, span)| Some((id, page_map_of(backend, span)?))).collect()
     }
 
-    /// Ends the case: names its records after the buffers that live now, and forgets everything.
-    pub(super) fn take_case(&mut self, backend: &dyn Backend, name: String) -> Case {
-        self.end_reads(backend);
+    /// Ends the case: names its records after the buffers that live now, and forgets everything. It
+    /// goes to the file, if there is one.
+    fn end_case(&mut self) {
         let ids = std::mem::take(&mut self.ids);
         let owners = Owners::new(ids.buffers());
         let entries = std::mem::take(&mut self.entries);
-        let line = |(line, mut entry): (u64, Entry)| {
-            entry.observed.events = entry.events.iter().map(|event| owners.name(event)).collect();
-            OpLine { line, recorded: RecordedOp { op: entry.op, observed: entry.observed } }
+        let line = |(line, Entry { mut recorded, events }): (u64, Entry)| {
+            recorded.observed.events = events.iter().map(|event| owners.name(event)).collect();
+            OpLine { line, recorded }
         };
-        (self.profiled, self.case_began_ns) = (false, None);
-        Case { name, line: 2, ops: (3..).zip(entries).map(line).collect(), text_bytes: 0 }
+        (self.profiled, self.case_began_ns, self.text_bytes) = (false, None, 0);
+        self.ended = (3..).zip(entries).map(line).collect();
+        if let Some(file) = &mut self.file
+            && !self.ended.is_empty()
+            && !file.write(std::mem::take(&mut self.ended))
+        {
+            self.noting = Noting::Full;
+        }
     }
 
-    // ---- attributes ---------------------------------------------------------------------------
+    /// Ends the case and gives it.
+    pub(super) fn take_case(&mut self, backend: &dyn Backend, name: String) -> Case {
+        self.end_reads(backend);
+        match self.noting {
+            Noting::On => self.end_case(),
+            Noting::Full => self.noting = Noting::On,
+            Noting::Ended => {}
+        }
+        Case { name, line: 2, ops: std::mem::take(&mut self.ended), text_bytes: 0 }
+    }
+
+    /// Ends the recording and gives its file, with the last case in it.
+    pub(super) fn end(&mut self, backend: &dyn Backend) -> Option<CaseFile> {
+        self.end_reads(backend);
+        if self.noting == Noting::On {
+            self.end_case();
+        }
+        self.noting = Noting::Ended;
+        self.file.take()
+    }
 
     /// A call is not part of the program.
     pub(super) fn leave_out(&mut self) {
-        self.left_out = self.left_out.saturating_add(1);
+        if self.noting != Noting::Ended {
+            self.left_out = self.left_out.saturating_add(1);
+        }
     }
+
+    // ---- attributes ---------------------------------------------------------------------------
 
     /// Adds a read to those in progress, if it is of the same thing and not there yet.
     fn add_read(&mut self, backend: &dyn Backend, op: Op, one: (Label, AttributeRead), ns: u64) {
@@ -257,4 +368,35 @@ fn name_of<T: PartialEq>(names: &[(&'static str, T)], attribute: T) -> Option<&'
 /// The stream as a trace knows it.
 pub(super) fn stream_of(stream: StreamHandle) -> Stream {
     if stream.is_legacy() { Stream::Legacy } else { Stream::NonBlocking }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagewise_hal::{FaultAccess, Processor};
+
+    use super::*;
+    use crate::format::Observed;
+
+    #[test]
+    fn no_record_s_text_is_longer_than_what_is_counted_for_it() {
+        let (all, processor) = (u64::MAX, Processor::device(i32::MAX as u32));
+        let access = FaultAccess::Prefetch;
+        let owners = Owners::new([(1_000_000, Span::new(DevicePtr(1), all - 1))]);
+        let counted = |observed| line_bytes(&RecordedOp { op: Op::Sleep { ms: 1 }, observed });
+        for event in [
+            MemoryEvent::Thrashing { address: all, bytes: all, gpus: 1 << 63, host: true },
+            MemoryEvent::Throttling { address: all, processor, duration_ns: all },
+            MemoryEvent::GpuFault {
+                device: processor,
+                address: all,
+                access,
+                merged: all,
+                duration_ns: all,
+            },
+        ] {
+            let events = |count| vec![owners.name(&event); count];
+            let text = |count| counted(Observed { events: events(count), ..Observed::default() });
+            assert!(text(2) - text(1) < RECORD_TEXT_BYTES, "{event:?}");
+        }
+    }
 }

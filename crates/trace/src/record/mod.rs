@@ -3,17 +3,19 @@
 //! | what | how |
 //! | --- | --- |
 //! | a program of operations | [`record_case`] carries one out and observes it, [`record_within`] in limited time; [`merge`] makes one recording of several runs |
-//! | any user of a back end | [`Recorder`], a [`Backend`](pagewise_hal::Backend) around a back end, notes each call |
+//! | any user of a back end | [`Recorder`], a [`Backend`](pagewise_hal::Backend) around a back end, notes each call, for a case or in a file |
 //!
 //! Both write what [`crate::reader`] reads and [`crate::replay`] carries out again.
 
 mod calls;
+mod file;
 mod ids;
 mod log;
 mod merge;
 mod pass;
 mod recorder;
 
+pub use file::Written;
 pub use merge::{Differ, merge};
 pub use pass::{Pass, record_case, record_within};
 pub use recorder::Recorder;

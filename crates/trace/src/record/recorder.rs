@@ -1,12 +1,15 @@
 //! A back end around a back end, which notes the calls that it gets.
 
+use std::io;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{Backend, DevicePtr, PoolHandle, Result, Span, StreamHandle};
 
+use super::file::{CaseFile, Written};
 use super::ids::GivenValue;
 use super::log::Log;
-use crate::format::{Case, MAX_ID, Observed, Op};
+use crate::format::{Case, Header, MAX_ID, Observed, Op};
 use crate::replay::code::coded;
 
 /// A back end that notes every call on memory and pools as a case of a trace: the call, its result,
@@ -14,14 +17,22 @@ use crate::replay::code::coded;
 ///
 /// It behaves like the back end in it, except for time and order. Calls are carried out one after
 /// another, whichever threads make them. After each asynchronous call its stream is waited for,
-/// because a trace is defined so. A failure of that wait is returned by the call.
+/// because a trace is defined so. If that wait fails, the trace says so of the call, and the caller
+/// gets the call's own answer: what it did is done.
 ///
 /// It does not note calls without an effect that a trace holds (streams, events, devices), accesses
 /// that do not go through a back end, and calls that a trace cannot express. The latter count in
 /// [`left_out`](Self::left_out): freeing an address that is not the start of a live buffer, filling
-/// or copying memory that the case does not know, pools and memory of other processes, registering
-/// host memory that is registered in part, the contents of host memory when it was registered
-/// (unless they were zeros), and sleeps of less than 1 ms.
+/// or copying memory that the case does not know, other calls that reach such memory by its address,
+/// pools and memory of other processes, registering host memory that is registered in part, the
+/// contents of host memory when it was registered (unless they were zeros), and sleeps of less than
+/// 1 ms.
+///
+/// A case takes memory until it ends: its operations and records, and after each operation the page
+/// tables of all live buffers of at most [`MAX_MAPPED_BYTES`](crate::format::MAX_MAPPED_BYTES). It
+/// grows to what a reader accepts ([`MAX_CASE_OPS`](crate::reader::MAX_CASE_OPS),
+/// [`MAX_CASE_BYTES`](crate::reader::MAX_CASE_BYTES)). Later calls are left out, and so are the
+/// records of one operation that are too many for a line.
 ///
 /// ```
 /// use pagewise_hal::mock::{MockBackend, permit_free};
@@ -60,8 +71,41 @@ impl<B: Backend> Recorder<B> {
         Self { inner, devices, log }
     }
 
+    /// Notes calls on `inner` in a new file. Its compression is as
+    /// [`TraceWriter::by_extension`](crate::writer::TraceWriter::by_extension) says, and it appears
+    /// when it is complete: at [`finish`](Self::finish). Of a recorder that is dropped before,
+    /// there is no file.
+    ///
+    /// A case that has become long (10,000 operations or 4 MiB) goes to the file as soon as none of
+    /// its memory and pools lives, and another one begins.
+    ///
+    /// # Errors
+    /// If there can be no such file.
+    pub fn to_file(inner: B, path: &Path, header: &Header) -> io::Result<Self> {
+        let file = CaseFile::create(path, header)?;
+        let devices = inner.device_count().unwrap_or(0);
+        let log = Mutex::new(Log::new(&inner).into_file(file));
+        Ok(Self { inner, devices, log })
+    }
+
+    /// Ends the recording, and its file if it has one. From then on calls are passed on, one after
+    /// another, and not noted.
+    ///
+    /// # Errors
+    /// If the file cannot be written; there is none then, or the older one. `InvalidInput` if there
+    /// is no file: it was ended before, or cases are to be [taken](Self::take_case).
+    pub fn finish(&self) -> io::Result<Written> {
+        let (file, left_out) = {
+            let mut log = self.locked();
+            (log.end(&self.inner), log.left_out)
+        };
+        let none = || io::Error::new(io::ErrorKind::InvalidInput, "the recording has no open file");
+        file.ok_or_else(none)?.keep(left_out)
+    }
+
     /// Ends the case and returns it. Live buffers and pools are unknown from then on, because a
-    /// case of a trace starts with none.
+    /// case of a trace starts with none. A recorder [to a file](Self::to_file) writes the case there,
+    /// and returns one without operations.
     #[must_use]
     pub fn take_case(&self, name: impl Into<String>) -> Case {
         self.locked().take_case(&self.inner, name.into())
@@ -86,7 +130,7 @@ impl<B: Backend> Recorder<B> {
     /// The log, prepared for a call that is not a further read of attributes.
     pub(super) fn next_call(&self) -> MutexGuard<'_, Log> {
         let mut log = self.locked();
-        log.end_reads(&self.inner);
+        log.next_call(&self.inner);
         log
     }
 
@@ -97,17 +141,19 @@ impl<B: Backend> Recorder<B> {
         (answer, self.inner.clock_ns().saturating_sub(before))
     }
 
-    /// Makes a call and waits for its stream, and measures both.
+    /// Makes a call and waits for its stream, and measures both. The observation is the first
+    /// failure of the two.
     pub(super) fn waited<T>(
         &self,
         stream: StreamHandle,
         call: impl FnOnce(&B) -> Result<T>,
-    ) -> (Result<T>, u64) {
-        self.timed(|inner| {
-            let called = call(inner);
-            let waited = inner.stream_synchronize(stream);
-            called.and_then(|answer| waited.map(|()| answer))
-        })
+    ) -> (Result<T>, Observed, u64) {
+        let ((answer, waited), ns) = self.timed(|inner| {
+            let answer = call(inner);
+            (answer, inner.stream_synchronize(stream))
+        });
+        let observed = if answer.is_ok() { coded(&waited) } else { coded(&answer) };
+        (answer, observed, ns)
     }
 
     /// Makes a call and notes it as an operation on ids that exist before the call.
@@ -133,8 +179,8 @@ impl<B: Backend> Recorder<B> {
     ) -> Result<T> {
         let mut log = self.next_call();
         let op = op(&log);
-        let (answer, ns) = self.waited(stream, call);
-        log.note(&self.inner, op, coded(&answer), ns);
+        let (answer, observed, ns) = self.waited(stream, call);
+        log.note(&self.inner, op, observed, ns);
         answer
     }
 

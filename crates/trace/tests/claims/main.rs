@@ -7,6 +7,7 @@ mod limits;
 mod program;
 mod reach;
 mod reader;
+mod recorder;
 mod replay;
 mod round_trip;
 mod shared;
