@@ -26,7 +26,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "pagewise",
         layer: 2,
-        may_use: &["pagewise-hal", "pagewise-sim", "pagewise-cuda"],
+        may_use: &["pagewise-hal", "pagewise-sim", "pagewise-cuda", "pagewise-trace"],
     },
     Crate { name: "pagewise-managers", layer: 3, may_use: &["pagewise"] },
     Crate { name: "pagewise-driver", layer: 2, may_use: &["pagewise-hal", "pagewise-sim"] },

@@ -95,7 +95,7 @@ const FORBIDDEN: &[Forbidden] = &[
     Forbidden {
         package: "pagewise",
         features: &["--no-default-features", "--features", "sim"],
-        crates: &["cudarc", "libloading", "mockall", "pagewise-cuda"],
+        crates: &["cudarc", "libloading", "mockall", "pagewise-cuda", "pagewise-trace"],
     },
     Forbidden {
         package: "pagewise",

@@ -25,6 +25,7 @@
 //! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
+//! | to record a program and replay it | `record()`, with the feature `record` |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
 //! | tensors, contexts, one device for many | the crate `pagewise-managers` |
@@ -58,6 +59,7 @@
 //! | `cudarc` | `interop`: buffers, streams and contexts shared with cudarc; turns `cuda` on |
 //! | `mock` | `mock`: a mock of [`Backend`]; exempt from semantic versioning |
 //! | `tracing` | `traced`: a span around each call of a back end that is wrapped in it |
+//! | `record` | `record()`: a trace of a program, which the command `pagewise` replays |
 //! | `serde` | `Serialize` and `Deserialize` on data types |
 #![deny(missing_docs)]
 
@@ -80,6 +82,8 @@ mod observe;
 mod place;
 mod program;
 mod range;
+#[cfg(feature = "record")]
+pub mod recording;
 pub mod refuse;
 mod region;
 pub mod resource;
@@ -124,6 +128,8 @@ pub use pagewise_sim::{
 pub use place::{Device, Host, NumaNode, Place};
 pub use program::DeviceProgram;
 pub use range::{ManagedRange, ManagedRangeMut};
+#[cfg(feature = "record")]
+pub use recording::{Recording, record};
 pub use region::{Region, RegionMut};
 pub use rounding::Rounding;
 pub use stream::Stream;

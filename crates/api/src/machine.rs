@@ -79,6 +79,12 @@ impl Machine {
         &*self.0.backend
     }
 
+    /// The back end, for another machine around it.
+    #[cfg(feature = "record")]
+    pub(crate) fn shared_backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.0.backend)
+    }
+
     /// The kind of the back end, also through wrappers. `None` for a back end of another kind, such
     /// as a mock.
     ///

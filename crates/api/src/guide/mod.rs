@@ -1,4 +1,4 @@
-//! The guide: first steps, tests without a GPU, advice, versions, pitfalls.
+//! The guide: first steps, tests without a GPU, advice, versions, recordings, pitfalls.
 //!
 //! Every program in the guide runs on the simulator whenever the documentation is tested.
 //!
@@ -8,6 +8,7 @@
 //! | [`testing`] | to test code that uses managed memory |
 //! | [`advice`] | to choose advice by what it does |
 //! | [`versions`] | if drivers of CUDA 12 matter |
+//! | `recording` (feature `record`) | to record a program and replay it elsewhere |
 //! | [`pitfalls`] | before the first long night |
 
 #[doc = include_str!("first_program.md")]
@@ -21,6 +22,10 @@ pub mod advice {}
 
 #[doc = include_str!("versions.md")]
 pub mod versions {}
+
+#[cfg(feature = "record")]
+#[doc = include_str!("recording.md")]
+pub mod recording {}
 
 #[doc = include_str!("pitfalls.md")]
 pub mod pitfalls {}

@@ -11,6 +11,8 @@ mod ipc;
 mod leaks;
 mod observe;
 mod places;
+#[cfg(feature = "record")]
+mod recording;
 mod resources;
 mod scopes;
 mod soundness;

@@ -7,4 +7,5 @@ mod common;
 mod compare;
 mod doctor;
 mod record;
+mod recording;
 mod replay;
