@@ -6,7 +6,7 @@ mod machines;
 use std::sync::Arc;
 
 use machines::{PAGE, give_back};
-use pagewise::inject::sweep;
+use pagewise::inject::Sweep;
 use pagewise::intercept::{Call, Operation};
 use pagewise::resource::{
     DeviceMemoryResource, ManagedMemoryResource, PoolOptions, Statistics, SubAllocator,
@@ -192,7 +192,8 @@ fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice(
 ) -> Result<()> {
     for pooled in [false, true] {
         let fresh = || Ok(Arc::clone(backend));
-        let sites = sweep(Code::OUT_OF_MEMORY, fresh, |injected, failing| {
+        let every_call = Sweep::new(Code::OUT_OF_MEMORY).with_destructors();
+        let swept = every_call.run(fresh, |injected, failing| {
             let machine = Machine::from(injected);
             let manager = match pooled {
                 true => {
@@ -228,7 +229,7 @@ fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice(
             // A pool lets go of its chunks when its stream is waited for.
             backend.stream_synchronize(StreamHandle::NULL)
         })?;
-        assert!(sites >= 9, "{sites}");
+        assert!(swept.calls >= 9, "{swept}");
     }
     Ok(())
 }

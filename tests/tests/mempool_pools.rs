@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use machines::tensors::{FIRST, HOST, apart, bytes, figures, mapped_by, prefers, sent_to};
 use machines::{MIB, PAGE, fill, give_back, holds, is_allocated, machine, moving};
-use pagewise::inject::sweep;
+use pagewise::inject::Sweep;
 use pagewise::intercept::Operation;
 use pagewise::resource::{ManagedMemoryResource, PinnedMemoryResource};
 use pagewise::{Backend, Code, Device, DevicePtr, ErrorKind, Machine, Place, Result, Stream};
@@ -174,7 +174,8 @@ fn whatever_fails_a_pool_is_as_it_was(
     };
     let (mut moved, mut leaked) = (0, 0);
     let fresh = || Ok(Arc::clone(backend));
-    let sites = sweep(Code::OUT_OF_MEMORY, fresh, |injected, failing| {
+    let every_call = Sweep::new(Code::OUT_OF_MEMORY).with_destructors();
+    let swept = every_call.run(fresh, |injected, failing| {
         let machine = Machine::from(injected);
         let stream = Stream::new(&machine, Device::FIRST)?;
         let Ok(pool) = injected.watch(|| make(&machine, options.clone())) else {
@@ -224,7 +225,7 @@ fn whatever_fails_a_pool_is_as_it_was(
         }
         Ok(())
     })?;
-    assert!(sites > 12 && moved > 6, "{sites} calls were failed, {moved} pools moved");
+    assert!(swept.calls > 12 && moved > 6, "{swept}, {moved} pools moved");
     assert_eq!(leaked, allocations, "what could not be freed, each in its run, and nothing else");
     Ok(())
 }

@@ -2,9 +2,10 @@
 //!
 //! A [`Fault`] says which call fails and with which code: the n-th, by operation, by size, by
 //! place, or at random from a seed. The call is not made, so it has no effect, as
-//! [`Backend`] promises of failed calls. [`sweep`] runs a program once for each
-//! call that it makes, and lets that one fail: for claims such as "after an error, everything is as
-//! before".
+//! [`Backend`] promises of failed calls. [`sweep()`] runs a program once for each call that it
+//! makes, and lets that one fail: for claims such as "after an error, everything is as before". It
+//! leaves out the calls of destructors, which can report no failure, unless a [`Sweep`] includes
+//! them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -22,12 +23,14 @@
 //! # Ok::<(), pagewise::Error>(())
 //! ```
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod sweep;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{Backend, Error, Location, Result};
 
+pub use self::sweep::{Sweep, Swept, sweep};
 use crate::intercept::{Call, Intercepted, Interceptor, Operation};
-use crate::refuse::invalid;
 
 /// A rule for the call that fails, and its code. The first call that matches fails, unless
 /// [`nth`](Self::nth), [`always`](Self::always) or [`seeded`](Self::seeded) says otherwise.
@@ -60,6 +63,7 @@ pub struct Fault {
     location: Option<Location>,
     bytes_min: u64,
     bytes_max: u64,
+    spares_destructors: bool,
     when: When,
 }
 
@@ -91,6 +95,7 @@ impl Fault {
             location: None,
             bytes_min: 0,
             bytes_max: u64::MAX,
+            spares_destructors: false,
             when: When::Nth(0),
         }
     }
@@ -120,6 +125,30 @@ impl Fault {
     #[must_use]
     pub const fn at_most(mut self, bytes: u64) -> Self {
         self.bytes_max = bytes;
+        self
+    }
+
+    /// Only calls that no destructor and no clean-up makes count
+    /// ([`Call::is_in_destructor`]).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use pagewise::inject::{Fault, FaultInjector};
+    /// use pagewise::{Code, Machine, ManagedBuffer};
+    ///
+    /// let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
+    /// let machine = Machine::from(&backend);
+    /// let buffers = [(); 2].map(|()| ManagedBuffer::<u8>::new(&machine, 4096));
+    /// backend.arm(Fault::new(Code::NOT_READY).outside_destructors());
+    /// let [first, second] = buffers;
+    /// drop(first?);
+    /// assert_eq!(machine.failures_on_drop(), 0);
+    /// assert!(second?.free().is_err(), "this one is reported");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn outside_destructors(mut self) -> Self {
+        self.spares_destructors = true;
         self
     }
 
@@ -175,6 +204,7 @@ impl Fault {
         self.operation.is_none_or(|operation| operation == call.operation())
             && self.location.is_none_or(|location| Some(location) == call.location())
             && (self.bytes_min..=self.bytes_max).contains(&call.size_bytes())
+            && !(self.spares_destructors && call.is_in_destructor())
     }
 
     fn strikes(&self, nth: u64) -> bool {
@@ -205,6 +235,8 @@ struct Armed {
 struct State {
     ignores: bool,
     made: u64,
+    /// Of these, the calls of destructors.
+    made_in_destructors: u64,
     calls: Vec<Call>,
     failed: Vec<Call>,
     armed: Vec<Armed>,
@@ -247,6 +279,7 @@ impl Injector {
             return None;
         }
         state.made += 1;
+        state.made_in_destructors += u64::from(call.is_in_destructor());
         state.calls.push(*call);
         let mut code = None;
         for Armed { fault, matched } in state.armed.iter_mut().filter(|a| a.fault.matches(call)) {
@@ -321,7 +354,7 @@ impl<B: Backend> FaultInjector<B> {
         self.interceptor().locked().failed.clone()
     }
 
-    /// Counts the calls of a closure in a program of [`sweep`], and lets them fail. Calls outside
+    /// Counts the calls of a closure in a program of [`sweep()`], and lets them fail. Calls outside
     /// of the closure are not counted and do not fail.
     ///
     /// ```
@@ -343,56 +376,4 @@ impl<B: Backend> FaultInjector<B> {
         set(before);
         answer
     }
-}
-
-/// Runs a program on fresh back ends: once as it is, then once for each call that it made in
-/// [`FaultInjector::watch`], with that call failing with `code`. Returns the number of such calls.
-///
-/// The program gets the call that will fail, `None` the first time. If a claim of the program does
-/// not hold, it returns an error or panics.
-///
-/// # Errors
-/// Errors of the program, and of making back ends. `InvalidValue` (no CUDA code) if a run did not
-/// reach the call that should fail, because the program does not make the same calls each time.
-///
-/// ```
-/// use pagewise::inject::sweep;
-/// use pagewise::{Code, Device, Machine, ManagedBuffer, Place};
-///
-/// let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, failing| {
-///     let buffer = ManagedBuffer::<u8>::zeroed(backend, 4096)?;
-///     let accessed_by = buffer.accessed_by();
-///     accessed_by.insert(Place::HOST)?;
-///     let before = accessed_by.to_set()?;
-///     let answer = backend.watch(|| accessed_by.assign([Device::FIRST]));
-///     assert_eq!(answer.is_err(), failing.is_some());
-///     assert_eq!(accessed_by.to_set()? == before, answer.is_err());
-///     Ok(())
-/// })?;
-/// assert_eq!(sites, 3, "read the members, one out, one in");
-/// # Ok::<(), pagewise::Error>(())
-/// ```
-pub fn sweep<B: Backend>(
-    code: i32,
-    mut fresh: impl FnMut() -> Result<B>,
-    mut program: impl FnMut(&Arc<FaultInjector<B>>, Option<u64>) -> Result<()>,
-) -> Result<u64> {
-    let mut run = |failing: Option<u64>| {
-        let backend = Arc::new(FaultInjector::around(fresh()?));
-        backend.interceptor().locked().ignores = true;
-        if let Some(n) = failing {
-            backend.arm(Fault::new(code).nth(n));
-        }
-        program(&backend, failing)?;
-        Ok::<_, Error>((backend.interceptor().calls(), backend.failed().len()))
-    };
-    let (sites, _) = run(None)?;
-    for n in 0..sites {
-        let (_, failed) = run(Some(n))?;
-        if failed == 0 {
-            let why = format!("call {n} of {sites} was not made again: is the program the same?");
-            return Err(invalid("sweep", why));
-        }
-    }
-    Ok(sites)
 }

@@ -70,6 +70,7 @@ mod buffer;
 mod choose;
 mod construct;
 mod contents;
+mod destructors;
 mod discarded;
 #[cfg(feature = "sim")]
 pub mod guide;

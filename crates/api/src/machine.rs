@@ -160,21 +160,9 @@ impl Machine {
         self.0.failures.load(Ordering::Relaxed)
     }
 
-    /// Counts a failure in [`failures_on_drop`](Self::failures_on_drop): for destructors, which
-    /// cannot report it.
-    ///
-    /// ```
-    /// use pagewise::{Machine, refuse::invalid};
-    ///
-    /// let machine = Machine::from(pagewise::sim()?);
-    /// machine.note_failure(Err(invalid("free", "the pool is gone")));
-    /// assert_eq!(machine.failures_on_drop(), 1);
-    /// # Ok::<(), pagewise::Error>(())
-    /// ```
-    pub fn note_failure(&self, answer: Result<()>) {
-        if answer.is_err() {
-            self.0.failures.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Counts a failure of a destructor.
+    pub(crate) fn count_failure(&self) {
+        self.0.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Refuses a device that does not exist.
@@ -258,7 +246,7 @@ impl Machine {
         let event = backend.event_create(device.id(), EventFlags::DISABLE_TIMING)?;
         let answer = backend.event_record(event, stream).and_then(|()| backend.event_query(event));
         // SAFETY: the event was made above, and its handle is used nowhere else.
-        self.note_failure(unsafe { backend.event_destroy(event) });
+        self.on_drop(|| unsafe { backend.event_destroy(event) });
         answer
     }
 }

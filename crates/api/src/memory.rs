@@ -261,7 +261,7 @@ fn places(span: Span) -> impl Iterator<Item = u64> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let answer = self.release();
-        self.machine.note_failure(answer);
+        let machine = self.machine.clone();
+        machine.on_drop(|| self.release());
     }
 }

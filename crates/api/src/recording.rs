@@ -142,8 +142,8 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if self.is_open {
-            let ended = self.end().map(|_| ());
-            self.original.note_failure(ended);
+            let machine = self.original.clone();
+            machine.on_drop(|| self.end().map(drop));
         }
     }
 }

@@ -140,7 +140,7 @@ impl Stream {
         // SAFETY: the event was made above and its handle is used nowhere else. A wait that is
         // already in a stream does not need the handle. If the event cannot be destroyed, the
         // stream waits all the same.
-        self.0.machine.note_failure(unsafe { backend.event_destroy(event) });
+        self.0.machine.on_drop(|| unsafe { backend.event_destroy(event) });
         waits
     }
 
@@ -216,10 +216,10 @@ impl Drop for Inner {
         // Destroying does not wait. Without concurrent managed access the host may touch managed
         // memory only once the work is done, and a destroyed stream cannot be waited for.
         if !self.machine.capabilities().concurrent_managed_access {
-            self.machine.note_failure(backend.stream_synchronize(self.handle));
+            self.machine.on_drop(|| backend.stream_synchronize(self.handle));
         }
         self.machine.forget_stream(self.handle);
         // SAFETY: `Stream::new` made the stream, and this is the last handle of it.
-        self.machine.note_failure(unsafe { backend.stream_destroy(self.handle) });
+        self.machine.on_drop(|| unsafe { backend.stream_destroy(self.handle) });
     }
 }

@@ -2,6 +2,8 @@
 
 use pagewise_hal::{Location, Operation, Span};
 
+use crate::destructors;
+
 /// A call of a back end: its operation, with its bytes, range and place.
 ///
 /// ```
@@ -18,13 +20,14 @@ pub struct Call {
     bytes: u64,
     span: Option<Span>,
     location: Option<Location>,
+    in_destructor: bool,
 }
 
 impl Call {
     /// A call about nothing in particular.
     #[must_use]
     pub const fn new(operation: Operation) -> Self {
-        Self { operation, bytes: 0, span: None, location: None }
+        Self { operation, bytes: 0, span: None, location: None, in_destructor: false }
     }
 
     /// The same call about so many bytes.
@@ -61,6 +64,24 @@ impl Call {
     pub const fn at(mut self, location: Location) -> Self {
         self.location = Some(location);
         self
+    }
+
+    /// The same call, made by a destructor or a clean-up ([`Machine::on_drop`](crate::Machine::on_drop)).
+    ///
+    /// ```
+    /// use pagewise::intercept::{Call, Operation};
+    /// assert!(!Call::new(Operation::Free).is_in_destructor());
+    /// assert!(Call::new(Operation::Free).in_destructor().is_in_destructor());
+    /// ```
+    #[must_use]
+    pub const fn in_destructor(mut self) -> Self {
+        self.in_destructor = true;
+        self
+    }
+
+    /// A call that the present thread is about to make.
+    pub(super) fn made_here(operation: Operation) -> Self {
+        Self { in_destructor: destructors::is_inside(), ..Self::new(operation) }
     }
 
     /// The same call about so many bytes, from the start of its range if it has one.
@@ -106,5 +127,13 @@ impl Call {
     #[must_use]
     pub const fn location(&self) -> Option<Location> {
         self.location
+    }
+
+    /// Whether a destructor or a clean-up behind an error makes it, which can report no failure:
+    /// one of this crate or of `pagewise-managers`, or a user's in
+    /// [`Machine::on_drop`](crate::Machine::on_drop).
+    #[must_use]
+    pub const fn is_in_destructor(&self) -> bool {
+        self.in_destructor
     }
 }

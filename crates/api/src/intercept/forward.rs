@@ -83,14 +83,14 @@ macro_rules! ask {
 macro_rules! forwarded {
     ($call:ident, fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty) => {
         fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-            let call = Call::new(Operation::$call);
+            let call = Call::made_here(Operation::$call);
             $(about!(call, $argument, $argument);)*
             ask!(self, $name, call, || self.inner.$name($($argument),*))
         }
     };
     ($call:ident, unsafe fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty) => {
         unsafe fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-            let call = Call::new(Operation::$call);
+            let call = Call::made_here(Operation::$call);
             $(about!(call, $argument, $argument);)*
             // SAFETY: the inner method asks for the same as this one, and the caller of this one
             // promised it. All arguments are passed on unchanged.

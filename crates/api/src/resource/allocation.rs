@@ -221,12 +221,11 @@ impl Allocation {
     /// be waited for, the bytes stay allocated, because it may still use them, and the failure
     /// counts in [`Machine::failures_on_drop`]. See [`use_on`](Self::use_on).
     pub fn free_after(mut self, other: &Stream) {
-        if let Some(own) = &self.stream
-            && let Err(error) = own.follow(other)
-        {
-            self.stream = None;
-            self.machine().note_failure(Err(error));
-        }
+        let machine = self.machine().clone();
+        machine.on_drop(|| {
+            let waits = self.stream.as_ref().map_or(Ok(()), |own| own.follow(other));
+            waits.inspect_err(|_| self.stream = None)
+        });
     }
 
     /// Makes the bytes go back on another stream, as [`set_stream`](Self::set_stream) but without a
@@ -268,8 +267,8 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let answer = self.release();
-        self.resource.machine().note_failure(answer);
+        let machine = self.machine().clone();
+        machine.on_drop(|| self.release());
     }
 }
 

@@ -164,8 +164,7 @@ unsafe impl MemoryResource for ManagedMemoryResource {
         let ptr = allocate_from(self.pool.as_ref(), &self.machine, bytes, stream, direct)?;
         if let Err(error) = self.settle(Span::new(ptr, bytes), stream) {
             // SAFETY: the memory was given just now, and no other code has its address.
-            let answer = unsafe { self.deallocate(ptr, bytes, stream) };
-            self.machine.note_failure(answer);
+            self.machine.on_drop(|| unsafe { self.deallocate(ptr, bytes, stream) });
             return Err(error);
         }
         Ok(ptr)

@@ -410,8 +410,7 @@ impl Drop for Pool {
         if self.owned {
             // SAFETY: this value made the pool and is its only owner, so no code uses the handle
             // again. The driver keeps memory that was allocated from the pool until it is freed.
-            let answer = unsafe { self.machine.backend().pool_destroy(self.handle) };
-            self.machine.note_failure(answer);
+            self.machine.on_drop(|| unsafe { self.machine.backend().pool_destroy(self.handle) });
         }
     }
 }

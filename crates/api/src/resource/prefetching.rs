@@ -69,8 +69,7 @@ unsafe impl<R: MemoryResource> MemoryResource for PrefetchOnAllocate<R> {
         let sent = self.machine().prefetch(Span::new(ptr, bytes), self.to, stream.handle());
         if let Err(error) = sent {
             // SAFETY: the memory was given just now, and no other code has its address.
-            let answer = unsafe { self.inner.deallocate(ptr, bytes, stream) };
-            self.machine().note_failure(answer);
+            self.machine().on_drop(|| unsafe { self.inner.deallocate(ptr, bytes, stream) });
             return Err(error);
         }
         Ok(ptr)

@@ -208,15 +208,13 @@ impl<R: MemoryResource> Drop for SubAllocator<R> {
         for (ptr, stream) in state.chunks {
             // Pieces were given back on any of these, and their work may still use the chunk. If it
             // cannot be waited for, the chunk stays allocated.
-            let mut users = state.streams.values();
-            let idle = users.try_for_each(|free| stream.follow(&free.stream));
-            let answer = idle.and_then(|()| {
+            machine.on_drop(|| {
+                state.streams.values().try_for_each(|free| stream.follow(&free.stream))?;
                 // SAFETY: the chunk came from the inner resource. All of its pieces were given
                 // back, because an owner of one holds this value alive, and `stream` waits for
                 // their streams.
                 unsafe { self.inner.deallocate(ptr, self.chunk_bytes, &stream) }
             });
-            machine.note_failure(answer);
         }
     }
 }

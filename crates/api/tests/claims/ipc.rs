@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pagewise::inject::{FaultInjector, sweep};
+use pagewise::inject::{FaultInjector, Sweep};
 use pagewise::intercept::Operation;
 use pagewise::resource::{
     Allocation, AllocationHandle, BufferDescriptor, DeviceMemoryResource, MemoryResource,
@@ -199,7 +199,8 @@ fn a_descriptor_that_is_no_pool_is_refused() -> Result<()> {
 /// Every call of a whole exchange fails once: then nothing is in use, and the exchange works.
 #[test]
 fn a_failure_of_any_call_leaves_nothing_and_can_be_tried_again() -> Result<()> {
-    let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, failing| {
+    let every_call = Sweep::new(Code::OUT_OF_MEMORY).with_destructors();
+    let swept = every_call.run(pagewise::sim, |backend, failing| {
         let machine = Machine::from(backend);
         let stream = Stream::new(&machine, Device::FIRST)?;
         let pool = on_device(&machine)?;
@@ -219,6 +220,6 @@ fn a_failure_of_any_call_leaves_nothing_and_can_be_tried_again() -> Result<()> {
         }
         exchange()
     })?;
-    assert!(sites >= 8, "{sites}");
+    assert!(swept.calls >= 8, "{swept}");
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pagewise::inject::{FaultInjector, sweep};
+use pagewise::inject::{FaultInjector, Sweep};
 use pagewise::intercept::{Call, Operation};
 use pagewise::resource::{
     Allocation, DeviceMemoryResource, ManagedMemoryResource, PinnedMemoryResource, PoolOptions,
@@ -70,7 +70,8 @@ fn made_and_given_back(backend: &FaultInjector<SimBackend>, calls: &[Call]) {
 #[test]
 fn whatever_fails_is_reported_and_nothing_stays_behind() -> Result<()> {
     let fresh = || SimBackend::new(SimConfig::h200().devices(2));
-    let sites = sweep(Code::OUT_OF_MEMORY, fresh, |backend, failing| {
+    let every_call = Sweep::new(Code::OUT_OF_MEMORY).with_destructors();
+    let swept = every_call.run(fresh, |backend, failing| {
         let machine = Machine::from(backend);
         let answer = backend.watch(|| everything(&machine));
         let unreported = machine.failures_on_drop();
@@ -86,6 +87,6 @@ fn whatever_fails_is_reported_and_nothing_stays_behind() -> Result<()> {
         assert!(backend.device_count().is_ok() && everything(&machine).is_ok());
         Ok(())
     })?;
-    assert!(sites > 50, "{sites} calls were failed");
+    assert!(swept.calls > 50, "{swept}");
     Ok(())
 }

@@ -16,3 +16,4 @@ mod recording;
 mod resources;
 mod scopes;
 mod soundness;
+mod sweeps;

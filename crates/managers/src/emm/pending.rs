@@ -250,7 +250,7 @@ impl Drop for Inner {
     /// No deferral is left, and no caller can be told of failures.
     fn drop(&mut self) {
         let state = mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
-        self.machine.note_failure(carry_out(state.waiting));
+        self.machine.on_drop(|| carry_out(state.waiting));
     }
 }
 
@@ -294,8 +294,7 @@ impl DeferCleanup {
 impl Drop for DeferCleanup {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            let answer = queue.end_deferral();
-            queue.0.machine.note_failure(answer);
+            queue.0.machine.on_drop(|| queue.end_deferral());
         }
     }
 }

@@ -242,9 +242,7 @@ impl Memory {
     }
 
     fn free_quietly(&self) {
-        if let Some(answer) = self.free() {
-            self.machine.note_failure(answer);
-        }
+        self.machine.on_drop(|| self.free().unwrap_or(Ok(())));
     }
 }
 

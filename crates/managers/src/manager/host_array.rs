@@ -196,9 +196,9 @@ impl HostArray {
 }
 impl Drop for HostArray {
     fn drop(&mut self) {
-        let waited = self.wait();
-        if let (Err(error), Some(machine)) = (waited, self.machine()) {
-            machine.note_failure(Err(error.into()));
+        let copies = lock(&self.copies).as_ref().map(|stream| stream.machine().clone());
+        if let Some(machine) = copies {
+            machine.on_drop(|| self.wait().map_err(Into::into));
         }
     }
 }

@@ -254,8 +254,7 @@ impl Completion {
 impl Drop for Completion {
     fn drop(&mut self) {
         // SAFETY: `of` made the event, and only this value has its handle.
-        let answer = unsafe { self.machine.backend().event_destroy(self.event) };
-        self.machine.note_failure(answer);
+        self.machine.on_drop(|| unsafe { self.machine.backend().event_destroy(self.event) });
     }
 }
 

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use pagewise::inject::{Fault, FaultInjector, sweep};
+use pagewise::inject::{Fault, FaultInjector, Sweep};
 use pagewise::intercept::{Call, Intercepted, Interceptor, Operation};
 use pagewise::resource::{ManagedMemoryResource, MemoryKind, MemoryResource, PinnedMemoryResource};
 use pagewise::{
@@ -189,7 +189,8 @@ fn a_resource_that_panics_is_a_failure_too() -> Result<()> {
 /// Each call of the driver fails once: memory that was given is given back, once.
 #[test]
 fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice() -> Result<()> {
-    let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, _| {
+    let every_call = Sweep::new(Code::OUT_OF_MEMORY).with_destructors();
+    let swept = every_call.run(pagewise::sim, |backend, _| {
         let machine = Machine::from(backend);
         let allocator = over(&machine)?;
         backend.watch(|| {
@@ -209,6 +210,6 @@ fn whatever_fails_nothing_leaks_and_nothing_is_freed_twice() -> Result<()> {
         assert_eq!(count(Operation::Free), count(Operation::AllocManaged) - refused);
         Ok(())
     })?;
-    assert!(sites >= 10, "{sites}");
+    assert!(swept.calls >= 10, "{swept}");
     Ok(())
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pagewise::inject::{Fault, sweep};
+use pagewise::inject::{Fault, Sweep};
 use pagewise::intercept::Operation;
 use pagewise::resource::{Failing, ManagedMemoryResource, PinnedMemoryResource};
 use pagewise::{
@@ -266,7 +266,8 @@ fn a_loop_that_fails_midway_names_the_tensor_and_what_became_of_the_others() -> 
 /// it was, contents there unless they were discarded, and all of it works afterwards.
 #[test]
 fn whatever_fails_an_operation_says_so_and_can_be_repeated() -> Result<()> {
-    let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, failing| {
+    let every_call = Sweep::new(Code::OUT_OF_MEMORY).with_destructors();
+    let swept = every_call.run(pagewise::sim, |backend, failing| {
         let machine = Machine::from(backend);
         let home = Stream::new(&machine, Device::FIRST)?;
         let stream = Stream::new(&machine, Device::FIRST)?;
@@ -310,7 +311,7 @@ fn whatever_fails_an_operation_says_so_and_can_be_repeated() -> Result<()> {
         // SAFETY: no work uses the memory, and it is freed once.
         unsafe { machine.backend().free(span.ptr) }
     })?;
-    assert!(sites >= 10, "{sites}");
+    assert!(swept.calls >= 10, "{swept}");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pagewise::inject::{Fault, FaultInjector, sweep};
+use pagewise::inject::{Fault, FaultInjector, Sweep};
 use pagewise::intercept::Operation;
 use pagewise::{Code, Device, Error, ErrorKind, Machine, MemoryInfo, SimBackend};
 use pagewise_managers::manager::{
@@ -95,7 +95,8 @@ fn sweep_action(
     prepare: impl Fn(&Scene) -> Result<()>,
     action: impl Fn(&Scene) -> Result<()>,
 ) -> Result<u64> {
-    let sites = sweep(code, pagewise::sim, |backend, failing| {
+    let every_call = Sweep::new(code).with_destructors();
+    let swept = every_call.run(pagewise::sim, |backend, failing| {
         let machine = Machine::from(backend);
         let free_at_first = info(&machine)?;
         let scene = scene(backend, policy)?;
@@ -122,7 +123,7 @@ fn sweep_action(
         }
         Ok(())
     })?;
-    Ok(sites)
+    Ok(swept.calls)
 }
 
 fn machine_failures(scene: &Scene) -> u64 {
@@ -185,7 +186,8 @@ fn memory_that_runs_out_after_all_is_asked_for_again_with_shorter_chunks() -> Re
 /// The one change that a failed call makes is named by its error.
 #[test]
 fn what_was_freed_to_make_room_is_named_if_that_was_in_vain() -> Result<()> {
-    let sites = sweep(Code::NOT_PERMITTED, pagewise::sim, |backend, failing| {
+    let every_call = Sweep::new(Code::NOT_PERMITTED).with_destructors();
+    let swept = every_call.run(pagewise::sim, |backend, failing| {
         let machine = Machine::from(backend);
         let free_at_first = info(&machine)?;
         let scene = scene(backend, ChunkPolicy::exact())?;
@@ -218,7 +220,7 @@ fn what_was_freed_to_make_room_is_named_if_that_was_in_vain() -> Result<()> {
         }
         Ok(())
     })?;
-    assert_eq!(sites, 4, "memory, wait, free, allocate");
+    assert_eq!(swept.calls, 4, "memory, wait, free, allocate");
     Ok(())
 }
 
@@ -247,7 +249,8 @@ fn registrations_and_groups_that_fail_anywhere_change_nothing() -> Result<()> {
 #[test]
 fn another_allocator_or_none() -> Result<()> {
     let change = |scene: &Scene| scene.manager.set_allocator(Allocator::OwnPool);
-    let sites = sweep(Code::NOT_PERMITTED, pagewise::sim, |backend, _| {
+    let every_call = Sweep::new(Code::NOT_PERMITTED).with_destructors();
+    let swept = every_call.run(pagewise::sim, |backend, _| {
         let scene = scene(backend, ChunkPolicy::default())?;
         let before = picture(&scene.manager)?;
         match backend.watch(|| change(&scene)) {
@@ -259,7 +262,7 @@ fn another_allocator_or_none() -> Result<()> {
         scene.manager.allocate_queue(scene.a)?;
         Ok(())
     })?;
-    assert!(sites > 10);
+    assert!(swept.calls > 10);
     Ok(())
 }
 
@@ -273,7 +276,8 @@ fn copies_and_host_arrays_that_fail_leave_nothing_behind() -> Result<()> {
             manager.from_device(scene.a, &[&scene.x], &mut [&mut host])?;
             host.as_slice::<u8>().map(drop)
         };
-        let sites = sweep(Code::NOT_PERMITTED, pagewise::sim, |backend, failing| {
+        let every_call = Sweep::new(Code::NOT_PERMITTED).with_destructors();
+        let swept = every_call.run(pagewise::sim, |backend, failing| {
             let machine = Machine::from(backend);
             let scene = scene(backend, ChunkPolicy::default())?;
             let before = (picture(&scene.manager)?, info(&machine)?);
@@ -286,7 +290,7 @@ fn copies_and_host_arrays_that_fail_leave_nothing_behind() -> Result<()> {
             assert!(machine_failures(&scene) >= lost, "{:?}", backend.failed());
             Ok(())
         })?;
-        assert!(sites >= 5, "{memory:?}: {sites}");
+        assert!(swept.calls >= 5, "{memory:?}: {swept}");
     }
     Ok(())
 }
