@@ -1,6 +1,8 @@
 //! The CUDA back end without a GPU: over the simulated driver, by the driver's C ABI.
 #![cfg(target_os = "linux")]
 
+use std::num::NonZero;
+
 use pagewise::{
     Advice, AllocationType, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities,
     DeviceAccess, DeviceAttribute, DeviceId, DeviceTouch, DriverVersion, ErrorKind, EventFlags,
@@ -102,6 +104,19 @@ fn a_ceiling_gives_the_capabilities_of_a_driver_of_that_version() {
         assert_eq!(capped.driver_version(), Ok(DriverVersion::CUDA_13_2));
         let sim = SimBackend::new(SimConfig::h200().driver_version(version)).expect("room");
         assert_eq!(all_but_the_name(native), all_but_the_name(sim.capabilities()));
+    }
+}
+
+#[test]
+fn no_more_than_the_first_devices_are_shown_on_request() {
+    let driver = SimulatedDriver::load();
+    driver.reset("devices=3");
+    for (most, shown) in [(1, 1), (2, 2), (3, 3), (9, 3)] {
+        let most = NonZero::new(most).expect("not 0");
+        let capped = driver.builder().max_devices(most).open().expect("opens");
+        assert_eq!(capped.device_count(), Ok(shown));
+        let behind = capped.memory_info(DeviceId(shown.cast_signed()));
+        assert_eq!(behind.map_err(|error| error.kind()).err(), Some(ErrorKind::InvalidDevice));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
 use pagewise_hal::{DeviceId, DriverVersion, Result};
@@ -34,6 +35,7 @@ use crate::observe::{Observer, ObserverLog};
 pub struct CudaBuilder {
     library: Option<OsString>,
     max_version: Option<DriverVersion>,
+    max_devices: Option<NonZero<u32>>,
     foreign_contexts: bool,
     observer: Option<Box<dyn Observer>>,
     host: Option<Box<dyn Host>>,
@@ -54,6 +56,14 @@ impl CudaBuilder {
     /// version does. 12.0 or later.
     pub fn max_version(mut self, ceiling: DriverVersion) -> Self {
         self.max_version = Some(ceiling);
+        self
+    }
+
+    /// Shows no more than the first `most` of the driver's devices, as for a program that is written
+    /// for fewer. The others are no devices of the back end. A driver call that takes a location
+    /// still knows them, though; only `CUDA_VISIBLE_DEVICES` hides them from the driver too.
+    pub fn max_devices(mut self, most: NonZero<u32>) -> Self {
+        self.max_devices = Some(most);
         self
     }
 
@@ -90,7 +100,7 @@ impl CudaBuilder {
     /// As [`LoadError`](crate::LoadError) says; or the driver's, if device 0 gives no context.
     pub fn open(self) -> Result<CudaBackend> {
         let library = DriverLibrary::open(&library_name(self.library), self.max_version)?;
-        let driver = Arc::new(Driver::start(library)?);
+        let driver = Arc::new(Driver::start(library, self.max_devices)?);
         if self.foreign_contexts {
             driver.expect_foreign_contexts();
         }

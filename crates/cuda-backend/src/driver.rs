@@ -1,5 +1,6 @@
 //! A started driver: its table, its versions, and its numbers as errors.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,9 +24,14 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn start(library: DriverLibrary) -> Result<Self, LoadError> {
+    /// Starts the driver of a library. It shows no more than the first `most` devices.
+    pub(crate) fn start(
+        library: DriverLibrary,
+        most: Option<NonZero<u32>>,
+    ) -> Result<Self, LoadError> {
         let table = library.table()?;
         let devices = library.start(&table)?;
+        let devices = most.map_or(devices, |most| devices.min(most.get()));
         Ok(Self {
             table,
             pools: DriverPools::of(library.id()),

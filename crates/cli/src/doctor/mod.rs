@@ -1,0 +1,296 @@
+//! `pagewise doctor`: reports what this machine's CUDA driver offers, or why there is none.
+
+mod text;
+
+use pagewise_cuda::{
+    CudaBackend, Cupti, CuptiUnavailable, EntryPoint, LoadError, Probe, host_numa_nodes, probe,
+};
+use pagewise_hal::{
+    Backend, BatchSupport, Capabilities, DeviceAttribute, DeviceId, DriverVersion, Error, ErrorKind,
+};
+use serde::{Serialize, Serializer};
+
+use crate::status::Answer;
+
+/// Looks, and says what there is. Never fails: the missing parts are the answer.
+pub(crate) fn doctor(ceiling: Option<DriverVersion>) -> Answer {
+    let findings = Findings::look(ceiling);
+    Answer::new(text::text(&findings), &findings)
+}
+
+/// What was found; in JSON the same with `{"error": …}` where something failed.
+#[derive(Debug, Serialize)]
+struct Findings {
+    #[serde(serialize_with = "found_or_error")]
+    driver: Result<Driver, LoadError>,
+    devices: Vec<Device>,
+    host: Host,
+    supported: Supported,
+}
+
+/// A driver that could be loaded.
+#[derive(Debug, Serialize)]
+struct Driver {
+    library: String,
+    #[serde(serialize_with = "as_text")]
+    version: DriverVersion,
+    /// The version as which it is used.
+    #[serde(serialize_with = "as_text")]
+    used_as: DriverVersion,
+    advise_and_prefetch: CallForm,
+    entry_points: Vec<Entry>,
+    #[serde(serialize_with = "found_or_error")]
+    devices: Result<u32, LoadError>,
+}
+
+/// The form of the calls that name a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum CallForm {
+    /// That of CUDA 12.2.
+    ByLocation,
+    /// That of CUDA 8.0.
+    ByDeviceOrdinal,
+}
+
+/// An entry point of the driver.
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: &'static str,
+    #[serde(serialize_with = "as_text")]
+    since: DriverVersion,
+    required: bool,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Found,
+    /// Newer than the ceiling.
+    NotUsed,
+    Missing,
+}
+
+/// A device that the driver shows.
+#[derive(Debug, Serialize)]
+struct Device {
+    ordinal: i32,
+    #[serde(serialize_with = "found_or_error")]
+    name: Result<String, Error>,
+    #[serde(serialize_with = "found_or_error")]
+    memory: Result<Memory, Error>,
+    compute_capability: Option<String>,
+    attributes: Vec<Attribute>,
+}
+
+#[derive(Debug, Serialize)]
+struct Memory {
+    total_bytes: u64,
+    free_bytes: u64,
+}
+
+/// An attribute of a device, under the name that people read.
+#[derive(Debug, Serialize)]
+struct Attribute {
+    name: &'static str,
+    #[serde(serialize_with = "found_or_error")]
+    value: Result<i32, Error>,
+}
+
+#[derive(Debug, Serialize)]
+struct Host {
+    numa_nodes: Vec<i32>,
+    /// Whether the host's page table can be read; `None` without a driver.
+    page_table: Option<bool>,
+    #[serde(serialize_with = "found_or_error")]
+    records: Result<Records, CuptiUnavailable>,
+}
+
+/// The library that reports what moves.
+#[derive(Debug, Serialize)]
+struct Records {
+    library: String,
+    api: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Supported {
+    /// Whether there is a back end over the driver.
+    #[serde(serialize_with = "yes_or_error")]
+    driver: Result<(), Error>,
+    simulator: bool,
+    /// What the back end over the driver can do.
+    #[serde(serialize_with = "known_capabilities")]
+    capabilities: Option<Capabilities>,
+}
+
+impl Findings {
+    fn look(ceiling: Option<DriverVersion>) -> Self {
+        let probed = probe();
+        let opened = match (&probed, ceiling) {
+            (Err(error), _) => Err(error.clone().into()),
+            (Ok(_), Some(ceiling)) => CudaBackend::builder().max_version(ceiling).open(),
+            (Ok(_), None) => CudaBackend::open(),
+        };
+        let cuda = opened.as_ref().ok();
+        let ordinals = 0..cuda.and_then(|cuda| cuda.device_count().ok()).unwrap_or(0).cast_signed();
+        Self {
+            driver: probed.map(|probe| Driver::of(probe, ceiling)),
+            devices: cuda.map_or(Vec::new(), |cuda| {
+                ordinals.map(|ordinal| Device::of(cuda, DeviceId(ordinal))).collect()
+            }),
+            host: Host::look(cuda),
+            supported: Supported {
+                capabilities: cuda.map(CudaBackend::capabilities),
+                driver: opened.map(drop),
+                simulator: true,
+            },
+        }
+    }
+}
+
+impl Driver {
+    fn of(probe: Probe, ceiling: Option<DriverVersion>) -> Self {
+        let version = probe.driver_version;
+        let used_as = ceiling.map_or(version, |ceiling| ceiling.min(version));
+        let state = |entry: &EntryPoint| match (entry.present, entry.since <= used_as) {
+            (true, true) => State::Found,
+            (true, false) => State::NotUsed,
+            (false, _) => State::Missing,
+        };
+        let entry = |entry: &EntryPoint| {
+            let EntryPoint { name, since, required, .. } = *entry;
+            Entry { name, since, required, state: state(entry) }
+        };
+        let entry_points: Vec<Entry> = probe.entry_points.iter().map(entry).collect();
+        let has = |name: &str| {
+            let since = DriverVersion::CUDA_12_2;
+            let mut entries = entry_points.iter().filter(|entry| entry.state == State::Found);
+            entries.any(|entry| entry.name == name && entry.since == since)
+        };
+        let by_location = ["cuMemAdvise", "cuMemPrefetchAsync"].into_iter().all(has);
+        Self {
+            library: probe.library,
+            version,
+            used_as,
+            advise_and_prefetch: match by_location {
+                true => CallForm::ByLocation,
+                false => CallForm::ByDeviceOrdinal,
+            },
+            entry_points,
+            devices: probe.devices,
+        }
+    }
+}
+
+impl Device {
+    fn of(cuda: &CudaBackend, device: DeviceId) -> Self {
+        let attribute = |attribute| cuda.device_attribute(device, attribute);
+        let major = attribute(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR);
+        let minor = attribute(DeviceAttribute::COMPUTE_CAPABILITY_MINOR);
+        Self {
+            ordinal: device.0,
+            name: cuda.device_name(device),
+            memory: cuda
+                .memory_info(device)
+                .map(|info| Memory { total_bytes: info.total_bytes, free_bytes: info.free_bytes }),
+            compute_capability: major.and_then(|major| Ok(format!("{major}.{}", minor?))).ok(),
+            attributes: ATTRIBUTES
+                .map(|(name, asked)| Attribute { name, value: attribute(asked) })
+                .into(),
+        }
+    }
+}
+
+impl Host {
+    fn look(cuda: Option<&CudaBackend>) -> Self {
+        let cupti = Cupti::open().and_then(|cupti| {
+            if cuda.is_some() {
+                cupti.start()?;
+                cupti.stop()?;
+            }
+            Ok(cupti)
+        });
+        Self {
+            numa_nodes: host_numa_nodes(),
+            page_table: cuda.map(|cuda| cuda.capabilities().host_page_map),
+            records: cupti
+                .map(|cupti| Records { library: cupti.path().to_string(), api: cupti.version() }),
+        }
+    }
+}
+
+/// The attributes that decide how managed memory behaves.
+const ATTRIBUTES: [(&str, DeviceAttribute); 9] = [
+    ("managed memory", DeviceAttribute::MANAGED_MEMORY),
+    ("concurrent managed access", DeviceAttribute::CONCURRENT_MANAGED_ACCESS),
+    ("pageable memory access", DeviceAttribute::PAGEABLE_MEMORY_ACCESS),
+    ("by the host's page tables", DeviceAttribute::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES),
+    ("direct access from host", DeviceAttribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST),
+    ("memory pools", DeviceAttribute::MEMORY_POOLS_SUPPORTED),
+    ("pools on NUMA nodes", DeviceAttribute::HOST_NUMA_MEMORY_POOLS_SUPPORTED),
+    ("pools on the host", DeviceAttribute::HOST_MEMORY_POOLS_SUPPORTED),
+    ("nearest host NUMA node", DeviceAttribute::HOST_NUMA_ID),
+];
+
+// ---- JSON -------------------------------------------------------------------------------------
+
+/// An object with nothing but the reason.
+#[derive(Serialize)]
+struct Failed {
+    error: String,
+}
+
+fn found_or_error<T: Serialize, E: ToString, S: Serializer>(
+    found: &Result<T, E>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match found {
+        Ok(found) => found.serialize(serializer),
+        Err(error) => Failed { error: error.to_string() }.serialize(serializer),
+    }
+}
+
+fn yes_or_error<S: Serializer>(
+    found: &Result<(), Error>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    found_or_error(&found.as_ref().map(|()| true), serializer)
+}
+
+/// A version as `12.2`.
+fn as_text<S: Serializer>(version: &DriverVersion, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(version)
+}
+
+fn known_capabilities<S: Serializer>(
+    capabilities: &Option<Capabilities>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Known {
+        locations: bool,
+        prefetch_batch: &'static str,
+        discard: bool,
+        location_pools: bool,
+        concurrent_managed_access: bool,
+    }
+    let known = capabilities.as_ref().map(|found| Known {
+        locations: found.locations,
+        prefetch_batch: match found.prefetch_batch {
+            BatchSupport::Native => "native",
+            BatchSupport::Loop => "loop",
+            _ => "none",
+        },
+        discard: found.discard,
+        location_pools: found.location_pools,
+        concurrent_managed_access: found.concurrent_managed_access,
+    });
+    known.serialize(serializer)
+}
+
+/// Whether an attribute has no value because the driver is older than it.
+fn is_unknown(error: &Error) -> bool {
+    error.kind() == ErrorKind::InvalidValue
+}
