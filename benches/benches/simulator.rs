@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use chacha20::ChaCha8Rng;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pagewise::{
     Advice, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, EventCapture, HostAccess,
@@ -9,7 +10,6 @@ use pagewise::{
     StreamHandle,
 };
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;

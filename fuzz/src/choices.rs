@@ -1,8 +1,8 @@
 //! Random choices, made from bytes.
 
 use arbitrary::Unstructured;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 
 /// A source of choices: each uses up some of the bytes, and once none is left all are the first.
 ///

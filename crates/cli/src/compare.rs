@@ -1,40 +1,60 @@
 //! `pagewise compare`: two recordings, or two back ends on random programs.
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pagewise_hal::{Backend, DriverVersion, Error};
+use clap::ValueEnum as _;
+use pagewise_hal::{Backend, Error};
 use pagewise_sim::RangeReads;
-use pagewise_trace::campaign::{Campaign, Disagreement, Outcome, Sides, Stage, carry_out};
+use pagewise_trace::campaign::{Campaign, Sides, Stage, carry_out};
 use pagewise_trace::compare::{Levels, Tally, compare_recordings};
 use pagewise_trace::differential::Rules;
 use pagewise_trace::error::TraceError;
-use pagewise_trace::format::{Case, Header, RecordedOn};
+use pagewise_trace::format::{Case, Header, Op, RecordedOn};
 use pagewise_trace::program::{Family, Offers};
-use pagewise_trace::reader::TraceReader;
 use pagewise_trace::record::Recorder;
 use pagewise_trace::report::{Report, TraceReport};
 use pagewise_trace::run::Target;
 use pagewise_trace::writer::TraceWriter;
 
 use crate::args::{self, Compare, Level};
+use crate::inputs::{self, Source};
 use crate::output::{cannot_write, write_file};
-use crate::progress::Progress;
-use crate::status::Failure;
+use crate::programs::{Programs, program_text};
+use crate::progress::{Progress, Unit};
+use crate::status::{Answer, Failure};
 use crate::table;
 use crate::target::ChosenTarget;
 
-/// Compares, and returns the report and the text for people.
-pub(crate) fn compare(args: &Compare) -> Result<(Report, String), Failure> {
+/// Compares, and answers with a report.
+pub(crate) fn compare(args: &Compare) -> Result<Answer, Failure> {
     let levels = levels(&args.levels);
+    args.traces.iter().try_for_each(|trace| is_no_value(trace))?;
     match args.traces.as_slice() {
         [] => compare_on_programs(args, levels),
         [expected, got] => compare_traces(expected, got, args),
         _ => Err(Failure::Usage("give two traces to compare, or none".to_owned())),
     }
+}
+
+/// Refuses the name of a level or of a family that is no file: the list before it was not divided
+/// by commas.
+fn is_no_value(trace: &Path) -> Result<(), Failure> {
+    let name = trace.to_string_lossy();
+    let is_level = Level::from_str(&name, false).is_ok();
+    let option = match (is_level, name.parse::<Family>().is_ok()) {
+        (true, _) => "--levels",
+        (_, true) => "--family",
+        _ => return Ok(()),
+    };
+    if trace.exists() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "`{name}` is no file: write the values of {option} with commas between them and no spaces"
+    )))
 }
 
 fn levels(wanted: &[Level]) -> Levels {
@@ -52,16 +72,14 @@ fn report(traces: Vec<TraceReport>, start: Instant) -> Report {
 
 // ---- two recordings ---------------------------------------------------------------------------
 
-fn compare_traces(
-    expected: &Path,
-    got: &Path,
-    args: &Compare,
-) -> Result<(Report, String), Failure> {
+fn compare_traces(expected: &Path, got: &Path, args: &Compare) -> Result<Answer, Failure> {
     let (start, levels) = (Instant::now(), levels(&args.levels));
     let unreadable = |error: TraceError| Failure::Input(error.to_string());
-    let open = |path| {
-        let opened = TraceReader::open(path).map_err(unreadable)?;
-        Ok(opened.limited((&args.limits).into(), 0))
+    let sources = inputs::sources(&[expected.to_owned(), got.to_owned()])?;
+    let progress = Progress::start("compared", Unit::Bytes, inputs::total_bytes(&sources));
+    let open = |path: &Path| {
+        let opened = Source::from(path).trace(&progress).map_err(unreadable)?;
+        Ok::<_, Failure>(opened.limited((&args.limits).into(), 0))
     };
     let mut recordings = (open(expected)?, open(got)?);
     let _busy = (recordings.0.time().busy(), recordings.1.time().busy());
@@ -75,6 +93,7 @@ fn compare_traces(
             (None, None) => break,
             (Some(expected), Some(got)) if expected.name == got.name => {
                 tally.merge(compare_recordings(&expected, &got, levels));
+                progress.case_done();
             }
             (expected, got) => {
                 let name = |case: Option<Case>| case.map_or("none".to_owned(), |case| case.name);
@@ -89,12 +108,12 @@ fn compare_traces(
     let name = got.display().to_string();
     let report = report(vec![tally.report(name, Some(recordings.0.header()), None, None)], start);
     let text = table::full(&report);
-    Ok((report, text))
+    Ok(Answer::compared(&report, text))
 }
 
 // ---- random programs --------------------------------------------------------------------------
 
-fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String), Failure> {
+fn compare_on_programs(args: &Compare, levels: Levels) -> Result<Answer, Failure> {
     let start = Instant::now();
     let reference = ChosenTarget::new(args.backend, None, RangeReads::Driver, levels.events)?;
     let other = ChosenTarget::new(args::BackendArg::Sim, None, RangeReads::Driver, true)?;
@@ -104,7 +123,7 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
     let families = families(args)?;
     let mut programs =
         TraceWriter::plain(Vec::new(), &program_header).map_err(|why| unwritten(args, &why))?;
-    let progress = Progress::start("compared");
+    let progress = Progress::start("compared", Unit::Operations, Some(args.ops));
     let mut results = Vec::new();
     for &family in &families {
         let campaign = campaign(args, family, levels, &reference, &header)?;
@@ -122,24 +141,27 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
             }
             if stage == Stage::Drawn {
                 // Writing to memory cannot fail.
-                _ = write_program(&mut programs, case);
+                _ = programs.program(case);
+                progress.advance(operations(case));
                 progress.case_done();
             }
         });
         kept?;
         results.push((family, outcome.map_err(|error| no_back_end(&error))?));
     }
-    progress.end();
+    drop(progress);
     if let Some(path) = &args.programs {
         write_file(path, &programs.finish().map_err(|error| cannot_write(path, &error))?)?;
     }
     let mut text = String::new();
-    let mut traces = Vec::new();
+    let (mut traces, mut found) = (Vec::new(), Vec::new());
     for (family, outcome) in results {
-        describe(&mut text, args, family, &outcome);
-        if let Some(first) = &outcome.first {
-            explain(&mut text, first, &program_header, args.save.as_deref())?;
+        let programs = Programs::of(args, family, &outcome, &program_header);
+        programs.describe(&mut text, args);
+        if let (Some(first), Some(path)) = (&programs.first, &args.save) {
+            write_file(path, first.program.as_bytes())?;
         }
+        found.push(programs);
         traces.push(outcome.report(family, &header));
     }
     let report = report(traces, start);
@@ -147,7 +169,7 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<(Report, String
     let (count, wall_s) = (report.traces.len(), report.wall_s);
     let summary = format!("{agree} of {count} families agree in everything, in {wall_s:.1} s.\n");
     let text = format!("{}\n{text}\n{summary}", table::table(&report));
-    Ok((report, text))
+    Ok(Answer::compared(&report, text).with("programs", &found))
 }
 
 /// Puts the simulator into a recorder, so that this compares it with itself; a driver stays as it
@@ -165,7 +187,7 @@ fn wanted_machine(args: &Compare) -> RecordedOn {
         gpu: None,
         gpus: args.devices,
         driver: None,
-        cuda_driver_version: args.ceiling,
+        cuda_driver_version: args.ceiling.0,
         host_page_bytes: None,
         host_numa_nodes: None,
         system: None,
@@ -203,7 +225,7 @@ fn campaign(
         seed: args.seed,
         ops: args.ops.div_ceil(families as u64),
         steps: args.steps,
-        offers: Offers { devices: args.devices, version: DriverVersion(args.ceiling) },
+        offers: Offers { devices: args.devices, version: args.ceiling },
         rules,
         max_disagreements: args.max_disagreements,
         shrink_tries: args.shrink,
@@ -214,60 +236,10 @@ fn no_back_end(error: &Error) -> Failure {
     Failure::Input(format!("no back end to compare with: {error}"))
 }
 
-fn describe(text: &mut String, args: &Compare, family: Family, outcome: &Outcome) {
-    let Outcome { programs, disagreeing, by_chance, .. } = *outcome;
-    let seed = args.seed;
-    _ = write!(text, "{family}, seed {seed}: {programs} programs, {disagreeing} disagree");
-    if by_chance > 0 {
-        _ = write!(text, "; {by_chance} more did once and not again");
-    }
-    if disagreeing > 0 && disagreeing == args.max_disagreements {
-        text.push_str("; stopped there");
-    }
-    text.push('\n');
-}
-
-/// The first disagreement and its smallest program, which is saved if the arguments ask for it.
-fn explain(
-    text: &mut String,
-    first: &Disagreement,
-    header: &Header,
-    save: Option<&Path>,
-) -> Result<(), Failure> {
-    let Disagreement { drawn, smallest, divergence } = first;
-    let line = smallest.ops.iter().position(|op| op.line == divergence.line);
-    let operation = line.map_or(0, |at| at.saturating_add(1));
-    let level = divergence.level.name();
-    _ = writeln!(
-        text,
-        "  {}: {} operations, shrunk to {}; operation {operation} of those disagrees at level {level}",
-        drawn.name,
-        drawn.ops.len(),
-        smallest.ops.len(),
-    );
-    _ = writeln!(text, "  expected {}", table::shown(&divergence.expected.to_string()));
-    _ = writeln!(text, "  got      {}", table::shown(&divergence.got.to_string()));
-    let program = program_text(smallest, header);
-    for line in program.lines() {
-        _ = writeln!(text, "    {line}");
-    }
-    let Some(path) = save else { return Ok(()) };
-    write_file(path, program.as_bytes())
-}
-
-/// The text of a program, as `pagewise record` reads it.
-fn program_text(case: &Case, header: &Header) -> String {
-    let written = TraceWriter::plain(Vec::new(), header).and_then(|mut writer| {
-        write_program(&mut writer, case)?;
-        writer.finish()
-    });
-    // Writing to memory cannot fail.
-    String::from_utf8_lossy(&written.unwrap_or_default()).into_owned()
-}
-
-fn write_program(writer: &mut TraceWriter<Vec<u8>>, case: &Case) -> io::Result<()> {
-    writer.case(&case.name)?;
-    case.ops.iter().try_for_each(|line| writer.op(&line.recorded.op))
+/// The operations that count: all but sleeps.
+fn operations(case: &Case) -> u64 {
+    let counts = |op: &Op| !matches!(op, Op::Sleep { .. });
+    case.ops.iter().filter(|line| counts(&line.recorded.op)).count() as u64
 }
 
 fn unwritten(args: &Compare, error: &io::Error) -> Failure {

@@ -9,10 +9,14 @@ mod args;
 #[cfg(feature = "calibrate")]
 mod calibrate;
 mod compare;
+mod divergence;
 mod doctor;
 mod inputs;
+mod manual;
 mod output;
+mod page_map;
 mod profiles;
+mod programs;
 mod progress;
 mod record;
 mod shipped;
@@ -20,88 +24,73 @@ mod sim_target;
 mod status;
 mod table;
 mod target;
+mod usage;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use args::{Cli, Command, Replay};
-use clap::Parser;
+use args::{Command, Replay};
+use pagewise_sim::RangeReads;
 use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::report::Report;
 use pagewise_trace::run::{Input, Options, Target, run};
-use progress::Progress;
+use progress::{Progress, Unit};
 use sim_target::SimTarget;
-use status::{failed, finish, show, usage};
+use status::{Answer, Failure};
 use target::ChosenTarget;
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Some(Command::Replay(replay)) => replay_traces(&replay),
+    let cli = match usage::parsed() {
+        Ok(cli) => cli,
+        Err(status) => return status,
+    };
+    let json = cli.json;
+    let answer = match &cli.command {
+        Some(Command::Replay(args)) => replay_traces(args),
         #[cfg(feature = "calibrate")]
-        Some(Command::Calibrate(args)) => calibrate::command(&args),
-        Some(Command::Profiles { profile }) => show_profiles(profile.as_deref()),
-        Some(Command::Doctor(args)) => show(&doctor::doctor(args.max_version)),
-        Some(Command::Record(args)) => match record::record(&args) {
-            Ok(summary) => show(&summary),
-            Err(failure) => failed(failure),
-        },
-        Some(Command::Compare(args)) => match compare::compare(&args) {
-            Ok((report, text)) => finish(&report, &if args.json { json(&report) } else { text }),
-            Err(failure) => failed(failure),
-        },
+        Some(Command::Calibrate(args)) => calibrate::calibrate(args, json),
+        Some(Command::Profiles { profile }) => profiles::profiles(profile.as_deref()),
+        Some(Command::Doctor(args)) => Ok(doctor::doctor(args.max_version)),
+        Some(Command::Record(args)) => record::record(args, json),
+        Some(Command::Compare(args)) => compare::compare(args),
+        Some(Command::Completions { shell }) => Ok(manual::completions(*shell)),
+        Some(Command::Man) => Ok(manual::page()),
         None => replay_shipped(),
-    }
+    };
+    status::end(answer, cli.command.as_ref().map(Command::name), json)
 }
 
-fn replay_traces(args: &Replay) -> ExitCode {
+fn replay_traces(args: &Replay) -> Result<Answer, Failure> {
     let reads = args.range_reads.into();
-    let target = ChosenTarget::new(args.backend, args.profile.as_deref(), reads, true);
-    let target = match target.map(|target| target.seeded(args.seed)) {
-        Ok(target) => target,
-        Err(failure) => return failed(failure),
-    };
+    let target = ChosenTarget::new(args.backend, args.profile.as_deref(), reads, true)?;
+    let target = target.seeded(args.seed);
     let options = Options {
         clock: args.clock.into(),
         max_time_error: args.max_time_error,
         limits: (&args.limits).into(),
     };
-    let report = replay(inputs::inputs(&args.traces), &target, options);
-    let output = if args.json { json(&report) } else { table::full(&report) };
-    finish(&report, &output)
-}
-
-fn show_profiles(profile: Option<&str>) -> ExitCode {
-    let text = match profile {
-        None => profiles::list(),
-        Some(profile) => match profiles::document(profile) {
-            Ok(text) => text,
-            Err(message) => usage(&message),
-        },
-    };
-    show(&text)
+    let sources = inputs::sources(&args.traces)?;
+    let progress = Progress::start("replayed", Unit::Bytes, inputs::total_bytes(&sources));
+    let report = replay(inputs::inputs(sources, &progress), &target, options, &progress);
+    Ok(Answer::compared(&report, table::full(&report)))
 }
 
 /// `pagewise` alone: the recordings that ship with the project, on the simulator.
-fn replay_shipped() -> ExitCode {
-    let reads = args::RangeReadsArg::Driver.into();
-    let target = match SimTarget::new(None, reads) {
-        Ok(target) => target,
-        Err(message) => usage(&message),
-    };
+fn replay_shipped() -> Result<Answer, Failure> {
+    let target = SimTarget::new(None, RangeReads::Driver).map_err(Failure::Usage)?;
     // They come with the command: however slow the machine, they are carried out.
     let limits = WorkLimits { time: Duration::MAX, ..WorkLimits::default() };
-    let report = replay(shipped::inputs(), &target, Options { limits, ..Options::default() });
-    finish(&report, &table::shipped(&report))
+    let options = Options { limits, ..Options::default() };
+    let progress = Progress::start("replayed", Unit::Bytes, Some(shipped::total_bytes()));
+    let report = replay(shipped::inputs(&progress), &target, options, &progress);
+    Ok(Answer::compared(&report, table::shipped(&report)))
 }
 
-fn replay(inputs: Vec<Input<'_>>, target: &dyn Target, options: Options) -> Report {
-    let progress = Progress::start("replayed");
-    let report = run(inputs, target, options, &|| progress.case_done());
-    progress.end();
-    report
-}
-
-fn json(report: &Report) -> String {
-    let text = serde_json::to_string(report);
-    text.expect("a report is plain data with string keys") + "\n"
+fn replay(
+    inputs: Vec<Input<'_>>,
+    target: &dyn Target,
+    options: Options,
+    progress: &Progress,
+) -> Report {
+    run(inputs, target, options, &|| progress.case_done())
 }

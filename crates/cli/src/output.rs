@@ -1,10 +1,12 @@
 //! Files that a command writes: complete or absent, and never in place of a device or a link.
-//! [`pagewise_trace::output`] says how.
+//! [`pagewise_trace::output`] says how. `-` is standard output: the text is collected, and printed
+//! when it is complete.
 //!
 //! Ctrl-C, or a signal that ends the process, removes what is not complete.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Seek as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -13,6 +15,7 @@ use std::time::Duration;
 use pagewise_trace::output;
 use tempfile::TempDir;
 
+use crate::inputs::is_standard;
 use crate::status::Failure;
 
 /// The status of a command that was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -22,7 +25,15 @@ const INTERRUPTED: i32 = 130;
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
-    partial: Partial<output::Output>,
+    destination: Destination,
+}
+
+/// The destination of the text until it is complete.
+#[derive(Debug)]
+enum Destination {
+    File(Partial<output::Output>),
+    /// A file without a name, of what is to be printed.
+    Stdout(BufWriter<File>),
 }
 
 impl Output {
@@ -31,9 +42,14 @@ impl Output {
     /// # Errors
     /// If there can be no such file.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        let partial = Partial::new(|| output::Output::create(path), output::Output::partial);
-        let partial = partial.map_err(|error| cannot_write(path, &error))?;
-        Ok(Self { path: path.to_owned(), partial })
+        let destination = if is_standard(path) {
+            tempfile::tempfile().map(|file| Destination::Stdout(BufWriter::new(file)))
+        } else {
+            Partial::new(|| output::Output::create(path), output::Output::partial)
+                .map(Destination::File)
+        };
+        let destination = destination.map_err(|error| cannot_write(path, &error))?;
+        Ok(Self { path: path.to_owned(), destination })
     }
 
     /// Ends it: now it can be seen.
@@ -42,19 +58,42 @@ impl Output {
     /// If the text cannot be written. The old file is still there then, unless it had to
     /// be written through.
     pub(crate) fn keep(self) -> Result<(), Failure> {
-        let Self { path, mut partial } = self;
-        let kept = partial.held.flush().and_then(|()| partial.end(output::Output::keep));
+        let Self { path, destination } = self;
+        let kept = match destination {
+            Destination::File(mut partial) => {
+                partial.held.flush().and_then(|()| partial.end(output::Output::keep))
+            }
+            Destination::Stdout(text) => {
+                text.into_inner().map_err(io::IntoInnerError::into_error).and_then(print_all)
+            }
+        };
         kept.map_err(|error| cannot_write(&path, &error))
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.partial.held.write(bytes)
+        match &mut self.destination {
+            Destination::File(partial) => partial.held.write(bytes),
+            Destination::Stdout(text) => text.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.partial.held.flush()
+        match &mut self.destination {
+            Destination::File(partial) => partial.held.flush(),
+            Destination::Stdout(text) => text.flush(),
+        }
+    }
+}
+
+/// Prints a file. A reader that has seen enough, as `head` has, is no failure.
+fn print_all(mut text: File) -> io::Result<()> {
+    text.rewind()?;
+    let mut stdout = io::stdout().lock();
+    match io::copy(&mut text, &mut stdout).and_then(|_| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }
 

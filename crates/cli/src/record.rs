@@ -1,8 +1,11 @@
 //! `pagewise record`: carries out a program and writes down what happened.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use pagewise_hal::DriverVersion;
 use pagewise_sim::RangeReads;
 use pagewise_trace::error::TraceError;
 use pagewise_trace::format::{Case, Header, RecordedOn};
@@ -12,37 +15,55 @@ use pagewise_trace::record::{Pass, merge, record_within};
 use pagewise_trace::run::{Session, Target};
 use pagewise_trace::time_limit::TimeLimit;
 use pagewise_trace::writer::TraceWriter;
+use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::args::{BackendArg, PassArg, Record};
+use crate::inputs::{Source, is_standard};
 use crate::output::{Output, Partial, cannot_write, run_to_end};
-use crate::progress::Progress;
-use crate::status::Failure;
+use crate::progress::{Progress, Unit};
+use crate::status::{Answer, Failure};
 use crate::target::ChosenTarget;
 
 /// The CUDA version for a program without a header.
-const DEFAULT_VERSION: i32 = 13000;
+const DEFAULT_VERSION: DriverVersion = DriverVersion::CUDA_13_0;
+
+/// What was recorded.
+#[derive(Debug, Serialize)]
+struct Recorded {
+    output: String,
+    family: String,
+    cases: u64,
+    operations: u64,
+}
 
 /// Records, and says what was recorded.
-pub(crate) fn record(args: &Record) -> Result<String, Failure> {
+pub(crate) fn record(args: &Record, as_json: bool) -> Result<Answer, Failure> {
+    let to_stdout = is_standard(&args.output);
+    if to_stdout && as_json {
+        let message = "--json and `-o -` both want stdout: write the trace to a file";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let observe = args.pass != Some(PassArg::Timed);
     let profile = args.profile.as_deref();
     let target = ChosenTarget::new(args.backend, profile, RangeReads::Driver, observe)?;
-    let mut program = open_program(args)?;
+    let (source, _copied) = program_source(args)?;
+    let progress = Progress::start("recorded", Unit::Bytes, source.bytes());
+    let mut program = open_program(&source, args, &progress)?;
     let header = header_of(args, program.header(), &target);
     let mut runs = match (args.backend, args.pass) {
-        (BackendArg::Cuda, None) => Runs::InProcesses(Processes::start(args)?),
+        (BackendArg::Cuda, None) => Runs::InProcesses(Processes::start(args, &source)?),
         _ => Runs::Here(Here::new(args, &target, header.clone(), program.time().clone())),
     };
     let output = Output::create(&args.output)?;
     let writer = TraceWriter::by_extension(output, &args.output, &header);
     let writer = writer.map_err(|error| cannot_write(&args.output, &error))?;
-    let progress = Progress::start("recorded");
-    let written = write_cases(args, &mut program, &mut runs, writer, &progress);
-    progress.end();
-    let (cases, ops) = written?;
-    let output = args.output.display();
-    Ok(format!("{output}: {ops} operations in {cases} cases, family {}\n", header.family))
+    let (cases, ops) = write_cases(args, &mut program, &mut runs, writer, &progress)?;
+    let output = args.output.display().to_string();
+    let text = format!("{output}: {ops} operations in {cases} cases, family {}\n", header.family);
+    let recorded = Recorded { output, family: header.family, cases, operations: ops };
+    let answer = Answer::new(text, &recorded);
+    Ok(if to_stdout { answer.beside_result() } else { answer })
 }
 
 fn write_cases(
@@ -73,20 +94,50 @@ fn write_cases(
     Ok((cases, ops))
 }
 
-fn open_program(args: &Record) -> Result<TraceReader<'static>, Failure> {
+/// The program to carry out. If it comes from standard input and processes of their own are to
+/// carry it out, it is a copy, which goes when the folder is dropped.
+fn program_source(args: &Record) -> Result<(Source, Option<Partial<TempDir>>), Failure> {
+    let source = Source::from(args.program.as_path());
+    let in_processes = args.backend == BackendArg::Cuda && args.pass.is_none();
+    if source != Source::Stdin || !in_processes {
+        return Ok((source, None));
+    }
+    let folder = Partial::folder().map_err(no_folder)?;
+    let path = folder.path().join(format!("{}.jsonl", source.family()));
+    let progress = Progress::start("read", Unit::Bytes, None);
+    let mut program = open_program(&source, args, &progress)?;
+    let unwritable = |error| cannot_write(&path, &error);
+    let file = File::create(&path).map_err(unwritable)?;
+    let writer = TraceWriter::plain(BufWriter::new(file), program.header());
+    let mut writer = writer.map_err(unwritable)?;
+    while let Some(case) = program.next_case().map_err(unreadable)? {
+        writer.program(&case).map_err(unwritable)?;
+        progress.case_done();
+    }
+    writer.finish().and_then(|mut file| file.flush()).map_err(unwritable)?;
+    Ok((Source::File(path), Some(folder)))
+}
+
+fn no_folder(error: io::Error) -> Failure {
+    Failure::Input(format!("no temporary folder: {error}"))
+}
+
+fn open_program<'a>(
+    source: &Source,
+    args: &Record,
+    progress: &'a Progress,
+) -> Result<TraceReader<'a>, Failure> {
+    let family = source.family();
     let machine = RecordedOn {
         gpu: None,
         gpus: 1,
         driver: None,
-        cuda_driver_version: DEFAULT_VERSION,
+        cuda_driver_version: DEFAULT_VERSION.0,
         host_page_bytes: None,
         host_numa_nodes: None,
         system: None,
     };
-    let program = TraceReader::open_program(
-        &args.program,
-        Header::new(Header::family_of(&args.program), machine),
-    );
+    let program = source.program(Header::new(family, machine), progress);
     let times = args.repeat.saturating_add(args.timed_runs);
     Ok(program.map_err(unreadable)?.limited((&args.limits).into(), times))
 }
@@ -94,7 +145,8 @@ fn open_program(args: &Record) -> Result<TraceReader<'static>, Failure> {
 fn header_of(args: &Record, program: &Header, target: &ChosenTarget) -> Header {
     let mut wanted = program.recorded_on.clone();
     wanted.gpus = args.devices.unwrap_or(wanted.gpus);
-    wanted.cuda_driver_version = args.ceiling.unwrap_or(wanted.cuda_driver_version);
+    wanted.cuda_driver_version =
+        args.ceiling.map_or(wanted.cuda_driver_version, |ceiling| ceiling.0);
     let family = args.family.clone().unwrap_or_else(|| program.family.clone());
     let mut header = Header::new(family, target.describe(&wanted));
     (header.runs, header.timed_runs) = (Some(args.repeat), Some(args.timed_runs));
@@ -181,18 +233,17 @@ struct Processes {
 
 impl Processes {
     /// Carries all runs out, one after another.
-    fn start(args: &Record) -> Result<Self, Failure> {
-        let folder = Partial::folder()
-            .map_err(|error| Failure::Input(format!("no temporary folder: {error}")))?;
+    fn start(args: &Record, program: &Source) -> Result<Self, Failure> {
+        let folder = Partial::folder().map_err(no_folder)?;
         let (observed, timed) = runs_of(args);
         let run = |pass: &str, count: usize| {
             (0..count)
                 .map(|number| {
                     let output = folder.path().join(format!("{pass}-{number}.jsonl"));
-                    run_once(args, pass, &output)?;
+                    run_once(args, program, pass, &output)?;
                     // This command wrote it itself.
                     let run = TraceReader::open(&output).map_err(unreadable)?;
-                    Ok(run.limited(WorkLimits::UNLIMITED, 0))
+                    Ok::<_, Failure>(run.limited(WorkLimits::UNLIMITED, 0))
                 })
                 .collect::<Result<Vec<_>, _>>()
         };
@@ -216,7 +267,7 @@ impl Processes {
 }
 
 /// One run of all cases in a process of its own.
-fn run_once(args: &Record, pass: &str, output: &Path) -> Result<(), Failure> {
+fn run_once(args: &Record, program: &Source, pass: &str, output: &Path) -> Result<(), Failure> {
     let failed = |why: String| Failure::Input(format!("a run of the program failed: {why}"));
     let this = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let mut command = Command::new(this);
@@ -228,7 +279,7 @@ fn run_once(args: &Record, pass: &str, output: &Path) -> Result<(), Failure> {
         command.args(["--ceiling", &ceiling.to_string()]);
     }
     command.args(args.limits.arguments());
-    command.arg("--").arg(&args.program).stdout(Stdio::null());
+    command.arg("--").arg(program.as_argument()).stdout(Stdio::null());
     match run_to_end(&mut command) {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(failed(format!("{status}; what it said is above"))),

@@ -3,6 +3,8 @@
 
 use pagewise_trace::run::Input;
 
+use crate::progress::Progress;
+
 macro_rules! recordings {
     ($($name:literal,)*) => {
         &[$((
@@ -49,8 +51,16 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "two-gpu-peer.jsonl.zst",
 ];
 
-pub(crate) fn inputs() -> Vec<Input<'static>> {
-    RECORDINGS.iter().map(|&(name, bytes)| Input::bytes(name, bytes)).collect()
+/// The recordings, of which what is read counts as progress.
+pub(crate) fn inputs(progress: &Progress) -> Vec<Input<'_>> {
+    let input = |&(name, bytes): &(&'static str, &'static [u8])| {
+        Input::reading(name, move || Ok(progress.counted(bytes)))
+    };
+    RECORDINGS.iter().map(input).collect()
+}
+
+pub(crate) fn total_bytes() -> u64 {
+    RECORDINGS.iter().map(|(_, bytes)| bytes.len() as u64).sum()
 }
 
 #[cfg(test)]

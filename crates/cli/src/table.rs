@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use pagewise_trace::report::{Aggregate, Count, Divergence, Report, TraceReport};
 
-/// Characters of a divergence's two sides that are shown.
-const MOST_SHOWN: usize = 400;
+use crate::divergence;
 
 const HEADINGS: [&str; 8] =
     ["trace", "ops", "contract", "range reads", "pages", "events", "totals", "time"];
@@ -14,11 +13,8 @@ const HEADINGS: [&str; 8] =
 pub(crate) fn full(report: &Report) -> String {
     let mut text = table(report);
     for (trace, divergence) in divergences(report) {
-        let Divergence { case, line, level, expected, got } = divergence;
-        let name = level.name();
-        _ = writeln!(text, "\n{}:{line}: case {case} diverges at level {name}", trace.file);
-        _ = writeln!(text, "  expected {}", shown(&expected.to_string()));
-        _ = writeln!(text, "  got      {}", shown(&got.to_string()));
+        let words = divergence::words(divergence);
+        _ = write!(text, "\n{}:{}: {words}", trace.file, divergence.line);
     }
     text + "\n" + &real_time(report) + &summary(report)
 }
@@ -139,14 +135,6 @@ fn worst_total(total: &Aggregate) -> String {
     let worst = worst.max_by(|a, b| off(*a).total_cmp(&off(*b))).unwrap_or(1.0);
     // Four digits, so that a small difference does not look like none.
     format!("x{worst:.4}")
-}
-
-pub(crate) fn shown(text: &str) -> String {
-    let mut cut: String = text.chars().take(MOST_SHOWN).collect();
-    if cut.len() < text.len() {
-        cut += " …";
-    }
-    cut
 }
 
 fn summary(report: &Report) -> String {

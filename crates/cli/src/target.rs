@@ -1,11 +1,14 @@
 //! The target that a command was told to run on: the simulator, or the CUDA driver here.
 
 use std::io::{self, Write as _};
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pagewise_cuda::{CudaBackend, Cupti, host_numa_nodes};
-use pagewise_hal::{BackendExt as _, DriverVersion, Error, ErrorKind, PAGE_BYTES, Result};
+use pagewise_hal::{
+    Backend as _, BackendExt as _, DriverVersion, Error, ErrorKind, PAGE_BYTES, Result,
+};
 use pagewise_sim::RangeReads;
 use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::run::{Session, Target};
@@ -87,11 +90,20 @@ impl Target for ChosenTarget {
 }
 
 /// The driver of this machine: one back end for all cases, because the process has one set of
-/// contexts.
+/// contexts. Of more devices than a program is for, it uses the first.
 #[derive(Debug)]
 pub(crate) struct CudaTarget {
     observe: bool,
-    opened: Mutex<Option<(DriverVersion, Arc<CudaBackend>)>>,
+    opened: Mutex<Option<Opened>>,
+}
+
+/// The back end that was opened last.
+#[derive(Debug)]
+struct Opened {
+    ceiling: DriverVersion,
+    /// How many of the first devices it has.
+    devices: u32,
+    backend: Arc<CudaBackend>,
 }
 
 impl CudaTarget {
@@ -99,24 +111,39 @@ impl CudaTarget {
         Self { observe, opened: Mutex::new(None) }
     }
 
-    fn backend(&self, ceiling: DriverVersion) -> Result<Arc<CudaBackend>> {
+    /// The driver up to this version, with the first `wanted` of its devices.
+    fn backend(&self, ceiling: DriverVersion, wanted: u32) -> Result<Arc<CudaBackend>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((version, backend)) = &*opened
-            && *version == ceiling
+        if let Some(Opened { backend, .. }) =
+            opened.as_ref().filter(|last| (last.ceiling, last.devices) == (ceiling, wanted))
         {
             return Ok(Arc::clone(backend));
         }
-        let backend = Arc::new(self.open_driver(ceiling)?);
-        for device in backend.devices()? {
+        let too_few = |found: u32| {
+            let detail = format!(
+                "the program is for {wanted} devices and the driver shows {found}: let \
+                 CUDA_VISIBLE_DEVICES show as many, or give `compare` or `record` --devices"
+            );
+            Error::new("open CUDA driver", ErrorKind::InvalidDevice).with_detail(detail)
+        };
+        // A driver shows at least one device.
+        let most = NonZero::new(wanted).ok_or_else(|| too_few(1))?;
+        let backend = self.open_driver(ceiling, most)?;
+        let devices = backend.devices()?;
+        if devices.len() < wanted as usize {
+            return Err(too_few(backend.device_count()?));
+        }
+        for device in devices {
             // The preparation takes time, which would otherwise count for the first operation.
             backend.prepare_device(device)?;
         }
-        *opened = Some((ceiling, Arc::clone(&backend)));
+        let backend = Arc::new(backend);
+        *opened = Some(Opened { ceiling, devices: wanted, backend: Arc::clone(&backend) });
         Ok(backend)
     }
 
-    fn open_driver(&self, ceiling: DriverVersion) -> Result<CudaBackend> {
-        let plain = || CudaBackend::builder().max_version(ceiling);
+    fn open_driver(&self, ceiling: DriverVersion, most: NonZero<u32>) -> Result<CudaBackend> {
+        let plain = || CudaBackend::builder().max_version(ceiling).max_devices(most);
         let backend = plain().open()?;
         if !self.observe {
             return Ok(backend);
@@ -136,17 +163,9 @@ impl CudaTarget {
 
 impl Target for CudaTarget {
     fn open(&self, header: &Header) -> Result<Session> {
-        let wanted = header.recorded_on.gpus;
-        let backend = self.backend(DriverVersion(header.recorded_on.cuda_driver_version))?;
-        let found = backend.devices()?.len();
-        if found != wanted as usize {
-            return Err(Error::new("open CUDA driver", ErrorKind::InvalidDevice).with_detail(
-                format!(
-                    "the program is for {wanted} devices and the driver shows {found}: set \
-                     CUDA_VISIBLE_DEVICES, or give --devices"
-                ),
-            ));
-        }
+        let machine = &header.recorded_on;
+        let ceiling = DriverVersion(machine.cuda_driver_version);
+        let backend = self.backend(ceiling, machine.gpus)?;
         Ok(Session { backend, pace: None })
     }
 

@@ -201,6 +201,8 @@ pub struct Divergence {
     pub line: u64,
     /// The level.
     pub level: Level,
+    /// The operation without its results, as a trace has it; null at level `aggregate`.
+    pub op: Value,
     /// The recorded value.
     pub expected: Value,
     /// The back end's value.

@@ -1,6 +1,6 @@
 //! Replaying many traces: cases in parallel, with bounded memory.
 //!
-//! One thread reads the traces one after another; cases are carried out by rayon's threads, each
+//! One thread reads the traces one after another; other threads carry cases out ([`Crew`]), each
 //! on a back end of its own that a [`Target`] opens. Cases that use memory pools are different:
 //! pools outlive a case, so all such cases of a file share one back end and are carried out in
 //! the order of the file. Reading waits while the cases in memory exceed a budget.
@@ -9,14 +9,17 @@
 //! before they begin. Those that were compared by then are in the report, with the error.
 
 mod budget;
+mod crew;
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use budget::{Budget, CaseBytes, Held};
+use crew::Crew;
 use pagewise_hal::{Backend, Result};
 
 use crate::compare::{Tally, compare_case, compare_replays};
@@ -164,6 +167,21 @@ impl<'a> Input<'a> {
         Self { file: file.clone(), open: Box::new(move || TraceReader::new(file, bytes)) }
     }
 
+    /// A trace that is read from what `open` opens, compressed or not.
+    #[must_use]
+    pub fn reading<R: Read + Send + 'a>(
+        file: impl Into<String>,
+        open: impl FnOnce() -> io::Result<R> + 'a,
+    ) -> Self {
+        let file = file.into();
+        let name = file.clone();
+        let open = move || match open() {
+            Ok(input) => TraceReader::new(name, input),
+            Err(error) => Err(TraceError::new(name, None, Reason::Io(error))),
+        };
+        Self { file, open: Box::new(open) }
+    }
+
     /// A trace that could not be found, to be reported among the others.
     #[must_use]
     pub fn failed(file: impl Into<String>, error: TraceError) -> Self {
@@ -172,9 +190,6 @@ impl<'a> Input<'a> {
 }
 
 /// Replays traces and compares. `on_case` is called after each case, on any thread.
-///
-/// Do not call it from a thread of rayon's: it waits while memory is full, and a thread pool stops
-/// if all of its threads wait.
 ///
 /// # Panics
 /// If a back end does, once the cases in progress are done.
@@ -203,7 +218,8 @@ pub fn run_on(
     let start = clock.now();
     let budget = Arc::new(Budget::default());
     let mut files = Vec::with_capacity(inputs.len());
-    rayon::in_place_scope(|scope| {
+    std::thread::scope(|scope| {
+        let crew = Crew::new(scope);
         for input in inputs {
             let file = Arc::new(File::new(input.file.clone()));
             files.push(Arc::clone(&file));
@@ -213,7 +229,7 @@ pub fn run_on(
                 // Here, as what is spawned need not begin in this order.
                 let job = file.queue(job);
                 if target.is_concurrent() {
-                    scope.spawn(move |_| file.carry_out(job, target, options, on_case));
+                    crew.hand(move || file.carry_out(job, target, options, on_case));
                 } else {
                     file.carry_out(job, target, options, on_case);
                 }

@@ -115,6 +115,15 @@ impl<W: Write> TraceWriter<W> {
         case.ops.iter().try_for_each(|line| self.record(&line.recorded))
     }
 
+    /// Writes a whole case without results, for a program.
+    ///
+    /// # Errors
+    /// As the output.
+    pub fn program(&mut self, case: &Case) -> io::Result<()> {
+        self.case(&case.name)?;
+        case.ops.iter().try_for_each(|line| self.op(&line.recorded.op))
+    }
+
     /// Ends the stream, flushes and gives the output back.
     ///
     /// # Errors

@@ -15,17 +15,18 @@ mod terms;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 use std::time::Instant;
 
 use pagewise_sim::{CostParams, EventCapture, Evidence, GpuProfile, SimConfig};
 use pagewise_trace::error::TraceError;
 use pagewise_trace::limits::WorkLimits;
 
+use crate::inputs::{self, Source};
 use crate::output::{cannot_write, write_file};
-use crate::progress::Progress;
-use crate::{args, inputs, sim_target};
+use crate::progress::{Progress, Unit};
+use crate::status::{Answer, Failure};
+use crate::{args, sim_target};
 use figures::Figures;
 use fit::Fitted;
 use report::{Predictions, Report};
@@ -52,54 +53,49 @@ pub(crate) enum CalibrateError {
         /// Cases there are.
         cases: usize,
     },
-    /// The profile cannot be written.
-    #[error("{0}")]
-    Output(String),
 }
 
-/// `pagewise calibrate`
-pub(crate) fn command(args: &args::Calibrate) -> ExitCode {
-    let from = match sim_target::named("--from", &args.from) {
-        Ok(from) => from,
-        Err(message) => crate::status::usage(&message),
-    };
-    let directory = directory_of(&args.output);
-    if !directory.is_dir() || args.output.is_dir() {
-        crate::status::usage(&format!("-o {}: not a file in a directory", args.output.display()));
-    }
-    match calibrate(args, from.gpu().clone()) {
-        Ok(output) => crate::status::show(&output),
-        Err(error @ CalibrateError::TooFewCases { .. }) => crate::status::usage(&error.to_string()),
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(crate::status::INVALID_INPUT)
+impl From<CalibrateError> for Failure {
+    fn from(error: CalibrateError) -> Self {
+        let message = error.to_string();
+        match error {
+            CalibrateError::TooFewCases { .. } => Self::Usage(message),
+            CalibrateError::Trace(_) | CalibrateError::NoTimes => Self::Input(message),
         }
     }
 }
 
-/// Carries it out; returns what is to be printed.
-fn calibrate(args: &args::Calibrate, from: GpuProfile) -> Result<String, CalibrateError> {
-    let traces: Vec<PathBuf> = inputs::paths(&args.traces).into_iter().collect::<Result<_, _>>()?;
+/// `pagewise calibrate`
+pub(crate) fn calibrate(args: &args::Calibrate, as_json: bool) -> Result<Answer, Failure> {
+    let from = sim_target::named("--from", &args.from).map_err(Failure::Usage)?.gpu().clone();
+    let to_stdout = inputs::is_standard(&args.output);
+    if to_stdout && as_json {
+        let message = "--json and `-o -` both want stdout: write the profile to a file";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    if !to_stdout && (!directory_of(&args.output).is_dir() || args.output.is_dir()) {
+        let message = format!("-o {}: not a file in a directory", args.output.display());
+        return Err(Failure::Usage(message));
+    }
+    let traces: Result<Vec<Source>, _> = inputs::sources(&args.traces)?.into_iter().collect();
+    let traces = traces.map_err(CalibrateError::Trace)?;
     let limits = (&args.limits).into();
     let hold_out = args.hold_out.map(usize::from);
     let calibration = Calibration { from, traces, hold_out, limits };
-    let progress = Progress::start("replayed");
-    let result = calibration.run(&progress);
-    progress.end();
-    let (fitted, report) = result?;
+    let progress = Progress::start("replayed", Unit::Cases, None);
+    let (fitted, report) = calibration.run(&progress)?;
+    drop(progress);
     write(&args.output, &calibration.profile(&fitted))?;
-    Ok(if args.json {
-        serde_json::to_string(&report).expect("a report is plain data") + "\n"
-    } else {
-        report::text(&report) + &format!("Written to {}.\n", args.output.display())
-    })
+    let output = args.output.display().to_string();
+    let text = report::text(&report) + &format!("Written to {output}.\n");
+    let answer = Answer::new(text, &report).with("output", &output);
+    Ok(if to_stdout { answer.beside_result() } else { answer })
 }
 
 /// Writes the profile, whole or not at all.
-fn write(output: &Path, profile: &GpuProfile) -> Result<(), CalibrateError> {
+fn write(output: &Path, profile: &GpuProfile) -> Result<(), Failure> {
     let text = profile.to_toml().map_err(|error| cannot_write(output, &io::Error::other(error)));
-    let written = text.and_then(|text| write_file(output, text.as_bytes()));
-    written.map_err(|failure| CalibrateError::Output(failure.into_message()))
+    write_file(output, text?.as_bytes())
 }
 
 fn directory_of(file: &Path) -> &Path {
@@ -112,7 +108,7 @@ fn directory_of(file: &Path) -> &Path {
 pub(crate) struct Calibration {
     /// The start.
     pub(crate) from: GpuProfile,
-    pub(crate) traces: Vec<PathBuf>,
+    pub(crate) traces: Vec<Source>,
     /// Into how many parts the cases are divided to be held out, if at all.
     pub(crate) hold_out: Option<usize>,
     /// The limits of each trace.
@@ -126,7 +122,10 @@ impl Calibration {
     /// Fits, and says how well.
     pub(crate) fn run(&self, progress: &Progress) -> Result<(Fitted, Report), CalibrateError> {
         let start = Instant::now();
-        let recordings = self.read()?;
+        progress.doing("reading");
+        let recordings = self.read(progress)?;
+        let cases: usize = recordings.iter().map(Recording::cases).sum();
+        progress.expect((cases as u64).saturating_mul(self.replays()));
         let replays = Replays { recordings: &recordings, from: &self.from, progress };
         let samples = replays.samples()?;
         progress.doing("fitting");
@@ -153,8 +152,7 @@ impl Calibration {
     /// The start with the fitted figures, and where they come from.
     fn profile(&self, fitted: &Fitted) -> GpuProfile {
         let mut profile = GpuProfile { cost: fitted.params, ..self.from.clone() };
-        let names: Vec<_> = self.traces.iter().filter_map(|path| path.file_name()).collect();
-        let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+        let names: Vec<_> = self.traces.iter().map(Source::file_name).collect();
         let text =
             format!("pagewise calibrate from {}, traces {}", self.from.name, names.join(", "));
         profile.sources.set("cost", Evidence::Calibrated, &text);
@@ -167,10 +165,15 @@ impl Calibration {
         profile
     }
 
-    fn read(&self) -> Result<Vec<Recording>, CalibrateError> {
+    /// How often each case is replayed.
+    fn replays(&self) -> u64 {
         // Once more for cases that were held out.
-        let times = REPLAYS.saturating_add(u64::from(self.hold_out.is_some()));
-        let read = self.traces.iter().map(|path| Recording::read(path, self.limits, times));
+        REPLAYS.saturating_add(u64::from(self.hold_out.is_some()))
+    }
+
+    fn read(&self, progress: &Progress) -> Result<Vec<Recording>, CalibrateError> {
+        let read = |source| Recording::read(source, self.limits, self.replays(), progress);
+        let read = self.traces.iter().map(read);
         let recordings: Vec<Recording> = read.collect::<Result<_, _>>()?;
         if recordings.iter().all(|recording| recording.timed_ops() == 0) {
             return Err(CalibrateError::NoTimes);

@@ -1,17 +1,17 @@
 //! Samples of the fit: recordings with times, replayed for the events that the cost model saw.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use pagewise_sim::{SimBackend, SimConfig};
 use pagewise_trace::error::{Reason, TraceError};
 use pagewise_trace::format::{Case, Header, Observed, OpLine, Timing};
 use pagewise_trace::limits::WorkLimits;
-use pagewise_trace::reader::TraceReader;
 use pagewise_trace::replay::{CaseReplay, Moment, replay_within};
 use pagewise_trace::time_limit::TimeLimit;
 
 use super::terms::{Probes, Terms};
+use crate::inputs::Source;
+use crate::progress::Progress;
 
 /// A trace, reduced to calls and times.
 #[derive(Debug)]
@@ -58,9 +58,14 @@ pub(crate) struct Prediction {
 
 impl Recording {
     /// `times`: how often its cases will be replayed.
-    pub(crate) fn read(path: &Path, limits: WorkLimits, times: u64) -> Result<Self, TraceError> {
-        let mut reader = TraceReader::open(path)?.limited(limits, times);
-        let (file, header) = (path.display().to_string(), reader.header().clone());
+    pub(crate) fn read(
+        source: &Source,
+        limits: WorkLimits,
+        times: u64,
+        progress: &Progress,
+    ) -> Result<Self, TraceError> {
+        let mut reader = source.trace(progress)?.limited(limits, times);
+        let (file, header) = (source.to_string(), reader.header().clone());
         let mut cases = Vec::new();
         while let Some(mut case) = reader.next_case()? {
             case.ops.iter_mut().for_each(|line| reduce(&mut line.recorded.observed));

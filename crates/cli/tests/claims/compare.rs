@@ -1,6 +1,6 @@
 //! `pagewise compare` as scripts see it.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::common::{json, pagewise, status, stderr, stdout};
 
@@ -19,7 +19,7 @@ fn the_simulator_agrees_with_itself_in_every_family_that_the_devices_suffice_for
 
 #[test]
 fn json_counts_the_operations_of_each_family() {
-    let more = ["--ops", "200", "--family", "pool,attach", "--ceiling", "12080", "--json"];
+    let more = ["--ops", "200", "--family", "pool,attach", "--ceiling", "12.8", "--json"];
     let output = pagewise(&[&SIM[..], &more].concat());
     let report = json(&output);
     assert_eq!(report["ok"], true);
@@ -72,7 +72,7 @@ fn a_family_that_needs_more_devices_and_an_unknown_one_are_usage_errors() {
     let unknown = pagewise(&[&SIM[..], &["--family", "calls,none"]].concat());
     assert_eq!(status(&unknown), 2);
     assert!(
-        stderr(&unknown).contains("`none` is no family: there are calls"),
+        stderr(&unknown).contains("'none'") && stderr(&unknown).contains("values: calls, advice"),
         "{}",
         stderr(&unknown)
     );
@@ -124,27 +124,44 @@ fn two_recordings_are_compared_operation_by_operation() {
     assert_eq!(status(&pagewise(&["compare", &one])), 2, "one trace is not enough");
 }
 
+/// Runs the command over the simulated driver with these options.
+#[cfg(target_os = "linux")]
+fn on_driver(machine: &str, arguments: &[&str]) -> Output {
+    // The library is built because these tests depend on it.
+    use pagewise_driver as _;
+
+    let library = std::env::current_exe().expect("a test knows its path");
+    Command::new(env!("CARGO_BIN_EXE_pagewise"))
+        .args(arguments)
+        .env("PAGEWISE_LIBCUDA", library.with_file_name("libpagewise_driver.so"))
+        .env("PAGEWISE_DRIVER", format!("version=13.0 reads=driver discarded=driver {machine}"))
+        .env("PAGEWISE_CUPTI", "/nowhere/libcupti.so.13")
+        .output()
+        .expect("the binary runs")
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_driver_with_more_devices_than_are_asked_for_is_used_with_the_first() {
+    let few = ["compare", "--ops", "40", "--family", "calls,pool", "--levels", "contract"];
+    let output = on_driver("devices=2", &[&few[..], &["--devices", "1"]].concat());
+    assert_eq!(status(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    let output = on_driver("devices=2", &[&few[..], &["--devices", "3"]].concat());
+    assert_eq!(status(&output), 3, "{}", stdout(&output));
+    assert!(
+        stderr(&output).contains("is for 3 devices and the driver shows 2"),
+        "{}",
+        stderr(&output)
+    );
+}
+
 /// The simulated driver takes the driver's place. This process touches its memory itself, so
 /// results are compared, and not where pages are.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_driver_is_compared_and_recorded_in_processes_of_its_own() {
-    // The library is built because these tests depend on it.
-    use pagewise_driver as _;
-
-    let library = std::env::current_exe().expect("a test knows its path");
-    let library = library.with_file_name("libpagewise_driver.so");
-    let on_driver = |arguments: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_pagewise"))
-            .args(arguments)
-            .env("PAGEWISE_LIBCUDA", &library)
-            .env("PAGEWISE_DRIVER", "version=13.0 reads=driver discarded=driver")
-            .env("PAGEWISE_CUPTI", "/nowhere/libcupti.so.13")
-            .output()
-            .expect("the binary runs")
-    };
-    let families = ["--family", "pool,contents", "--levels", "contract", "--ceiling", "12080"];
-    let output = on_driver(&[&["compare", "--ops", "80"][..], &families].concat());
+    let families = ["--family", "pool,contents", "--levels", "contract", "--ceiling", "12.8"];
+    let output = on_driver("", &[&["compare", "--ops", "80"][..], &families].concat());
     assert_eq!(status(&output), 0, "{}{}", stdout(&output), stderr(&output));
     assert_eq!(stderr(&output), "", "records are not wanted, so CUPTI is not missed");
 
@@ -155,7 +172,7 @@ fn a_driver_is_compared_and_recorded_in_processes_of_its_own() {
     assert_eq!(status(&pagewise(&[&SIM[..], &drawn].concat())), 0);
     assert_eq!(status(&pagewise(&["record", &program, "-o", &sim])), 0);
     let record = ["record", "--backend", "cuda", &program, "-o", &cuda, "--timed-runs", "3"];
-    let output = on_driver(&record);
+    let output = on_driver("", &record);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
     assert!(stderr(&output).contains("no unified-memory records: CUPTI"), "{}", stderr(&output));
     let text = std::fs::read_to_string(&cuda).expect("readable");

@@ -5,7 +5,10 @@
 mod calibrate;
 mod common;
 mod compare;
+mod divergence;
 mod doctor;
 mod record;
 mod recording;
 mod replay;
+mod standard;
+mod usage;

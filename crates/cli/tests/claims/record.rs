@@ -73,7 +73,7 @@ fn a_ceiling_and_a_number_of_devices_replace_those_of_the_program() {
 "#,
     );
     let trace = files.path("trace.jsonl");
-    let arguments = ["--ceiling", "12000", "--devices", "2", "--repeat", "1", "--timed-runs", "0"];
+    let arguments = ["--ceiling", "12.0", "--devices", "2", "--repeat", "1", "--timed-runs", "0"];
     let output = pagewise(&[&["record", &program, "-o", &trace][..], &arguments].concat());
     assert_eq!(status(&output), 0, "{}", stderr(&output));
     let text = std::fs::read_to_string(&trace).expect("readable");

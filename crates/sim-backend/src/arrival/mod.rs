@@ -30,8 +30,8 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 
 pub(crate) use grid::{Accesses, Missing, Threads};
 pub use params::{ArrivalParams, BulkShape};

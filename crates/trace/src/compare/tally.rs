@@ -127,7 +127,9 @@ impl Tally {
     ) {
         if slot.as_ref().is_none_or(|first| line < first.line) {
             let (expected, got) = sides();
-            *slot = Some(Divergence { case: case.name.clone(), line, level, expected, got });
+            let op = case.ops.iter().find(|op| op.line == line);
+            let op = op.map_or(Value::Null, |op| op.recorded.op.to_json());
+            *slot = Some(Divergence { case: case.name.clone(), line, level, op, expected, got });
         }
     }
 
@@ -144,15 +146,13 @@ impl Tally {
     /// Notes the first operation that only one of two recordings has.
     pub(super) fn compare_programs(&mut self, expected: &Case, got: &Case) {
         let ops = |case: &'_ Case, at: usize| case.ops.get(at).map(|line| line.recorded.op.clone());
+        let json = |case, at| ops(case, at).map(|op| op.to_json());
         let longest = expected.ops.len().max(got.ops.len());
         let Some(at) = (0..longest).find(|&at| ops(expected, at) != ops(got, at)) else { return };
         self.contract.add(false);
         let line = expected.ops.get(at).map_or(expected.line, |line| line.line);
         self.diverges(expected, line, Level::Contract, || {
-            (
-                json!({ "op": ops(expected, at).map(|op| format!("{op:?}")) }),
-                json!({ "op": ops(got, at).map(|op| format!("{op:?}")) }),
-            )
+            (json!({ "op": json(expected, at) }), json!({ "op": json(got, at) }))
         });
     }
 

@@ -246,6 +246,13 @@ fn raw_location(location: Location) -> RawLocation {
 }
 
 impl Op {
+    /// The operation as a trace has it, without results.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let line = serde_json::to_value(RawLine::from(self));
+        line.unwrap_or_else(|error| unreachable!("a line has string keys: {error}"))
+    }
+
     /// The name in the field `op`.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -59,6 +59,21 @@ impl Family {
         }
     }
 
+    /// The subject in a few words.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Calls => "right and wrong arguments of every call on all kinds of memory",
+            Self::Advice => "advice, and what it does to faults",
+            Self::Movement => "prefetches, faults of one and of many threads, fills and copies",
+            Self::Discard => "discarding, with and without prefetch",
+            Self::Pool => "memory pools of all types and locations",
+            Self::Contents => "fills and copies of managed, device and pinned memory",
+            Self::Attach => "memory that belongs to the host or to a stream",
+            Self::Peer => "advice and movement between two devices and more",
+        }
+    }
+
     /// Devices without which its programs show nothing.
     #[must_use]
     pub const fn least_devices(self) -> u32 {
