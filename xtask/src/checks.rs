@@ -1,5 +1,6 @@
 //! The checks, besides tests, that must hold before a change lands.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -120,8 +121,23 @@ const FORBIDDEN: &[Forbidden] = &[
     },
 ];
 
-/// Builds contain no crate that they have no use for.
+/// The command is built of fewer crates, those of the project and of build scripts included.
+const COMMAND_CRATES: usize = 70;
+
+/// Builds contain no crate that they have no use for, and the command is built of few.
 pub(crate) fn dependencies() -> Outcome {
+    forbidden_crates()?;
+    let tree = ["tree", "--edges", "normal,build", "--prefix", "none", "--locked"];
+    let text = output(cargo(&tree).args(["--package", "pagewise-cli"]))?;
+    let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    println!("pagewise-cli: {} crates", names.len());
+    if names.len() >= COMMAND_CRATES {
+        return Err(format!("pagewise-cli is built of {COMMAND_CRATES} crates or more"));
+    }
+    Ok(())
+}
+
+fn forbidden_crates() -> Outcome {
     for Forbidden { package, features, crates } in FORBIDDEN {
         let mut tree = cargo(&["tree", "--edges", "normal", "--prefix", "none", "--locked"]);
         let text = output(tree.args(["--package", package]).args(*features))?;
