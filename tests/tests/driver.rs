@@ -4,10 +4,11 @@
 use std::num::NonZero;
 
 use pagewise::{
-    Advice, AllocationType, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities,
+    Advice, AllocationType, AttachFlags, Backend, BackendExt, BatchSupport, Capabilities, Code,
     DeviceAccess, DeviceAttribute, DeviceId, DeviceTouch, DriverVersion, ErrorKind, EventFlags,
-    GpuProfile, HandleTypes, Location, LocationKind, PointerAttribute, PoolAttribute, PoolHandle,
-    PoolProps, RangeAttribute, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
+    GpuProfile, HandleTypes, HostAccess, HostTouch, KernelAccesses, KernelParam, LaunchShape,
+    Location, LocationKind, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
+    SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
 use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
@@ -85,10 +86,12 @@ fn claims_hold_on_every_profile() {
     }
 }
 
-fn all_but_the_name(capabilities: Capabilities) -> Capabilities {
+/// The abilities in which the simulator and a driver of the same version may not differ.
+fn common(capabilities: Capabilities) -> Capabilities {
     let mut capabilities = capabilities;
     capabilities.backend = String::new();
     capabilities.deterministic = false;
+    capabilities.kernels = true;
     capabilities.pool_self_import = false;
     capabilities
 }
@@ -103,7 +106,7 @@ fn a_ceiling_gives_the_capabilities_of_a_driver_of_that_version() {
         assert_eq!(capped.capabilities(), native);
         assert_eq!(capped.driver_version(), Ok(DriverVersion::CUDA_13_2));
         let sim = SimBackend::new(SimConfig::h200().driver_version(version)).expect("room");
-        assert_eq!(all_but_the_name(native), all_but_the_name(sim.capabilities()));
+        assert_eq!(common(native), common(sim.capabilities()));
     }
 }
 
@@ -306,6 +309,72 @@ fn work_on_a_stream_runs_in_the_streams_context() {
     }
     // SAFETY: no work uses the memory, and it is freed once.
     unsafe { backend.free(span.ptr) }.expect("live");
+}
+
+/// The simulated driver knows the touch kernels, of whatever module.
+#[test]
+fn a_kernel_of_a_module_runs_on_the_device_that_it_was_loaded_on() {
+    let driver = SimulatedDriver::load();
+    let backend = driver.fresh("devices=2");
+    let span = backend.alloc(8192).expect("memory");
+    let params = |places: u64| {
+        let numbers = [places.to_ne_bytes(), 4096_u64.to_ne_bytes()].map(KernelParam::new);
+        let [places, stride] = numbers;
+        let value = KernelParam::new(9_u32.to_ne_bytes());
+        [KernelParam::from(span.ptr), places, stride, value, KernelParam::from(span.ptr)]
+    };
+    let shape = LaunchShape::linear(1, 1);
+    // SAFETY: the text is no cubin, the parameters are those of the kernel, which writes memory that
+    // no other code uses, and nothing runs when the module goes.
+    unsafe {
+        let module = backend.module_load(DeviceId(1), b".version 6.0").expect("accepted");
+        let missing = backend.module_function(module, "vector_add").expect_err("no such kernel");
+        assert_eq!(missing.code(), Some(Code::NOT_FOUND));
+        let write = backend.module_function(module, "pagewise_write").expect("a touch kernel");
+        backend.launch(write, shape, &params(2), StreamHandle::NULL).expect("the default stream");
+        let here = backend.stream_create(DeviceId(1), StreamFlags::NON_BLOCKING).expect("a stream");
+        backend.launch(write, shape, &params(2), here).expect("its own stream");
+        backend.stream_synchronize(here).expect("done");
+        let read = HostTouch { span, stride_bytes: 4096, access: HostAccess::Read };
+        assert_eq!(backend.host_touch(read), Ok(18));
+        let empty = LaunchShape { grid: [0, 1, 1], ..shape };
+        assert!(backend.launch(write, empty, &params(2), here).is_err());
+        backend.module_unload(module).expect("live");
+        for code in [
+            backend.module_unload(module).map(drop),
+            backend.module_function(module, "pagewise_write").map(drop),
+            backend.launch(write, shape, &params(2), here),
+        ] {
+            assert_eq!(code.expect_err("unloaded").kind(), ErrorKind::InvalidHandle);
+        }
+        backend.stream_destroy(here).expect("live");
+        backend.free(span.ptr).expect("live");
+    }
+}
+
+#[test]
+fn wrong_modules_are_refused_before_the_driver_is_asked() {
+    let driver = SimulatedDriver::load();
+    let elsewhere = SimulatedDriver::load();
+    let (backend, other) = (driver.fresh("devices=1"), elsewhere.fresh("devices=1"));
+    let walks = Vec::new();
+    let kernel = KernelAccesses { device: DeviceId(0), blocks: 1, threads: 1, walks };
+    // SAFETY: nothing is loaded, no kernel runs, and no memory is accessed.
+    unsafe {
+        let error = backend.module_load(DeviceId(0), b"").expect_err("empty");
+        assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, Some(1)));
+        let nowhere = backend.module_load(DeviceId(7), b"x").expect_err("no such device");
+        assert_eq!(nowhere.kind(), ErrorKind::InvalidDevice);
+        let module = backend.module_load(DeviceId(0), b"x").expect("accepted");
+        let error = backend.module_function(module, "a\0b").expect_err("a NUL");
+        assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, Some(1)));
+        let foreign = other.module_function(module, "pagewise_read").expect_err("of another");
+        assert_eq!(foreign.kind(), ErrorKind::InvalidHandle);
+        backend.module_unload(module).expect("live");
+        let error = backend.kernel_accesses(&kernel, StreamHandle::NULL).expect_err("a driver");
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Unsupported, Some(801)));
+    }
+    assert!(backend.capabilities().kernels);
 }
 
 /// Driver 580 crashes if an older pool goes first, and pools are the process's, not a back end's.

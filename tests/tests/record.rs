@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use pagewise::{
-    AllocationType, AttachFlags, Backend, DeviceId, DevicePtr, DiscardedContents, DriverVersion,
-    HandleTypes, HostAccess, HostRegisterFlags, HostTouch, Location, PoolProps, RangeReads,
-    ShareableHandle, SimBackend, SimConfig, Span, StreamHandle,
+    AllocationType, AttachFlags, Backend, BackendExt, DeviceId, DevicePtr, DiscardedContents,
+    DriverVersion, Error, HandleTypes, HostAccess, HostRegisterFlags, HostTouch, KernelAccess,
+    KernelAccesses, KernelWalk, Location, PoolProps, RangeReads, ShareableHandle, SimBackend,
+    SimConfig, Span, StreamHandle, StridedSpan,
 };
 use pagewise_trace::compare::{Levels, Tally, compare_case, compare_recordings};
-use pagewise_trace::format::{Case, Header, Op};
+use pagewise_trace::format::{Case, Header, Op, OpLine};
 use pagewise_trace::reader::TraceReader;
 use pagewise_trace::record::{Pass, Recorder, merge, record_case};
 use pagewise_trace::replay::replay_case;
@@ -240,6 +241,58 @@ fn registered_memory_and_exports_are_recorded_and_replay_as_they_were() {
     assert!(tally.agrees(), "{:?}", tally.first_divergence());
     let recorded_again = run(&header, &read, Pass::Observed);
     assert_eq!(recorded_again.ops.len(), read.ops.len());
+}
+
+/// Two kernels over three buffers, one of them by one thread, and what the host finds then.
+fn kernels(backend: &dyn Backend) -> Result<(), Error> {
+    let spans = [backend.alloc(1 << 20)?, backend.alloc(4 << 20)?, backend.alloc(1 << 20)?];
+    let strided = |span, stride_bytes| StridedSpan { span, stride_bytes };
+    let scattered =
+        (0..300_u64).rev().map(|at| strided(Span::new(spans[1].ptr.offset(at * 9001), 8), 8));
+    let walks = vec![
+        KernelWalk { access: KernelAccess::Load, places: vec![strided(spans[0], 4)] },
+        KernelWalk { access: KernelAccess::Atomic, places: scattered.collect() },
+        KernelWalk { access: KernelAccess::Update, places: vec![strided(spans[2], 4)] },
+    ];
+    // SAFETY: only this test knows the memory, it is used from one thread, and freed once.
+    unsafe {
+        for (blocks, threads) in [(1, 1), (32, 64)] {
+            let walks = walks.clone();
+            let kernel = KernelAccesses { device: DeviceId(0), blocks, threads, walks };
+            backend.kernel_accesses(&kernel, StreamHandle::NULL)?;
+            // The kernel's results, which no trace holds.
+            let result = std::ptr::with_exposed_provenance_mut::<u8>(spans[2].ptr.0 as usize);
+            result.write(5);
+            for span in spans {
+                let access = HostAccess::Read;
+                backend.host_touch(HostTouch { span, stride_bytes: 4096, access })?;
+            }
+        }
+        spans.iter().try_for_each(|span| backend.free(span.ptr))
+    }
+}
+
+#[test]
+fn declared_kernels_are_recorded_and_replay_with_equal_pages_and_events() {
+    let header = Header::new("kernels", shipped("migrate").header().recorded_on.clone());
+    let recorder = Recorder::new(simulator(&header));
+    kernels(&recorder).expect("inside");
+    assert_eq!(recorder.left_out(), 0);
+    let recorded = recorder.take_case("kernels");
+    let mut writer = TraceWriter::plain(Vec::new(), &header).expect("in memory");
+    writer.whole_case(&recorded).expect("in memory");
+    let bytes = writer.finish().expect("in memory");
+    let mut reader = TraceReader::new("written", bytes.as_slice()).expect("a header");
+    let read = reader.next_case().expect("valid").expect("a case");
+    assert_eq!(read.ops, recorded.ops);
+    let again = replay_case(&simulator(&header), &read, |_, _| ());
+    let tally = compare_case(&read, &again, true);
+    assert!(tally.agrees(), "{:?}", tally.first_divergence());
+    let unstable = |line: &&OpLine| line.recorded.observed.unstable == ["sum"];
+    assert_eq!(read.ops.iter().filter(unstable).count(), 4, "reads of results");
+    let faults = |case: &Case| case.ops.iter().map(|op| op.recorded.observed.events.len()).sum();
+    let events: usize = faults(&read);
+    assert!(events > 300, "{events}");
 }
 
 #[test]

@@ -116,11 +116,12 @@ pub use pagewise_hal::{
     BatchSupport, CallName, CallRecords, Capabilities, Code, Copies, CopyCause, Counters,
     DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error,
     ErrorKind, EventFlags, EventHandle, EventLog, EventsSince, ExportedPointer, FaultAccess,
-    HandleTypes, HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch,
-    HostViews, IpcMemHandle, Location, LocationKind, MapCause, MemoryEvent, MemoryInfo, PAGE_BYTES,
-    PAGES_PER_BLOCK, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, Processor,
-    RangeAttribute, Result, SHARED_BLOB_BYTES, ShareableHandle, Span, StreamFlags, StreamHandle,
-    ThreadNumber, code_name,
+    FunctionHandle, HandleTypes, HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags,
+    HostTouch, HostViews, IpcMemHandle, KernelAccess, KernelAccesses, KernelParam, KernelWalk,
+    LaunchShape, Location, LocationKind, MapCause, MemoryEvent, MemoryInfo, ModuleHandle,
+    PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
+    Processor, RangeAttribute, Result, SHARED_BLOB_BYTES, ShareableHandle, Span, StreamFlags,
+    StreamHandle, StridedSpan, ThreadNumber, code_name,
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{

@@ -14,6 +14,7 @@ use crate::device::Device;
 use crate::driver::Driver;
 use crate::host::Host;
 use crate::live::Live;
+use crate::modules::Modules;
 use crate::numa::NumaNodes;
 use crate::observe::ObserverLog;
 
@@ -34,6 +35,7 @@ pub struct CudaBackend {
     pub(crate) home: Device,
     pub(crate) streams: Live,
     pub(crate) events: Live,
+    pub(crate) modules: Modules,
     pub(crate) cells: Cells,
     pub(crate) numa: NumaNodes,
     pub(crate) observer: Option<ObserverLog>,

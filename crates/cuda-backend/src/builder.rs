@@ -15,6 +15,7 @@ use crate::driver::Driver;
 use crate::host::{Host, Process};
 use crate::library::{DriverLibrary, SYSTEM_LIBRARY};
 use crate::live::{Kind, Live};
+use crate::modules::Modules;
 use crate::numa::NumaNodes;
 use crate::observe::{Observer, ObserverLog};
 
@@ -111,6 +112,7 @@ impl CudaBuilder {
             home: Device::new(context),
             streams: Live::new(Kind::Stream),
             events: Live::new(Kind::Event),
+            modules: Modules::default(),
             cells: Cells::default(),
             numa: NumaNodes::of_this_machine(),
             observer: self.observer.map(ObserverLog::new),

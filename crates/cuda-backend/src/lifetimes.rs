@@ -1,6 +1,6 @@
 //! The lifetimes of handles: calls hold those that they use, and the last such call destroys them.
 
-use pagewise_hal::{Code, Error, EventHandle, PoolHandle, Result, StreamHandle};
+use pagewise_hal::{Code, Error, EventHandle, ModuleHandle, PoolHandle, Result, StreamHandle};
 
 use crate::abi::handle;
 use crate::backend::CudaBackend;
@@ -21,6 +21,7 @@ impl Ending for CudaBackend {
             Kind::Stream => self.stream_end(StreamHandle::checked(raw)),
             Kind::Event => self.event_end(EventHandle::checked(raw)),
             Kind::Pool => self.pool_end(PoolHandle::checked(raw)),
+            Kind::Module => self.module_end(ModuleHandle::checked(raw)),
         };
     }
 }

@@ -26,13 +26,14 @@ pub(crate) enum Kind {
     Stream,
     Event,
     Pool,
+    Module,
 }
 
 /// How many handles of a kind a thread remembers: most use a few streams and events. A power of two.
 const REMEMBERED: usize = 8;
 /// Each kind has places of its own, so that the stream and the event of one call never share one:
 /// every such call would look both up again.
-const PLACES: usize = 3 * REMEMBERED;
+const PLACES: usize = 4 * REMEMBERED;
 
 /// A handle that this thread found before.
 struct Known {

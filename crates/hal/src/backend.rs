@@ -5,9 +5,10 @@ use std::fmt::Debug;
 use crate::{
     AccessFlags, Advice, AllocationType, AttachFlags, Capabilities, DeviceAttribute, DeviceId,
     DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, EventsSince, ExportedPointer,
-    HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle,
-    Location, MemoryEvent, MemoryInfo, PageRun, PointerAttribute, PoolAttribute, PoolHandle,
-    PoolProps, RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
+    FunctionHandle, HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch,
+    IpcMemHandle, KernelAccesses, KernelParam, LaunchShape, Location, MemoryEvent, MemoryInfo,
+    ModuleHandle, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
+    Result, ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 /// The calls of a CUDA driver for managed memory.
@@ -602,6 +603,78 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// # Safety
     /// No thread, and no other work of a device, may use the range meanwhile.
     unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64>;
+
+    // ---- kernels ------------------------------------------------------------------------------
+
+    /// Makes the accesses that a kernel is declared to make, in stream order, and waits for them.
+    /// Pages fault, move and are mapped as by a kernel with these accesses. Contents stay as they
+    /// are, except that discarded pages which are written count as written.
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | simulator | makes the accesses; no code runs |
+    /// | CUDA | `Unsupported` (801): there kernels run, see [`launch`](Self::launch) |
+    ///
+    /// # Errors
+    /// In this order: `InvalidDevice`; `InvalidHandle` for a stream that was made on another
+    /// device; `InvalidValue` for what [`KernelAccesses::check`] refuses; `IllegalAddress` if a
+    /// range is not within one allocation that the device can reach.
+    ///
+    /// # Safety
+    /// No thread, and no other work of a device, may use the ranges meanwhile.
+    unsafe fn kernel_accesses(&self, kernel: &KernelAccesses, stream: StreamHandle) -> Result<()>;
+
+    /// Loads a module into a device's context (`cuModuleLoadData`). Requires
+    /// [`Capabilities::kernels`]. `image` is PTX text, a cubin or a fatbin; a NUL after text is not
+    /// needed.
+    ///
+    /// # Errors
+    /// `InvalidDevice`; `InvalidValue` for an empty image; the driver's, such as 200
+    /// (`INVALID_IMAGE`) and 218 (`INVALID_PTX`). `Unsupported` (801) from the simulator, which
+    /// compiles and runs no kernels.
+    ///
+    /// # Safety
+    /// A cubin or fatbin must be whole: the driver reads as many bytes as its header says.
+    unsafe fn module_load(&self, device: DeviceId, image: &[u8]) -> Result<ModuleHandle>;
+
+    /// Unloads a module (`cuModuleUnload`). Its functions are gone with it. While a call uses a
+    /// function of the module, the module stays until that call ends.
+    ///
+    /// # Errors
+    /// `InvalidHandle` if it is no live module that this back end loaded; `Unsupported` (801) from
+    /// the simulator.
+    ///
+    /// # Safety
+    /// No kernel of the module may be running or waiting in a stream.
+    unsafe fn module_unload(&self, module: ModuleHandle) -> Result<()>;
+
+    /// A kernel of a module (`cuModuleGetFunction`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` if it is no live module that this back end loaded; `InvalidValue` for a name
+    /// with a NUL; 500
+    /// (`NOT_FOUND`) if the module has no such kernel; `Unsupported` (801) from the simulator.
+    fn module_function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle>;
+
+    /// Launches a kernel in stream order (`cuLaunchKernel`), and does not wait for it. `params` are
+    /// its parameters in their order.
+    ///
+    /// # Errors
+    /// `InvalidHandle` if function or stream is not live, or of different devices; `InvalidValue`
+    /// for a grid with 0 blocks or threads, or one that the device does not take; `Unsupported`
+    /// (801) from the simulator.
+    ///
+    /// # Safety
+    /// `params` must be as many as the kernel declares, each of the size of its type. The kernel
+    /// may use no memory that its device cannot reach, or that other code uses, until the stream
+    /// has passed the call.
+    unsafe fn launch(
+        &self,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        params: &[KernelParam],
+        stream: StreamHandle,
+    ) -> Result<()>;
 
     // ---- observation --------------------------------------------------------------------------
 

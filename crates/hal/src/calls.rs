@@ -209,6 +209,25 @@ macro_rules! with_calls {
                 touch: $crate::DeviceTouch,
                 stream: $crate::StreamHandle
             ) -> u64;
+            KernelAccesses = [unsafe] fn kernel_accesses(
+                kernel: &$crate::KernelAccesses,
+                stream: $crate::StreamHandle
+            ) -> ();
+            ModuleLoad = [unsafe] fn module_load(
+                device: $crate::DeviceId,
+                image: &[u8]
+            ) -> $crate::ModuleHandle;
+            ModuleUnload = [unsafe] fn module_unload(module: $crate::ModuleHandle) -> ();
+            ModuleFunction = [] fn module_function(
+                module: $crate::ModuleHandle,
+                name: &str
+            ) -> $crate::FunctionHandle;
+            Launch = [unsafe] fn launch(
+                function: $crate::FunctionHandle,
+                shape: $crate::LaunchShape,
+                params: &[$crate::KernelParam],
+                stream: $crate::StreamHandle
+            ) -> ();
             HostPageMap = [] fn host_page_map(span: $crate::Span) -> Vec<$crate::PageRun>;
             TakeEvents = [] fn take_events() -> Vec<$crate::MemoryEvent>;
             EventsSince = [] fn events_since(position: u64) -> $crate::EventsSince;

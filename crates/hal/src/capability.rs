@@ -49,6 +49,10 @@ pub struct Capabilities {
     pub pool_self_import: bool,
     /// The same calls give the same events and times on every run.
     pub deterministic: bool,
+    /// Kernels are code: [`module_load`](crate::Backend::module_load) and
+    /// [`launch`](crate::Backend::launch). Without it kernels are declared, by
+    /// [`kernel_accesses`](crate::Backend::kernel_accesses), which then works.
+    pub kernels: bool,
 }
 
 impl Capabilities {
@@ -70,6 +74,7 @@ impl Capabilities {
             host_page_map: false,
             pool_self_import: false,
             deterministic: false,
+            kernels: true,
         }
     }
 }

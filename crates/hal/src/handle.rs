@@ -1,4 +1,4 @@
-//! Handles of streams, events and pools.
+//! Handles of streams, events, pools, modules and functions.
 //!
 //! A handle is the driver's pointer as an integer, and a driver dereferences it. Handles are copied
 //! freely: a copy may be used after its object was destroyed, or be passed to another back end. So
@@ -120,6 +120,14 @@ handle! {
 handle! {
     /// A memory pool (`CUmemoryPool`). [`PoolHandle::NULL`] is no pool: every call refuses it.
     PoolHandle
+}
+handle! {
+    /// A module, which holds the code of kernels (`CUmodule`).
+    ModuleHandle
+}
+handle! {
+    /// A kernel of a module (`CUfunction`).
+    FunctionHandle
 }
 
 impl StreamHandle {

@@ -56,6 +56,7 @@ mod event_log;
 mod ext;
 mod handle;
 mod host;
+mod kernel;
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;
 mod operation;
@@ -77,8 +78,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::{CopyCause, FaultAccess, MapCause, MemoryEvent, PageRun};
 pub use event_log::{EventLog, EventsSince};
 pub use ext::BackendExt;
-pub use handle::{EventFlags, EventHandle, PoolHandle, StreamFlags, StreamHandle};
+pub use handle::{
+    EventFlags, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamFlags, StreamHandle,
+};
 pub use host::{HostAddresses, HostViews};
+pub use kernel::{KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, StridedSpan};
 pub use operation::Operation;
 pub use place::{DeviceId, Location, LocationKind, Processor};
 pub use pool::{AccessFlags, AllocationType, HandleTypes, MemoryInfo, PoolProps};

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 
 use pagewise_hal::{
     Advice, AttachFlags, BatchSupport, Capabilities, CopyCause, DeviceAccess, DeviceId, DevicePtr,
-    DeviceTouch, DriverVersion, ErrorKind, Location, MemoryEvent, PageRun, Processor, Span,
+    DeviceTouch, DriverVersion, ErrorKind, KernelAccess, KernelAccesses, KernelParam, KernelWalk,
+    LaunchShape, Location, MemoryEvent, PageRun, Processor, Span, StridedSpan,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,6 +34,11 @@ fn every_kind_of_data_survives() {
         blocks: 132,
         threads: 1024,
     });
+    let places = vec![StridedSpan { span, stride_bytes: 4 }];
+    let walks = vec![KernelWalk { access: KernelAccess::Update, places }];
+    survives(KernelAccesses { device: DeviceId(1), blocks: 132, threads: 1024, walks });
+    survives(LaunchShape::linear(132, 1024));
+    survives(KernelParam::from(span.ptr));
     survives(MemoryEvent::Copy {
         address: 4096,
         bytes: 61_440,

@@ -5,15 +5,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, CallName,
     Capabilities, Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion,
-    Error, ErrorKind, EventFlags, EventHandle, EventsSince, ExportedPointer, HandleTypes,
-    HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location,
-    MemoryEvent, MemoryInfo, Operation, PageRun, PointerAttribute, PoolAttribute, PoolHandle,
-    PoolProps, RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
+    Error, ErrorKind, EventFlags, EventHandle, EventsSince, ExportedPointer, FunctionHandle,
+    HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews,
+    IpcMemHandle, KernelAccesses, KernelParam, LaunchShape, Location, MemoryEvent, MemoryInfo,
+    ModuleHandle, Operation, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
+    RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 use crate::clock;
 use crate::config::{EventCapture, SimConfig};
 use crate::cost::{Call, CostObservation};
+use crate::kernels::no_kernels;
 use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal, invalid};
 use crate::sim::Sim;
@@ -274,6 +276,7 @@ impl Backend for SimBackend {
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
         capabilities.pool_self_import = true;
+        capabilities.kernels = false;
         capabilities
     }
 
@@ -654,6 +657,36 @@ impl Backend for SimBackend {
         self.call_on((Operation::DeviceTouch, stream), call, touch.span, |sim| {
             sim.device_touch(touch, stream)
         })
+    }
+
+    unsafe fn kernel_accesses(&self, kernel: &KernelAccesses, stream: StreamHandle) -> Result<()> {
+        let threads = u64::from(kernel.blocks).saturating_mul(u64::from(kernel.threads));
+        let call = Call::DeviceTouch { threads, bulk: false };
+        self.call((Operation::KernelAccesses, stream), call, |sim| {
+            sim.kernel_accesses(kernel, stream)
+        })
+    }
+
+    unsafe fn module_load(&self, _: DeviceId, _: &[u8]) -> Result<ModuleHandle> {
+        self.call(Operation::ModuleLoad, Call::Other, |_| no_kernels())
+    }
+
+    unsafe fn module_unload(&self, _: ModuleHandle) -> Result<()> {
+        self.call(Operation::ModuleUnload, Call::Other, |_| no_kernels())
+    }
+
+    fn module_function(&self, _: ModuleHandle, _: &str) -> Result<FunctionHandle> {
+        self.call(Operation::ModuleFunction, Call::Other, |_| no_kernels())
+    }
+
+    unsafe fn launch(
+        &self,
+        _: FunctionHandle,
+        _: LaunchShape,
+        _: &[KernelParam],
+        _: StreamHandle,
+    ) -> Result<()> {
+        self.call(Operation::Launch, Call::Other, |_| no_kernels())
     }
 
     fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {

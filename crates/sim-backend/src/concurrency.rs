@@ -13,8 +13,8 @@ use crate::space::{Allocation, ManagedRange};
 /// Work that begins in a stream, by the memory that it touches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StreamWork<'a> {
-    /// An access program.
-    Program(Span),
+    /// An access program or a kernel.
+    Program(&'a [Span]),
     /// A fill, or a copy.
     FillOrCopy(&'a [Span]),
 }
@@ -60,10 +60,7 @@ impl Sim {
         work: StreamWork<'_>,
         stream: StreamHandle,
     ) -> Checked<()> {
-        let spans = match &work {
-            StreamWork::Program(span) => std::slice::from_ref(span),
-            StreamWork::FillOrCopy(spans) => spans,
-        };
+        let (StreamWork::Program(spans) | StreamWork::FillOrCopy(spans)) = work;
         let mut touched: Vec<&Allocation> = Vec::new();
         for span in spans.iter().filter(|span| span.bytes > 0) {
             let allocation = self.space.containing(span.ptr).filter(|a| a.contains(*span));

@@ -13,10 +13,10 @@
 //! | --- | --- |
 //! | lock, errors | `backend` |
 //! | time | `clock` |
-//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `attaching`, `concurrency`, `sharing` |
+//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `kernels`, `attaching`, `concurrency`, `sharing` |
 //! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` |
 //! | what attribute reads report | `attributes` (over `runs`) |
-//! | which thread faults when, in kernels of many | [`arrival`] |
+//! | which thread faults when, in kernels of many | [`arrival`], over `places` |
 //! | where pages are and why they move | `paging` |
 //! | how long that takes | [`cost`] |
 //!
@@ -85,6 +85,7 @@ mod descriptor;
     reason = "sizes of live allocations, which fit the device, and counts of calls"
 )]
 mod exclusive;
+mod kernels;
 mod link;
 mod locate;
 #[allow(clippy::arithmetic_side_effects, reason = "an index into a list that is not empty")]
@@ -96,6 +97,7 @@ mod pace;
 )]
 mod pager;
 mod paging;
+mod places;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "offsets in a pool, below 2^43: longer allocations are refused first"

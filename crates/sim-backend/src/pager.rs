@@ -6,18 +6,21 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use pagewise_hal::{MemoryEvent, PageRun, Processor, Span};
+use pagewise_hal::{MemoryEvent, PageRun, Processor, Span, StridedSpan};
 
-use crate::arrival::{Accesses, Arrival, ArrivalParams, Threads};
+use crate::arrival::{
+    Accesses, Arrival, ArrivalParams, KernelWalks, RunsAhead, Threads, WalkAccesses,
+};
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, Meter};
 use crate::pace::{FaultPace, FaultPacer};
 use crate::paging::{
-    self, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink, Work,
-    WorkCause,
+    self, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink,
+    TurnWalk, WalkReach, Work, WorkCause,
 };
 pub(crate) use crate::paging::{Access, Discard, Group};
+use crate::places::Places;
 use crate::records::Records;
 
 /// An access program on managed memory.
@@ -34,6 +37,27 @@ impl AccessProgram {
     fn walk(self) -> paging::Walk {
         let Self { by, span, stride_bytes, access, .. } = self;
         paging::Walk { by, first_byte: span.ptr.0, bytes: span.bytes, stride_bytes, access }
+    }
+}
+
+/// The accesses of a kernel: those of each walk in turn.
+#[derive(Debug, Clone)]
+pub(crate) struct KernelProgram<'a> {
+    pub(crate) by: Processor,
+    pub(crate) threads: Threads,
+    pub(crate) walks: Vec<(Access, &'a [StridedSpan])>,
+}
+
+impl KernelProgram<'_> {
+    /// Each strided range of each walk, as a walk of its own.
+    fn each(&self) -> impl Iterator<Item = paging::Walk> {
+        let by = self.by;
+        self.walks.iter().flat_map(move |&(access, ranges)| {
+            ranges.iter().map(move |&StridedSpan { span, stride_bytes }| {
+                let (first_byte, bytes) = (span.ptr.0, span.bytes);
+                paging::Walk { by, first_byte, bytes, stride_bytes, access }
+            })
+        })
     }
 }
 
@@ -190,9 +214,51 @@ impl Pager {
         let paging::Walk { first_byte, bytes, stride_bytes, access, .. } = walk;
         let runs_ahead = access != Access::Read;
         let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead };
-        let arrival = Arrival::new(&self.arrival, &accesses, threads, self.seed, self.kernels);
+        let arrival = Arrival::new(&self.arrival, accesses.by(threads), self.seed, self.kernels);
         self.kernels += 1;
         self.paging.run_kernel(walk, arrival, self.now_ns, &mut self.reports).now_ns
+    }
+
+    /// Runs a kernel of several walks that begins at `now_ns`; returns when it ends.
+    pub(crate) fn run_walks(&mut self, kernel: &KernelProgram<'_>, now_ns: u64) -> u64 {
+        self.now_ns = now_ns;
+        if let Some(first) = kernel.each().next() {
+            self.reports.meter.walks(&first);
+        }
+        let end_ns = match kernel.threads {
+            Threads::Grid { blocks, threads } => self.run_grid(kernel, blocks, threads),
+            _ => {
+                let in_turn =
+                    |&(access, ranges): &_| TurnWalk { access, places: Places::of(ranges) };
+                let walks: Vec<TurnWalk> = kernel.walks.iter().map(in_turn).collect();
+                self.paging.walk_in_turn(kernel.by, &walks, now_ns, &mut self.reports).now_ns
+            }
+        };
+        for walk in kernel.each() {
+            let covered = self.paging.covered(walk);
+            self.reports.meter.walked(&walk, covered);
+            self.paging.count_accesses(&walk, end_ns, &mut self.reports);
+        }
+        end_ns
+    }
+
+    fn run_grid(&mut self, kernel: &KernelProgram<'_>, blocks: u32, threads: u32) -> u64 {
+        let accesses = |&(access, ranges): &(Access, &[StridedSpan])| {
+            let runs_ahead =
+                if access == Access::Read { RunsAhead::ToReads } else { RunsAhead::Freely };
+            WalkAccesses { places: Places::of(ranges), runs_ahead }
+        };
+        let reach = |&(access, ranges): &(Access, &[StridedSpan])| {
+            let end_page = ranges.iter().map(|range| range.span.pages_outward().end).max();
+            WalkReach { access, end_page: end_page.unwrap_or(0) }
+        };
+        let walks = kernel.walks.iter().map(accesses).collect();
+        let reaches: Vec<WalkReach> = kernel.walks.iter().map(reach).collect();
+        let walks = KernelWalks::Program { blocks, threads, walks };
+        let arrival = Arrival::new(&self.arrival, walks, self.seed, self.kernels);
+        self.kernels += 1;
+        let (now_ns, sink) = (self.now_ns, &mut self.reports);
+        self.paging.run_walks(kernel.by, &reaches, arrival, now_ns, sink).now_ns
     }
 
     /// The part of it that is state: see [`State`](crate::state::State). Waiting records count

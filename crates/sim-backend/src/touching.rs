@@ -65,7 +65,7 @@ impl Sim {
         let threads =
             if touch.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
         let by = processor_of(device);
-        self.launch(by, StreamWork::Program(span), stream)?;
+        self.launch(by, StreamWork::Program(&[span]), stream)?;
         self.run_program(AccessProgram { by, span, stride_bytes, access: fault, threads })?;
         self.waited_for(stream);
         let Span { ptr, bytes } = span;
@@ -163,7 +163,7 @@ impl Sim {
     }
 
     /// Moves the pages of an access program, and lets its time pass.
-    fn run_program(&mut self, program: AccessProgram) -> Checked<()> {
+    pub(crate) fn run_program(&mut self, program: AccessProgram) -> Checked<()> {
         if program.span.bytes == 0 {
             return Ok(());
         }

@@ -1,11 +1,14 @@
-//! Bytes without determined contents: those that a discard left, and those of pool memory that may
-//! have been used before.
+//! Bytes without determined contents: those that a discard left, those of pool memory that may have
+//! been used before, and those that a declared kernel wrote.
 //!
 //! CUDA says that the contents of a discarded range are indeterminate until it is written. What an
 //! H200 shows of it is not even the same each time: memory that the driver knows to be zero is used
 //! as it is, any other is cleared, and which of the two a page gets depends on what all processes of
 //! the machine freed before (PAGING-64; recorded programs that read the same byte as 145 once and as 0
 //! once). So two back ends agree if they agree on all other bytes.
+//!
+//! The bytes that a declared kernel wrote are not determined either: a trace holds its accesses, not
+//! its results.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -33,6 +36,21 @@ impl Indeterminate {
         touched(part, stride).any(|byte| bytes.contains(&byte))
     }
 
+    /// Follows an operation, as far as results of declared kernels go, and marks a sum of such
+    /// results as unstable: a trace holds accesses and no code, so no replay computes them.
+    pub(crate) fn note_kernel_results(&mut self, record: &mut RecordedOp) {
+        if self.is_read_by(&record.op) {
+            record.observed.unstable.push("sum".to_owned());
+        }
+        let leaves_other_bytes = matches!(
+            record.op,
+            Op::DiscardPrefetchBatch(_) | Op::DiscardBatch { .. } | Op::PoolFree { .. }
+        );
+        if !leaves_other_bytes {
+            self.follow(record);
+        }
+    }
+
     /// Follows an operation that was carried out.
     pub(crate) fn follow(&mut self, record: &RecordedOp) {
         match &record.op {
@@ -51,6 +69,15 @@ impl Indeterminate {
             | Op::DeviceTouch { part, stride, access: DeviceAccess::Write(_), .. } => {
                 touched(*part, *stride)
                     .for_each(|byte| self.write(part.buf, byte..byte.saturating_add(1)));
+            }
+            Op::KernelAccesses { walks, .. } => {
+                let written = walks.iter().filter(|walk| walk.access.writes());
+                for (part, _) in written.flat_map(|walk| &walk.ranges) {
+                    let bytes = bytes_from(part.offset, part.bytes);
+                    if !bytes.is_empty() {
+                        self.bytes.entry(part.buf).or_default().insert(bytes);
+                    }
+                }
             }
             Op::Memset { part, .. } => self.write(part.buf, bytes_from(part.offset, part.bytes)),
             Op::Memcpy { to, from, bytes, .. } => self.copy(*to, *from, *bytes),
@@ -106,7 +133,8 @@ fn touched(part: Part, stride: u64) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{Observed, Stream};
+    use crate::format::{Observed, Stream, Walk};
+    use pagewise_hal::KernelAccess;
 
     const fn part(offset: u64, bytes: u64) -> Part {
         Part { buf: 0, offset, bytes }
@@ -146,6 +174,24 @@ mod tests {
         assert!(!state.is_read_by(&reads(0, 65_536, 4096)));
         assert!(!state.is_read_by(&reads(0, 65_536, 8192)));
         assert!(state.is_read_by(&reads(1, 1, 1)));
+        follow(&mut state, Op::Memset { part: part(0, 8192), value: 3, stream: None });
+        assert!(!state.is_read_by(&reads(0, 8192, 1)));
+    }
+
+    #[test]
+    fn the_bytes_that_a_declared_kernel_wrote_are_not_determined() {
+        let kernel = |access| Op::KernelAccesses {
+            device: 0,
+            blocks: 1,
+            threads: 1,
+            walks: vec![Walk { access, ranges: vec![(part(4096, 8), 4)] }],
+        };
+        let mut state = Indeterminate::default();
+        follow(&mut state, kernel(KernelAccess::Load));
+        assert!(!state.is_read_by(&reads(0, 8192, 1)));
+        follow(&mut state, kernel(KernelAccess::Store));
+        assert!(state.is_read_by(&reads(4103, 1, 1)), "all bytes of the range");
+        assert!(!state.is_read_by(&reads(0, 4096, 1)) && !state.is_read_by(&reads(4104, 9, 1)));
         follow(&mut state, Op::Memset { part: part(0, 8192), value: 3, stream: None });
         assert!(!state.is_read_by(&reads(0, 8192, 1)));
     }

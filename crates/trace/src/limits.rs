@@ -14,6 +14,7 @@
 //! | --- | --- |
 //! | a page that an operation touches, fills, copies, moves or discards | 1 |
 //! | 512 accesses to one page, or 32 of a kernel of several threads | 1 |
+//! | a strided range of a walk of a kernel; twice if the walk reads and writes | 1 |
 //! | 2 MiB that were touched, of what advice, attachment and attribute reads name | 1 |
 //! | 32 MiB that they or allocations name | 1 |
 //! | an operation | 1, and 1 for each 2 MiB of which the page table is looked at after it |
@@ -31,10 +32,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use pagewise_hal::{BLOCK_BYTES, DeviceAccess, HostAccess, PAGE_BYTES};
+use pagewise_hal::{BLOCK_BYTES, DeviceAccess, HostAccess, KernelAccess, PAGE_BYTES};
 
 use crate::error::Reason;
-use crate::format::{MAX_MAPPED_BYTES, Op, RecordedOp};
+use crate::format::{MAX_MAPPED_BYTES, Op, RecordedOp, Walk};
 
 /// The limits of a trace. The [module](self) explains the units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -312,8 +313,28 @@ impl CaseState {
                 };
                 self.touch(part.bytes, *stride, per_work, writes)
             }
+            Op::KernelAccesses { walks, .. } => {
+                let per_work = match op.is_parallel() {
+                    true => PARALLEL_ACCESSES_PER_WORK,
+                    false => SERIAL_ACCESSES_PER_WORK,
+                };
+                walks
+                    .iter()
+                    .fold(0, |work: u64, walk| work.saturating_add(self.walk(walk, per_work)))
+            }
             _ => 0,
         }
+    }
+
+    /// A walk of a kernel. Each of its ranges counts as work, as it is looked up by itself.
+    fn walk(&mut self, walk: &Walk, per_work: u64) -> u64 {
+        let writes = walk.access.writes();
+        // An update is two accesses.
+        let times = if walk.access == KernelAccess::Update { 2 } else { 1 };
+        walk.ranges.iter().fold(0, |work: u64, (part, stride)| {
+            let touched = self.touch(part.bytes, *stride, per_work, writes);
+            work.saturating_add(touched.saturating_add(1).saturating_mul(times))
+        })
     }
 
     fn pages(&mut self, bytes: u64, writes: bool) -> u64 {

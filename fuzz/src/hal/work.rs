@@ -1,8 +1,9 @@
 //! Calls that touch memory, ask about it, and let work be waited for.
 
 use pagewise_hal::{
-    Backend, DeviceAccess, DeviceAttribute, DeviceTouch, EventFlags, HostAccess, HostTouch,
-    PointerAttribute, RangeAttribute, StreamFlags,
+    Backend, DeviceAccess, DeviceAttribute, DeviceTouch, EventFlags, FunctionHandle, HostAccess,
+    HostTouch, KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, ModuleHandle,
+    PointerAttribute, RangeAttribute, Span, StreamFlags, StreamHandle, StridedSpan,
 };
 
 use super::round::Round;
@@ -36,6 +37,7 @@ impl Round<'_, '_> {
                 };
                 // SAFETY: only this round uses the memory, from one thread.
                 self.call("device_touch", |sim| unsafe { sim.device_touch(touch, stream) });
+                self.kernel(touch, stream);
             }
             3 => {
                 // SAFETY: only this round uses the memory, from one thread.
@@ -50,6 +52,36 @@ impl Round<'_, '_> {
                 });
             }
         }
+    }
+
+    /// Calls about kernels, made from an access program: they draw nothing, so that an input means
+    /// the same as before there were any.
+    fn kernel(&mut self, touch: DeviceTouch, stream: StreamHandle) {
+        let DeviceTouch { device, span, stride_bytes, access, blocks, threads } = touch;
+        let (access, others) = match access {
+            DeviceAccess::Read => (KernelAccess::Load, KernelAccess::Update),
+            DeviceAccess::Write(_) => (KernelAccess::Store, KernelAccess::Load),
+            DeviceAccess::AtomicAdd => (KernelAccess::Atomic, KernelAccess::Store),
+        };
+        let half = Span::new(span.ptr.offset(span.bytes / 2), span.bytes / 2);
+        let strided = |span| StridedSpan { span, stride_bytes };
+        let first = KernelWalk { access, places: vec![strided(span)] };
+        let second = KernelWalk { access: others, places: vec![strided(half), strided(span)] };
+        for walks in [vec![first.clone()], vec![first, second]] {
+            let kernel = KernelAccesses { device, blocks, threads, walks };
+            // SAFETY: only this round uses the memory, from one thread.
+            self.call("kernel_accesses", |sim| unsafe { sim.kernel_accesses(&kernel, stream) });
+        }
+        // SAFETY: the simulator reads no image.
+        self.call("module_load", |sim| unsafe { sim.module_load(device, b".version 6.0") });
+        let (module, function) = (ModuleHandle::checked(span.ptr.0), FunctionHandle::NULL);
+        self.call("module_function", |sim| sim.module_function(module, "kernel"));
+        let shape = LaunchShape::linear(blocks, threads);
+        let params = [KernelParam::from(span.ptr)];
+        // SAFETY: the simulator runs no kernel.
+        self.call("launch", |sim| unsafe { sim.launch(function, shape, &params, stream) });
+        // SAFETY: the simulator runs no kernel and has no module.
+        self.call("module_unload", |sim| unsafe { sim.module_unload(module) });
     }
 
     pub(super) fn query(&mut self) {

@@ -93,9 +93,15 @@ impl Call {
     }
 
     /// A batch: the bytes of all, the first range.
-    pub(super) fn all(mut self, spans: &[Span]) -> Self {
-        self.span = spans.first().copied();
-        self.bytes = spans.iter().fold(0, |sum, span| sum.saturating_add(span.bytes));
+    pub(super) fn all(self, spans: &[Span]) -> Self {
+        self.over(spans.iter().copied())
+    }
+
+    /// Several ranges: the bytes of all, the first range.
+    pub(super) fn over(mut self, spans: impl IntoIterator<Item = Span>) -> Self {
+        let mut spans = spans.into_iter().peekable();
+        self.span = spans.peek().copied();
+        self.bytes = spans.fold(0, |sum, span| sum.saturating_add(span.bytes));
         self
     }
 

@@ -1,8 +1,8 @@
 //! The calls of an intercepted back end, made from the list of all calls.
 
 use pagewise_hal::{
-    Backend, Capabilities, DeviceTouch, HostTouch, Location, LocationKind, Operation, Result, Span,
-    with_calls,
+    Backend, Capabilities, DeviceTouch, HostTouch, KernelAccesses, Location, LocationKind,
+    Operation, Result, Span, with_calls,
 };
 
 use super::call::Call;
@@ -32,6 +32,12 @@ impl Touch for DeviceTouch {
     }
 }
 
+impl Touch for &KernelAccesses {
+    fn describe(&self, call: Call) -> Call {
+        call.over(self.spans()).at(Location::device(self.device))
+    }
+}
+
 /// Adds to a call what an argument says about it: the argument's name, and the argument.
 macro_rules! about {
     ($call:ident, bytes, $value:ident) => {
@@ -47,6 +53,9 @@ macro_rules! about {
         let $call = $call.on(Span::new($value, 0));
     };
     ($call:ident, touch, $value:ident) => {
+        let $call = $value.describe($call);
+    };
+    ($call:ident, kernel, $value:ident) => {
         let $call = $value.describe($call);
     };
     ($call:ident, location, $value:ident) => {

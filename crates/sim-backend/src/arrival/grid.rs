@@ -1,31 +1,34 @@
 //! The accesses of a kernel: which thread touches which bytes, in which order.
 //!
-//! A grid-stride loop: thread `g` of `G` touches elements `g`, `g + G`, … . Threads that stay on one
-//! page together count as one [`Unit`]; other units are warps. Knows nothing of pages that are
+//! A grid-stride loop: thread `g` of `G` touches places `g`, `g + G`, … of each walk, walk by walk.
+//! Threads that stay on one page together count as one [`Unit`]; other units are warps. Knows nothing of pages that are
 //! there, except through [`Missing`]. Addresses in bytes, pages of 4 KiB.
 #![allow(
     clippy::arithmetic_side_effects,
     reason = "an element below the last, times the stride, is below the length of live memory"
 )]
 
-use super::params::ArrivalParams;
+use super::params::{ArrivalParams, BulkShape};
+use crate::places::Places;
 
 const PAGE: u64 = pagewise_hal::PAGE_BYTES;
 /// Bytes of a cache line; each line raises its own fault.
 const LINE: u64 = 128;
 /// Threads of a warp.
 const WARP: u64 = 32;
+/// Scattered ranges in which a search for the next block looks, so that its work is bounded.
+const RANGES_LOOKED_AT: u32 = 64;
 /// The longest thread block (CUDA programming guide). Longer ones are cut.
 const BLOCK_THREADS_MAX: u64 = 1024;
 
-/// The pages on which an access of the kernel would fault.
+/// The pages on which an access of the kernel would fault, for each of its walks.
 pub(crate) trait Missing {
-    /// The first of them from `page` on, if there is one before the end of the kernel's memory.
-    fn next(&self, page: u64) -> Option<u64>;
+    /// The first of them from `page` on, if there is one before the end of the walk's memory.
+    fn next(&self, walk: usize, page: u64) -> Option<u64>;
 
     /// Whether a page is one of them.
-    fn contains(&self, page: u64) -> bool {
-        self.next(page) == Some(page)
+    fn contains(&self, walk: usize, page: u64) -> bool {
+        self.next(walk, page) == Some(page)
     }
 }
 
@@ -45,7 +48,7 @@ pub(crate) enum Threads {
     Bulk,
 }
 
-/// The memory of a kernel and what it does there.
+/// The memory of a kernel with one walk and what it does there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accesses {
     /// Address of the first access.
@@ -56,6 +59,66 @@ pub(crate) struct Accesses {
     pub(crate) stride_bytes: u64,
     /// Whether a thread goes on while its accesses wait, as after a write.
     pub(crate) runs_ahead: bool,
+}
+
+impl Accesses {
+    /// The kernel of so many threads that makes these accesses.
+    pub(crate) fn by(self, threads: Threads) -> KernelWalks {
+        let Self { first_byte, bytes, stride_bytes, runs_ahead } = self;
+        let runs_ahead = if runs_ahead { RunsAhead::Freely } else { RunsAhead::No };
+        let (blocks, threads) = match threads {
+            Threads::Bulk => return KernelWalks::Bulk { first_byte, bytes, runs_ahead },
+            Threads::One => (1, 1),
+            Threads::Grid { blocks, threads } => (blocks, threads),
+        };
+        let stride = stride_bytes.max(1);
+        let places = Places::even(first_byte, stride, bytes.div_ceil(stride));
+        let walks = vec![WalkAccesses { places, runs_ahead }];
+        KernelWalks::Program { blocks, threads, walks }
+    }
+}
+
+/// How far a thread goes on while an access of its waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunsAhead {
+    /// Not at all, as after a read that is used at once.
+    No,
+    /// To the next reads of the same iteration: a thread waits where it uses what it read.
+    ToReads,
+    /// To all that follows, as after a write.
+    Freely,
+}
+
+/// One walk of a kernel over memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WalkAccesses {
+    /// The places, in the order in which the threads of the grid take them.
+    pub(crate) places: Places,
+    /// How far a thread goes on while its access waits.
+    pub(crate) runs_ahead: RunsAhead,
+}
+
+/// The accesses of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KernelWalks {
+    /// A kernel of a program, which makes the accesses of each walk in turn.
+    Program {
+        /// Blocks.
+        blocks: u32,
+        /// Threads of each.
+        threads: u32,
+        /// The walks of an iteration, in order.
+        walks: Vec<WalkAccesses>,
+    },
+    /// The driver's kernel that fills and copies.
+    Bulk {
+        /// Address of the first byte.
+        first_byte: u64,
+        /// Length of the memory.
+        bytes: u64,
+        /// How far a thread goes on while its access waits.
+        runs_ahead: RunsAhead,
+    },
 }
 
 /// Where a unit stands: iteration, part of the memory, and lane.
@@ -75,60 +138,88 @@ pub(super) struct Unit {
     lanes: u64,
 }
 
+/// A part of a kernel's memory: in each iteration a thread makes one access to each part.
+#[derive(Debug, Clone)]
+struct Part {
+    places: Places,
+    runs_ahead: RunsAhead,
+    /// Number of the walk that it is of.
+    walk: usize,
+}
+
 /// A kernel's accesses, as they are spread over its threads.
 #[derive(Debug, Clone)]
 pub(super) struct Grid {
-    first_byte: u64,
-    stride: u64,
-    pub(super) runs_ahead: bool,
+    parts: Vec<Part>,
     /// Threads in all.
     threads: u64,
     block_threads: u64,
     unit_threads: u64,
-    parts: u64,
-    /// Elements of a part, the last one perhaps excepted.
+    /// Accesses to the part that has most.
     part_elements: u64,
-    elements: u64,
-}
-
-/// Accesses that a unit makes at once: lanes `0..lanes`, each a stride further.
-#[derive(Debug, Clone, Copy)]
-struct UnitAccess {
-    first_byte: u64,
-    lanes: u64,
 }
 
 impl Grid {
-    /// `threads` is not [`Threads::One`].
-    pub(super) fn new(params: &ArrivalParams, accesses: &Accesses, threads: Threads) -> Self {
-        let Accesses { mut first_byte, mut bytes, stride_bytes, runs_ahead } = *accesses;
-        let mut stride = stride_bytes.max(1);
-        let (blocks, block_threads, parts) = match threads {
-            Threads::One => (1, 1, 1),
-            Threads::Grid { blocks, threads } => (blocks, threads, 1),
-            Threads::Bulk => {
-                let bulk = &params.bulk;
-                stride = u64::from(bulk.bytes_per_access.max(1));
-                bytes = bytes.saturating_add(first_byte % stride);
-                first_byte -= first_byte % stride;
-                (params.multiprocessors, bulk.threads, bulk.parts)
+    pub(super) fn new(params: &ArrivalParams, walks: KernelWalks) -> Self {
+        match walks {
+            KernelWalks::Program { blocks, threads, walks } => {
+                let part = |(walk, accesses): (usize, WalkAccesses)| {
+                    let WalkAccesses { places, runs_ahead } = accesses;
+                    Part { places, runs_ahead, walk }
+                };
+                let parts = walks.into_iter().enumerate().map(part).collect();
+                Self::of(blocks, threads, parts)
             }
-        };
+            KernelWalks::Bulk { first_byte, bytes, runs_ahead } => {
+                let bulk = &params.bulk;
+                let parts = bulk_parts(bulk, first_byte, bytes, runs_ahead);
+                Self::of(params.multiprocessors, bulk.threads, parts)
+            }
+        }
+    }
+
+    fn of(blocks: u32, block_threads: u32, parts: Vec<Part>) -> Self {
         let threads = u64::from(blocks.max(1)) * u64::from(block_threads.max(1));
         let block_threads = u64::from(block_threads.max(1)).min(BLOCK_THREADS_MAX);
-        let on_one_page = PAGE / stride / WARP * WARP;
-        let parts = u64::from(parts.max(1));
-        let elements = bytes.div_ceil(stride);
+        // Threads of a walk over scattered ranges share no page for long.
+        let strides = parts.iter().map(|part| part.places.stride().unwrap_or(PAGE));
+        let on_one_page = PAGE / strides.max().unwrap_or(PAGE) / WARP * WARP;
         Self {
-            first_byte,
-            stride,
-            runs_ahead,
             threads,
             block_threads,
             unit_threads: on_one_page.max(WARP).min(block_threads),
+            part_elements: parts.iter().map(|part| part.places.count()).max().unwrap_or(0),
             parts,
-            part_elements: elements.div_ceil(parts),
-            elements,
+        }
+    }
+
+    fn part(&self, part: u64) -> &Part {
+        &self.parts[part as usize]
+    }
+
+    /// The walk of an access.
+    pub(super) fn walk(&self, at: Position) -> usize {
+        self.part(at.part).walk
+    }
+
+    /// Whether a thread that waits for an access may go on at all.
+    pub(super) fn may_run_ahead(&self, from: Position) -> bool {
+        match self.part(from.part).runs_ahead {
+            RunsAhead::No => false,
+            RunsAhead::ToReads => self.parts.len() > 1,
+            RunsAhead::Freely => true,
+        }
+    }
+
+    /// Whether a thread that waits for an access may go on to another.
+    pub(super) fn runs_ahead(&self, from: Position, to: Position) -> bool {
+        match self.part(from.part).runs_ahead {
+            RunsAhead::No => false,
+            RunsAhead::ToReads => {
+                let reads = |part: u64| self.part(part).runs_ahead == RunsAhead::ToReads;
+                to.iteration == from.iteration && (from.part..=to.part).all(reads)
+            }
+            RunsAhead::Freely => true,
         }
     }
 
@@ -152,21 +243,11 @@ impl Grid {
             .map(move |first| Unit { first, lanes: width.min(end - first) })
     }
 
-    /// First element and number of elements of a part.
-    fn part(&self, part: u64) -> (u64, u64) {
-        let first = (part * self.part_elements).min(self.elements);
-        (first, (self.elements - first).min(self.part_elements))
-    }
-
-    fn address(&self, element: u64) -> u64 {
-        self.first_byte + element * self.stride
-    }
-
-    fn unit_access(&self, unit: &Unit, iteration: u64, part: u64) -> Option<UnitAccess> {
-        let (start, elements) = self.part(part);
-        let element = iteration.checked_mul(self.threads)?.checked_add(unit.first)?;
-        let left = elements.checked_sub(element).filter(|left| *left > 0)?;
-        Some(UnitAccess { first_byte: self.address(start + element), lanes: unit.lanes.min(left) })
+    /// The first place of a unit in an iteration, and the number of its lanes that have one.
+    fn unit_access(&self, unit: &Unit, iteration: u64, part: &Part) -> Option<(u64, u64)> {
+        let place = iteration.checked_mul(self.threads)?.checked_add(unit.first)?;
+        let left = part.places.count().checked_sub(place).filter(|left| *left > 0)?;
+        Some((place, unit.lanes.min(left)))
     }
 
     /// The first access of a unit, from `from` on, that faults.
@@ -184,7 +265,7 @@ impl Grid {
             };
             self.seek_in_part(unit, Position { iteration, part, lane }, missing)
         };
-        (0..self.parts).filter_map(in_part).min()
+        (0..self.parts.len() as u64).filter_map(in_part).min()
     }
 
     fn seek_in_part(
@@ -193,43 +274,42 @@ impl Grid {
         mut at: Position,
         missing: &impl Missing,
     ) -> Option<Position> {
+        let part = self.part(at.part);
         loop {
-            let access = self.unit_access(unit, at.iteration, at.part)?;
-            let byte = loop {
-                if at.lane >= access.lanes {
-                    break None;
-                }
-                let page = (access.first_byte + at.lane * self.stride) / PAGE;
-                let next = missing.next(page)?;
-                if next == page {
-                    return Some(at);
-                }
-                at.lane = (next * PAGE - access.first_byte).div_ceil(self.stride);
-                if at.lane >= access.lanes {
-                    break Some(next * PAGE);
-                }
-            };
-            // On to the first iteration in which the last lane reaches that byte.
-            let last = access.first_byte + (unit.lanes - 1) * self.stride;
-            let ahead = byte.map_or(0, |byte| byte.saturating_sub(last));
-            let step = self.threads.saturating_mul(self.stride);
-            at = Position { iteration: at.iteration + ahead.div_ceil(step).max(1), lane: 0, ..at };
+            let (first, lanes) = self.unit_access(unit, at.iteration, part)?;
+            let mut place = first + at.lane;
+            while place < first + lanes {
+                let page = part.places.address(place) / PAGE;
+                place = match missing.next(part.walk, page) {
+                    Some(next) if next == page => {
+                        return Some(Position { lane: place - first, ..at });
+                    }
+                    Some(next) => part.places.from(place, next * PAGE),
+                    None => part.places.behind_range(place),
+                };
+            }
+            // On to the first iteration in which the last lane reaches that place.
+            let ahead = place.saturating_sub(first + unit.lanes - 1);
+            let step = ahead.div_ceil(self.threads).max(1);
+            at = Position { iteration: at.iteration.checked_add(step)?, lane: 0, ..at };
         }
     }
 
     /// The pages that a unit touches at once from a position on: the position behind the page,
     /// the page, and its lines touched.
     pub(super) fn page(&self, unit: &Unit, at: Position) -> Option<(Position, u64, u64)> {
-        let access = self.unit_access(unit, at.iteration, at.part)?;
-        if at.lane >= access.lanes {
+        let part = self.part(at.part);
+        let (first, lanes) = self.unit_access(unit, at.iteration, part)?;
+        if at.lane >= lanes {
             return None;
         }
-        let byte = access.first_byte + at.lane * self.stride;
+        let place = first + at.lane;
+        let byte = part.places.address(place);
         let page = byte / PAGE;
-        let lanes = ((page + 1) * PAGE - byte).div_ceil(self.stride).min(access.lanes - at.lane);
-        let last = byte + (lanes - 1) * self.stride;
-        let lines = lanes.min(last / LINE - byte / LINE + 1);
-        Some((Position { lane: at.lane + lanes, ..at }, page, lines))
+        let behind = part.places.from(place, (page + 1) * PAGE).min(first + lanes);
+        let last = part.places.address(behind - 1);
+        let lines = (behind - place).min(last / LINE - byte / LINE + 1);
+        Some((Position { lane: behind - first, ..at }, page, lines))
     }
 
     /// The first block from `block` on that may fault.
@@ -240,21 +320,53 @@ impl Grid {
             return Some(block);
         }
         let first_thread = block * self.block_threads;
-        let candidate = |(iteration, part): (u64, u64)| {
-            let (start, elements) = self.part(part);
+        let candidate = |(iteration, part): (u64, &Part)| {
             let row = iteration * self.threads;
-            let element = row + first_thread;
-            if element >= elements {
+            let place = part.may_fault(row + first_thread, missing)?;
+            Some((place - row) / self.block_threads)
+        };
+        let rows = (0..iterations).flat_map(|row| self.parts.iter().map(move |part| (row, part)));
+        rows.filter_map(candidate).min().filter(|block| *block < self.blocks())
+    }
+}
+
+impl Part {
+    /// The first place from `place` on that may fault. It may lie before the first that does: of
+    /// scattered ranges only some are looked at.
+    fn may_fault(&self, mut place: u64, missing: &impl Missing) -> Option<u64> {
+        if let Some(stride) = self.places.stride().filter(|_| place < self.places.count()) {
+            let byte = self.places.address(place);
+            let next = missing.next(self.walk, byte / PAGE)? * PAGE;
+            return Some(place + next.saturating_sub(byte).div_ceil(stride));
+        }
+        for _ in 0..RANGES_LOOKED_AT {
+            if place >= self.places.count() {
                 return None;
             }
-            let byte = self.address(start + element);
-            let next = missing.next(byte / PAGE)?.max(byte / PAGE) * PAGE;
-            let further = next.saturating_sub(byte).div_ceil(self.stride);
-            Some((first_thread + further) / self.block_threads)
-        };
-        let places = (0..iterations).flat_map(|n| (0..self.parts).map(move |part| (n, part)));
-        places.filter_map(candidate).min().filter(|block| *block < self.blocks())
+            let page = self.places.address(place) / PAGE;
+            place = match missing.next(self.walk, page) {
+                Some(next) if next == page => return Some(place),
+                Some(next) => self.places.from(place, next * PAGE),
+                None => self.places.behind_range(place),
+            };
+        }
+        Some(place)
     }
+}
+
+/// The equal parts of the memory between which the threads of the driver's kernel alternate.
+fn bulk_parts(bulk: &BulkShape, first_byte: u64, bytes: u64, runs_ahead: RunsAhead) -> Vec<Part> {
+    let stride = u64::from(bulk.bytes_per_access.max(1));
+    let before = first_byte % stride;
+    let (start, elements) = (first_byte - before, bytes.saturating_add(before).div_ceil(stride));
+    let parts = u64::from(bulk.parts.max(1));
+    let most = elements.div_ceil(parts);
+    let part = |number: u64| {
+        let first = (number * most).min(elements);
+        let places = Places::even(start + first * stride, stride, (elements - first).min(most));
+        Part { places, runs_ahead, walk: 0 }
+    };
+    (0..parts).map(part).collect()
 }
 
 #[cfg(test)]
@@ -267,7 +379,7 @@ mod tests {
     struct Set(BTreeSet<u64>);
 
     impl Missing for Set {
-        fn next(&self, page: u64) -> Option<u64> {
+        fn next(&self, _: usize, page: u64) -> Option<u64> {
             self.0.range(page..).next().copied()
         }
     }
@@ -275,7 +387,7 @@ mod tests {
     fn grid(bytes: u64, stride_bytes: u64, threads: Threads) -> Grid {
         let first_byte = 3 * PAGE + 96;
         let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead: false };
-        Grid::new(&GpuProfile::h200().arrival, &accesses, threads)
+        Grid::new(&GpuProfile::h200().arrival, accesses.by(threads))
     }
 
     /// Pages that units visit if every page is missing once.

@@ -33,7 +33,8 @@ use std::collections::BinaryHeap;
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
-pub(crate) use grid::{Accesses, Missing, Threads};
+pub(crate) use grid::{Accesses, KernelWalks, Missing, RunsAhead, Threads, WalkAccesses};
+pub(crate) use multiprocessor::RaisedFault;
 pub use params::{ArrivalParams, BulkShape};
 
 use grid::Grid;
@@ -46,8 +47,8 @@ const ROUNDS_IN_VAIN_MAX: u32 = 16;
 /// Faults that the driver services together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FaultBatch {
-    /// The pages, ascending, each once.
-    pub(crate) pages: Vec<u64>,
+    /// The pages with the walks that fault on them, ascending, each pair once.
+    pub(crate) raised: Vec<RaisedFault>,
     /// Faults on the first of them.
     pub(crate) merged: u64,
     /// Faults in all.
@@ -75,7 +76,7 @@ pub(crate) struct Arrival<'a> {
     /// The next thread block.
     next_block: u64,
     begun: bool,
-    left_over: Vec<u64>,
+    left_over: Vec<RaisedFault>,
     reads_after_ns: u64,
     rounds_in_vain: u32,
 }
@@ -86,14 +87,8 @@ pub(crate) struct Arrival<'a> {
 )]
 impl<'a> Arrival<'a> {
     /// A kernel before its first access. `nth` tells the kernels of one seed apart.
-    pub(crate) fn new(
-        params: &'a ArrivalParams,
-        accesses: &Accesses,
-        threads: Threads,
-        seed: u64,
-        nth: u64,
-    ) -> Self {
-        let grid = Grid::new(params, accesses, threads);
+    pub(crate) fn new(params: &'a ArrivalParams, walks: KernelWalks, seed: u64, nth: u64) -> Self {
+        let grid = Grid::new(params, walks);
         let by_threads = u64::from(params.threads_per_multiprocessor) / grid.block_threads();
         let blocks_held_max = by_threads.min(params.blocks_per_multiprocessor.into()).max(1);
         let count = params.multiprocessors.max(1) as usize;
@@ -183,8 +178,8 @@ impl<'a> Arrival<'a> {
     /// One fault alone.
     fn single(&mut self) -> Option<FaultBatch> {
         self.left_over.clear();
-        let page = self.multiprocessors.iter().find_map(Multiprocessor::first_page)?;
-        Some(FaultBatch { pages: vec![page], merged: 1, faults: 1 })
+        let fault = self.multiprocessors.iter().find_map(Multiprocessor::first_fault)?;
+        Some(FaultBatch::of(vec![fault]))
     }
 
     /// Draws when each multiprocessor begins to fault, unless that is known from the last round.
@@ -220,8 +215,8 @@ impl<'a> Arrival<'a> {
         {
             coming.pop();
             let multiprocessor = &mut self.multiprocessors[at];
-            if let Some(page) = multiprocessor.raise(params, &self.grid, missing) {
-                read.push(page);
+            if let Some(fault) = multiprocessor.raise(params, &self.grid, missing) {
+                read.push(fault);
                 now_ns = now_ns.saturating_add(params.fault_ns);
                 coming.push(Reverse((multiprocessor.next_ns(params), at)));
             }
@@ -256,9 +251,9 @@ impl<'a> Arrival<'a> {
         {
             let multiprocessor = &mut self.multiprocessors[at];
             if multiprocessor.start_ns > looks_ns
-                && let Some(page) = multiprocessor.raise(params, &self.grid, missing)
+                && let Some(fault) = multiprocessor.raise(params, &self.grid, missing)
             {
-                self.left_over.push(page);
+                self.left_over.push(fault);
                 coming.push(Reverse((multiprocessor.next_ns(params), at)));
             }
         }
@@ -270,23 +265,30 @@ impl<'a> Arrival<'a> {
     reason = "a batch has as many faults as were read; pages are of live memory"
 )]
 impl FaultBatch {
-    fn of(mut read: Vec<u64>) -> Self {
-        let faults = read.len() as u64;
-        read.sort_unstable();
-        let merged = read.iter().take_while(|page| Some(*page) == read.first()).count() as u64;
-        read.dedup();
-        Self { pages: read, merged, faults }
+    pub(crate) fn of(mut raised: Vec<RaisedFault>) -> Self {
+        let faults = raised.len() as u64;
+        raised.sort_unstable();
+        let on_first = |fault: &&RaisedFault| Some(fault.page) == raised.first().map(|f| f.page);
+        let merged = raised.iter().take_while(on_first).count() as u64;
+        raised.dedup();
+        Self { raised, merged, faults }
+    }
+
+    /// The pages, ascending, each once.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = u64> {
+        self.raised.chunk_by(|a, b| a.page == b.page).map(|faults| faults[0].page)
     }
 
     fn duplicate_percent(&self) -> u32 {
-        let duplicates = self.faults - self.pages.len() as u64;
+        let duplicates = self.faults - self.pages().count() as u64;
         (duplicates * 100).div_ceil(self.faults.max(1)) as u32
     }
 
     /// The va_blocks that it touches.
     fn blocks(&self) -> u64 {
-        let block = |page: &u64| page * pagewise_hal::PAGE_BYTES / pagewise_hal::BLOCK_BYTES;
-        self.pages.chunk_by(|a, b| block(a) == block(b)).count() as u64
+        let block =
+            |fault: &RaisedFault| fault.page * pagewise_hal::PAGE_BYTES / pagewise_hal::BLOCK_BYTES;
+        self.raised.chunk_by(|a, b| block(a) == block(b)).count() as u64
     }
 }
 

@@ -27,8 +27,18 @@ struct Waiting {
     at: Position,
     /// The page that it misses.
     page: u64,
+    /// The walk that the access is of.
+    walk: usize,
     /// Whether it got here since the last replay.
     moved: bool,
+}
+
+/// A fault of a walk on a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct RaisedFault {
+    pub(crate) page: u64,
+    /// The number of the walk.
+    pub(crate) walk: usize,
 }
 
 /// One multiprocessor.
@@ -52,8 +62,8 @@ struct RoundFaults {
     /// Where those that do not wait go on, once the queue is through.
     ahead: Vec<(u32, Position)>,
     sectors: Vec<u64>,
-    /// Page on which faults are being raised, and how many are to come.
-    raising: (u64, u64),
+    /// The fault that is being raised, and how often it is to come.
+    raising: (RaisedFault, u64),
     raised: u64,
 }
 
@@ -89,7 +99,8 @@ impl Multiprocessor {
                 self.units.extend(own.filter_map(|unit| {
                     let at = grid.seek(unit, Position::default(), missing)?;
                     let (_, page, _) = grid.page(unit, at)?;
-                    Some(Waiting { unit: *unit, block, at, page, moved: true })
+                    let walk = grid.walk(at);
+                    Some(Waiting { unit: *unit, block, at, page, walk, moved: true })
                 }));
             }
         }
@@ -101,7 +112,7 @@ impl Multiprocessor {
         let mut progress = false;
         self.units.retain_mut(|waiting| {
             waiting.moved = false;
-            if missing.contains(waiting.page) {
+            if missing.contains(waiting.walk, waiting.page) {
                 return true;
             }
             progress = true;
@@ -109,7 +120,7 @@ impl Multiprocessor {
             let Some((_, page, _)) = grid.page(&waiting.unit, at) else { return false };
             let place = |at: Position| (at.iteration, at.part);
             waiting.moved = place(at) != place(waiting.at);
-            (waiting.at, waiting.page) = (at, page);
+            (waiting.at, waiting.page, waiting.walk) = (at, page, grid.walk(at));
             true
         });
         progress
@@ -131,12 +142,12 @@ impl Multiprocessor {
         }
         ahead.clear();
         sectors.clear();
-        (*turn, *raising) = (0, (0, 0));
+        (*turn, *raising) = (0, (RaisedFault::default(), 0));
     }
 
-    /// The first page on which a unit waits.
-    pub(super) fn first_page(&self) -> Option<u64> {
-        self.units.first().map(|waiting| waiting.page)
+    /// The fault of the first unit that waits.
+    pub(super) fn first_fault(&self) -> Option<RaisedFault> {
+        self.units.first().map(|&Waiting { page, walk, .. }| RaisedFault { page, walk })
     }
 
     /// When the next fault of this round is raised.
@@ -155,19 +166,19 @@ impl Multiprocessor {
         self.start_ns.saturating_add(delay_ns)
     }
 
-    /// The page of the next fault of this round.
+    /// The next fault of this round.
     pub(super) fn raise(
         &mut self,
         params: &ArrivalParams,
         grid: &Grid,
         missing: &impl Missing,
-    ) -> Option<u64> {
+    ) -> Option<RaisedFault> {
         if self.round.raised == 0 {
             self.queue();
         }
         if self.round.raising.1 == 0 {
-            let raising = self.next_page(grid, missing)?;
-            if !self.round.admits(params, raising.0) {
+            let raising = self.next_fault(grid, missing)?;
+            if !self.round.admits(params, raising.0.page) {
                 return None;
             }
             self.round.raising = raising;
@@ -178,7 +189,7 @@ impl Multiprocessor {
     }
 
     /// The next page that a unit misses, and its lines touched.
-    fn next_page(&mut self, grid: &Grid, missing: &impl Missing) -> Option<(u64, u64)> {
+    fn next_fault(&mut self, grid: &Grid, missing: &impl Missing) -> Option<(RaisedFault, u64)> {
         let round = &mut self.round;
         loop {
             let Some((index, at)) = round.queue.get_mut(round.turn) else {
@@ -192,15 +203,17 @@ impl Multiprocessor {
             };
             let waiting = &self.units[*index as usize];
             if let Some((behind, page, lines)) = grid.page(&waiting.unit, *at) {
+                let walk = grid.walk(*at);
                 *at = behind;
-                if missing.contains(page) {
-                    return Some((page, lines));
+                if missing.contains(walk, page) {
+                    return Some((RaisedFault { page, walk }, lines));
                 }
                 continue;
             }
             round.turn += 1;
-            if grid.runs_ahead
+            if grid.may_run_ahead(*at)
                 && let Some(next) = grid.seek(&waiting.unit, *at, missing)
+                && grid.runs_ahead(*at, next)
                 && next.iteration - waiting.at.iteration <= AHEAD_MAX
             {
                 round.ahead.push((*index, next));

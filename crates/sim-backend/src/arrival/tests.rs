@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::GpuProfile;
+use crate::places::Places;
 
 const PAGE: u64 = pagewise_hal::PAGE_BYTES;
 
@@ -15,9 +16,13 @@ struct Memory {
 }
 
 impl Missing for Memory {
-    fn next(&self, page: u64) -> Option<u64> {
+    fn next(&self, _: usize, page: u64) -> Option<u64> {
         self.missing.range(page..self.end.max(page)).next().copied()
     }
+}
+
+fn pages_of(batch: &FaultBatch) -> Vec<u64> {
+    batch.pages().collect()
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +52,7 @@ impl Kernel {
         mut service: impl FnMut(&FaultBatch, &mut Memory) -> Serviced,
     ) -> Vec<FaultBatch> {
         let params = GpuProfile::h200().arrival;
-        let mut arrival = Arrival::new(&params, &self.accesses, self.threads, seed, 0);
+        let mut arrival = Arrival::new(&params, self.accesses.by(self.threads), seed, 0);
         let mut batches = Vec::new();
         while let Some(batch) = arrival.next_batch(&memory) {
             arrival.serviced(service(&batch, &mut memory));
@@ -60,7 +65,7 @@ impl Kernel {
     /// All batches, if the faulted pages come and nothing else.
     fn run_plainly(&self, seed: u64) -> Vec<FaultBatch> {
         self.run(seed, self.memory(), |batch, memory| {
-            batch.pages.iter().for_each(|page| _ = memory.missing.remove(page));
+            batch.pages().for_each(|page| _ = memory.missing.remove(&page));
             Serviced::default()
         })
     }
@@ -94,15 +99,16 @@ proptest! {
     #[test]
     fn every_page_touched_faults_and_no_other(kernel in kernel(), seed in any::<u64>()) {
         let faulted: BTreeSet<u64> =
-            kernel.run_plainly(seed).into_iter().flat_map(|batch| batch.pages).collect();
+            kernel.run_plainly(seed).into_iter().flat_map(|batch| pages_of(&batch)).collect();
         prop_assert_eq!(faulted, kernel.pages());
     }
 
     #[test]
     fn a_batch_has_at_most_256_faults_on_ascending_pages(kernel in kernel(), seed in any::<u64>()) {
         for batch in kernel.run_plainly(seed) {
-            prop_assert!(batch.faults <= 256 && batch.pages.len() as u64 <= batch.faults);
-            prop_assert!(batch.pages.is_sorted_by(|a, b| a < b) && !batch.pages.is_empty());
+            prop_assert!(batch.faults <= 256 && pages_of(&batch).len() as u64 <= batch.faults);
+            let pages = pages_of(&batch);
+            prop_assert!(pages.is_sorted_by(|a, b| a < b) && !pages.is_empty());
             prop_assert!((1..=batch.faults).contains(&batch.merged));
         }
     }
@@ -123,9 +129,9 @@ proptest! {
         let kernel = Kernel { accesses, threads };
         let mut there = VecDeque::new();
         kernel.run(seed, kernel.memory(), |batch, memory| {
-            for page in &batch.pages {
-                memory.missing.remove(page);
-                there.push_back(*page);
+            for page in batch.pages() {
+                memory.missing.remove(&page);
+                there.push_back(page);
                 if there.len() > room {
                     memory.missing.extend(there.pop_front());
                 }
@@ -146,7 +152,7 @@ fn another_seed_or_another_kernel_of_the_same_gives_other_batches() {
     let params = GpuProfile::h200().arrival;
     let first = |nth| {
         let Kernel { accesses, threads } = wide(true);
-        Arrival::new(&params, &accesses, threads, 1, nth).next_batch(&wide(true).memory())
+        Arrival::new(&params, accesses.by(threads), 1, nth).next_batch(&wide(true).memory())
     };
     assert_ne!(first(0), first(1));
 }
@@ -157,13 +163,13 @@ fn a_warp_that_reads_misses_its_32_pages_and_one_that_writes_up_to_56() {
     let params = GpuProfile::h200().arrival;
     let raised = |runs_ahead| {
         let Kernel { accesses, .. } = wide(runs_ahead);
-        let grid = Grid::new(&params, &accesses, Threads::Grid { blocks: 1, threads: 32 });
+        let grid = Grid::new(&params, accesses.by(Threads::Grid { blocks: 1, threads: 32 }));
         let memory = wide(runs_ahead).memory();
         let mut multiprocessor = Multiprocessor::default();
         assert!(multiprocessor.take(0, &grid, &memory, |_| 0));
         multiprocessor.begin(0);
         let next = || multiprocessor.raise(&params, &grid, &memory);
-        std::iter::from_fn(next).collect::<BTreeSet<u64>>()
+        std::iter::from_fn(next).map(|fault| fault.page).collect::<BTreeSet<u64>>()
     };
     assert_eq!(raised(false), (0..32).collect());
     assert_eq!(raised(true), (0..56).collect());
@@ -182,9 +188,96 @@ fn a_million_blocks_take_work_by_pages_and_not_by_threads() {
     let end = accesses.bytes / PAGE;
     let memory = Memory { missing: [7, 1 << 20, end - 1].into(), end };
     let batches = Kernel { accesses, threads }.run(1, memory, |batch, memory| {
-        batch.pages.iter().for_each(|page| _ = memory.missing.remove(page));
+        batch.pages().for_each(|page| _ = memory.missing.remove(&page));
         Serviced::default()
     });
-    let pages: Vec<u64> = batches.into_iter().flat_map(|batch| batch.pages).collect();
+    let pages: Vec<u64> = batches.into_iter().flat_map(|batch| pages_of(&batch)).collect();
     assert_eq!(BTreeSet::from_iter(pages), BTreeSet::from([7, 1 << 20, end - 1]));
+}
+
+// ---- several walks ----------------------------------------------------------------------------
+
+/// Pages that are missing for every walk, below an end.
+fn missing(pages: u64) -> Memory {
+    Memory { missing: (0..pages).collect(), end: pages }
+}
+
+/// A walk of 4-byte places over 64 pages from a page on.
+fn walk_at(page: u64, runs_ahead: RunsAhead) -> WalkAccesses {
+    WalkAccesses { places: Places::even(page * PAGE, 4, 64 * PAGE / 4), runs_ahead }
+}
+
+/// The first batch of a kernel.
+fn first_batch(walks: Vec<WalkAccesses>, (blocks, threads): (u32, u32)) -> FaultBatch {
+    let params = GpuProfile::h200().arrival;
+    let kernel = KernelWalks::Program { blocks, threads, walks };
+    Arrival::new(&params, kernel, 1, 0).next_batch(&missing(400)).expect("faults")
+}
+
+#[test]
+fn a_thread_waits_for_what_it_read_before_it_writes() {
+    use RunsAhead::{Freely, ToReads};
+    let walks_of = |kinds: &[RunsAhead]| {
+        let walk = |(at, kind): (usize, &RunsAhead)| walk_at(at as u64 * 100, *kind);
+        let batch = first_batch(kinds.iter().enumerate().map(walk).collect(), (1, 32));
+        batch.raised.iter().map(|fault| fault.walk).collect::<BTreeSet<usize>>()
+    };
+    assert_eq!(walks_of(&[ToReads, ToReads, Freely]), [0, 1].into(), "both reads, no write");
+    assert_eq!(walks_of(&[ToReads, Freely, ToReads]), [0].into());
+    assert_eq!(walks_of(&[Freely, ToReads]), [0, 1].into(), "a write holds nothing up");
+}
+
+/// Scattered places, and the pages that they are on.
+fn scattered() -> impl Strategy<Value = Places> {
+    let range = (0..200_000_u64, 1..30_000_u64, prop_oneof![Just(4_u64), 1..9000_u64]);
+    prop::collection::vec(range, 1..40).prop_map(|ranges| {
+        let range = |(start, bytes, stride_bytes)| {
+            let span = pagewise_hal::Span::new(pagewise_hal::DevicePtr(start), bytes);
+            pagewise_hal::StridedSpan { span, stride_bytes }
+        };
+        Places::of(&ranges.into_iter().map(range).collect::<Vec<_>>())
+    })
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn each_walk_of_a_kernel_faults_on_exactly_its_own_pages(
+        walks in prop::collection::vec((scattered(), any::<bool>()), 1..4),
+        blocks in 1..40_u32,
+        threads in 1..300_u32,
+        seed in any::<u64>(),
+    ) {
+        let params = GpuProfile::h200().arrival;
+        let page_of = |places: &Places, at| places.address(at) / PAGE;
+        let touched: Vec<BTreeSet<u64>> = walks
+            .iter()
+            .map(|(places, _)| (0..places.count()).map(|at| page_of(places, at)).collect())
+            .collect();
+        let runs_ahead = |reads| if reads { RunsAhead::ToReads } else { RunsAhead::Freely };
+        let accesses = |(places, reads)| WalkAccesses { places, runs_ahead: runs_ahead(reads) };
+        let walks = walks.into_iter().map(accesses).collect();
+        let kernel = KernelWalks::Program { blocks, threads, walks };
+        let mut arrival = Arrival::new(&params, kernel, seed, 0);
+        // Each walk has pages of its own here, also where addresses are the same.
+        let mut memory = MemoryByWalk(touched.iter().map(|_| missing(60)).collect());
+        let mut faulted = vec![BTreeSet::new(); touched.len()];
+        while let Some(batch) = arrival.next_batch(&memory) {
+            for fault in &batch.raised {
+                memory.0[fault.walk].missing.remove(&fault.page);
+                faulted[fault.walk].insert(fault.page);
+            }
+            arrival.serviced(Serviced::default());
+        }
+        prop_assert_eq!(faulted, touched);
+    }
+}
+
+struct MemoryByWalk(Vec<Memory>);
+
+impl Missing for MemoryByWalk {
+    fn next(&self, walk: usize, page: u64) -> Option<u64> {
+        self.0[walk].next(0, page)
+    }
 }

@@ -13,7 +13,7 @@ use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use pagewise_hal::PAGE_BYTES;
+use pagewise_hal::{PAGE_BYTES, Processor};
 
 use super::access::Access;
 use super::block::Block;
@@ -28,7 +28,7 @@ use super::report::{ReportSink, WorkCause};
 use super::service;
 use super::thrash;
 use super::walk::{HeldOff, Touched, Walk, fault_record};
-use crate::arrival::{Arrival, FaultBatch, Missing, Serviced};
+use crate::arrival::{Arrival, FaultBatch, Missing, RaisedFault, Serviced};
 
 #[cfg(test)]
 mod steps;
@@ -37,64 +37,104 @@ mod tests;
 #[cfg(test)]
 mod waits;
 
+/// A batch of faults of one walk on these pages.
+#[cfg(test)]
+fn batch_on(pages: &[u64]) -> FaultBatch {
+    FaultBatch::of(pages.iter().map(|&page| RaisedFault { page, walk: 0 }).collect())
+}
+
+/// A walk of a kernel: its access, and the page behind its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WalkReach {
+    pub(crate) access: Access,
+    pub(crate) end_page: u64,
+}
+
 impl Paging {
     /// An access program of many threads over the memory of a walk.
     pub(crate) fn run_kernel(
         &mut self,
         walk: Walk,
+        arrival: Arrival<'_>,
+        now_ns: u64,
+        sink: &mut dyn ReportSink,
+    ) -> Touched {
+        let end_page = walk.first_byte.saturating_add(walk.bytes).div_ceil(PAGE_BYTES);
+        let reach = WalkReach { access: walk.access, end_page };
+        self.run_walks(walk.by, &[reach], arrival, now_ns, sink)
+    }
+
+    /// A kernel of many threads with several walks.
+    pub(crate) fn run_walks(
+        &mut self,
+        by: Processor,
+        walks: &[WalkReach],
         mut arrival: Arrival<'_>,
         now_ns: u64,
         sink: &mut dyn ReportSink,
     ) -> Touched {
-        let who = (ProcId::from(walk.by), walk.access);
-        let end_page = walk.first_byte.saturating_add(walk.bytes).div_ceil(PAGE_BYTES);
+        let by = ProcId::from(by);
+        let accesses: Vec<Access> = walks.iter().map(|walk| walk.access).collect();
         let mut touched = Touched { now_ns, ..Touched::default() };
         let mut held = HeldOff::default();
-        let mut passed = Passed::new(self.evictions);
+        let mut passed: Vec<Passed> = walks.iter().map(|_| Passed::new(self.evictions)).collect();
         self.advance(now_ns, sink);
         loop {
-            let missed = Missed::new(self, who, end_page, passed);
+            let of_walk = |(reach, passed): (&WalkReach, Passed)| {
+                Missed::new(self, (by, reach.access), reach.end_page, passed)
+            };
+            let missed = MissedByWalk(walks.iter().zip(passed).map(of_walk).collect());
             let batch = arrival.next_batch(&missed);
-            passed = missed.passed.into_inner();
+            passed = missed.0.into_iter().map(|missed| missed.passed.into_inner()).collect();
             let Some(batch) = batch else { return touched };
+            let who = (by, &accesses[..]);
             arrival.serviced(self.batch(who, &batch, &mut held, &mut touched, sink));
         }
     }
 
-    /// Services a batch.
+    /// Services a batch. Walks have the accesses that are given, by their number.
     fn batch(
         &mut self,
-        (by, access): (ProcId, Access),
+        (by, accesses): (ProcId, &[Access]),
         batch: &FaultBatch,
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
     ) -> Serviced {
-        let needs = access.needs(by, &self.params);
         touched.faults += 1;
         touched.pass(sink.fault_latency_ns(by.into(), 0));
         self.advance(touched.now_ns, sink);
-        let record = fault_record(batch.pages[0], by, access, batch.merged);
+        let faults = strongest(batch, accesses);
+        let (first_page, first_access) = faults[0];
+        let record = fault_record(first_page, by, first_access, batch.merged);
         sink.record(record);
         let (mut last, mut in_vain, mut until_ns) = (Serviced::default(), true, None::<u64>);
-        let mut rest = &batch.pages[..];
-        while let Some(first) = rest.first() {
+        let mut rest = &faults[..];
+        while let Some((first, _)) = rest.first() {
             let Some(range) = self.ranges.containing(*first) else { break };
             let block = range.block_pages(*first);
-            let here = rest.partition_point(|page| *page < block.end);
-            let (pages, behind) = rest.split_at(here);
+            let here = rest.partition_point(|(page, _)| *page < block.end);
+            let (of_block, behind) = rest.split_at(here);
             rest = behind;
-            let before = self.accessible(&block, by, needs);
-            let throttled = self.service((by, access), pages, held, touched, sink);
-            // The device faults on all of them again as soon as one is free.
-            until_ns = until_ns.into_iter().chain(throttled).min();
-            let after = self.accessible(&block, by, needs);
-            let gained = after.minus(before);
-            if !gained.is_empty() {
-                let faulted = mask_of(pages, block.start);
-                last.brought_along = gained.minus(faulted).count() as u64;
-                last.complete = after.count() as u64 == block.end - block.start;
-                in_vain = false;
+            for access in [Access::Atomic, Access::Write, Access::Read] {
+                let of_access = of_block.iter().filter(|(_, needed)| *needed == access);
+                let pages: Vec<u64> = of_access.map(|(page, _)| *page).collect();
+                if pages.is_empty() {
+                    continue;
+                }
+                let needs = access.needs(by, &self.params);
+                let before = self.accessible(&block, by, needs);
+                let throttled = self.service((by, access), &pages, held, touched, sink);
+                // The device faults on all of them again as soon as one is free.
+                until_ns = until_ns.into_iter().chain(throttled).min();
+                let after = self.accessible(&block, by, needs);
+                let gained = after.minus(before);
+                if !gained.is_empty() {
+                    let faulted = mask_of(&pages, block.start);
+                    last.brought_along = gained.minus(faulted).count() as u64;
+                    last.complete = after.count() as u64 == block.end - block.start;
+                    in_vain = false;
+                }
             }
         }
         if let Some(until_ns) = until_ns.filter(|_| in_vain) {
@@ -199,6 +239,18 @@ fn report_held(
     }
 }
 
+/// The pages of a batch, ascending, each with the strongest access that faults on it: the driver
+/// services a page once for all of its faults.
+fn strongest(batch: &FaultBatch, accesses: &[Access]) -> Vec<(u64, Access)> {
+    let pages = batch.raised.chunk_by(|a, b| a.page == b.page);
+    let of_page = |faults: &[RaisedFault]| {
+        let made = |wanted: Access| faults.iter().any(|fault| accesses[fault.walk] == wanted);
+        let access = [Access::Atomic, Access::Write].into_iter().find(|access| made(*access));
+        (faults[0].page, access.unwrap_or(Access::Read))
+    };
+    pages.map(of_page).collect()
+}
+
 /// The pages of one block as a set.
 fn mask_of(pages: &[u64], first_page: u64) -> PageMask {
     let mut mask = PageMask::EMPTY;
@@ -284,7 +336,7 @@ impl<'a> Missed<'a> {
     }
 }
 
-impl Missing for Missed<'_> {
+impl Missed<'_> {
     fn contains(&self, page: u64) -> bool {
         let look = self.look(page);
         page < self.end_page && !look.accessible.contains((page - look.first) as usize)
@@ -317,5 +369,18 @@ impl Missing for Missed<'_> {
             self.passed.borrow_mut().stretches.insert(page, at);
         }
         found
+    }
+}
+
+/// The pages that each walk of a kernel misses.
+struct MissedByWalk<'a>(Vec<Missed<'a>>);
+
+impl Missing for MissedByWalk<'_> {
+    fn contains(&self, walk: usize, page: u64) -> bool {
+        self.0[walk].contains(page)
+    }
+
+    fn next(&self, walk: usize, page: u64) -> Option<u64> {
+        self.0[walk].next(page)
     }
 }

@@ -63,9 +63,11 @@ mod testing;
 mod thrash;
 mod totals;
 mod touch;
+mod turns;
 mod walk;
 
 pub(crate) use access::Access;
+pub(crate) use batch::WalkReach;
 pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use discard::Discard;
 pub(crate) use engine::{GpuMemory, Paging};
@@ -75,4 +77,5 @@ pub use params::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub(crate) use processor::Relations;
 pub(crate) use report::{Advised, Holding, ReportSink, Work, WorkCause};
 pub(crate) use survey::{Covered, HeldBlocks};
+pub(crate) use turns::TurnWalk;
 pub(crate) use walk::Walk;

@@ -67,7 +67,7 @@ impl Paging {
 
     /// The first page from `page` on, in its block or right behind it, that `by` cannot access
     /// yet; `None` where there is no range.
-    fn next_fault(&self, by: ProcId, page: u64, needs: Protection) -> Option<u64> {
+    pub(super) fn next_fault(&self, by: ProcId, page: u64, needs: Protection) -> Option<u64> {
         let range = self.ranges.containing(page)?;
         let Some(block) = range.block(page) else { return Some(page) };
         let first = block.first_page();
@@ -80,7 +80,7 @@ impl Paging {
     }
 
     /// Services a fault, waiting first if the page thrashes.
-    fn fault(
+    pub(super) fn fault(
         &mut self,
         by: ProcId,
         page: u64,

@@ -6,6 +6,7 @@ mod common;
 mod contents;
 mod frees;
 mod hostile;
+mod kernels;
 mod oversubscription;
 mod pool_memory;
 mod pools;

@@ -198,7 +198,7 @@ impl Tally {
     }
 
     pub(super) fn add_totals(&mut self, op: &Op, recorded: &[MemoryRecord], got: &[MemoryRecord]) {
-        if matches!(op, Op::DeviceTouch { .. } | Op::Memset { .. }) {
+        if matches!(op, Op::DeviceTouch { .. } | Op::KernelAccesses { .. } | Op::Memset { .. }) {
             self.has_parallel_access |= op.is_parallel();
             self.has_serial_access |= !op.is_parallel();
         }

@@ -1,13 +1,14 @@
 //! Decoding: from a line of the file to the typed operation.
 
 use pagewise_hal::{
-    Advice, AllocationType, DeviceAccess, HostAccess, Location, LocationKind, PAGE_BYTES,
+    Advice, AllocationType, DeviceAccess, HostAccess, KernelAccess, Location, LocationKind,
+    PAGE_BYTES,
 };
 
-use super::raw::{NameOrInt, RawLocation};
+use super::raw::{NameOrInt, RawLocation, RawWalk};
 use super::{
     Batch, LocationArg, MAX_HOST_MEMORY_BYTES, MAX_ID, Observed, Op, Part, PoolQuery, RawLine,
-    RecordedOp, Stream,
+    RecordedOp, Stream, Walk,
 };
 use crate::error::Reason;
 
@@ -19,6 +20,13 @@ pub(super) const ADVICE: [&str; 6] = [
     "unset_preferred_location",
     "set_accessed_by",
     "unset_accessed_by",
+];
+/// Names of the accesses of declared kernels.
+pub(super) const KERNEL_ACCESSES: [(&str, KernelAccess); 4] = [
+    ("load", KernelAccess::Load),
+    ("store", KernelAccess::Store),
+    ("update", KernelAccess::Update),
+    ("atomic", KernelAccess::Atomic),
 ];
 pub(super) const ALLOCATION_TYPES: [&str; 2] = ["pinned", "managed"];
 
@@ -52,6 +60,7 @@ impl Reading {
             "host_touch" | "device_touch" | "memset" | "memcpy" | "stream_attach" => {
                 self.access_op(&name)?
             }
+            "kernel_accesses" => self.kernel_accesses()?,
             "prefetch_batch" => Op::PrefetchBatch(self.batch()?),
             "discard_prefetch_batch" => Op::DiscardPrefetchBatch(self.batch()?),
             "discard_batch" => Op::DiscardBatch {
@@ -388,6 +397,27 @@ impl Reading {
             flags: need!(self.flags)?,
             stream: self.stream()?.ok_or_else(|| self.missing("stream"))?,
         })
+    }
+
+    fn kernel_accesses(&mut self) -> Result<Op> {
+        let walks = need!(take self.walks)?;
+        Ok(Op::KernelAccesses {
+            device: need!(self.device)?,
+            blocks: need!(self.blocks)?,
+            threads: need!(self.threads)?,
+            walks: walks.iter().map(|walk| self.walk(walk)).collect::<Result<_>>()?,
+        })
+    }
+
+    fn walk(&self, raw: &RawWalk) -> Result<Walk> {
+        let known = KERNEL_ACCESSES.iter().find(|(name, _)| *name == raw.access);
+        let &(_, access) = known.ok_or_else(|| {
+            self.bad("walks", format!("unknown access `{}`", shortened(&raw.access)))
+        })?;
+        let range = |&(buf, offset, bytes, stride): &(i64, u64, u64, u64)| {
+            Ok((Part { buf: id("walks", buf)?, offset, bytes }, stride))
+        };
+        Ok(Walk { access, ranges: raw.ranges.iter().map(range).collect::<Result<_>>()? })
     }
 
     fn pool_query(&mut self) -> Result<PoolQuery> {

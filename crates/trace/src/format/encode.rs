@@ -2,9 +2,9 @@
 
 use pagewise_hal::{DeviceAccess, HostAccess, Location, LocationKind};
 
-use super::decode::{ADVICE, ALLOCATION_TYPES};
-use super::raw::{NameOrInt, RawLocation};
-use super::{Batch, LocationArg, Observed, Op, Part, PoolQuery, RawLine, RecordedOp, Stream};
+use super::decode::{ADVICE, ALLOCATION_TYPES, KERNEL_ACCESSES};
+use super::raw::{NameOrInt, RawLocation, RawWalk};
+use super::{Batch, LocationArg, Observed, Op, Part, PoolQuery, RawLine, RecordedOp, Stream, Walk};
 
 impl From<&RecordedOp> for RawLine {
     fn from(record: &RecordedOp) -> Self {
@@ -72,6 +72,7 @@ fn put_op(raw: &mut RawLine, op: &Op) {
         Op::Sleep { ms } => raw.ms = Some(*ms),
         Op::HostTouch { .. }
         | Op::DeviceTouch { .. }
+        | Op::KernelAccesses { .. }
         | Op::Memset { .. }
         | Op::Memcpy { .. }
         | Op::StreamAttach { .. } => put_access_op(raw, op),
@@ -100,6 +101,10 @@ fn put_access_op(raw: &mut RawLine, op: &Op) {
                 DeviceAccess::AtomicAdd => "atomic_add",
             });
         }
+        Op::KernelAccesses { device, blocks, threads, walks } => {
+            (raw.device, raw.blocks, raw.threads) = (Some(*device), Some(*blocks), Some(*threads));
+            raw.walks = Some(walks.iter().map(raw_walk).collect());
+        }
         Op::Memset { part, value, stream } => {
             put_part(raw, *part);
             (raw.value, raw.stream) = (Some(u64::from(*value)), stream_name(*stream));
@@ -114,6 +119,18 @@ fn put_access_op(raw: &mut RawLine, op: &Op) {
             (raw.flags, raw.stream) = (Some(u64::from(*flags)), stream_name(*stream));
         }
         _ => unreachable!("`{}` accesses nothing", op.name()),
+    }
+}
+
+fn raw_walk(walk: &Walk) -> RawWalk {
+    let known = KERNEL_ACCESSES.iter().find(|(_, access)| *access == walk.access);
+    let range = |&(part, stride): &(Part, u64)| {
+        let (buf, offset, bytes) = range(&part);
+        (buf, offset, bytes, stride)
+    };
+    RawWalk {
+        access: known.map_or_else(String::new, |(name, _)| (*name).to_owned()),
+        ranges: walk.ranges.iter().map(range).collect(),
     }
 }
 
@@ -269,6 +286,7 @@ impl Op {
             Self::DiscardBatch { .. } => "discard_batch",
             Self::HostTouch { .. } => "host_touch",
             Self::DeviceTouch { .. } => "device_touch",
+            Self::KernelAccesses { .. } => "kernel_accesses",
             Self::Memset { .. } => "memset",
             Self::Memcpy { .. } => "memcpy",
             Self::StreamAttach { .. } => "stream_attach",

@@ -27,10 +27,16 @@
 //! | `ipc_mem_handle` | `buf`, `offset`, `share` |
 //! | `ipc_open_mem_handle` | `buf`, `device`, `share` |
 //! | `ipc_close_mem_handle` | `buf`, `offset` |
+//! | `kernel_accesses` | `device`, `blocks`, `threads`, `walks` |
 //!
 //! `share` is an id like those of buffers and pools. It names what a call made for other processes:
 //! a handle of a pool, or a blob that stands for an allocation. An id that no call made stands for
 //! the descriptor -1, or for a blob of zeros. An import has an id of its own, which the call names.
+//!
+//! `walks` is a list of objects, one for each walk of a kernel: `access` is `load`, `store`,
+//! `update` or `atomic`, `ranges` a list of `[buf, offset, bytes, stride]`. Contents that such a
+//! kernel writes are not in the trace, so a recorder marks the `sum` of a read of them as
+//! `unstable`.
 //!
 //! An operation without the field `stream` uses the non-blocking stream.
 
@@ -40,7 +46,7 @@ mod header;
 mod observed;
 mod raw;
 
-use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, Location};
+use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, KernelAccess, Location};
 
 pub use header::{Header, RecordedOn};
 pub use observed::{
@@ -119,6 +125,15 @@ pub struct PoolQuery {
     pub kind: AllocationType,
 }
 
+/// The accesses of a kernel to one of its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    /// The access at each place.
+    pub access: KernelAccess,
+    /// Parts of buffers, each with the bytes from one place to the next.
+    pub ranges: Vec<(Part, u64)>,
+}
+
 /// One operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields are the driver's arguments, named as in the format")]
@@ -155,6 +170,8 @@ pub enum Op {
         blocks: u32,
         threads: u32,
     },
+    /// The declared accesses of a kernel
+    KernelAccesses { device: i32, blocks: u32, threads: u32, walks: Vec<Walk> },
     /// `cuMemsetD8Async`
     Memset { part: Part, value: u8, stream: Option<Stream> },
     /// `cuMemcpyAsync`
@@ -231,7 +248,8 @@ impl Op {
     #[must_use]
     pub fn is_parallel(&self) -> bool {
         match *self {
-            Self::DeviceTouch { blocks, threads, .. } => {
+            Self::DeviceTouch { blocks, threads, .. }
+            | Self::KernelAccesses { blocks, threads, .. } => {
                 u64::from(blocks).saturating_mul(threads.into()) > 1
             }
             Self::Memset { .. } => true,
@@ -249,6 +267,7 @@ impl Op {
                 | Self::DiscardPrefetchBatch(_)
                 | Self::DiscardBatch { .. }
                 | Self::DeviceTouch { .. }
+                | Self::KernelAccesses { .. }
                 | Self::Memset { .. }
                 | Self::Memcpy { .. }
                 | Self::StreamAttach { .. }

@@ -60,6 +60,13 @@ pub(crate) struct RawLocation {
     pub(crate) id: Option<i32>,
 }
 
+/// The accesses of a kernel to one argument. Unknown fields are ignored, as in a line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RawWalk {
+    pub(crate) access: String,
+    pub(crate) ranges: Vec<(i64, u64, u64, u64)>,
+}
+
 macro_rules! raw_line {
     ($($field:ident: $kind:ty,)*) => {
         /// The fields in the order in which the writer puts them.
@@ -160,6 +167,7 @@ raw_line! {
     blocks: u32,
     threads: u32,
     ms: u64,
+    walks: Vec<RawWalk>,
     stream: String,
     code: i32,
     offset_in_2mib: u64,

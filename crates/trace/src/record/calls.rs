@@ -3,21 +3,27 @@
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, DeviceAccess,
     DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle,
-    EventsSince, ExportedPointer, HandleTypes, HostAccess, HostAddresses, HostAllocFlags,
-    HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, Location, MemoryEvent, MemoryInfo,
-    PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
+    EventsSince, ExportedPointer, FunctionHandle, HandleTypes, HostAccess, HostAddresses,
+    HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, KernelAccesses,
+    KernelParam, KernelWalk, LaunchShape, Location, MemoryEvent, MemoryInfo, ModuleHandle, PageRun,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
     ShareableHandle, Span, StreamFlags, StreamHandle,
 };
 
 use super::ids::{GivenValue, HostMemory};
 use super::log::{Log, stream_of};
 use super::recorder::Recorder;
-use crate::format::{Batch, LocationArg, Observed, Op, Part, PoolQuery};
+use crate::format::{Batch, LocationArg, Observed, Op, Part, PoolQuery, Walk};
 use crate::replay::call::NO_ACCESS_ANSWER;
 use crate::replay::code::coded;
 
 fn parts(log: &Log, spans: &[Span]) -> Vec<Part> {
     spans.iter().map(|&span| log.ids.part(span)).collect()
+}
+
+fn walk(log: &Log, walk: &KernelWalk) -> Walk {
+    let ranges = walk.places.iter().map(|range| (log.ids.part(range.span), range.stride_bytes));
+    Walk { access: walk.access, ranges: ranges.collect() }
 }
 
 fn batch(
@@ -652,6 +658,57 @@ impl<B: Backend> Backend for Recorder<B> {
             // of this method promised that.
             |inner| unsafe { inner.device_touch(touch, stream) },
         )
+    }
+
+    // ---- kernels ------------------------------------------------------------------------------
+
+    unsafe fn kernel_accesses(&self, kernel: &KernelAccesses, stream: StreamHandle) -> Result<()> {
+        self.streamed(
+            stream,
+            |log| Op::KernelAccesses {
+                device: kernel.device.0,
+                blocks: kernel.blocks,
+                threads: kernel.threads,
+                walks: kernel.walks.iter().map(|noted| walk(log, noted)).collect(),
+            },
+            // SAFETY: the inner call asks that no other code uses the ranges meanwhile; the caller
+            // of this method promised that.
+            |inner| unsafe { inner.kernel_accesses(kernel, stream) },
+        )
+    }
+
+    unsafe fn module_load(&self, device: DeviceId, image: &[u8]) -> Result<ModuleHandle> {
+        // SAFETY: the inner call asks that an image which is no text is whole; the caller of this
+        // method promised that.
+        unsafe { self.inner.module_load(device, image) }
+    }
+
+    unsafe fn module_unload(&self, module: ModuleHandle) -> Result<()> {
+        // SAFETY: the inner call asks that no kernel of the module runs. The caller of this method
+        // promised that, and the log keeps no handle of a module.
+        unsafe { self.inner.module_unload(module) }
+    }
+
+    fn module_function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle> {
+        self.inner.module_function(module, name)
+    }
+
+    unsafe fn launch(
+        &self,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        params: &[KernelParam],
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let mut log = self.next_call();
+        // SAFETY: the inner call asks that the parameters are the kernel's and that it may use the
+        // memory that it uses; the caller of this method promised that.
+        let answer = unsafe { self.inner.launch(function, shape, params, stream) };
+        if answer.is_ok() {
+            // A kernel does not say what it accesses.
+            log.leave_out();
+        }
+        answer
     }
 
     // ---- observation --------------------------------------------------------------------------

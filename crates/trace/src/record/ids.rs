@@ -27,6 +27,9 @@ pub(super) fn is_about_unknown_memory(op: &Op) -> bool {
             batch.ranges.iter().any(unknown)
         }
         Op::DiscardBatch { ranges, .. } => ranges.iter().any(unknown),
+        Op::KernelAccesses { walks, .. } => {
+            walks.iter().flat_map(|walk| &walk.ranges).any(|(part, _)| unknown(part))
+        }
         Op::PointerAttributes { buf, offset }
         | Op::PoolExportPointer { buf, offset, .. }
         | Op::IpcMemHandle { buf, offset, .. } => *buf == NO_BUFFER && *offset != 0,

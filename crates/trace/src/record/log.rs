@@ -13,6 +13,7 @@ use crate::format::{
     AttributeRead, AttributeValue, Attributes, Case, Label, MAX_MAPPED_BYTES, Observed, Op, OpLine,
     PageMap, Part, RecordedOp, Stream,
 };
+use crate::indeterminate::Indeterminate;
 use crate::reader::{MAX_CASE_BYTES, MAX_CASE_OPS, MAX_LINE_BYTES};
 use crate::replay::call::{
     POINTER_ATTRIBUTES, POOL_ATTRIBUTES, RANGE_ATTRIBUTES, all_read, number, pointer_read, read,
@@ -174,6 +175,10 @@ impl Log {
             entry.events = Vec::new();
             entry.recorded.observed.unstable.push("events".to_owned());
             self.leave_out();
+            if entry.text_bytes() > MAX_LINE_BYTES as u64 {
+                // A kernel over so many ranges, or a batch of them.
+                return;
+            }
         }
         let text_bytes = self.text_bytes.saturating_add(entry.text_bytes());
         if text_bytes > MAX_CASE_BYTES || self.entries.len() >= MAX_CASE_OPS {
@@ -232,8 +237,10 @@ impl Log {
         let ids = std::mem::take(&mut self.ids);
         let owners = Owners::new(ids.buffers());
         let entries = std::mem::take(&mut self.entries);
+        let mut results = Indeterminate::default();
         let line = |(line, Entry { mut recorded, events }): (u64, Entry)| {
             recorded.observed.events = events.iter().map(|event| owners.name(event)).collect();
+            results.note_kernel_results(&mut recorded);
             OpLine { line, recorded }
         };
         (self.profiled, self.case_began_ns, self.text_bytes) = (false, None, 0);

@@ -24,15 +24,15 @@ use crate::replay::code::coded;
 /// that do not go through a back end, and calls that a trace cannot express. The latter count in
 /// [`left_out`](Self::left_out): freeing an address that is not the start of a live buffer, filling
 /// or copying memory that the case does not know, other calls that reach such memory by its address,
-/// pools and memory of other processes, registering host memory that is registered in part, the
-/// contents of host memory when it was registered (unless they were zeros), and sleeps of less than
-/// 1 ms.
+/// launching a kernel (declared accesses are noted, code is not), pools and memory of other
+/// processes, registering host memory that is registered in part, the contents of host memory when
+/// it was registered (unless they were zeros), and sleeps of less than 1 ms.
 ///
 /// A case takes memory until it ends: its operations and records, and after each operation the page
 /// tables of all live buffers of at most [`MAX_MAPPED_BYTES`](crate::format::MAX_MAPPED_BYTES). It
 /// grows to what a reader accepts ([`MAX_CASE_OPS`](crate::reader::MAX_CASE_OPS),
 /// [`MAX_CASE_BYTES`](crate::reader::MAX_CASE_BYTES)). Later calls are left out, and so are the
-/// records of one operation that are too many for a line.
+/// records of one operation that are too many for a line, or the operation itself if its ranges are.
 ///
 /// ```
 /// use pagewise_hal::mock::{MockBackend, permit_free};

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use pagewise_hal::{
     AccessFlags, AttachFlags, Code, DeviceId, DevicePtr, DeviceTouch, HandleTypes, HostAccess,
-    HostAllocFlags, HostTouch, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
-    RangeAttribute, Result, Span, StreamHandle,
+    HostAllocFlags, HostTouch, KernelAccesses, KernelWalk, PointerAttribute, PoolAttribute,
+    PoolHandle, PoolProps, RangeAttribute, Result, Span, StreamHandle, StridedSpan,
 };
 
 use super::code::{code_of, coded};
 use super::running::Running;
 use crate::format::{
     AttributeRead, AttributeValue, Attributes, Batch, Label, LocationArg, Observed, Op, Part,
-    PoolQuery, Stream,
+    PoolQuery, Stream, Walk,
 };
 
 /// The value of `access_flags` where the call failed.
@@ -191,8 +191,26 @@ impl Running<'_> {
                     blocks,
                     threads,
                 }),
+            Op::KernelAccesses { device, blocks, threads, walks } => {
+                let walk = |walk: &Walk| self.own_walk(walk);
+                self.kernel_accesses(&KernelAccesses {
+                    device: DeviceId(*device),
+                    blocks: *blocks,
+                    threads: *threads,
+                    walks: walks.iter().map(walk).collect(),
+                })
+            }
             _ => unreachable!("`{}` is carried out elsewhere", op.name()),
         }
+    }
+
+    /// A walk over memory of the case: a range that is not becomes one at the null address.
+    fn own_walk(&self, walk: &Walk) -> KernelWalk {
+        let place = |&(part, stride_bytes): &(Part, u64)| StridedSpan {
+            span: self.own_span(part),
+            stride_bytes,
+        };
+        KernelWalk { access: walk.access, places: walk.ranges.iter().map(place).collect() }
     }
 
     /// Makes an asynchronous call and waits for it.
@@ -233,6 +251,17 @@ impl Running<'_> {
             // SAFETY: the only caller gives memory of the case or null, so no code outside of the
             // case uses the range, and earlier calls of the case were waited for.
             let called = unsafe { self.backend.device_touch(touch, stream) };
+            let waited = self.backend.stream_synchronize(stream);
+            called.and(waited)
+        });
+        coded(&result)
+    }
+
+    fn kernel_accesses(&mut self, kernel: &KernelAccesses) -> Observed {
+        let result = self.device_stream(kernel.device).and_then(|stream| {
+            // SAFETY: the only caller gives memory of the case or null, so no code outside of the
+            // case uses the ranges, and earlier calls of the case were waited for.
+            let called = unsafe { self.backend.kernel_accesses(kernel, stream) };
             let waited = self.backend.stream_synchronize(stream);
             called.and(waited)
         });

@@ -123,7 +123,7 @@ impl Running<'_> {
     /// Makes the stream that the operation needs, so that its time is not the operation's.
     pub(super) fn prepare(&mut self, op: &Op) {
         let device = match op {
-            Op::DeviceTouch { device, .. } => DeviceId(*device),
+            Op::DeviceTouch { device, .. } | Op::KernelAccesses { device, .. } => DeviceId(*device),
             op if op.is_asynchronous() => DeviceId(0),
             _ => return,
         };

@@ -30,7 +30,7 @@ fn a_kernel_counts_each_recorded_batch_of_faults_once() {
     let (first_byte, bytes, stride_bytes) = (0, 1024 * PAGE_BYTES, 1);
     let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead: true };
     let params = GpuProfile::h200().arrival;
-    let arrival = Arrival::new(&params, &accesses, Threads::Bulk, 1, 0);
+    let arrival = Arrival::new(&params, accesses.by(Threads::Bulk), 1, 0);
     let walk = Walk { by: GPU0, first_byte, bytes, stride_bytes, access: Access::Write };
     let mut records = Vec::new();
     let touched = paging.run_kernel(walk, arrival, 0, &mut records);
@@ -49,10 +49,10 @@ fn batch(
     held: &mut HeldOff,
     now_ns: u64,
 ) -> (Serviced, Touched, Heard) {
-    let batch = FaultBatch { merged: 1, faults: pages.len() as u64, pages };
+    let batch = batch_on(&pages);
     let mut touched = Touched { now_ns, ..Touched::default() };
     let mut heard = Heard::default();
-    let who = (ProcId::from(GPU0), Access::Write);
+    let who = (ProcId::from(GPU0), &[Access::Write][..]);
     let serviced = paging.batch(who, &batch, held, &mut touched, &mut heard);
     (serviced, touched, heard)
 }

@@ -58,7 +58,7 @@ fn run(paging: &mut Paging, program: &Program, seed: u64) -> StateAfter {
         let runs_ahead = access != Access::Read;
         let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead };
         let params = GpuProfile::h200().arrival;
-        let arrival = Arrival::new(&params, &accesses, threads, seed, 0);
+        let arrival = Arrival::new(&params, accesses.by(threads), seed, 0);
         paging.run_kernel(walk, arrival, 10_000_000, &mut records);
     }
     let host = paging.host_mapped(0..PAGES_IN_ALL);

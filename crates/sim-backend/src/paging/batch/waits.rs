@@ -29,9 +29,9 @@ fn ends_at(first: u64, second: u64, batch: &[u64]) -> u64 {
     for page in [first, second] {
         now_ns = paging.touch(HOST, page, Access::Write, now_ns, &mut records).now_ns + 100 * US;
     }
-    let batch = FaultBatch { pages: batch.to_vec(), merged: 1, faults: batch.len() as u64 };
+    let batch = batch_on(batch);
     let mut touched = Touched { now_ns, ..Touched::default() };
-    let who = (ProcId::from(GPU0), Access::Write);
+    let who = (ProcId::from(GPU0), &[Access::Write][..]);
     let serviced = paging.batch(who, &batch, &mut HeldOff::default(), &mut touched, &mut records);
     assert_eq!((serviced, touched.throttles), (Serviced::default(), 1), "one wait, in vain");
     touched.now_ns
