@@ -11,17 +11,10 @@ use pagewise_trace::reader::TraceReader;
 use pagewise_trace::run::Input;
 
 use crate::progress::Progress;
+use crate::standard::{STANDARD, is_standard};
 use crate::status::Failure;
 
 const SUFFIXES: [&str; 3] = [".jsonl", ".jsonl.zst", ".jsonl.gz"];
-
-/// The argument that stands for standard input, or standard output.
-const STANDARD: &str = "-";
-
-/// Whether an argument stands for standard input or output. A file of that name is `./-`.
-pub(crate) fn is_standard(path: &Path) -> bool {
-    path == Path::new(STANDARD)
-}
 
 /// Something to read a trace or a program from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +60,7 @@ impl Source {
         }
     }
 
-    /// The family of a program whose header names none: the file's name without its endings.
+    /// The family of a program without a header: the file's name without its endings.
     pub(crate) fn family(&self) -> String {
         match self {
             Self::Stdin => "stdin".to_owned(),
@@ -90,7 +83,7 @@ impl Source {
         })
     }
 
-    /// Opens a trace. What is read of it counts as progress.
+    /// Opens a trace. The bytes that are read count as progress.
     ///
     /// # Errors
     /// As [`TraceReader::open`].
@@ -98,7 +91,7 @@ impl Source {
         TraceReader::new(self.to_string(), progress.counted(self.opened()?))
     }
 
-    /// Opens a program. What is read of it counts as progress.
+    /// Opens a program. The bytes that are read count as progress.
     ///
     /// # Errors
     /// As [`TraceReader::open_program`].
@@ -152,7 +145,7 @@ pub(crate) fn sources(arguments: &[PathBuf]) -> Result<Vec<Found>, Failure> {
 
 /// The size of all of them, if it is known before they are read.
 pub(crate) fn total_bytes(sources: &[Found]) -> Option<u64> {
-    // What cannot be read has nothing to wait for.
+    // A source that cannot be read is not waited for.
     let bytes = sources.iter().flatten().map(Source::bytes);
     bytes.sum()
 }

@@ -21,6 +21,7 @@ mod progress;
 mod record;
 mod shipped;
 mod sim_target;
+mod standard;
 mod status;
 mod table;
 mod target;
@@ -57,7 +58,14 @@ fn main() -> ExitCode {
         Some(Command::Man) => Ok(manual::page()),
         None => replay_shipped(),
     };
-    status::end(answer, cli.command.as_ref().map(Command::name), json)
+    match answer {
+        Ok(answer) => answer.end(json),
+        Err(Failure::Input(message)) => status::invalid_input(&message, json),
+        Err(Failure::Usage(message)) => {
+            let subcommand = cli.command.as_ref().map(Command::name);
+            usage::failed(&usage::error(subcommand, &message), json)
+        }
+    }
 }
 
 fn replay_traces(args: &Replay) -> Result<Answer, Failure> {

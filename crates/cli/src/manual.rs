@@ -71,7 +71,7 @@ mod tests {
             // Its sections become parts of one.
             _ = write!(text, ".SH {name}\n{}", section.replace(".SH ", ".SS "));
         }
-        text
+        text.replace(" EXTRA\n", " \"EXIT STATUS AND JSON\"\n")
     }
 
     #[test]

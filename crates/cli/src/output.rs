@@ -15,7 +15,7 @@ use std::time::Duration;
 use pagewise_trace::output;
 use tempfile::TempDir;
 
-use crate::inputs::is_standard;
+use crate::standard::is_standard;
 use crate::status::Failure;
 
 /// The status of a command that was interrupted: 128 and the number of SIGINT, as shells have it.

@@ -19,16 +19,17 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::args::{BackendArg, PassArg, Record};
-use crate::inputs::{Source, is_standard};
+use crate::inputs::Source;
 use crate::output::{Output, Partial, cannot_write, run_to_end};
 use crate::progress::{Progress, Unit};
+use crate::standard::is_standard;
 use crate::status::{Answer, Failure};
 use crate::target::ChosenTarget;
 
 /// The CUDA version for a program without a header.
 const DEFAULT_VERSION: DriverVersion = DriverVersion::CUDA_13_0;
 
-/// What was recorded.
+/// The extent of a recording.
 #[derive(Debug, Serialize)]
 struct Recorded {
     output: String,

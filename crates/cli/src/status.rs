@@ -7,8 +7,6 @@ use pagewise_trace::report::Report;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::usage;
-
 const DIVERGES: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 const INVALID_INPUT: u8 = 3;
@@ -23,7 +21,7 @@ pub(crate) struct Answer {
     /// Inputs that could not be read.
     errors: Vec<String>,
     status: u8,
-    /// Whether the result itself went to stdout, so that the text goes to stderr.
+    /// Whether the command has written its result to stdout, so that the text goes to stderr.
     beside_result: bool,
 }
 
@@ -53,10 +51,24 @@ impl Answer {
         self
     }
 
-    /// The same answer, of a command whose result itself went to stdout.
+    /// The same answer, of a command that has written its result to stdout.
     pub(crate) fn beside_result(mut self) -> Self {
         self.beside_result = true;
         self
+    }
+
+    /// Prints it, and turns it into the exit status.
+    pub(crate) fn end(&self, as_json: bool) -> ExitCode {
+        let written = match (as_json, self.beside_result) {
+            (true, _) => print(&format!("{}\n", self.json)),
+            (false, false) => print(&self.text),
+            (false, true) => {
+                complain(self.text.trim_end());
+                true
+            }
+        };
+        self.errors.iter().for_each(|error| complain(error));
+        ExitCode::from(if written { self.status } else { INVALID_INPUT })
     }
 }
 
@@ -73,36 +85,13 @@ pub(crate) enum Failure {
     Input(String),
 }
 
-/// Prints the answer or the failure of a subcommand, or of the command without one, and turns it
-/// into the exit status.
-pub(crate) fn end(
-    answer: Result<Answer, Failure>,
-    subcommand: Option<&str>,
-    as_json: bool,
-) -> ExitCode {
-    let answer = match answer {
-        Ok(answer) => answer,
-        Err(Failure::Usage(message)) => {
-            return usage::failed(&usage::error(subcommand, &message), as_json);
-        }
-        Err(Failure::Input(message)) => {
-            complain(&format!("pagewise: {message}"));
-            return failed(INVALID_INPUT, &message, as_json);
-        }
-    };
-    let written = match (as_json, answer.beside_result) {
-        (true, _) => print(&format!("{}\n", answer.json)),
-        (false, false) => print(&answer.text),
-        (false, true) => {
-            complain(answer.text.trim_end());
-            true
-        }
-    };
-    answer.errors.iter().for_each(|error| complain(error));
-    ExitCode::from(if written { answer.status } else { INVALID_INPUT })
+/// Says why a command cannot do its work, and turns that into the exit status.
+pub(crate) fn invalid_input(message: &str, as_json: bool) -> ExitCode {
+    complain(&format!("pagewise: {message}"));
+    failed(INVALID_INPUT, message, as_json)
 }
 
-/// The status of a failure that was told on stderr already; as JSON it is an object on stdout too.
+/// The exit status of a failure that stderr tells of already. With `--json`, prints its object.
 pub(crate) fn failed(status: u8, message: &str, as_json: bool) -> ExitCode {
     if as_json {
         print(&format!("{}\n", json!({ "ok": false, "status": status, "error": message })));

@@ -24,7 +24,7 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 
     /// Print one JSON object instead of text; `--help` says what it holds
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     /// the first is shrunk to a small program, which `pagewise record` and `replay` take.
     #[command(after_help = help::COMPARED, after_long_help = help::COMPARE)]
     Compare(Compare),
-    /// Print what a shell needs to complete this command's arguments
+    /// Print the script with which a shell completes the arguments of this command
     #[command(after_long_help = help::COMPLETIONS)]
     Completions {
         /// The shell
@@ -174,7 +174,12 @@ pub(crate) struct Compare {
     pub(crate) seed: u64,
 
     /// How many operations in all, sleeps not counted
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        value_parser = value_parser!(u64).range(1..),
+    )]
     pub(crate) ops: u64,
 
     /// The subjects of the programs, with commas between them; all that the devices suffice for,
@@ -187,7 +192,12 @@ pub(crate) struct Compare {
     pub(crate) ceiling: DriverVersion,
 
     /// How many devices the machine has
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=32))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = value_parser!(u32).range(1..=32),
+    )]
     pub(crate) devices: u32,
 
     /// The levels that are compared, with commas between them; contract always is
@@ -259,11 +269,21 @@ pub(crate) struct Record {
     pub(crate) output: PathBuf,
 
     /// How often each case is run with everything observed; what differs is marked as unstable
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u64).range(1..=100))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        value_parser = value_parser!(u64).range(1..=100),
+    )]
     pub(crate) repeat: u64,
 
     /// How often each case is run again, unobserved, to measure times
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = value_parser!(u64).range(0..=100),
+    )]
     pub(crate) timed_runs: u64,
 
     /// The number of devices, if not the program's

@@ -7,7 +7,7 @@ use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, Typ
 use pagewise_hal::DriverVersion;
 use pagewise_trace::program::Family;
 
-use crate::inputs::is_standard;
+use crate::standard::is_standard;
 
 /// `10G` is ten thousand million.
 pub(super) fn work(text: &str) -> Result<u64, String> {

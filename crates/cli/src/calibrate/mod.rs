@@ -25,6 +25,7 @@ use pagewise_trace::limits::WorkLimits;
 use crate::inputs::{self, Source};
 use crate::output::{cannot_write, write_file};
 use crate::progress::{Progress, Unit};
+use crate::standard::is_standard;
 use crate::status::{Answer, Failure};
 use crate::{args, sim_target};
 use figures::Figures;
@@ -68,7 +69,7 @@ impl From<CalibrateError> for Failure {
 /// `pagewise calibrate`
 pub(crate) fn calibrate(args: &args::Calibrate, as_json: bool) -> Result<Answer, Failure> {
     let from = sim_target::named("--from", &args.from).map_err(Failure::Usage)?.gpu().clone();
-    let to_stdout = inputs::is_standard(&args.output);
+    let to_stdout = is_standard(&args.output);
     if to_stdout && as_json {
         let message = "--json and `-o -` both want stdout: write the profile to a file";
         return Err(Failure::Usage(message.to_owned()));

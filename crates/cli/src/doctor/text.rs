@@ -4,7 +4,9 @@ use std::fmt::Display;
 
 use pagewise_hal::{BatchSupport, Capabilities, DriverVersion, Error};
 
-use super::{CallForm, Device, Driver, Entry, Findings, Host, State, Supported, is_unknown};
+use super::findings::{
+    CallForm, Device, Driver, Entry, Findings, Host, State, Supported, is_unknown,
+};
 
 /// Width of the names in front of what is said of them.
 const NAMES: usize = 26;

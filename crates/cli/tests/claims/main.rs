@@ -7,6 +7,8 @@ mod common;
 mod compare;
 mod divergence;
 mod doctor;
+mod interrupted;
+mod progress;
 mod record;
 mod recording;
 mod replay;

@@ -101,8 +101,7 @@ mod special {
     use std::io::Read;
     use std::os::unix::fs::{FileTypeExt, symlink};
     use std::path::Path;
-    use std::process::{Command, Stdio};
-    use std::time::{Duration, Instant};
+    use std::process::Command;
 
     use super::*;
 
@@ -184,46 +183,5 @@ mod special {
         }
         assert!(kind(&link).is_symlink());
         assert_eq!(files.names(), ["link"]);
-    }
-
-    /// Sent to a command that is in the middle of a recording.
-    fn interrupted_by(signal: &str) {
-        let files = Files::new();
-        let turns = [OPS[1], OPS[2]].repeat(5_000);
-        let program = files.add("long.jsonl", [&[OPS[0]], &turns[..]].concat().join("\n"));
-        let trace = files.add("trace.jsonl", "an older recording");
-        let mut recording = Command::new(env!("CARGO_BIN_EXE_pagewise"))
-            .args(["record", "--repeat", "100", "--timed-runs", "100", "--max-work", "1T"])
-            .args([&program, "-o", &trace])
-            .stderr(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the binary runs");
-        let patience = Instant::now() + Duration::from_secs(60);
-        while files.names().len() < 3 {
-            assert!(Instant::now() < patience, "no partial file appears");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let id = recording.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status().expect("kill runs");
-        assert!(sent.success());
-        let status = loop {
-            if let Some(status) = recording.try_wait().expect("a child") {
-                break status;
-            }
-            if Instant::now() > patience {
-                _ = recording.kill();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        assert_eq!(status.code(), Some(130), "{status}");
-        assert_eq!(files.names(), ["long.jsonl", "trace.jsonl"], "the partial file is gone");
-        assert_eq!(std::fs::read_to_string(trace).expect("readable"), "an older recording");
-    }
-
-    #[test]
-    fn an_interruption_leaves_no_partial_file() {
-        interrupted_by("-INT");
-        interrupted_by("-TERM");
     }
 }
