@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use pagewise::inject::{FaultInjector, sweep};
+use pagewise::inject::{FaultInjector, Sweep};
 use pagewise::recording::Written;
 use pagewise::resource::ManagedMemoryResource;
 use pagewise::{
@@ -102,7 +102,8 @@ fn a_program_that_gives_up_at_any_call_replays_with_all_agreeing() {
         *open.borrow_mut() = Some(recording);
         Ok(backend)
     };
-    let sites = sweep(Code::OUT_OF_MEMORY, fresh, |backend, failing| {
+    let sweep = Sweep::new(Code::OUT_OF_MEMORY).with_destructors();
+    let swept = sweep.run(fresh, |backend, failing| {
         let answer = backend.watch(|| program(&Machine::from(backend)));
         assert!(failing.is_some() || answer.is_ok(), "{answer:?}");
         let recording = open.borrow_mut().take().expect("recorded");
@@ -112,14 +113,15 @@ fn a_program_that_gives_up_at_any_call_replays_with_all_agreeing() {
         assert_eq!(status(&output), 0, "call {failing:?}: {}", stderr(&output));
         Ok(())
     });
-    assert!(sites.expect("the same calls each time") > 25);
+    assert!(swept.expect("the same calls each time").calls > 25);
 }
 
 #[test]
 fn failures_inside_the_recording_are_answers_that_the_trace_holds() {
     let files = Files::new();
     let path = files.path("trace.jsonl");
-    let sites = sweep(Code::OUT_OF_MEMORY, pagewise::sim, |backend, failing| {
+    let sweep = Sweep::new(Code::OUT_OF_MEMORY).with_destructors();
+    let swept = sweep.run(pagewise::sim, |backend, failing| {
         let recording = pagewise::record(backend, &path)?;
         let answer = backend.watch(|| program(recording.machine()));
         recording.finish()?;
@@ -129,7 +131,7 @@ fn failures_inside_the_recording_are_answers_that_the_trace_holds() {
         assert!(all_agree || failing.is_some(), "{answer:?}");
         Ok(())
     });
-    assert!(sites.expect("the same calls each time") > 30);
+    assert!(swept.expect("the same calls each time").calls > 30);
 }
 
 #[test]
