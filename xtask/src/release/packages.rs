@@ -1,4 +1,4 @@
-//! Packages build from the files that are in them.
+//! Packages build from the files that are in them, and a new user's steps work with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,14 @@ use std::process::Command;
 use super::{Package, published};
 use crate::command::{Outcome, cargo, metadata, run};
 
-/// Packs every package, unpacks it outside of its place in the workspace, and builds it there.
+const WORKSPACE: &str = "[workspace]\nresolver = \"3\"\nmembers = [\"pagewise*\"]\n\n";
+
+/// Dependencies as the workspace builds them, so that they are built once. To optimise the packages
+/// takes longer than to run them.
+const DEPENDENCIES: &str = "[profile.dev]\nopt-level = 1\n";
+
+/// Packs every package, unpacks it outside of its place in the workspace, builds it there, and then
+/// follows the README with the unpacked packages.
 pub(crate) fn check() -> Outcome {
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str().ok_or("cargo names no target directory")?;
@@ -15,11 +22,11 @@ pub(crate) fn check() -> Outcome {
     let packages = published()?;
     let folder = unpacked(&packages, target)?;
     for package in &packages {
-        let mut build = cargo(&["build", "--quiet", "--package", &package.name, "--manifest-path"]);
+        let mut check = cargo(&["check", "--quiet", "--package", &package.name, "--manifest-path"]);
         // With the artifacts of the workspace: dependencies are built already.
-        run(build.arg(folder.join("Cargo.toml")).arg("--target-dir").arg(target))?;
+        run(check.arg(folder.join("Cargo.toml")).arg("--target-dir").arg(target))?;
     }
-    Ok(())
+    run(Command::new("tests/first-hour/run").arg(&folder).arg(target))
 }
 
 /// Packs, and unpacks into a workspace in which the packages stand in for those of the registry.
@@ -33,16 +40,17 @@ fn unpacked(packages: &[Package], target: &Path) -> Outcome<PathBuf> {
         fs::remove_dir_all(&folder).map_err(failed)?;
     }
     fs::create_dir_all(&folder).map_err(failed)?;
-    let mut manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"pagewise*\"]\n\n\
-                        [profile.dev]\nopt-level = 1\n\n[patch.crates-io]\n"
-        .to_owned();
+    let mut profiles = DEPENDENCIES.to_owned();
+    let mut patches = "\n[patch.crates-io]\n".to_owned();
     for Package { name, version, .. } in packages {
         let packed = target.join(format!("package/{name}-{version}.crate"));
         // `m`: files are as new as they are here. All packages give them one date, by which cargo
         // would take a changed file for the one that it has built.
         run(Command::new("tar").arg("-xmzf").arg(packed).arg("-C").arg(&folder))?;
-        manifest.push_str(&format!("{name} = {{ path = \"{name}-{version}\" }}\n"));
+        profiles.push_str(&format!("[profile.dev.package.{name}]\nopt-level = 0\n"));
+        patches.push_str(&format!("{name} = {{ path = \"{name}-{version}\" }}\n"));
     }
+    let manifest = format!("{WORKSPACE}{profiles}{patches}");
     fs::write(folder.join("Cargo.toml"), manifest).map_err(failed)?;
     // The versions that everything else is tested with.
     fs::copy("Cargo.lock", folder.join("Cargo.lock")).map_err(failed)?;

@@ -9,6 +9,7 @@ mod divergence;
 mod doctor;
 mod interrupted;
 mod progress;
+mod readme;
 mod record;
 mod recording;
 mod replay;

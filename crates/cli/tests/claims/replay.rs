@@ -471,20 +471,6 @@ fn a_reader_that_goes_away_is_no_panic() {
 // ---- what ships -------------------------------------------------------------------------------
 
 #[test]
-fn pagewise_alone_replays_what_ships_from_any_directory() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
-    let output = command.current_dir("/").output().expect("the binary runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!([0, 1].contains(&status(&output)), "{}{text}", stderr(&output));
-    for family in ["advise", "attrs", "contract", "pools", "thrash", "two-gpu-peer"] {
-        assert!(text.contains(&format!("\n{family}.jsonl.zst ")), "{family}: {text}");
-    }
-    assert!(text.contains("of 30 traces agree"), "{text}");
-    assert!(text.lines().count() <= 40, "one screen: {text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "one screen: {text}");
-}
-
-#[test]
 fn the_version_is_that_of_pagewise() {
     let output = pagewise(&["--version"]);
     assert_eq!(stdout(&output), format!("pagewise {}\n", env!("CARGO_PKG_VERSION")));
