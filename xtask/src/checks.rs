@@ -62,7 +62,7 @@ pub(crate) fn cudarc() -> Outcome {
     });
     copied.map_err(|error| format!("the simulated driver cannot be copied: {error}"))?;
     run(interop("run", "cuda-13000").env("LD_LIBRARY_PATH", folder))?;
-    // Panics abort there, so an ordinary failure means that none was raised.
+    // The status of a panic is 101, that of an error which `main` returns is 1.
     let mut without = interop("run", "cuda-13000");
     without.env("PAGEWISE_LIBCUDA", "/nonexistent/libcuda.so.1");
     match without.status().map_err(|error| error.to_string())?.code() {

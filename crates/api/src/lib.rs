@@ -25,6 +25,7 @@
 //! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
+//! | kernels on managed memory | `interop::lend`, with the feature `cudarc` |
 //! | to record a program and replay it | `record()`, with the feature `record` |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
@@ -56,7 +57,7 @@
 //! | --- | --- |
 //! | `sim` (default) | the simulator |
 //! | `cuda` | the driver, found at run time; CUDA 12 and 13 are told apart at run time, not here |
-//! | `cudarc` | `interop`: buffers, streams and contexts shared with cudarc; turns `cuda` on |
+//! | `cudarc` | `interop`: memory lent to cudarc, and back; turns `cuda` on |
 //! | `mock` | `mock`: a mock of [`Backend`]; exempt from semantic versioning |
 //! | `tracing` | `traced`: a span around each call of a back end that is wrapped in it |
 //! | `record` | `record()`: a trace of a program, which the command `pagewise` replays |
@@ -76,6 +77,8 @@ mod discarded;
 pub mod guide;
 pub mod inject;
 pub mod intercept;
+#[cfg(feature = "cudarc")]
+pub mod interop;
 mod lists;
 mod machine;
 mod memory;
@@ -105,8 +108,6 @@ pub use discarded::Discarded;
 pub use lists::{Destinations, Regions, RegionsMut};
 pub use machine::Machine;
 pub use observe::{Amount, Budget, Observation, OverBudget, Scope, Watch, observe};
-#[cfg(feature = "cudarc")]
-pub use pagewise_cuda::interop;
 #[cfg(feature = "cuda")]
 pub use pagewise_cuda::{CudaBackend, CudaBuilder, LoadError};
 #[cfg(feature = "mock")]

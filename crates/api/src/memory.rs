@@ -166,6 +166,14 @@ impl Memory {
         self.check_idle(OPERATION)
     }
 
+    /// Lets devices use a part on any stream, for code that waits for them: no discarded contents,
+    /// and memory that has come.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn prepare_device(&self, operation: &'static str, span: Span) -> Result<()> {
+        self.contents.check_readable(operation, span)?;
+        self.arrive()
+    }
+
     /// Lets the host write a part, as [`prepare_read`](Self::prepare_read) does for reading.
     /// Contents count as written from then on.
     pub(crate) fn prepare_write(&self, span: Span) -> Result<()> {

@@ -21,6 +21,12 @@ thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
+/// This thread's context may be another one by now.
+#[cfg(feature = "cudarc")]
+pub(crate) fn forget_current() {
+    CURRENT.set(0);
+}
+
 /// Whether a call says that no usable context was current: none, or a destroyed one.
 fn is_context_lost(code: i32) -> bool {
     [201, 709].contains(&code)

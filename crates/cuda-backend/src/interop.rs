@@ -136,6 +136,12 @@ fn misfit<T>() -> Error {
     ))
 }
 
+/// Other code may have changed the context that is current on this thread: the next call of a back
+/// end asks the driver which one it is.
+pub fn forget_current_context() {
+    crate::context::forget_current();
+}
+
 /// cudarc's error by its number. Printing it instead would need the driver.
 fn converted(operation: &'static str, error: DriverError) -> Error {
     Error::from_code(operation, error.0 as i32)

@@ -3,6 +3,8 @@
 //!
 //! Needs `libcuda.so.1`: a driver, or the simulated one under that name in the search path.
 
+mod claims;
+
 use cudarc::driver::CudaContext;
 use pagewise_cuda::CudaBackend;
 use pagewise_cuda::interop::CudarcBuffer;
@@ -54,6 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cuda.free(from.ptr)?;
         cuda.free(to.ptr)?;
     }
+    claims::check(&context)?;
     println!("cudarc and pagewise share memory, streams and contexts");
     Ok(())
 }

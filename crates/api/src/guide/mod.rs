@@ -1,4 +1,4 @@
-//! The guide: first steps, tests without a GPU, advice, versions, recordings, pitfalls.
+//! The guide: first steps, tests without a GPU, advice, versions, recordings, cudarc, pitfalls.
 //!
 //! Every program in the guide runs on the simulator whenever the documentation is tested.
 //!
@@ -9,6 +9,7 @@
 //! | [`advice`] | to choose advice by what it does |
 //! | [`versions`] | if drivers of CUDA 12 matter |
 //! | `recording` (feature `record`) | to record a program and replay it elsewhere |
+//! | `cudarc` (feature `cudarc`) | to launch kernels on managed memory |
 //! | [`pitfalls`] | before the first long night |
 
 #[doc = include_str!("first_program.md")]
@@ -26,6 +27,10 @@ pub mod versions {}
 #[cfg(feature = "record")]
 #[doc = include_str!("recording.md")]
 pub mod recording {}
+
+#[cfg(feature = "cudarc")]
+#[doc = include_str!("cudarc.md")]
+pub mod cudarc {}
 
 #[doc = include_str!("pitfalls.md")]
 pub mod pitfalls {}
