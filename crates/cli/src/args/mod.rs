@@ -23,7 +23,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
-    /// Print one JSON object instead of text; `--help` says what it holds
+    /// Print one JSON object instead of text; `--help` lists its keys, to which others may be added
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
 }

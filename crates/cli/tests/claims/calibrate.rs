@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::common::{Files, json, pagewise, recording, status, stderr, trace};
+use crate::common::{Files, json, pagewise, recording, status, stderr, stdout, trace, with_stdin};
 
 const ALLOC: &str = r#"{"op":"alloc_managed","buf":0,"bytes":4194304,"attach_flags":1,"code":0,"ns":{"min":9000,"median":10000,"max":12000}}"#;
 const FREE: &str =
@@ -37,6 +37,22 @@ fn quality(report: &Value, file: usize, when: &str) -> [f64; 3] {
     let quality = &report["files"][file][when];
     ["total_ratio", "median_abs_log2", "p90_abs_log2"]
         .map(|name| quality[name].as_f64().unwrap_or_else(|| panic!("{name} of {report}")))
+}
+
+#[test]
+fn a_trace_comes_from_standard_input_and_the_profile_goes_to_standard_output() {
+    let files = Files::new();
+    let text = trace(&[ALLOC, FREE]);
+    let (file, profile) = (files.add("a.jsonl", &text), files.path("profile.toml"));
+    let report = json(&pagewise(&["calibrate", &file, "-o", &profile, "--json"]));
+    assert_eq!((&report["ok"], &report["output"]), (&true.into(), &profile.as_str().into()));
+    let output = with_stdin(&["calibrate", "-", "-o", "-"], text.as_bytes());
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let printed: toml::Table = stdout(&output).parse().expect("a profile and nothing else");
+    let written = std::fs::read_to_string(profile).expect("written");
+    let written: toml::Table = written.parse().expect("a profile");
+    assert_eq!(printed["cost"], written["cost"]);
+    assert!(stderr(&output).contains("Written to -."), "{}", stderr(&output));
 }
 
 #[test]

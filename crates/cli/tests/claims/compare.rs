@@ -155,6 +155,37 @@ fn a_driver_with_more_devices_than_are_asked_for_is_used_with_the_first() {
     );
 }
 
+/// A driver that answers range-attribute reads page by page disagrees with the simulator, which
+/// answers as drivers do.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_first_disagreement_is_told_in_words_with_its_shrunk_program() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| files.path().join(name).display().to_string();
+    let (saved, trace) = (path("saved.jsonl"), path("trace.jsonl"));
+    let compare = ["compare", "--ops", "300", "--family", "advice,calls", "--seed", "3"];
+    let arguments = [&compare[..], &["--levels", "contract", "--save", &saved]].concat();
+    let output = on_driver("reads=pages", &arguments);
+    let text = stdout(&output);
+    assert_eq!(status(&output), 1, "{text}{}", stderr(&output));
+    assert!(text.contains("operations, shrunk to") && text.contains("  The program:\n"), "{text}");
+    assert!(text.contains("diverges at level contract\n    range_attributes: "), "{text}");
+    let report = json(&on_driver("reads=pages", &[&arguments[..], &["--json"]].concat()));
+    let programs = report["programs"].as_array().expect("a list");
+    let names: Vec<_> = programs.iter().map(|family| family["family"].clone()).collect();
+    assert_eq!(names, ["advice", "calls"]);
+    let firsts: Vec<_> = programs.iter().filter(|family| !family["first"].is_null()).collect();
+    let first = &firsts.first().expect("a disagreement")["first"];
+    assert_eq!(first["divergence"]["op"]["op"], "range_attributes");
+    let program = first["program"].as_str().expect("text");
+    assert_eq!(
+        std::fs::read_to_string(&saved).expect("saved"),
+        program,
+        "the first, of {firsts:?}"
+    );
+    assert_eq!(status(&pagewise(&["record", &saved, "-o", &trace])), 0);
+}
+
 /// The simulated driver takes the driver's place. This process touches its memory itself, so
 /// results are compared, and not where pages are.
 #[test]

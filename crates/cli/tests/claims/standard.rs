@@ -1,26 +1,13 @@
 //! `-` as a trace to read, and as one to write.
 
 use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
 
-use crate::common::{Files, json, pagewise, status, stderr, stdout, trace};
+use crate::common::{Files, json, pagewise, status, stderr, stdout, trace, with_stdin};
 
 const OPS: [&str; 2] = [
     r#"{"op":"alloc_managed","buf":0,"bytes":4096,"attach_flags":1,"code":0}"#,
     r#"{"op":"free","buf":0,"code":0}"#,
 ];
-
-/// Runs the command with these bytes on standard input.
-fn with_stdin(arguments: &[&str], bytes: &[u8]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the binary runs");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    // A command that refuses its arguments does not read.
-    _ = stdin.write_all(bytes);
-    drop(stdin);
-    child.wait_with_output().expect("it ends")
-}
 
 fn gzipped(text: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, available_parallelism};
@@ -38,11 +39,54 @@ impl<'scope, 'env> Crew<'scope, 'env> {
 }
 
 fn work_off(queue: &Mutex<Receiver<Job<'_>>>) {
+    let mut panic = None;
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match next {
-            Ok(job) => job(),
-            Err(_) => return,
+        let Ok(job) = next else { break };
+        // Jobs behind one that panics are done too: the thread that hands them over may wait for
+        // them.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
+            panic.get_or_insert(payload);
         }
+    }
+    if let Some(payload) = panic {
+        resume_unwind(payload);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread::scope;
+
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_by_the_end_of_the_scope() {
+        let done = AtomicUsize::new(0);
+        scope(|scope| {
+            let crew = Crew::new(scope);
+            for _ in 0..1000 {
+                crew.hand(|| _ = done.fetch_add(1, Ordering::Relaxed));
+            }
+        });
+        assert_eq!(done.into_inner(), 1000);
+    }
+
+    #[test]
+    fn a_job_that_panics_is_heard_of_and_the_others_are_done() {
+        let done = AtomicUsize::new(0);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            scope(|scope| {
+                let crew = Crew::new(scope);
+                crew.left.set(1);
+                crew.hand(|| panic!("of one job"));
+                for _ in 0..100 {
+                    crew.hand(|| _ = done.fetch_add(1, Ordering::Relaxed));
+                }
+            });
+        }));
+        assert!(outcome.is_err());
+        assert_eq!(done.into_inner(), 100);
     }
 }

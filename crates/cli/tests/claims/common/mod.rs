@@ -1,8 +1,8 @@
 //! Helpers that the tests of the command share: running it, and files for it.
 
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -11,6 +11,18 @@ pub(crate) const HEADER: &str = r#"{"format":"pagewise-trace","version":1,"famil
 pub(crate) fn pagewise(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
     command.args(arguments).output().expect("the binary runs")
+}
+
+/// Runs the command with these bytes on standard input.
+pub(crate) fn with_stdin(arguments: &[&str], bytes: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // A command that refuses its arguments does not read.
+    _ = stdin.write_all(bytes);
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
 }
 
 pub(crate) fn status(output: &Output) -> i32 {
