@@ -70,7 +70,8 @@ impl<'b> AccessedBy<'b> {
         // The driver truncates a list that is too short: one place for each device and the host.
         let room = self.machine().device_count()? as usize + 1;
         let mut found = vec![Location::ORDINAL_INVALID; room];
-        self.machine().backend().range_accessed_by(self.region.span, &mut found)?;
+        let asked = self.machine().backend().range_accessed_by(self.region.span, &mut found);
+        self.region.named(asked)?;
         Ok(found.into_iter().filter_map(Place::of_ordinal).collect())
     }
 
@@ -287,7 +288,8 @@ impl<'b> AccessedBy<'b> {
     ) -> Result<BTreeSet<Place>> {
         let places = set_of(places);
         for &place in &places {
-            MemoryAdvice::SetAccessedBy(place).check(OPERATION, self.machine())?;
+            let checked = MemoryAdvice::SetAccessedBy(place).check(OPERATION, self.machine());
+            self.region.named(checked)?;
         }
         Ok(places)
     }

@@ -5,7 +5,7 @@
 //! error names the item that failed and the state of the others. Advice is always a loop: no driver
 //! takes it for many ranges.
 
-use pagewise_hal::{BatchSupport, Location, Result, Span};
+use pagewise_hal::{BatchSupport, Error, Location, Result, Span};
 use rangemap::RangeMap;
 use smallvec::smallvec;
 
@@ -32,8 +32,12 @@ use crate::{Destinations, Machine, MemoryAdvice, Place, Regions, RegionsMut, Rou
 /// # Ok::<(), pagewise::Error>(())
 /// ```
 pub fn advise<'b>(regions: impl Into<Regions<'b>>, advice: MemoryAdvice) -> Result<()> {
-    const OPERATION: &str = "advise";
     let regions = regions.into().0;
+    advise_all(&regions, advice).map_err(|error| name_item(regions.iter(), error))
+}
+
+fn advise_all(regions: &[Region<'_>], advice: MemoryAdvice) -> Result<()> {
+    const OPERATION: &str = "advise";
     let machine = common_machine(OPERATION, regions.iter())?;
     advice.check(OPERATION, machine)?;
     let spans = spans_of(regions.iter(), |region| {
@@ -75,16 +79,20 @@ pub fn prefetch<'b>(
     to: impl Into<Destinations>,
     stream: &Stream,
 ) -> Result<()> {
+    let (regions, to) = (regions.into().0, to.into());
+    prefetch_all(&regions, to, stream).map_err(|error| name_item(regions.iter(), error))
+}
+
+fn prefetch_all(regions: &[Region<'_>], to: Destinations, stream: &Stream) -> Result<()> {
     const OPERATION: &str = "prefetch";
-    let regions = regions.into().0;
     let machine = common_machine(OPERATION, regions.iter())?;
     machine.check_stream(OPERATION, stream)?;
-    let to = runs_of(OPERATION, machine, to.into(), regions.len())?;
+    let to = runs_of(OPERATION, machine, to, regions.len())?;
     let spans = spans_of(regions.iter(), |region| {
         Rounding::for_advice(region.rounding, OPERATION, region.span)
     })?;
     check_one_place_each(OPERATION, &spans, &to)?;
-    for region in &regions {
+    for region in regions {
         region.memory.use_on(stream)?;
     }
     if let [span] = spans[..] {
@@ -199,7 +207,7 @@ pub fn use_on<'b>(regions: impl Into<Regions<'b>>, stream: &Stream) -> Result<()
     let regions = regions.into().0;
     for (item, region) in regions.iter().enumerate() {
         let checked = region.machine().check_stream("use_on", stream);
-        checked.map_err(|error| error.with_item(item))?;
+        checked.map_err(|error| name_item(regions.iter(), error.with_item(item)))?;
     }
     let mut waited: Few<&Stream> = Few::new();
     for memory in regions.iter().map(|region| region.memory) {
@@ -214,6 +222,10 @@ pub fn use_on<'b>(regions: impl Into<Regions<'b>>, stream: &Stream) -> Result<()
 }
 
 pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {
+    discard_unnamed(regions, stream).map_err(|error| name_item(shared(regions), error))
+}
+
+fn discard_unnamed(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {
     const OPERATION: &str = "discard";
     let (machine, discarded) = check_discard(OPERATION, regions, stream)?;
     let spans: Few<Span> = discarded.iter().copied().filter(|span| span.bytes > 0).collect();
@@ -232,6 +244,15 @@ pub(crate) fn discard_all(regions: &[RegionMut<'_>], stream: &Stream) -> Result<
 }
 
 pub(crate) fn discard_prefetch_all(
+    regions: &[RegionMut<'_>],
+    to: Destinations,
+    stream: &Stream,
+) -> Result<()> {
+    let answer = discard_prefetch_unnamed(regions, to, stream);
+    answer.map_err(|error| name_item(shared(regions), error))
+}
+
+fn discard_prefetch_unnamed(
     regions: &[RegionMut<'_>],
     to: Destinations,
     stream: &Stream,
@@ -259,7 +280,20 @@ pub(crate) fn discard_prefetch_all(
     Ok(())
 }
 
-fn shared<'r, 'b>(regions: &'r [RegionMut<'b>]) -> impl Iterator<Item = &'r Region<'b>> {
+/// The error with the name of the region that it is about: that of its item, or the only one.
+#[cold]
+fn name_item<'r, 'b: 'r>(
+    mut regions: impl ExactSizeIterator<Item = &'r Region<'b>>,
+    error: Error,
+) -> Error {
+    let item = if regions.len() == 1 { Some(0) } else { error.item() };
+    match item.and_then(|item| regions.nth(item)) {
+        Some(region) => region.memory.name_in(error, region.span),
+        None => error,
+    }
+}
+
+fn shared<'r, 'b>(regions: &'r [RegionMut<'b>]) -> impl ExactSizeIterator<Item = &'r Region<'b>> {
     regions.iter().map(|region| &**region)
 }
 

@@ -1,5 +1,6 @@
 //! Typed managed memory that frees itself.
 
+use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
@@ -8,6 +9,7 @@ use bytemuck::Pod;
 use pagewise_hal::{DevicePtr, Result, Span};
 
 use crate::memory::Memory;
+use crate::names::Name;
 use crate::range::{elements, sub_span};
 use crate::{
     AccessedBy, Discarded, Machine, ManagedRange, ManagedRangeMut, Place, Region, RegionMut,
@@ -124,7 +126,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn range(&self, range: impl RangeBounds<usize>) -> Result<ManagedRange<'_, T>> {
-        let span = sub_span::<T>("range", self.memory.span, range)?;
+        let span = self.region().named(sub_span::<T>("range", self.memory.span, range))?;
         Ok(ManagedRange::of(Region { span, ..self.region() }))
     }
 
@@ -140,7 +142,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn range_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ManagedRangeMut<'_, T>> {
-        let span = sub_span::<T>("range", self.memory.span, range)?;
+        let span = self.region().named(sub_span::<T>("range", self.memory.span, range))?;
         Ok(ManagedRangeMut::of(RegionMut(Region { span, ..self.region() })))
     }
 
@@ -189,6 +191,37 @@ impl<T> From<&ManagedBuffer<T>> for Span {
 }
 
 impl<T> ManagedBuffer<T> {
+    /// Gives it a name for messages: errors, failed claims, observations, traced events. Until then
+    /// its name is the place in the source that made it, such as `src/main.rs:12`.
+    ///
+    /// Control characters count as blanks, and at most 100 characters are kept. Two buffers can
+    /// have one name.
+    ///
+    /// ```
+    /// use pagewise::{Machine, ManagedBuffer, Budget, Device, Stream, observe};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let stream = Stream::new(&machine, Device::FIRST)?;
+    /// let weights = ManagedBuffer::<u8>::zeroed(&machine, 4096)?.named("weights");
+    /// let error = weights.range(5000..).unwrap_err().to_string();
+    /// assert!(error.starts_with("range: invalid value: weights, range 0x"), "{error}");
+    /// let (_, seen) = observe(&machine, || weights.prefetch(Device::FIRST, &stream))?;
+    /// let over = Budget::new().to_device(&weights, 0).check(&seen).unwrap_err().to_string();
+    /// assert!(over.starts_with("bytes of weights to devices: 4096, expected 0"), "{over}");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn named(mut self, name: impl AsRef<str>) -> Self {
+        self.memory.listed.rename(Name::given(name.as_ref()));
+        self
+    }
+
+    /// The name that messages use: see [`named`](Self::named).
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.memory.listed.name().to_string()
+    }
+
     /// The address of the first element, for host and devices alike. It is valid until the buffer
     /// is dropped.
     #[must_use]
@@ -323,8 +356,8 @@ impl<T> ManagedBuffer<T> {
 
 impl<T> fmt::Debug for ManagedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = std::any::type_name::<T>();
-        write!(f, "ManagedBuffer<{name}>({}, {:?})", self.memory.span, self.memory.machine)
+        let (of, Memory { listed, span, machine, .. }) = (type_name::<T>(), &self.memory);
+        write!(f, "ManagedBuffer<{of}>({}, {span}, {machine:?})", listed.name())
     }
 }
 

@@ -9,6 +9,7 @@ use pagewise_hal::{AttachFlags, DevicePtr, PointerAttribute, Result, Span};
 
 use crate::contents::Contents;
 use crate::memory::{Lease, Memory, Release};
+use crate::names::{Listed, Name};
 use crate::refuse::{invalid, unsupported};
 use crate::resource::{MemoryKind, MemoryResource};
 use crate::{Machine, ManagedBuffer, Stream};
@@ -30,6 +31,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, None));
     /// # Ok::<(), pagewise::Error>(())
     /// ```
+    #[track_caller]
     pub fn new(machine: impl Into<Machine>, len: usize) -> Result<Self> {
         const OPERATION: &str = "allocate";
         let machine = machine.into();
@@ -37,7 +39,8 @@ impl<T: Pod> ManagedBuffer<T> {
         let ptr = machine.backend().alloc_managed(bytes, AttachFlags::GLOBAL)?;
         let span = Span::new(ptr, bytes);
         let contents = Contents::default();
-        let memory = Memory { machine, span, contents, release: Release::Free };
+        let listed = Listed::new(&machine, span, Name::of_caller());
+        let memory = Memory { machine, span, listed, contents, release: Release::Free };
         check_aligned::<T>(OPERATION, span)?;
         Ok(Self { memory, elements: PhantomData })
     }
@@ -46,6 +49,7 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`write`](Self::write).
+    #[track_caller]
     pub fn zeroed(machine: impl Into<Machine>, len: usize) -> Result<Self> {
         let mut buffer = Self::new(machine, len)?;
         buffer.write()?.fill(T::zeroed());
@@ -56,6 +60,7 @@ impl<T: Pod> ManagedBuffer<T> {
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`write`](Self::write).
+    #[track_caller]
     pub fn from_slice(machine: impl Into<Machine>, values: &[T]) -> Result<Self> {
         let mut buffer = Self::new(machine, values.len())?;
         buffer.write()?.copy_from_slice(values);
@@ -83,6 +88,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// assert_eq!(buffer.read()?.iter().sum::<u32>(), 100);
     /// # Ok::<(), pagewise::Error>(())
     /// ```
+    #[track_caller]
     pub fn from_resource(
         resource: Arc<dyn MemoryResource>,
         len: usize,
@@ -102,7 +108,9 @@ impl<T: Pod> ManagedBuffer<T> {
             arrived: AtomicBool::new(false),
             users: Mutex::default(),
         });
-        let memory = Memory { machine, span, contents: Contents::default(), release };
+        let listed = Listed::new(&machine, span, Name::of_caller());
+        let contents = Contents::default();
+        let memory = Memory { machine, span, listed, contents, release };
         check_aligned::<T>(OPERATION, span)?;
         Ok(Self { memory, elements: PhantomData })
     }
@@ -134,6 +142,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// unsafe { sim.free(span.ptr) }?;
     /// # Ok::<(), pagewise::Error>(())
     /// ```
+    #[track_caller]
     pub unsafe fn from_raw(
         machine: impl Into<Machine>,
         ptr: DevicePtr,
@@ -155,7 +164,8 @@ impl<T: Pod> ManagedBuffer<T> {
         }
         check_aligned::<T>(OPERATION, span)?;
         let (contents, release) = (Contents::default(), Release::Owner(Box::new(owner)));
-        let memory = Memory { machine, span, contents, release };
+        let listed = Listed::new(&machine, span, Name::of_caller());
+        let memory = Memory { machine, span, listed, contents, release };
         Ok(Self { memory, elements: PhantomData })
     }
 }

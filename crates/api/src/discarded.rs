@@ -135,7 +135,7 @@ impl<'b, T: Pod> Discarded<'b, T> {
     pub fn copy_from_slice(self, values: &[T]) -> Result<()> {
         if values.len() != self.len() {
             let why = format!("{} values for {} elements", values.len(), self.len());
-            return Err(invalid("write", why));
+            return self.range.region.named(Err(invalid("write", why)));
         }
         self.range.write()?.copy_from_slice(values);
         Ok(())

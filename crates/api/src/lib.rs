@@ -82,6 +82,7 @@ pub mod interop;
 mod lists;
 mod machine;
 mod memory;
+mod names;
 mod observe;
 mod place;
 mod program;
@@ -107,7 +108,7 @@ pub use choose::{BackendKind, Builder, open};
 pub use discarded::Discarded;
 pub use lists::{Destinations, Regions, RegionsMut};
 pub use machine::Machine;
-pub use observe::{Amount, Budget, Observation, OverBudget, Scope, Watch, observe};
+pub use observe::{Amount, Budget, NamedSpan, Observation, OverBudget, Scope, Watch, observe};
 #[cfg(feature = "cuda")]
 pub use pagewise_cuda::{CudaBackend, CudaBuilder, LoadError};
 #[cfg(feature = "mock")]

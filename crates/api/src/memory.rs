@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{Error, ErrorKind, HostAccess, HostTouch, HostViews, PAGE_BYTES, Result, Span};
 
 use crate::contents::Contents;
+use crate::names::Listed;
 use crate::refuse::unsupported;
 use crate::resource::MemoryResource;
 use crate::{Machine, Stream};
@@ -95,14 +96,24 @@ impl Lease {
 pub(crate) struct Memory {
     pub(crate) machine: Machine,
     pub(crate) span: Span,
+    pub(crate) listed: Listed,
     pub(crate) contents: Contents,
     pub(crate) release: Release,
 }
 
 impl Memory {
+    /// The error with the name of this memory and the bytes that it is about: `span`, unless it
+    /// says so itself.
+    #[cold]
+    pub(crate) fn name_in(&self, error: Error, span: Span) -> Error {
+        let span = error.span().unwrap_or(span);
+        let name = self.listed.part(span).to_string();
+        error.with_span(span).with_name(name)
+    }
+
     /// Gives the memory back, and says whether that worked.
     pub(crate) fn release(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.release, Release::Nobody) {
+        let answer = match std::mem::replace(&mut self.release, Release::Nobody) {
             // SAFETY: this value owns the allocation and frees it once. Device work that got the
             // address outside of this crate came through an `unsafe` call, which promised that the
             // work ends before the memory does.
@@ -111,7 +122,8 @@ impl Memory {
             // once. The lease waits for the streams that used it through the buffer.
             Release::Resource(lease) => unsafe { lease.give_back(self.span) },
             Release::Owner(_) | Release::Nobody => Ok(()),
-        }
+        };
+        answer.map_err(|error| self.name_in(error, self.span))
     }
 
     /// A stream is about to use the memory.

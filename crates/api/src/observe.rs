@@ -24,12 +24,14 @@
 
 mod amount;
 mod budget;
+mod buffers;
 mod observation;
 mod scope;
 mod stretch;
 
 pub use amount::Amount;
 pub use budget::{Budget, OverBudget};
+pub use buffers::NamedSpan;
 pub use observation::{Observation, Watch, observe};
 pub use scope::Scope;
 

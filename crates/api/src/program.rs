@@ -95,6 +95,11 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn run_on_device(&mut self, program: DeviceProgram, stream: &Stream) -> Result<u64> {
+        let answer = self.run_unnamed(program, stream);
+        self.region.named(answer)
+    }
+
+    fn run_unnamed(&mut self, program: DeviceProgram, stream: &Stream) -> Result<u64> {
         const OPERATION: &str = "run on device";
         let DeviceProgram { device, access, stride_bytes, blocks, threads } = program;
         let (memory, span) = (self.memory, self.span());

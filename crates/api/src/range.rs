@@ -71,7 +71,7 @@ impl<'b, T: Pod> ManagedRange<'b, T> {
     /// access, while work is in flight and not waited for: `IllegalAddress` (700) from the
     /// simulator, `NotReady` on a driver, where the process would end.
     pub fn read(self) -> Result<&'b [T]> {
-        self.region.memory.prepare_read(self.region.span)?;
+        self.region.named(self.region.memory.prepare_read(self.region.span))?;
         // SAFETY: the span is live memory of the buffer, borrowed for `'b`, aligned and a whole
         // number of elements by construction. The back end promised (`HostAddresses`, which safe
         // code cannot fake) that the host may read it, and any bytes are a `T`. Code that writes it
@@ -187,7 +187,7 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// ```
     pub fn write(self) -> Result<&'b mut [T]> {
         let (memory, span) = (self.region.memory, self.region.span);
-        memory.prepare_write(span)?;
+        self.region.named(memory.prepare_write(span))?;
         // SAFETY: the span is live memory of the buffer, aligned and a whole number of elements by
         // construction. The back end promised (`HostAddresses`) that the host may write it, and any
         // bytes are a `T`. `self` stands for the exclusive borrow of these elements for `'b`, and
@@ -228,7 +228,7 @@ impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub unsafe fn assume_written(&mut self) -> Result<()> {
-        self.region.memory.contents.settle(self.region.span)
+        self.region.named(self.region.memory.contents.settle(self.region.span))
     }
 
     /// Counts the elements as written without a wait. It is for work in a stream that will have

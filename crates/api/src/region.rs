@@ -1,6 +1,8 @@
 //! Regions: the bytes of a buffer without their element type, with every operation that leaves
 //! contents alone. Buffers and ranges of elements call these operations of their region.
 
+use std::fmt;
+
 use pagewise_hal::{PAGE_BYTES, RangeAttribute, Result, Span};
 
 use crate::memory::Memory;
@@ -22,7 +24,7 @@ use crate::{Machine, MemoryAdvice, Place, Rounding, Stream};
 /// assert_eq!(region.bytes(), 2048 * 8);
 /// # Ok::<(), pagewise::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Region<'b> {
     pub(crate) memory: &'b Memory,
     pub(crate) span: Span,
@@ -35,7 +37,32 @@ impl From<Region<'_>> for Span {
     }
 }
 
+impl fmt::Debug for Region<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({}, {})", self.memory.listed.part(self.span), self.span)
+    }
+}
+
 impl<'b> Region<'b> {
+    /// The buffer's name ([`ManagedBuffer::named`](crate::ManagedBuffer::named)). A part of the
+    /// buffer is followed by its bytes: the first, and the one after the last.
+    ///
+    /// ```
+    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 1024)?.named("weights");
+    /// assert_eq!(buffer.region().name(), "weights");
+    /// assert_eq!(buffer.range(..512)?.name(), "weights[0..2048]");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.memory.listed.part(self.span).to_string()
+    }
+
+    /// The answer; an error with the buffer's name.
+    pub(crate) fn named<T>(&self, answer: Result<T>) -> Result<T> {
+        answer.map_err(|error| self.memory.name_in(error, self.span))
+    }
+
     /// The bytes, by address.
     #[must_use]
     pub fn span(&self) -> Span {
@@ -113,9 +140,12 @@ impl<'b> Region<'b> {
     /// ```
     pub fn advise(&self, advice: MemoryAdvice) -> Result<()> {
         const OPERATION: &str = "advise";
-        advice.check(OPERATION, self.machine())?;
-        let span = Rounding::for_advice(self.rounding, OPERATION, self.span)?;
-        self.machine().advise(span, advice)
+        let advise = || {
+            advice.check(OPERATION, self.machine())?;
+            let span = Rounding::for_advice(self.rounding, OPERATION, self.span)?;
+            self.machine().advise(span, advice)
+        };
+        self.named(advise())
     }
 
     /// Whether all of it is read-mostly.
@@ -222,11 +252,14 @@ impl<'b> Region<'b> {
     pub fn prefetch(&self, to: impl Into<Place>, stream: &Stream) -> Result<()> {
         const OPERATION: &str = "prefetch";
         let to = to.into();
-        self.machine().check_place(OPERATION, to)?;
-        self.machine().check_stream(OPERATION, stream)?;
-        let span = Rounding::for_advice(self.rounding, OPERATION, self.span)?;
-        self.memory.use_on(stream)?;
-        self.machine().prefetch(span, to, stream.handle())
+        let prefetch = || {
+            self.machine().check_place(OPERATION, to)?;
+            self.machine().check_stream(OPERATION, stream)?;
+            let span = Rounding::for_advice(self.rounding, OPERATION, self.span)?;
+            self.memory.use_on(stream)?;
+            self.machine().prefetch(span, to, stream.handle())
+        };
+        self.named(prefetch())
     }
 
     /// Waits, on the host, for discards of these bytes, so that none is in flight. The contents
@@ -246,11 +279,11 @@ impl<'b> Region<'b> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn wait_for_discards(&self) -> Result<()> {
-        self.memory.contents.wait(self.span)
+        self.named(self.memory.contents.wait(self.span))
     }
 
     fn attribute(&self, attribute: RangeAttribute) -> Result<i32> {
-        self.machine().backend().range_attribute(self.span, attribute)
+        self.named(self.machine().backend().range_attribute(self.span, attribute))
     }
 
     /// A place by its ordinal, or where the driver has them by kind and id.

@@ -80,6 +80,7 @@ struct Inner {
     operation: &'static str,
     code: Option<i32>,
     span: Option<Span>,
+    name: Option<Box<str>>,
     item: Option<usize>,
     detail: Cow<'static, str>,
 }
@@ -113,6 +114,7 @@ impl Error {
             operation,
             code: None,
             span: None,
+            name: None,
             item: None,
             detail: Cow::Borrowed(""),
         }))
@@ -134,6 +136,23 @@ impl Error {
     #[must_use]
     pub fn with_span(mut self, span: Span) -> Self {
         self.0.span = Some(span);
+        self
+    }
+
+    /// Says the name of the memory that the call was about.
+    ///
+    /// ```
+    /// use pagewise_hal::{DevicePtr, Error, ErrorKind, Span};
+    ///
+    /// let error = Error::new("prefetch", ErrorKind::NotReady)
+    ///     .with_span(Span::new(DevicePtr(0x7000), 4096))
+    ///     .with_name("weights[0..4096]");
+    /// let line = "prefetch: not ready: weights[0..4096], range 0x7000+4096";
+    /// assert_eq!(error.to_string(), line);
+    /// ```
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.0.name = Some(name.into());
         self
     }
 
@@ -181,6 +200,12 @@ impl Error {
         self.0.span
     }
 
+    /// The name of the memory that the call was about, with the bytes of a part of it.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
     /// The reason in words, and what to do; may be empty.
     #[must_use]
     pub fn detail(&self) -> &str {
@@ -196,7 +221,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, operation, code, span, item, detail } = &*self.0;
+        let Inner { kind, operation, code, span, name, item, detail } = &*self.0;
         write!(f, "{operation}: {}", kind.phrase())?;
         if let Some(code) = code {
             match code_name(*code) {
@@ -207,8 +232,11 @@ impl fmt::Display for Error {
         if let Some(item) = item {
             write!(f, ": item {item}")?;
         }
-        if let Some(span) = span {
-            write!(f, ": range {span}")?;
+        match (name, span) {
+            (Some(name), Some(span)) => write!(f, ": {name}, range {span}")?,
+            (Some(name), None) => write!(f, ": {name}")?,
+            (None, Some(span)) => write!(f, ": range {span}")?,
+            (None, None) => {}
         }
         if !detail.is_empty() {
             write!(f, ": {detail}")?;

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use pagewise_hal::Span;
-
 use super::amount::Amount;
+use super::buffers::{Buffers, NamedSpan};
 use super::observation::Observation;
 use super::stretch::{Stretch, What};
 
@@ -32,7 +31,7 @@ pub struct Budget {
 }
 
 /// A number of an observation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Quantity {
     Faults,
     GpuFaults,
@@ -43,14 +42,14 @@ enum Quantity {
     ThrashingPages,
     ElapsedNs,
     /// Bytes of a range that went to devices: the sums do not know them, the records do.
-    ToDevice(Span),
+    ToDevice(NamedSpan),
     /// Bytes of a range that went to the host.
-    ToHost(Span),
+    ToHost(NamedSpan),
 }
 
 impl Quantity {
     /// The quantity in an observation; `None` if that takes records which are lost.
-    fn of(self, seen: &Observation) -> Option<u64> {
+    fn of(&self, seen: &Observation) -> Option<u64> {
         let counters = &seen.counters;
         let known = |number: u64| (seen.lost == 0).then_some(number);
         let sum = |number: u64| if seen.of_part { known(number) } else { Some(number) };
@@ -63,17 +62,17 @@ impl Quantity {
             Self::BytesToHost => sum(counters.to_host.bytes),
             Self::ThrashingPages => sum(counters.thrashing_pages),
             Self::ElapsedNs => Some(seen.elapsed_ns),
-            Self::ToDevice(span) => {
-                known(Stretch::bytes_within(&seen.events, span, What::is_copy_to_device))
+            Self::ToDevice(memory) => {
+                known(Stretch::bytes_within(&seen.events, memory.span, What::is_copy_to_device))
             }
-            Self::ToHost(span) => {
-                known(Stretch::bytes_within(&seen.events, span, What::is_copy_to_host))
+            Self::ToHost(memory) => {
+                known(Stretch::bytes_within(&seen.events, memory.span, What::is_copy_to_host))
             }
         }
     }
 
     /// Whether a stretch is a part of the quantity.
-    fn includes(self, stretch: &Stretch) -> bool {
+    fn includes(&self, stretch: &Stretch) -> bool {
         let what = stretch.what();
         match self {
             Self::Faults => what.is_fault(),
@@ -84,8 +83,10 @@ impl Quantity {
             Self::BytesToHost => what.is_copy_to_host(),
             Self::ThrashingPages => what == What::Thrashing,
             Self::ElapsedNs => false,
-            Self::ToDevice(span) => what.is_copy_to_device() && stretch.shared_with(span) > 0,
-            Self::ToHost(span) => what.is_copy_to_host() && stretch.shared_with(span) > 0,
+            Self::ToDevice(memory) => {
+                what.is_copy_to_device() && stretch.shared_with(memory.span) > 0
+            }
+            Self::ToHost(memory) => what.is_copy_to_host() && stretch.shared_with(memory.span) > 0,
         }
     }
 }
@@ -101,8 +102,8 @@ impl fmt::Display for Quantity {
             Self::BytesToHost => f.write_str("bytes to the host"),
             Self::ThrashingPages => f.write_str("thrashing pages"),
             Self::ElapsedNs => f.write_str("elapsed ns"),
-            Self::ToDevice(span) => write!(f, "bytes of {span} to devices"),
-            Self::ToHost(span) => write!(f, "bytes of {span} to the host"),
+            Self::ToDevice(memory) => write!(f, "bytes of {memory} to devices"),
+            Self::ToHost(memory) => write!(f, "bytes of {memory} to the host"),
         }
     }
 }
@@ -166,14 +167,14 @@ impl Budget {
     /// Limits the bytes of a buffer, a region or a [`Span`] that are copied from the host to
     /// devices. The claim needs every record: it fails, and says so, if some are lost.
     #[must_use]
-    pub fn to_device(self, memory: impl Into<Span>, amount: impl Into<Amount>) -> Self {
+    pub fn to_device(self, memory: impl Into<NamedSpan>, amount: impl Into<Amount>) -> Self {
         self.limit(Quantity::ToDevice(memory.into()), amount.into())
     }
 
     /// Limits the bytes of a buffer, a region or a [`Span`] that are copied from devices to the
     /// host. The claim needs every record: it fails, and says so, if some are lost.
     #[must_use]
-    pub fn to_host(self, memory: impl Into<Span>, amount: impl Into<Amount>) -> Self {
+    pub fn to_host(self, memory: impl Into<NamedSpan>, amount: impl Into<Amount>) -> Self {
         self.limit(Quantity::ToHost(memory.into()), amount.into())
     }
 
@@ -198,13 +199,14 @@ impl Budget {
         let over: Vec<_> = self
             .limits
             .iter()
-            .map(|&(quantity, amount)| (quantity, amount, quantity.of(seen)))
+            .map(|(quantity, amount)| (quantity, amount, quantity.of(seen)))
             .filter(|(_, amount, number)| !number.is_some_and(|number| amount.contains(number)))
             .collect();
         if over.is_empty() {
             return Ok(());
         }
-        let stretches = Stretch::all_of(seen);
+        let buffers = Buffers::new(&seen.buffers);
+        let stretches = Stretch::all_of(seen, &buffers);
         let room = Self::LINES_MAX.saturating_sub(over.len()) / over.len();
         let mut lines = Vec::new();
         for (quantity, amount, number) in over {
@@ -217,7 +219,8 @@ impl Budget {
                 ),
             });
             let parts = stretches.iter().filter(|stretch| quantity.includes(stretch));
-            lines.extend(parts.take(room.min(Self::PLACES_MAX)).map(|part| format!("  {part}")));
+            let shown = parts.take(room.min(Self::PLACES_MAX));
+            lines.extend(shown.map(|part| format!("  {}", part.line(&buffers))));
         }
         if lines.len() > Self::LINES_MAX {
             let more = lines.split_off(Self::LINES_MAX - 1).len();

@@ -4,8 +4,10 @@ use std::fmt;
 
 use pagewise_hal::{CallRecords, Counters, EventsSince, MemoryEvent, Result};
 
+use super::buffers::{Buffers, NamedSpan, buffers_of};
 use super::scope::Scope;
 use super::stretch::Stretch;
+use crate::names::Remembering;
 
 /// The records that a back end made while a program ran.
 ///
@@ -38,6 +40,9 @@ pub struct Observation {
     /// The calls that made these records, in order: their numbers of records add up to all of
     /// `events`. `None` on a driver, which cannot tell. See [`by_call`](Self::by_call).
     pub calls: Option<Vec<CallRecords>>,
+    /// The buffers that these records are of, by address: those of this process that are live, or
+    /// were dropped meanwhile, the first 4096 of them.
+    pub buffers: Vec<NamedSpan>,
     /// The number of the machine's records that are missing in `events`.
     pub lost: u64,
     /// Whether it counts the calls of one thread or one stream ([`Scope`]). Then the sums are those
@@ -63,8 +68,11 @@ impl fmt::Display for Observation {
         if self.lost > 0 {
             write!(f, "\n{} records are lost: what follows is a part", self.lost)?;
         }
-        let stretches = Stretch::all_of(self);
-        stretches.iter().take(Self::STRETCHES_SHOWN).try_for_each(|one| write!(f, "\n  {one}"))?;
+        let buffers = Buffers::new(&self.buffers);
+        let stretches = Stretch::all_of(self, &buffers);
+        for one in stretches.iter().take(Self::STRETCHES_SHOWN) {
+            write!(f, "\n  {}", one.line(&buffers))?;
+        }
         match stretches.len().saturating_sub(Self::STRETCHES_SHOWN) {
             0 => Ok(()),
             more => write!(f, "\n  and {more} more places"),
@@ -79,6 +87,7 @@ impl fmt::Debug for Observation {
             .field("events", &self.events.len())
             .field("first_events", &self.events.iter().take(4).collect::<Vec<_>>())
             .field("calls", &self.calls.as_ref().map(Vec::len))
+            .field("buffers", &self.buffers.len())
             .field("lost", &self.lost)
             .field("of_part", &self.of_part)
             .field("elapsed_ns", &self.elapsed_ns)
@@ -154,6 +163,8 @@ pub struct Watch {
     start_ns: u64,
     /// The sums and the position at the beginning.
     before: EventsSince,
+    /// Buffers that go are named too.
+    remembering: Remembering,
 }
 
 impl Watch {
@@ -164,8 +175,9 @@ impl Watch {
     pub fn begin(scope: impl Into<Scope>) -> Result<Self> {
         let scope = scope.into();
         let before = scope.begin()?;
+        let remembering = Remembering::begin(scope.machine());
         let start_ns = scope.machine().backend().clock_ns();
-        Ok(Self { scope, start_ns, before })
+        Ok(Self { scope, start_ns, before, remembering })
     }
 
     /// Ends, and returns the records since it began.
@@ -176,6 +188,7 @@ impl Watch {
         let elapsed_ns = self.scope.machine().backend().clock_ns().saturating_sub(self.start_ns);
         let of_part = self.scope.is_part();
         let EventsSince { counters, events, calls, lost, .. } = self.scope.since(&self.before)?;
-        Ok(Observation { counters, events, calls, lost, of_part, elapsed_ns })
+        let buffers = buffers_of(&events, &self.remembering);
+        Ok(Observation { counters, events, calls, buffers, lost, of_part, elapsed_ns })
     }
 }

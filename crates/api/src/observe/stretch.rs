@@ -6,6 +6,7 @@ use pagewise_hal::{
     BLOCK_BYTES, CallName, CopyCause, DevicePtr, MemoryEvent, PAGE_BYTES, Processor, Span,
 };
 
+use super::buffers::Buffers;
 use super::observation::Observation;
 
 /// Records of one kind on neighbouring memory, made by calls of one kind, added up.
@@ -14,6 +15,8 @@ pub(super) struct Stretch {
     what: What,
     /// The calls that it is due to; `None` if that is not known.
     by: Option<CallName>,
+    /// The first buffer that it is of, by its index in the observation.
+    of: Option<usize>,
     first: u64,
     end: u64,
     records: u64,
@@ -80,16 +83,19 @@ impl What {
 }
 
 impl Stretch {
-    /// The stretches of an observation, those with most bytes first. Records less than a va_block
-    /// apart are on one stretch.
-    pub(super) fn all_of(seen: &Observation) -> Vec<Self> {
+    /// The stretches of an observation, those with most bytes first. Records of one buffer that are
+    /// less than a va_block apart are on one stretch.
+    pub(super) fn all_of(seen: &Observation, buffers: &Buffers<'_>) -> Vec<Self> {
         let mut parts: Vec<Self> = match &seen.calls {
             Some(_) => {
                 seen.by_call().flat_map(|(made, events)| Self::of_call(made.call, events)).collect()
             }
             None => seen.events.iter().map(Self::of).collect(),
         };
-        parts.sort_by_key(|part| (part.what, part.by, part.first));
+        for part in &mut parts {
+            part.of = buffers.first_in(part.first, part.end);
+        }
+        parts.sort_by_key(|part| (part.what, part.by, part.of, part.first));
         let mut all: Vec<Self> = Vec::new();
         for part in parts {
             match all.last_mut() {
@@ -105,7 +111,15 @@ impl Stretch {
     fn of(event: &MemoryEvent) -> Self {
         let (what, bytes) = What::of(event);
         let first = event.address();
-        Self { what, by: None, first, end: first.saturating_add(bytes), records: 1, bytes }
+        Self {
+            what,
+            by: None,
+            of: None,
+            first,
+            end: first.saturating_add(bytes),
+            records: 1,
+            bytes,
+        }
     }
 
     /// The records of a call as stretches.
@@ -114,7 +128,7 @@ impl Stretch {
     }
 
     fn continues_with(&self, next: &Self) -> bool {
-        (self.what, self.by) == (next.what, next.by)
+        (self.what, self.by, self.of) == (next.what, next.by, next.of)
             && next.first <= self.end.saturating_add(BLOCK_BYTES)
     }
 
@@ -134,6 +148,18 @@ impl Stretch {
         parts.map(|part| part.shared_with(span)).fold(0, u64::saturating_add)
     }
 
+    /// The first address that a record is about, and the one after the last.
+    pub(super) fn bounds_of(event: &MemoryEvent) -> (u64, u64) {
+        let Self { first, end, .. } = Self::of(event);
+        (first, end)
+    }
+
+    /// The stretch as a line, with the names of its buffers.
+    pub(super) fn line(&self, buffers: &Buffers<'_>) -> String {
+        let span = Span::new(DevicePtr(self.first), self.end.saturating_sub(self.first));
+        format!("{}: {self}", buffers.describe(span))
+    }
+
     /// How many bytes of a range it covers.
     pub(super) fn shared_with(&self, span: Span) -> u64 {
         let end = span.ptr.0.saturating_add(span.bytes);
@@ -141,22 +167,22 @@ impl Stretch {
     }
 }
 
+/// What happened, without the place.
 impl fmt::Display for Stretch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, by, first, end, records, bytes } = *self;
-        let span = Span::new(DevicePtr(first), end.saturating_sub(first));
+        let Self { what, by, records, bytes, .. } = *self;
         match what {
-            What::Copy { from, to, .. } => write!(f, "{span}: {bytes} bytes from {from} to {to}"),
-            What::GpuFault { device } => write!(f, "{span}: {records} faults of {device}"),
-            What::CpuFault => write!(f, "{span}: {records} faults of the host"),
+            What::Copy { from, to, .. } => write!(f, "{bytes} bytes from {from} to {to}"),
+            What::GpuFault { device } => write!(f, "{records} faults of {device}"),
+            What::CpuFault => write!(f, "{records} faults of the host"),
             What::RemoteMap { by, at } => {
-                write!(f, "{span}: {by} mapped {bytes} bytes of the memory of {at}")
+                write!(f, "{by} mapped {bytes} bytes of the memory of {at}")
             }
-            What::Thrashing => write!(f, "{span}: {bytes} bytes thrash"),
+            What::Thrashing => write!(f, "{bytes} bytes thrash"),
             What::Throttling { processor } => {
-                write!(f, "{span}: {processor} had to wait {records} times for thrashing pages")
+                write!(f, "{processor} had to wait {records} times for thrashing pages")
             }
-            What::Other => write!(f, "{span}: {records} records of another kind"),
+            What::Other => write!(f, "{records} records of another kind"),
         }?;
         match (what, by) {
             // The call itself says more.

@@ -9,6 +9,7 @@ mod contents;
 mod foundations;
 mod ipc;
 mod leaks;
+mod names;
 mod observe;
 mod places;
 #[cfg(feature = "record")]

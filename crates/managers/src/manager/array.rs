@@ -122,8 +122,11 @@ pub(crate) struct Layout {
 }
 
 impl Array {
-    /// Takes the memory from a resource.
+    /// Takes the memory from a resource. Managed memory is named in messages after the label, or
+    /// after the place that asked for it if there is none.
+    #[track_caller]
     pub(crate) fn new(
+        label: &str,
         request: &ArrayRequest,
         layout: Layout,
         resource: &Arc<dyn MemoryResource>,
@@ -135,7 +138,8 @@ impl Array {
             (0, _) => Held::Empty,
             (_, MemoryKind::Managed) => {
                 let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-                Held::Managed(ManagedBuffer::from_resource(resource.clone(), len, stream)?)
+                let buffer = ManagedBuffer::from_resource(resource.clone(), len, stream)?;
+                Held::Managed(if label.is_empty() { buffer } else { buffer.named(label) })
             }
             _ => Held::Bytes(Allocation::new(resource.clone(), bytes, stream)?),
         };

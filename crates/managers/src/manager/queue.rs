@@ -192,7 +192,7 @@ impl MemoryManager {
             for ((label, request), layout) in requests.iter().zip(layouts.by_ref()) {
                 // If this fails, the arrays made before are dropped, which gives their memory back.
                 let resource = state.resources.of(request.memory);
-                let array = Array::new(request, layout, resource, self.device, stream)?;
+                let array = Array::new(label, request, layout, resource, self.device, stream)?;
                 arrays.insert(label.clone(), array);
             }
             made.push((*id, arrays));
@@ -204,6 +204,7 @@ impl MemoryManager {
     ///
     /// # Errors
     /// [`ManagerError::InvalidRequest`]; of the back end and of resources.
+    #[track_caller]
     pub fn allocate(&self, request: &ArrayRequest, stream: &Stream) -> Result<Array> {
         request.check("")?;
         self.machine.check_stream("allocate", stream)?;
@@ -211,7 +212,7 @@ impl MemoryManager {
         let runs = request.runs().unwrap_or(1);
         let whole = ChunkParameters::of(runs, runs);
         let layout = layout("", request, whole, ChunkPolicy::exact())?;
-        Array::new(request, layout, &resource, self.device, stream)
+        Array::new("", request, layout, &resource, self.device, stream)
     }
 }
 

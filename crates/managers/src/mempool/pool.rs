@@ -231,7 +231,7 @@ impl UnifiedMempool {
         };
         let about = |error: Error| also(error, &format!("for `{name}`"));
         let buffer = ManagedBuffer::<u8>::from_resource(self.0.resource.clone(), len, stream);
-        let buffer = buffer.map_err(about)?;
+        let buffer = buffer.map_err(about)?.named(name);
         let home = self.home(buffer.span()).map_err(about)?;
         for advice in self.0.options.advice() {
             buffer.region().advise(advice).map_err(about)?;
