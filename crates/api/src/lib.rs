@@ -59,7 +59,7 @@
 //! | `cuda` | the driver, found at run time; CUDA 12 and 13 are told apart at run time, not here |
 //! | `cudarc` | `interop`: memory lent to cudarc, and back; turns `cuda` on |
 //! | `mock` | `mock`: a mock of [`Backend`]; exempt from semantic versioning |
-//! | `tracing` | `traced`: a span around each call of a back end that is wrapped in it |
+//! | `tracing` | `traced`: spans around the calls of a back end that is wrapped in it, and events of migrations and faults |
 //! | `record` | `record()`: a trace of a program, which the command `pagewise` replays |
 //! | `serde` | `Serialize` and `Deserialize` on data types |
 #![deny(missing_docs)]

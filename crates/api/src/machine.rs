@@ -80,7 +80,7 @@ impl Machine {
     }
 
     /// The back end, for another machine around it.
-    #[cfg(feature = "record")]
+    #[cfg(any(feature = "record", feature = "tracing"))]
     pub(crate) fn shared_backend(&self) -> Arc<dyn Backend> {
         Arc::clone(&self.0.backend)
     }

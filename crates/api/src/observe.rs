@@ -26,6 +26,8 @@ mod amount;
 mod budget;
 mod buffers;
 mod observation;
+#[cfg(feature = "tracing")]
+pub(crate) mod report;
 mod scope;
 mod stretch;
 

@@ -48,7 +48,7 @@ impl<'b> Region<'b> {
     /// buffer is followed by its bytes: the first, and the one after the last.
     ///
     /// ```
-    /// let buffer = pagewise::ManagedBuffer::<u32>::zeroed(pagewise::sim()?, 1024)?.named("weights");
+    /// let buffer = pagewise::ManagedBuffer::<u32>::new(pagewise::sim()?, 1024)?.named("weights");
     /// assert_eq!(buffer.region().name(), "weights");
     /// assert_eq!(buffer.range(..512)?.name(), "weights[0..2048]");
     /// # Ok::<(), pagewise::Error>(())

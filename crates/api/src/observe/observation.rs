@@ -99,6 +99,18 @@ impl Observation {
     /// Places that `Display` shows.
     const STRETCHES_SHOWN: usize = 12;
 
+    /// Sums and records of some time, with the names of their buffers.
+    pub(crate) fn of(
+        seen: EventsSince,
+        of_part: bool,
+        elapsed_ns: u64,
+        remembering: &Remembering,
+    ) -> Self {
+        let EventsSince { counters, events, calls, lost, .. } = seen;
+        let buffers = buffers_of(&events, remembering);
+        Self { counters, events, calls, buffers, lost, of_part, elapsed_ns }
+    }
+
     /// Each call that made records, with these, in order. Empty on a driver, which cannot tell.
     ///
     /// ```
@@ -186,9 +198,7 @@ impl Watch {
     /// As [`begin`](Self::begin).
     pub fn end(self) -> Result<Observation> {
         let elapsed_ns = self.scope.machine().backend().clock_ns().saturating_sub(self.start_ns);
-        let of_part = self.scope.is_part();
-        let EventsSince { counters, events, calls, lost, .. } = self.scope.since(&self.before)?;
-        let buffers = buffers_of(&events, &self.remembering);
-        Ok(Observation { counters, events, calls, buffers, lost, of_part, elapsed_ns })
+        let seen = self.scope.since(&self.before)?;
+        Ok(Observation::of(seen, self.scope.is_part(), elapsed_ns, &self.remembering))
     }
 }

@@ -156,8 +156,30 @@ impl Stretch {
 
     /// The stretch as a line, with the names of its buffers.
     pub(super) fn line(&self, buffers: &Buffers<'_>) -> String {
-        let span = Span::new(DevicePtr(self.first), self.end.saturating_sub(self.first));
-        format!("{}: {self}", buffers.describe(span))
+        format!("{}: {self}", buffers.describe(self.span()))
+    }
+
+    /// The memory from its first byte to its last.
+    pub(super) fn span(&self) -> Span {
+        Span::new(DevicePtr(self.first), self.end.saturating_sub(self.first))
+    }
+
+    /// The bytes that its records are about.
+    #[cfg(feature = "tracing")]
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of its records.
+    #[cfg(feature = "tracing")]
+    pub(super) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// The calls that it is due to.
+    #[cfg(feature = "tracing")]
+    pub(super) fn call(&self) -> Option<CallName> {
+        self.by
     }
 
     /// How many bytes of a range it covers.

@@ -18,3 +18,4 @@ mod resources;
 mod scopes;
 mod soundness;
 mod sweeps;
+mod traced;

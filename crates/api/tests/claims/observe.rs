@@ -1,4 +1,4 @@
-//! Observations, budgets, claims about faults; spans.
+//! Observations, budgets, claims about faults.
 #![cfg(feature = "sim")]
 
 use std::sync::Arc;
@@ -290,77 +290,4 @@ fn programs_are_checked_and_leave_their_bytes() -> Result<()> {
     let still = buffer.run_on_device(write.stride(0), &stream).unwrap_err();
     assert_eq!((still.kind(), still.code()), (ErrorKind::InvalidValue, None), "{still}");
     Ok(())
-}
-
-#[cfg(feature = "tracing")]
-mod spans {
-    use std::fmt::Debug;
-    use std::sync::{Arc, Mutex};
-
-    use pagewise::{Device, Machine, ManagedBuffer, Stream, traced};
-    use tracing::field::{Field, Visit};
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Event, Metadata, Subscriber};
-
-    /// Keeps the fields of each span and event as text.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<String>>>);
-
-    struct Fields(String);
-
-    impl Visit for Fields {
-        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-            self.0 += &format!("{}={value:?} ", field.name());
-        }
-    }
-
-    impl Lines {
-        fn keep(&self, fields: Fields) {
-            self.0.lock().expect("no panics").push(fields.0);
-        }
-    }
-
-    impl Subscriber for Lines {
-        fn enabled(&self, _: &Metadata<'_>) -> bool {
-            true
-        }
-
-        fn new_span(&self, span: &Attributes<'_>) -> Id {
-            let mut fields = Fields(String::new());
-            span.record(&mut fields);
-            self.keep(fields);
-            Id::from_u64(1)
-        }
-
-        fn event(&self, event: &Event<'_>) {
-            let mut fields = Fields(String::new());
-            event.record(&mut fields);
-            self.keep(fields);
-        }
-
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
-    }
-
-    #[test]
-    fn each_call_is_a_span_and_each_failure_an_event() -> pagewise::Result<()> {
-        let lines = Lines::default();
-        tracing::subscriber::with_default(lines.clone(), || {
-            let machine = Machine::from(Arc::new(traced::around(pagewise::sim()?)));
-            let buffer = ManagedBuffer::<u8>::new(&machine, 4096)?;
-            buffer.prefetch(Device::FIRST, &Stream::legacy_default(&machine))?;
-            assert!(Stream::new(&machine, Device::new(5)?).is_err());
-            Ok::<_, pagewise::Error>(())
-        })?;
-        let lines = lines.0.lock().expect("no panics");
-        let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
-        assert_eq!(count("operation=\"alloc_managed\" bytes=4096"), 1, "{lines:?}");
-        assert_eq!(count("operation=\"prefetch\" bytes=4096"), 1, "{lines:?}");
-        assert_eq!(count("location=device 0"), 1, "{lines:?}");
-        assert_eq!(count("error=stream_create: invalid device"), 1, "{lines:?}");
-        assert_eq!(count("operation=\"free\""), 1, "{lines:?}");
-        Ok(())
-    }
 }
