@@ -25,7 +25,8 @@
 //! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
-//! | kernels on managed memory | `interop::lend`, with the feature `cudarc` |
+//! | kernels | [`Launch`]: several buffers, each with its accesses; [`DeviceProgram`] for one |
+//! | kernels of cudarc on managed memory | `interop::lend`, with the feature `cudarc` |
 //! | to record a program and replay it | `record()`, with the feature `record` |
 //! | failures | [`inject`]: by number, operation, size, place; a sweep over all calls |
 //! | the driver's own calls | [`Backend`], as `machine.backend()` |
@@ -37,7 +38,8 @@
 //! their buffer and reads of discarded memory do not compile or are refused. Nothing panics on bad
 //! input.
 //!
-//! It does not launch kernels (cudarc does, and shares memory with this crate), capture graphs or
+//! Kernels run on a driver. The simulator compiles and runs none: a [`Launch`] declares what a
+//! kernel accesses, and a closure computes what it would. The crate does not capture graphs or
 //! manage virtual memory.
 //!
 //! # Choosing a back end
@@ -79,6 +81,7 @@ pub mod inject;
 pub mod intercept;
 #[cfg(feature = "cudarc")]
 pub mod interop;
+pub mod launch;
 mod lists;
 mod machine;
 mod memory;
@@ -106,6 +109,7 @@ pub use buffer::ManagedBuffer;
 pub use bytemuck;
 pub use choose::{BackendKind, Builder, open};
 pub use discarded::Discarded;
+pub use launch::Launch;
 pub use lists::{Destinations, Regions, RegionsMut};
 pub use machine::Machine;
 pub use observe::{Amount, Budget, NamedSpan, Observation, OverBudget, Scope, Watch, observe};

@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::driver::Driver;
 use crate::host::Host;
 use crate::live::Live;
-use crate::modules::Modules;
+use crate::loaded::Modules;
 use crate::numa::NumaNodes;
 use crate::observe::ObserverLog;
 

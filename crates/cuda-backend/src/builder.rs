@@ -15,7 +15,7 @@ use crate::driver::Driver;
 use crate::host::{Host, Process};
 use crate::library::{DriverLibrary, SYSTEM_LIBRARY};
 use crate::live::{Kind, Live};
-use crate::modules::Modules;
+use crate::loaded::Modules;
 use crate::numa::NumaNodes;
 use crate::observe::{Observer, ObserverLog};
 

@@ -57,6 +57,7 @@ mod library;
 mod lifetimes;
 mod live;
 mod load_error;
+mod loaded;
 mod modules;
 mod numa;
 mod observe;

@@ -1,12 +1,8 @@
 //! Modules and their kernels, loaded and launched for a caller.
 //!
-//! A module belongs to the context that was current when it was loaded, and a kernel runs in that
-//! of its stream. So the device of each module is kept, and the module of each kernel that was
-//! found. A launch keeps its module live until the call is over.
+//! A launch keeps the module of its kernel live until the call is over.
 
-use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pagewise_hal::{
     Code, DeviceId, Error, FunctionHandle, KernelAccesses, KernelParam, LaunchShape, ModuleHandle,
@@ -16,44 +12,12 @@ use pagewise_hal::{
 use crate::abi::handle;
 use crate::backend::CudaBackend;
 use crate::context::Context;
-use crate::live::{InUse, Kind, Live};
+use crate::live::InUse;
 use crate::uses::Taken;
 
 const NO_MODULE: &str = "no live module of this back end: unloaded, or of another one";
 const NO_FUNCTION: &str =
     "no kernel of a live module of this back end: the module was unloaded, or is of another one";
-
-/// The modules that calls loaded.
-#[derive(Debug)]
-pub(crate) struct Modules {
-    live: Live,
-    known: RwLock<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    /// The device of each module.
-    devices: BTreeMap<u64, DeviceId>,
-    /// The module of each kernel.
-    functions: BTreeMap<u64, u64>,
-}
-
-impl Default for Modules {
-    fn default() -> Self {
-        Self { live: Live::new(Kind::Module), known: RwLock::default() }
-    }
-}
-
-impl Modules {
-    /// A panic elsewhere leaves maps of numbers as good as they were.
-    fn known(&self) -> RwLockReadGuard<'_, Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
-        self.known.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 fn refuse<T>(operation: &'static str, code: i32, why: &'static str) -> Result<T> {
     Err(Error::from_code(operation, code).with_detail(why))
@@ -96,8 +60,7 @@ impl CudaBackend {
         // module to a local that outlives the call.
         context.call(OPERATION, || unsafe { load(&raw mut module, image.as_ptr().cast()) })?;
         let raw = module.addr() as u64;
-        self.modules.known_mut().devices.insert(raw, device);
-        self.modules.live.add(raw);
+        self.modules.add(raw, device);
         Ok(ModuleHandle::checked(raw))
     }
 
@@ -116,11 +79,7 @@ impl CudaBackend {
     pub(crate) fn module_end(&self, module: ModuleHandle) -> Result<()> {
         const OPERATION: &str = "module_unload";
         let raw = module.as_raw();
-        let device = {
-            let mut known = self.modules.known_mut();
-            known.functions.retain(|_, of| *of != raw);
-            known.devices.remove(&raw).unwrap_or_default()
-        };
+        let device = self.modules.forget(raw).unwrap_or_default();
         let unload = self.driver.table.module_unload;
         // SAFETY: the driver asks for a loaded module of which no kernel runs. It was taken from
         // the set of live ones, which succeeds once and only while no call uses it; that none of
@@ -139,7 +98,7 @@ impl CudaBackend {
         let Ok(name) = CString::new(name) else {
             return refuse(OPERATION, Code::INVALID_VALUE, "the name of a kernel has no NUL");
         };
-        let device = self.modules.known().devices.get(&raw).copied().unwrap_or_default();
+        let device = self.modules.device(raw).unwrap_or_default();
         let mut function = std::ptr::null_mut();
         let find = self.driver.table.module_get_function;
         self.device(OPERATION, device)?
@@ -148,7 +107,7 @@ impl CudaBackend {
             // its NUL, and writes the function to a local that outlives the call.
             .call(OPERATION, || unsafe { find(&raw mut function, handle(raw), name.as_ptr()) })?;
         let function = function.addr() as u64;
-        self.modules.known_mut().functions.insert(function, raw);
+        self.modules.add_function(function, raw);
         Ok(FunctionHandle::checked(function))
     }
 
@@ -215,15 +174,13 @@ impl CudaBackend {
         operation: &'static str,
         function: FunctionHandle,
     ) -> Result<(Option<InUse<'_, Self>>, Option<DeviceId>)> {
-        let of = self.modules.known().functions.get(&function.as_raw()).copied();
-        let Some(module) = of else {
+        let Some(module) = self.modules.module_of(function.as_raw()) else {
             if function.is_vouched() {
                 return Ok((None, None));
             }
             return refuse(operation, Code::INVALID_HANDLE, NO_FUNCTION);
         };
         let used = self.use_module(operation, module, NO_FUNCTION)?;
-        let device = self.modules.known().devices.get(&module).copied();
-        Ok((Some(used), device))
+        Ok((Some(used), self.modules.device(module)))
     }
 }

@@ -8,6 +8,7 @@ mod buffer;
 mod contents;
 mod foundations;
 mod ipc;
+mod launch;
 mod leaks;
 mod names;
 mod observe;
