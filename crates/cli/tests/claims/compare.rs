@@ -127,17 +127,22 @@ fn two_recordings_are_compared_operation_by_operation() {
 /// Runs the command over the simulated driver with these options.
 #[cfg(target_os = "linux")]
 fn on_driver(machine: &str, arguments: &[&str]) -> Output {
+    driver_command(machine, arguments).output().expect("the binary runs")
+}
+
+#[cfg(target_os = "linux")]
+fn driver_command(machine: &str, arguments: &[&str]) -> Command {
     // The library is built because these tests depend on it.
     use pagewise_driver as _;
 
     let library = std::env::current_exe().expect("a test knows its path");
-    Command::new(env!("CARGO_BIN_EXE_pagewise"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    command
         .args(arguments)
         .env("PAGEWISE_LIBCUDA", library.with_file_name("libpagewise_driver.so"))
         .env("PAGEWISE_DRIVER", format!("version=13.0 reads=driver discarded=driver {machine}"))
-        .env("PAGEWISE_CUPTI", "/nowhere/libcupti.so.13")
-        .output()
-        .expect("the binary runs")
+        .env("PAGEWISE_CUPTI", "/nowhere/libcupti.so.13");
+    command
 }
 
 #[test]
@@ -209,6 +214,15 @@ fn a_driver_is_compared_and_recorded_in_processes_of_its_own() {
     let text = std::fs::read_to_string(&cuda).expect("readable");
     assert!(text.contains("\"runs\":2,\"timed_runs\":3"), "{text}");
     assert!(text.contains("\"ns_profiled\":") && text.contains("\"ns\":{\"min\":"), "{text}");
+    let output = pagewise(&["compare", &sim, &cuda, "--levels", "contract"]);
+    assert_eq!(status(&output), 0, "{}", stdout(&output));
+
+    // Standard input is read once, and each of the processes carries the program out.
+    let text = std::fs::read(&program).expect("readable");
+    let mut command = driver_command("", &["record", "--backend", "cuda", "-", "-o", "-"]);
+    let output = crate::common::run_with_stdin(&mut command, &text);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    std::fs::write(&cuda, &output.stdout).expect("writable");
     let output = pagewise(&["compare", &sim, &cuda, "--levels", "contract"]);
     assert_eq!(status(&output), 0, "{}", stdout(&output));
 }

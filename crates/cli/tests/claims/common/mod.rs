@@ -15,8 +15,12 @@ pub(crate) fn pagewise(arguments: &[&str]) -> Output {
 
 /// Runs the command with these bytes on standard input.
 pub(crate) fn with_stdin(arguments: &[&str], bytes: &[u8]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    run_with_stdin(Command::new(env!("CARGO_BIN_EXE_pagewise")).args(arguments), bytes)
+}
+
+/// Runs this command with these bytes on standard input.
+pub(crate) fn run_with_stdin(command: &mut Command, bytes: &[u8]) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("a pipe");
     // A command that refuses its arguments does not read.
