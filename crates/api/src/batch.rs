@@ -96,17 +96,17 @@ fn prefetch_all(regions: &[Region<'_>], to: Destinations, stream: &Stream) -> Re
         region.memory.use_on(stream)?;
     }
     if let [span] = spans[..] {
-        return machine.prefetch(span, to.places[0], stream.handle());
+        return machine.prefetch(span, to.places[0], stream.raw());
     }
     if machine.capabilities().prefetch_batch == BatchSupport::Absent {
         for (item, &span) in spans.iter().enumerate() {
-            let sent = machine.prefetch(span, to.of(item), stream.handle());
+            let sent = machine.prefetch(span, to.of(item), stream.raw());
             sent.map_err(|error| midway(error, item, span, "submitted"))?;
         }
         return Ok(());
     }
     let locations = to.locations();
-    machine.backend().prefetch_batch(&spans, &locations, &to.starts, 0, stream.handle())
+    machine.backend().prefetch_batch(&spans, &locations, &to.starts, 0, stream.raw())
 }
 
 /// Declares the contents of each region worthless, in stream order: nothing is copied, the pages
@@ -238,7 +238,7 @@ fn discard_unnamed(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {
     // SAFETY: the discard asks that no code uses the contents until they are written. The regions
     // are borrowed exclusively; from here on their buffers refuse to show what is discarded, and
     // wait for the stream before it is written.
-    unsafe { machine.discard_spans(&spans, stream.handle())? };
+    unsafe { machine.discard_spans(&spans, stream.raw())? };
     remember(regions, &discarded, stream);
     Ok(())
 }
@@ -274,7 +274,7 @@ fn discard_prefetch_unnamed(
     // wait for the stream before it is written.
     unsafe {
         let backend = machine.backend();
-        backend.discard_prefetch_batch(&spans, &locations, &to.starts, 0, stream.handle())?;
+        backend.discard_prefetch_batch(&spans, &locations, &to.starts, 0, stream.raw())?;
     }
     remember(regions, &discarded, stream);
     Ok(())

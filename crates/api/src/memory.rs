@@ -179,9 +179,14 @@ impl Memory {
     }
 
     /// Lets devices use a part on any stream, for code that waits for them: no discarded contents,
-    /// and memory that has come.
+    /// and memory that has come. The back end has promised that no other memory is at its
+    /// addresses.
     #[cfg(feature = "cudarc")]
     pub(crate) fn prepare_device(&self, operation: &'static str, span: Span) -> Result<()> {
+        if self.machine.host_views() == HostViews::Absent {
+            let why = "this back end makes no promise about its addresses (`HostAddresses`)";
+            return Err(unsupported(operation, why).with_span(span));
+        }
         self.contents.check_readable(operation, span)?;
         self.arrive()
     }

@@ -120,7 +120,7 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
         memory.contents.wait(span)?;
         // SAFETY: `check` found that the program stays within the elements, which are borrowed
         // exclusively. Discards of them are done, and the call waits for the program.
-        let sum = unsafe { memory.machine.backend().device_touch(touch, stream.handle())? };
+        let sum = unsafe { memory.machine.backend().device_touch(touch, stream.raw())? };
         if writes_all {
             memory.contents.settle(span)?;
         }

@@ -257,7 +257,7 @@ impl<'b> Region<'b> {
             self.machine().check_stream(OPERATION, stream)?;
             let span = Rounding::for_advice(self.rounding, OPERATION, self.span)?;
             self.memory.use_on(stream)?;
-            self.machine().prefetch(span, to, stream.handle())
+            self.machine().prefetch(span, to, stream.raw())
         };
         self.named(prefetch())
     }

@@ -35,6 +35,9 @@ struct Inner {
     handle: StreamHandle,
     /// Made here, on this device, and to be destroyed here.
     owned_on: Option<Device>,
+    /// A stream of cudarc's, which is kept for as long as it can be used.
+    #[cfg(feature = "cudarc")]
+    adopted: Option<crate::interop::Adopted>,
 }
 
 impl Stream {
@@ -88,10 +91,42 @@ impl Stream {
         if let Some(device) = owned_on {
             machine.note_stream(handle, device);
         }
-        Self(Arc::new(Inner { machine: machine.clone(), handle, owned_on }))
+        Self(Arc::new(Inner {
+            machine: machine.clone(),
+            handle,
+            owned_on,
+            #[cfg(feature = "cudarc")]
+            adopted: None,
+        }))
     }
 
-    /// The device that it was made on; `None` for default streams, which every device has, and for
+    /// A stream of cudarc's, which lives as long as this one.
+    ///
+    /// # Safety
+    /// `handle` is the adopted stream, of the driver that the machine's back end uses.
+    #[cfg(feature = "cudarc")]
+    pub(crate) unsafe fn adopt(
+        machine: &Machine,
+        handle: StreamHandle,
+        adopted: crate::interop::Adopted,
+    ) -> Self {
+        let machine = machine.clone();
+        Self(Arc::new(Inner { machine, handle, owned_on: None, adopted: Some(adopted) }))
+    }
+
+    /// The stream of cudarc's that this one is.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn adopted(&self) -> Option<&crate::interop::Adopted> {
+        self.0.adopted.as_ref()
+    }
+
+    /// The stream as back ends name it, for calls that are over before this value is.
+    #[inline]
+    pub(crate) fn raw(&self) -> StreamHandle {
+        self.0.handle
+    }
+
+    /// The device that it was made on, here or by cudarc; `None` for default streams, which every device has, and for
     /// streams from elsewhere.
     ///
     /// ```
@@ -103,6 +138,10 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn device(&self) -> Option<Device> {
+        #[cfg(feature = "cudarc")]
+        if let Some(adopted) = self.adopted() {
+            return Some(adopted.device());
+        }
         self.0.owned_on
     }
 
@@ -151,8 +190,15 @@ impl Stream {
     }
 
     /// The stream as back ends name it.
+    ///
+    /// A copy can be used for as long as the process runs. So a stream of cudarc's of which the
+    /// handle was asked for is never destroyed.
     #[must_use]
     pub fn handle(&self) -> StreamHandle {
+        #[cfg(feature = "cudarc")]
+        if let Some(adopted) = self.adopted() {
+            adopted.keep_for_ever();
+        }
         self.0.handle
     }
 

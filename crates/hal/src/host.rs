@@ -57,6 +57,9 @@ pub enum HostViews {
 /// - no two live allocations share a byte, and none has a byte of memory with another owner;
 /// - no safe call changes the contents of live memory, except of memory with a discard or other
 ///   work in flight that an `unsafe` call asked for;
+/// - with `Direct`, a handle from `stream_create` is a stream of the CUDA driver that gave the
+///   addresses, on that device, and lives until `stream_destroy`; a handle that a call gets is used
+///   in that call only;
 /// - a file descriptor from `pool_export` is open, and the caller may close it.
 pub unsafe trait HostAddresses {
     /// The host's way to reach the memory of this back end.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 use pagewise::inject::FaultInjector;
-use pagewise::interop::{lend, own};
+use pagewise::interop::{adopt_stream, cudarc_stream, lend, own};
 use pagewise::resource::ManagedMemoryResource;
 use pagewise::{
-    AllocationType, Backend, CudaBackend, Device, DeviceId, ErrorKind, Location, Machine,
+    AllocationType, Backend, CudaBackend, Device, DeviceId, ErrorKind, Host, Location, Machine,
     ManagedBuffer, Stream, StreamHandle,
 };
 
@@ -27,6 +27,8 @@ pub(crate) fn check(context: &Arc<CudaContext>) -> Outcome {
         memory_of_a_pool_is_lent,
         work_on_other_streams_than_the_lent_one_is_waited_for,
         unified_memory_becomes_a_buffer_and_other_memory_is_refused,
+        a_stream_of_cudarc_s_orders_work_of_both_and_lives_with_either,
+        a_stream_of_a_machine_lives_as_long_as_cudarc_has_it,
     ] {
         claim(&machine, &stream)?;
     }
@@ -161,5 +163,64 @@ fn unified_memory_becomes_a_buffer_and_other_memory_is_refused(
     // SAFETY: any bytes are a `u32`.
     let slice = unsafe { context.alloc_unified::<u32>(5000, true)? };
     assert!(own(pagewise::sim()?, slice).is_err(), "the simulator does not know it");
+    Ok(())
+}
+
+fn a_stream_of_cudarc_s_orders_work_of_both_and_lives_with_either(
+    machine: &Machine,
+    stream: &Arc<CudaStream>,
+) -> Outcome {
+    let mut buffer = ManagedBuffer::<u8>::zeroed(machine, 2 << 20)?;
+    let theirs = stream.context().new_stream()?;
+    let adopted = adopt_stream(machine, &theirs)?;
+    assert_eq!(adopted.device(), Some(Device::FIRST));
+    buffer.prefetch(Device::FIRST, &adopted)?;
+    lend(&theirs, &mut buffer, |mut view| theirs.memcpy_htod(&[5; 2 << 20], &mut view))??;
+    assert!(Arc::ptr_eq(&cudarc_stream(stream.context(), &adopted)?, &theirs));
+    let alive = Arc::downgrade(&theirs);
+    drop(theirs);
+    buffer.prefetch(Host::Any, &adopted)?;
+    adopted.synchronize()?;
+    drop(adopted);
+    assert_eq!(alive.strong_count(), 0, "no side has it any more");
+
+    let theirs = stream.context().new_stream()?;
+    let handle = adopt_stream(machine, &theirs)?.handle();
+    drop(theirs);
+    machine.backend().stream_synchronize(handle)?;
+
+    assert!(adopt_stream(machine, &stream.context().default_stream())?.is_legacy_default());
+    let simulated = Machine::from(pagewise::sim()?);
+    let error = adopt_stream(&simulated, stream).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let foreign = Stream::new(&simulated, Device::FIRST)?;
+    assert!(cudarc_stream(stream.context(), &foreign).is_err(), "its handle is made up");
+    Ok(())
+}
+
+fn a_stream_of_a_machine_lives_as_long_as_cudarc_has_it(
+    machine: &Machine,
+    stream: &Arc<CudaStream>,
+) -> Outcome {
+    let context = stream.context();
+    let mut buffer = ManagedBuffer::<u32>::zeroed(machine, 5000)?;
+    let own = Stream::new(machine, Device::FIRST)?;
+    let handle = own.handle();
+    let theirs = cudarc_stream(context, &own)?;
+    assert!(Arc::ptr_eq(&theirs, &cudarc_stream(context, &own)?), "one for each stream");
+    assert_eq!(adopt_stream(machine, &theirs)?, own);
+    drop(own);
+    lend(&theirs, &mut buffer, |mut view| theirs.memcpy_htod(&[3; 5000], &mut view))??;
+    assert_eq!(buffer.read()?, [3; 5000]);
+    machine.backend().stream_synchronize(handle)?;
+    drop(theirs);
+    drop(cudarc_stream(context, &Stream::new(machine, Device::FIRST)?)?);
+    let gone = machine.backend().stream_synchronize(handle).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::InvalidHandle, "{gone}");
+
+    let own = Stream::new(machine, Device::FIRST)?;
+    // SAFETY: `own` lives longer than the other value.
+    let raw = unsafe { Stream::from_raw(machine, own.handle()) };
+    assert_eq!(cudarc_stream(context, &raw).unwrap_err().kind(), ErrorKind::Unsupported);
     Ok(())
 }

@@ -4,7 +4,8 @@
 //! cudarc's own types [`CudaView`](cudarc::driver::CudaView) and
 //! [`CudaViewMut`](cudarc::driver::CudaViewMut), which launches, copies, fills, cuBLAS and the rest
 //! of cudarc take. [`own`] goes the other way: managed memory of cudarc's becomes a
-//! [`ManagedBuffer`](crate::ManagedBuffer). The guide has a quick start, `cudarc`.
+//! [`ManagedBuffer`](crate::ManagedBuffer). Streams go both ways: [`adopt_stream`],
+//! [`cudarc_stream`]. The guide has a quick start, `cudarc`.
 //!
 //! Nothing here names a type of cudarc with a shape that depends on the version of CUDA that cudarc
 //! was built for, so an application may choose any (`cuda-12000` and later).
@@ -15,7 +16,10 @@
 mod fence;
 mod lend;
 mod own;
+mod streams;
 
 pub use lend::{Lend, lend};
 pub use own::{CudarcMemory, own};
 pub use pagewise_cuda::interop::CudarcBuffer;
+pub(crate) use streams::Adopted;
+pub use streams::{adopt_stream, cudarc_stream};

@@ -192,7 +192,7 @@ impl Launch {
             // SAFETY: the ranges are those of the operands, which are borrowed exclusively where
             // they are written, and shared where they are read. Discards of them are done, and the
             // call waits for the accesses.
-            unsafe { machine.backend().kernel_accesses(&kernel, stream.handle()) }?;
+            unsafe { machine.backend().kernel_accesses(&kernel, stream.raw()) }?;
             // SAFETY: the back end promised that the host can use its memory at its address
             // (`HostAddresses`, which `check` asked for). The operands borrow the elements, and the
             // device is done with them. The views are the only ones of these operands, and end with
@@ -263,7 +263,7 @@ impl Launch {
         // it accesses only what is declared. That is borrowed, exclusively where it is written, and
         // the kernel is waited for before the borrows end.
         let launched = unsafe {
-            machine.backend().launch(function.handle(), self.shape, &params, stream.handle())
+            machine.backend().launch(function.handle(), self.shape, &params, stream.raw())
         };
         // Also after a refusal, which the driver may give for earlier work of the stream.
         launched.and(stream.synchronize())

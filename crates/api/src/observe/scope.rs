@@ -52,7 +52,7 @@ impl Scope {
     /// programs of devices. The same as `Scope::from(&stream)`.
     #[must_use]
     pub fn stream(stream: &Stream) -> Self {
-        Self { machine: stream.machine().clone(), calls: Calls::OnStream(stream.handle()) }
+        Self { machine: stream.machine().clone(), calls: Calls::OnStream(stream.raw()) }
     }
 
     pub(super) fn machine(&self) -> &Machine {

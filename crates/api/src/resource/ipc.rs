@@ -268,7 +268,7 @@ fn take(
     if let Err(error) = check_extent(pool, span) {
         if count == 0 {
             // SAFETY: the memory was imported above, and its address was given to no other code.
-            pool.machine().on_drop(|| unsafe { backend.free_async(ptr, stream.handle()) });
+            pool.machine().on_drop(|| unsafe { backend.free_async(ptr, stream.raw()) });
         }
         return Err(error);
     }

@@ -98,7 +98,7 @@ impl<R: MemoryResource, W: Write + Send + 'static> ReplayLog<R, W> {
     fn event(&self, action: &str, ptr: DevicePtr, bytes: u64, stream: &Stream) {
         let thread = thread_number();
         let time = Time(self.inner.machine().backend().clock_ns());
-        let stream = stream.handle().as_raw();
+        let stream = stream.raw().as_raw();
         self.line(format_args!("{thread},{time},{action},{ptr},{bytes},{stream:#x}"));
     }
 }

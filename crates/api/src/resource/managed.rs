@@ -143,7 +143,7 @@ impl ManagedMemoryResource {
             return Ok(());
         }
         let to = stream.device().map_or(Place::HOST, Place::from);
-        self.machine.prefetch(span, to, stream.handle())
+        self.machine.prefetch(span, to, stream.raw())
     }
 }
 

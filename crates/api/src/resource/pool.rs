@@ -380,7 +380,7 @@ impl Pool {
             let why = "the pool is another process's: import what that allocates";
             return Err(invalid("allocate", why));
         }
-        self.machine.backend().pool_alloc(self.handle, bytes, stream.handle())
+        self.machine.backend().pool_alloc(self.handle, bytes, stream.raw())
     }
 
     /// # Safety
@@ -392,7 +392,7 @@ impl Pool {
         }
         // SAFETY: the memory came from this pool, and this is the last claim on it. The caller
         // promised that only work of the stream uses it.
-        unsafe { self.machine.backend().free_async(ptr, stream.handle()) }
+        unsafe { self.machine.backend().free_async(ptr, stream.raw()) }
     }
 }
 

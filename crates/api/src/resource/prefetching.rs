@@ -66,7 +66,7 @@ unsafe impl<R: MemoryResource> MemoryResource for PrefetchOnAllocate<R> {
     /// If the prefetch fails, the memory is given back, and the prefetch's error is returned.
     fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
         let ptr = self.inner.allocate(bytes, stream)?;
-        let sent = self.machine().prefetch(Span::new(ptr, bytes), self.to, stream.handle());
+        let sent = self.machine().prefetch(Span::new(ptr, bytes), self.to, stream.raw());
         if let Err(error) = sent {
             // SAFETY: the memory was given just now, and no other code has its address.
             self.machine().on_drop(|| unsafe { self.inner.deallocate(ptr, bytes, stream) });

@@ -143,7 +143,7 @@ impl<R: MemoryResource> SubAllocator<R> {
 impl State {
     /// A free piece of this size: of the stream itself, or of another that it then waits for.
     fn reuse(&mut self, class: usize, stream: &Stream) -> Result<Option<u64>> {
-        let own = self.streams.get_mut(&stream.handle());
+        let own = self.streams.get_mut(&stream.raw());
         if let Some(piece) = own.and_then(|free| free.by_size.get_mut(class)?.pop()) {
             return Ok(Some(piece));
         }
@@ -154,7 +154,7 @@ impl State {
     }
 
     fn give(&mut self, class: usize, piece: u64, stream: &Stream) {
-        let free = self.streams.entry(stream.handle());
+        let free = self.streams.entry(stream.raw());
         let free = free.or_insert_with(|| Free { stream: stream.clone(), by_size: Vec::new() });
         if free.by_size.len() <= class {
             free.by_size.resize_with(class + 1, Vec::new);
