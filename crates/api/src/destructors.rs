@@ -1,4 +1,4 @@
-//! Destructors, and clean-ups behind an error: code whose calls can fail without a caller to tell.
+//! Destructors, and clean-ups behind an error: their calls can fail without a caller to tell.
 //!
 //! A thread knows whether it is in one, so that interceptors can tell such calls from others.
 

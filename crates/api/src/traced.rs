@@ -30,39 +30,15 @@
 //! ```
 
 mod movement;
+mod spans;
 
-use pagewise_hal::{Backend, Result};
+use std::sync::Arc;
 
-use crate::intercept::{Call, Intercepted, Interceptor};
-use crate::{Machine, Place};
+use pagewise_hal::Backend;
 
-/// The [`Interceptor`] that opens spans.
-///
-/// ```
-/// use pagewise::{Backend, intercept::Intercepted, traced::Spans};
-/// let backend = Intercepted::new(pagewise::sim()?, Spans);
-/// assert_eq!(backend.device_count()?, 1);
-/// # Ok::<(), pagewise::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Spans;
-
-impl Interceptor for Spans {
-    fn around<T>(&self, call: &Call, make: impl FnOnce() -> Result<T>) -> Result<T> {
-        let span = tracing::trace_span!(
-            "pagewise",
-            operation = call.operation().name(),
-            bytes = call.size_bytes(),
-            address = call.span().map(|span| span.ptr.0),
-            location = call.location().and_then(Place::of_location).map(tracing::field::display),
-        );
-        let answer = span.in_scope(make);
-        if let Err(error) = &answer {
-            span.in_scope(|| tracing::debug!(%error, "failed"));
-        }
-        answer
-    }
-}
+pub use self::spans::Spans;
+use crate::Machine;
+use crate::intercept::Intercepted;
 
 /// Puts spans around a back end's calls.
 #[must_use]
@@ -84,5 +60,5 @@ pub fn around<B: Backend>(inner: B) -> Intercepted<B, Spans> {
 pub fn machine(machine: impl Into<Machine>) -> Machine {
     let machine = machine.into();
     let inner = machine.shared_backend();
-    Machine::new(std::sync::Arc::new(Intercepted::new(inner, movement::Movements::of(machine))))
+    Machine::new(Arc::new(Intercepted::new(inner, movement::Movements::of(machine))))
 }

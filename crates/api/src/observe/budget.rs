@@ -164,15 +164,15 @@ impl Budget {
         self.limit(Quantity::BytesToHost, amount.into())
     }
 
-    /// Limits the bytes of a buffer, a region or a [`Span`] that are copied from the host to
-    /// devices. The claim needs every record: it fails, and says so, if some are lost.
+    /// Limits the bytes of a buffer, a region or a [`Span`](crate::Span) that are copied from the
+    /// host to devices. The claim needs every record: it fails, and says so, if some are lost.
     #[must_use]
     pub fn to_device(self, memory: impl Into<NamedSpan>, amount: impl Into<Amount>) -> Self {
         self.limit(Quantity::ToDevice(memory.into()), amount.into())
     }
 
-    /// Limits the bytes of a buffer, a region or a [`Span`] that are copied from devices to the
-    /// host. The claim needs every record: it fails, and says so, if some are lost.
+    /// Limits the bytes of a buffer, a region or a [`Span`](crate::Span) that are copied from
+    /// devices to the host. The claim needs every record: it fails, and says so, if some are lost.
     #[must_use]
     pub fn to_host(self, memory: impl Into<NamedSpan>, amount: impl Into<Amount>) -> Self {
         self.limit(Quantity::ToHost(memory.into()), amount.into())
@@ -206,7 +206,7 @@ impl Budget {
             return Ok(());
         }
         let buffers = Buffers::new(&seen.buffers);
-        let stretches = Stretch::all_of(seen, &buffers);
+        let stretches = seen.stretches(&buffers);
         let room = Self::LINES_MAX.saturating_sub(over.len()) / over.len();
         let mut lines = Vec::new();
         for (quantity, amount, number) in over {

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use pagewise_hal::{MemoryEvent, Span};
+use pagewise_hal::Span;
 
-use super::stretch::Stretch;
 use crate::names::{Part, Remembering};
 use crate::{ManagedBuffer, Region};
 
@@ -104,17 +103,20 @@ impl<'o> Buffers<'o> {
     }
 }
 
-/// The buffers that records are of, by address, also those that went meanwhile.
-pub(super) fn buffers_of(events: &[MemoryEvent], remembering: &Remembering) -> Vec<NamedSpan> {
-    let bounds = || events.iter().map(Stretch::bounds_of);
-    let Some(first) = bounds().map(|(first, _)| first).min() else { return Vec::new() };
-    let end = bounds().map(|(_, end)| end).max().unwrap_or(first);
+/// The buffers with bytes in one of many ranges, each given by its first address and the one after
+/// its last: by address, also those that went meanwhile.
+pub(super) fn buffers_in(
+    ranges: impl Iterator<Item = (u64, u64)> + Clone,
+    remembering: &Remembering,
+) -> Vec<NamedSpan> {
+    let Some(first) = ranges.clone().map(|(first, _)| first).min() else { return Vec::new() };
+    let end = ranges.clone().map(|(_, end)| end).max().unwrap_or(first);
     let named = remembering.buffers(first, end).into_iter();
     let all: Vec<_> =
         named.map(|(span, name)| NamedSpan { span, name: name.to_string() }).collect();
     let mut used = vec![false; all.len()];
     let known = Buffers::new(&all);
-    for (first, end) in bounds() {
+    for (first, end) in ranges {
         known.touching(first, end).for_each(|index| used[index] = true);
     }
     let kept = used.into_iter();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use pagewise_hal::{CallRecords, Counters, EventsSince, MemoryEvent, Result};
 
-use super::buffers::{Buffers, NamedSpan, buffers_of};
+use super::buffers::{Buffers, NamedSpan, buffers_in};
 use super::scope::Scope;
 use super::stretch::Stretch;
 use crate::names::Remembering;
@@ -69,7 +69,7 @@ impl fmt::Display for Observation {
             write!(f, "\n{} records are lost: what follows is a part", self.lost)?;
         }
         let buffers = Buffers::new(&self.buffers);
-        let stretches = Stretch::all_of(self, &buffers);
+        let stretches = self.stretches(&buffers);
         for one in stretches.iter().take(Self::STRETCHES_SHOWN) {
             write!(f, "\n  {}", one.line(&buffers))?;
         }
@@ -99,6 +99,11 @@ impl Observation {
     /// Places that `Display` shows.
     const STRETCHES_SHOWN: usize = 12;
 
+    /// The stretches of its records.
+    pub(super) fn stretches(&self, buffers: &Buffers<'_>) -> Vec<Stretch> {
+        Stretch::all_of(&self.events, self.calls.as_deref(), buffers)
+    }
+
     /// Sums and records of some time, with the names of their buffers.
     pub(crate) fn of(
         seen: EventsSince,
@@ -107,7 +112,7 @@ impl Observation {
         remembering: &Remembering,
     ) -> Self {
         let EventsSince { counters, events, calls, lost, .. } = seen;
-        let buffers = buffers_of(&events, remembering);
+        let buffers = buffers_in(events.iter().map(Stretch::bounds_of), remembering);
         Self { counters, events, calls, buffers, lost, of_part, elapsed_ns }
     }
 

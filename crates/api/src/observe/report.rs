@@ -3,8 +3,8 @@
 use pagewise_hal::Processor;
 use tracing::{Level, debug};
 
-use super::Observation;
 use super::buffers::Buffers;
+use super::observation::Observation;
 use super::stretch::{Stretch, What};
 
 /// The target of the events.
@@ -21,7 +21,7 @@ pub(crate) fn report(seen: &Observation) {
         debug!(target: TARGET, count = seen.lost, "records are lost");
     }
     let buffers = Buffers::new(&seen.buffers);
-    for stretch in Stretch::all_of(seen, &buffers) {
+    for stretch in seen.stretches(&buffers) {
         report_one(&stretch, &buffers.describe(stretch.span()));
     }
 }

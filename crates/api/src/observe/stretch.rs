@@ -3,11 +3,11 @@
 use std::fmt;
 
 use pagewise_hal::{
-    BLOCK_BYTES, CallName, CopyCause, DevicePtr, MemoryEvent, PAGE_BYTES, Processor, Span,
+    BLOCK_BYTES, CallName, CallRecords, CopyCause, DevicePtr, MemoryEvent, PAGE_BYTES, Processor,
+    Span,
 };
 
 use super::buffers::Buffers;
-use super::observation::Observation;
 
 /// Records of one kind on neighbouring memory, made by calls of one kind, added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,14 +83,19 @@ impl What {
 }
 
 impl Stretch {
-    /// The stretches of an observation, those with most bytes first. Records of one buffer that are
-    /// less than a va_block apart are on one stretch.
-    pub(super) fn all_of(seen: &Observation, buffers: &Buffers<'_>) -> Vec<Self> {
-        let mut parts: Vec<Self> = match &seen.calls {
-            Some(_) => {
-                seen.by_call().flat_map(|(made, events)| Self::of_call(made.call, events)).collect()
+    /// The stretches of records, those with most bytes first; with the calls of the records where
+    /// they are known. Records of one buffer that are less than a va_block apart are on one stretch.
+    pub(super) fn all_of(
+        events: &[MemoryEvent],
+        calls: Option<&[CallRecords]>,
+        buffers: &Buffers<'_>,
+    ) -> Vec<Self> {
+        let mut parts: Vec<Self> = match calls {
+            Some(calls) => {
+                let by_call = CallRecords::split(calls, events);
+                by_call.flat_map(|(made, events)| Self::of_call(made.call, events)).collect()
             }
-            None => seen.events.iter().map(Self::of).collect(),
+            None => events.iter().map(Self::of).collect(),
         };
         for part in &mut parts {
             part.of = buffers.first_in(part.first, part.end);
@@ -189,7 +194,7 @@ impl Stretch {
     }
 }
 
-/// What happened, without the place.
+/// The records without the place.
 impl fmt::Display for Stretch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, by, records, bytes, .. } = *self;

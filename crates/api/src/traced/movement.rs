@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pagewise_hal::{EventsSince, Operation, Result};
 
-use super::Spans;
+use super::spans::Spans;
 use crate::intercept::{Call, Interceptor};
 use crate::names::Remembering;
 use crate::observe::report::{self, report};
@@ -69,7 +69,7 @@ impl Interceptor for Movements {
             Source::Nothing => make(),
             Source::Calls => self.report_call(make),
             Source::Stream(position) => {
-                // What is taken, and what is freed, cannot be reported afterwards.
+                // Records that are taken, and buffers that are freed, cannot be reported later.
                 if is_last_chance(call.operation()) {
                     self.report_stream(position);
                 }
