@@ -183,8 +183,8 @@ impl Launch {
         let machine = self.check(&declared, stream)?;
         let kernel = self.accesses(&declared)?;
         for operand in &declared {
-            operand.memory.use_on(stream)?;
-            operand.memory.contents.wait(operand.span)?;
+            operand.region.memory.use_on(stream)?;
+            operand.region.memory.contents.wait(operand.region.span)?;
         }
         if machine.capabilities().kernels {
             self.run_code(machine, &declared, stream)?;
@@ -208,8 +208,8 @@ impl Launch {
         let Some(first) = declared.first() else {
             return Err(invalid(OPERATION, "the kernel has no operand"));
         };
-        let machine = &first.memory.machine;
-        if declared.iter().any(|operand| operand.memory.machine != *machine) {
+        let machine = &first.region.memory.machine;
+        if declared.iter().any(|operand| operand.region.memory.machine != *machine) {
             return Err(invalid(OPERATION, "the operands are of different machines"));
         }
         machine.check_device(OPERATION, self.device)?;
@@ -257,7 +257,7 @@ impl Launch {
         stream: &Stream,
     ) -> Result<()> {
         let Some((function, others)) = &self.kernel else { return Ok(()) };
-        let addresses = declared.iter().map(|operand| KernelParam::from(operand.span.ptr));
+        let addresses = declared.iter().map(|operand| KernelParam::from(operand.region.span.ptr));
         let params: Vec<KernelParam> = addresses.chain(others.iter().cloned()).collect();
         // SAFETY: the caller of `kernel` promised that these are the kernel's parameters, and that
         // it accesses only what is declared. That is borrowed, exclusively where it is written, and

@@ -8,9 +8,8 @@ use pagewise_hal::{KernelAccess, KernelWalk, Result, Span};
 
 use super::order::ElementOrder;
 use super::view::{Places, PlacesMut};
-use crate::memory::Memory;
 use crate::refuse::invalid;
-use crate::{ManagedBuffer, ManagedRange, ManagedRangeMut};
+use crate::{ManagedBuffer, ManagedRange, ManagedRangeMut, Region};
 
 pub(super) const OPERATION: &str = "launch";
 
@@ -181,22 +180,20 @@ impl<'b, T: Pod> Write<'b, T> {
 /// An operand as the launch needs it: the memory, and the accesses to it.
 #[derive(Debug)]
 pub struct Declared<'o> {
-    pub(super) memory: &'o Memory,
     /// The elements, all of them.
-    pub(super) span: Span,
+    pub(super) region: Region<'o>,
     pub(super) access: KernelAccess,
     pub(super) order: Arc<ElementOrder>,
     size: u64,
 }
 
 impl<'o> Declared<'o> {
-    fn new<T: Pod>(
-        memory: &'o Memory,
-        span: Span,
-        access: KernelAccess,
-        order: &Order,
-    ) -> Result<Self> {
-        let refuse = |why: String| invalid(OPERATION, why).with_span(span);
+    fn new<T: Pod>(region: Region<'o>, access: KernelAccess, order: &Order) -> Result<Self> {
+        region.named(Self::checked::<T>(region, access, order))
+    }
+
+    fn checked<T: Pod>(region: Region<'o>, access: KernelAccess, order: &Order) -> Result<Self> {
+        let refuse = |why: String| invalid(OPERATION, why).with_span(region.span);
         let order = order.clone().map_err(refuse)?;
         if matches!(access, KernelAccess::Store | KernelAccess::Update)
             && let Some(twice) = order.repeated()
@@ -206,30 +203,33 @@ impl<'o> Declared<'o> {
                  element once, or declare atomics"
             )));
         }
-        Ok(Self { memory, span, access, order, size: size_of::<T>() as u64 })
+        Ok(Self { region, access, order, size: size_of::<T>() as u64 })
     }
 
     pub(super) fn walks(&self) -> impl Iterator<Item = KernelWalk> {
-        let walks = self.order.walks(self.span.ptr, self.size).into_iter();
+        let walks = self.order.walks(self.region.span.ptr, self.size).into_iter();
         let access = self.access;
         walks.map(move |places| KernelWalk { access, places })
     }
 
     /// Refuses to read discarded contents.
     pub(super) fn check_readable(&self) -> Result<()> {
-        let contents = &self.memory.contents;
-        if self.access == KernelAccess::Store || contents.discarded_in(self.span).is_empty() {
+        let contents = &self.region.memory.contents;
+        if self.access == KernelAccess::Store || contents.discarded_in(self.region.span).is_empty()
+        {
             return Ok(());
         }
-        let mut spans = self.order.spans(self.span.ptr, self.size);
-        spans.try_for_each(|(span, _)| contents.check_readable(OPERATION, span))
+        let mut spans = self.order.spans(self.region.span.ptr, self.size);
+        let answer = spans.try_for_each(|(span, _)| contents.check_readable(OPERATION, span));
+        self.region.named(answer)
     }
 
     /// Counts the elements that were written wholly as written. Discards of them are done.
     pub(super) fn count_as_written(&self) {
-        let contents = &self.memory.contents;
-        if self.access == KernelAccess::Store && !contents.discarded_in(self.span).is_empty() {
-            let spans = self.order.spans(self.span.ptr, self.size);
+        let contents = &self.region.memory.contents;
+        if self.access == KernelAccess::Store && !contents.discarded_in(self.region.span).is_empty()
+        {
+            let spans = self.order.spans(self.region.span.ptr, self.size);
             let whole = spans.filter(|(_, is_whole)| *is_whole);
             whole.for_each(|(span, _)| contents.written(span));
         }
@@ -278,7 +278,7 @@ impl<T: Pod> Declare for Read<'_, T> {
     fn declare(&self) -> Result<Declared<'_>> {
         let region = self.0.region();
         let order = Ok(Arc::new(ElementOrder::dense(self.length())));
-        Declared::new::<T>(region.memory, region.span, KernelAccess::Load, &order)
+        Declared::new::<T>(region, KernelAccess::Load, &order)
     }
 }
 
@@ -295,7 +295,7 @@ impl<T: Pod> Operand for Read<'_, T> {
 impl<T: Pod> Declare for ReadSome<'_, T> {
     fn declare(&self) -> Result<Declared<'_>> {
         let region = self.elements.region();
-        Declared::new::<T>(region.memory, region.span, KernelAccess::Load, &self.order)
+        Declared::new::<T>(region, KernelAccess::Load, &self.order)
     }
 }
 
@@ -315,7 +315,7 @@ impl<T: Pod> Declare for Write<'_, T> {
     fn declare(&self) -> Result<Declared<'_>> {
         let region = *self.elements;
         let order = Ok(Arc::new(ElementOrder::dense(self.length())));
-        Declared::new::<T>(region.memory, region.span, self.access, &order)
+        Declared::new::<T>(region, self.access, &order)
     }
 }
 
@@ -332,7 +332,7 @@ impl<T: Pod> Operand for Write<'_, T> {
 impl<T: Pod> Declare for WriteSome<'_, T> {
     fn declare(&self) -> Result<Declared<'_>> {
         let region = *self.elements;
-        Declared::new::<T>(region.memory, region.span, self.access, &self.order)
+        Declared::new::<T>(region, self.access, &self.order)
     }
 }
 

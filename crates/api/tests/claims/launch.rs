@@ -267,6 +267,9 @@ fn a_wrong_launch_says_what_is_wrong_before_anything_moves() -> Result<()> {
         assert_eq!(error.code(), None, "{error}");
     }
     assert_eq!(moves(&sim), []);
+    let named = ManagedBuffer::<u32>::zeroed(&machine, 4)?.named("weights");
+    let error = refusal(launch.run(&stream, (read(&named).gather(&[4]),), |_| never("name")));
+    assert!(error.to_string().contains("weights"), "{error}");
     launch.run(&stream, (atomic(&mut a).gather(&[1, 1]),), |(mut bins,)| {
         (0..2).for_each(|place| bins[place] += 1);
     })?;

@@ -73,6 +73,9 @@ fn every_operation_that_goes_over_pages_counts_them() {
         touch("host_touch", named, 4096, "write", 1),
         touch("device_touch", named, 1, "atomic_add", 1),
         touch("device_touch", named, 4096, "read", 64),
+        format!(
+            r#"{{"op":"kernel_accesses","device":0,"blocks":1,"threads":1,"walks":[{{"access":"load","ranges":[[0,0,{named},4096]]}}],"code":0}}"#
+        ),
     ];
     for op in going {
         let text = ops(&[alloc(0, named), op.clone()]);

@@ -43,6 +43,9 @@ fn watched() -> (MockBackend, Arc<Mutex<Vec<DevicePtr>>>) {
     let used = note.clone();
     mock.expect_device_touch().returning(move |touch, _| used(touch.span.ptr).map(|()| 0));
     let used = note.clone();
+    mock.expect_kernel_accesses()
+        .returning(move |kernel, _| used(kernel.walks[0].places[0].span.ptr));
+    let used = note.clone();
     mock.expect_discard_batch().returning(move |spans, _, _| used(spans[0].ptr));
     let used = note.clone();
     mock.expect_discard_prefetch_batch().returning(move |spans, _, _, _, _| used(spans[0].ptr));
@@ -55,7 +58,7 @@ fn watched() -> (MockBackend, Arc<Mutex<Vec<DevicePtr>>>) {
     (mock, asked)
 }
 
-fn uses(buf: u32, offset: u64, bytes: u64) -> [String; 7] {
+fn uses(buf: u32, offset: u64, bytes: u64) -> [String; 8] {
     let part = format!(r#""buf":{buf},"offset":{offset},"bytes":{bytes}"#);
     let range = format!("[{buf},{offset},{bytes}]");
     let place = r#""locations":[{"kind":"host"}],"location_starts":[0]"#;
@@ -69,6 +72,9 @@ fn uses(buf: u32, offset: u64, bytes: u64) -> [String; 7] {
         format!(r#"{{"op":"memcpy",{ends},"bytes":{bytes},"code":0}}"#),
         format!(r#"{{"op":"host_touch",{part},{touch},"sum":0}}"#),
         format!(r#"{{"op":"device_touch",{device},{part},{touch}}}"#),
+        format!(
+            r#"{{"op":"kernel_accesses",{device},"walks":[{{"access":"store","ranges":[[{buf},{offset},{bytes},1]]}}],"code":0}}"#
+        ),
         format!(r#"{{"op":"discard_batch","ranges":[{range}],{stream},"code":0}}"#),
         format!(
             r#"{{"op":"discard_prefetch_batch","ranges":[{range}],{place},{stream},"code":0}}"#
@@ -88,10 +94,10 @@ fn asked_by(ops: &[String]) -> Vec<DevicePtr> {
 
 #[test]
 fn calls_that_use_contents_get_memory_of_the_case_or_the_null_address() {
-    assert_eq!(asked_by(&uses(0, 4096, 4096)), [START.offset(4096); 8]);
+    assert_eq!(asked_by(&uses(0, 4096, 4096)), [START.offset(4096); 9]);
     for (buf, offset, bytes) in [(0, 4096, 4097), (0, 1 << 30, 1), (99, 1 << 30, 1)] {
         let asked = asked_by(&uses(buf, offset, bytes));
-        assert_eq!(asked, [DevicePtr::NULL; 8], "{buf} + {offset}, {bytes} bytes");
+        assert_eq!(asked, [DevicePtr::NULL; 9], "{buf} + {offset}, {bytes} bytes");
     }
 }
 

@@ -257,6 +257,14 @@ fn a_field_of_the_wrong_type_is_named() {
             r#"{"op":"discard_batch","ranges":[],"flags":0,"stream":"river","code":0}"#,
             ["`stream`", "river"],
         ),
+        (
+            r#"{"op":"kernel_accesses","device":0,"blocks":1,"threads":1,"walks":[{"access":"peek","ranges":[]}],"code":0}"#,
+            ["`walks`", "unknown access `peek`"],
+        ),
+        (
+            r#"{"op":"kernel_accesses","device":0,"blocks":1,"threads":1,"walks":[{"access":"load","ranges":[[-1,0,1,1]]}],"code":0}"#,
+            ["walks", "-1"],
+        ),
     ] {
         let message = error(with_ops(&[text]));
         assert!(message.starts_with("tiny.jsonl:3: "), "{message}");

@@ -51,6 +51,7 @@ pub(crate) const OPS: &[&str] = &[
     r#"{"op":"ipc_mem_handle","buf":8,"offset":0,"share":2,"code":0}"#,
     r#"{"op":"ipc_open_mem_handle","buf":14,"device":0,"share":2,"code":201}"#,
     r#"{"op":"ipc_close_mem_handle","buf":8,"offset":0,"code":1}"#,
+    r#"{"op":"kernel_accesses","device":0,"blocks":2,"threads":32,"walks":[{"access":"load","ranges":[[0,0,4096,4],[0,8192,1,1]]},{"access":"update","ranges":[[8,0,16,8]]}],"code":0}"#,
     r#"{"op":"sleep","ms":1,"code":0}"#,
     r#"{"op":"free","buf":0,"code":0}"#,
 ];
