@@ -16,7 +16,7 @@ pub(crate) enum Unit {
     /// Bytes of the files that are read, as they are stored.
     Bytes,
     Operations,
-    #[cfg(feature = "calibrate")]
+    #[cfg_attr(not(feature = "calibrate"), allow(dead_code, reason = "`calibrate` counts cases"))]
     Cases,
 }
 
@@ -126,34 +126,30 @@ impl State {
     }
 
     fn line(&self, elapsed: Duration) -> String {
-        let Self { done, unit, amount, cases, .. } = *self;
-        let amount = match (unit, self.total) {
-            (Unit::Bytes, None) => format!("{} MB", megabytes(amount)),
-            (Unit::Bytes, Some(total)) => {
-                format!("{} of {} MB", megabytes(amount), megabytes(total))
+        let Self { done, unit, total, amount, cases, .. } = *self;
+        let of = |shown: fn(u64) -> String, part: u64| match total {
+            None => shown(part),
+            Some(total) => format!("{} of {}", shown(part), shown(total)),
+        };
+        let work = match unit {
+            Unit::Bytes => format!("{} MB, {cases} cases {done}", of(megabytes, amount)),
+            Unit::Operations => {
+                format!(
+                    "{} operations, {cases} cases {done}",
+                    of(|count| count.to_string(), amount)
+                )
             }
-            (Unit::Operations, None) => format!("{amount} operations"),
-            (Unit::Operations, Some(total)) => format!("{amount} of {total} operations"),
-            #[cfg(feature = "calibrate")]
-            (Unit::Cases, None) => String::new(),
-            #[cfg(feature = "calibrate")]
-            (Unit::Cases, Some(total)) => format!("of {total}"),
+            Unit::Cases => format!("{} cases {done}", of(|count| count.to_string(), cases)),
         };
         let percent = self.percent().map_or(String::new(), |percent| format!("{percent} %, "));
         let doing = self.doing.map_or(String::new(), |work| format!("{work}, "));
-        let seconds = elapsed.as_secs();
-        #[cfg(feature = "calibrate")]
-        if unit == Unit::Cases {
-            return format!("{percent}{cases} {amount} cases {done}, {doing}{seconds} s");
-        }
-        format!("{percent}{amount}, {cases} cases {done}, {doing}{seconds} s")
+        format!("{percent}{work}, {doing}{} s", elapsed.as_secs())
     }
 
     /// Rounded down; never more than 100.
     fn percent(&self) -> Option<u128> {
         let counted = match self.unit {
             Unit::Bytes | Unit::Operations => self.amount,
-            #[cfg(feature = "calibrate")]
             Unit::Cases => self.cases,
         };
         let hundreds = u128::from(counted).saturating_mul(100);
@@ -195,6 +191,7 @@ mod tests {
         assert_eq!(of_bytes, "25 %, 4.1 of 16.0 MB, 3 cases replayed, 4 s");
         let of_operations = line(Unit::Operations, Some(8000), 7999);
         assert_eq!(of_operations, "99 %, 7999 of 8000 operations, 3 cases replayed, 4 s");
+        assert_eq!(line(Unit::Cases, Some(12), 0), "25 %, 3 of 12 cases replayed, 4 s");
         let more_than_expected = line(Unit::Operations, Some(10), 12);
         assert!(more_than_expected.starts_with("100 %, 12 of 10"), "{more_than_expected}");
     }

@@ -89,6 +89,33 @@ fn with_a_driver_it_says_which_form_is_used_and_why() {
 }
 
 #[test]
+fn json_has_what_the_text_says_with_versions_as_they_are_written() {
+    let found = |machine: &str| -> serde_json::Value {
+        let text = doctor(&simulated(), machine, &["--json", "--max-version", "12.2"]);
+        serde_json::from_str(&text).expect("one JSON object")
+    };
+    let report = found("version=13.0 devices=2");
+    let driver = &report["driver"];
+    assert_eq!((&driver["version"], &driver["used_as"]), (&"13.0".into(), &"12.2".into()));
+    assert_eq!(driver["advise_and_prefetch"], "by_location");
+    let entries = driver["entry_points"].as_array().expect("a list");
+    let state = |name: &str, since: &str| {
+        let is_it = |entry: &&serde_json::Value| entry["name"] == name && entry["since"] == since;
+        entries.iter().find(is_it).map(|entry| entry["state"].clone())
+    };
+    assert_eq!(state("cuMemAdvise", "12.2"), Some("found".into()));
+    assert_eq!(state("cuMemDiscardBatchAsync", "13.0"), Some("not_used".into()));
+    assert_eq!(report["devices"][1]["name"], "simulated h200");
+    let capabilities = &report["supported"]["capabilities"];
+    assert_eq!(capabilities["locations"], true);
+    assert_eq!((&capabilities["discard"], &report["ok"]), (&false.into(), &true.into()));
+    let nothing = found("devices=0");
+    let reason = nothing["supported"]["driver"]["error"].as_str().expect("a reason");
+    assert!(reason.contains("sees no GPU"), "{nothing}");
+    assert_eq!(nothing["devices"], serde_json::json!([]));
+}
+
+#[test]
 fn an_incomplete_driver_is_named_with_what_it_lacks() {
     let report = doctor(&simulated(), "hide=cuMemFree", &[]);
     assert_says(&report, &["required entry points 49 of 50 found", "missing: cuMemFree"]);

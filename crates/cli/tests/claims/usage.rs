@@ -9,7 +9,7 @@ const OP: &str = r#"{"op":"alloc_managed","buf":0,"bytes":4096,"attach_flags":1,
 // ---- usage errors -----------------------------------------------------------------------------
 
 #[test]
-fn a_usage_error_shows_the_usage_of_its_subcommand_whoever_raises_it() {
+fn a_usage_error_shows_the_usage_of_its_subcommand() {
     let files = Files::new();
     let file = files.add("a.jsonl", trace(&[OP]));
     for (arguments, usage) in [
