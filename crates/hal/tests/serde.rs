@@ -4,9 +4,10 @@
 use std::fmt::Debug;
 
 use pagewise_hal::{
-    Advice, AttachFlags, BatchSupport, Capabilities, CopyCause, DeviceAccess, DeviceId, DevicePtr,
-    DeviceTouch, DriverVersion, ErrorKind, KernelAccess, KernelAccesses, KernelParam, KernelWalk,
-    LaunchShape, Location, MemoryEvent, PageRun, Processor, Span, StridedSpan,
+    Advice, AttachFlags, BatchSupport, CallName, CallRecords, Capabilities, CopyCause,
+    DeviceAccess, DeviceId, DevicePtr, DeviceTouch, DriverVersion, ErrorKind, EventLog,
+    KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, Location, MemoryEvent,
+    Operation, PageRun, Processor, Span, StreamHandle, StridedSpan,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -47,6 +48,11 @@ fn every_kind_of_data_survives() {
         cause: CopyCause::Prefetch,
         duration_ns: 3000,
     });
+    let call = CallName::from((Operation::Prefetch, StreamHandle::checked(16)));
+    survives(CallRecords::new(call, 3));
+    let text = serde_json::to_string(&call).expect("plain data");
+    assert_eq!(text, r#"{"operation":"prefetch","stream":16}"#);
+    survives(EventLog::of_calls(1).since(0));
     let capabilities = Capabilities::of_driver("sim", DriverVersion::CUDA_13_0);
     assert_eq!(capabilities.prefetch_batch, BatchSupport::Native);
     survives(capabilities);

@@ -80,7 +80,7 @@ impl Call {
     }
 
     /// A call that the present thread is about to make.
-    pub(super) fn made_here(operation: Operation) -> Self {
+    pub(crate) fn made_here(operation: Operation) -> Self {
         Self { in_destructor: destructors::is_inside(), ..Self::new(operation) }
     }
 

@@ -183,8 +183,9 @@ impl Launch {
         let machine = self.check(&declared, stream)?;
         let kernel = self.accesses(&declared)?;
         for operand in &declared {
-            operand.region.memory.use_on(stream)?;
-            operand.region.memory.contents.wait(operand.region.span)?;
+            let region = &operand.region;
+            region.named(region.memory.use_on(stream))?;
+            region.wait_for_discards()?;
         }
         if machine.capabilities().kernels {
             self.run_code(machine, &declared, stream)?;

@@ -69,12 +69,12 @@ unsafe impl<R: MemoryResource> MemoryResource for Failing<R> {
     }
 
     fn allocate(&self, bytes: u64, stream: &Stream) -> Result<DevicePtr> {
-        let call = Call::new(Operation::PoolAlloc).bytes(bytes);
+        let call = Call::made_here(Operation::PoolAlloc).bytes(bytes);
         self.injector.around(&call, || self.inner.allocate(bytes, stream))
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr, bytes: u64, stream: &Stream) -> Result<()> {
-        let call = Call::new(Operation::FreeAsync).bytes(bytes);
+        let call = Call::made_here(Operation::FreeAsync).bytes(bytes);
         // SAFETY: the memory came from the inner resource with the same size, and the caller
         // promised that no other work uses it.
         self.injector.around(&call, || unsafe { self.inner.deallocate(ptr, bytes, stream) })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pagewise::inject::{Fault, FaultInjector};
 use pagewise::{
-    BackendExt, Budget, Code, Device, DeviceProgram, Error, Machine, ManagedBuffer, NamedSpan,
-    Observation, Place, Result, Stream, advise, discard, observe, prefetch,
+    BackendExt, Budget, Code, Device, DeviceProgram, Error, Launch, Machine, ManagedBuffer,
+    NamedSpan, Observation, Place, Result, Stream, advise, discard, launch, observe, prefetch,
 };
 
 const MIB: usize = 1 << 20;
@@ -79,6 +79,9 @@ fn errors_of_every_operation_name_the_buffer_and_the_bytes() -> Result<()> {
     );
     says(&one.free().unwrap_err(), ": one, range");
     backend.disarm();
+    let gather = launch::read(&two).gather(&[MIB]);
+    let error = Launch::new(Device::FIRST).run(&stream, (gather,), |_| ()).unwrap_err();
+    says(&error, ": two, range");
     says(&two.range(..2 * MIB).unwrap_err(), ": two, range");
     let half = two.range(..100)?.rounded(pagewise::Rounding::Exact);
     let error = prefetch([two.region(), half], Place::HOST, &stream).unwrap_err();

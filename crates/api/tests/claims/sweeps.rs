@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use pagewise::inject::{FaultInjector, Sweep, sweep};
+use pagewise::inject::{Fault, FaultInjector, Sweep, sweep};
 use pagewise::intercept::Operation;
-use pagewise::resource::{Allocation, ManagedMemoryResource};
+use pagewise::resource::{Allocation, Failing, ManagedMemoryResource};
 use pagewise::{Code, Device, Machine, ManagedBuffer, Result, Stream};
 
 /// Allocates, prefetches and frees inside: the stream, the pool and the buffers go when it ends,
@@ -98,5 +98,19 @@ fn a_destructor_that_panics_leaves_the_thread_outside() -> Result<()> {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
     machine.backend().device_count()?;
     assert!(backend.take_calls().iter().all(|call| !call.is_in_destructor()));
+    Ok(())
+}
+
+#[test]
+fn a_resource_that_fails_spares_destructors_as_a_back_end_does() -> Result<()> {
+    let machine = Machine::from(pagewise::sim()?);
+    let stream = Stream::new(&machine, Device::FIRST)?;
+    let resource = Arc::new(Failing::new(ManagedMemoryResource::direct(&machine)));
+    let [first, second] = [(); 2].map(|()| Allocation::new(resource.clone(), 4096, &stream));
+    let (first, second) = (first?, second?);
+    resource.arm(Fault::new(Code::NOT_READY).outside_destructors());
+    drop(first);
+    assert_eq!(machine.failures_on_drop(), 0);
+    assert!(second.free().is_err());
     Ok(())
 }
