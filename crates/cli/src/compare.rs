@@ -120,17 +120,16 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<Answer, Failure
     let wanted = wanted_machine(args);
     let header = Header::new("random", reference.describe(&wanted));
     let program_header = Header::new("random", wanted);
-    let families = families(args)?;
     let mut programs =
         TraceWriter::plain(Vec::new(), &program_header).map_err(|why| unwritten(args, &why))?;
     let progress = Progress::start("compared", Unit::Operations, Some(args.ops));
-    let mut results = Vec::new();
-    for &family in &families {
+    let sides = Sides {
+        reference: &|| Ok(recorded(args.backend, reference.open(&header)?.backend)),
+        other: &|| other.open(&header),
+    };
+    let mut outcomes = Vec::new();
+    for family in families(args)? {
         let campaign = campaign(args, family, levels, &reference, &header)?;
-        let sides = Sides {
-            reference: &|| Ok(recorded(args.backend, reference.open(&header)?.backend)),
-            other: &|| other.open(&header),
-        };
         let mut kept = Ok(());
         let outcome = carry_out(&campaign, &sides, |case, stage| {
             if args.verbose {
@@ -147,29 +146,31 @@ fn compare_on_programs(args: &Compare, levels: Levels) -> Result<Answer, Failure
             }
         });
         kept?;
-        results.push((family, outcome.map_err(|error| no_back_end(&error))?));
+        outcomes.push((family, outcome.map_err(|error| no_back_end(&error))?));
     }
     drop(progress);
     if let Some(path) = &args.programs {
         write_file(path, &programs.finish().map_err(|error| cannot_write(path, &error))?)?;
     }
-    let mut text = String::new();
-    let (mut traces, mut found) = (Vec::new(), Vec::new());
-    for (family, outcome) in results {
-        let programs = Programs::of(args, family, &outcome, &program_header);
-        programs.describe(&mut text, args);
-        if let (Some(first), Some(path)) = (&programs.first, &args.save) {
-            write_file(path, first.program.as_bytes())?;
-        }
-        found.push(programs);
-        traces.push(outcome.report(family, &header));
+    let programs =
+        |(family, outcome): &(_, _)| Programs::of(args, *family, outcome, &program_header);
+    let found: Vec<Programs> = outcomes.iter().map(programs).collect();
+    let first = found.iter().find_map(|programs| programs.first.as_ref());
+    if let (Some(first), Some(path)) = (first, &args.save) {
+        write_file(path, first.program.as_bytes())?;
     }
-    let report = report(traces, start);
+    let traces = outcomes.into_iter().map(|(family, outcome)| outcome.report(family, &header));
+    Ok(answer(args, &report(traces.collect(), start), &found))
+}
+
+fn answer(args: &Compare, report: &Report, found: &[Programs]) -> Answer {
+    let mut text = String::new();
+    found.iter().for_each(|programs| programs.describe(&mut text, args));
     let agree = report.traces.iter().filter(|family| family.ok()).count();
     let (count, wall_s) = (report.traces.len(), report.wall_s);
     let summary = format!("{agree} of {count} families agree in everything, in {wall_s:.1} s.\n");
-    let text = format!("{}\n{text}\n{summary}", table::table(&report));
-    Ok(Answer::compared(&report, text).with("programs", &found))
+    let text = format!("{}\n{text}\n{summary}", table::table(report));
+    Answer::compared(report, text).with("programs", &found)
 }
 
 /// Puts the simulator into a recorder, so that this compares it with itself; a driver stays as it
