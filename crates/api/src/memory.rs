@@ -94,9 +94,10 @@ impl Lease {
 /// One allocation of managed memory, or a part of one.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    /// Before the machine: the name leaves the table while the addresses are still the machine's.
+    pub(crate) listed: Listed,
     pub(crate) machine: Machine,
     pub(crate) span: Span,
-    pub(crate) listed: Listed,
     pub(crate) contents: Contents,
     pub(crate) release: Release,
 }
