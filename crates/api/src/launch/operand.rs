@@ -102,7 +102,7 @@ pub struct ReadSome<'b, T> {
 }
 
 /// Elements that a kernel writes, updates or updates atomically. The closure sees them as a slice.
-/// Made by [`write`], [`update`] and [`atomic`].
+/// Made by [`write()`], [`update`] and [`atomic`].
 #[derive(Debug)]
 #[must_use = "an operand does nothing until it is launched"]
 pub struct Write<'b, T> {
@@ -242,7 +242,7 @@ pub trait Declare {
     fn declare(&self) -> Result<Declared<'_>>;
 }
 
-/// An operand of a kernel, made by [`read`], [`write`], [`update`] or [`atomic`].
+/// An operand of a kernel, made by [`read`], [`write()`], [`update`] or [`atomic`].
 pub trait Operand: Declare {
     /// The view that the closure gets.
     type View<'v>;
