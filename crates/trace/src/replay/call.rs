@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use pagewise_hal::{
-    AccessFlags, AttachFlags, Code, DeviceId, DevicePtr, DeviceTouch, HandleTypes, HostAccess,
-    HostAllocFlags, HostTouch, KernelAccesses, KernelWalk, PointerAttribute, PoolAttribute,
-    PoolHandle, PoolProps, RangeAttribute, Result, Span, StreamHandle, StridedSpan,
+    AccessFlags, AttachFlags, Backend, Code, DeviceId, DevicePtr, DeviceTouch, HandleTypes,
+    HostAccess, HostAllocFlags, HostTouch, KernelAccesses, KernelWalk, PointerAttribute,
+    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span, StreamHandle, StridedSpan,
 };
 
 use super::code::{code_of, coded};
@@ -173,7 +173,14 @@ impl Running<'_> {
                     unsafe { running.backend.stream_attach(stream, span, flags) }
                 })
             }
-            &Op::HostTouch { part, stride, access, .. } => {
+            op => self.access_call(op),
+        }
+    }
+
+    /// Accesses of the host or of a device.
+    fn access_call(&mut self, op: &Op) -> Observed {
+        match *op {
+            Op::HostTouch { part, stride, access, .. } => {
                 let span = self.own_span(part);
                 let touch = HostTouch { span, stride_bytes: stride, access };
                 // SAFETY: the range is memory of the case or null, so no code outside of the case
@@ -182,22 +189,24 @@ impl Running<'_> {
                 let reads = access == HostAccess::Read;
                 Observed { sum: sum.as_ref().ok().copied().filter(|_| reads), ..coded(&sum) }
             }
-            &Op::DeviceTouch { device, part, stride, access, blocks, threads, .. } => self
-                .device_touch(DeviceTouch {
-                    device: DeviceId(device),
-                    span: self.own_span(part),
-                    stride_bytes: stride,
-                    access,
-                    blocks,
-                    threads,
-                }),
-            Op::KernelAccesses { device, blocks, threads, walks } => {
-                let walk = |walk: &Walk| self.own_walk(walk);
-                self.kernel_accesses(&KernelAccesses {
-                    device: DeviceId(*device),
-                    blocks: *blocks,
-                    threads: *threads,
-                    walks: walks.iter().map(walk).collect(),
+            Op::DeviceTouch { device, part, stride, access, blocks, threads, .. } => {
+                let (device, span) = (DeviceId(device), self.own_span(part));
+                let touch =
+                    DeviceTouch { device, span, stride_bytes: stride, access, blocks, threads };
+                self.on_device(device, |backend, stream| {
+                    // SAFETY: the range is memory of the case or null, so no code outside of the
+                    // case uses it, and earlier calls of the case were waited for.
+                    unsafe { backend.device_touch(touch, stream) }.map(drop)
+                })
+            }
+            Op::KernelAccesses { device, blocks, threads, ref walks } => {
+                let device = DeviceId(device);
+                let walks = walks.iter().map(|walk| self.own_walk(walk)).collect();
+                let kernel = KernelAccesses { device, blocks, threads, walks };
+                self.on_device(device, |backend, stream| {
+                    // SAFETY: the ranges are memory of the case or null, so no code outside of the
+                    // case uses them, and earlier calls of the case were waited for.
+                    unsafe { backend.kernel_accesses(&kernel, stream) }
                 })
             }
             _ => unreachable!("`{}` is carried out elsewhere", op.name()),
@@ -246,22 +255,14 @@ impl Running<'_> {
         })
     }
 
-    fn device_touch(&mut self, touch: DeviceTouch) -> Observed {
-        let result = self.device_stream(touch.device).and_then(|stream| {
-            // SAFETY: the only caller gives memory of the case or null, so no code outside of the
-            // case uses the range, and earlier calls of the case were waited for.
-            let called = unsafe { self.backend.device_touch(touch, stream) };
-            let waited = self.backend.stream_synchronize(stream);
-            called.and(waited)
-        });
-        coded(&result)
-    }
-
-    fn kernel_accesses(&mut self, kernel: &KernelAccesses) -> Observed {
-        let result = self.device_stream(kernel.device).and_then(|stream| {
-            // SAFETY: the only caller gives memory of the case or null, so no code outside of the
-            // case uses the ranges, and earlier calls of the case were waited for.
-            let called = unsafe { self.backend.kernel_accesses(kernel, stream) };
+    /// Makes a call of a device on its stream, and waits for it.
+    fn on_device(
+        &mut self,
+        device: DeviceId,
+        call: impl FnOnce(&dyn Backend, StreamHandle) -> Result<()>,
+    ) -> Observed {
+        let result = self.device_stream(device).and_then(|stream| {
+            let called = call(self.backend, stream);
             let waited = self.backend.stream_synchronize(stream);
             called.and(waited)
         });
