@@ -61,7 +61,11 @@ pub(crate) fn cudarc() -> Outcome {
         fs::copy(target.join("debug/libpagewise_driver.so"), folder.join("libcuda.so.1"))
     });
     copied.map_err(|error| format!("the simulated driver cannot be copied: {error}"))?;
-    run(interop("run", "cuda-13000").env("LD_LIBRARY_PATH", folder))?;
+    // With a second device, there are contexts that cudarc's work may be in besides the first.
+    for options in ["", "devices=2"] {
+        let mut interop = interop("run", "cuda-13000");
+        run(interop.env("LD_LIBRARY_PATH", &folder).env("PAGEWISE_DRIVER", options))?;
+    }
     // The status of a panic is 101, that of an error which `main` returns is 1.
     let mut without = interop("run", "cuda-13000");
     without.env("PAGEWISE_LIBCUDA", "/nonexistent/libcuda.so.1");

@@ -144,6 +144,12 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether a device has a primary context.
+    pub(crate) fn is_retained(&self, device: c_int) -> Outcome<bool> {
+        self.handle_of(device)?;
+        Ok(self.contexts().retained.get(&device).is_some_and(|count| *count > 0))
+    }
+
     /// How often contexts are retained, over all devices.
     pub(crate) fn retained(&self) -> u64 {
         self.contexts().retained.values().fold(0, |sum, count| sum.saturating_add(*count))

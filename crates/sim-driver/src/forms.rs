@@ -45,6 +45,7 @@ macro_rules! with_forms {
             c"cuDeviceTotalMem" @ 3020 cuDeviceTotalMem_v2;
             c"cuDeviceGetAttribute" @ 2000 cuDeviceGetAttribute;
             c"cuDevicePrimaryCtxRetain" @ 7000 cuDevicePrimaryCtxRetain;
+            c"cuDevicePrimaryCtxGetState" @ 7000 cuDevicePrimaryCtxGetState;
             c"cuDevicePrimaryCtxRelease" @ 11000 cuDevicePrimaryCtxRelease_v2;
             c"cuCtxSetCurrent" @ 4000 cuCtxSetCurrent;
             c"cuCtxGetCurrent" @ 4000 cuCtxGetCurrent;

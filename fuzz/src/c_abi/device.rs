@@ -5,9 +5,10 @@ use std::ptr::{null, null_mut};
 
 use pagewise_driver::{
     cuCtxGetCurrent, cuCtxGetDevice, cuCtxSetCurrent, cuCtxSynchronize, cuDeviceGet,
-    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDevicePrimaryCtxRelease_v2,
-    cuDevicePrimaryCtxRetain, cuDeviceTotalMem_v2, cuDriverGetVersion, cuGetErrorName,
-    cuGetErrorString, cuGetProcAddress, cuGetProcAddress_v2, cuInit,
+    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDevicePrimaryCtxGetState,
+    cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuDeviceTotalMem_v2,
+    cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuGetProcAddress, cuGetProcAddress_v2,
+    cuInit,
 };
 
 use super::world::{Attempt, World};
@@ -82,6 +83,11 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
             world.retained += 1;
         }
         code
+    }),
+    ("cuDevicePrimaryCtxGetState", |world| {
+        let (flags, active, ordinal) = (world.place(), world.place(), world.ordinal());
+        // SAFETY: the places are null or have room for the results.
+        unsafe { cuDevicePrimaryCtxGetState(ordinal, flags, active) }
     }),
     ("cuDevicePrimaryCtxRelease_v2", |world| {
         let ordinal = world.ordinal();

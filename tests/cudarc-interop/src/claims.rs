@@ -122,6 +122,8 @@ fn work_on_other_streams_than_the_lent_one_is_waited_for(
 ) -> Outcome {
     let mut buffer = ManagedBuffer::<u32>::zeroed(machine, 64 << 20)?;
     let other = stream.context().new_stream()?;
+    // A context of another device is waited for, too, if there is one.
+    let _second = (CudaContext::device_count()? > 1).then(|| CudaContext::new(1)).transpose()?;
     let last = buffer.len() - 1;
     lend(stream, &mut buffer, |mut view| {
         for byte in 1..=8 {

@@ -140,6 +140,28 @@ pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
     started("cuDevicePrimaryCtxRelease_v2", |driver| driver.release(device))
 }
 
+/// `cuDevicePrimaryCtxGetState`: contexts have no flags.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDevicePrimaryCtxGetState(
+    device: c_int,
+    flags: *mut c_uint,
+    active: *mut c_int,
+) -> c_int {
+    started("cuDevicePrimaryCtxGetState", |driver| {
+        has_place(flags)?;
+        has_place(active)?;
+        let is_active = driver.is_retained(device)?;
+        // SAFETY: the caller promises that the places are null or valid for writing.
+        unsafe {
+            store(flags, 0)?;
+            store(active, c_int::from(is_active))
+        }
+    })
+}
+
 /// `cuCtxSetCurrent`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
