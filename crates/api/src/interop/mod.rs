@@ -13,13 +13,14 @@
 //! The functions of [`CudaBackend`](crate::CudaBackend) that are named in [`CudarcBuffer`] are the
 //! `unsafe` way: without a closure, and without a wait.
 
+mod adopted;
 mod fence;
 mod lend;
 mod own;
 mod streams;
 
+pub(crate) use adopted::Adopted;
 pub use lend::{Lend, lend};
 pub use own::{CudarcMemory, own};
 pub use pagewise_cuda::interop::CudarcBuffer;
-pub(crate) use streams::Adopted;
 pub use streams::{adopt_stream, cudarc_stream};

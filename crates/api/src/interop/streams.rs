@@ -1,41 +1,17 @@
 //! Streams of cudarc's for machines, and streams of machines for cudarc.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaStream};
 use pagewise_hal::{HostViews, Result, StreamHandle};
 
+use super::adopted::Adopted;
 use super::fence::{check_managed, converted};
 use crate::refuse::unsupported;
 use crate::{Device, Machine, ManagedBuffer, Stream};
 
 const OTHER_DRIVER: &str =
     "the machine is not of the driver that cudarc uses: open it with `BackendKind::Cuda`";
-
-/// A stream of cudarc's that a [`Stream`] keeps.
-pub(crate) struct Adopted {
-    stream: Arc<CudaStream>,
-    device: Device,
-    for_ever: Once,
-}
-
-impl Adopted {
-    pub(crate) fn device(&self) -> Device {
-        self.device
-    }
-
-    /// Lets the stream live as long as the process: a copy of its handle has no end.
-    pub(crate) fn keep_for_ever(&self) {
-        self.for_ever.call_once(|| std::mem::forget(Arc::clone(&self.stream)));
-    }
-}
-
-impl fmt::Debug for Adopted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Adopted").field(&self.stream).finish()
-    }
-}
 
 /// Streams of machines that cudarc uses. Each lives until cudarc has no value of it any more; those
 /// that it has none of go with the next call.
@@ -99,7 +75,7 @@ pub fn adopt_stream(machine: &Machine, stream: &Arc<CudaStream>) -> Result<Strea
                    make one with new_stream";
         return Err(unsupported(OPERATION, why));
     }
-    let adopted = Adopted { stream: Arc::clone(stream), device, for_ever: Once::new() };
+    let adopted = Adopted::new(stream, device);
     // SAFETY: `from_raw` asks for a live stream of the back end's driver: `check_same_driver` has
     // found that it is cudarc's. It stays live as long as the handle is used: the `Stream` keeps
     // it, and keeps it for ever once it gives a copy of the handle to other code. Back ends use a
@@ -140,7 +116,7 @@ pub fn cudarc_stream(context: &Arc<CudaContext>, stream: &Stream) -> Result<Arc<
         return Err(unsupported(OPERATION, why));
     }
     if let Some(adopted) = stream.adopted() {
-        return Ok(Arc::clone(&adopted.stream));
+        return Ok(adopted.stream());
     }
     let raw = std::ptr::without_provenance_mut(stream.raw().as_raw() as usize);
     Ok(lent(|all| {
