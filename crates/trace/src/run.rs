@@ -1,6 +1,6 @@
 //! Replaying many traces: cases in parallel, with bounded memory.
 //!
-//! One thread reads the traces one after another; other threads carry cases out ([`Crew`]), each
+//! One thread reads the traces one after another; other threads carry cases out (`Crew`), each
 //! on a back end of its own that a [`Target`] opens. Cases that use memory pools are different:
 //! pools outlive a case, so all such cases of a file share one back end and are carried out in
 //! the order of the file. Reading waits while the cases in memory exceed a budget.

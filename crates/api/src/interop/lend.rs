@@ -30,7 +30,9 @@ const OPERATION: &str = "lend to cudarc";
 /// # Limits
 ///
 /// A graph that the closure captures holds plain addresses: launching it later is a matter of the
-/// caller, as with memory of cudarc's own.
+/// caller, as with memory of cudarc's own. If a stream of the context is being captured when the
+/// closure ends, the driver lets nothing wait for the whole context. Then only `stream` is waited
+/// for, so use the views on no other stream meanwhile.
 /// Launching a kernel is `unsafe` in cudarc, and the caller answers for what the kernel accesses.
 /// If cudarc uses several devices, open the back end with `CudaBuilder::foreign_contexts`.
 ///
