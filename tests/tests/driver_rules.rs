@@ -182,7 +182,10 @@ fn recordings_in(text: &str) -> BTreeSet<String> {
         for (at, _) in text.match_indices(introduction) {
             let mut rest = &text[at + introduction.len() - 1..];
             while let Some((name, after)) = rest.strip_prefix('`').and_then(|r| r.split_once('`')) {
-                names.insert(name.to_owned());
+                // A block of code after the word begins with three of them, and names none.
+                if !name.is_empty() {
+                    names.insert(name.to_owned());
+                }
                 rest = [", ", " and "].iter().find_map(|s| after.strip_prefix(s)).unwrap_or("");
             }
         }

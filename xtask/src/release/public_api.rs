@@ -53,11 +53,11 @@ pub(crate) fn write() -> Outcome {
 fn all() -> Outcome<Option<Vec<(PathBuf, String)>>> {
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str().ok_or("cargo names no target directory")?;
-    // A folder of its own: the variable below has some dependencies built anew.
-    let target = Path::new(target).join("public-api");
+    let target = Path::new(target);
+    let rustdoc = rustdoc_of_json(target)?;
     let mut apis = Vec::new();
     for package in libraries()?.iter() {
-        let json = documented(package, &target)?;
+        let json = documented(package, &rustdoc, target)?;
         let form = form_of(&json)?;
         if form != FORMAT {
             println!(
@@ -72,21 +72,25 @@ fn all() -> Outcome<Option<Vec<(PathBuf, String)>>> {
     Ok(Some(apis))
 }
 
+/// A program that runs rustdoc and lets a stable one write JSON. A variable for all of cargo would
+/// do, too, but then cargo builds some dependencies anew.
+fn rustdoc_of_json(target: &Path) -> Outcome<PathBuf> {
+    const TEXT: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
+    let path = target.join("rustdoc-of-json");
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    fs::write(&path, TEXT).map_err(failed)?;
+    #[cfg(unix)]
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .map_err(failed)?;
+    Ok(path)
+}
+
 /// The documentation of a library as JSON, with all features.
-fn documented(package: &Package, target: &Path) -> Outcome<PathBuf> {
-    let mut rustdoc = cargo(&["rustdoc", "--quiet", "--locked", "--lib", "--all-features"]);
-    rustdoc.args(["--package", &package.name, "--target-dir"]).arg(target);
-    rustdoc.args([
-        "--",
-        "-Z",
-        "unstable-options",
-        "--output-format",
-        "json",
-        "--cap-lints",
-        "allow",
-    ]);
-    // Lets a stable compiler write JSON.
-    run(rustdoc.env("RUSTC_BOOTSTRAP", "1"))?;
+fn documented(package: &Package, rustdoc: &Path, target: &Path) -> Outcome<PathBuf> {
+    let mut doc = cargo(&["rustdoc", "--quiet", "--locked", "--lib", "--all-features"]);
+    doc.args(["--package", &package.name, "--"]);
+    doc.args(["-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"]);
+    run(doc.env("RUSTDOC", rustdoc))?;
     Ok(target.join(format!("doc/{}.json", package.name.replace('-', "_"))))
 }
 
