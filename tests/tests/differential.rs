@@ -66,15 +66,7 @@ fn campaign(family: Family, offers: Offers, ops: u64) -> Campaign {
 
 /// A program as the commands take it.
 fn text(case: &Case, offers: Offers) -> String {
-    let recorded_on = RecordedOn {
-        gpu: None,
-        gpus: offers.devices,
-        driver: None,
-        cuda_driver_version: offers.version.0,
-        host_page_bytes: None,
-        host_numa_nodes: None,
-        system: None,
-    };
+    let recorded_on = RecordedOn::new(offers.devices, offers.version.0);
     let header = Header::new("shrunk", recorded_on);
     let mut writer = TraceWriter::plain(Vec::new(), &header).expect("in memory");
     writer.case(&case.name).expect("in memory");

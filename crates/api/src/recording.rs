@@ -160,13 +160,10 @@ fn header_of(machine: &Machine, path: &Path) -> Result<Header> {
     let system =
         format!("pagewise {}, back end {}", env!("CARGO_PKG_VERSION"), capabilities.backend);
     let recorded_on = RecordedOn {
-        gpu: None,
-        gpus: machine.device_count()?,
-        driver: None,
-        cuda_driver_version: capabilities.driver_version.0,
         host_page_bytes: Some(PAGE_BYTES),
-        host_numa_nodes: None,
+        range_attributes_by_page: Some(capabilities.range_attributes_by_page),
         system: Some(system),
+        ..RecordedOn::new(machine.device_count()?, capabilities.driver_version.0)
     };
     Ok(Header::new(Header::family_of(path), recorded_on))
 }

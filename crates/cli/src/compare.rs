@@ -115,8 +115,8 @@ fn compare_traces(expected: &Path, got: &Path, args: &Compare) -> Result<Answer,
 
 fn compare_on_programs(args: &Compare, levels: Levels) -> Result<Answer, Failure> {
     let start = Instant::now();
-    let reference = ChosenTarget::new(args.backend, None, RangeReads::Driver, levels.events)?;
-    let other = ChosenTarget::new(args::BackendArg::Sim, None, RangeReads::Driver, true)?;
+    let reference = ChosenTarget::new(args.backend, None, Some(RangeReads::Driver), levels.events)?;
+    let other = ChosenTarget::new(args::BackendArg::Sim, None, Some(RangeReads::Driver), true)?;
     let wanted = wanted_machine(args);
     let header = Header::new("random", reference.describe(&wanted));
     let program_header = Header::new("random", wanted);
@@ -184,15 +184,7 @@ fn recorded(kind: args::BackendArg, backend: Arc<dyn Backend>) -> Arc<dyn Backen
 
 /// The machine that programs are for.
 fn wanted_machine(args: &Compare) -> RecordedOn {
-    RecordedOn {
-        gpu: None,
-        gpus: args.devices,
-        driver: None,
-        cuda_driver_version: args.ceiling.0,
-        host_page_bytes: None,
-        host_numa_nodes: None,
-        system: None,
-    }
+    RecordedOn::new(args.devices, args.ceiling.0)
 }
 
 /// The families that the arguments name, else those that the machine has enough devices for.

@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn replay_traces(args: &Replay) -> Result<Answer, Failure> {
-    let reads = args.range_reads.into();
+    let reads = args.range_reads.map(RangeReads::from);
     let target = ChosenTarget::new(args.backend, args.profile.as_deref(), reads, true)?;
     let target = target.seeded(args.seed);
     let options = Options {
@@ -85,7 +85,7 @@ fn replay_traces(args: &Replay) -> Result<Answer, Failure> {
 
 /// `pagewise` alone: the recordings that ship with the project, on the simulator.
 fn replay_shipped() -> Result<Answer, Failure> {
-    let target = SimTarget::new(None, RangeReads::Driver).map_err(Failure::Usage)?;
+    let target = SimTarget::new(None, None).map_err(Failure::Usage)?;
     // They come with the command: however slow the machine, they are carried out.
     let limits = WorkLimits { time: Duration::MAX, ..WorkLimits::default() };
     let options = Options { limits, ..Options::default() };

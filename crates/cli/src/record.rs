@@ -47,7 +47,7 @@ pub(crate) fn record(args: &Record, as_json: bool) -> Result<Answer, Failure> {
     }
     let observe = args.pass != Some(PassArg::Timed);
     let profile = args.profile.as_deref();
-    let target = ChosenTarget::new(args.backend, profile, RangeReads::Driver, observe)?;
+    let target = ChosenTarget::new(args.backend, profile, Some(RangeReads::Driver), observe)?;
     let (source, _copied) = program_source(args)?;
     let progress = Progress::start("recorded", Unit::Bytes, source.bytes());
     let mut program = open_program(&source, args, &progress)?;
@@ -129,15 +129,7 @@ fn open_program<'a>(
     progress: &'a Progress,
 ) -> Result<TraceReader<'a>, Failure> {
     let family = source.family();
-    let machine = RecordedOn {
-        gpu: None,
-        gpus: 1,
-        driver: None,
-        cuda_driver_version: DEFAULT_VERSION.0,
-        host_page_bytes: None,
-        host_numa_nodes: None,
-        system: None,
-    };
+    let machine = RecordedOn::new(1, DEFAULT_VERSION.0);
     let program = source.program(Header::new(family, machine), progress);
     let times = args.repeat.saturating_add(args.timed_runs);
     Ok(program.map_err(unreadable)?.limited((&args.limits).into(), times))

@@ -16,28 +16,30 @@ const MAX_PROFILE_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct SimTarget {
     config: SimConfig,
+    /// As the trace says if there is no choice.
+    reads: Option<RangeReads>,
 }
 
 impl SimTarget {
     /// `profile`: a name or a file; the H200 if there is none.
     pub(crate) fn new(
         profile: Option<&str>,
-        reads: RangeReads,
+        reads: Option<RangeReads>,
     ) -> std::result::Result<Self, String> {
         let config = match profile {
             None => SimConfig::h200(),
             Some(profile) => named("--profile", profile)?,
         };
         // Sums of bytes are compared, also those of discarded memory.
-        let config = config.range_reads(reads).discarded_contents(DiscardedContents::Driver);
-        Ok(Self { config })
+        let config = config.discarded_contents(DiscardedContents::Driver);
+        Ok(Self { config, reads })
     }
 
     /// The same target with this seed, if there is one.
     pub(crate) fn seeded(self, seed: Option<u64>) -> Self {
         match seed {
             None => self,
-            Some(seed) => Self { config: self.config.seed(seed) },
+            Some(seed) => Self { config: self.config.seed(seed), ..self },
         }
     }
 
@@ -45,19 +47,19 @@ impl SimTarget {
     pub(crate) fn describe(&self, program: &RecordedOn) -> RecordedOn {
         RecordedOn {
             gpu: Some(format!("{} (simulated)", self.config.gpu().name)),
-            gpus: program.gpus,
-            driver: None,
-            cuda_driver_version: program.cuda_driver_version,
             host_page_bytes: Some(PAGE_BYTES),
             host_numa_nodes: Some(program.host_numa_nodes.unwrap_or(1)),
             system: Some(concat!("pagewise ", env!("CARGO_PKG_VERSION")).to_owned()),
+            ..RecordedOn::new(program.gpus, program.cuda_driver_version)
         }
     }
 }
 
 impl Target for SimTarget {
     fn open(&self, header: &Header) -> Result<Session> {
-        let backend = Arc::new(SimBackend::new(like(&self.config, header))?);
+        let config = like(&self.config, header);
+        let config = config.range_reads(self.reads.unwrap_or_else(|| reads_of(header)));
+        let backend = Arc::new(SimBackend::new(config)?);
         let paced = Arc::clone(&backend);
         let pace = move |pace: Pace| paced.pace_next_op(pace.call_ns, pace.faults);
         Ok(Session { backend, pace: Some(Box::new(pace)) })
@@ -65,6 +67,14 @@ impl Target for SimTarget {
 
     fn is_concurrent(&self) -> bool {
         true
+    }
+}
+
+/// The answers of range attributes in a trace: a driver's, unless it says otherwise.
+fn reads_of(header: &Header) -> RangeReads {
+    match header.recorded_on.range_attributes_by_page {
+        Some(true) => RangeReads::Pages,
+        _ => RangeReads::Driver,
     }
 }
 

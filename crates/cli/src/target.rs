@@ -29,7 +29,7 @@ impl ChosenTarget {
     pub(crate) fn new(
         backend: args::BackendArg,
         profile: Option<&str>,
-        reads: RangeReads,
+        reads: Option<RangeReads>,
         observe: bool,
     ) -> std::result::Result<Self, Failure> {
         match backend {
@@ -63,14 +63,13 @@ impl ChosenTarget {
             Self::Sim(sim) => sim.describe(program),
             Self::Cuda(_) => RecordedOn {
                 gpu: nvidia::gpu_name(),
-                gpus: program.gpus,
                 driver: nvidia::driver_version(),
-                cuda_driver_version: program.cuda_driver_version,
                 host_page_bytes: Some(PAGE_BYTES),
                 host_numa_nodes: u32::try_from(host_numa_nodes().len())
                     .ok()
                     .filter(|&nodes| nodes > 0),
                 system: Some(std::env::consts::ARCH.to_owned()),
+                ..RecordedOn::new(program.gpus, program.cuda_driver_version)
             },
         }
     }

@@ -53,6 +53,10 @@ pub struct Capabilities {
     /// [`launch`](crate::Backend::launch). Without it kernels are declared, by
     /// [`kernel_accesses`](crate::Backend::kernel_accesses), which then works.
     pub kernels: bool,
+    /// [`range_attribute`](crate::Backend::range_attribute) answers by the pages of the range, as
+    /// documented. Without it, as a driver does: driver 580 walks over runs of pages and can report
+    /// a value that no page has.
+    pub range_attributes_by_page: bool,
 }
 
 impl Capabilities {
@@ -75,6 +79,7 @@ impl Capabilities {
             pool_self_import: false,
             deterministic: false,
             kernels: true,
+            range_attributes_by_page: false,
         }
     }
 }

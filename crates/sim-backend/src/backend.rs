@@ -13,7 +13,7 @@ use pagewise_hal::{
 };
 
 use crate::clock;
-use crate::config::{EventCapture, SimConfig};
+use crate::config::{EventCapture, RangeReads, SimConfig};
 use crate::cost::{Call, CostObservation};
 use crate::kernels::no_kernels;
 use crate::records::{Deliveries, Listener};
@@ -277,6 +277,7 @@ impl Backend for SimBackend {
         capabilities.deterministic = true;
         capabilities.pool_self_import = true;
         capabilities.kernels = false;
+        capabilities.range_attributes_by_page = self.config.range_reads == RangeReads::Pages;
         capabilities
     }
 

@@ -17,16 +17,8 @@ const ZSTD_LEVEL: i32 = 19;
 /// use pagewise_trace::format::{Header, RecordedOn};
 /// use pagewise_trace::writer::TraceWriter;
 ///
-/// let machine = RecordedOn {
-///     gpu: None,
-///     gpus: 1,
-///     driver: None,
-///     cuda_driver_version: 13000,
-///     host_page_bytes: None,
-///     host_numa_nodes: None,
-///     system: None,
-/// };
-/// let mut writer = TraceWriter::plain(Vec::new(), &Header::new("tiny", machine))?;
+/// let header = Header::new("tiny", RecordedOn::new(1, 13000));
+/// let mut writer = TraceWriter::plain(Vec::new(), &header)?;
 /// writer.case("one")?;
 /// let text = String::from_utf8(writer.finish()?).expect("JSON is UTF-8");
 /// assert_eq!(text.lines().last(), Some(r#"{"case":"one"}"#));

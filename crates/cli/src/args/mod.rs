@@ -332,9 +332,10 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "X", value_parser = values::limit)]
     pub(crate) max_time_error: Option<f64>,
 
-    /// The answers of range-attribute reads: the driver's, or the truth page by page
-    #[arg(long, value_enum, default_value_t = RangeReadsArg::Driver)]
-    pub(crate) range_reads: RangeReadsArg,
+    /// The answers of range-attribute reads: the driver's, or the truth page by page; as the trace
+    /// says if not given
+    #[arg(long, value_enum)]
+    pub(crate) range_reads: Option<RangeReadsArg>,
 
     /// The clock: the recording's (nothing is predicted then), the model's, or the recording's
     /// where it has no times to predict and for cases that disagree on the model's

@@ -42,7 +42,7 @@ fn recorded(machine: impl Into<Machine>, path: &str) -> Written {
 
 /// Claims that the command replays a trace and that all agrees, and gives its operations.
 fn replays(path: &str) -> u64 {
-    let output = pagewise(&["replay", "--json", "--range-reads", "pages", path]);
+    let output = pagewise(&["replay", "--json", path]);
     let report = json(&output);
     assert_eq!(status(&output), 0, "{report:#} {}", stderr(&output));
     let trace = &report["traces"][0];
@@ -109,7 +109,7 @@ fn a_program_that_gives_up_at_any_call_replays_with_all_agreeing() {
         let recording = open.borrow_mut().take().expect("recorded");
         let written = recording.finish()?;
         assert_eq!(written.left_out, 0, "call {failing:?}: {answer:?}");
-        let output = pagewise(&["replay", "--range-reads", "pages", &path]);
+        let output = pagewise(&["replay", &path]);
         assert_eq!(status(&output), 0, "call {failing:?}: {}", stderr(&output));
         Ok(())
     });
@@ -125,7 +125,7 @@ fn failures_inside_the_recording_are_answers_that_the_trace_holds() {
         let recording = pagewise::record(backend, &path)?;
         let answer = backend.watch(|| program(recording.machine()));
         recording.finish()?;
-        let output = pagewise(&["replay", "--range-reads", "pages", &path]);
+        let output = pagewise(&["replay", &path]);
         let all_agree = status(&output) == 0;
         assert!(matches!(status(&output), 0 | 1), "it can be read: {}", stderr(&output));
         assert!(all_agree || failing.is_some(), "{answer:?}");

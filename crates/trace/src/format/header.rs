@@ -49,9 +49,32 @@ pub struct RecordedOn {
     /// NUMA nodes of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_numa_nodes: Option<u32>,
+    /// Whether range attributes are those of the pages, as documented, and not the answer of a
+    /// driver ([`Capabilities::range_attributes_by_page`]).
+    ///
+    /// [`Capabilities::range_attributes_by_page`]: pagewise_hal::Capabilities::range_attributes_by_page
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range_attributes_by_page: Option<bool>,
     /// The rest, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+}
+
+impl RecordedOn {
+    /// A machine of which no more is known than its devices and the answer of `cuDriverGetVersion`.
+    #[must_use]
+    pub const fn new(gpus: u32, cuda_driver_version: i32) -> Self {
+        Self {
+            gpu: None,
+            gpus,
+            driver: None,
+            cuda_driver_version,
+            host_page_bytes: None,
+            host_numa_nodes: None,
+            range_attributes_by_page: None,
+            system: None,
+        }
+    }
 }
 
 impl Header {
@@ -117,6 +140,7 @@ fn machine_of(fields: &HeaderFields<'_>) -> Result<RecordedOn, Reason> {
         cuda_driver_version: narrow(fields.number("cuda_driver_version", i32::MAX as u64)?),
         host_page_bytes,
         host_numa_nodes: nodes.map(narrow),
+        range_attributes_by_page: fields.optional_flag("range_attributes_by_page")?,
         system: fields.optional_text("system")?,
     })
 }
@@ -156,6 +180,14 @@ impl HeaderFields<'_> {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(_) => Err(self.wrong(field, "text")),
+        }
+    }
+
+    fn optional_flag(&self, field: &str) -> Result<Option<bool>, Reason> {
+        match self.value.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(&Value::Bool(flag)) => Ok(Some(flag)),
+            Some(_) => Err(self.wrong(field, "true or false")),
         }
     }
 

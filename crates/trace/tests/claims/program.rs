@@ -7,15 +7,7 @@ use pagewise_trace::writer::TraceWriter;
 use crate::common::{HEADER, OPS, tiny};
 
 fn default() -> Header {
-    let machine = RecordedOn {
-        gpu: None,
-        gpus: 4,
-        driver: None,
-        cuda_driver_version: 12080,
-        host_page_bytes: None,
-        host_numa_nodes: None,
-        system: None,
-    };
+    let machine = RecordedOn::new(4, 12080);
     Header::new("default", machine)
 }
 

@@ -122,6 +122,10 @@ fn a_header_field_that_is_missing_or_absurd_is_named() {
         ("version", HEADER.replace(r#""version":1,"#, "")),
         ("recorded_on", HEADER.replace("recorded_on", "recorded_by")),
         ("recorded_on.gpus", HEADER.replace(r#""gpus":1,"#, "")),
+        (
+            "recorded_on.range_attributes_by_page",
+            HEADER.replace(r#""gpus":1,"#, r#""gpus":1,"range_attributes_by_page":"yes","#),
+        ),
         ("recorded_on.gpus", HEADER.replace(r#""gpus":1"#, r#""gpus":4000000000"#)),
         (
             "recorded_on.cuda_driver_version",
