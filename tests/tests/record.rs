@@ -62,6 +62,17 @@ fn first_case(family: &str) -> (Header, Case) {
     (reader.header().clone(), case)
 }
 
+/// The case as a reader finds it in a trace that it was written to: with the same operations.
+fn read_back(header: &Header, recorded: &Case) -> Case {
+    let mut writer = TraceWriter::plain(Vec::new(), header).expect("in memory");
+    writer.whole_case(recorded).expect("in memory");
+    let bytes = writer.finish().expect("in memory");
+    let mut reader = TraceReader::new("written", bytes.as_slice()).expect("a header");
+    let read = reader.next_case().expect("valid").expect("a case");
+    assert_eq!(read.ops, recorded.ops);
+    read
+}
+
 fn run(header: &Header, case: &Case, pass: Pass) -> Case {
     record_case(&simulator(header), case, pass).expect("a program")
 }
@@ -229,12 +240,7 @@ fn registered_memory_and_exports_are_recorded_and_replay_as_they_were() {
     }
     assert!(has("ipc_open_mem_handle") && has("ipc_close_mem_handle"));
 
-    let mut writer = TraceWriter::plain(Vec::new(), &header).expect("in memory");
-    writer.whole_case(&recorded).expect("in memory");
-    let bytes = writer.finish().expect("in memory");
-    let mut reader = TraceReader::new("written", bytes.as_slice()).expect("a header");
-    let read = reader.next_case().expect("valid").expect("a case");
-    assert_eq!(read.ops, recorded.ops);
+    let read = read_back(&header, &recorded);
 
     let again = replay_case(&simulator(&header), &read, |_, _| ());
     let tally = compare_case(&read, &again, false);
@@ -279,12 +285,7 @@ fn declared_kernels_are_recorded_and_replay_with_equal_pages_and_events() {
     kernels(&recorder).expect("inside");
     assert_eq!(recorder.left_out(), 0);
     let recorded = recorder.take_case("kernels");
-    let mut writer = TraceWriter::plain(Vec::new(), &header).expect("in memory");
-    writer.whole_case(&recorded).expect("in memory");
-    let bytes = writer.finish().expect("in memory");
-    let mut reader = TraceReader::new("written", bytes.as_slice()).expect("a header");
-    let read = reader.next_case().expect("valid").expect("a case");
-    assert_eq!(read.ops, recorded.ops);
+    let read = read_back(&header, &recorded);
     let again = replay_case(&simulator(&header), &read, |_, _| ());
     let tally = compare_case(&read, &again, true);
     assert!(tally.agrees(), "{:?}", tally.first_divergence());

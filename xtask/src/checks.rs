@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
-use crate::command::{Outcome, cargo, metadata, output, run};
+use crate::command::{Outcome, cargo, metadata, output, run, target_directory};
 use crate::release;
 
 /// The code is formatted.
@@ -40,9 +39,7 @@ pub(crate) fn features() -> Outcome {
 /// feature that excludes the others; and it runs over the simulated driver.
 pub(crate) fn cudarc() -> Outcome {
     const VERSIONS: [&str; 4] = ["cuda-12000", "cuda-12090", "cuda-13000", "cuda-13040"];
-    let metadata = metadata()?;
-    let target = metadata["target_directory"].as_str().ok_or("cargo names no target directory")?;
-    let target = Path::new(target);
+    let target = target_directory()?;
     let interop = |command, version| {
         let mut cargo = cargo(&[command, "--quiet", "--locked", "--features", version]);
         cargo.args(["--manifest-path", "tests/cudarc-interop/Cargo.toml", "--target-dir"]);

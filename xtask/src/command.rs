@@ -2,7 +2,7 @@
 
 use std::env;
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -22,6 +22,12 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     announce(command);
     let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
+}
+
+/// Whether a command can be run and succeeds. Its output is not shown.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+    silent.status().is_ok_and(|status| status.success())
 }
 
 /// Runs a command and returns what it printed.
@@ -48,4 +54,11 @@ fn announce(command: &Command) {
 pub(crate) fn metadata() -> Outcome<Value> {
     let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// The folder of what cargo builds.
+pub(crate) fn target_directory() -> Outcome<PathBuf> {
+    let metadata = metadata()?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo names no target directory")?;
+    Ok(PathBuf::from(target))
 }

@@ -1,9 +1,9 @@
 //! Packages build with the oldest compiler that they promise to build with.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::published;
-use crate::command::{Outcome, run};
+use crate::command::{Outcome, run, succeeds};
 
 /// Checks every package, with all features, by the compiler of its `rust-version`. Says so and goes
 /// on if that compiler is not here and cannot be fetched.
@@ -36,9 +36,4 @@ fn is_there(version: &str) -> bool {
 fn fetch(version: &str) -> bool {
     let install = ["toolchain", "install", version, "--profile", "minimal", "--no-self-update"];
     succeeds(Command::new("rustup").args(install))
-}
-
-fn succeeds(command: &mut Command) -> bool {
-    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
-    silent.status().is_ok_and(|status| status.success())
 }

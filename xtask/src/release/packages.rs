@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Package, published};
-use crate::command::{Outcome, cargo, metadata, run};
+use crate::command::{Outcome, cargo, run, target_directory};
 
 const WORKSPACE: &str = "[workspace]\nresolver = \"3\"\nmembers = [\"pagewise*\"]\n\n";
 
@@ -16,15 +16,13 @@ const DEPENDENCIES: &str = "[profile.dev]\nopt-level = 1\n";
 /// Packs every package, unpacks it outside of its place in the workspace, builds it there, and then
 /// follows the README with the unpacked packages.
 pub(crate) fn check() -> Outcome {
-    let metadata = metadata()?;
-    let target = metadata["target_directory"].as_str().ok_or("cargo names no target directory")?;
-    let target = Path::new(target);
+    let target = target_directory()?;
     let packages = published()?;
-    let folder = unpacked(&packages, target)?;
+    let folder = unpacked(&packages, &target)?;
     for package in &packages {
         let mut check = cargo(&["check", "--quiet", "--package", &package.name, "--manifest-path"]);
         // With the artifacts of the workspace: dependencies are built already.
-        run(check.arg(folder.join("Cargo.toml")).arg("--target-dir").arg(target))?;
+        run(check.arg(folder.join("Cargo.toml")).arg("--target-dir").arg(&target))?;
     }
     run(Command::new("tests/first-hour/run").arg(&folder).arg(target))
 }

@@ -8,7 +8,7 @@ use public_api::{Builder, MINIMUM_NIGHTLY_RUST_VERSION};
 use serde_json::Value;
 
 use super::{Package, libraries};
-use crate::command::{Outcome, cargo, metadata, run};
+use crate::command::{Outcome, cargo, run, target_directory};
 
 /// The folder of the texts.
 const FOLDER: &str = "docs/api";
@@ -51,13 +51,11 @@ pub(crate) fn write() -> Outcome {
 /// The API of each library, with the file that holds it; `None` if this compiler's JSON cannot be
 /// read.
 fn all() -> Outcome<Option<Vec<(PathBuf, String)>>> {
-    let metadata = metadata()?;
-    let target = metadata["target_directory"].as_str().ok_or("cargo names no target directory")?;
-    let target = Path::new(target);
-    let rustdoc = rustdoc_of_json(target)?;
+    let target = target_directory()?;
+    let rustdoc = rustdoc_of_json(&target)?;
     let mut apis = Vec::new();
     for package in libraries()?.iter() {
-        let json = documented(package, &rustdoc, target)?;
+        let json = documented(package, &rustdoc, &target)?;
         let form = form_of(&json)?;
         if form != FORMAT {
             println!(

@@ -5,10 +5,14 @@ use std::process::Command;
 
 use crate::common::{Files, pagewise, status, stderr, stdout};
 
+fn readme() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    std::fs::read_to_string(path).expect("the checkout has a README")
+}
+
 /// The block of text in the README that begins with this line.
 fn block(first: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(path).expect("the checkout has a README");
+    let readme = readme();
     let (_, from) = readme.split_once(&format!("```text\n{first}")).expect("such a block");
     let (block, _) = from.split_once("```").expect("it ends");
     format!("{first}{block}")
@@ -40,8 +44,7 @@ fn the_readme_lists_the_profiles_as_the_command_does() {
 
 #[test]
 fn the_readme_states_the_limits_of_a_file_as_the_help_does() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(path).expect("the checkout has a README");
+    let readme = readme();
     let help = stdout(&pagewise(&["replay", "--help"]));
     for (default, said) in [
         ("[default: 100M]", "100 million units of work"),
