@@ -49,8 +49,8 @@ fn override_of(choices: &mut Choices<'_>) -> String {
             "arrival.multiprocessors",
             "arrival.batch_faults",
             "arrival.fault_ns",
-            "arrival.bulk.threads",
-            "arrival.bulk.parts",
+            "arrival.fills.threads",
+            "arrival.copies.parts",
             "cost.fixed.alloc",
             "sources.'cost'",
         ]);

@@ -116,10 +116,15 @@ fn named_bytes(op: &Op) -> u64 {
         | Op::Memcpy { bytes, .. } => *bytes,
         Op::Prefetch { part, .. }
         | Op::Memset { part, .. }
+        | Op::MemsetD16 { part, .. }
+        | Op::MemsetD32 { part, .. }
         | Op::HostTouch { part, .. }
         | Op::DeviceTouch { part, .. } => part.bytes,
         Op::PrefetchBatch(batch) | Op::DiscardPrefetchBatch(batch) => all(&batch.ranges),
         Op::DiscardBatch { ranges, .. } => all(ranges),
+        Op::MemcpyBatch(batch) => {
+            batch.copies.iter().fold(0, |sum: u64, copy| sum.saturating_add(copy.bytes))
+        }
         _ => 0,
     }
 }

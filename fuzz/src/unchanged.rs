@@ -32,6 +32,12 @@ pub fn changes_first(call: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a call that is refused may have moved pages and written memory: a batch of copies makes
+/// those before the one that it refuses, as drivers do (CONTRACT-105).
+fn copies_first(call: &str) -> bool {
+    matches!(call, "memcpy_batch" | "cuMemcpyBatchAsync" | "cuMemcpyBatchAsync_v2")
+}
+
 /// The last id of an allocation: a line and not a part.
 const IDS: &str = "last_id";
 
@@ -61,6 +67,9 @@ impl Snapshot {
     /// # Panics
     /// If it is not, with the call and what differs.
     pub fn assert_same(&self, after: &Self, call: &str, what: impl Fn() -> String) {
+        if copies_first(call) {
+            return;
+        }
         assert_eq!(self.contents, after.contents, "contents after a refusal: {}", what());
         if self.state == after.state {
             return;

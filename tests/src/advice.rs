@@ -119,6 +119,16 @@ pub fn accessed_by_lists_devices_then_the_host_then_nothing(backend: &dyn Backen
     assert_eq!(code(backend.range_accessed_by(managed.span, &mut [])), 1);
 }
 
+pub fn a_short_accessed_by_list_holds_the_first_processors(backend: &dyn Backend) {
+    let managed = Managed::new(backend, 2 * MIB);
+    for processor in [-1, 0] {
+        backend.advise_ordinal(managed.span, Advice::SET_ACCESSED_BY, processor).expect("known");
+    }
+    let mut one = [7];
+    backend.range_accessed_by(managed.span, &mut one).expect("a managed range");
+    assert_eq!(one, [0]);
+}
+
 pub fn unset_advice_leaves_nothing_to_report(backend: &dyn Backend) {
     let managed = Managed::new(backend, 2 * MIB);
     for (set, unset, attribute, on, off) in [

@@ -38,13 +38,36 @@ pub fn a_batch_refuses_malformed_lists(backend: &dyn Backend) {
     let batch = |spans: &[Span], to: &[Location], starts: &[usize]| {
         code(backend.prefetch_batch(spans, to, starts, 0, STREAM))
     };
-    for starts in [&[1][..], &[0, 0], &[0, 2, 1], &[0, 3], &[0, usize::MAX]] {
+    for starts in [&[1][..], &[1, 0], &[0, 3], &[0, 3, 1], &[0, usize::MAX]] {
         assert_eq!(batch(&spans, &to[..starts.len()], starts), 1, "{starts:?}");
     }
     assert_eq!(batch(&[], &to[..1], &[0]), 1);
     assert_eq!(batch(&spans, &[], &[]), 1);
     assert_eq!(batch(&spans, &to[..2], &[0]), 1);
     assert_eq!(batch(&spans, &to[..2], &[0, 2]), 0);
+}
+
+pub fn a_location_of_a_batch_may_serve_no_range(backend: &dyn Backend) {
+    if !has_batches(backend) {
+        return;
+    }
+    let managed = Managed::new(backend, 4 * MIB);
+    let spans = [0, 1, 2].map(|page| managed.at(page * PAGE, PAGE));
+    let batch = |to: [Location; 3], starts: &[usize]| {
+        code(backend.prefetch_batch(&spans, &to, starts, 0, STREAM))
+    };
+    assert_eq!(batch([GPU; 3], &[0, 3, 3]), 1, "the number of ranges");
+    let to = [GPU, Location::HOST, GPU];
+    for (starts, went) in [
+        ([0, 2, 2], [0, 0, -1]),
+        ([0, 1, 1], [0, -1, -1]),
+        ([0, 0, 1], [0, 0, 0]),
+        ([0, 2, 1], [0, 0, -1]),
+        ([0, 1, 2], [0, -1, 0]),
+    ] {
+        assert_eq!(batch(to, &starts), 0, "{starts:?}");
+        assert_eq!(spans.map(|span| last_prefetch(backend, span)), went, "{starts:?}");
+    }
 }
 
 pub fn a_batch_with_one_bad_range_moves_nothing(backend: &dyn Backend) {

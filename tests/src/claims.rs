@@ -19,11 +19,19 @@ macro_rules! with_claims {
                 advice::a_range_must_end_in_the_allocation_that_it_starts_in
                 advice::advice_is_reported_for_every_page_that_the_range_touches
                 advice::the_location_form_is_absent_before_cuda_12_2
+                copies::fills_of_2_and_4_bytes_repeat_their_value_and_change_nothing_else
+                copies::fills_of_2_and_4_bytes_take_whole_elements_inside_an_allocation
+                copies::a_batch_of_copies_makes_each_copy_with_the_attributes_of_its_start
+                copies::a_batch_of_copies_refuses_the_legacy_stream_and_malformed_lists
+                copies::a_batch_of_copies_refuses_unknown_orders_flags_and_hints
+                copies::a_batch_of_copies_ends_at_the_first_bad_one_and_names_it
                 memory::an_allocation_of_2_mib_starts_on_a_2_mib_boundary
                 memory::small_allocations_do_not_overlap
                 memory::an_address_knows_its_allocation
                 memory::an_address_of_nothing_is_an_invalid_value
                 memory::an_unknown_device_is_an_invalid_device
+                memory::each_device_has_its_place_on_the_pci_and_is_no_peer_of_itself
+                memory::host_and_device_reach_memory_by_one_address
                 memory::free_memory_is_at_most_all_memory
                 memory::what_the_host_writes_the_device_reads_and_back
                 memory::atomics_add_up
@@ -34,14 +42,29 @@ macro_rules! with_claims {
                 memory::devices_are_numbered_from_0_up_to_their_count
                 memory::events_tell_the_nanoseconds_of_the_work_between_them
                 memory::fills_copies_and_prefetches_take_a_stream_of_any_device
+                virtual_memory::physical_memory_counts_from_its_creation_until_no_mapping_and_no_handle_is_left
+                virtual_memory::reservations_are_whole_units_aligned_as_asked_and_freed_whole
+                virtual_memory::a_free_hint_is_where_addresses_are_reserved
+                virtual_memory::physical_memory_is_pinned_of_whole_units_and_of_a_place_that_has_some
+                virtual_memory::the_granularity_is_that_of_any_properties
+                virtual_memory::memory_is_mapped_whole_where_a_reservation_is_vacant
+                virtual_memory::a_range_is_unmapped_unless_it_cuts_a_mapping
+                virtual_memory::mapped_memory_is_accessed_by_those_that_were_given_access
+                virtual_memory::mappings_side_by_side_are_one_range
+                virtual_memory::memory_shows_the_same_bytes_wherever_it_is_mapped
+                virtual_memory::mapped_memory_is_device_memory_that_no_other_call_frees
+                virtual_memory::attributes_of_mapped_memory_describe_its_reservation
+                virtual_memory::fills_and_copies_of_memory_without_access_are_refused_and_others_go_on
             }
             with_concurrent_access {
                 advice::a_numa_location_never_reaches_the_memory
                 advice::accessed_by_lists_devices_then_the_host_then_nothing
+                advice::a_short_accessed_by_list_holds_the_first_processors
                 advice::unset_advice_leaves_nothing_to_report
                 advice::a_failed_call_changes_nothing
                 batches::a_batch_refuses_the_legacy_stream_and_flags
                 batches::a_batch_refuses_malformed_lists
+                batches::a_location_of_a_batch_may_serve_no_range
                 batches::a_batch_with_one_bad_range_moves_nothing
                 batches::an_unknown_device_is_an_invalid_value_in_a_batch
                 batches::each_location_serves_the_ranges_up_to_the_next_start

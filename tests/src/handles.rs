@@ -1,9 +1,9 @@
 //! Handles: back ends refuse those that are not live, from safe code too.
 
 use pagewise::{
-    AccessFlags, AllocationType, AttachFlags, Backend, DeviceAccess, DeviceId, DeviceTouch,
-    ErrorKind, EventFlags, EventHandle, HandleTypes, Location, PoolAttribute, PoolHandle,
-    PoolProps, Result, StreamFlags, StreamHandle,
+    AccessFlags, AllocationType, AttachFlags, Backend, CopyAttributes, DeviceAccess, DeviceId,
+    DeviceTouch, ErrorKind, EventFlags, EventHandle, HandleTypes, Location, PoolAttribute,
+    PoolHandle, PoolProps, Result, SpanCopy, StreamFlags, StreamHandle,
 };
 
 use crate::{GPU, MIB, Managed, STREAM};
@@ -52,6 +52,10 @@ pub fn calls_with_stream(backend: &dyn Backend, stream: StreamHandle) -> Vec<Res
     unsafe {
         answers.push(backend.memset(span, 1, stream));
         answers.push(backend.memcpy(span.ptr.offset(4096), span.ptr, 4096, stream));
+        answers.push(backend.memset_d16(span, 1, stream));
+        answers.push(backend.memset_d32(span, 1, stream));
+        let copy = SpanCopy::new(span.ptr.offset(4096), span.ptr, 4096);
+        answers.push(backend.memcpy_batch(&[copy], &[CopyAttributes::default()], &[0], stream));
         answers.push(backend.device_touch(touch, stream).map(drop));
         answers.push(backend.stream_attach(stream, span, AttachFlags::SINGLE));
         if can.discard {

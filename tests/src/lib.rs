@@ -8,6 +8,7 @@
 pub mod advice;
 pub mod batches;
 mod claims;
+pub mod copies;
 #[cfg(target_os = "linux")]
 pub mod driver;
 pub mod gpu;
@@ -16,6 +17,7 @@ pub mod memory;
 pub mod movement;
 pub mod pools;
 pub mod sharing;
+pub mod virtual_memory;
 
 use pagewise::{
     AttachFlags, Backend, Capabilities, DeviceId, DevicePtr, Error, ErrorKind, Location, Result,

@@ -1,5 +1,7 @@
 //! Allocation, addresses and contents.
 
+use std::collections::BTreeSet;
+
 use pagewise::{
     AttachFlags, Backend, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch,
     EventFlags, HostAccess, HostAllocFlags, HostTouch, PointerAttribute, Result, Span, StreamFlags,
@@ -56,6 +58,51 @@ pub fn an_unknown_device_is_an_invalid_device(backend: &dyn Backend) {
         let attribute = pagewise::DeviceAttribute::MANAGED_MEMORY;
         assert_eq!(code(backend.device_attribute(device, attribute)), 101);
         assert_eq!(code(backend.memory_info(device)), 101);
+        assert_eq!(code(backend.can_access_peer(device, DeviceId(0))), 101);
+        assert_eq!(code(backend.can_access_peer(DeviceId(0), device)), 101);
+    }
+}
+
+pub fn each_device_has_its_place_on_the_pci_and_is_no_peer_of_itself(backend: &dyn Backend) {
+    let count = i32::try_from(backend.device_count().expect("a machine")).expect("a few");
+    let ask = |id, attribute| backend.device_attribute(DeviceId(id), attribute).expect("known");
+    let [domain, bus, device] = [
+        DeviceAttribute::PCI_DOMAIN_ID,
+        DeviceAttribute::PCI_BUS_ID,
+        DeviceAttribute::PCI_DEVICE_ID,
+    ];
+    let places: BTreeSet<_> =
+        (0..count).map(|id| [domain, bus, device].map(|number| ask(id, number))).collect();
+    assert_eq!(places.len(), count as usize, "{places:?}");
+    for id in 0..count {
+        assert_eq!(backend.can_access_peer(DeviceId(id), DeviceId(id)), Ok(false));
+        for peer in 0..count {
+            let both = [(id, peer), (peer, id)]
+                .map(|(one, other)| backend.can_access_peer(DeviceId(one), DeviceId(other)));
+            assert_eq!(both[0], both[1], "devices {id} and {peer}");
+        }
+    }
+}
+
+pub fn host_and_device_reach_memory_by_one_address(backend: &dyn Backend) {
+    let managed = Managed::new(backend, 3 * MIB);
+    let pinned = backend.alloc_pinned(PAGE, HostAllocFlags::DEVICE_MAP).expect("pinned memory");
+    let device = backend.alloc_device(DeviceId(0), PAGE).expect("device memory");
+    let [of_device, of_host] = [PointerAttribute::DEVICE_POINTER, PointerAttribute::HOST_POINTER];
+    for start in [managed.span.ptr, pinned, device] {
+        for ptr in [start, start.offset(100)] {
+            assert_eq!(backend.pointer_attribute(ptr, of_device), Ok(ptr.0));
+            let answer = backend.pointer_attribute(ptr, of_host);
+            match start == device {
+                true => assert_eq!(code(answer), 1, "the host does not reach it"),
+                false => assert_eq!(answer, Ok(ptr.0)),
+            }
+        }
+    }
+    // SAFETY: no work uses the memory, and each piece is freed once.
+    unsafe {
+        backend.free_pinned(pinned).expect("pinned memory");
+        backend.free(device).expect("device memory");
     }
 }
 

@@ -183,10 +183,11 @@ fn a_loop_refuses_numa_nodes_that_the_host_lacks_before_anything_is_submitted() 
 #[test]
 fn each_missing_entry_point_takes_away_what_needs_it_and_nothing_else() {
     type Change = fn(&mut Capabilities);
-    let cases: [(&str, Change); 8] = [
+    let cases: [(&str, Change); 9] = [
         ("cuMemAdvise@12020", |found| found.locations = false),
         ("cuMemPrefetchAsync@12020", |found| found.locations = false),
         ("cuMemPrefetchBatchAsync", |found| found.prefetch_batch = BatchSupport::Loop),
+        ("cuMemcpyBatchAsync", |found| found.copy_batch = BatchSupport::Loop),
         ("cuMemDiscardBatchAsync", |found| found.discard = false),
         ("cuMemDiscardAndPrefetchBatchAsync", |found| found.discard = false),
         ("cuMemGetDefaultMemPool", |found| found.location_pools = false),

@@ -7,11 +7,16 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 /// The documents, each with what its ids begin with.
-const DOCUMENTS: [(&str, &str); 3] = [
+const DOCUMENTS: [(&str, &str); 4] = [
     ("docs/driver/paging.md", "PAGING"),
+    (EVICTION, "EVICTION"),
     ("docs/driver/contract.md", "CONTRACT"),
     ("docs/driver/timing.md", "TIMING"),
 ];
+
+/// The document of rules that nothing recorded shows. Each names the tests that hold the simulator
+/// to it, or says how the simulator differs.
+const EVICTION: &str = "docs/driver/eviction.md";
 
 /// The words of a rule that no recording can tell from its opposite.
 const UNRECORDED: &str = "nothing recorded";
@@ -32,6 +37,8 @@ struct Rule {
     shown_by: Vec<String>,
     /// Lines that name a function of the published driver, or any other source.
     sources: usize,
+    /// Lines that say how the simulator does it.
+    simulator: Vec<String>,
 }
 
 fn repository() -> PathBuf {
@@ -48,12 +55,16 @@ fn rules_of(text: &str) -> Vec<Rule> {
     for line in text.lines() {
         if let Some(heading) = line.strip_prefix("### ") {
             let id = heading.split(' ').next().unwrap_or_default().to_owned();
-            rules.push(Rule { id, shown_by: Vec::new(), sources: 0 });
+            let (shown_by, simulator) = (Vec::new(), Vec::new());
+            rules.push(Rule { id, shown_by, sources: 0, simulator });
         } else if line.starts_with("## ") {
             continue;
         } else if let Some(rule) = rules.last_mut() {
             if let Some(shown_by) = line.strip_prefix("- Shown by: ") {
                 rule.shown_by.push(shown_by.to_owned());
+            }
+            if let Some(simulator) = line.strip_prefix("- Simulator: ") {
+                rule.simulator.push(simulator.to_owned());
             }
             rule.sources += usize::from(line.starts_with("- Driver: "));
             rule.sources += usize::from(line.starts_with("- Source: "));
@@ -216,12 +227,33 @@ fn every_rule_has_an_id_of_its_own_that_names_its_document() {
 
 #[test]
 fn every_rule_says_what_shows_it_or_names_a_source() {
-    for Rule { id, shown_by, sources } in all_rules() {
+    for Rule { id, shown_by, sources, .. } in all_rules() {
         let [shown_by] = &shown_by[..] else {
             panic!("{id} has {} lines `Shown by`", shown_by.len());
         };
         assert!(shown_by != UNRECORDED || sources > 0, "{id} has no evidence and no source");
     }
+}
+
+#[test]
+fn every_rule_of_eviction_names_a_test_or_says_how_the_simulator_differs() {
+    let is_rust = |path: &Path| path.extension().is_some_and(|end| end == "rs");
+    let sources = texts().into_iter().filter(|(path, _)| is_rust(path));
+    let sources: Vec<String> = sources.map(|(_, text)| text.replace("\n    ", "\n")).collect();
+    let is_test = |name: &str| {
+        let test = format!("#[test]\nfn {name}()");
+        sources.iter().any(|text| text.contains(&test))
+    };
+    let mut tests = 0;
+    for Rule { id, simulator, .. } in rules_of(&read(&repository().join(EVICTION))) {
+        let [line] = &simulator[..] else { panic!("{id}: {} lines `Simulator`", simulator.len()) };
+        for name in quoted(line) {
+            assert!(is_test(&name), "{id}: there is no test `{name}`");
+            tests += 1;
+        }
+        assert!(line.contains("differs: ") || line.contains('`'), "{id} names no test");
+    }
+    assert!(tests > 30, "{tests} tests are named");
 }
 
 #[test]

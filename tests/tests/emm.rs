@@ -12,8 +12,9 @@ use pagewise::{
     PointerAttribute, RangeAttribute, Result, Span, Stream,
 };
 use pagewise_managers::emm::{
-    Contexts, EmmOptions, ExternalMemoryManager, HostOnlyManager, HostOptions, ManagedOptions,
-    MemoryPointer, PendingLimits, Plugin, PointerKind, ResourceManager, StreamOrderedManager,
+    Contexts, DeviceIdentity, EmmOptions, ExternalMemoryManager, HostOnlyManager, HostOptions,
+    ManagedOptions, MemoryPointer, PendingLimits, Plugin, PointerKind, ResourceManager,
+    StreamOrderedManager,
 };
 
 machines::claims_hold_everywhere![
@@ -22,7 +23,9 @@ machines::claims_hold_everywhere![
     page_locked_memory_is_unlocked_at_once_also_while_cleanup_is_deferred,
     device_memory_has_a_handle_for_other_processes,
     what_has_no_handle_says_why,
+    the_host_and_fills_of_a_device_see_each_others_bytes,
     so_many_deallocations_wait_and_no_more,
+    limits_change_while_deallocations_wait,
     waiting_bytes_are_a_part_of_the_device_s_memory,
     while_cleanup_is_deferred_nothing_is_freed,
     a_reset_frees_what_waits_and_names_what_is_out,
@@ -200,24 +203,65 @@ fn page_locked_memory_is_unlocked_at_once_also_while_cleanup_is_deferred(
     manager.reset().map(drop)
 }
 
+fn the_host_and_fills_of_a_device_see_each_others_bytes(backend: &Arc<dyn Backend>) -> Result<()> {
+    let (machine, stream) = machine(backend)?;
+    let manager = direct(&machine)?;
+    let kinds = [manager.memallocmanaged(3 * PAGE, true), manager.memhostalloc(3 * PAGE, MAPPED)];
+    for memory in kinds {
+        let memory = memory?;
+        assert_eq!(memory.host_address(), Some(memory.device_ptr().0));
+        memory.fill(1, &stream)?;
+        memory.view(PAGE, Some(2 * PAGE))?.fill(2, &stream)?;
+        let bytes = memory.read()?;
+        let (page, third) = (PAGE as usize, 2 * PAGE as usize);
+        assert_eq!((bytes[page - 1], bytes[page], bytes[third - 1], bytes[third]), (1, 2, 2, 1));
+        assert!(memory.fill(3, &stream).is_err() && memory.free().is_err(), "while it is seen");
+        drop(bytes);
+        // A recording declares one byte of each page of a view, and not the bytes that it writes:
+        // this one is another.
+        memory.write()?[5] = 7;
+        assert_eq!(memory.read()?[5], 7);
+        memory.free()?;
+    }
+    let device = manager.memalloc(PAGE)?;
+    device.fill(4, &stream)?;
+    let copied = manager.memhostalloc(PAGE, PINNED)?;
+    copy(&copied, &device, &stream)?;
+    assert!(copied.read()?.iter().all(|&byte| byte == 4));
+    drop((copied, device));
+    manager.reset().map(drop)
+}
+
 // ---- other processes --------------------------------------------------------------------------
 
 fn device_memory_has_a_handle_for_other_processes(backend: &Arc<dyn Backend>) -> Result<()> {
     let machine = Machine::from(Arc::clone(backend));
     let manager = direct(&machine)?;
     let memory = manager.memalloc(4 * PAGE)?;
-    let whole = manager.get_ipc_handle(&memory)?;
-    assert_eq!((whole.device, whole.offset_bytes, whole.bytes), (FIRST, 0, 4 * PAGE));
-    let part = manager.get_ipc_handle(&memory.view(100, Some(300))?)?;
-    assert_eq!((part.offset_bytes, part.bytes), (100, 200));
-    assert_eq!(part.handle, whole.handle, "that of the allocation");
-    assert_eq!(part.span_at(memory.device_ptr()), memory.view(100, Some(300))?.span());
+    let whole = manager.get_ipc_handle(&memory)?.descriptor();
+    let identity = DeviceIdentity::of(&machine, FIRST)?;
+    let expected = (identity, 0, 4 * PAGE);
+    assert_eq!((whole.device(), whole.offset_bytes(), whole.bytes()), expected);
+    assert_eq!(identity.find(&machine)?, FIRST);
+    let view = memory.view(100, Some(300))?;
+    let handle = manager.get_ipc_handle(&view)?;
+    let part = handle.descriptor();
+    assert_eq!((part.offset_bytes(), part.bytes()), (100, 200));
+    assert_eq!(part.handle(), whole.handle(), "that of the allocation");
+    assert_eq!(part.span_at(memory.device_ptr()), view.span());
+    assert!(part.is_reached_by(&machine, FIRST)?);
     // SAFETY: `open` asks for a handle of another process. One of this process is refused before
     // any memory is opened, which is the claim.
     let error = unsafe { part.open(&machine) }.unwrap_err();
     assert_eq!(error.code(), Some(Code::INVALID_CONTEXT), "in the process that made it");
-    drop(memory);
-    manager.reset().map(drop)
+    let span = memory.span();
+    drop((view, memory));
+    manager.reset()?;
+    assert!(is_allocated(&**backend, span), "the handle keeps it");
+    drop(handle);
+    manager.reset()?;
+    assert!(!is_allocated(&**backend, span));
+    Ok(())
 }
 
 fn what_has_no_handle_says_why(backend: &Arc<dyn Backend>) -> Result<()> {
@@ -274,6 +318,28 @@ fn so_many_deallocations_wait_and_no_more(backend: &Arc<dyn Backend>) -> Result<
     let span = memory.span();
     memory.free()?;
     assert!(!is_allocated(&**backend, span), "where none may wait it goes at once");
+    Ok(())
+}
+
+fn limits_change_while_deallocations_wait(backend: &Arc<dyn Backend>) -> Result<()> {
+    let machine = Machine::from(Arc::clone(backend));
+    let manager = waiting(&machine, 10)?;
+    let queue = manager.base().deallocations();
+    for _ in 0..5 {
+        drop(manager.memalloc(PAGE)?);
+    }
+    let fewer = PendingLimits { count_max: 2, ..queue.limits() };
+    queue.set_limits(fewer)?;
+    assert_eq!((queue.limits(), queue.count()), (fewer, 5), "those that wait go on waiting");
+    drop(manager.memalloc(PAGE)?);
+    assert_eq!(queue.count(), 0, "the next takes all along");
+    let wrong = PendingLimits { ratio_max: f64::NAN, ..fewer };
+    assert_eq!(queue.set_limits(wrong).unwrap_err().kind(), ErrorKind::InvalidValue);
+    assert_eq!(queue.limits(), fewer);
+    let none = PendingLimits { ratio_max: 0.0, ..fewer };
+    queue.set_limits(none)?;
+    drop(manager.memalloc(PAGE)?);
+    assert_eq!(queue.count(), 0, "not a byte may wait");
     Ok(())
 }
 

@@ -123,7 +123,7 @@ impl ExternalMemoryManager for PluggedIn {
     }
 
     fn get_ipc_handle(&self, memory: &MemoryPointer) -> Result<IpcHandle> {
-        IpcHandle::of(self.host.device(), memory)
+        IpcHandle::of(memory)
     }
 
     fn get_memory_info(&self) -> Result<MemoryInfo> {

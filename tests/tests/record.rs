@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use pagewise::{
-    AllocationType, AttachFlags, Backend, BackendExt, DeviceId, DevicePtr, DiscardedContents,
-    DriverVersion, Error, HandleTypes, HostAccess, HostRegisterFlags, HostTouch, KernelAccess,
-    KernelAccesses, KernelWalk, Location, PoolProps, RangeReads, ShareableHandle, SimBackend,
-    SimConfig, Span, StreamHandle, StridedSpan,
+    Advice, AllocationType, AttachFlags, Backend, BackendExt, DeviceId, DevicePtr,
+    DiscardedContents, DriverVersion, Error, HandleTypes, HostAccess, HostRegisterFlags, HostTouch,
+    KernelAccess, KernelAccesses, KernelWalk, Location, PoolProps, RangeReads, ShareableHandle,
+    SimBackend, SimConfig, Span, StreamHandle, StridedSpan,
 };
 use pagewise_trace::compare::{Levels, Tally, compare_case, compare_recordings};
-use pagewise_trace::format::{Case, Header, Op, OpLine};
+use pagewise_trace::format::{AttributeValue, Case, Header, Op, OpLine};
 use pagewise_trace::reader::TraceReader;
 use pagewise_trace::record::{Pass, Recorder, merge, record_case};
 use pagewise_trace::replay::replay_case;
@@ -75,6 +75,44 @@ fn read_back(header: &Header, recorded: &Case) -> Case {
 
 fn run(header: &Header, case: &Case, pass: Pass) -> Case {
     record_case(&simulator(header), case, pass).expect("a program")
+}
+
+#[test]
+fn a_list_of_another_length_is_recorded_at_its_length_and_replayed_at_it() {
+    let (header, _) = first_case("attrs");
+    let recorder = Recorder::new(simulator(&header));
+    let ptr = recorder.alloc_managed(4096, AttachFlags::GLOBAL).expect("memory");
+    let span = Span::new(ptr, 4096);
+    for processor in [-1, 0] {
+        recorder.advise_ordinal(span, Advice::SET_ACCESSED_BY, processor).expect("known");
+    }
+    for slots in [0, 1, 2, 5, 1024, 1025] {
+        let answer = recorder.range_accessed_by(span, &mut vec![7; slots]);
+        assert_eq!(answer.is_ok(), slots > 0, "{slots}");
+    }
+    let case = read_back(&header, &recorder.take_case("lists"));
+    let lists = case.ops.iter().filter_map(|line| match line.recorded.op {
+        Op::RangeAttributes { slots, .. } => Some((slots, line.recorded.observed.code)),
+        _ => None,
+    });
+    let expected =
+        [(Some(0), 1), (Some(1), 0), (None, 0), (Some(5), 0), (Some(1024), 0), (None, 0)];
+    assert_eq!(lists.collect::<Vec<_>>(), expected);
+    let again = run(&header, &case, Pass::Observed);
+    let compared = compare_recordings(&case, &again, Levels::ALL);
+    let mut tally = Tally::default();
+    tally.merge(compared);
+    let report = tally.report("lists".to_owned(), Some(&header), None, None);
+    assert!(report.ok(), "{:?}", report.first_divergence);
+    let lengths = again.ops.iter().filter_map(|line| {
+        let attributes = line.recorded.observed.attributes.as_ref()?;
+        Some(attributes.get("accessed_by")?.1.clone())
+    });
+    let of = |list: &[i32]| Some(AttributeValue::List(list.to_vec()));
+    let mut lengths = lengths.skip(1);
+    assert_eq!(lengths.next(), Some(of(&[0])));
+    assert_eq!(lengths.next(), Some(of(&[0, -1])));
+    assert_eq!(lengths.next(), Some(of(&[0, -1, -2, -2, -2])));
 }
 
 #[test]

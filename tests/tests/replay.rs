@@ -73,6 +73,22 @@ fn calls_answer_as_recorded() {
     for family in ["contract", "attrs", "two-gpu-contract", "two-gpu-attrs", "pools"] {
         assert_agrees(family, 0, 0);
     }
+    assert_agrees("contract-batch-starts", 0, 0);
+}
+
+/// 14 copies and 5 fills merge another number of faults than recorded (TIMING-33). Copies merge
+/// another one from run to run on the H200 too: 22 operations are marked for that.
+#[test]
+fn fills_and_copies_of_a_page_merge_the_recorded_faults_but_for_19() {
+    let file = "data/traces/h200-580-by-chance/mixed.jsonl.zst";
+    let input = Input::file(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file));
+    let report = run(vec![input], &Simulator { seed: 0 }, Options::default(), &|| {});
+    let report = &report.traces[0];
+    let all = [report.contract, report.range_attributes, report.pages];
+    assert_eq!((all.map(missed), report.pages.checked), ([0; 3], 1732));
+    assert!(missed(report.events) <= 19, "{:?}", report.events);
+    let first = report.first_divergence.as_ref().expect("a copy");
+    assert_eq!(first.op["op"], "memcpy");
 }
 
 #[test]
@@ -122,6 +138,13 @@ fn copies_of_memory_that_prefers_the_host_are_the_hosts_as_recorded() {
 #[test]
 fn the_addresses_of_a_pool_remember_their_last_prefetch_as_recorded() {
     assert_agrees("pool-reuse", 0, 0);
+}
+
+#[test]
+fn pools_and_copies_between_devices_do_as_timed() {
+    for family in ["pool-timing", "two-gpu-timing"] {
+        assert_agrees(family, 0, 0);
+    }
 }
 
 #[test]
@@ -216,5 +239,13 @@ fn operations_take_the_recorded_time() {
     assert_time("timing", 0.95..=1.05, 0.12, 0.42);
     for family in ["migrate", "advise", "small", "discard"] {
         assert_time(family, 0.9..=1.1, 0.25, 0.9);
+    }
+}
+
+/// Pool calls were flat: 0.11 of the recorded total in `pools`.
+#[test]
+fn pools_and_copies_between_devices_take_the_recorded_time() {
+    for family in ["pool-timing", "pools", "two-gpu-timing"] {
+        assert_time(family, 0.75..=1.15, 0.65, 2.5);
     }
 }

@@ -10,6 +10,7 @@ mod command;
 mod files;
 mod harness;
 mod mutants;
+mod peers;
 mod prose;
 mod release;
 mod subject;
@@ -107,6 +108,7 @@ const STEPS: &[Step] = &[
     ("oldest compiler", release::oldest_compiler),
     ("public API", release::public_api),
     ("packages", release::packages),
+    ("peers", peers::check),
     ("main command", checks::main_command),
     ("determinism", checks::determinism),
     ("schedules", checks::schedules),

@@ -233,6 +233,7 @@ fn discard_unnamed(regions: &[RegionMut<'_>], stream: &Stream) -> Result<()> {
         return Ok(());
     }
     for region in regions {
+        region.memory.wait_for_copies(region.span)?;
         region.memory.use_on(stream)?;
     }
     // SAFETY: the discard asks that no code uses the contents until they are written. The regions
@@ -267,6 +268,7 @@ fn discard_prefetch_unnamed(
     check_one_place_each(OPERATION, &spans, &to)?;
     let locations = to.locations();
     for region in regions {
+        region.memory.wait_for_copies(region.span)?;
         region.memory.use_on(stream)?;
     }
     // SAFETY: the discard asks that no code uses the contents until they are written. The regions

@@ -1,15 +1,13 @@
 //! Constructors of managed buffers: allocated, taken from a resource, adopted.
 
 use std::marker::PhantomData;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use pagewise_hal::{AttachFlags, DevicePtr, PointerAttribute, Result, Span};
 
-use crate::contents::Contents;
-use crate::memory::{Lease, Memory, Release};
-use crate::names::{Listed, Name};
+use crate::memory::{Memory, Release};
+use crate::names::Name;
 use crate::refuse::{invalid, unsupported};
 use crate::resource::{MemoryKind, MemoryResource};
 use crate::{Machine, ManagedBuffer, Stream};
@@ -38,9 +36,8 @@ impl<T: Pod> ManagedBuffer<T> {
         let bytes = bytes_of::<T>(OPERATION, len)?;
         let ptr = machine.backend().alloc_managed(bytes, AttachFlags::GLOBAL)?;
         let span = Span::new(ptr, bytes);
-        let contents = Contents::default();
-        let listed = Listed::new(&machine, span, Name::of_caller());
-        let memory = Memory { machine, span, listed, contents, release: Release::Free };
+        let memory =
+            Memory::new(machine, span, Name::of_caller(), MemoryKind::Managed, Release::Free);
         check_aligned::<T>(OPERATION, span)?;
         Ok(Self { memory, elements: PhantomData })
     }
@@ -102,15 +99,8 @@ impl<T: Pod> ManagedBuffer<T> {
         }
         let span = Span::new(resource.allocate(bytes, stream)?, bytes);
         let machine = resource.machine().clone();
-        let release = Release::Resource(Lease {
-            resource,
-            stream: stream.clone(),
-            arrived: AtomicBool::new(false),
-            users: Mutex::default(),
-        });
-        let listed = Listed::new(&machine, span, Name::of_caller());
-        let contents = Contents::default();
-        let memory = Memory { machine, span, listed, contents, release };
+        let release = Release::leased(resource, stream);
+        let memory = Memory::new(machine, span, Name::of_caller(), MemoryKind::Managed, release);
         check_aligned::<T>(OPERATION, span)?;
         Ok(Self { memory, elements: PhantomData })
     }
@@ -152,26 +142,60 @@ impl<T: Pod> ManagedBuffer<T> {
         const OPERATION: &str = "from_raw";
         let machine = machine.into();
         let span = Span::new(ptr, bytes_of::<T>(OPERATION, len)?);
-        let ask = |attribute| machine.backend().pointer_attribute(ptr, attribute);
-        let refuse = |why| Err(invalid(OPERATION, why).with_span(span));
-        if ask(PointerAttribute::IS_MANAGED)? == 0 {
-            return refuse("the memory is not managed: allocate it as such");
-        }
-        let start = ask(PointerAttribute::RANGE_START_ADDR)?;
-        let end = start.saturating_add(ask(PointerAttribute::RANGE_SIZE)?);
-        if span.end().is_none_or(|last| ptr.0 < start || last > end) {
-            return refuse("the range passes the end of its allocation");
-        }
+        check_adopted(OPERATION, &machine, span, MemoryKind::Managed)?;
         check_aligned::<T>(OPERATION, span)?;
-        let (contents, release) = (Contents::default(), Release::Owner(Box::new(owner)));
-        let listed = Listed::new(&machine, span, Name::of_caller());
-        let memory = Memory { machine, span, listed, contents, release };
+        let release = Release::Owner(Box::new(owner));
+        let memory = Memory::new(machine, span, Name::of_caller(), MemoryKind::Managed, release);
         Ok(Self { memory, elements: PhantomData })
     }
 }
 
+/// The kind of memory at an address, as the driver knows it.
+fn kind_at(machine: &Machine, ptr: DevicePtr) -> Result<MemoryKind> {
+    /// `CU_MEMORYTYPE_HOST`
+    const HOST: u64 = 1;
+    let ask = |attribute| machine.backend().pointer_attribute(ptr, attribute);
+    if ask(PointerAttribute::IS_MANAGED)? != 0 {
+        return Ok(MemoryKind::Managed);
+    }
+    let is_host = ask(PointerAttribute::MEMORY_TYPE)? == HOST;
+    Ok(if is_host { MemoryKind::Pinned } else { MemoryKind::Device })
+}
+
+/// Refuses memory of another kind, and a range that passes the end of its allocation.
+pub(crate) fn check_adopted(
+    operation: &'static str,
+    machine: &Machine,
+    span: Span,
+    wanted: MemoryKind,
+) -> Result<()> {
+    let found = kind_at(machine, span.ptr)?;
+    if found != wanted {
+        let named = |kind| match kind {
+            MemoryKind::Managed => ("managed memory", "ManagedBuffer"),
+            MemoryKind::Pinned => ("page-locked host memory", "PinnedBuffer"),
+            MemoryKind::Device => ("memory of a device", "DeviceBuffer"),
+        };
+        let ((is, takes), (not, _)) = (named(found), named(wanted));
+        let why = format!("this is {is}, not {not}: adopt it by `{takes}::from_raw`");
+        return Err(invalid(operation, why).with_span(span));
+    }
+    let ask = |attribute| machine.backend().pointer_attribute(span.ptr, attribute);
+    let (start, bytes) =
+        (ask(PointerAttribute::RANGE_START_ADDR)?, ask(PointerAttribute::RANGE_SIZE)?);
+    // For memory of host pools a driver counts the start from that of the pool. Then the address
+    // counts as the first byte.
+    let is_inside = span.ptr.0.wrapping_sub(start) < bytes;
+    let last = (if is_inside { start } else { span.ptr.0 }).saturating_add(bytes);
+    if span.end().is_none_or(|end| end > last) {
+        let why = "the range passes the end of its allocation";
+        return Err(invalid(operation, why).with_span(span));
+    }
+    Ok(())
+}
+
 /// Bytes of `len` elements: at least 1, and within an address space.
-fn bytes_of<T>(operation: &'static str, len: usize) -> Result<u64> {
+pub(crate) fn bytes_of<T>(operation: &'static str, len: usize) -> Result<u64> {
     let size = size_of::<T>();
     if size == 0 {
         return Err(invalid(operation, "elements of no size need no memory"));
@@ -183,7 +207,7 @@ fn bytes_of<T>(operation: &'static str, len: usize) -> Result<u64> {
     }
 }
 
-fn check_aligned<T>(operation: &'static str, span: Span) -> Result<()> {
+pub(crate) fn check_aligned<T>(operation: &'static str, span: Span) -> Result<()> {
     let align = align_of::<T>() as u64;
     if span.ptr.0.is_multiple_of(align) && !span.ptr.is_null() {
         return Ok(());

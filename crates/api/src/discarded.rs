@@ -36,6 +36,13 @@ pub struct Discarded<'b, T> {
     range: ManagedRangeMut<'b, T>,
 }
 
+impl<'b, T> Discarded<'b, T> {
+    /// The elements, which their buffer still counts as discarded.
+    pub(crate) fn into_range(self) -> ManagedRangeMut<'b, T> {
+        self.range
+    }
+}
+
 impl<'b, T: Pod> ManagedRangeMut<'b, T> {
     /// Declares the contents worthless, in stream order. See [`discard`](crate::discard).
     ///

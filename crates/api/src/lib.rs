@@ -24,6 +24,7 @@
 //! | places | [`Device`], [`Host`], [`Place`] |
 //! | advice | `set_read_mostly`, `set_preferred_location`, [`AccessedBy`], [`MemoryAdvice`] |
 //! | movement | `prefetch`, `discard`, `discard_prefetch`, for many at once [`prefetch()`] and its kin |
+//! | copies and fills | [`copy`](mod@copy): between managed, device and pinned memory and slices; [`DeviceBuffer`], [`PinnedBuffer`] |
 //! | to know what moved | [`observe()`], [`Budget`], [`assert_faults!`], [`assert_migrated_bytes!`] |
 //! | kernels | [`Launch`]: several buffers, each with its accesses; [`DeviceProgram`] for one |
 //! | kernels of cudarc on managed memory | `interop::lend`, with the feature `cudarc` |
@@ -73,10 +74,12 @@ mod buffer;
 mod choose;
 mod construct;
 mod contents;
+pub mod copy;
 mod destructors;
 mod discarded;
 #[cfg(feature = "sim")]
 pub mod guide;
+mod in_flight;
 pub mod inject;
 pub mod intercept;
 #[cfg(feature = "cudarc")]
@@ -88,6 +91,7 @@ mod memory;
 mod names;
 mod observe;
 mod place;
+mod plain;
 mod program;
 mod range;
 #[cfg(feature = "record")]
@@ -108,6 +112,7 @@ pub use buffer::ManagedBuffer;
 /// The crate with [`bytemuck::Pod`], the trait of types that may be read from any bytes.
 pub use bytemuck;
 pub use choose::{BackendKind, Builder, open};
+pub use copy::{copy, copy_batch, fill};
 pub use discarded::Discarded;
 pub use launch::Launch;
 pub use lists::{Destinations, Regions, RegionsMut};
@@ -119,21 +124,25 @@ pub use pagewise_cuda::{CudaBackend, CudaBuilder, LoadError};
 pub use pagewise_hal::mock;
 pub use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
-    BatchSupport, CallName, CallRecords, Capabilities, Code, Copies, CopyCause, Counters,
-    DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, Error,
-    ErrorKind, EventFlags, EventHandle, EventLog, EventsSince, ExportedPointer, FaultAccess,
-    FunctionHandle, HandleTypes, HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags,
-    HostTouch, HostViews, IpcMemHandle, KernelAccess, KernelAccesses, KernelParam, KernelWalk,
-    LaunchShape, Location, LocationKind, MapCause, MemoryEvent, MemoryInfo, ModuleHandle,
+    BatchSupport, CallName, CallRecords, Capabilities, Code, Copies, CopyAttributes, CopyCause,
+    CopyFlags, Counters, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch,
+    DriverVersion, Error, ErrorKind, EventFlags, EventHandle, EventLog, EventsSince,
+    ExportedPointer, FaultAccess, FunctionHandle, Granularity, HandleTypes, HostAccess,
+    HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle,
+    KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, Location, LocationKind,
+    MapCause, MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps, ModuleHandle,
     PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
-    Processor, RangeAttribute, Result, SHARED_BLOB_BYTES, ShareableHandle, Span, StreamFlags,
-    StreamHandle, StridedSpan, ThreadNumber, code_name,
+    Processor, RangeAttribute, Result, SHARED_BLOB_BYTES, ShareableHandle, SourceOrder, Span,
+    SpanCopy, StreamFlags, StreamHandle, StridedSpan, ThreadNumber, code_name,
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{
     DiscardedContents, EventCapture, GpuProfile, MemoryContents, RangeReads, SimBackend, SimConfig,
 };
 pub use place::{Device, Host, NumaNode, Place};
+pub use plain::{
+    DeviceBuffer, DeviceMemory, OnDrop, PinnedBuffer, PinnedMemory, PlainBuffer, PlainKind,
+};
 pub use program::DeviceProgram;
 pub use range::{ManagedRange, ManagedRangeMut};
 #[cfg(feature = "record")]

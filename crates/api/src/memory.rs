@@ -9,21 +9,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{Error, ErrorKind, HostAccess, HostTouch, HostViews, PAGE_BYTES, Result, Span};
 
 use crate::contents::Contents;
-use crate::names::Listed;
+use crate::in_flight::InFlight;
+use crate::names::{Listed, Name};
 use crate::refuse::unsupported;
-use crate::resource::MemoryResource;
+use crate::resource::{MemoryKind, MemoryResource};
 use crate::{Machine, Stream};
 
 /// The party that gives memory back.
 pub(crate) enum Release {
-    /// This crate, by `cuMemFree`.
+    /// This crate, by `cuMemFree` or `cuMemFreeHost`.
     Free,
     /// The resource that it came from, in stream order.
     Resource(Lease),
     /// Its lender; the value is kept so that the memory stays.
     Owner(#[allow(dead_code, reason = "held for its destructor")] Box<dyn Any + Send + Sync>),
-    /// No owner: it was given back, or handed on.
-    Nobody,
+    /// No party any more: it was given back, or handed on.
+    Done,
 }
 
 impl fmt::Debug for Release {
@@ -32,7 +33,19 @@ impl fmt::Debug for Release {
             Self::Free => "Free",
             Self::Resource(_) => "Resource",
             Self::Owner(_) => "Owner",
-            Self::Nobody => "Nobody",
+            Self::Done => "Done",
+        })
+    }
+}
+
+impl Release {
+    /// Memory of a resource that came on this stream.
+    pub(crate) fn leased(resource: Arc<dyn MemoryResource>, stream: &Stream) -> Self {
+        Self::Resource(Lease {
+            resource,
+            stream: stream.clone(),
+            arrived: AtomicBool::new(false),
+            users: Mutex::default(),
         })
     }
 }
@@ -91,7 +104,7 @@ impl Lease {
     }
 }
 
-/// One allocation of managed memory, or a part of one.
+/// One allocation, or a part of one.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// Before the machine: the name leaves the table while the addresses are still the machine's.
@@ -99,10 +112,25 @@ pub(crate) struct Memory {
     pub(crate) machine: Machine,
     pub(crate) span: Span,
     pub(crate) contents: Contents,
+    pub(crate) in_flight: InFlight,
+    pub(crate) kind: MemoryKind,
     pub(crate) release: Release,
 }
 
 impl Memory {
+    /// Memory that has just come, with no work on it.
+    pub(crate) fn new(
+        machine: Machine,
+        span: Span,
+        name: Name,
+        kind: MemoryKind,
+        release: Release,
+    ) -> Self {
+        let listed = Listed::new(&machine, span, name);
+        let (contents, in_flight) = (Contents::default(), InFlight::default());
+        Self { listed, machine, span, contents, in_flight, kind, release }
+    }
+
     /// The error with the name of this memory and the bytes that it is about: `span`, unless it
     /// says so itself.
     #[cold]
@@ -114,15 +142,32 @@ impl Memory {
 
     /// Gives the memory back, and says whether that worked.
     pub(crate) fn release(&mut self) -> Result<()> {
-        let answer = match std::mem::replace(&mut self.release, Release::Nobody) {
-            // SAFETY: this value owns the allocation and frees it once. Device work that got the
-            // address outside of this crate came through an `unsafe` call, which promised that the
-            // work ends before the memory does.
-            Release::Free => unsafe { self.machine.backend().free(self.span.ptr) },
+        let backend = self.machine.backend();
+        let answer = match std::mem::replace(&mut self.release, Release::Done) {
+            Release::Free => self.in_flight.wait(self.span, true).and_then(|()| match self.kind {
+                // SAFETY: this value owns the allocation and frees it once. Copies and fills of
+                // this crate are done. Device work that got the address outside of this crate came
+                // through an `unsafe` call, which promised that the work ends before the memory
+                // does.
+                MemoryKind::Pinned => unsafe { backend.free_pinned(self.span.ptr) },
+                // SAFETY: this value owns the allocation and frees it once. Copies and fills of
+                // this crate are done. Device work that got the address outside of this crate came
+                // through an `unsafe` call, which promised that the work ends before the memory
+                // does.
+                MemoryKind::Managed | MemoryKind::Device => unsafe { backend.free(self.span.ptr) },
+            }),
             // SAFETY: this value owns the memory, which came from the resource, and gives it back
             // once. The lease waits for the streams that used it through the buffer.
             Release::Resource(lease) => unsafe { lease.give_back(self.span) },
-            Release::Owner(_) | Release::Nobody => Ok(()),
+            Release::Owner(owner) => {
+                let waited = self.in_flight.wait(self.span, true);
+                if waited.is_err() {
+                    // Its destructor may free the memory, which work may still use.
+                    std::mem::forget(owner);
+                }
+                waited
+            }
+            Release::Done => Ok(()),
         };
         answer.map_err(|error| self.name_in(error, self.span))
     }
@@ -172,7 +217,7 @@ impl Memory {
         const OPERATION: &str = "read";
         let views = self.host_views(OPERATION)?;
         self.contents.check_readable(OPERATION, span)?;
-        self.arrive()?;
+        self.wait_to_read(span)?;
         if views == HostViews::Declared {
             return self.declare(span, |_| HostAccess::Read);
         }
@@ -189,7 +234,43 @@ impl Memory {
             return Err(unsupported(operation, why).with_span(span));
         }
         self.contents.check_readable(operation, span)?;
+        self.in_flight.wait(span, true)?;
         self.arrive()
+    }
+
+    /// A stream is about to be given work that reads a part, which
+    /// [`has_work`](Self::has_work) notes then.
+    pub(crate) fn begin_read(&self, span: Span, stream: &Stream) -> Result<()> {
+        self.begin(span, stream, false)
+    }
+
+    /// A stream is about to be given work that writes a part. Discards of it are done then.
+    pub(crate) fn begin_write(&self, span: Span, stream: &Stream) -> Result<()> {
+        self.contents.wait(span)?;
+        self.begin(span, stream, true)
+    }
+
+    fn begin(&self, span: Span, stream: &Stream, writes: bool) -> Result<()> {
+        self.use_on(stream)?;
+        self.in_flight.order(span, stream, writes)
+    }
+
+    /// A stream was given work on a part. Also if the call failed, because a batch may have begun.
+    /// It is noted after the call: a wait of another thread forgets what is noted before it.
+    pub(crate) fn has_work(&self, span: Span, stream: &Stream, writes: bool) {
+        self.in_flight.add(span, stream, writes);
+    }
+
+    /// Waits, on the host, for the memory and for what writes a part, so that the part can be read
+    /// without regard to a stream.
+    pub(crate) fn wait_to_read(&self, span: Span) -> Result<()> {
+        self.arrive()?;
+        self.in_flight.wait(span, false)
+    }
+
+    /// Waits, on the host, for copies and fills that use a part.
+    pub(crate) fn wait_for_copies(&self, span: Span) -> Result<()> {
+        self.in_flight.wait(span, true)
     }
 
     /// Lets the host write a part, as [`prepare_read`](Self::prepare_read) does for reading.
@@ -198,6 +279,7 @@ impl Memory {
         const OPERATION: &str = "write";
         let views = self.host_views(OPERATION)?;
         self.arrive()?;
+        self.wait_for_copies(span)?;
         self.contents.wait(span)?;
         if views == HostViews::Declared {
             // SAFETY: the address lies in live memory of this machine, and the back end promised
@@ -268,7 +350,8 @@ impl Memory {
     /// Without concurrent managed access the process would end where the driver's memory is
     /// touched while a device works.
     fn check_idle(&self, operation: &'static str) -> Result<()> {
-        if self.machine.capabilities().concurrent_managed_access
+        if self.kind != MemoryKind::Managed
+            || self.machine.capabilities().concurrent_managed_access
             || !self.machine.has_work_in_flight()?
         {
             return Ok(());

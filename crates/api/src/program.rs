@@ -117,6 +117,7 @@ impl<T: Pod> ManagedRangeMut<'_, T> {
             memory.contents.check_readable(OPERATION, span)?;
         }
         memory.use_on(stream)?;
+        memory.wait_for_copies(span)?;
         memory.contents.wait(span)?;
         // SAFETY: `check` found that the program stays within the elements, which are borrowed
         // exclusively. Discards of them are done, and the call waits for the program.

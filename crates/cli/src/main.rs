@@ -26,6 +26,7 @@ mod status;
 mod table;
 mod target;
 mod usage;
+mod verdict;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "calibrate")]
         Some(Command::Calibrate(args)) => calibrate::calibrate(args, json),
         Some(Command::Profiles { profile }) => profiles::profiles(profile.as_deref()),
+        Some(Command::Verdict(args)) => verdict::verdict(args),
         Some(Command::Doctor(args)) => Ok(doctor::doctor(args.max_version)),
         Some(Command::Record(args)) => record::record(args, json),
         Some(Command::Compare(args)) => compare::compare(args),

@@ -25,6 +25,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "attached-work.jsonl.zst",
     "attrs.jsonl.zst",
     "batch.jsonl.zst",
+    "contract-batch-starts.jsonl.zst",
     "contract.jsonl.zst",
     "copies.jsonl.zst",
     "discard.jsonl.zst",
@@ -34,6 +35,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "parallel.jsonl.zst",
     "pool-reuse.jsonl.zst",
     "pool-rewrite.jsonl.zst",
+    "pool-timing.jsonl.zst",
     "pool-touch.jsonl.zst",
     "pools.jsonl.zst",
     "read-mostly-discard.jsonl.zst",
@@ -49,6 +51,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings![
     "two-gpu-contract.jsonl.zst",
     "two-gpu-migrate.jsonl.zst",
     "two-gpu-peer.jsonl.zst",
+    "two-gpu-timing.jsonl.zst",
 ];
 
 /// The recordings, of which what is read counts as progress.

@@ -15,6 +15,7 @@ use crate::driver::Driver;
 use crate::host::Host;
 use crate::live::Live;
 use crate::loaded::Modules;
+use crate::mappings::Memories;
 use crate::numa::NumaNodes;
 use crate::observe::ObserverLog;
 
@@ -36,6 +37,7 @@ pub struct CudaBackend {
     pub(crate) streams: Live,
     pub(crate) events: Live,
     pub(crate) modules: Modules,
+    pub(crate) memories: Memories,
     pub(crate) cells: Cells,
     pub(crate) numa: NumaNodes,
     pub(crate) observer: Option<ObserverLog>,

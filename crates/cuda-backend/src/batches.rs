@@ -1,11 +1,15 @@
 //! The batch calls: the driver's own, or a loop with the same checks.
 //!
-//! All checks of the arrays are made here, for both: every one of them fails with the same number
-//! on the driver, so doing them first changes no answer, and names what is wrong.
+//! The arrays are checked here, for both: the driver documents one number for each of these faults,
+//! and the check names what is wrong. A check also hides the driver's own answer from probes, so
+//! none refuses what a GPU was seen to take (CONTRACT-55).
 
 use std::borrow::Cow;
 
-use pagewise_hal::{Code, Error, ErrorKind, Location, LocationKind, Result, Span, StreamHandle};
+use pagewise_hal::{
+    Code, Error, ErrorKind, Location, LocationKind, Result, Span, StreamHandle,
+    locations_of_ranges, starts_are_valid,
+};
 use smallvec::SmallVec;
 
 use crate::abi::{MemLocation, handle};
@@ -55,18 +59,10 @@ impl Moves<'_> {
         if starts.is_empty() || self.locations.len() != starts.len() {
             return refuse(operation, "give one start for each location, and at least one");
         }
-        let ascending = starts.is_sorted_by(|a, b| a < b);
-        if starts[0] != 0 || !ascending || starts[starts.len() - 1] >= self.spans.len() {
-            let why = "starts begin at 0, ascend, and stay below the number of ranges";
-            return refuse(operation, why);
+        if !starts_are_valid(starts, self.spans.len()) {
+            return refuse(operation, "starts begin at 0 and stay below the number of ranges");
         }
         Ok(())
-    }
-
-    /// The location of a range. The starts were checked.
-    fn location_of(&self, range: usize) -> Location {
-        let after = self.location_starts.partition_point(|&start| start <= range);
-        self.locations[after - 1]
     }
 }
 
@@ -299,8 +295,9 @@ impl CudaBackend {
         for &location in moves.locations {
             self.check_loop_location(operation, location)?;
         }
-        for (item, &span) in moves.spans.iter().enumerate() {
-            self.prefetch_one(operation, span, moves.location_of(item), moves.stream).map_err(
+        let locations = locations_of_ranges(moves.location_starts, moves.spans.len());
+        for ((item, &span), location) in moves.spans.iter().enumerate().zip(locations) {
+            self.prefetch_one(operation, span, moves.locations[location], moves.stream).map_err(
                 |error| {
                     error.with_item(item).with_span(span).with_detail(format!(
                         "by a loop, because the driver is of CUDA {}: the {item} ranges before \

@@ -16,6 +16,7 @@ use crate::host::{Host, Process};
 use crate::library::{DriverLibrary, SYSTEM_LIBRARY};
 use crate::live::{Kind, Live};
 use crate::loaded::Modules;
+use crate::mappings::Memories;
 use crate::numa::NumaNodes;
 use crate::observe::{Observer, ObserverLog};
 
@@ -113,6 +114,7 @@ impl CudaBuilder {
             streams: Live::new(Kind::Stream),
             events: Live::new(Kind::Event),
             modules: Modules::default(),
+            memories: Memories::default(),
             cells: Cells::default(),
             numa: NumaNodes::of_this_machine(),
             observer: self.observer.map(ObserverLog::new),

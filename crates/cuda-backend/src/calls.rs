@@ -54,6 +54,18 @@ impl CudaBackend {
         self.driver.check(OPERATION, code).map(|()| value)
     }
 
+    pub(crate) fn can_access_peer(&self, device: DeviceId, peer: DeviceId) -> Result<bool> {
+        const OPERATION: &str = "can_access_peer";
+        self.check_device(OPERATION, device)?;
+        self.check_device(OPERATION, peer)?;
+        let mut can = 0;
+        let ask = self.driver.table.device_can_access_peer;
+        // SAFETY: both devices were checked above, and the driver writes one `int` to a local that
+        // outlives the call.
+        let code = unsafe { ask(&raw mut can, device.0, peer.0) };
+        self.driver.check(OPERATION, code).map(|()| can != 0)
+    }
+
     pub(crate) fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
         const OPERATION: &str = "memory_info";
         let (mut free, mut total) = (0, 0);
@@ -506,44 +518,6 @@ impl CudaBackend {
         })?;
         // Negative if `end` came first; a cast to an unsigned integer makes that 0.
         Ok((f64::from(milliseconds) * 1e6).round() as u64)
-    }
-
-    /// # Safety
-    /// As [`Backend::memset`](pagewise_hal::Backend::memset).
-    pub(crate) unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
-        const OPERATION: &str = "memset";
-        let _stream = self.use_stream(OPERATION, stream)?;
-        let set = self.driver.table.memset_d8_async;
-        self.context_of(OPERATION, stream)?
-            // SAFETY: the caller promised that no other code or work uses the range until the
-            // stream has passed the call. The driver checks the range. The stream is live because
-            // this call uses it.
-            .call(OPERATION, || unsafe {
-                set(span.ptr.0, value, span.bytes as usize, handle(stream.as_raw()))
-            })
-            .map_err(|error| error.with_span(span))
-    }
-
-    /// # Safety
-    /// As [`Backend::memcpy`](pagewise_hal::Backend::memcpy).
-    pub(crate) unsafe fn memcpy(
-        &self,
-        destination: DevicePtr,
-        source: DevicePtr,
-        bytes: u64,
-        stream: StreamHandle,
-    ) -> Result<()> {
-        const OPERATION: &str = "memcpy";
-        let _stream = self.use_stream(OPERATION, stream)?;
-        let copy = self.driver.table.memcpy_async;
-        self.context_of(OPERATION, stream)?
-            // SAFETY: the caller promised that the ranges do not overlap, and that no other code or
-            // work uses them until the stream has passed the call. The driver checks the ranges.
-            // The stream is live because this call uses it.
-            .call(OPERATION, || unsafe {
-                copy(destination.0, source.0, bytes as usize, handle(stream.as_raw()))
-            })
-            .map_err(|error| error.with_span(Span::new(destination, bytes)))
     }
 
     /// # Safety

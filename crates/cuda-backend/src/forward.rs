@@ -47,11 +47,14 @@ macro_rules! forward {
                     Some(_) => BatchSupport::Native,
                     None => BatchSupport::Loop,
                 };
+                let batch = table.memcpy_batch.is_some() || table.memcpy_batch_fail_index.is_some();
+                found.copy_batch = if batch { BatchSupport::Native } else { BatchSupport::Loop };
                 found.discard = self.has_discard();
                 found.location_pools = self.has_location_pools();
                 let concurrent = DeviceAttribute::CONCURRENT_MANAGED_ACCESS;
                 found.concurrent_managed_access = (0..self.driver.devices)
                     .all(|id| self.device_attribute(DeviceId(id.cast_signed()), concurrent) == Ok(1));
+                found.virtual_memory = self.has_virtual_memory();
                 found.events = self.observer.is_some();
                 found.host_page_map = self.host.shows_pages();
                 found

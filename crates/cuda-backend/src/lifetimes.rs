@@ -1,6 +1,8 @@
 //! The lifetimes of handles: calls hold those that they use, and the last such call destroys them.
 
-use pagewise_hal::{Code, Error, EventHandle, ModuleHandle, PoolHandle, Result, StreamHandle};
+use pagewise_hal::{
+    Code, Error, EventHandle, MemoryHandle, ModuleHandle, PoolHandle, Result, StreamHandle,
+};
 
 use crate::abi::handle;
 use crate::backend::CudaBackend;
@@ -12,6 +14,7 @@ type InUse<'a> = crate::live::InUse<'a, CudaBackend>;
 const NO_STREAM: &str = "no live stream of this back end: destroyed, or of another one";
 const NO_EVENT: &str = "no live event of this back end: null, destroyed, or of another one";
 const NO_POOL: &str = "no live pool of this driver: null, destroyed, or of another one";
+const NO_MEMORY: &str = "no live physical memory: null, released, or of another back end";
 
 impl Ending for CudaBackend {
     #[cold]
@@ -21,6 +24,7 @@ impl Ending for CudaBackend {
             Kind::Stream => self.stream_end(StreamHandle::checked(raw)),
             Kind::Event => self.event_end(EventHandle::checked(raw)),
             Kind::Pool => self.pool_end(PoolHandle::checked(raw)),
+            Kind::Memory => self.memory_end(MemoryHandle::checked(raw)),
             Kind::Module => self.module_end(ModuleHandle::checked(raw)),
         };
     }
@@ -76,6 +80,33 @@ impl CudaBackend {
         match self.driver.pools.live.find(pool.as_raw(), self) {
             Some(found) => Ok(found),
             None => refuse(operation, Code::INVALID_VALUE, NO_POOL),
+        }
+    }
+
+    /// Keeps physical memory live for a call.
+    pub(crate) fn use_memory(
+        &self,
+        operation: &'static str,
+        memory: MemoryHandle,
+    ) -> Result<InUse<'_>> {
+        if memory.is_vouched() {
+            return Ok(self.unkept(Kind::Memory));
+        }
+        match self.memories.live.find(memory.as_raw(), self) {
+            Some(found) => Ok(found),
+            None => refuse(operation, Code::INVALID_VALUE, NO_MEMORY),
+        }
+    }
+
+    /// # Safety
+    /// As [`Backend::memory_release`](pagewise_hal::Backend::memory_release).
+    pub(crate) unsafe fn memory_release(&self, memory: MemoryHandle) -> Result<()> {
+        match self.memories.live.take(memory.as_raw()) {
+            Taken::InUse => Ok(()),
+            Taken::Unknown if !memory.is_vouched() => {
+                refuse("memory_release", Code::INVALID_VALUE, NO_MEMORY)
+            }
+            _ => self.memory_end(memory),
         }
     }
 

@@ -26,6 +26,7 @@ pub(crate) enum Kind {
     Stream,
     Event,
     Pool,
+    Memory,
     Module,
 }
 
@@ -33,7 +34,7 @@ pub(crate) enum Kind {
 const REMEMBERED: usize = 8;
 /// Each kind has places of its own, so that the stream and the event of one call never share one:
 /// every such call would look both up again.
-const PLACES: usize = 4 * REMEMBERED;
+const PLACES: usize = 5 * REMEMBERED;
 
 /// A handle that this thread found before.
 struct Known {

@@ -13,7 +13,9 @@ use std::ptr::NonNull;
 
 use pagewise_hal::DriverVersion;
 
-use crate::abi::{AccessDesc, Blob, Handle, MemLocation, RawPoolProps};
+use crate::abi::{
+    AccessDesc, Blob, CopyAttributes, Handle, MemLocation, RawAllocationProp, RawPoolProps,
+};
 
 /// A row of the table: a name, and the version of its signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,8 @@ entry_points! {
         device_get_name: c"cuDeviceGetName" @ 2000 (name: *mut c_char, bytes: i32, device: i32);
         device_get_attribute: c"cuDeviceGetAttribute" @ 2000
             (value: *mut i32, attribute: i32, device: i32);
+        device_can_access_peer: c"cuDeviceCanAccessPeer" @ 4000
+            (can: *mut i32, device: i32, peer: i32);
 
         primary_ctx_retain: c"cuDevicePrimaryCtxRetain" @ 7000 (context: *mut Handle, device: i32);
         primary_ctx_release: c"cuDevicePrimaryCtxRelease" @ 11000 (device: i32);
@@ -162,6 +166,10 @@ entry_points! {
 
         memset_d8_async: c"cuMemsetD8Async" @ 3020
             (ptr: u64, value: u8, bytes: usize, stream: Handle);
+        memset_d16_async: c"cuMemsetD16Async" @ 3020
+            (ptr: u64, value: u16, count: usize, stream: Handle);
+        memset_d32_async: c"cuMemsetD32Async" @ 3020
+            (ptr: u64, value: u32, count: usize, stream: Handle);
         memcpy_async: c"cuMemcpyAsync" @ 4000
             (destination: u64, source: u64, bytes: usize, stream: Handle);
         module_load_data: c"cuModuleLoadData" @ 2000 (module: *mut Handle, image: *const c_void);
@@ -191,6 +199,21 @@ entry_points! {
         ipc_open_mem_handle: c"cuIpcOpenMemHandle" @ 11000
             (ptr: *mut u64, blob: Blob, flags: c_uint);
         ipc_close_mem_handle: c"cuIpcCloseMemHandle" @ 4010 (ptr: u64);
+        mem_granularity: c"cuMemGetAllocationGranularity" @ 10020
+            (bytes: *mut usize, props: *const RawAllocationProp, which: i32);
+        mem_address_reserve: c"cuMemAddressReserve" @ 10020
+            (ptr: *mut u64, bytes: usize, alignment: usize, hint: u64, flags: u64);
+        mem_address_free: c"cuMemAddressFree" @ 10020 (ptr: u64, bytes: usize);
+        mem_create: c"cuMemCreate" @ 10020
+            (memory: *mut u64, bytes: usize, props: *const RawAllocationProp, flags: u64);
+        mem_release: c"cuMemRelease" @ 10020 (memory: u64);
+        mem_map: c"cuMemMap" @ 10020
+            (ptr: u64, bytes: usize, offset: usize, memory: u64, flags: u64);
+        mem_unmap: c"cuMemUnmap" @ 10020 (ptr: u64, bytes: usize);
+        mem_set_access: c"cuMemSetAccess" @ 10020
+            (ptr: u64, bytes: usize, wanted: *const AccessDesc, count: usize);
+        mem_get_access: c"cuMemGetAccess" @ 10020
+            (flags: *mut u64, location: *const MemLocation, ptr: u64);
         mem_advise: c"cuMemAdvise" @ 12020
             (ptr: u64, bytes: usize, advice: i32, location: MemLocation);
         mem_prefetch: c"cuMemPrefetchAsync" @ 12020
@@ -206,6 +229,16 @@ entry_points! {
             ptrs: *mut u64, bytes: *mut usize, count: usize,
             locations: *mut MemLocation, location_starts: *mut usize, locations_count: usize,
             flags: u64, stream: Handle
+        );
+        memcpy_batch_fail_index: c"cuMemcpyBatchAsync" @ 12080 (
+            destinations: *mut u64, sources: *mut u64, bytes: *mut usize, count: usize,
+            attributes: *mut CopyAttributes, attribute_starts: *mut usize,
+            attributes_count: usize, fail_index: *mut usize, stream: Handle
+        );
+        memcpy_batch: c"cuMemcpyBatchAsync" @ 13000 (
+            destinations: *mut u64, sources: *mut u64, bytes: *mut usize, count: usize,
+            attributes: *mut CopyAttributes, attribute_starts: *mut usize,
+            attributes_count: usize, stream: Handle
         );
         mem_get_default_mem_pool: c"cuMemGetDefaultMemPool" @ 13000
             (pool: *mut Handle, location: *mut MemLocation, kind: i32);

@@ -1,8 +1,8 @@
 //! Access programs: on the host by volatile accesses, on a device by a kernel.
 
 use pagewise_hal::{
-    AccessFlags, Code, DeviceAccess, DeviceId, DeviceTouch, Error, HostTouch, Location, PoolHandle,
-    Result, Span, StreamHandle,
+    AccessFlags, Code, DeviceAccess, DeviceId, DeviceTouch, Error, HostAccess, HostTouch, Location,
+    PoolHandle, Result, Span, StreamHandle,
 };
 
 use crate::abi::handle;
@@ -31,8 +31,15 @@ impl CudaBackend {
         if span.bytes == 0 {
             return Ok(0);
         }
-        let allocation = self.touchable(OPERATION, span)?;
-        if !allocation.is_managed && !allocation.is_host {
+        let writes = touch.access != HostAccess::Read;
+        let may_touch = match self.admits_mapped(span, None, writes) {
+            Some(admitted) => admitted,
+            None => {
+                let allocation = self.touchable(OPERATION, span)?;
+                allocation.is_managed || allocation.is_host
+            }
+        };
+        if !may_touch {
             return refuse(OPERATION, Code::ILLEGAL_ADDRESS, "the host cannot reach the memory");
         }
         // SAFETY: the caller promised that no other code uses the range. The check above found it
@@ -66,8 +73,12 @@ impl CudaBackend {
         if span.bytes == 0 {
             return Ok(0);
         }
-        let allocation = self.touchable(OPERATION, span)?;
-        if !self.reaches(id, &allocation) {
+        let writes = access != DeviceAccess::Read;
+        let may_touch = match self.admits_mapped(span, Some(Location::device(id)), writes) {
+            Some(admitted) => admitted,
+            None => self.reaches(id, &self.touchable(OPERATION, span)?),
+        };
+        if !may_touch {
             let why = "the device cannot reach the memory";
             return refuse(OPERATION, Code::ILLEGAL_ADDRESS, why);
         }

@@ -46,6 +46,11 @@ attribute! {
     PointerAttribute {
         /// 1 host, 2 device; managed memory answers 2.
         MEMORY_TYPE = 2;
+        /// Address by which devices reach the memory.
+        DEVICE_POINTER = 3;
+        /// Address by which the host reaches the memory. Memory of a device alone has none:
+        /// `InvalidValue`.
+        HOST_POINTER = 4;
         /// Unique in the process for the life of the process.
         BUFFER_ID = 7;
         /// 1 for managed memory, that of managed pools included (driver 580).
@@ -98,12 +103,22 @@ attribute! {
 }
 
 attribute! {
-    /// An attribute of a device (`CUdevice_attribute`): those that decide how managed memory behaves.
+    /// An attribute of a device (`CUdevice_attribute`): those that decide how managed memory behaves,
+    /// and those that name the device.
     DeviceAttribute {
         /// 1 if the device shares physical memory with the host.
         INTEGRATED = 18;
+        /// 1 if the device can reach page-locked host memory.
+        CAN_MAP_HOST_MEMORY = 19;
+        /// The device's bus on the PCI. With the device id and the domain id it names the device
+        /// on its machine, also for processes that number their devices otherwise.
+        PCI_BUS_ID = 33;
+        /// The device's number on its PCI bus.
+        PCI_DEVICE_ID = 34;
         /// 1 if one address space serves host and device.
         UNIFIED_ADDRESSING = 41;
+        /// The domain of the device's PCI bus.
+        PCI_DOMAIN_ID = 50;
         /// Major compute capability.
         COMPUTE_CAPABILITY_MAJOR = 75;
         /// Minor compute capability.
@@ -119,6 +134,8 @@ attribute! {
         PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES = 100;
         /// 1 if the host reaches managed memory on the device without migration.
         DIRECT_MANAGED_MEM_ACCESS_FROM_HOST = 101;
+        /// 1 if physical memory can be created and mapped apart from addresses.
+        VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102;
         /// 1 if stream-ordered allocation works.
         MEMORY_POOLS_SUPPORTED = 115;
         /// Handle types that pools can export.

@@ -3,12 +3,13 @@
 use std::fmt::Debug;
 
 use crate::{
-    AccessFlags, Advice, AllocationType, AttachFlags, Capabilities, DeviceAttribute, DeviceId,
-    DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle, EventsSince, ExportedPointer,
-    FunctionHandle, HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch,
-    IpcMemHandle, KernelAccesses, KernelParam, LaunchShape, Location, MemoryEvent, MemoryInfo,
+    AccessFlags, Advice, AllocationType, AttachFlags, Capabilities, CopyAttributes,
+    DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle,
+    EventsSince, ExportedPointer, FunctionHandle, Granularity, HandleTypes, HostAddresses,
+    HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, KernelAccesses, KernelParam,
+    LaunchShape, Location, MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps,
     ModuleHandle, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
-    Result, ShareableHandle, Span, StreamFlags, StreamHandle,
+    Result, ShareableHandle, Span, SpanCopy, StreamFlags, StreamHandle,
 };
 
 /// The calls of a CUDA driver for managed memory.
@@ -50,6 +51,13 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// `InvalidDevice` for an unknown device; `InvalidValue` for an attribute that this version
     /// does not know, which does not mean "no".
     fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32>;
+
+    /// Whether a device can be let reach the memory of another one (`cuDeviceCanAccessPeer`). A
+    /// device is no peer of itself.
+    ///
+    /// # Errors
+    /// `InvalidDevice` for an unknown device.
+    fn can_access_peer(&self, device: DeviceId, peer: DeviceId) -> Result<bool>;
 
     /// Free and total memory of a device (`cuMemGetInfo`).
     ///
@@ -174,7 +182,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
 
     /// Asks for migration of many ranges (`cuMemPrefetchBatchAsync`), in stream order.
     /// `locations[i]` is for the ranges from `location_starts[i]` to before `location_starts[i +
-    /// 1]`.
+    /// 1]`. Starts that do not ascend pass too; [`locations_of_ranges`](crate::locations_of_ranges)
+    /// says which locations serve then.
     ///
     /// | back end | behaviour |
     /// | --- | --- |
@@ -185,10 +194,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// # Errors
     /// `InvalidValue` for: the legacy default stream, `flags` other than 0, no ranges, no
     /// locations, `locations` and `location_starts` of different lengths, starts that do not begin
-    /// at 0, ascend strictly and stay below the number of ranges, an unusable location (an unknown
-    /// device included), or a range that is not managed. A refused batch moves nothing. But the
-    /// driver's batch call has already recorded the last prefetch location of the ranges before the
-    /// refused one (CONTRACT-54).
+    /// at 0 or reach the number of ranges, an unusable location (an unknown device included), or a
+    /// range that is not managed. A refused batch moves nothing. But the driver's batch call has already recorded the last prefetch location of the ranges
+    /// before the refused one (CONTRACT-54).
     fn prefetch_batch(
         &self,
         spans: &[Span],
@@ -477,6 +485,111 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// No thread, and no work of a device, may use the memory during or after the call.
     unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()>;
 
+    // ---- virtual memory management ------------------------------------------------------------
+
+    /// The unit of sizes and addresses for physical memory of these properties, in bytes
+    /// (`cuMemGetAllocationGranularity`). Requires [`Capabilities::virtual_memory`], as all calls
+    /// of this group do; they answer `Unsupported` (801) without it. The codes of this group are
+    /// those of an H200, but for the guesses that `docs/driver/contract.md` names. The properties
+    /// are not checked: [`memory_create`](Self::memory_create) does that.
+    ///
+    /// # Errors
+    /// `InvalidValue` for an unknown granularity.
+    fn memory_granularity(&self, props: MemoryProps, which: Granularity) -> Result<u64>;
+
+    /// Reserves addresses without memory behind them (`cuMemAddressReserve`). `align_bytes` is a
+    /// power of two, or 0 for the driver's choice. `hint` is where the range should begin, null for
+    /// anywhere; a hint that cannot be kept counts as none. Nothing may access the addresses before
+    /// memory is mapped there.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `bytes` is 0, if `bytes` or `hint` is no multiple of 2 MiB, or for another
+    /// alignment; `OutOfMemory` if no such range is free.
+    fn address_reserve(&self, bytes: u64, align_bytes: u64, hint: DevicePtr) -> Result<DevicePtr>;
+
+    /// Gives reserved addresses back (`cuMemAddressFree`): one whole reservation.
+    ///
+    /// # Errors
+    /// `InvalidValue` unless the range is one whole reservation, or while memory is mapped in it.
+    ///
+    /// # Safety
+    /// No code uses the addresses from now on: another allocation may get them.
+    unsafe fn address_free(&self, span: Span) -> Result<()>;
+
+    /// Makes physical memory without an address (`cuMemCreate`). It counts in
+    /// [`memory_info`](Self::memory_info) of its device from now on. Contents are indeterminate.
+    ///
+    /// # Errors
+    /// `InvalidValue` if `bytes` is 0 or no multiple of the minimum
+    /// [granularity](Self::memory_granularity), for another type of memory than `PINNED`, for a
+    /// location that has no such memory (host NUMA nodes before 12.2, the host before 13.0,
+    /// `HOST_NUMA_CURRENT`), for handle types of the host as a whole, or of Windows;
+    /// `InvalidDevice`; `Unsupported` for other handle types that the device does not have;
+    /// `NotPermitted` (800) for fabric handles on a machine without an IMEX channel; `OutOfMemory`.
+    fn memory_create(&self, bytes: u64, props: MemoryProps) -> Result<MemoryHandle>;
+
+    /// Gives the handle of physical memory back (`cuMemRelease`). The memory stays as long as it is
+    /// mapped anywhere.
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live handle of this back end. Drivers do not check that.
+    ///
+    /// # Safety
+    /// The handle may not be used again.
+    unsafe fn memory_release(&self, memory: MemoryHandle) -> Result<()>;
+
+    /// Maps all of some physical memory at reserved addresses (`cuMemMap`). Memory may be mapped
+    /// at several places, which then show the same bytes. No processor may access the addresses
+    /// before [`memory_set_access`](Self::memory_set_access).
+    ///
+    /// | back end | memory of the host, mapped at several places |
+    /// | --- | --- |
+    /// | driver | the host's own accesses see the same bytes at all of them |
+    /// | simulator | the host's own accesses see them at the latest; the calls of this trait, at all |
+    ///
+    /// # Errors
+    /// `InvalidValue` if the memory is not live, or the range is empty, does not start at a
+    /// multiple of the granularity, is not within one reservation (which drivers do not check at
+    /// its end), or has memory in it already; `Unsupported` (801) if `offset_bytes` is not 0, or
+    /// the range is not as long as the memory.
+    ///
+    /// # Safety
+    /// If the memory is mapped elsewhere, no code counts on having its bytes alone.
+    unsafe fn memory_map(&self, span: Span, offset_bytes: u64, memory: MemoryHandle) -> Result<()>;
+
+    /// Takes memory away from its addresses (`cuMemUnmap`), which stay reserved. The range may hold
+    /// several mappings, gaps, or nothing. Physical memory
+    /// without handle and mapping goes back to its device. Drivers wait for work of devices in most
+    /// cases, and promise that for none.
+    ///
+    /// # Errors
+    /// `InvalidValue` if the range is empty, is not within one reservation (which drivers may not
+    /// check), or holds a part of a mapping.
+    ///
+    /// # Safety
+    /// No thread, and no work of a device, may use the range during or after the call.
+    unsafe fn memory_unmap(&self, span: Span) -> Result<()>;
+
+    /// Sets what places may do with mapped memory (`cuMemSetAccess`). Places that `wanted` does not
+    /// name keep their access.
+    ///
+    /// # Errors
+    /// `InvalidValue` unless the range is one or more whole mappings without a gap, for no places,
+    /// unknown flags, or a place that is neither a device that exists nor on the host;
+    /// `Unsupported` (801) for the host and memory of a device; `InvalidDevice` for a device that
+    /// is no peer of the one that has the memory.
+    ///
+    /// # Safety
+    /// No thread, and no work of a device, loses access to memory that it uses.
+    unsafe fn memory_set_access(&self, span: Span, wanted: &[MemoryAccess]) -> Result<()>;
+
+    /// The access that a place has to mapped memory (`cuMemGetAccess`).
+    ///
+    /// # Errors
+    /// `InvalidDevice` for a place that is neither a device that exists nor on the host;
+    /// `InvalidValue` if nothing is mapped at the address, or for the host before 12.2.
+    fn memory_access(&self, ptr: DevicePtr, location: Location) -> Result<AccessFlags>;
+
     // ---- streams and events -------------------------------------------------------------------
 
     /// Makes a stream on a device (`cuStreamCreate`).
@@ -576,6 +689,64 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
         destination: DevicePtr,
         source: DevicePtr,
         bytes: u64,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Fills a range with a value of 2 bytes, on the device, in stream order (`cuMemsetD16Async`).
+    ///
+    /// # Errors
+    /// As [`memset`](Self::memset); `InvalidValue` also if the range starts at an odd address or
+    /// has an odd length.
+    ///
+    /// # Safety
+    /// As [`memset`](Self::memset).
+    unsafe fn memset_d16(&self, span: Span, value: u16, stream: StreamHandle) -> Result<()>;
+
+    /// Fills a range with a value of 4 bytes, on the device, in stream order (`cuMemsetD32Async`).
+    ///
+    /// # Errors
+    /// As [`memset`](Self::memset); `InvalidValue` also if address or length of the range are not
+    /// multiples of 4.
+    ///
+    /// # Safety
+    /// As [`memset`](Self::memset).
+    unsafe fn memset_d32(&self, span: Span, value: u32, stream: StreamHandle) -> Result<()>;
+
+    /// Copies between many ranges, in stream order (`cuMemcpyBatchAsync`). `attributes[i]` are
+    /// those of the copies from `attribute_starts[i]` up to the next start.
+    ///
+    /// Before CUDA 12.8 a loop of [`memcpy`](Self::memcpy) with the same checks of the lists; it
+    /// ignores hints and flags. If a copy of [`SourceOrder::DURING_CALL`](crate::SourceOrder) is
+    /// among them, the loop waits for the stream before it returns.
+    ///
+    /// The copies are carried out in order. If one is refused, those before it are made, and neither
+    /// it nor those after it (CONTRACT-105). The simulator moves the pages that the single calls
+    /// move, and ignores hints and flags, which is a guess.
+    ///
+    /// # Errors
+    /// `InvalidValue`, before anything is copied, if
+    /// - the stream is the legacy default stream;
+    /// - there is no copy, or the lists of attributes and starts differ in length or are empty;
+    /// - the starts do not begin at 0, ascend, and stay below the number of copies;
+    /// - [`CopyAttributes::check`] refuses attributes, or a hint names a device that does not exist
+    ///   or an unknown kind of place (CONTRACT-106).
+    ///
+    /// `InvalidValue` with the copy ([`Error::item`](crate::Error::item)) for one of 0 bytes, or
+    /// with a range that is not within one live allocation; a driver takes an address that it does
+    /// not know for host memory instead. 100 (`NO_DEVICE`) on a simulated machine
+    /// without devices.
+    ///
+    /// # Safety
+    /// No range that one copy writes may overlap another range of the batch. No thread, and no
+    /// other work of a device, may write a range, or read a destination, until the stream has
+    /// passed the call. For sources of [`DURING_CALL`](crate::SourceOrder::DURING_CALL) the promise
+    /// about the source ends when the call returns; for these and for
+    /// [`ANY`](crate::SourceOrder::ANY) no earlier work of the stream may write the source.
+    unsafe fn memcpy_batch(
+        &self,
+        copies: &[SpanCopy],
+        attributes: &[CopyAttributes],
+        attribute_starts: &[usize],
         stream: StreamHandle,
     ) -> Result<()>;
 

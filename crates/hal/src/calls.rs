@@ -30,6 +30,10 @@ macro_rules! with_calls {
                 device: $crate::DeviceId,
                 attribute: $crate::DeviceAttribute
             ) -> i32;
+            CanAccessPeer = [] fn can_access_peer(
+                device: $crate::DeviceId,
+                peer: $crate::DeviceId
+            ) -> bool;
             MemoryInfo = [] fn memory_info(device: $crate::DeviceId) -> $crate::MemoryInfo;
             AllocManaged = [] fn alloc_managed(
                 bytes: u64,
@@ -163,6 +167,35 @@ macro_rules! with_calls {
                 handle: $crate::IpcMemHandle
             ) -> $crate::DevicePtr;
             IpcCloseMemHandle = [unsafe] fn ipc_close_mem_handle(ptr: $crate::DevicePtr) -> ();
+            MemoryGranularity = [] fn memory_granularity(
+                props: $crate::MemoryProps,
+                which: $crate::Granularity
+            ) -> u64;
+            AddressReserve = [] fn address_reserve(
+                bytes: u64,
+                align_bytes: u64,
+                hint: $crate::DevicePtr
+            ) -> $crate::DevicePtr;
+            AddressFree = [unsafe] fn address_free(span: $crate::Span) -> ();
+            MemoryCreate = [] fn memory_create(
+                bytes: u64,
+                props: $crate::MemoryProps
+            ) -> $crate::MemoryHandle;
+            MemoryRelease = [unsafe] fn memory_release(memory: $crate::MemoryHandle) -> ();
+            MemoryMap = [unsafe] fn memory_map(
+                span: $crate::Span,
+                offset_bytes: u64,
+                memory: $crate::MemoryHandle
+            ) -> ();
+            MemoryUnmap = [unsafe] fn memory_unmap(span: $crate::Span) -> ();
+            MemorySetAccess = [unsafe] fn memory_set_access(
+                span: $crate::Span,
+                wanted: &[$crate::MemoryAccess]
+            ) -> ();
+            MemoryAccess = [] fn memory_access(
+                ptr: $crate::DevicePtr,
+                location: $crate::Location
+            ) -> $crate::AccessFlags;
             StreamCreate = [] fn stream_create(
                 device: $crate::DeviceId,
                 flags: $crate::StreamFlags
@@ -202,6 +235,22 @@ macro_rules! with_calls {
                 destination: $crate::DevicePtr,
                 source: $crate::DevicePtr,
                 bytes: u64,
+                stream: $crate::StreamHandle
+            ) -> ();
+            MemsetD16 = [unsafe] fn memset_d16(
+                span: $crate::Span,
+                value: u16,
+                stream: $crate::StreamHandle
+            ) -> ();
+            MemsetD32 = [unsafe] fn memset_d32(
+                span: $crate::Span,
+                value: u32,
+                stream: $crate::StreamHandle
+            ) -> ();
+            MemcpyBatch = [unsafe] fn memcpy_batch(
+                copies: &[$crate::SpanCopy],
+                attributes: &[$crate::CopyAttributes],
+                attribute_starts: &[usize],
                 stream: $crate::StreamHandle
             ) -> ();
             HostTouch = [unsafe] fn host_touch(touch: $crate::HostTouch) -> u64;

@@ -33,11 +33,17 @@ pub struct Capabilities {
     pub locations: bool,
     /// How [`prefetch_batch`](crate::Backend::prefetch_batch) is carried out. Native from CUDA 13.0.
     pub prefetch_batch: BatchSupport,
+    /// How [`memcpy_batch`](crate::Backend::memcpy_batch) is carried out. Native from CUDA 12.8.
+    pub copy_batch: BatchSupport,
     /// [`discard_batch`](crate::Backend::discard_batch) and
     /// [`discard_prefetch_batch`](crate::Backend::discard_prefetch_batch). From CUDA 13.0.
     pub discard: bool,
     /// Pools of managed memory, and current and default pools by location. From CUDA 13.0.
     pub location_pools: bool,
+    /// Physical memory and addresses apart: [`memory_create`](crate::Backend::memory_create),
+    /// [`address_reserve`](crate::Backend::address_reserve) and the calls beside them, on every
+    /// device.
+    pub virtual_memory: bool,
     /// Every device lets host and device use managed memory at the same time.
     pub concurrent_managed_access: bool,
     /// [`take_events`](crate::Backend::take_events) reports the records of moved pages.
@@ -71,8 +77,14 @@ impl Capabilities {
             driver_version: version,
             locations: has(DriverVersion::CUDA_12_2),
             prefetch_batch: if thirteen { BatchSupport::Native } else { BatchSupport::Absent },
+            copy_batch: if has(DriverVersion::CUDA_12_8) {
+                BatchSupport::Native
+            } else {
+                BatchSupport::Absent
+            },
             discard: thirteen,
             location_pools: thirteen,
+            virtual_memory: true,
             concurrent_managed_access: true,
             events: false,
             host_page_map: false,
@@ -96,6 +108,8 @@ mod tests {
         assert!(!of(DriverVersion::CUDA_12_9).discard);
         assert_eq!(of(DriverVersion::CUDA_12_9).prefetch_batch, BatchSupport::Absent);
         assert!(of(DriverVersion::CUDA_13_0).discard);
+        assert_eq!(of(DriverVersion::CUDA_12_2).copy_batch, BatchSupport::Absent);
+        assert_eq!(of(DriverVersion::CUDA_12_8).copy_batch, BatchSupport::Native);
         assert_eq!(of(DriverVersion::CUDA_13_2).prefetch_batch, BatchSupport::Native);
     }
 }

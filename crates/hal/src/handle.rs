@@ -1,4 +1,4 @@
-//! Handles of streams, events, pools, modules and functions.
+//! Handles of streams, events, pools, physical memory, modules and functions.
 //!
 //! A handle is the driver's pointer as an integer, and a driver dereferences it. Handles are copied
 //! freely: a copy may be used after its object was destroyed, or be passed to another back end. So
@@ -120,6 +120,11 @@ handle! {
 handle! {
     /// A memory pool (`CUmemoryPool`). [`PoolHandle::NULL`] is no pool: every call refuses it.
     PoolHandle
+}
+handle! {
+    /// Physical memory, which has no address (`CUmemGenericAllocationHandle`).
+    /// [`MemoryHandle::NULL`] is no memory: every call refuses it.
+    MemoryHandle
 }
 handle! {
     /// A module, which holds the code of kernels (`CUmodule`).

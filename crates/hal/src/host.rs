@@ -54,6 +54,8 @@ pub enum HostViews {
 /// - an address from `alloc_managed`, from `alloc_pinned`, or from `pool_alloc` of a pool that the
 ///   host can access, is the host's address of as many bytes as were asked for, which the host may
 ///   read and write until the allocation is freed;
+/// - the same holds for addresses at which `memory_map` has put memory of the host, while
+///   `memory_set_access` lets the host read and write it and no later mapping shows it;
 /// - no two live allocations share a byte, and none has a byte of memory with another owner;
 /// - no safe call changes the contents of live memory, except of memory with a discard or other
 ///   work in flight that an `unsafe` call asked for;

@@ -49,6 +49,7 @@ mod call_log;
 mod calls;
 mod capability;
 mod code;
+mod copy;
 mod counters;
 mod error;
 mod event;
@@ -63,8 +64,10 @@ mod operation;
 mod place;
 mod pool;
 mod sharing;
+mod starts;
 mod touch;
 mod version;
+mod virtual_memory;
 
 pub use address::{BLOCK_BYTES, DevicePtr, PAGE_BYTES, PAGES_PER_BLOCK, Span};
 pub use advice::{Advice, AttachFlags, HostAllocFlags};
@@ -73,13 +76,15 @@ pub use backend::Backend;
 pub use call_log::{CallName, CallRecords, ThreadNumber};
 pub use capability::{BatchSupport, Capabilities};
 pub use code::{Code, code_name};
+pub use copy::{CopyAttributes, CopyFlags, SourceOrder, SpanCopy};
 pub use counters::{Copies, Counters};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{CopyCause, FaultAccess, MapCause, MemoryEvent, PageRun};
 pub use event_log::{EventLog, EventsSince};
 pub use ext::BackendExt;
 pub use handle::{
-    EventFlags, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamFlags, StreamHandle,
+    EventFlags, EventHandle, FunctionHandle, MemoryHandle, ModuleHandle, PoolHandle, StreamFlags,
+    StreamHandle,
 };
 pub use host::{HostAddresses, HostViews};
 pub use kernel::{KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, StridedSpan};
@@ -89,5 +94,7 @@ pub use pool::{AccessFlags, AllocationType, HandleTypes, MemoryInfo, PoolProps};
 pub use sharing::{
     ExportedPointer, HostRegisterFlags, IpcMemHandle, SHARED_BLOB_BYTES, ShareableHandle,
 };
+pub use starts::{locations_of_ranges, starts_are_valid};
 pub use touch::{DeviceAccess, DeviceTouch, HostAccess, HostTouch};
 pub use version::DriverVersion;
+pub use virtual_memory::{Granularity, MemoryAccess, MemoryProps};

@@ -33,7 +33,7 @@ bitflags! {
     }
 }
 
-/// The access that a location has to a pool's memory (`CUmemAccess_flags`).
+/// The access that a location has to memory of a pool or to mapped memory (`CUmemAccess_flags`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AccessFlags(pub i32);

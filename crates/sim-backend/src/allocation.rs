@@ -9,14 +9,16 @@ use pagewise_hal::{
 
 use crate::arena::NO_ADDRESSES;
 use crate::attributes::AttributeChange;
+use crate::cost::MemoryStep;
 use crate::locate::processor_of;
 use crate::pager::Discard;
 use crate::pool_chunks::POOL_CHUNK_BYTES;
-use crate::pools::{Grown, Pool, Released};
+use crate::pools::{Grown, Pool, Pools, Released};
 use crate::refusal::{Checked, bad_device, invalid, out_of_memory, unsupported};
 use crate::sim::Sim;
 use crate::space::{Allocation, ManagedRange, MemoryKind};
 
+const MAPPED: &str = "mapped memory is unmapped by cuMemUnmap";
 const REGISTERED: &str = "registered memory is its owner's: unregister it";
 
 impl Sim {
@@ -80,10 +82,12 @@ impl Sim {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        match self.space.place_plain(&mut self.arena, bytes, MemoryKind::Pinned) {
-            Some(allocation) => Ok(DevicePtr(allocation.start)),
-            None => out_of_memory(NO_ADDRESSES),
-        }
+        let Some(allocation) = self.space.place_plain(&mut self.arena, bytes, MemoryKind::Pinned)
+        else {
+            return out_of_memory(NO_ADDRESSES);
+        };
+        self.pager.note_memory(MemoryStep::PinnedMade(bytes));
+        Ok(DevicePtr(allocation.start))
     }
 
     /// `cuMemFree`
@@ -94,6 +98,7 @@ impl Sim {
         let allocation = self.allocation_starting(ptr)?;
         match allocation.kind {
             MemoryKind::Pinned => return invalid("pinned memory is freed by cuMemFreeHost"),
+            MemoryKind::Mapped(_) => return invalid(MAPPED),
             MemoryKind::Registered => return invalid(REGISTERED),
             MemoryKind::Pool(pool) => {
                 self.leave_pool(&allocation, pool, false);
@@ -123,6 +128,7 @@ impl Sim {
         if allocation.kind != MemoryKind::Pinned {
             return invalid("only pinned memory is freed by cuMemFreeHost");
         }
+        self.pager.note_memory(MemoryStep::PinnedGone(allocation.bytes));
         self.remove_plain(&allocation);
         Ok(())
     }
@@ -151,6 +157,7 @@ impl Sim {
             MemoryKind::Device(_) => self.free(ptr),
             MemoryKind::Managed => unsupported("managed memory is freed by cuMemFree"),
             MemoryKind::Pinned => invalid("pinned memory is freed by cuMemFreeHost"),
+            MemoryKind::Mapped(_) => invalid(MAPPED),
             MemoryKind::Registered => invalid(REGISTERED),
         }
     }
@@ -172,6 +179,7 @@ impl Sim {
         }
         let room = self.room_for_pool(pool, home);
         let grown = self.pools.alloc(&mut self.arena, pool.as_raw(), bytes, room)?;
+        self.note_growth(&grown, pool)?;
         if self.pools.get(pool.as_raw())?.is_managed() {
             self.add_managed_chunks(&grown, pool);
         } else if !grown.chunks.is_empty() {
@@ -179,6 +187,34 @@ impl Sim {
         }
         self.space.enter(grown.address, bytes, MemoryKind::Pool(pool));
         Ok(DevicePtr(grown.address))
+    }
+
+    /// Chunks take longer the first time. Managed memory stays behind one that was given back.
+    fn note_growth(&mut self, grown: &Grown, pool: PoolHandle) -> Checked<()> {
+        if grown.chunks.is_empty() {
+            return Ok(());
+        }
+        let memory = self.pools.get(pool.as_raw())?.memory();
+        let had = |address: &&u64| self.pager.has_range(chunk_pages(**address).start);
+        let again = grown.chunks.iter().filter(had).count() as u64;
+        let fresh = grown.chunks.len() as u64 - again;
+        self.pager.note_memory(MemoryStep::ChunksMade { memory, fresh, again });
+        Ok(())
+    }
+
+    /// Carries out a call that gives a pool, and may have to make it.
+    pub(crate) fn making_pool(
+        &mut self,
+        make: impl FnOnce(&mut Pools) -> Checked<u64>,
+    ) -> Checked<u64> {
+        let next = self.pools.next_handle();
+        let handle = make(&mut self.pools)?;
+        if handle >= next {
+            let pool = self.pools.get(handle)?;
+            let (memory, is_limited) = (pool.memory(), pool.props.max_bytes != 0);
+            self.pager.note_memory(MemoryStep::PoolMade { memory, is_limited });
+        }
+        Ok(handle)
     }
 
     /// Gives empty chunks of pools back, as a synchronisation does, as far as thresholds allow.
@@ -190,6 +226,7 @@ impl Sim {
 
     /// Carries out what pools gave back.
     pub(crate) fn give_back(&mut self, released: Released) {
+        released.steps.into_iter().for_each(|step| self.pager.note_memory(step));
         for address in released.idle {
             self.pager.discard(chunk_pages(address), Discard::Lazy);
         }
@@ -310,14 +347,15 @@ impl Sim {
 
     /// The room of a device for memory that does not migrate: managed pages make way for it,
     /// unless they have to be there.
-    fn plain_room(&self, device: DeviceId) -> u64 {
+    pub(crate) fn plain_room(&self, device: DeviceId) -> u64 {
         let at_home = self.exclusive.as_ref().map_or(0, |e| e.bytes_on(processor_of(device)));
         self.config.gpu.usable_bytes().saturating_sub(self.plain_bytes(device) + at_home)
     }
 
     /// Bytes of a device's memory that do not migrate.
     pub(crate) fn plain_bytes(&self, device: DeviceId) -> u64 {
-        self.device_bytes[device.0 as usize] + self.pinned_pool_bytes(device)
+        let physical = self.mappings.bytes_on(device);
+        self.device_bytes[device.0 as usize] + self.pinned_pool_bytes(device) + physical
     }
 
     /// Whether a managed range fits where it has to live, if it has to. Without concurrent managed
@@ -337,7 +375,7 @@ impl Sim {
 
     /// Lets managed pages leave devices if other allocations have taken the memory: those always
     /// win (PAGING-217).
-    fn make_way(&mut self) {
+    pub(crate) fn make_way(&mut self) {
         for device in (0..self.config.devices).map(|ordinal| DeviceId(ordinal.cast_signed())) {
             self.pager.claim(processor_of(device), self.plain_bytes(device));
         }

@@ -18,7 +18,7 @@ use std::io;
 use std::ops::Range;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
-use pagewise_hal::BLOCK_BYTES;
+use pagewise_hal::{BLOCK_BYTES, PAGE_BYTES};
 
 /// The reason if there are no addresses left.
 pub(crate) const NO_ADDRESSES: &str = "no address space is left: drop machines that are not \
@@ -35,9 +35,11 @@ pub(crate) enum Zone {
     Pools,
     Device,
     Pinned,
+    /// Reserved by `cuMemAddressReserve`.
+    Virtual,
 }
 
-/// Address space of one zone, aligned to 2 MiB. No two segments are adjacent.
+/// Address space of one zone, aligned to [`Arena::ALIGNMENT`]. No two segments are adjacent.
 #[derive(Debug)]
 struct Segment {
     zone: Zone,
@@ -45,11 +47,17 @@ struct Segment {
     bytes: u64,
 }
 
+/// The bytes of memory that has no address: its pages that are not all zero, by number.
+pub(crate) type Kept = BTreeMap<u64, Box<[u8]>>;
+
 /// The address space of one machine.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     /// By first address. A segment stays until the machine goes.
     segments: BTreeMap<u64, Segment>,
+    /// Mappings of memory that has its bytes at another mapping: by first address, their bytes and
+    /// the first address of that one.
+    redirects: BTreeMap<u64, (u64, u64)>,
     /// Whether bytes are read and written at all.
     skips_contents: bool,
 }
@@ -57,6 +65,9 @@ pub(crate) struct Arena {
 impl Arena {
     /// Most address space of a zone. A process has 128 TiB.
     pub(crate) const ZONE_BYTES_MAX: u64 = 16 << 40;
+    /// The alignment of segments: 16 va_blocks, as a device reads 16 entries of a page table
+    /// together (TIMING-32). So only the distances between addresses matter.
+    const ALIGNMENT: u64 = if cfg!(miri) { BLOCK_BYTES } else { 16 * BLOCK_BYTES };
     /// The bytes of a segment if the process may not reserve as many as wanted.
     const BYTES_LIMITED: u64 = 1 << 30;
     /// The bytes of managed memory, from its start, that huge pages may back. The limit bounds the
@@ -83,10 +94,10 @@ impl Arena {
     }
 
     fn reserve(&mut self, zone: Zone, bytes: u64) -> io::Result<Range<u64>> {
-        // A block more on both sides keeps what the host places next to it apart.
-        let with_guards = usize::try_from(bytes + 2 * BLOCK_BYTES).map_err(io::Error::other)?;
+        // More on both sides keeps what the host places next to it apart.
+        let with_guards = usize::try_from(bytes + 2 * Self::ALIGNMENT).map_err(io::Error::other)?;
         let map: MmapRaw = Self::options().len(with_guards).map_anon()?.into();
-        let base = (map.as_ptr() as u64 + 1).next_multiple_of(BLOCK_BYTES);
+        let base = (map.as_ptr() as u64 + 1).next_multiple_of(Self::ALIGNMENT);
         let is_first = self.segments.values().all(|segment| segment.zone != zone);
         let segment = Segment { zone, map, bytes };
         if zone == Zone::Managed && is_first {
@@ -113,8 +124,8 @@ impl Arena {
         let (segment, offset) = self.segment(address, bytes);
         let (map, length) = (&segment.map, bytes as usize);
         // SAFETY: the range lies in this private anonymous mapping, in which `segment` found it. No
-        // safe call clears memory in use: an allocation is cleared when an `unsafe` call frees it,
-        // and a pool's chunk when it is given back, which needs that it holds no allocation. The
+        // safe call clears memory in use: an allocation is cleared when an `unsafe` call frees or
+        // unmaps it, and a pool's chunk when it is given back, which needs that it holds no allocation. The
         // simulator's own accesses are behind its lock.
         let advised =
             unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, length) };
@@ -125,11 +136,32 @@ impl Arena {
 
     /// Sets every byte of a range.
     pub(crate) fn fill(&self, address: u64, bytes: u64, value: u8) {
-        let (place, length) = self.checked(address, bytes);
-        // SAFETY: `checked` gives mapped memory. Live memory is filled only by `memset`, an
-        // `unsafe` call: its caller promises that no other code uses the range. All other callers
-        // fill pages that are freed, or that are marked as discarded and so not read.
-        unsafe { place.write_bytes(value, length) }
+        for (place, bytes, _) in self.parts(address, bytes) {
+            let (place, length) = self.checked(place, bytes);
+            // SAFETY: `checked` gives mapped memory. Live memory is filled only by `memset`, an
+            // `unsafe` call: its caller promises that no other code uses the range. All other
+            // callers fill pages that are freed, or that are marked as discarded and so not read.
+            unsafe { place.write_bytes(value, length) }
+        }
+    }
+
+    /// Writes a value of 1, 2 or 4 bytes over and over. The range is whole elements.
+    pub(crate) fn fill_pattern(&self, address: u64, bytes: u64, pattern: &[u8]) {
+        if let &[value] = pattern {
+            return self.fill(address, bytes, value);
+        }
+        let width = pattern.len();
+        // The address is a multiple of the width, and parts end at multiples of 2 MiB: no element
+        // is in two parts.
+        for (place, bytes, _) in self.parts(address, bytes) {
+            let (place, length) = self.checked(place, bytes);
+            for offset in (0..length.saturating_sub(width - 1)).step_by(width) {
+                // SAFETY: the element ends at or before `length`, in memory that `checked` found
+                // mapped. Only fills get here, which are `unsafe` calls: their caller promised that
+                // no other code uses the range.
+                unsafe { place.add(offset).copy_from_nonoverlapping(pattern.as_ptr(), width) }
+            }
+        }
     }
 
     /// The bytes of a range.
@@ -140,7 +172,7 @@ impl Arena {
         // reference to the memory is made, because whole pages are read here and a view may hold
         // other bytes of the same page. Bytes written through that view meanwhile may be in the
         // copy or not. Both are right: the copy stands for memory that was left behind, which is
-        // shown only once the whole page is discarded.
+        // shown only once the whole page is discarded, or of memory that is no longer mapped here.
         unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), length) }
         bytes.into()
     }
@@ -149,55 +181,127 @@ impl Arena {
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
         let (place, length) = self.checked(address, bytes.len() as u64);
         // SAFETY: `checked` gives mapped memory of at least `length` bytes, and `bytes` has as many
-        // in memory of its own. The page is marked as discarded, so no view of it exists.
+        // in memory of its own. No view of the page exists: it is marked as discarded, or memory
+        // has just been mapped there.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, length) }
     }
 
     /// Copies between ranges, which may overlap.
     pub(crate) fn copy(&self, destination: u64, source: u64, bytes: u64) {
-        let (to, length) = self.checked(destination, bytes);
-        let (from, _) = self.checked(source, bytes);
-        // SAFETY: `checked` gives mapped memory for both ranges, and `ptr::copy` allows overlap.
-        // Only `memcpy` gets here, an `unsafe` call: its caller promises that no other code writes
-        // the source or uses the destination.
-        unsafe { std::ptr::copy(from, to, length) }
+        let mut done = 0;
+        while done < bytes {
+            let (to, to_bytes) = self.directed(destination + done, bytes - done);
+            let (from, from_bytes) = self.directed(source + done, bytes - done);
+            let part = to_bytes.min(from_bytes);
+            let (to, length) = self.checked(to, part);
+            let (from, _) = self.checked(from, part);
+            // SAFETY: `checked` gives mapped memory for both ranges, and `ptr::copy` allows
+            // overlap. Only `memcpy` gets here, an `unsafe` call: its caller promises that no other
+            // code writes the source or uses the destination.
+            unsafe { std::ptr::copy(from, to, length) }
+            done += part;
+        }
     }
 
     /// The sum of the bytes at `address`, `address + stride`, … below `address + bytes`.
     pub(crate) fn sum_strided(&self, address: u64, bytes: u64, stride: u64) -> u64 {
-        let (place, length) = self.checked(address, bytes);
-        let steps = steps(length, stride);
-        // SAFETY: every step lies below `length`, in memory that `checked` found mapped. Only
-        // `host_touch` and `device_touch` get here, both `unsafe`: the caller promised that no
-        // other code writes the range meanwhile.
-        steps.map(|step| u64::from(unsafe { place.add(step).read() })).sum()
+        let parts = self.parts(address, bytes).map(|(place, bytes, offset)| {
+            let (place, length) = self.checked(place, bytes);
+            let steps = steps(offset, length, stride);
+            // SAFETY: every step lies below `length`, in memory that `checked` found mapped. Only
+            // `host_touch` and `device_touch` get here, both `unsafe`: the caller promised that no
+            // other code writes the range meanwhile.
+            steps.map(|step| u64::from(unsafe { place.add(step).read() })).sum::<u64>()
+        });
+        parts.sum()
     }
 
     /// Writes a byte at `address`, `address + stride`, … below `address + bytes`.
     pub(crate) fn write_strided(&self, address: u64, bytes: u64, stride: u64, value: u8) {
-        let (place, length) = self.checked(address, bytes);
-        for step in steps(length, stride) {
-            // SAFETY: every step lies below `length`, in memory that `checked` found mapped. Only
-            // `host_touch` and `device_touch` get here, both `unsafe`: the caller promised that no
-            // other code uses the range meanwhile.
-            unsafe { place.add(step).write(value) }
+        for (place, bytes, offset) in self.parts(address, bytes) {
+            let (place, length) = self.checked(place, bytes);
+            for step in steps(offset, length, stride) {
+                // SAFETY: every step lies below `length`, in memory that `checked` found mapped.
+                // Only `host_touch` and `device_touch` get here, both `unsafe`: the caller promised
+                // that no other code uses the range meanwhile.
+                unsafe { place.add(step).write(value) }
+            }
         }
     }
 
     /// Adds 1 to the little-endian word that holds each of those places. The words lie in the range:
     /// [`DeviceTouch::check`](pagewise_hal::DeviceTouch::check).
     pub(crate) fn add_strided(&self, address: u64, bytes: u64, stride: u64) {
-        let (place, length) = self.checked(address, bytes);
-        for step in steps(length, stride) {
-            // SAFETY: the word lies wholly in the range, which the only caller has checked before.
-            // The caller of `device_touch` promised that no other code uses the range meanwhile.
-            unsafe {
-                let byte = place.add(step);
-                let word = byte.sub(byte.addr() & 3).cast::<[u8; 4]>();
-                let value = u32::from_le_bytes(word.read()).wrapping_add(1);
-                word.write(value.to_le_bytes());
+        for (place, bytes, offset) in self.parts(address, bytes) {
+            let (place, length) = self.checked(place, bytes);
+            for step in steps(offset, length, stride) {
+                // SAFETY: the word lies wholly in the range, which the only caller has checked
+                // before, and in this part of it: parts end at multiples of 2 MiB. The caller of
+                // `device_touch` promised that no other code uses the range meanwhile.
+                unsafe {
+                    let byte = place.add(step);
+                    let word = byte.sub(byte.addr() & 3).cast::<[u8; 4]>();
+                    let value = u32::from_le_bytes(word.read()).wrapping_add(1);
+                    word.write(value.to_le_bytes());
+                }
             }
         }
+    }
+
+    /// Lets the bytes of a mapping be those of another one, as long. Both start at multiples of
+    /// 2 MiB.
+    pub(crate) fn redirect(&mut self, address: u64, bytes: u64, to: u64) {
+        self.redirects.insert(address, (bytes, to));
+    }
+
+    /// A mapping has bytes of its own again, or is gone.
+    pub(crate) fn direct(&mut self, address: u64) {
+        self.redirects.remove(&address);
+    }
+
+    /// Takes the bytes of whole pages out of the arena: they read as zero from now on.
+    pub(crate) fn take_contents(&self, address: u64, bytes: u64) -> Kept {
+        if self.skips_contents {
+            return Kept::new();
+        }
+        let pages = (0..bytes / PAGE_BYTES).map(|page| (page, address + page * PAGE_BYTES));
+        let read = pages.map(|(page, place)| (page, self.read(place, PAGE_BYTES)));
+        let kept = read.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0)).collect();
+        self.clear(address, bytes);
+        kept
+    }
+
+    /// Puts bytes that were taken out at an address where there are zeros.
+    pub(crate) fn put_contents(&self, address: u64, kept: Kept) {
+        for (page, bytes) in kept {
+            self.write(address + page * PAGE_BYTES, &bytes);
+        }
+    }
+
+    /// The address that has the bytes of an address, and for how many of `bytes` from there on.
+    fn directed(&self, address: u64, bytes: u64) -> (u64, u64) {
+        if let Some((&start, &(length, to))) = self.redirects.range(..=address).next_back()
+            && address - start < length
+        {
+            return (to + (address - start), bytes.min(length - (address - start)));
+        }
+        let next = self.redirects.range(address..).next();
+        (address, next.map_or(bytes, |(&start, _)| bytes.min(start - address)))
+    }
+
+    /// The parts of a range by the addresses that have their bytes: the address, the length, and
+    /// the offset in the range.
+    fn parts(&self, address: u64, bytes: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+        let mut offset = 0;
+        std::iter::from_fn(move || {
+            if offset == bytes {
+                return None;
+            }
+            let (place, length) = self.directed(address + offset, bytes - offset);
+            let part = (place, length, offset);
+            offset += length;
+            Some(part)
+        })
     }
 
     /// The pointer and length by which a range is read and written. The length is 0 if contents are
@@ -251,9 +355,12 @@ impl Segment {
     }
 }
 
-fn steps(length: usize, stride: u64) -> impl Iterator<Item = usize> {
-    let stride = usize::try_from(stride).unwrap_or(usize::MAX);
-    (0..length).step_by(stride)
+/// The places of a walk in a part of its range, `offset` bytes from where it began.
+fn steps(offset: u64, length: usize, stride: u64) -> impl Iterator<Item = usize> {
+    let as_index = |number| usize::try_from(number).unwrap_or(usize::MAX);
+    let over = offset % stride;
+    let first = if over == 0 { 0 } else { stride - over };
+    (as_index(first).min(length)..length).step_by(as_index(stride))
 }
 
 #[cfg(test)]
@@ -282,6 +389,28 @@ mod tests {
         arena.fill(base + 4, 4, 1);
         arena.add_strided(base, 4, 4);
         assert_eq!(arena.sum_strided(base, 8, 1), 4);
+    }
+
+    #[test]
+    fn redirected_bytes_are_read_and_written_where_they_lie() {
+        let mut arena = Arena::default();
+        let base = arena.grow(Zone::Virtual, 4 * BLOCK_BYTES, 4 * BLOCK_BYTES).unwrap().start;
+        let at = |block: u64| base + block * BLOCK_BYTES;
+        arena.redirect(at(1), BLOCK_BYTES, at(3));
+        arena.write_strided(at(0), 3 * BLOCK_BYTES, 3, 1);
+        let places = (3 * BLOCK_BYTES).div_ceil(3);
+        assert_eq!(arena.sum_strided(at(0), 3 * BLOCK_BYTES, 3), places);
+        assert_eq!(arena.sum_strided(at(0), 3 * BLOCK_BYTES, 1), places, "and nowhere else");
+        arena.fill(at(1), BLOCK_BYTES, 0);
+        assert_eq!(arena.sum_strided(at(3), BLOCK_BYTES, 1), 0);
+        arena.fill(at(0), BLOCK_BYTES + 8, 2);
+        arena.copy(at(2), at(0) + 4096, BLOCK_BYTES);
+        assert_eq!(arena.sum_strided(at(2), BLOCK_BYTES, 1), 2 * (BLOCK_BYTES - 4096 + 8));
+        let kept = arena.take_contents(at(2), BLOCK_BYTES);
+        assert_eq!(arena.sum_strided(at(2), BLOCK_BYTES, 1), 0);
+        arena.put_contents(at(0), kept);
+        arena.direct(at(1));
+        assert_eq!(arena.sum_strided(at(1), BLOCK_BYTES, 1), 0, "its own");
     }
 
     #[test]

@@ -4,18 +4,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, CallName,
-    Capabilities, Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion,
-    Error, ErrorKind, EventFlags, EventHandle, EventsSince, ExportedPointer, FunctionHandle,
-    HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews,
-    IpcMemHandle, KernelAccesses, KernelParam, LaunchShape, Location, MemoryEvent, MemoryInfo,
-    ModuleHandle, Operation, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
-    RangeAttribute, Result, ShareableHandle, Span, StreamFlags, StreamHandle,
+    Capabilities, CopyAttributes, Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch,
+    DriverVersion, Error, ErrorKind, EventFlags, EventHandle, EventsSince, ExportedPointer,
+    FunctionHandle, Granularity, HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags,
+    HostTouch, HostViews, IpcMemHandle, KernelAccesses, KernelParam, LaunchShape, Location,
+    MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps, ModuleHandle, Operation,
+    PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
+    ShareableHandle, Span, SpanCopy, StreamFlags, StreamHandle,
 };
 
 use crate::clock;
 use crate::config::{EventCapture, RangeReads, SimConfig};
-use crate::cost::{Call, CostObservation};
+use crate::copies::Pattern;
+use crate::cost::{Call, Control, CostObservation, PoolCall};
 use crate::kernels::no_kernels;
+use crate::pressure::Pressure;
 use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal, invalid};
 use crate::sim::Sim;
@@ -107,8 +110,29 @@ impl SimBackend {
         self.lock().pager.records().log.counters()
     }
 
-    /// Every live allocation, by address: managed, device, pinned and pool memory, and host memory
-    /// that is registered.
+    /// The use that managed pages made of a device's memory since the machine was made: whether
+    /// they fitted, streamed through it or thrashed. `None` if there is no such device, and on
+    /// machines without concurrent managed access, where managed memory cannot exceed the
+    /// device's.
+    ///
+    /// ```
+    /// use pagewise_hal::{BackendExt, DeviceId, Location};
+    /// use pagewise_sim::{SimBackend, SimConfig, Verdict};
+    ///
+    /// let sim = SimBackend::new(SimConfig::h200())?;
+    /// sim.prefetch_to(sim.alloc(64 << 20)?, Location::device(DeviceId(0)))?;
+    /// let pressure = sim.pressure(DeviceId(0)).expect("a device");
+    /// assert_eq!((pressure.verdict(), pressure.peak_bytes), (Verdict::Fits, 64 << 20));
+    /// # Ok::<(), pagewise_hal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pressure(&self, device: DeviceId) -> Option<Pressure> {
+        let concurrent = self.config.gpu.attributes.concurrent_managed_access;
+        self.lock().pager.pressure(device).filter(|_| concurrent)
+    }
+
+    /// Every live allocation, by address: managed, device, pinned and pool memory, mapped physical
+    /// memory, and host memory that is registered.
     ///
     /// ```
     /// use pagewise_hal::BackendExt;
@@ -194,7 +218,9 @@ impl SimBackend {
         pool: PoolHandle,
         wanted: impl Iterator<Item = (Location, AccessFlags)> + Clone,
     ) -> Result<()> {
-        self.call(Operation::PoolSetAccess, Call::Other, |sim| sim.pool_set_accesses(pool, wanted))
+        self.call(Operation::PoolSetAccess, Call::Pool(PoolCall::Query), |sim| {
+            sim.pool_set_accesses(pool, wanted)
+        })
     }
 
     /// A panic while the lock was held is a bug that was reported there and then; the state is
@@ -233,6 +259,17 @@ impl SimBackend {
         answer.map_err(|refusal| error(name.operation.name(), refusal))
     }
 
+    /// Carries out a fill.
+    fn fill(
+        &self,
+        operation: Operation,
+        span: Span,
+        pattern: Pattern,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call_on((operation, stream), BULK, span, |sim| sim.memset(span, pattern, stream))
+    }
+
     /// Carries out one call about a range, and names the range in its error.
     fn call_on<T>(
         &self,
@@ -245,12 +282,16 @@ impl SimBackend {
     }
 }
 
-fn error(name: &'static str, Refusal { code, why }: Refusal) -> Error {
-    match code {
+fn error(name: &'static str, Refusal { code, why, item }: Refusal) -> Error {
+    let error = match code {
         Some(code) => Error::from_code(name, code),
         None => Error::new(name, ErrorKind::Unsupported),
+    };
+    let error = error.with_detail(why);
+    match item {
+        Some(item) => error.with_item(item),
+        None => error,
     }
-    .with_detail(why)
 }
 
 // SAFETY: addresses lie in the arena, which is mapped for reading and writing for as long as the
@@ -270,8 +311,14 @@ impl Backend for SimBackend {
         if version < DriverVersion::CUDA_13_0 {
             capabilities.prefetch_batch = BatchSupport::Loop;
         }
+        if version < DriverVersion::CUDA_12_8 {
+            capabilities.copy_batch = BatchSupport::Loop;
+        }
         capabilities.concurrent_managed_access =
             self.config.devices == 0 || self.config.gpu.attributes.concurrent_managed_access;
+        let attributes = &self.config.gpu.attributes;
+        capabilities.virtual_memory =
+            self.config.devices == 0 || attributes.virtual_memory_management_supported;
         capabilities.events = self.config.events != EventCapture::Off;
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
@@ -290,13 +337,19 @@ impl Backend for SimBackend {
     }
 
     fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
-        self.call(Operation::DeviceAttribute, Call::Other, |sim| {
+        self.call(Operation::DeviceAttribute, Call::Control(Control::DeviceAttribute), |sim| {
             sim.device_attribute(device, attribute)
         })
     }
 
+    fn can_access_peer(&self, device: DeviceId, peer: DeviceId) -> Result<bool> {
+        self.call(Operation::CanAccessPeer, Call::Other, |sim| sim.can_access_peer(device, peer))
+    }
+
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
-        self.call(Operation::MemoryInfo, Call::Other, |sim| sim.memory_info(device))
+        self.call(Operation::MemoryInfo, Call::Control(Control::MemoryInfo), |sim| {
+            sim.memory_info(device)
+        })
     }
 
     fn alloc_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
@@ -409,11 +462,13 @@ impl Backend for SimBackend {
     }
 
     fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {
-        self.call(Operation::PoolCreate, Call::Other, |sim| sim.pools.create(props).map(pool))
+        self.call(Operation::PoolCreate, Call::Pool(PoolCall::Whole), |sim| {
+            sim.making_pool(|pools| pools.create(props)).map(pool)
+        })
     }
 
     unsafe fn pool_destroy(&self, pool: PoolHandle) -> Result<()> {
-        self.call(Operation::PoolDestroy, Call::Other, |sim| {
+        self.call(Operation::PoolDestroy, Call::Pool(PoolCall::Whole), |sim| {
             let released = sim.pools.destroy(pool.as_raw())?;
             sim.give_back(released);
             sim.forget_gone_pools();
@@ -422,16 +477,16 @@ impl Backend for SimBackend {
     }
 
     fn pool_default(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
-        self.call(Operation::PoolDefault, Call::Other, |sim| {
+        self.call(Operation::PoolDefault, Call::Pool(PoolCall::Query), |sim| {
             sim.check_pool_kind(kind)?;
-            sim.pools.default(location, kind).map(pool)
+            sim.making_pool(|pools| pools.default(location, kind)).map(pool)
         })
     }
 
     fn pool_current(&self, location: Location, kind: AllocationType) -> Result<PoolHandle> {
-        self.call(Operation::PoolCurrent, Call::Other, |sim| {
+        self.call(Operation::PoolCurrent, Call::Pool(PoolCall::Query), |sim| {
             sim.check_pool_kind(kind)?;
-            sim.pools.current(location, kind).map(pool)
+            sim.making_pool(|pools| pools.current(location, kind)).map(pool)
         })
     }
 
@@ -441,13 +496,13 @@ impl Backend for SimBackend {
         kind: AllocationType,
         pool: PoolHandle,
     ) -> Result<()> {
-        self.call(Operation::PoolSetCurrent, Call::Other, |sim| {
+        self.call(Operation::PoolSetCurrent, Call::Pool(PoolCall::Query), |sim| {
             sim.pools.set_current(location, kind, pool.as_raw())
         })
     }
 
     fn pool_attribute(&self, pool: PoolHandle, attribute: PoolAttribute) -> Result<u64> {
-        self.call(Operation::PoolAttribute, Call::Other, |sim| {
+        self.call(Operation::PoolAttribute, Call::Pool(PoolCall::Query), |sim| {
             sim.pools.attribute(pool.as_raw(), attribute)
         })
     }
@@ -458,13 +513,13 @@ impl Backend for SimBackend {
         attribute: PoolAttribute,
         value: u64,
     ) -> Result<()> {
-        self.call(Operation::PoolSetAttribute, Call::Other, |sim| {
+        self.call(Operation::PoolSetAttribute, Call::Pool(PoolCall::Query), |sim| {
             sim.pools.set_attribute(pool.as_raw(), attribute, value)
         })
     }
 
     fn pool_trim(&self, pool: PoolHandle, min_bytes_to_keep: u64) -> Result<()> {
-        self.call(Operation::PoolTrim, Call::Other, |sim| {
+        self.call(Operation::PoolTrim, Call::Pool(PoolCall::Trim), |sim| {
             let released = sim.pools.trim(pool.as_raw(), min_bytes_to_keep)?;
             sim.give_back(released);
             Ok(())
@@ -481,19 +536,21 @@ impl Backend for SimBackend {
     }
 
     fn pool_access(&self, pool: PoolHandle, location: Location) -> Result<AccessFlags> {
-        self.call(Operation::PoolAccess, Call::Other, |sim| {
+        self.call(Operation::PoolAccess, Call::Pool(PoolCall::Query), |sim| {
             sim.pools.access(pool.as_raw(), location)
         })
     }
 
     fn pool_alloc(&self, pool: PoolHandle, bytes: u64, stream: StreamHandle) -> Result<DevicePtr> {
-        self.call((Operation::PoolAlloc, stream), Call::Other, |sim| {
+        self.call((Operation::PoolAlloc, stream), Call::Pool(PoolCall::Alloc), |sim| {
             sim.pool_alloc(pool, bytes, stream)
         })
     }
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: StreamHandle) -> Result<()> {
-        self.call((Operation::FreeAsync, stream), Call::Other, |sim| sim.free_async(ptr, stream))
+        self.call((Operation::FreeAsync, stream), Call::Pool(PoolCall::Free), |sim| {
+            sim.free_async(ptr, stream)
+        })
     }
 
     unsafe fn host_register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
@@ -509,7 +566,9 @@ impl Backend for SimBackend {
     }
 
     unsafe fn pool_import(&self, handle: ShareableHandle, kind: HandleTypes) -> Result<PoolHandle> {
-        self.call(Operation::PoolImport, Call::Other, |sim| sim.pool_import(handle, kind))
+        self.call(Operation::PoolImport, Call::Pool(PoolCall::Whole), |sim| {
+            sim.pool_import(handle, kind)
+        })
     }
 
     fn pool_export_pointer(&self, ptr: DevicePtr) -> Result<ExportedPointer> {
@@ -546,18 +605,63 @@ impl Backend for SimBackend {
         })
     }
 
+    fn memory_granularity(&self, _: MemoryProps, which: Granularity) -> Result<u64> {
+        self.call(Operation::MemoryGranularity, Call::Other, |sim| sim.memory_granularity(which))
+    }
+
+    fn address_reserve(&self, bytes: u64, align_bytes: u64, hint: DevicePtr) -> Result<DevicePtr> {
+        self.call(Operation::AddressReserve, Call::Other, |sim| {
+            sim.address_reserve(bytes, align_bytes, hint)
+        })
+    }
+
+    unsafe fn address_free(&self, span: Span) -> Result<()> {
+        self.call_on(Operation::AddressFree, Call::Other, span, |sim| sim.address_free(span))
+    }
+
+    fn memory_create(&self, bytes: u64, props: MemoryProps) -> Result<MemoryHandle> {
+        self.call(Operation::MemoryCreate, Call::PlainMemory, |sim| sim.memory_create(bytes, props))
+    }
+
+    unsafe fn memory_release(&self, memory: MemoryHandle) -> Result<()> {
+        self.call(Operation::MemoryRelease, Call::PlainMemory, |sim| sim.memory_release(memory))
+    }
+
+    unsafe fn memory_map(&self, span: Span, offset_bytes: u64, memory: MemoryHandle) -> Result<()> {
+        self.call_on(Operation::MemoryMap, Call::Other, span, |sim| {
+            sim.memory_map(span, offset_bytes, memory)
+        })
+    }
+
+    unsafe fn memory_unmap(&self, span: Span) -> Result<()> {
+        self.call_on(Operation::MemoryUnmap, Call::Other, span, |sim| sim.memory_unmap(span))
+    }
+
+    unsafe fn memory_set_access(&self, span: Span, wanted: &[MemoryAccess]) -> Result<()> {
+        self.call_on(Operation::MemorySetAccess, Call::Other, span, |sim| {
+            sim.memory_set_access(span, wanted)
+        })
+    }
+
+    fn memory_access(&self, ptr: DevicePtr, location: Location) -> Result<AccessFlags> {
+        self.call(Operation::MemoryAccess, Call::Other, |sim| sim.memory_access(ptr, location))
+    }
+
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
-        let raw = self.call(Operation::StreamCreate, Call::Other, |sim| {
-            sim.check_device(device)?;
-            sim.streams.create(device, flags)
-        })?;
+        let raw =
+            self.call(Operation::StreamCreate, Call::Control(Control::StreamCreate), |sim| {
+                sim.check_device(device)?;
+                sim.streams.create(device, flags)
+            })?;
         Ok(StreamHandle::checked(raw))
     }
 
     unsafe fn stream_destroy(&self, stream: StreamHandle) -> Result<()> {
-        self.call((Operation::StreamDestroy, stream), Call::Other, |sim| {
-            sim.streams.destroy(stream)
-        })
+        self.call(
+            (Operation::StreamDestroy, stream),
+            Call::Control(Control::StreamDestroy),
+            |sim| sim.streams.destroy(stream),
+        )
     }
 
     fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
@@ -570,10 +674,14 @@ impl Backend for SimBackend {
     }
 
     fn stream_wait_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
-        self.call((Operation::StreamWaitEvent, stream), Call::Other, |sim| {
-            sim.streams.check(stream)?;
-            sim.streams.check_event(event)
-        })
+        self.call(
+            (Operation::StreamWaitEvent, stream),
+            Call::Control(Control::StreamWaitEvent),
+            |sim| {
+                sim.streams.check(stream)?;
+                sim.streams.check_event(event)
+            },
+        )
     }
 
     unsafe fn stream_attach(
@@ -582,21 +690,25 @@ impl Backend for SimBackend {
         span: Span,
         flags: AttachFlags,
     ) -> Result<()> {
-        self.call_on((Operation::StreamAttach, stream), Call::Other, span, |sim| {
-            sim.stream_attach(stream, span, flags)
-        })
+        self.call_on(
+            (Operation::StreamAttach, stream),
+            Call::Control(Control::StreamAttach),
+            span,
+            |sim| sim.stream_attach(stream, span, flags),
+        )
     }
 
     fn event_create(&self, device: DeviceId, flags: EventFlags) -> Result<EventHandle> {
-        let raw = self.call(Operation::EventCreate, Call::Other, |sim| {
-            sim.check_device(device)?;
-            sim.streams.create_event(flags)
-        })?;
+        let raw =
+            self.call(Operation::EventCreate, Call::Control(Control::EventCreate), |sim| {
+                sim.check_device(device)?;
+                sim.streams.create_event(flags)
+            })?;
         Ok(EventHandle::checked(raw))
     }
 
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
-        self.call(Operation::EventDestroy, Call::Other, |sim| {
+        self.call(Operation::EventDestroy, Call::Control(Control::EventDestroy), |sim| {
             sim.streams.destroy_event(event)?;
             sim.forget_event(event);
             Ok(())
@@ -604,7 +716,7 @@ impl Backend for SimBackend {
     }
 
     fn event_record(&self, event: EventHandle, stream: StreamHandle) -> Result<()> {
-        self.call((Operation::EventRecord, stream), Call::Other, |sim| {
+        self.call((Operation::EventRecord, stream), Call::Control(Control::EventRecord), |sim| {
             sim.streams.record(event, stream, sim.clock_ns)?;
             sim.recorded(event, stream);
             Ok(())
@@ -612,7 +724,7 @@ impl Backend for SimBackend {
     }
 
     fn event_query(&self, event: EventHandle) -> Result<bool> {
-        self.call(Operation::EventQuery, Call::Other, |sim| {
+        self.call(Operation::EventQuery, Call::Control(Control::EventQuery), |sim| {
             sim.streams.check_event(event)?;
             sim.waited_for_event(event);
             Ok(true)
@@ -629,11 +741,21 @@ impl Backend for SimBackend {
     }
 
     fn event_elapsed_ns(&self, start: EventHandle, end: EventHandle) -> Result<u64> {
-        self.call(Operation::EventElapsedNs, Call::Other, |sim| sim.streams.elapsed_ns(start, end))
+        self.call(Operation::EventElapsedNs, Call::Control(Control::EventElapsed), |sim| {
+            sim.streams.elapsed_ns(start, end)
+        })
     }
 
     unsafe fn memset(&self, span: Span, value: u8, stream: StreamHandle) -> Result<()> {
-        self.call_on((Operation::Memset, stream), BULK, span, |sim| sim.memset(span, value, stream))
+        self.fill(Operation::Memset, span, Pattern::new([value]), stream)
+    }
+
+    unsafe fn memset_d16(&self, span: Span, value: u16, stream: StreamHandle) -> Result<()> {
+        self.fill(Operation::MemsetD16, span, Pattern::new(value.to_le_bytes()), stream)
+    }
+
+    unsafe fn memset_d32(&self, span: Span, value: u32, stream: StreamHandle) -> Result<()> {
+        self.fill(Operation::MemsetD32, span, Pattern::new(value.to_le_bytes()), stream)
     }
 
     unsafe fn memcpy(
@@ -644,7 +766,24 @@ impl Backend for SimBackend {
         stream: StreamHandle,
     ) -> Result<()> {
         self.call_on((Operation::Memcpy, stream), BULK, Span::new(destination, bytes), |sim| {
-            sim.memcpy(destination, source, bytes, stream)
+            sim.memcpy(SpanCopy::new(destination, source, bytes), stream)
+        })
+    }
+
+    unsafe fn memcpy_batch(
+        &self,
+        copies: &[SpanCopy],
+        attributes: &[CopyAttributes],
+        attribute_starts: &[usize],
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let mut refused = None;
+        let answer = self.call((Operation::MemcpyBatch, stream), BULK, |sim| {
+            sim.memcpy_batch(copies, attributes, attribute_starts, stream, &mut refused)
+        });
+        answer.map_err(|error| match refused {
+            Some(item) => error.with_item(item).with_span(copies[item].to()),
+            None => error,
         })
     }
 

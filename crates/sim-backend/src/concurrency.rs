@@ -61,11 +61,7 @@ impl Sim {
         stream: StreamHandle,
     ) -> Checked<()> {
         let (StreamWork::Program(spans) | StreamWork::FillOrCopy(spans)) = work;
-        let mut touched: Vec<&Allocation> = Vec::new();
-        for span in spans.iter().filter(|span| span.bytes > 0) {
-            let allocation = self.space.containing(span.ptr).filter(|a| a.contains(*span));
-            touched.extend(allocation.filter(|a| self.reaches(by, a)));
-        }
+        let touched: Vec<&Allocation> = self.touched(by, spans).collect();
         if touched.is_empty() {
             return Ok(());
         }
@@ -76,9 +72,7 @@ impl Sim {
             }
             return Ok(());
         };
-        for allocation in touched {
-            check_reach(self.attachments.of(allocation), stream)?;
-        }
+        self.check_reached(by, spans, stream)?;
         let home = exclusive.home;
         let away: Vec<Range<u64>> = if home == Processor::HOST {
             Vec::new()
@@ -93,6 +87,32 @@ impl Sim {
             self.settle_contents();
         }
         Ok(())
+    }
+
+    /// The allocations that hold these ranges, without those that the processor cannot reach.
+    fn touched<'a>(
+        &'a self,
+        by: Processor,
+        spans: &'a [Span],
+    ) -> impl Iterator<Item = &'a Allocation> {
+        spans.iter().filter(|span| span.bytes > 0).filter_map(move |&span| {
+            let allocation = self.space.holding(span);
+            allocation.filter(|a| self.reaches(by, a))
+        })
+    }
+
+    /// Refuses work on memory that is attached elsewhere, on machines where that matters.
+    pub(crate) fn check_reached(
+        &self,
+        by: Processor,
+        spans: &[Span],
+        stream: StreamHandle,
+    ) -> Checked<()> {
+        if self.exclusive.is_none() {
+            return Ok(());
+        }
+        let mut touched = self.touched(by, spans);
+        touched.try_for_each(|allocation| check_reach(self.attachments.of(allocation), stream))
     }
 
     /// Work was given to a stream, and the call returns before it is done.

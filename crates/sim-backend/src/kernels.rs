@@ -37,6 +37,7 @@ impl Sim {
         }
         let by = processor_of(device);
         let touched = self.allocations_of(kernel)?;
+        self.check_may_write(kernel)?;
         self.launch(by, StreamWork::Program(&touched), stream)?;
         let threads =
             if kernel.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
@@ -61,6 +62,19 @@ impl Sim {
         Ok(())
     }
 
+    /// Refuses writes to memory that the device may only read. Its allocations were looked up.
+    fn check_may_write(&self, kernel: &KernelAccesses) -> Checked<()> {
+        let by = processor_of(kernel.device);
+        let written = kernel.walks.iter().filter(|walk| walk.access.writes());
+        for &StridedSpan { span, .. } in written.flat_map(|walk| &walk.places) {
+            let allocation = self.space.containing(span.ptr).filter(|_| span.bytes > 0);
+            if allocation.is_some_and(|found| !self.reaches_all(by, found, span, true)) {
+                return illegal_address("the device may read the memory, and not write it");
+            }
+        }
+        Ok(())
+    }
+
     /// The allocations that a kernel accesses, each once. Refuses ranges that are not within one
     /// that the device can reach.
     fn allocations_of(&self, kernel: &KernelAccesses) -> Checked<Vec<Span>> {
@@ -75,14 +89,15 @@ impl Sim {
             if found.iter().rev().take(2).any(|whole| holds(whole, span)) {
                 continue;
             }
-            let allocation = self.space.containing(span.ptr).filter(|a| a.contains(span));
-            let Some(allocation) = allocation else {
+            let Some(allocation) = self.space.holding(span) else {
                 return illegal_address("a range is not within one live allocation");
             };
-            if !self.reaches(by, allocation) {
+            if !self.reaches_all(by, allocation, span, false) {
                 return illegal_address("the device cannot reach the memory");
             }
-            found.push(allocation.span());
+            // Mappings side by side hold a range that none of them does.
+            let whole = allocation.span();
+            found.push(if allocation.contains(span) { whole } else { span });
         }
         found.sort_unstable_by_key(|span| span.ptr);
         found.dedup();

@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | lock, errors | `backend` |
 //! | time | `clock` |
-//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `kernels`, `attaching`, `concurrency`, `sharing` |
+//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `copies`, `kernels`, `attaching`, `concurrency`, `sharing` |
 //! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` |
 //! | what attribute reads report | `attributes` (over `runs`) |
 //! | which thread faults when, in kernels of many | [`arrival`], over `places` |
@@ -78,6 +78,8 @@ mod config;
     reason = "page numbers of live memory, and pages of one block of 512"
 )]
 mod contents;
+#[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
+mod copies;
 pub mod cost;
 mod descriptor;
 #[allow(
@@ -88,6 +90,8 @@ mod exclusive;
 mod kernels;
 mod link;
 mod locate;
+#[allow(clippy::arithmetic_side_effects, reason = "addresses of reservations")]
+mod mappings;
 #[allow(clippy::arithmetic_side_effects, reason = "an index into a list that is not empty")]
 mod movement;
 mod pace;
@@ -110,6 +114,7 @@ mod pool_regions;
     reason = "addresses and sizes in a pool's region; handles are counted"
 )]
 mod pools;
+mod pressure;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "`within` has checked the bound; fields are counted"
@@ -148,6 +153,7 @@ mod state;
 mod streams;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod touching;
+mod virtual_memory;
 
 pub use arrival::ArrivalParams;
 pub use backend::SimBackend;
@@ -155,4 +161,5 @@ pub use config::{DiscardedContents, EventCapture, MemoryContents, RangeReads, Si
 pub use cost::{CostObservation, CostParams};
 pub use link::{HostLink, PeerLink};
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
+pub use pressure::{Confidence, Pressure, Trust, Verdict};
 pub use profile::{DeviceAttributes, Evidence, GpuProfile, ProfileError, Source, Sources};

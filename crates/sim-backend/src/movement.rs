@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use pagewise_hal::{
     Advice, DriverVersion, Location, LocationKind, PAGE_BYTES, Processor, Span, StreamHandle,
+    locations_of_ranges, starts_are_valid,
 };
 
 use crate::attributes::AttributeChange;
@@ -179,7 +180,9 @@ impl Sim {
     ) -> Checked<()> {
         self.check_discard_exists()?;
         self.check_batch(spans, flags, stream)?;
-        spans.iter().try_for_each(|&span| self.managed_pages(span).map(drop))?;
+        for (index, &span) in spans.iter().enumerate() {
+            self.managed_pages(span).map_err(|refusal| refusal.of_item(index))?;
+        }
         self.discard(spans, Discard::Eager);
         Ok(())
     }
@@ -235,9 +238,8 @@ impl Sim {
         if locations.is_empty() || locations.len() != starts.len() {
             return invalid("give one start for each location, and at least one");
         }
-        let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
-        if starts[0] != 0 || !ascending || starts[starts.len() - 1] >= spans.len() {
-            return invalid("starts begin at 0, ascend, and stay below the number of ranges");
+        if !starts_are_valid(starts, spans.len()) {
+            return invalid("starts begin at 0 and stay below the number of ranges");
         }
         let mut targets = Vec::with_capacity(locations.len());
         for &location in locations {
@@ -251,13 +253,14 @@ impl Sim {
             targets.push((to, location));
         }
         let mut prefetches: Vec<Prefetch> = Vec::with_capacity(spans.len());
-        for (index, &span) in spans.iter().enumerate() {
-            let (to, location) = targets[starts.partition_point(|&start| start <= index) - 1];
+        let locations = locations_of_ranges(starts, spans.len());
+        for ((index, &span), location) in spans.iter().enumerate().zip(locations) {
+            let (to, location) = targets[location];
             match self.managed_pages(span) {
                 Ok(pages) => prefetches.push((pages, to, location)),
                 Err(refusal) => {
                     self.record_before_refusal(prefetches);
-                    return Err(refusal);
+                    return Err(refusal.of_item(index));
                 }
             }
         }

@@ -6,14 +6,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use pagewise_hal::{MemoryEvent, PageRun, Processor, Span, StridedSpan};
+use pagewise_hal::{DeviceId, MemoryEvent, PageRun, Processor, Span, StridedSpan};
 
 use crate::arrival::{
     Accesses, Arrival, ArrivalParams, KernelWalks, RunsAhead, Threads, WalkAccesses,
 };
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::HoldingChange;
-use crate::cost::{Call, CostObservation, Meter};
+use crate::cost::{Call, CostObservation, MemoryStep, Meter};
 use crate::pace::{FaultPace, FaultPacer};
 use crate::paging::{
     self, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink,
@@ -21,6 +21,7 @@ use crate::paging::{
 };
 pub(crate) use crate::paging::{Access, Discard, Group};
 use crate::places::Places;
+use crate::pressure::Pressure;
 use crate::records::Records;
 
 /// An access program on managed memory.
@@ -125,7 +126,7 @@ impl Pager {
         Self {
             paging: Paging::new(config.gpu.paging.clone(), &gpus, relations),
             reports: Reports {
-                meter: Meter::new(config.gpu.cost),
+                meter: Meter::new(config.gpu.cost).with_devices(config.devices),
                 pacer: FaultPacer::default(),
                 records: Records::new(config.events),
                 holdings,
@@ -142,6 +143,11 @@ impl Pager {
     pub(crate) fn add_range(&mut self, first_page: u64, pages: u64) {
         self.paging.create_range(first_page, pages);
         self.reports.meter.range_made();
+    }
+
+    /// Memory appeared or went that the engine knows nothing of.
+    pub(crate) fn note_memory(&mut self, step: MemoryStep) {
+        self.reports.meter.memory(step);
     }
 
     /// Whether there is managed memory at a page.
@@ -332,6 +338,11 @@ impl Pager {
     /// now or were once.
     pub(crate) fn bytes_behind(&self, device: Processor) -> u64 {
         self.paging.device_chunks_in_use(device) * CHUNK_BYTES
+    }
+
+    /// The use that managed pages made of a device's memory so far.
+    pub(crate) fn pressure(&self, device: DeviceId) -> Option<Pressure> {
+        self.paging.pressure(usize::try_from(device.0).ok()?)
     }
 
     /// Leaves this much of a device to memory that does not migrate; managed pages make way.

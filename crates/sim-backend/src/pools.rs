@@ -19,6 +19,7 @@ use pagewise_hal::{
 };
 
 use crate::arena::{Arena, Zone};
+use crate::cost::MemoryStep;
 use crate::locate::{Topology, Unknown};
 use crate::pool_chunks::POOL_CHUNK_BYTES;
 use crate::pool_regions::PoolRegions;
@@ -49,12 +50,15 @@ pub(crate) struct Released {
     pub(crate) idle: Vec<u64>,
     /// Memory that is gone: other chunks, and all of a pool that is gone.
     pub(crate) gone: Vec<Range<u64>>,
+    /// The same as steps that take time.
+    pub(crate) steps: Vec<MemoryStep>,
 }
 
 impl Released {
     fn add(&mut self, other: Self) {
         self.idle.extend(other.idle);
         self.gone.extend(other.gone);
+        self.steps.extend(other.steps);
     }
 }
 
@@ -128,6 +132,11 @@ impl Pools {
         self.pools.values()
     }
 
+    /// Handles are not given again: the ones of later pools are this or more.
+    pub(crate) fn next_handle(&self) -> u64 {
+        self.next
+    }
+
     fn insert(&mut self, pool: Pool) -> u64 {
         let handle = self.next;
         self.next += 1;
@@ -188,8 +197,11 @@ impl Pools {
             return invalid("a default pool cannot be destroyed");
         }
         pool.destroyed = true;
+        let (memory, was_used) = (pool.memory(), pool.region.is_some());
         self.currents.retain(|_, current| *current != handle);
-        Ok(self.release(handle, 0))
+        let mut released = self.release(handle, 0);
+        released.steps.push(MemoryStep::PoolGone { memory, was_used });
+        Ok(released)
     }
 
     /// `cuMemGetDefaultMemPool`
@@ -420,15 +432,17 @@ impl Pools {
         let Some(pool) = self.pools.get_mut(&handle) else { return Released::default() };
         let indices = pool.chunks.release(keep);
         let (managed, used) = (pool.is_managed(), pool.used_addresses());
+        let step = MemoryStep::ChunksGone { memory: pool.memory(), chunks: indices.len() as u64 };
         let is_gone = self.forget_if_gone(handle);
         let Some(used) = used else { return Released::default() };
         let chunks = indices.iter().map(|index| used.start + index * POOL_CHUNK_BYTES);
+        let steps = if indices.is_empty() { Vec::new() } else { vec![step] };
         match (managed, is_gone) {
-            (true, false) => Released { idle: chunks.collect(), gone: Vec::new() },
-            (true, true) => Released { idle: Vec::new(), gone: vec![used] },
+            (true, false) => Released { idle: chunks.collect(), gone: Vec::new(), steps },
+            (true, true) => Released { idle: Vec::new(), gone: vec![used], steps },
             (false, _) => {
                 let gone = chunks.map(|address| address..address + POOL_CHUNK_BYTES);
-                Released { idle: Vec::new(), gone: gone.collect() }
+                Released { idle: Vec::new(), gone: gone.collect(), steps }
             }
         }
     }

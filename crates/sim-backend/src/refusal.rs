@@ -8,12 +8,21 @@ pub(crate) struct Refusal {
     /// The `CUresult`, or `None` if the entry point does not exist.
     pub(crate) code: Option<i32>,
     pub(crate) why: &'static str,
+    /// Which item of the call's list is to blame, if one is.
+    pub(crate) item: Option<usize>,
+}
+
+impl Refusal {
+    /// The same, with the item that is to blame.
+    pub(crate) fn of_item(self, item: usize) -> Self {
+        Self { item: Some(item), ..self }
+    }
 }
 
 pub(crate) type Checked<T> = Result<T, Refusal>;
 
 pub(crate) const fn refuse<T>(code: i32, why: &'static str) -> Checked<T> {
-    Err(Refusal { code: Some(code), why })
+    Err(Refusal { code: Some(code), why, item: None })
 }
 
 /// `CUDA_ERROR_INVALID_VALUE`
@@ -36,6 +45,11 @@ pub(crate) const fn unsupported<T>(why: &'static str) -> Checked<T> {
     refuse(Code::NOT_SUPPORTED, why)
 }
 
+/// `CUDA_ERROR_NOT_PERMITTED`
+pub(crate) const fn not_permitted<T>(why: &'static str) -> Checked<T> {
+    refuse(Code::NOT_PERMITTED, why)
+}
+
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 pub(crate) const fn out_of_memory<T>(why: &'static str) -> Checked<T> {
     refuse(Code::OUT_OF_MEMORY, why)
@@ -48,5 +62,5 @@ pub(crate) const fn illegal_address<T>(why: &'static str) -> Checked<T> {
 
 /// The simulated driver is too old to have the entry point.
 pub(crate) const fn no_entry_point<T>(why: &'static str) -> Checked<T> {
-    Err(Refusal { code: None, why })
+    Err(Refusal { code: None, why, item: None })
 }

@@ -10,6 +10,7 @@ use pagewise_hal::{
     PAGE_BYTES, PoolHandle, Processor, ShareableHandle, Span,
 };
 
+use crate::cost::MemoryStep;
 use crate::pools::Pool;
 use crate::refusal::{Checked, bad_device, invalid, refuse, unsupported};
 use crate::shared::blob;
@@ -56,6 +57,7 @@ impl Sim {
             None => {}
         }
         self.space.enter(span.ptr.0, span.bytes, MemoryKind::Registered);
+        self.pager.note_memory(MemoryStep::Registered(span.bytes));
         Ok(())
     }
 
@@ -70,6 +72,7 @@ impl Sim {
                 if allocation.kind == MemoryKind::Registered && allocation.start == ptr.0 =>
             {
                 self.space.remove(&allocation);
+                self.pager.note_memory(MemoryStep::Unregistered(allocation.bytes));
                 Ok(())
             }
             Some(_) => invalid("give the first byte of what was registered"),

@@ -18,6 +18,7 @@ use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
 use crate::locate::{Topology, processor_of};
+use crate::mappings::Mappings;
 use crate::pace::FaultPace;
 use crate::pager::Pager;
 use crate::pools::{Pool, Pools};
@@ -40,6 +41,7 @@ pub(crate) struct Sim {
     pub(crate) contents: Contents,
     pub(crate) attachments: Attachments,
     pub(crate) sharing: Sharing,
+    pub(crate) mappings: Mappings,
     /// Present without concurrent managed access.
     pub(crate) exclusive: Option<Exclusive>,
     pub(crate) clock_ns: u64,
@@ -69,6 +71,7 @@ impl Sim {
             contents: Contents::default(),
             attachments: Attachments::default(),
             sharing: Sharing::default(),
+            mappings: Mappings::default(),
             exclusive: Exclusive::of(&config),
             clock_ns: 0,
             pace: None,
@@ -87,7 +90,10 @@ impl Sim {
     pub(crate) fn is_managed(&self, allocation: &Allocation) -> bool {
         match allocation.kind {
             MemoryKind::Managed => true,
-            MemoryKind::Device(_) | MemoryKind::Pinned | MemoryKind::Registered => false,
+            MemoryKind::Device(_)
+            | MemoryKind::Pinned
+            | MemoryKind::Mapped(_)
+            | MemoryKind::Registered => false,
             MemoryKind::Pool(pool) => self.pool_is_managed(pool),
         }
     }

@@ -36,6 +36,14 @@ impl Slots {
         self.segments.iter_mut().find_map(|segment| segment.take(wanted))
     }
 
+    /// Takes the run at an address if it is free, and says whether it was.
+    pub(crate) fn take_at(&mut self, address: u64, bytes: u64) -> bool {
+        let Some(wanted) = bytes.checked_next_multiple_of(BLOCK_BYTES) else { return false };
+        let mut segments = self.segments.iter_mut();
+        let segment = segments.find(|segment| segment.addresses.contains(&address));
+        segment.is_some_and(|segment| segment.take_at(address, wanted))
+    }
+
     /// Gives a run back.
     pub(crate) fn give(&mut self, address: u64, bytes: u64) {
         let mut segments = self.segments.iter_mut();
@@ -54,6 +62,23 @@ impl SlotSegment {
             self.free.insert(address + wanted, length - wanted);
         }
         Some(address)
+    }
+
+    fn take_at(&mut self, address: u64, wanted: u64) -> bool {
+        let Some((&first, &length)) = self.free.range(..=address).next_back() else { return false };
+        let before = address - first;
+        let Some(after) = length.checked_sub(before).and_then(|rest| rest.checked_sub(wanted))
+        else {
+            return false;
+        };
+        self.free.remove(&first);
+        if before > 0 {
+            self.free.insert(first, before);
+        }
+        if after > 0 {
+            self.free.insert(address + wanted, after);
+        }
+        true
     }
 
     fn give(&mut self, address: u64, bytes: u64) {
@@ -89,6 +114,20 @@ mod tests {
         assert_eq!(slots.take(61 * BLOCK_BYTES), None);
         assert_eq!(slots.take(u64::MAX), None);
     }
+
+    #[test]
+    fn a_run_is_taken_at_an_address_only_if_all_of_it_is_free() {
+        let mut slots = Slots::default();
+        slots.add(0..8 * BLOCK_BYTES);
+        assert!(slots.take_at(2 * BLOCK_BYTES, BLOCK_BYTES + 1));
+        assert!(!slots.take_at(BLOCK_BYTES, 2 * BLOCK_BYTES), "its second half is taken");
+        assert!(!slots.take_at(7 * BLOCK_BYTES, 2 * BLOCK_BYTES), "past the end");
+        assert!(!slots.take_at(9 * BLOCK_BYTES, 1), "in no segment");
+        assert!(slots.take_at(4 * BLOCK_BYTES, 4 * BLOCK_BYTES));
+        assert_eq!(slots.take(2 * BLOCK_BYTES), Some(0), "what lies before it");
+        assert_eq!(slots.take(1), None);
+    }
+
     #[test]
     fn a_run_lies_in_one_segment_and_goes_back_there() {
         let mut slots = Slots::default();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, PAGE_BYTES, PoolHandle, Span};
+use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, MemoryHandle, PAGE_BYTES, PoolHandle, Span};
 
 use crate::arena::{Arena, Zone};
 use crate::regions::Regions;
@@ -24,6 +24,8 @@ pub(crate) enum MemoryKind {
     Pinned,
     /// Memory of a pool.
     Pool(PoolHandle),
+    /// `cuMemMap`: physical memory at reserved addresses.
+    Mapped(MemoryHandle),
     /// `cuMemHostRegister`: memory of other code, outside of the arena.
     Registered,
 }
@@ -167,19 +169,33 @@ impl Space {
         (ptr.0 < allocation.start + allocation.bytes).then_some(allocation)
     }
 
+    /// The live allocation that a range starts in, if all of the range is in it. Mappings side by
+    /// side hold a range together, as a driver sees them.
+    pub(crate) fn holding(&self, span: Span) -> Option<&Allocation> {
+        let (first, end) = (self.containing(span.ptr)?, span.end()?);
+        let mut last = first;
+        while last.start + last.bytes < end {
+            let is_mapped = |one: &&Allocation| matches!(one.kind, MemoryKind::Mapped(_));
+            let next = self.live.get(&(last.start + last.bytes)).filter(is_mapped);
+            last = next.filter(|_| is_mapped(&last))?;
+        }
+        Some(first)
+    }
+
     /// The live allocation that starts at this address.
     pub(crate) fn starting(&self, ptr: DevicePtr) -> Option<&Allocation> {
         self.live.get(&ptr.0)
     }
 
-    /// Forgets an allocation and frees its addresses, except those of pool memory. Returns the
+    /// Forgets an allocation and frees its addresses, except those of pools and reservations.
+    /// Returns the
     /// managed range that was removed with it, if one was.
     pub(crate) fn remove(&mut self, allocation: &Allocation) -> Option<ManagedRange> {
         let Allocation { start, bytes, kind, .. } = *allocation;
         let removed = self.live.remove(&start);
         debug_assert!(removed.is_some(), "{start:#x} is not live");
         match kind {
-            MemoryKind::Pool(_) | MemoryKind::Registered => None,
+            MemoryKind::Pool(_) | MemoryKind::Registered | MemoryKind::Mapped(_) => None,
             MemoryKind::Device(_) => {
                 self.device.give(start, bytes);
                 None

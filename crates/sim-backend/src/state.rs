@@ -26,6 +26,7 @@ impl fmt::Debug for State<'_> {
             contents,
             attachments,
             sharing,
+            mappings,
             exclusive,
             clock_ns: _,
             pace: _,
@@ -41,6 +42,7 @@ impl fmt::Debug for State<'_> {
             .field("contents", contents)
             .field("attachments", attachments)
             .field("sharing", sharing)
+            .field("mappings", mappings)
             .field("exclusive", exclusive)
             .field("listened", listened)
             .field("device_bytes", device_bytes)

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use pagewise_hal::{Code, DeviceId, EventFlags, EventHandle, StreamFlags, StreamHandle};
+use pagewise_hal::{DeviceId, EventFlags, EventHandle, StreamFlags, StreamHandle};
 
-use crate::refusal::{Checked, Refusal, bad_handle, invalid};
+use crate::refusal::{Checked, bad_handle, invalid};
 
 #[derive(Debug)]
 struct Event {
@@ -93,10 +93,10 @@ impl Streams {
     }
 
     fn event(&self, event: EventHandle) -> Checked<&Event> {
-        self.events.get(&event.as_raw()).ok_or(Refusal {
-            code: Some(Code::INVALID_HANDLE),
-            why: "the event was never created, or was destroyed",
-        })
+        match self.events.get(&event.as_raw()) {
+            Some(event) => Ok(event),
+            None => bad_handle("the event was never created, or was destroyed"),
+        }
     }
 
     pub(crate) fn check_event(&self, event: EventHandle) -> Checked<()> {
@@ -131,6 +131,8 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
+    use pagewise_hal::Code;
+
     use super::*;
 
     #[test]

@@ -44,6 +44,7 @@ macro_rules! with_forms {
             c"cuDeviceGetName" @ 2000 cuDeviceGetName;
             c"cuDeviceTotalMem" @ 3020 cuDeviceTotalMem_v2;
             c"cuDeviceGetAttribute" @ 2000 cuDeviceGetAttribute;
+            c"cuDeviceCanAccessPeer" @ 4000 cuDeviceCanAccessPeer;
             c"cuDevicePrimaryCtxRetain" @ 7000 cuDevicePrimaryCtxRetain;
             c"cuDevicePrimaryCtxGetState" @ 7000 cuDevicePrimaryCtxGetState;
             c"cuDevicePrimaryCtxRelease" @ 11000 cuDevicePrimaryCtxRelease_v2;
@@ -89,6 +90,15 @@ macro_rules! with_forms {
             c"cuMemGetDefaultMemPool" @ 13000 cuMemGetDefaultMemPool;
             c"cuMemGetMemPool" @ 13000 cuMemGetMemPool;
             c"cuMemSetMemPool" @ 13000 cuMemSetMemPool;
+            c"cuMemGetAllocationGranularity" @ 10020 cuMemGetAllocationGranularity;
+            c"cuMemAddressReserve" @ 10020 cuMemAddressReserve;
+            c"cuMemAddressFree" @ 10020 cuMemAddressFree;
+            c"cuMemCreate" @ 10020 cuMemCreate;
+            c"cuMemRelease" @ 10020 cuMemRelease;
+            c"cuMemMap" @ 10020 cuMemMap;
+            c"cuMemUnmap" @ 10020 cuMemUnmap;
+            c"cuMemSetAccess" @ 10020 cuMemSetAccess;
+            c"cuMemGetAccess" @ 10020 cuMemGetAccess;
             c"cuMemAllocFromPoolAsync" @ 11020 cuMemAllocFromPoolAsync;
             c"cuMemFreeAsync" @ 11020 cuMemFreeAsync;
             c"cuStreamCreate" @ 2000 cuStreamCreate;
@@ -105,6 +115,10 @@ macro_rules! with_forms {
             c"cuEventSynchronize" @ 2000 cuEventSynchronize;
             c"cuEventElapsedTime" @ 2000 cuEventElapsedTime;
             c"cuMemsetD8Async" @ 3020 cuMemsetD8Async;
+            c"cuMemsetD16Async" @ 3020 cuMemsetD16Async;
+            c"cuMemsetD32Async" @ 3020 cuMemsetD32Async;
+            c"cuMemcpyBatchAsync" @ 12080 cuMemcpyBatchAsync;
+            c"cuMemcpyBatchAsync" @ 13000 cuMemcpyBatchAsync_v2;
             c"cuMemcpyAsync" @ 4000 cuMemcpyAsync;
             c"cuMemcpyDtoDAsync" @ 3020 cuMemcpyDtoDAsync_v2;
             c"cuMemcpyDtoHAsync" @ 3020 cuMemcpyDtoHAsync_v2;

@@ -79,8 +79,13 @@ impl Indeterminate {
                     }
                 }
             }
-            Op::Memset { part, .. } => self.write(part.buf, bytes_from(part.offset, part.bytes)),
+            Op::Memset { part, .. } | Op::MemsetD16 { part, .. } | Op::MemsetD32 { part, .. } => {
+                self.write(part.buf, bytes_from(part.offset, part.bytes))
+            }
             Op::Memcpy { to, from, bytes, .. } => self.copy(*to, *from, *bytes),
+            Op::MemcpyBatch(batch) => {
+                batch.copies.iter().for_each(|copy| self.copy(copy.to, copy.from, copy.bytes));
+            }
             _ => {}
         }
     }

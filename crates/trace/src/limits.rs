@@ -238,7 +238,7 @@ impl CaseState {
             Op::Sleep { ms } => ms.saturating_mul(SLEEP_WORK_PER_MS),
             Op::Advise { part, .. }
             | Op::StreamAttach { part, .. }
-            | Op::RangeAttributes { part } => {
+            | Op::RangeAttributes { part, .. } => {
                 let named = self.named(part.bytes);
                 blocks(named).min(self.touched_blocks).saturating_add(only_named(named))
             }
@@ -297,7 +297,14 @@ impl CaseState {
             Op::DiscardBatch { ranges, .. } => ranges.iter().fold(0, |work: u64, part| {
                 work.saturating_add(self.pages(part.bytes, false)).saturating_add(1)
             }),
-            Op::Memset { part, .. } => self.pages(part.bytes, true),
+            Op::Memset { part, .. } | Op::MemsetD16 { part, .. } | Op::MemsetD32 { part, .. } => {
+                self.pages(part.bytes, true)
+            }
+            Op::MemcpyBatch(batch) => batch.copies.iter().fold(0, |work: u64, copy| {
+                let pages = self.pages(copy.bytes, false);
+                let written = self.pages(copy.bytes, true);
+                work.saturating_add(pages).saturating_add(written).saturating_add(1)
+            }),
             Op::Memcpy { bytes, .. } => {
                 self.pages(*bytes, false).saturating_add(self.pages(*bytes, true))
             }

@@ -4,11 +4,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
 use pagewise_driver::{
-    cuCtxGetCurrent, cuCtxGetDevice, cuCtxSetCurrent, cuCtxSynchronize, cuDeviceGet,
-    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDevicePrimaryCtxGetState,
-    cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuDeviceTotalMem_v2,
-    cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuGetProcAddress, cuGetProcAddress_v2,
-    cuInit,
+    cuCtxGetCurrent, cuCtxGetDevice, cuCtxSetCurrent, cuCtxSynchronize, cuDeviceCanAccessPeer,
+    cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName,
+    cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain,
+    cuDeviceTotalMem_v2, cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuGetProcAddress,
+    cuGetProcAddress_v2, cuInit,
 };
 
 use super::world::{Attempt, World};
@@ -74,6 +74,11 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let attribute = world.small(160) as c_int;
         // SAFETY: the place is null or has room for the result.
         unsafe { cuDeviceGetAttribute(place, attribute, ordinal) }
+    }),
+    ("cuDeviceCanAccessPeer", |world| {
+        let (place, device, peer) = (world.place(), world.ordinal(), world.ordinal());
+        // SAFETY: the place is null or has room for the result.
+        unsafe { cuDeviceCanAccessPeer(place, device, peer) }
     }),
     ("cuDevicePrimaryCtxRetain", |world| {
         let (place, ordinal) = (world.place::<*mut c_void>(), world.ordinal());

@@ -144,7 +144,7 @@ fn pointer_attributes(world: &mut World<'_, '_>) -> c_int {
 }
 
 /// Two ranges of the same length that do not overlap, as far as they can be valid.
-fn two_ranges(world: &mut World<'_, '_>) -> (u64, u64, usize) {
+pub(super) fn two_ranges(world: &mut World<'_, '_>) -> (u64, u64, usize) {
     let ((to, first), (from, second)) = (world.range(), world.range());
     let bytes = first.min(second);
     let overlaps = to < from.saturating_add(bytes as u64) && from < to.saturating_add(bytes as u64);

@@ -8,13 +8,16 @@
 //!
 //! Sizes between 4 MiB and 2^47 bytes are left out too: they are no attack but work.
 
+mod copies;
 mod device;
 mod kernels;
+mod mappings;
 mod memory;
 mod movement;
 mod pools;
 mod sharing;
 mod streams;
+mod virtual_memory;
 mod world;
 
 use std::ffi::c_int;
@@ -28,6 +31,7 @@ use crate::{Choices, Log};
 
 /// Every entry point, and what calls it.
 const ENTRY_POINTS: &[&[(&str, Attempt)]] = &[
+    copies::ENTRY_POINTS,
     device::ENTRY_POINTS,
     kernels::ENTRY_POINTS,
     memory::ENTRY_POINTS,
@@ -35,6 +39,7 @@ const ENTRY_POINTS: &[&[(&str, Attempt)]] = &[
     pools::ENTRY_POINTS,
     sharing::ENTRY_POINTS,
     streams::ENTRY_POINTS,
+    virtual_memory::ENTRY_POINTS,
 ];
 
 /// `CUDA_ERROR_UNKNOWN`

@@ -11,6 +11,7 @@ use pagewise_driver::{
     cuStreamDestroy_v2, cuStreamSynchronize,
 };
 
+use super::mappings::VirtualMemory;
 use crate::Choices;
 
 /// Makes one hostile call and returns its `CUresult`.
@@ -53,6 +54,7 @@ pub struct World<'a, 'b> {
     pub(super) imports: Vec<u64>,
     /// Registered parts of the buffer.
     pub(super) registered: Vec<Memory>,
+    pub(super) virtual_memory: VirtualMemory,
     /// Memory of this program, of [`LONGEST`] bytes: the driver reads and writes it by address.
     pub(super) buffer: *mut u8,
     /// Room for results.
@@ -84,6 +86,7 @@ impl<'a, 'b> World<'a, 'b> {
             descriptors: Vec::new(),
             imports: Vec::new(),
             registered: Vec::new(),
+            virtual_memory: VirtualMemory::default(),
             buffer,
             places: Box::new([0; 64]),
             context: null_mut(),
@@ -116,8 +119,8 @@ impl<'a, 'b> World<'a, 'b> {
         }
     }
 
-    /// The program has a pool of device memory that can be exported, one of managed memory, a
-    /// stream and an event, unless it has some already.
+    /// The program has a pool of device memory that can be exported, one of managed memory, mapped
+    /// memory, a stream and an event, unless it has some already.
     pub(super) fn furnish(&mut self) {
         let device = MemLocation { kind: 1, id: 0 };
         for (allocation_type, handle_types) in [(1, 1), (2, 0)] {
@@ -139,6 +142,7 @@ impl<'a, 'b> World<'a, 'b> {
                 self.pools.push(pool.addr());
             }
         }
+        self.virtual_memory.furnish();
         let mut handle = null_mut();
         // SAFETY: the result goes to a local that outlives the call.
         if self.streams.is_empty() && unsafe { cuStreamCreate(&raw mut handle, 1) } == 0 {
@@ -163,6 +167,7 @@ impl<'a, 'b> World<'a, 'b> {
             self.close_descriptors();
         }
         self.blobs.truncate(8);
+        self.virtual_memory.make_room();
         for (handles, destroy) in [
             (&mut self.pools, destroy_pool as fn(usize)),
             (&mut self.streams, destroy_stream),
@@ -364,6 +369,7 @@ impl Drop for World<'_, '_> {
         while let Some(&memory) = self.live.first() {
             self.free(memory);
         }
+        self.virtual_memory.end();
         self.close_descriptors();
         std::mem::take(&mut self.pools).into_iter().for_each(destroy_pool);
         std::mem::take(&mut self.streams).into_iter().for_each(destroy_stream);

@@ -18,6 +18,7 @@ mod machine;
 mod memory;
 mod pools;
 mod round;
+mod virtual_memory;
 mod work;
 
 use pagewise_hal::Backend;

@@ -1,9 +1,10 @@
 //! Calls that touch memory, ask about it, and let work be waited for.
 
 use pagewise_hal::{
-    Backend, DeviceAccess, DeviceAttribute, DeviceTouch, EventFlags, FunctionHandle, HostAccess,
-    HostTouch, KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, ModuleHandle,
-    PointerAttribute, RangeAttribute, Span, StreamFlags, StreamHandle, StridedSpan,
+    Backend, CopyAttributes, CopyFlags, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr,
+    DeviceTouch, EventFlags, FunctionHandle, HostAccess, HostTouch, KernelAccess, KernelAccesses,
+    KernelParam, KernelWalk, LaunchShape, Location, LocationKind, ModuleHandle, PointerAttribute,
+    RangeAttribute, SourceOrder, Span, SpanCopy, StreamFlags, StreamHandle, StridedSpan,
 };
 
 use super::round::Round;
@@ -38,10 +39,12 @@ impl Round<'_, '_> {
                 // SAFETY: only this round uses the memory, from one thread.
                 self.call("device_touch", |sim| unsafe { sim.device_touch(touch, stream) });
                 self.kernel(touch, stream);
+                self.virtual_memory(touch, stream);
             }
             3 => {
                 // SAFETY: only this round uses the memory, from one thread.
                 self.call("memset", |sim| unsafe { sim.memset(span, value, stream) });
+                self.wide_fills(span, value, stream);
             }
             _ => {
                 let from = self.ptr();
@@ -50,7 +53,47 @@ impl Round<'_, '_> {
                 self.call("memcpy", |sim| unsafe {
                     sim.memcpy(span.ptr, from, span.bytes, stream)
                 });
+                self.copy_batches(span, from, stream);
             }
+        }
+    }
+
+    /// Fills of more than a byte: they draw nothing, so that an input means the same as before there
+    /// were any.
+    fn wide_fills(&mut self, span: Span, value: u8, stream: StreamHandle) {
+        let whole = Span::new(DevicePtr(span.ptr.0 & !3), span.bytes & !3);
+        let (half, word) = (u16::from(value) * 257, u32::from(value) * 0x0101_0101);
+        // SAFETY: only this round uses the memory, from one thread.
+        self.call("memset_d16", |sim| unsafe { sim.memset_d16(span, half, stream) });
+        // SAFETY: only this round uses the memory, from one thread.
+        self.call("memset_d32", |sim| unsafe { sim.memset_d32(whole, word, stream) });
+    }
+
+    /// Batches of copies: they draw nothing, so that an input means the same as before there were
+    /// any. Numbers of the range stand for starts, orders, flags and hints.
+    fn copy_batches(&mut self, to: Span, from: DevicePtr, stream: StreamHandle) {
+        let half = to.bytes / 2;
+        let copies = [
+            SpanCopy::new(to.ptr, from, half),
+            SpanCopy::new(to.ptr.offset(half), from.offset(half), to.bytes - half),
+        ];
+        let odd = CopyAttributes {
+            source_order: SourceOrder((to.ptr.0 >> 9) as i32 & 7),
+            source_hint: Location { kind: LocationKind(to.bytes as i32 & 15), id: half as i32 },
+            destination_hint: Location::HOST,
+            flags: CopyFlags::from_bits_retain(half as u32 & 3),
+        };
+        let plain = CopyAttributes::default();
+        let starts: [&[usize]; 3] = [&[0], &[0, 1], &[0, half as usize]];
+        for (attributes, starts) in [(&[plain][..], starts[0]), (&[plain, odd], starts[1])]
+            .into_iter()
+            .chain([(&[odd, plain][..], starts[2]), (&[], &[])])
+        {
+            // SAFETY: only this round uses the memory, from one thread, and the simulator copies
+            // ranges that overlap like `memmove`.
+            self.call("memcpy_batch", |sim| unsafe {
+                sim.memcpy_batch(&copies, attributes, starts, stream)
+            });
         }
     }
 
@@ -103,6 +146,8 @@ impl Round<'_, '_> {
                 let device = self.device();
                 let attribute = DeviceAttribute(self.choices.below(160) as i32);
                 self.call("device_attribute", |sim| sim.device_attribute(device, attribute));
+                let peer = DeviceId(attribute.0 % 4);
+                self.call("can_access_peer", |sim| sim.can_access_peer(device, peer));
             }
             4 => {
                 let device = self.device();

@@ -1,4 +1,5 @@
-//! The guide: first steps, tests without a GPU, advice, versions, recordings, cudarc, pitfalls.
+//! The guide: first steps, tests without a GPU, advice, copies, memory that grows, versions,
+//! recordings, cudarc, pitfalls.
 //!
 //! Every program in the guide runs on the simulator whenever the documentation is tested.
 //!
@@ -7,6 +8,8 @@
 //! | [`first_program`] | first |
 //! | [`testing`] | to test code that uses managed memory |
 //! | [`advice`] | to choose advice by what it does |
+//! | [`copies`] | to copy between kinds of memory, and to fill |
+//! | [`growing`] | if memory has to grow while it is in use |
 //! | [`versions`] | if drivers of CUDA 12 matter |
 //! | `recording` (feature `record`) | to record a program and replay it elsewhere |
 //! | `cudarc` (feature `cudarc`) | to launch kernels on managed memory |
@@ -20,6 +23,12 @@ pub mod testing {}
 
 #[doc = include_str!("advice.md")]
 pub mod advice {}
+
+#[doc = include_str!("copies.md")]
+pub mod copies {}
+
+#[doc = include_str!("growing.md")]
+pub mod growing {}
 
 #[doc = include_str!("versions.md")]
 pub mod versions {}

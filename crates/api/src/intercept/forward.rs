@@ -2,7 +2,7 @@
 
 use pagewise_hal::{
     Backend, Capabilities, DeviceTouch, HostTouch, KernelAccesses, Location, LocationKind,
-    Operation, Result, Span, with_calls,
+    Operation, Result, Span, SpanCopy, with_calls,
 };
 
 use super::call::Call;
@@ -48,6 +48,9 @@ macro_rules! about {
     };
     ($call:ident, spans, $value:ident) => {
         let $call = $call.all($value);
+    };
+    ($call:ident, copies, $value:ident) => {
+        let $call = $call.over($value.iter().map(SpanCopy::to));
     };
     ($call:ident, destination, $value:ident) => {
         let $call = $call.on(Span::new($value, 0));

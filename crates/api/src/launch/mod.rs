@@ -185,6 +185,7 @@ impl Launch {
         for operand in &declared {
             let region = &operand.region;
             region.named(region.memory.use_on(stream))?;
+            region.named(region.memory.wait_for_copies(region.span))?;
             region.wait_for_discards()?;
         }
         if machine.capabilities().kernels {

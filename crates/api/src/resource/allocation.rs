@@ -256,6 +256,16 @@ impl Allocation {
         }
     }
 
+    /// Whether a resource itself gave the bytes, not an adaptor around it.
+    pub(super) fn is_of<R: MemoryResource>(&self, resource: &R) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.resource), std::ptr::from_ref(resource))
+    }
+
+    /// The resource gave the bytes another range.
+    pub(super) fn becomes(&mut self, ptr: DevicePtr, bytes: u64) {
+        self.span = Span::new(ptr, bytes);
+    }
+
     fn release(&mut self) -> Result<()> {
         let Some(stream) = self.stream.take() else { return Ok(()) };
         // SAFETY: this value owns the bytes, which came from the resource, and gives them back

@@ -1,8 +1,9 @@
 //! Memory resources: allocators that give memory out in stream order.
 //!
 //! A [`MemoryResource`] gives and takes bytes. [`ManagedMemoryResource`], [`PinnedMemoryResource`]
-//! and [`DeviceMemoryResource`] get them from the back end, directly or from a [`Pool`]; adaptors
-//! put something around any of them:
+//! and [`DeviceMemoryResource`] get them from the back end, directly or from a [`Pool`]. A
+//! [`VirtualMemoryResource`] maps physical memory, so that allocations can grow. Adaptors put
+//! something around any of them:
 //!
 //! | adaptor | what it does |
 //! | --- | --- |
@@ -59,6 +60,8 @@ mod prefetching;
 mod shared;
 mod statistics;
 mod sub_allocator;
+mod virtual_memory;
+mod virtual_parts;
 
 pub use allocation::Allocation;
 #[cfg(unix)]
@@ -75,3 +78,5 @@ pub use pool::{Pool, PoolFigures, PoolOptions};
 pub use prefetching::PrefetchOnAllocate;
 pub use statistics::{Counter, ResourceCounters, Statistics};
 pub use sub_allocator::SubAllocator;
+pub use virtual_memory::{VirtualMemoryResource, VirtualOptions};
+pub use virtual_parts::Growth;

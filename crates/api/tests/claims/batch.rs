@@ -221,6 +221,7 @@ fn the_back_end_s_own_loop_names_the_item_too() -> Result<()> {
     unsafe { pagewise::Backend::free(&*backend, buffers[1].device_ptr())? };
     let error = prefetch(regions(&buffers), GPU, &stream).unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, Some(Code::INVALID_VALUE)));
+    assert_eq!((error.item(), error.span()), (Some(1), Some(buffers[1].span())), "{error}");
     assert_eq!(buffers[0].last_prefetch_location()?, None, "checked as a whole");
     buffers.into_iter().for_each(std::mem::forget);
     Ok(())

@@ -9,7 +9,7 @@ use pagewise::intercept::Operation;
 use pagewise::resource::{
     Allocation, DeviceMemoryResource, Failing, Limit, ManagedMemoryResource, MemoryKind,
     MemoryResource, PinnedMemoryResource, Pool, PoolOptions, PrefetchOnAllocate, ReplayLog,
-    Statistics, SubAllocator,
+    Statistics, SubAllocator, VirtualMemoryResource, VirtualOptions,
 };
 use pagewise::{
     Code, Device, DevicePtr, DriverVersion, ErrorKind, HandleTypes, Host, Machine, ManagedBuffer,
@@ -45,6 +45,8 @@ fn every_resource(machine: &Machine) -> Result<Vec<Arc<dyn MemoryResource>>> {
         Arc::new(DeviceMemoryResource::new_pool(machine, first, options)?),
         Arc::new(DeviceMemoryResource::current_pool(machine, first)?),
         Arc::new(DeviceMemoryResource::default_pool(machine, first)?),
+        Arc::new(VirtualMemoryResource::new(machine, first, VirtualOptions::default())?),
+        Arc::new(VirtualMemoryResource::new(machine, Place::HOST, VirtualOptions::default())?),
         Arc::new(SubAllocator::new(ManagedMemoryResource::direct(machine), 1 << 20)?),
     ])
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pagewise::inject::Injector;
 use pagewise::intercept::Intercepted;
 use pagewise::{
-    Capabilities, DevicePtr, DriverVersion, EventHandle, HostViews, Machine, StreamHandle,
+    Capabilities, DevicePtr, DriverVersion, EventHandle, HostViews, Machine, MemoryInfo,
+    StreamHandle,
 };
 
 use super::mock::{MockBackend, permit_free};
@@ -27,6 +28,8 @@ pub(super) fn machine() -> Machine {
     mock.expect_capabilities()
         .returning(|| Capabilities::of_driver("mock", DriverVersion::CUDA_13_0));
     mock.expect_device_count().returning(|| Ok(1));
+    mock.expect_memory_info()
+        .returning(|_| Ok(MemoryInfo { free_bytes: 1 << 30, total_bytes: 1 << 30 }));
     mock.expect_alloc_managed().returning(|bytes, _| Ok(leaked(bytes)));
     mock.expect_alloc_pinned().returning(|bytes, _| Ok(leaked(bytes)));
     let next = AtomicU64::new(16);

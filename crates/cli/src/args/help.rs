@@ -14,6 +14,10 @@ macro_rules! exits {
         "Exit status: 0 the profile is written, 2 usage, 3 a trace cannot be read, exceeds a limit \
          or has no times, or the profile cannot be written."
     };
+    (judged) => {
+        "Exit status: 0 whatever the verdicts, 2 usage, 3 a program cannot be read or exceeds a \
+         limit."
+    };
     (doctor) => {
         "Exit status: 0, with or without a driver."
     };
@@ -78,6 +82,21 @@ pub(super) const PROFILES: &str = concat!(
     r#"JSON: {"ok", "profiles"}, or of one profile {"ok", "profile"}, the document
   each of profiles: {"name", "memory_bytes", "host_link", "peer_link", "figures"}
   figures: their number, by evidence"#,
+    failure!(),
+);
+
+pub(super) const JUDGED: &str = exits!(judged);
+pub(super) const VERDICT: &str = concat!(
+    exits!(judged),
+    r#"
+
+JSON: {"ok", "verdicts"}
+  each of verdicts: {"file", "profile", "verdict", "refused", "capacity_bytes", "peak_bytes",
+    "evicted_bytes", "returned_bytes", "confidence"}
+  verdict: "fits", "streams", "thrashes", or null if the driver refuses memory
+  refused: operations that it refuses
+  confidence: {"trust", "founded", "figures", "margin"}; trust: "low", "fair" or "high"; founded:
+    figures that were measured or published, of those behind the verdict; margin: 0 to 1"#,
     failure!(),
 );
 

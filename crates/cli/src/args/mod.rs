@@ -46,6 +46,14 @@ pub(crate) enum Command {
         #[arg(value_name = "NAME|FILE")]
         profile: Option<String>,
     },
+    /// Say whether programs fit simulated GPUs, stream through them or thrash
+    ///
+    /// A program fits if nothing is evicted, streams if less than half of what is evicted comes
+    /// back, and thrashes otherwise. The confidence counts the figures of the profile behind the
+    /// verdict that were measured on the GPU or published for it, and gives the distance from
+    /// another verdict. Programs and traces are carried out without contents and not compared.
+    #[command(after_help = help::JUDGED, after_long_help = help::VERDICT)]
+    Verdict(Verdict),
     /// Say what this machine's CUDA driver offers for managed memory, or what is missing
     #[command(after_help = help::DOCTORED, after_long_help = help::DOCTOR)]
     Doctor(Doctor),
@@ -79,6 +87,7 @@ impl Command {
             #[cfg(feature = "calibrate")]
             Self::Calibrate(_) => "calibrate",
             Self::Profiles { .. } => "profiles",
+            Self::Verdict(_) => "verdict",
             Self::Doctor(_) => "doctor",
             Self::Record(_) => "record",
             Self::Compare(_) => "compare",
@@ -348,6 +357,22 @@ pub(crate) struct Replay {
     /// Traces (plain, gzip or zstd), or directories of *.jsonl, *.jsonl.zst and *.jsonl.gz; `-` is
     /// standard input
     #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verdict {
+    /// The simulated GPU: a profile's name, or a file (JSON or TOML) that holds one; may be given
+    /// several times. All that ship, but those without concurrent managed access, if not given
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+
+    /// Programs or traces (plain, gzip or zstd), or directories of *.jsonl, *.jsonl.zst and
+    /// *.jsonl.gz; `-` is standard input
+    #[arg(required = true, value_name = "PROGRAM")]
     pub(crate) traces: Vec<PathBuf>,
 }
 

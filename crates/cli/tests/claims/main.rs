@@ -15,3 +15,4 @@ mod recording;
 mod replay;
 mod standard;
 mod usage;
+mod verdict;

@@ -43,6 +43,23 @@ fn the_readme_lists_the_profiles_as_the_command_does() {
 }
 
 #[test]
+fn the_readme_shows_the_verdicts_that_the_command_gives() {
+    const BYTES: u64 = 16 << 30;
+    let files = Files::new();
+    let alloc = format!(r#"{{"op":"alloc_managed","buf":0,"bytes":{BYTES},"attach_flags":1}}"#);
+    let pass = format!(
+        r#"{{"op":"device_touch","device":0,"buf":0,"offset":0,"bytes":{BYTES},"stride":4096,"access":"read","blocks":1,"threads":1}}"#
+    );
+    let lines = [&alloc, &pass, &pass, &pass, &pass].map(String::as_str);
+    files.add("four-passes.jsonl", lines.join("\n"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagewise"));
+    command.args(["verdict", "--max-work", "10G", "--max-memory", "64G", "four-passes.jsonl"]);
+    let output = command.current_dir(files.directory()).output().expect("the binary runs");
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert_eq!(stdout(&output), block("program "));
+}
+
+#[test]
 fn the_readme_states_the_limits_of_a_file_as_the_help_does() {
     let readme = readme();
     let help = stdout(&pagewise(&["replay", "--help"]));

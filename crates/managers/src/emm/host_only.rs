@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pagewise::refuse::{also, invalid};
+use pagewise::refuse::{also, invalid, unsupported};
 use pagewise::{
-    AttachFlags, Device, DevicePtr, ErrorKind, HostAllocFlags, HostRegisterFlags, Machine,
-    MemoryAdvice, MemoryInfo, Place, Result, Span,
+    AttachFlags, Device, DeviceAttribute, DevicePtr, ErrorKind, HostAllocFlags, HostRegisterFlags,
+    Machine, MemoryAdvice, MemoryInfo, Place, PointerAttribute, Result, Span,
 };
 
 use super::ledger::{Leak, Ledger};
@@ -232,12 +232,7 @@ impl HostOnlyManager {
         allocate: impl Fn() -> Result<DevicePtr>,
         release: impl FnOnce(Span) -> Result<()> + Send + 'static,
     ) -> Result<MemoryPointer> {
-        if bytes == 0 {
-            return Err(invalid(operation, "give at least one byte"));
-        }
-        if !self.0.initialized.load(Ordering::Acquire) {
-            return Err(invalid(operation, "the manager is not initialised: call `initialize`"));
-        }
+        self.check_ready(operation, bytes)?;
         let ledger = &self.0.ledger;
         let ptr = self.attempt(|| {
             ledger.reserve(operation, bytes)?;
@@ -260,6 +255,16 @@ impl HostOnlyManager {
             GiveBack::AtOnce => destructor(),
         });
         Ok(MemoryPointer::new(&self.0.machine, kind, span, Some(finalizer)))
+    }
+
+    fn check_ready(&self, operation: &'static str, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Err(invalid(operation, "give at least one byte"));
+        }
+        if !self.0.initialized.load(Ordering::Acquire) {
+            return Err(invalid(operation, "the manager is not initialised: call `initialize`"));
+        }
+        Ok(())
     }
 
     /// Tries; without memory frees what waits and tries once more, if there is something to free.
@@ -302,11 +307,25 @@ impl HostOnlyManager {
         };
         let allocate = || self.0.machine.backend().alloc_pinned(bytes, flags);
         let machine = self.0.machine.clone();
-        self.manage("memhostalloc", kind, bytes, back, allocate, move |span| {
+        let memory = self.manage("memhostalloc", kind, bytes, back, allocate, move |span| {
             // SAFETY: the memory was allocated above, and a finalizer runs once. Code that got the
             // address has promised, as for every free, that it uses the memory no more.
             unsafe { machine.backend().free_pinned(span.ptr) }
-        })
+        })?;
+        // SAFETY: the memory was allocated above for this pointer alone, by a back end that
+        // promised, if it has host views, that the host reaches it by this address.
+        Ok(unsafe { self.mapped(memory)?.vouch(None) })
+    }
+
+    /// Memory of the host with the address by which devices reach it, if they do.
+    fn mapped(&self, memory: MemoryPointer) -> Result<MemoryPointer> {
+        if memory.kind() != PointerKind::Mapped {
+            return Ok(memory);
+        }
+        let (backend, host) = (self.0.machine.backend(), memory.device_ptr());
+        let device = backend.pointer_attribute(host, PointerAttribute::DEVICE_POINTER);
+        let device = device.map_err(|error| error.with_span(memory.span()))?;
+        Ok(memory.with_device_ptr(DevicePtr(device)))
     }
 
     /// Page-locks memory of `owner`'s (`cuMemHostRegister`) and keeps that; unlocks it at once when
@@ -314,7 +333,8 @@ impl HostOnlyManager {
     ///
     /// # Errors
     /// As [`manage`](Self::manage), and as [`Backend::host_register`](pagewise::Backend::host_register):
-    /// 712 if a page of it is locked already.
+    /// 712 if a page of it is locked already. `Unsupported` (no CUDA code) for mapped memory if the
+    /// device cannot map host memory, before the driver is asked.
     ///
     /// # Safety
     /// The bytes must be ordinary host memory that stays while `owner` does.
@@ -340,6 +360,12 @@ impl HostOnlyManager {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
+        const OPERATION: &str = "mempin";
+        self.check_ready(OPERATION, span.bytes)?;
+        if mapped && !self.can_map_host_memory()? {
+            let why = format!("{} does not reach host memory: pin it unmapped", self.device());
+            return Err(unsupported(OPERATION, why).with_span(span));
+        }
         let (kind, flags) = match mapped {
             true => (PointerKind::Mapped, HostRegisterFlags::DEVICE_MAP),
             false => (PointerKind::Pinned, HostRegisterFlags::empty()),
@@ -357,8 +383,8 @@ impl HostOnlyManager {
             unsafe { machine.backend().host_unregister(span.ptr) }
         };
         let pinned =
-            self.manage("mempin", kind, span.bytes, GiveBack::AtOnce, allocate, release)?;
-        Ok(pinned.with_owner(owner))
+            self.manage(OPERATION, kind, span.bytes, GiveBack::AtOnce, allocate, release)?;
+        self.mapped(pinned.with_owner(owner))
     }
 
     /// Managed memory (`cuMemAllocManaged`), for every device or at first for none but the host.
@@ -370,11 +396,14 @@ impl HostOnlyManager {
         let allocate = || self.0.machine.backend().alloc_managed(bytes, flags);
         let machine = self.0.machine.clone();
         let (kind, back) = (PointerKind::Managed, GiveBack::Later);
-        self.manage("memallocmanaged", kind, bytes, back, allocate, move |span| {
+        let memory = self.manage("memallocmanaged", kind, bytes, back, allocate, move |span| {
             // SAFETY: the memory was allocated above, and a finalizer runs once. Code that got the
             // address has promised, as for every free, that it uses the memory no more.
             unsafe { machine.backend().free(span.ptr) }
-        })
+        })?;
+        // SAFETY: the memory was allocated above for this pointer alone, by a back end that
+        // promised, if it has host views, that the host reaches it by this address.
+        Ok(unsafe { memory.vouch(None) })
     }
 
     /// Gives advice on managed memory that is new; if a piece of it is refused, the memory goes.
@@ -400,6 +429,26 @@ impl HostOnlyManager {
     /// As [`Backend::memory_info`](pagewise::Backend::memory_info).
     pub fn get_memory_info(&self) -> Result<MemoryInfo> {
         self.0.machine.backend().memory_info(self.0.device.id())
+    }
+
+    /// Whether the device can reach page-locked host memory.
+    ///
+    /// # Errors
+    /// As [`Backend::device_attribute`](pagewise::Backend::device_attribute).
+    pub fn can_map_host_memory(&self) -> Result<bool> {
+        let attribute = DeviceAttribute::CAN_MAP_HOST_MEMORY;
+        let answer = self.0.machine.backend().device_attribute(self.0.device.id(), attribute);
+        answer.map(|can| can != 0)
+    }
+
+    /// Whether the device can be let reach the memory of another one. It is no peer of itself.
+    ///
+    /// # Errors
+    /// `InvalidDevice` (no CUDA code) for a device that does not exist; as
+    /// [`Backend::can_access_peer`](pagewise::Backend::can_access_peer).
+    pub fn can_access_peer(&self, peer: Device) -> Result<bool> {
+        self.0.machine.check_device("can_access_peer", peer)?;
+        self.0.machine.backend().can_access_peer(self.0.device.id(), peer.id())
     }
 
     /// Frees what waits, unless deallocation is deferred, and forgets outstanding memory, which it

@@ -63,7 +63,8 @@ pub trait ExternalMemoryManager: Debug + Send + Sync + 'static {
     /// Page-locks memory of `owner`'s until the pointer goes, at once and never later.
     ///
     /// # Errors
-    /// As [`memalloc`](Self::memalloc); 712 if a page of it is locked already.
+    /// As [`memalloc`](Self::memalloc); 712 if a page of it is locked already; `Unsupported` for
+    /// mapped memory if the device cannot map host memory.
     ///
     /// # Safety
     /// The bytes must be ordinary host memory that stays while `owner` does.
@@ -75,7 +76,7 @@ pub trait ExternalMemoryManager: Debug + Send + Sync + 'static {
     /// As [`memalloc`](Self::memalloc).
     fn memallocmanaged(&self, bytes: u64, attach_global: bool) -> Result<MemoryPointer>;
 
-    /// A handle that another process opens to use the memory.
+    /// A handle by which another process opens the memory, which stays while the handle does.
     ///
     /// # Errors
     /// `Unsupported` for memory that has no such handle: all but device memory.
@@ -217,12 +218,16 @@ impl ResourceManager {
         };
         let (resource, on) = (Arc::clone(&self.resource), stream.clone());
         let allocate = || self.resource.allocate(bytes, stream);
-        self.base.manage(operation, kind, bytes, back, allocate, move |span| {
+        let memory = self.base.manage(operation, kind, bytes, back, allocate, move |span| {
             // SAFETY: the resource gave the memory, and a finalizer runs once. Code that got the
             // address has promised, as for every free, that only work before in the stream's order
             // uses the memory.
             unsafe { resource.deallocate(span.ptr, span.bytes, &on) }
-        })
+        })?;
+        // SAFETY: a resource promised (`MemoryResource`) that it gives live memory of its kind, to
+        // one owner at a time, in the order of the stream. Its back end promised, if it has host
+        // views, that the host reaches managed memory by this address.
+        Ok(unsafe { memory.vouch(Some(stream)) })
     }
 }
 
@@ -257,7 +262,7 @@ impl ExternalMemoryManager for ResourceManager {
     }
 
     fn get_ipc_handle(&self, memory: &MemoryPointer) -> Result<IpcHandle> {
-        IpcHandle::of(self.base.device(), memory)
+        IpcHandle::of(memory)
     }
 
     fn get_memory_info(&self) -> Result<MemoryInfo> {

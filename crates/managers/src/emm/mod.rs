@@ -9,6 +9,8 @@
 //! | to write one | [`HostOnlyManager`], which has the host half and the bookkeeping |
 //! | to know whether it is right | [`check_conformance`], [`OrderChecker`] |
 //! | to use one | [`Contexts::set_memory_manager`], [`Contexts::enter`] |
+//! | memory on the host, filled memory | [`MemoryPointer::read`], [`write`](MemoryPointer::write), [`fill`](MemoryPointer::fill) |
+//! | memory for another process | [`IpcHandle`], [`IpcDescriptor`] |
 //! | memory in stream order, managed memory with its place | [`StreamOrderedManager`] |
 //! | deallocations that wait | [`PendingDeallocations`] |
 //!
@@ -37,9 +39,12 @@
 //! The external memory management interface of Numba's CUDA target, version 1, row by row in
 //! `docs/parity-emm.md`.
 
+mod access;
 mod conformance;
 mod context;
 mod host_only;
+mod host_view;
+mod identity;
 mod ipc;
 mod ledger;
 mod manager;
@@ -50,7 +55,9 @@ mod pointer;
 pub use conformance::{Finding, check_conformance};
 pub use context::{Contexts, Plugin};
 pub use host_only::{EmmOptions, GiveBack, HostOnlyManager, HostOptions, ManagedOptions};
-pub use ipc::IpcHandle;
+pub use host_view::{HostView, HostViewMut};
+pub use identity::DeviceIdentity;
+pub use ipc::{IpcDescriptor, IpcHandle};
 pub use ledger::Leak;
 pub use manager::{
     ExternalMemoryManager, INTERFACE_VERSION, ResourceManager, StreamOrderedManager,

@@ -32,6 +32,15 @@ pub struct PendingLimits {
     pub ratio_max: f64,
 }
 
+impl PendingLimits {
+    fn check(&self) -> Result<()> {
+        if self.ratio_max.is_finite() && self.ratio_max >= 0.0 {
+            return Ok(());
+        }
+        Err(invalid(OPERATION, "the ratio of pending bytes is a number, not negative"))
+    }
+}
+
 impl Default for PendingLimits {
     fn default() -> Self {
         Self { count_max: 10, ratio_max: 0.2 }
@@ -66,17 +75,25 @@ pub struct PendingDeallocations(Arc<Inner>);
 
 struct Inner {
     machine: Machine,
-    limits: PendingLimits,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    limits: PendingLimits,
     waiting: Vec<Destructor>,
     bytes: u64,
     deferrals: usize,
     /// Unknown until it is set: then the count alone decides.
     capacity_bytes: Option<u64>,
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        let PendingLimits { count_max, ratio_max } = self.limits;
+        let limit = self.capacity_bytes.map(|all| (all as f64 * ratio_max) as u64);
+        self.waiting.len() > count_max || limit.is_some_and(|limit| self.bytes > limit)
+    }
 }
 
 impl PendingDeallocations {
@@ -93,11 +110,40 @@ impl PendingDeallocations {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn new(machine: impl Into<Machine>, limits: PendingLimits) -> Result<Self> {
-        if !limits.ratio_max.is_finite() || limits.ratio_max < 0.0 {
-            return Err(invalid(OPERATION, "the ratio of pending bytes is a number, not negative"));
-        }
-        let state = Mutex::default();
-        Ok(Self(Arc::new(Inner { machine: machine.into(), limits, state })))
+        limits.check()?;
+        let state = Mutex::new(State { limits, ..State::default() });
+        Ok(Self(Arc::new(Inner { machine: machine.into(), state })))
+    }
+
+    /// The limits, as they are now.
+    #[must_use]
+    pub fn limits(&self) -> PendingLimits {
+        self.locked().limits
+    }
+
+    /// Changes the limits. The next deallocation, and the end of the last deferral, go by the new
+    /// ones; those that are pending stay so until then.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new). The limits are as before then.
+    ///
+    /// ```
+    /// use pagewise_managers::emm::{PendingDeallocations, PendingLimits};
+    ///
+    /// let queue = PendingDeallocations::new(pagewise::sim()?, PendingLimits::default())?;
+    /// for _ in 0..5 {
+    ///     queue.add(None, Box::new(|| Ok(())))?;
+    /// }
+    /// queue.set_limits(PendingLimits { count_max: 2, ..PendingLimits::default() })?;
+    /// assert_eq!(queue.count(), 5, "nothing is carried out yet");
+    /// queue.add(None, Box::new(|| Ok(())))?;
+    /// assert_eq!(queue.count(), 0, "six are more than two");
+    /// # Ok::<(), pagewise::Error>(())
+    /// ```
+    pub fn set_limits(&self, limits: PendingLimits) -> Result<()> {
+        limits.check()?;
+        self.locked().limits = limits;
+        Ok(())
     }
 
     /// Sets the capacity that the ratio is of, unless it is set. As a rule it is the total memory
@@ -139,7 +185,7 @@ impl PendingDeallocations {
         let mut state = self.locked();
         state.waiting.push(destructor);
         state.bytes = state.bytes.saturating_add(bytes.unwrap_or(0));
-        let due = self.take_if(&mut state, |queue, state| queue.is_over(state));
+        let due = Self::take_if(&mut state, State::is_over);
         drop(state);
         carry_out(due)
     }
@@ -162,7 +208,7 @@ impl PendingDeallocations {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn flush(&self) -> Result<()> {
-        let due = self.take_if(&mut self.locked(), |_, _| true);
+        let due = Self::take_if(&mut self.locked(), |_| true);
         carry_out(due)
     }
 
@@ -196,18 +242,8 @@ impl PendingDeallocations {
         lock(&self.0.state)
     }
 
-    fn is_over(&self, state: &State) -> bool {
-        let limit = state.capacity_bytes.map(|all| (all as f64 * self.0.limits.ratio_max) as u64);
-        state.waiting.len() > self.0.limits.count_max
-            || limit.is_some_and(|limit| state.bytes > limit)
-    }
-
-    fn take_if(
-        &self,
-        state: &mut State,
-        due: impl FnOnce(&Self, &State) -> bool,
-    ) -> Vec<Destructor> {
-        if state.deferrals > 0 || !due(self, state) {
+    fn take_if(state: &mut State, due: impl FnOnce(&State) -> bool) -> Vec<Destructor> {
+        if state.deferrals > 0 || !due(state) {
             return Vec::new();
         }
         state.bytes = 0;
@@ -217,7 +253,7 @@ impl PendingDeallocations {
     fn end_deferral(&self) -> Result<()> {
         let mut state = self.locked();
         state.deferrals -= 1;
-        let due = self.take_if(&mut state, |queue, state| queue.is_over(state));
+        let due = Self::take_if(&mut state, State::is_over);
         drop(state);
         carry_out(due)
     }

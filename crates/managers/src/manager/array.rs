@@ -11,7 +11,7 @@ use pagewise::{
 use super::array_memory::ArrayMemory;
 use super::chunking::ChunkParameters;
 use super::error::{ManagerError, Result};
-use super::pinned::pinned_bytes;
+use super::pinned_blocks::pinned_bytes;
 use super::request::{ArrayRequest, Dtype};
 use crate::sync::{Mutex, lock};
 
@@ -49,6 +49,8 @@ struct Inner {
     slots: u64,
     /// From the start of one chunk to the start of the next.
     slot_bytes: u64,
+    /// All its slots; its memory may be more if it was another array's before.
+    bytes: u64,
     window: Option<Window>,
     is_along_runs: bool,
     machine: Machine,
@@ -84,7 +86,7 @@ impl State {
             },
             // It has been told of each stream that uses it.
             Held::Managed(buffer) => drop(buffer),
-            Held::Empty | Held::Gone => {}
+            Held::Empty | Held::Promised | Held::Gone => {}
         }
     }
 }
@@ -108,6 +110,8 @@ enum Held {
     Empty,
     Bytes(Allocation),
     Managed(ManagedBuffer<u8>),
+    /// The array that this one replaces hands its memory over.
+    Promised,
     Gone,
 }
 
@@ -133,7 +137,7 @@ impl Array {
         device: Device,
         stream: &Stream,
     ) -> Result<Self> {
-        let Layout { shape, slots, slot_bytes, bytes, window, is_along_runs } = layout;
+        let bytes = layout.bytes;
         let held = match (bytes, resource.memory_kind()) {
             (0, _) => Held::Empty,
             (_, MemoryKind::Managed) => {
@@ -143,22 +147,44 @@ impl Array {
             }
             _ => Held::Bytes(Allocation::new(resource.clone(), bytes, stream)?),
         };
+        Ok(Self::with(held, request, layout, resource, device))
+    }
+
+    /// An array without memory yet: the one that it replaces will hand over its own.
+    pub(crate) fn promised(
+        request: &ArrayRequest,
+        layout: Layout,
+        resource: &Arc<dyn MemoryResource>,
+        device: Device,
+    ) -> Self {
+        Self::with(Held::Promised, request, layout, resource, device)
+    }
+
+    fn with(
+        held: Held,
+        request: &ArrayRequest,
+        layout: Layout,
+        resource: &Arc<dyn MemoryResource>,
+        device: Device,
+    ) -> Self {
+        let Layout { shape, slots, slot_bytes, bytes, window, is_along_runs } = layout;
         let window = window.map(|parameters| Window {
             parameters,
             bytes_per_run: bytes / parameters.runs().max(1),
         });
-        Ok(Self(Arc::new(Inner {
+        Self(Arc::new(Inner {
             dtype: request.dtype,
             shape,
             memory: request.memory,
             slots,
             slot_bytes,
+            bytes,
             window,
             is_along_runs,
             machine: resource.machine().clone(),
             device,
             state: Mutex::new(State { held, copies: None }),
-        })))
+        }))
     }
 
     /// The type of its elements.
@@ -192,13 +218,14 @@ impl Array {
         self.0.shape.iter().product::<u64>().saturating_mul(self.0.dtype.size_bytes())
     }
 
-    /// Bytes allocated, all slots together.
+    /// Bytes allocated, all slots together, and what is left over of the memory of an array that
+    /// this one replaced.
     #[must_use]
     pub fn allocated_bytes(&self) -> u64 {
         match &lock(&self.0.state).held {
             Held::Bytes(allocation) => allocation.span().bytes,
             Held::Managed(buffer) => buffer.span().bytes,
-            Held::Empty | Held::Gone => 0,
+            Held::Empty | Held::Promised | Held::Gone => 0,
         }
     }
 
@@ -232,10 +259,10 @@ impl Array {
     /// [`ManagerError::ArrayGone`].
     pub fn span(&self) -> Result<Span> {
         match &lock(&self.0.state).held {
-            Held::Bytes(allocation) => Ok(allocation.span()),
+            Held::Bytes(allocation) => Ok(Span::new(allocation.span().ptr, self.0.bytes)),
             Held::Managed(buffer) => Ok(buffer.span()),
             Held::Empty => Ok(Span::new(DevicePtr(0), 0)),
-            Held::Gone => Err(ManagerError::ArrayGone),
+            Held::Promised | Held::Gone => Err(ManagerError::ArrayGone),
         }
     }
 
@@ -279,7 +306,7 @@ impl Array {
                 Ok(())
             }
             Held::Empty => Ok(()),
-            Held::Gone => Err(ManagerError::ArrayGone),
+            Held::Promised | Held::Gone => Err(ManagerError::ArrayGone),
         }
     }
 
@@ -305,7 +332,7 @@ impl Array {
                 bytes.copy_from_slice(unsafe { &*pinned_bytes(allocation.span(), bytes.len()) });
             }
             Held::Empty => {}
-            Held::Gone => return Err(ManagerError::ArrayGone),
+            Held::Promised | Held::Gone => return Err(ManagerError::ArrayGone),
         }
         Ok(values)
     }
@@ -359,7 +386,7 @@ impl Array {
     ) -> Result<T> {
         match &mut lock(&self.0.state).held {
             Held::Managed(buffer) => act(buffer),
-            Held::Gone => Err(ManagerError::ArrayGone),
+            Held::Promised | Held::Gone => Err(ManagerError::ArrayGone),
             Held::Bytes(_) | Held::Empty => {
                 let why = "only managed memory moves by pages";
                 Err(ManagerError::WrongMemory { memory: self.0.memory, why })
@@ -398,6 +425,20 @@ impl Array {
         self.0.is_along_runs
     }
 
+    /// Hands the memory to the array that replaces this one, if it was promised to it; gives it
+    /// back if not.
+    pub(crate) fn hand_over(&self, successor: &Self) {
+        let mut new = lock(&successor.0.state);
+        let mut old = lock(&self.0.state);
+        if matches!(new.held, Held::Promised) {
+            new.held = std::mem::replace(&mut old.held, Held::Gone);
+            new.copies = old.copies.take();
+        } else {
+            drop(new);
+            old.let_go();
+        }
+    }
+
     /// Gives the memory back. Called with or without the manager's lock, never the array's.
     pub(crate) fn release(&self) {
         lock(&self.0.state).let_go();
@@ -416,7 +457,7 @@ impl Array {
             // SAFETY: the buffer asks that the stream comes after all work on it; the caller of
             // this method promised that.
             Held::Managed(buffer) => unsafe { buffer.set_stream_unchecked(stream) },
-            Held::Empty | Held::Gone => {}
+            Held::Empty | Held::Promised | Held::Gone => {}
         }
     }
 
@@ -442,7 +483,7 @@ impl Array {
                 allocation.span()
             }
             Held::Empty => return Ok(()),
-            Held::Gone => return Err(ManagerError::ArrayGone),
+            Held::Promised | Held::Gone => return Err(ManagerError::ArrayGone),
         };
         // The host waits for one stream only, so that has to come after any other.
         if let Some(other) = state.copies.as_ref().filter(|other| *other != stream) {

@@ -5,17 +5,19 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::error::Result;
-use super::host_array::{HostArray, HostMemory};
+use super::host_array::HostArray;
 use super::memory_manager::MemoryManager;
 use super::request::Dtype;
 use super::spill::system_memory;
 use crate::sync::{Condvar, Mutex, lock};
 
-type Key = (String, Vec<u64>, Dtype);
+/// The most buffers of a name that are outstanding at once, unless the pool is told otherwise.
+const DEPTH: u64 = 8;
 
-/// Page-locked buffers by name, shape and type. A caller that asks for more than the pool may have
-/// waits until a buffer comes back. A name without an outstanding buffer gets one all the same, so
-/// that no caller waits for itself.
+/// Page-locked buffers by name. An unused buffer of a name serves any shape and type that fits.
+/// A caller that asks for more than the pool may have waits until a buffer comes back: at most 8 of
+/// a name, the limit in bytes, and the manager's [budget](MemoryManager::pinned_budget_bytes). A name
+/// without an outstanding buffer gets one all the same, so that no caller waits for itself.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,6 +38,7 @@ pub struct ChunkBufferPool {
     manager: Arc<MemoryManager>,
     shared: Arc<Shared>,
     limit_bytes: u64,
+    depth: u64,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +49,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Buffers {
-    free: BTreeMap<Key, Vec<HostArray>>,
+    free: BTreeMap<String, Vec<HostArray>>,
     /// By name, how many are outstanding.
     out: BTreeMap<String, u64>,
     free_bytes: u64,
@@ -59,13 +62,20 @@ impl ChunkBufferPool {
     #[must_use]
     pub fn new(manager: &Arc<MemoryManager>) -> Self {
         let limit_bytes = system_memory().map_or(u64::MAX, |memory| memory.available_bytes / 5 * 4);
-        Self { manager: Arc::clone(manager), shared: Arc::default(), limit_bytes }
+        Self { manager: Arc::clone(manager), shared: Arc::default(), limit_bytes, depth: DEPTH }
     }
 
     /// The same pool with another limit. Outstanding and free buffers count.
     #[must_use]
     pub fn limit_bytes(mut self, bytes: u64) -> Self {
         self.limit_bytes = bytes;
+        self
+    }
+
+    /// The same pool with another number of outstanding buffers for each name; 0 counts as 1.
+    #[must_use]
+    pub fn depth(mut self, buffers: u64) -> Self {
+        self.depth = buffers.max(1);
         self
     }
 
@@ -81,45 +91,61 @@ impl ChunkBufferPool {
         lock(&self.shared.state).used_bytes
     }
 
-    /// Hands a buffer out: one that was given back, or a new one. What it holds is whatever it was
-    /// last used for, zeros if it is new. May wait for others to give theirs back.
+    /// Hands a buffer out: one that was given back and fits, or a new one. What it holds is whatever
+    /// it was last used for, zeros if it is new. Unused buffers of the name that are too small go.
+    /// May wait for others to give theirs back.
     ///
     /// # Errors
     /// As [`MemoryManager::create_host_array`].
     pub fn acquire(&self, name: &str, shape: &[u64], dtype: Dtype) -> Result<ChunkBuffer> {
-        let lengths = shape.iter().copied().fold(dtype.size_bytes(), u64::saturating_mul);
-        let key = (name.to_owned(), shape.to_vec(), dtype);
+        let wanted = shape.iter().copied().fold(dtype.size_bytes(), u64::saturating_mul);
         let mut buffers = lock(&self.shared.state);
-        let found = loop {
-            if let Some(buffer) = buffers.free.get_mut(&key).and_then(Vec::pop) {
-                buffers.free_bytes -= buffer.nbytes();
-                break Some(buffer);
+        loop {
+            let found = buffers.take(name, wanted);
+            let outstanding = buffers.out.get(name).copied().unwrap_or(0);
+            let bytes = found.as_ref().map_or(wanted, HostArray::capacity);
+            let is_over = buffers.used_bytes.saturating_add(bytes) > self.limit_bytes;
+            let may_make = found.is_some() || outstanding == 0;
+            if may_make || (outstanding < self.depth && !is_over) {
+                // Counted before it is made, so that two threads cannot pass the limits together.
+                let spare = buffers.lend(name, bytes, self.limit_bytes, found.is_some());
+                drop(buffers);
+                drop(spare);
+                let lent = self.lent(found, shape, dtype, outstanding == 0);
+                match lent {
+                    Ok(Some(array)) => {
+                        let (name, shared) = (name.to_owned(), Arc::clone(&self.shared));
+                        return Ok(ChunkBuffer { array: Some(array), name, bytes, shared });
+                    }
+                    Ok(None) => self.shared.give_back(name, bytes, None),
+                    Err(error) => {
+                        self.shared.give_back(name, bytes, None);
+                        return Err(error);
+                    }
+                }
+                buffers = lock(&self.shared.state);
+                // All others came back meanwhile: nothing would wake this caller.
+                if !buffers.out.contains_key(name) {
+                    continue;
+                }
             }
-            let used = buffers.used_bytes.saturating_add(lengths);
-            if used > self.limit_bytes && buffers.out.contains_key(name) {
-                let waited = self.shared.given_back.wait(buffers);
-                buffers = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-                continue;
-            }
-            break None;
-        };
-        // Counted before it is made, so that two threads cannot pass the limit together.
-        *buffers.out.entry(key.0.clone()).or_default() += 1;
-        buffers.used_bytes = buffers.used_bytes.saturating_add(lengths);
-        let over = buffers.used_bytes.saturating_add(buffers.free_bytes) > self.limit_bytes;
-        let spare = if over && found.is_none() { buffers.empty() } else { BTreeMap::new() };
-        drop(buffers);
-        drop(spare);
-        let make = || self.manager.create_host_array(shape, dtype, HostMemory::Pinned, None);
-        match found.map_or_else(make, Ok) {
-            Ok(array) => {
-                let shared = Arc::clone(&self.shared);
-                Ok(ChunkBuffer { array: Some(array), key, bytes: lengths, shared })
-            }
-            Err(error) => {
-                self.shared.give_back(key, lengths, None);
-                Err(error)
-            }
+            let waited = self.shared.given_back.wait(buffers);
+            buffers = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// The buffer that was found, or a new one; `None` if the manager's budget has no room and the
+    /// name has another.
+    fn lent(
+        &self,
+        found: Option<HostArray>,
+        shape: &[u64],
+        dtype: Dtype,
+        is_first: bool,
+    ) -> Result<Option<HostArray>> {
+        match found {
+            Some(mut array) => array.reshape(shape, dtype).map(|()| Some(array)),
+            None => self.manager.pinned_array(shape, dtype, is_first),
         }
     }
 
@@ -130,26 +156,54 @@ impl ChunkBufferPool {
     }
 }
 
+type Free = BTreeMap<String, Vec<HostArray>>;
+
 impl Buffers {
-    fn empty(&mut self) -> BTreeMap<Key, Vec<HostArray>> {
+    /// Takes an unused buffer of a name that has room.
+    fn take(&mut self, name: &str, bytes: u64) -> Option<HostArray> {
+        let free = self.free.get_mut(name)?;
+        let place = free.iter().position(|array| array.capacity() >= bytes)?;
+        let found = free.swap_remove(place);
+        self.free_bytes -= found.capacity();
+        Some(found)
+    }
+
+    /// Counts a buffer as outstanding. Returns unused ones that go: those of its name if it is new,
+    /// as they are too small, and all if the pool has no room for them beside it.
+    fn lend(&mut self, name: &str, bytes: u64, limit_bytes: u64, is_old: bool) -> Free {
+        *self.out.entry(name.to_owned()).or_default() += 1;
+        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        let own = if is_old { None } else { self.free.remove_entry(name) };
+        let too_small: Free = own.into_iter().collect();
+        let gone = too_small.values().flatten().map(HostArray::capacity);
+        self.free_bytes -= gone.sum::<u64>();
+        if self.used_bytes.saturating_add(self.free_bytes) <= limit_bytes {
+            return too_small;
+        }
+        let mut all = self.empty();
+        all.extend(too_small);
+        all
+    }
+
+    fn empty(&mut self) -> Free {
         self.free_bytes = 0;
         std::mem::take(&mut self.free)
     }
 }
 
 impl Shared {
-    fn give_back(&self, key: Key, bytes: u64, array: Option<HostArray>) {
+    fn give_back(&self, name: &str, bytes: u64, array: Option<HostArray>) {
         let mut buffers = lock(&self.state);
         buffers.used_bytes = buffers.used_bytes.saturating_sub(bytes);
-        if let Some(count) = buffers.out.get_mut(&key.0) {
+        if let Some(count) = buffers.out.get_mut(name) {
             *count -= 1;
             if *count == 0 {
-                buffers.out.remove(&key.0);
+                buffers.out.remove(name);
             }
         }
         if let Some(array) = array {
-            buffers.free_bytes += array.nbytes();
-            buffers.free.entry(key).or_default().push(array);
+            buffers.free_bytes += array.capacity();
+            buffers.free.entry(name.to_owned()).or_default().push(array);
         }
         drop(buffers);
         self.given_back.notify_all();
@@ -173,7 +227,7 @@ impl Shared {
 pub struct ChunkBuffer {
     /// There until it goes back.
     array: Option<HostArray>,
-    key: Key,
+    name: String,
     bytes: u64,
     shared: Arc<Shared>,
 }
@@ -194,6 +248,6 @@ impl DerefMut for ChunkBuffer {
 
 impl Drop for ChunkBuffer {
     fn drop(&mut self) {
-        self.shared.give_back(self.key.clone(), self.bytes, self.array.take());
+        self.shared.give_back(&self.name, self.bytes, self.array.take());
     }
 }

@@ -40,6 +40,8 @@ pub struct ChunkPolicy {
     granularity_bytes: u64,
     block_bytes: u64,
     margin_bytes: u64,
+    headroom_permille: u16,
+    granule_bytes: u64,
     multiple: u64,
     min_length: u64,
     balanced: bool,
@@ -64,12 +66,30 @@ impl ChunkPolicy {
             granularity_bytes: 1,
             block_bytes: 1,
             margin_bytes: 0,
+            headroom_permille: 0,
+            granule_bytes: 0,
             multiple: 1,
             min_length: 1,
             balanced: false,
             buffers: 1,
             retries: 0,
         }
+    }
+
+    /// The policy of cubie 0.17: each array counts its bytes and no more, 2 % of what is available
+    /// and 32 MiB of what is free are left, chunks are equally long, one try.
+    ///
+    /// ```
+    /// use pagewise_managers::manager::{ChunkPolicy, RunFootprint, RunArray};
+    ///
+    /// let footprint = RunFootprint::new(1000).array(RunArray::new(1 << 20));
+    /// let chunks = footprint.chunks(800 << 20, ChunkPolicy::cubie())?;
+    /// assert_eq!((chunks.chunks(), chunks.chunk_length()), (2, 500), "768 would fit");
+    /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+    /// ```
+    #[must_use]
+    pub const fn cubie() -> Self {
+        Self::exact().headroom_permille(20).granule_bytes(32 << 20).balanced(true)
     }
 
     /// Sizes of allocations are rounded up to a multiple of this; 0 counts as 1.
@@ -91,6 +111,23 @@ impl ChunkPolicy {
     #[must_use]
     pub const fn margin_bytes(mut self, bytes: u64) -> Self {
         self.margin_bytes = bytes;
+        self
+    }
+
+    /// The part of the available bytes that is left unused, in thousandths; more than 1000 count as
+    /// 1000. It grows with the memory, where [`margin_bytes`](Self::margin_bytes) does not.
+    #[must_use]
+    pub const fn headroom_permille(mut self, parts: u16) -> Self {
+        self.headroom_permille = if parts > 1000 { 1000 } else { parts };
+        self
+    }
+
+    /// The bytes of the device's free memory that are left: as many as a pool may reserve beyond
+    /// what its arrays take, 32 MiB for the driver's pools. They are not taken from what a share
+    /// allows.
+    #[must_use]
+    pub const fn granule_bytes(mut self, bytes: u64) -> Self {
+        self.granule_bytes = bytes;
         self
     }
 
@@ -131,8 +168,22 @@ impl ChunkPolicy {
         self
     }
 
-    pub(crate) const fn margin(&self) -> u64 {
-        self.margin_bytes
+    /// The bytes that arrays may take if so many are available, of so many that the device has
+    /// free.
+    pub(crate) fn allocatable(&self, available: u128, free: u128) -> u128 {
+        let headroom = available.saturating_mul(self.headroom_permille.into()) / 1000;
+        let room = (available - headroom).min(free.saturating_sub(self.granule_bytes.into()));
+        room.saturating_sub(self.margin_bytes.into())
+    }
+
+    /// The bytes that have to become free so that arrays may take so many more.
+    pub(crate) fn freed_for(&self, bytes: u128) -> u128 {
+        match 1000_u128.checked_sub(self.headroom_permille.into()) {
+            None | Some(0) => u128::MAX,
+            Some(1000) => bytes,
+            // Headroom is rounded down, which can take one byte more than its part.
+            Some(parts) => bytes.saturating_add(1).saturating_mul(1000).div_ceil(parts),
+        }
     }
 
     pub(crate) const fn tries(&self) -> u32 {
@@ -277,7 +328,11 @@ impl RunFootprint {
     /// [`ManagerError::UnchunkableTooLarge`] if the fixed arrays alone leave no byte,
     /// [`ManagerError::SingleRunTooLarge`] if not one run fits, or fewer than the policy asks for.
     pub fn chunks(&self, available_bytes: u128, policy: ChunkPolicy) -> Result<ChunkParameters> {
-        let budget = available_bytes.saturating_sub(policy.margin_bytes.into());
+        self.chunks_of(policy.allocatable(available_bytes, available_bytes), policy)
+    }
+
+    /// As [`chunks`](Self::chunks), for bytes of which nothing has to be left.
+    pub(crate) fn chunks_of(&self, budget: u128, policy: ChunkPolicy) -> Result<ChunkParameters> {
         if self.whole_bytes(policy) <= budget {
             return Ok(ChunkParameters { runs: self.runs, chunk_length: self.runs, chunks: 1 });
         }

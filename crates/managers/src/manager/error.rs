@@ -84,6 +84,12 @@ pub enum ManagerError {
         /// The least that the auto pool may have.
         least: f64,
     },
+    /// The memory of the device is unknown, so a share of it is no number of bytes.
+    #[error(
+        "the device does not say how much memory it has ({0}): give the total in the options, or \
+         ask again when there is a device"
+    )]
+    TotalUnknown(Error),
     /// No such name.
     #[error("{name:?} is no {what}: one of {known}")]
     UnknownName {
@@ -222,7 +228,9 @@ impl ManagerError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Driver(error) | Self::AfterFreeing { cause: error, .. } => error.kind(),
+            Self::Driver(error)
+            | Self::TotalUnknown(error)
+            | Self::AfterFreeing { cause: error, .. } => error.kind(),
             Self::NothingToChunk { .. }
             | Self::UnchunkableTooLarge { .. }
             | Self::SingleRunTooLarge { .. }

@@ -51,7 +51,8 @@ impl State {
         instances.all(|instance| instance.registration.has_invalidate_hook() && instance.is_idle())
     }
 
-    /// Owners with their instances, the least recently used first.
+    /// Owners with their instances, the least recently used first. Only work is a use. Owners that
+    /// never worked come first, in the order in which they registered.
     fn by_last_use(&self) -> Vec<(InstanceOwner, Vec<InstanceId>)> {
         let mut owners: BTreeMap<InstanceOwner, (u64, Vec<InstanceId>)> = BTreeMap::new();
         for (&id, instance) in &self.instances {
@@ -60,7 +61,8 @@ impl State {
             members.push(id);
         }
         let mut owners: Vec<_> = owners.into_iter().collect();
-        owners.sort_by_key(|(_, (last_used, _))| *last_used);
+        // Ids are in the order of registration.
+        owners.sort_by_key(|(_, (last_used, members))| (*last_used, members.first().copied()));
         owners.into_iter().map(|(owner, (_, members))| (owner, members)).collect()
     }
 }

@@ -11,20 +11,17 @@ use super::warning::Warning;
 
 impl MemoryManager {
     /// Frees the arrays of a label, of every instance that has one, and says how many there were.
-    /// If there is none, the manager warns with [`Warning::NothingToFree`].
     pub fn free(&self, label: &str) -> usize {
         self.enter(|state, _| {
             let all = state.instances.values_mut();
             let freed: Vec<Array> = all.filter_map(|one| one.arrays.remove(label)).collect();
             freed.iter().for_each(Array::release);
-            if freed.is_empty() {
-                state.warnings.push(Warning::NothingToFree { label: label.to_owned() });
-            }
             freed.len()
         })
     }
 
-    /// Frees one array of one instance, and says whether there was one. None is worth a warning.
+    /// Frees one array of one instance, and says whether there was one. If there was none, the
+    /// manager warns with [`Warning::NothingToFree`].
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`](super::ManagerError::UnknownInstance).

@@ -3,11 +3,10 @@
 use std::fmt;
 
 use bytemuck::Pod;
-use pagewise::resource::Allocation;
 use pagewise::{DevicePtr, Stream};
 
 use super::error::{ManagerError, Result, named};
-use super::pinned::pinned_bytes;
+use super::pinned_blocks::{PinnedBlock, pinned_bytes};
 use super::request::Dtype;
 use super::spill_file::SpillFile;
 use crate::sync::{Mutex, lock};
@@ -42,7 +41,7 @@ named!(HostMemory, "kind of host memory", {
 
 pub(super) enum Storage {
     Empty,
-    Pinned(Allocation),
+    Pinned(PinnedBlock),
     /// In words, so that every element type is aligned.
     Host(Vec<u64>),
     Memmap(SpillFile),
@@ -168,6 +167,28 @@ impl HostArray {
         }
     }
 
+    /// The bytes that it has room for.
+    pub(crate) fn capacity(&self) -> u64 {
+        match &self.storage {
+            Storage::Pinned(block) => block.span().bytes,
+            _ => self.nbytes(),
+        }
+    }
+
+    /// Gives it another type and other lengths, if it has room for them.
+    pub(crate) fn reshape(&mut self, shape: &[u64], dtype: Dtype) -> Result<()> {
+        let lengths = shape.iter().copied().fold(dtype.size_bytes(), u64::saturating_mul);
+        if lengths > self.capacity() {
+            let why = format!("room for {} bytes, {lengths} are asked for", self.capacity());
+            return Err(ManagerError::Mismatch { item: 0, why });
+        }
+        self.wait()?;
+        self.shape = shape.to_vec();
+        self.dtype = dtype;
+        self.bytes = usize::try_from(lengths).unwrap_or(usize::MAX);
+        Ok(())
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.storage {
             Storage::Empty => &[],
@@ -194,11 +215,21 @@ impl HostArray {
         }
     }
 }
+
 impl Drop for HostArray {
     fn drop(&mut self) {
         let copies = lock(&self.copies).as_ref().map(|stream| stream.machine().clone());
         if let Some(machine) = copies {
-            machine.on_drop(|| self.wait().map_err(Into::into));
+            let mut waited = false;
+            machine.on_drop(|| {
+                let answer = self.wait();
+                waited = answer.is_ok();
+                answer.map_err(Into::into)
+            });
+            // A copy may be under way still.
+            if let (false, Storage::Pinned(block)) = (waited, &mut self.storage) {
+                block.never_again();
+            }
         }
     }
 }

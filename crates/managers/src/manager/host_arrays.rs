@@ -1,9 +1,5 @@
 //! The manager's calls that make arrays on the host.
 
-use pagewise::resource::Allocation;
-use pagewise::{HostViews, Stream};
-
-use super::array_memory::ArrayMemory;
 use super::error::{ManagerError, Result};
 use super::host_array::{HostArray, HostMemory, Storage};
 use super::instance_id::InstanceId;
@@ -14,7 +10,8 @@ use crate::sync::Mutex;
 
 impl MemoryManager {
     /// Makes an array on the host: of zeros, or with the elements of another of the same type and
-    /// size.
+    /// size. Page-locked memory beyond the [budget](Self::pinned_budget_bytes), or that the driver
+    /// has no room for, is ordinary memory; [`HostArray::memory`] says which it is.
     ///
     /// # Errors
     /// [`ManagerError::InvalidRequest`] for a size beyond the address space,
@@ -65,7 +62,10 @@ impl MemoryManager {
         }
         let storage = match memory {
             _ if bytes == 0 => Storage::Empty,
-            HostMemory::Pinned => Storage::Pinned(self.pinned(bytes)?),
+            HostMemory::Pinned => match self.pinned(bytes, false)? {
+                Some(block) => Storage::Pinned(block),
+                None => Storage::Host(zeros(bytes)?),
+            },
             HostMemory::Host => Storage::Host(zeros(bytes)?),
             HostMemory::Memmap => Storage::Memmap(SpillFile::new(directory, bytes)?),
         };
@@ -83,18 +83,24 @@ impl MemoryManager {
         Ok(array)
     }
 
-    /// Page-locked memory that the host reaches.
-    pub(crate) fn pinned(&self, bytes: usize) -> Result<Allocation> {
-        let memory = ArrayMemory::Pinned;
-        if self.machine.host_views() == HostViews::Absent {
-            let why = "addresses of this back end are not the host's: use `HostMemory::Host`";
-            return Err(ManagerError::WrongMemory { memory, why });
-        }
-        let resource = self.enter(|state, _| state.resources.of(memory).clone());
-        let stream = Stream::legacy_default(&self.machine);
-        let allocation = Allocation::new(resource, bytes as u64, &stream)?;
-        allocation.wait()?;
-        Ok(allocation)
+    /// A page-locked buffer; `None` if the budget or the driver has no room, unless it is forced.
+    pub(crate) fn pinned_array(
+        &self,
+        shape: &[u64],
+        dtype: Dtype,
+        is_forced: bool,
+    ) -> Result<Option<HostArray>> {
+        let bytes = bytes_of(shape, dtype)?;
+        let storage = match bytes {
+            0 => Some(Storage::Empty),
+            _ => self.pinned(bytes, is_forced)?.map(Storage::Pinned),
+        };
+        let shape = shape.to_vec();
+        let made = |storage| HostArray { dtype, shape, bytes, storage, copies: Mutex::new(None) };
+        Ok(storage.map(made).map(|mut array| {
+            array.bytes_mut().fill(0);
+            array
+        }))
     }
 }
 

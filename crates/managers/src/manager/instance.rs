@@ -177,9 +177,11 @@ pub(crate) struct Instance {
     pub(crate) registration: Registration,
     pub(crate) owner: InstanceOwner,
     pub(crate) arrays: BTreeMap<String, Array>,
-    /// The division that it was last told.
+    /// The division that it was last told. It outlives the arrays: hooks hear it again.
     pub(crate) partition: Option<ChunkParameters>,
-    /// When it was last used, in the manager's own counting.
+    /// When it was told that, in the manager's own counting.
+    pub(crate) told_at: u64,
+    /// When work of its owner last began, in the manager's own counting; 0 if none has.
     pub(crate) last_used: u64,
     /// Submissions that have begun and not ended.
     pub(crate) submitting: u64,
@@ -197,6 +199,7 @@ impl Instance {
             owner,
             arrays: BTreeMap::new(),
             partition: None,
+            told_at: 0,
             last_used: 0,
             submitting: 0,
             completions: Vec::new(),
@@ -219,7 +222,6 @@ impl Instance {
     pub(crate) fn free_all(&mut self) {
         let arrays = std::mem::take(&mut self.arrays);
         arrays.values().for_each(Array::release);
-        self.partition = None;
     }
 
     /// Whether no work is known to use its memory. If that cannot be found out there may be some.
@@ -275,8 +277,8 @@ impl Drop for Completion {
 pub struct InstanceMemorySettings {
     /// Its share of the device.
     pub proportion: f64,
-    /// Its share in bytes.
-    pub cap: u64,
+    /// Its share in bytes; `None` if the memory of the device is unknown.
+    pub cap: Option<u64>,
     /// Whether the share is its own.
     pub is_manual: bool,
     /// The stream group that it is in.
@@ -289,7 +291,7 @@ pub struct InstanceMemorySettings {
     pub allocations: BTreeMap<String, Array>,
     /// Labels of its queued requests.
     pub queued: Vec<String>,
-    /// When it was last used: larger is later.
+    /// When work of its owner last began: larger is later, 0 is never.
     pub last_used: u64,
     /// Submissions that have begun and not ended.
     pub submitting: u64,

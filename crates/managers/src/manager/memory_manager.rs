@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use pagewise::{Device, Machine};
 
@@ -11,7 +12,8 @@ use super::error::{ManagerError, Result};
 use super::hooks::After;
 use super::instance::Instance;
 use super::instance_id::InstanceId;
-use super::options::{LimitMode, ManagerOptions, Resources};
+use super::options::{LimitMode, ManagerOptions, QueueScope, Resources};
+use super::pinned_blocks::Blocks;
 use super::proportions::Pools;
 use super::request::ArrayRequest;
 use super::stream_groups::StreamGroups;
@@ -40,8 +42,13 @@ pub(super) type Requests = BTreeMap<String, ArrayRequest>;
 pub struct MemoryManager {
     pub(super) machine: Machine,
     pub(super) device: Device,
-    pub(super) total_bytes: u64,
     pub(super) require_invalidate_hook: bool,
+    pub(super) reuse_buffers: bool,
+    pub(super) pinned_max_bytes: Option<u64>,
+    /// The bytes of the device, once they are known.
+    pub(super) device_bytes: OnceLock<u64>,
+    /// Page-locked memory of host arrays. A lock of its own, which destructors of host arrays take.
+    pub(super) pinned: Arc<Blocks>,
     pub(super) state: Mutex<State>,
     /// To be released at the next call. A lock of its own, held for nothing else, so that
     /// destructors can use it whatever they run under.
@@ -51,12 +58,15 @@ pub struct MemoryManager {
 /// The state that the lock guards.
 pub(super) struct State {
     pub(super) instances: BTreeMap<InstanceId, Instance>,
+    /// The bytes that shares are shares of; unknown until the device says how much it has.
+    pub(super) total_bytes: Option<u64>,
     pub(super) pools: Pools<InstanceId>,
     pub(super) groups: StreamGroups,
     pub(super) queue: BTreeMap<InstanceId, Requests>,
     pub(super) resources: Resources,
     pub(super) mode: LimitMode,
     pub(super) policy: ChunkPolicy,
+    pub(super) scope: QueueScope,
     pub(super) warnings: Warnings,
     /// Counts uses, to tell who was used last.
     pub(super) clock: u64,
@@ -99,8 +109,8 @@ impl State {
 impl MemoryManager {
     /// A manager of a device, with shares of all its memory, passive.
     ///
-    /// If the back end does not say how much memory there is, shares are of 1 byte and there is a
-    /// [`Warning::TotalUnknown`].
+    /// It is made even if the back end does not say how much memory there is. Each call that needs
+    /// the number asks again, and reports [`ManagerError::TotalUnknown`] if there is no answer.
     ///
     /// # Errors
     /// `InvalidDevice` if the device does not exist; as making [`resource`](pagewise::resource)s.
@@ -121,23 +131,21 @@ impl MemoryManager {
         let machine = machine.into();
         machine.check_device("memory manager", device)?;
         let resources = options.resources(&machine, device)?;
-        let mut warnings = Warnings::default();
-        let total_bytes = options.total_bytes.unwrap_or_else(|| {
+        let total_bytes = options.total_bytes.or_else(|| {
             let answer = machine.backend().memory_info(device.id());
-            answer.map(|info| info.total_bytes).unwrap_or_else(|error| {
-                warnings.push(Warning::TotalUnknown { why: error.to_string() });
-                1
-            })
+            answer.map(|info| info.total_bytes).ok()
         });
         let state = State {
             instances: BTreeMap::new(),
+            total_bytes,
             pools: Pools::new(),
             groups: StreamGroups::new(&machine, device),
             queue: BTreeMap::new(),
             resources,
             mode: options.limit_mode,
             policy: options.chunk_policy,
-            warnings,
+            scope: options.queue_scope,
+            warnings: Warnings::default(),
             clock: 0,
             spill: SpillSettings {
                 threshold_bytes: options.spill_threshold_bytes,
@@ -148,8 +156,11 @@ impl MemoryManager {
         Ok(Self {
             machine,
             device,
-            total_bytes,
             require_invalidate_hook: options.require_invalidate_hook,
+            reuse_buffers: options.reuse_buffers,
+            pinned_max_bytes: options.pinned_max_bytes,
+            device_bytes: OnceLock::new(),
+            pinned: Arc::default(),
             state: Mutex::new(state),
             released: Mutex::new(Vec::new()),
         })
@@ -168,9 +179,21 @@ impl MemoryManager {
     }
 
     /// The bytes that shares are shares of.
-    #[must_use]
-    pub fn total_bytes(&self) -> u64 {
-        self.total_bytes
+    ///
+    /// # Errors
+    /// [`ManagerError::TotalUnknown`] if they were not given and the device does not say.
+    pub fn total_bytes(&self) -> Result<u64> {
+        self.enter(|state, _| self.total(state))
+    }
+
+    /// The total, asked for again if it is unknown.
+    pub(super) fn total(&self, state: &mut State) -> Result<u64> {
+        if let Some(total) = state.total_bytes {
+            return Ok(total);
+        }
+        let answer = self.machine.backend().memory_info(self.device.id());
+        let total = answer.map_err(ManagerError::TotalUnknown)?.total_bytes;
+        Ok(*state.total_bytes.insert(total))
     }
 
     /// The warnings since this was last asked, oldest first; at most the last 256.
@@ -219,7 +242,7 @@ impl fmt::Debug for MemoryManager {
         f.debug_struct("MemoryManager")
             .field("machine", &self.machine)
             .field("device", &self.device)
-            .field("total_bytes", &self.total_bytes)
+            .field("total_bytes", &state.total_bytes)
             .field("mode", &state.mode)
             .field("instances", &state.instances.len())
             .field("queued", &state.queue.len())

@@ -53,7 +53,7 @@
 //! | answer | how |
 //! | --- | --- |
 //! | chunks | arrays along the run axis hold one chunk; the default |
-//! | eviction | idle owners with hooks, least recently used first, lose their memory; within the share of who asks |
+//! | eviction | idle owners with hooks, those that worked least recently first, lose their memory; within the share of who asks |
 //! | windows | [`ArrayRequest::oversubscribe`]: managed memory holds everything, and the device two chunks at a time |
 //! | host files | [`HostMemory::Memmap`], chosen for host arrays beyond a threshold |
 
@@ -72,17 +72,20 @@ mod instance_id;
 mod memory_manager;
 mod options;
 mod pinned;
+mod pinned_blocks;
 mod plan;
 mod proportions;
 mod queue;
 mod registry;
 mod request;
 mod response;
+mod reuse;
 mod shares;
 mod spill;
 mod spill_file;
 mod stream_groups;
 mod transfers;
+mod update;
 mod warning;
 mod window;
 
@@ -95,12 +98,13 @@ pub use host_array::{HostArray, HostMemory};
 pub use instance::{InstanceMemorySettings, Registration};
 pub use instance_id::InstanceId;
 pub use memory_manager::MemoryManager;
-pub use options::{Allocator, LimitMode, ManagerOptions};
+pub use options::{Allocator, LimitMode, ManagerOptions, QueueScope};
 pub use proportions::{MIN_AUTOPOOL_SIZE, Pools};
 pub use queue::Allocated;
 pub use request::{ArrayRequest, Dtype};
 pub use response::ArrayResponse;
 pub use spill::SpillLevel;
 pub use stream_groups::{DEFAULT_GROUP, StreamGroups};
+pub use update::InstanceUpdate;
 pub use warning::Warning;
 pub use window::Leaving;

@@ -38,6 +38,30 @@ named!(LimitMode, "limit mode", {
     "active" => Active,
 });
 
+/// The requests that [`allocate_queue`](super::MemoryManager::allocate_queue) carries out.
+///
+/// ```
+/// use pagewise_managers::manager::QueueScope;
+/// assert_eq!("owner".parse::<QueueScope>()?, QueueScope::Owner);
+/// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum QueueScope {
+    /// Those of the stream group, as in cubie up to 0.3.
+    #[default]
+    Group,
+    /// Those of the caller's owner in the stream group, as in cubie 0.17. Requests of other owners
+    /// stay queued, and their hooks hear nothing. Without an owner an instance is its own.
+    Owner,
+}
+
+named!(QueueScope, "scope of the queue", {
+    "group" => Group,
+    "owner" => Owner,
+});
+
 /// Where memory of the device comes from.
 ///
 /// ```
@@ -124,10 +148,10 @@ impl Allocator {
 ///     .chunk_policy(ChunkPolicy::default().multiple(32).balanced(true));
 /// let machine = Machine::from(pagewise::sim()?);
 /// let manager = MemoryManager::with_options(machine, Device::FIRST, options)?;
-/// assert_eq!(manager.total_bytes(), 8 << 30);
+/// assert_eq!(manager.total_bytes()?, 8 << 30);
 /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ManagerOptions {
     pub(crate) total_bytes: Option<u64>,
     pub(crate) limit_mode: LimitMode,
@@ -135,8 +159,30 @@ pub struct ManagerOptions {
     pub(crate) chunk_policy: ChunkPolicy,
     pub(crate) resources: BTreeMap<ArrayMemory, Arc<dyn MemoryResource>>,
     pub(crate) require_invalidate_hook: bool,
+    pub(crate) queue_scope: QueueScope,
+    pub(crate) reuse_buffers: bool,
+    pub(crate) pinned_max_bytes: Option<u64>,
     pub(crate) spill_threshold_bytes: Option<u64>,
     pub(crate) spill_directory: Option<PathBuf>,
+}
+
+impl Default for ManagerOptions {
+    /// Shares of the whole device, passive, memory directly from the driver.
+    fn default() -> Self {
+        Self {
+            total_bytes: None,
+            limit_mode: LimitMode::default(),
+            allocator: Allocator::default(),
+            chunk_policy: ChunkPolicy::default(),
+            resources: BTreeMap::new(),
+            require_invalidate_hook: false,
+            queue_scope: QueueScope::default(),
+            reuse_buffers: true,
+            pinned_max_bytes: None,
+            spill_threshold_bytes: None,
+            spill_directory: None,
+        }
+    }
 }
 
 impl ManagerOptions {
@@ -144,6 +190,27 @@ impl ManagerOptions {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The choices of cubie 0.17 where they are not ours: [`ChunkPolicy::cubie`],
+    /// [`QueueScope::Owner`], and requests of instances with a live invalidation hook only.
+    ///
+    /// ```
+    /// use pagewise_managers::manager::{ManagerError, ManagerOptions, MemoryManager, Registration};
+    /// use pagewise::{Device, Machine};
+    ///
+    /// let machine = Machine::from(pagewise::sim()?);
+    /// let options = ManagerOptions::cubie();
+    /// let manager = MemoryManager::with_options(machine, Device::FIRST, options)?;
+    /// let id = manager.register(Registration::new())?;
+    /// let refused = manager.queue_request::<&str>(id, []);
+    /// assert_eq!(refused, Err(ManagerError::HookRequired(id)));
+    /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
+    /// ```
+    #[must_use]
+    pub fn cubie() -> Self {
+        let options = Self::new().chunk_policy(ChunkPolicy::cubie());
+        options.queue_scope(QueueScope::Owner).require_invalidate_hook(true)
     }
 
     /// The bytes that shares are shares of, instead of all memory of the device: such as what this
@@ -186,6 +253,30 @@ impl ManagerOptions {
     #[must_use]
     pub fn require_invalidate_hook(mut self, on: bool) -> Self {
         self.require_invalidate_hook = on;
+        self
+    }
+
+    /// Which requests are allocated together.
+    #[must_use]
+    pub fn queue_scope(mut self, scope: QueueScope) -> Self {
+        self.queue_scope = scope;
+        self
+    }
+
+    /// Whether a request takes over the device memory of the array that it replaces, if it fits:
+    /// the default. No call of the driver is needed then, and memory that the new array leaves
+    /// over stays with it. Without room for that, the old memory goes back first.
+    #[must_use]
+    pub fn reuse_buffers(mut self, on: bool) -> Self {
+        self.reuse_buffers = on;
+        self
+    }
+
+    /// The bytes of page-locked memory that host arrays may use together; otherwise as many as the
+    /// device has, and never more than 80 % of the system's memory.
+    #[must_use]
+    pub fn pinned_max_bytes(mut self, bytes: u64) -> Self {
+        self.pinned_max_bytes = Some(bytes);
         self
     }
 

@@ -6,7 +6,7 @@ use super::hooks::After;
 use super::instance::{Instance, InstanceOwner};
 use super::instance_id::InstanceId;
 use super::memory_manager::{MemoryManager, Requests, State};
-use super::options::LimitMode;
+use super::options::{LimitMode, QueueScope};
 use super::request::ArrayRequest;
 use super::stream_groups::DEFAULT_GROUP;
 use super::warning::Warning;
@@ -31,6 +31,17 @@ impl Budget {
         if self.is_enforced { free.min(self.headroom(replaced)) } else { free }
     }
 
+    /// The bytes of these that the policy lets arrays take.
+    fn allocatable(&self, replaced: u64, policy: ChunkPolicy) -> u128 {
+        let free = self.free.saturating_add(replaced);
+        policy.allocatable(self.available(replaced).into(), free.into())
+    }
+
+    /// The bytes that the policy would let arrays take if the device had all memory free.
+    fn allowed(&self, replaced: u64, policy: ChunkPolicy) -> u128 {
+        policy.allocatable(self.headroom(replaced).into(), u128::MAX)
+    }
+
     /// The bytes that the shares leave then, whether they are enforced or not. Members may hold
     /// more than their shares, which can have become smaller.
     fn headroom(&self, replaced: u64) -> u64 {
@@ -52,8 +63,10 @@ pub(crate) struct Demand {
 #[derive(Debug, Clone)]
 pub(crate) struct Decision {
     pub(crate) parameters: ChunkParameters,
-    /// Whether arrays that are replaced have to go before their successors come.
-    pub(crate) frees_first: bool,
+    /// The bytes that all arrays take with these chunks.
+    pub(crate) planned: u128,
+    /// The bytes that can be allocated while arrays that are replaced are still there.
+    pub(crate) room: u64,
     pub(crate) evicted: Vec<InstanceId>,
 }
 
@@ -65,7 +78,14 @@ impl Demand {
     pub(crate) fn of<'r>(
         requests: impl Iterator<Item = (&'r String, &'r ArrayRequest)> + Clone,
     ) -> Result<Self> {
-        let mut stated: Option<u64> = None;
+        Self::along(None, requests)
+    }
+
+    /// Adds requests up, of computations with a stated number of runs if there is one.
+    fn along<'r>(
+        mut stated: Option<u64>,
+        requests: impl Iterator<Item = (&'r String, &'r ArrayRequest)> + Clone,
+    ) -> Result<Self> {
         for (label, request) in requests.clone().filter(|(_, request)| request.total_runs > 1) {
             let (runs, others) = (request.total_runs, *stated.get_or_insert(request.total_runs));
             if runs != others {
@@ -106,18 +126,17 @@ impl Demand {
         Ok(Self { footprint, runs: known, differs })
     }
 
-    fn chunks(&self, available: u128, policy: ChunkPolicy) -> Result<ChunkParameters> {
-        let margin = u128::from(policy.margin());
-        let whole = self.footprint.whole_bytes(policy);
+    /// Divides into chunks that take no more than so many bytes.
+    fn chunks(&self, budget: u128, policy: ChunkPolicy) -> Result<ChunkParameters> {
         match &self.differs {
-            Some(error) if whole.saturating_add(margin) > available => Err(error.clone()),
-            _ => self.footprint.chunks(available, policy),
+            Some(error) if self.footprint.whole_bytes(policy) > budget => Err(error.clone()),
+            _ => self.footprint.chunks_of(budget, policy),
         }
     }
 }
 
-fn does_not_fit(parameters: ChunkParameters, needed: u128, available: u64) -> ManagerError {
-    let (chunk_length, available) = (parameters.chunk_length(), available.into());
+fn does_not_fit(parameters: ChunkParameters, needed: u128, available: u128) -> ManagerError {
+    let chunk_length = parameters.chunk_length();
     ManagerError::PartitionDoesNotFit { chunk_length, needed, available }
 }
 
@@ -125,6 +144,7 @@ impl MemoryManager {
     /// The bytes that a group may allocate. Its members' memory counts against their shares, and
     /// memory of managed arrays counts whether it has come to the device yet or not.
     pub(super) fn budget(&self, state: &mut State, group: &str) -> Result<Budget> {
+        let total = self.total(state)?;
         let info = self.machine.backend().memory_info(self.device.id())?;
         let held = state.instances.values().map(|instance| instance.device_bytes());
         let held = held.fold(0, u64::saturating_add);
@@ -132,7 +152,7 @@ impl MemoryManager {
         let free = free.min(info.total_bytes.saturating_sub(held));
         let (mut caps, mut used) = (0_u64, 0_u64);
         for id in state.groups.get_instances_in_group(group) {
-            caps = caps.saturating_add(state.pools.cap(id, self.total_bytes).unwrap_or(0));
+            caps = caps.saturating_add(state.pools.cap(id, total).unwrap_or(0));
             used = used.saturating_add(state.instance(id)?.device_bytes());
         }
         let is_enforced = state.mode == LimitMode::Active;
@@ -162,43 +182,45 @@ impl MemoryManager {
             Some(parameters) => demand.footprint.chunk_bytes(parameters.chunk_length(), policy),
             None => demand.footprint.whole_bytes(policy),
         };
-        // A request that needs no memory needs no margin either.
-        let goal = if goal == 0 { 0 } else { goal.saturating_add(policy.margin().into()) };
         let mut budget = self.budget(state, group)?;
-        let enough = |available: u64| goal <= u128::from(available.min(limit));
-        if enough(budget.available(0)) {
+        let free_bytes = budget.free;
+        let within =
+            |budget: &Budget, replaced| budget.allocatable(replaced, policy).min(limit.into());
+        let decision = |budget: &Budget, parameters: ChunkParameters, replaced: u64, evicted| {
+            let planned = demand.footprint.chunk_bytes(parameters.chunk_length(), policy);
+            let room = budget.available(0).min(limit.saturating_sub(replaced));
+            Decision { parameters, planned, room, evicted }
+        };
+        if goal <= within(&budget, 0) {
             let whole = ChunkParameters::of(demand.footprint.runs(), demand.footprint.runs());
-            let parameters = fixed.unwrap_or(whole);
-            return Ok(Decision { parameters, frees_first: false, evicted: Vec::new() });
+            return Ok(decision(&budget, fixed.unwrap_or(whole), 0, Vec::new()));
         }
         // Replaced arrays make room, and so do idle instances, within the group's share.
         let replaced = state.replaced_bytes(queued);
-        let mut available = budget.available(replaced).min(limit);
+        let mut available = within(&budget, replaced);
         let mut evicted = Vec::new();
-        if !enough(available) && enough(budget.headroom(replaced)) {
-            let shortage = goal - u128::from(available);
-            evicted = state.evict(shortage, queued, after);
+        if goal > available && goal <= budget.allowed(replaced, policy).min(limit.into()) {
+            evicted = state.evict(policy.freed_for(goal - available), queued, after);
         }
         if !evicted.is_empty() {
             budget = self.budget(state, group)?;
-            available = budget.available(replaced).min(limit);
+            available = within(&budget, replaced);
         }
-        if goal > 20 * u128::from(available) {
-            let warning = Warning::MuchLarger { requested_bytes: goal, available_bytes: available };
-            state.warnings.push(warning);
+        // Once, not for each try.
+        if limit == u64::MAX && fixed.is_none() && goal > available {
+            state.warn_of_size(goal, free_bytes);
         }
         let parameters = match fixed {
-            Some(parameters) if enough(available) => parameters,
+            Some(parameters) if goal <= available => parameters,
             Some(parameters) => return Err(does_not_fit(parameters, goal, available)),
-            None => demand.chunks(available.into(), policy)?,
+            None => demand.chunks(available, policy)?,
         };
-        let planned = demand.footprint.chunk_bytes(parameters.chunk_length(), policy);
-        let room = budget.available(0).min(limit.saturating_sub(replaced));
-        Ok(Decision { parameters, frees_first: planned > u128::from(room), evicted })
+        Ok(decision(&budget, parameters, replaced, evicted))
     }
 
-    /// Chunks for requests of a group, as [`allocate_queue`](Self::allocate_queue) would choose
-    /// them now if nothing were replaced or evicted.
+    /// Chunks of `axis_length` runs for requests of a group, as
+    /// [`allocate_queue`](Self::allocate_queue) would choose them now if nothing were replaced or
+    /// evicted. Requests along a run axis of another length can be allocated whole, but not divided.
     ///
     /// # Errors
     /// [`ManagerError::UnknownGroup`]; [`ManagerError::InvalidRequest`],
@@ -212,13 +234,14 @@ impl MemoryManager {
     /// manager.register(Registration::new())?;
     /// // 400 GB for less than 150.
     /// let request = ArrayRequest::new(Dtype::F64, [500, 1000, 100_000]).total_runs(100_000);
-    /// let chunks = manager.get_chunk_parameters([("state", &request)], "default")?;
+    /// let chunks = manager.get_chunk_parameters([("state", &request)], 100_000, "default")?;
     /// assert_eq!(chunks.chunks(), 3);
     /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
     /// ```
     pub fn get_chunk_parameters<'r>(
         &self,
         requests: impl IntoIterator<Item = (&'r str, &'r ArrayRequest)>,
+        axis_length: u64,
         group: &str,
     ) -> Result<ChunkParameters> {
         let mut all = Requests::new();
@@ -226,13 +249,29 @@ impl MemoryManager {
             request.check(label)?;
             all.insert(label.to_owned(), request.clone());
         }
-        let available = self.get_available_memory(group)?;
-        let demand = Demand::of(all.iter())?;
-        demand.chunks(available.into(), self.chunk_policy())
+        let demand = Demand::along(Some(axis_length), all.iter())?;
+        self.enter(|state, _| {
+            state.groups.check_group(group)?;
+            let policy = state.policy;
+            let budget = self.budget(state, group)?;
+            let available = budget.allocatable(0, policy);
+            let goal = demand.footprint.whole_bytes(policy);
+            if goal > available {
+                state.warn_of_size(goal, budget.free);
+            }
+            demand.chunks(available, policy)
+        })
     }
 }
 
 impl State {
+    /// Warns of a request that does not fit and is more than 20 times what is free, if anything is.
+    fn warn_of_size(&mut self, requested_bytes: u128, free_bytes: u64) {
+        if free_bytes > 0 && requested_bytes > 20 * u128::from(free_bytes) {
+            self.warnings.push(Warning::MuchLarger { requested_bytes, free_bytes });
+        }
+    }
+
     /// The division in which the requesters and their peers hold arrays that they keep.
     fn partition_in_use(
         &self,
@@ -268,15 +307,16 @@ impl State {
 
     /// Whether a member of a group is divided like any of those who ask: they have an owner in
     /// common, or none. No instance chose to be in the default group, so there each without
-    /// an owner is alone.
+    /// an owner is alone, as it is anywhere if each owner allocates for itself.
     pub(crate) fn belongs(
         &self,
         one: &Instance,
         group: &str,
         mut asking: impl Iterator<Item = InstanceId>,
     ) -> bool {
+        let is_exact = self.scope == QueueScope::Owner || group == DEFAULT_GROUP;
         asking.any(|id| match self.instances.get(&id) {
-            Some(other) if group == DEFAULT_GROUP => other.owner == one.owner,
+            Some(other) if is_exact => other.owner == one.owner,
             Some(other) => other.registration.owner == one.registration.owner,
             None => false,
         })

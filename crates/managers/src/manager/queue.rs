@@ -15,9 +15,11 @@ use super::error::{ManagerError, Result};
 use super::hooks::After;
 use super::instance_id::InstanceId;
 use super::memory_manager::{MemoryManager, Requests, State};
+use super::options::QueueScope;
 use super::plan::Decision;
 use super::request::ArrayRequest;
 use super::response::ArrayResponse;
+use super::reuse::Replacement;
 
 /// The outcome of [`allocate_queue`](MemoryManager::allocate_queue).
 ///
@@ -99,16 +101,20 @@ impl MemoryManager {
     /// Allocates everything that the instances of a group have queued, on the group's stream, then
     /// calls the allocation hook of each of them, and of the others of the group, who learn of the
     /// chunks; not of those of other owners who hold arrays in chunks of their own. `id` is any of
-    /// the group.
+    /// the group. With [`QueueScope::Owner`] all this is for the instances of the group that have
+    /// the owner of `id`.
     ///
-    /// Arrays replace those of the same label. Arrays that are kept, by who asks or by others of
+    /// Arrays replace those of the same label, and take over their device memory where they fit
+    /// ([`reuse_buffers`](super::ManagerOptions::reuse_buffers)). Arrays that are kept, by who asks or by others of
     /// the same owner (or, like who asks, of none), fix the length of chunks. If nothing is queued,
-    /// the last division is told again to those of the group who have the owner of `id`.
+    /// the last division is told again to those of the group who have the owner of `id`; with
+    /// [`QueueScope::Owner`] no hook is called then.
     ///
     /// # Errors
     /// As [`RunFootprint::chunks`](super::RunFootprint::chunks); [`ManagerError::RunsDiffer`],
     /// [`ManagerError::DivisionsDiffer`], [`ManagerError::PartitionDoesNotFit`],
-    /// [`ManagerError::AfterFreeing`]; of the back end and of resources. The queue is as it was, and nothing that was allocated on the way is left.
+    /// [`ManagerError::AfterFreeing`], [`ManagerError::TotalUnknown`]; of the back end and of
+    /// resources. The queue is as it was, and nothing that was allocated on the way is left.
     ///
     /// ```
     /// # use pagewise_managers::manager::{MemoryManager, Registration};
@@ -125,8 +131,13 @@ impl MemoryManager {
         self.enter(|state, after| {
             let group = state.groups.get_group(id)?.to_owned();
             let members = state.groups.get_instances_in_group(&group);
+            let owner = state.instance(id)?.owner;
+            let is_meant = |id: &&InstanceId| {
+                let other = state.instances.get(id).map(|instance| instance.owner);
+                state.scope == QueueScope::Group || other == Some(owner)
+            };
             let requests = |id: &InstanceId| Some((*id, state.queue.get(id)?.clone()));
-            let queued: Vec<_> = members.iter().filter_map(requests).collect();
+            let queued: Vec<_> = members.iter().filter(is_meant).filter_map(requests).collect();
             if queued.is_empty() {
                 return Ok(state.tell_again(id, &group, &members, after));
             }
@@ -161,10 +172,12 @@ impl MemoryManager {
             evicted.append(&mut decision.evicted);
             // All that can be refused is refused before anything is freed.
             let layouts = layouts(queued, decision.parameters, state.policy)?;
-            if decision.frees_first {
-                freed.extend(state.free_replaced(queued));
+            let may_reuse = self.reuse_buffers && limit == u64::MAX;
+            let replacement = Replacement::of(state, queued, &layouts, &decision, may_reuse);
+            if replacement.frees_first {
+                freed.extend(state.free_replaced(queued, &replacement));
             }
-            match self.make(state, queued, layouts, stream) {
+            match self.make(state, queued, layouts, &replacement, stream) {
                 Ok(made) => return Ok((Decision { evicted, ..decision }, made)),
                 Err(error) if error.kind() == ErrorKind::OutOfMemory => {
                     let bytes = planned_bytes(queued, decision.parameters, state.policy);
@@ -183,16 +196,21 @@ impl MemoryManager {
         state: &State,
         queued: &[(InstanceId, Requests)],
         layouts: Vec<Layout>,
+        replacement: &Replacement,
         stream: &Stream,
     ) -> Result<Made> {
         let mut made = Made::new();
-        let mut layouts = layouts.into_iter();
+        let mut layouts = layouts.into_iter().zip(&replacement.taken_over);
         for (id, requests) in queued {
             let mut arrays = BTreeMap::new();
-            for ((label, request), layout) in requests.iter().zip(layouts.by_ref()) {
+            for ((label, request), (layout, old)) in requests.iter().zip(layouts.by_ref()) {
                 // If this fails, the arrays made before are dropped, which gives their memory back.
+                // Those that take memory over have none before all is made.
                 let resource = state.resources.of(request.memory);
-                let array = Array::new(label, request, layout, resource, self.device, stream)?;
+                let array = match old {
+                    Some(_) => Array::promised(request, layout, resource, self.device),
+                    None => Array::new(label, request, layout, resource, self.device, stream)?,
+                };
                 arrays.insert(label.clone(), array);
             }
             made.push((*id, arrays));
@@ -283,12 +301,20 @@ fn layout(
 }
 
 impl State {
-    /// Gives back the arrays that requests replace. Says which.
-    fn free_replaced(&mut self, queued: &[(InstanceId, Requests)]) -> Vec<(InstanceId, String)> {
+    /// Gives back the arrays that requests replace, but for memory that is taken over. Says which.
+    fn free_replaced(
+        &mut self,
+        queued: &[(InstanceId, Requests)],
+        replacement: &Replacement,
+    ) -> Vec<(InstanceId, String)> {
         let mut freed = Vec::new();
+        let mut taken_over = replacement.taken_over.iter();
         for (id, requests) in queued {
             let Some(instance) = self.instances.get_mut(id) else { continue };
-            for label in requests.keys() {
+            for (label, old) in requests.keys().zip(taken_over.by_ref()) {
+                if old.is_some() {
+                    continue;
+                }
                 if let Some(array) = instance.arrays.remove(label) {
                     array.release();
                     freed.push((*id, label.clone()));
@@ -310,32 +336,31 @@ impl State {
         let mut responses = BTreeMap::new();
         for (id, arrays) in made {
             self.queue.remove(id);
-            let now = self.tick();
             let Some(instance) = self.instances.get_mut(id) else { continue };
             let mut response = ArrayResponse::of(parameters);
             for (label, array) in arrays {
-                if parameters.chunks() > 1 && array.is_along_runs() && !array.is_windowed() {
-                    response.chunked_shapes.insert(label.clone(), array.shape().to_vec());
-                }
+                response.chunked_shapes.insert(label.clone(), array.shape().to_vec());
                 if let Some(old) = instance.arrays.insert(label.clone(), array.clone()) {
-                    old.release();
+                    old.hand_over(array);
                 }
                 response.arr.insert(label.clone(), array.clone());
             }
-            instance.last_used = now;
             responses.insert(*id, response);
         }
+        let now = self.tick();
         for id in self.groups.get_instances_in_group(group) {
             let Some(instance) = self.instances.get(&id) else { continue };
             // It belongs to another requester and holds arrays in chunks of its own.
             let asking = made.iter().map(|&(id, _)| id);
-            if instance.is_laid_out() && !self.belongs(instance, group, asking) {
+            let is_apart = self.scope == QueueScope::Owner || instance.is_laid_out();
+            if is_apart && !self.belongs(instance, group, asking) {
                 continue;
             }
             let told = responses.entry(id).or_insert_with(|| ArrayResponse::of(parameters));
             after.ready(instance, told.clone());
             if let Some(instance) = self.instances.get_mut(&id) {
                 instance.partition = Some(parameters);
+                instance.told_at = now;
             }
         }
         Allocated { parameters, responses, evicted }
@@ -356,9 +381,12 @@ impl State {
         };
         let peers: Vec<_> = members.iter().filter_map(belongs).collect();
         let told = peers.iter().filter(|(_, peer)| peer.partition.is_some());
-        let last = told.max_by_key(|(_, peer)| peer.last_used);
+        let last = told.max_by_key(|(_, peer)| peer.told_at);
         let parameters = last.and_then(|(_, peer)| peer.partition).unwrap_or_default();
         let mut responses = BTreeMap::new();
+        if self.scope == QueueScope::Owner {
+            return Allocated { parameters, responses, evicted: Vec::new() };
+        }
         for (member, instance) in peers {
             let response = ArrayResponse::of(parameters);
             after.ready(instance, response.clone());

@@ -5,7 +5,7 @@ use pagewise::Stream;
 use super::error::{ManagerError, Result};
 use super::instance::{Completion, Instance, InstanceMemorySettings, Registration};
 use super::instance_id::InstanceId;
-use super::memory_manager::MemoryManager;
+use super::memory_manager::{MemoryManager, State};
 use super::stream_groups::DEFAULT_GROUP;
 use crate::sync::lock;
 
@@ -39,9 +39,7 @@ impl MemoryManager {
             state.groups.add_instance(id, group)?;
             state.pools = pools;
             warning.into_iter().for_each(|warning| state.warnings.push(warning));
-            let mut instance = Instance::new(id, registration);
-            instance.last_used = state.tick();
-            state.instances.insert(id, instance);
+            state.instances.insert(id, Instance::new(id, registration));
             Ok(id)
         })
     }
@@ -95,7 +93,7 @@ impl MemoryManager {
             let requests = state.queue.get(&id);
             Ok(InstanceMemorySettings {
                 proportion: state.pools.proportion(id).unwrap_or(0.0),
-                cap: state.pools.cap(id, self.total_bytes).unwrap_or(0),
+                cap: state.total_bytes.and_then(|total| state.pools.cap(id, total)),
                 is_manual: state.pools.is_manual(id),
                 stream_group: state.groups.get_group(id)?.to_owned(),
                 stream: state.groups.get_stream(id)?,
@@ -166,8 +164,9 @@ impl MemoryManager {
         self.enter(|state, _| state.groups.is_grouped(id))
     }
 
-    /// Moves an instance to another group, with its requests and its memory, which goes back on
-    /// the new group's stream from now on.
+    /// Moves an instance to another group, and with it the members of its group that have the same
+    /// owner. Their requests and their memory, which goes back on the new group's stream from now
+    /// on, go along.
     ///
     /// # Errors
     /// As [`StreamGroups::change_group`](super::StreamGroups::change_group).
@@ -182,14 +181,7 @@ impl MemoryManager {
     /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
     /// ```
     pub fn change_stream_group(&self, id: InstanceId, group: &str) -> Result<()> {
-        self.enter(|state, _| {
-            state.groups.change_group(id, group)?;
-            let stream = state.groups.get_stream(id)?;
-            // SAFETY: the arrays ask for a stream that comes after all work on them. It is their
-            // own stream still, or `change_group` has made it wait for that one.
-            unsafe { move_arrays(state.instance(id)?, &stream) };
-            Ok(())
-        })
+        self.enter(|state, _| change_group(state, id, group))
     }
 
     /// Gives every group a new stream, which waits for the present work of the old one.
@@ -230,7 +222,8 @@ impl MemoryManager {
     // ---- work in progress ---------------------------------------------------------------------
 
     /// Says that work of an instance is being given to the device: its memory is not evicted until
-    /// [`end_submission`](Self::end_submission). Submissions nest.
+    /// [`end_submission`](Self::end_submission). Submissions nest. All instances of its owner count
+    /// as used now.
     ///
     /// # Errors
     /// [`ManagerError::UnknownInstance`].
@@ -248,10 +241,11 @@ impl MemoryManager {
     /// ```
     pub fn begin_submission(&self, id: InstanceId) -> Result<()> {
         self.enter(|state, _| {
+            let owner = state.instance(id)?.owner;
             let now = state.tick();
-            let instance = state.instance_mut(id)?;
-            instance.last_used = now;
-            instance.submitting += 1;
+            let all = state.instances.values_mut();
+            all.filter(|one| one.owner == owner).for_each(|one| one.last_used = now);
+            state.instance_mut(id)?.submitting += 1;
             Ok(())
         })
     }
@@ -273,6 +267,21 @@ impl MemoryManager {
             Ok(())
         })
     }
+}
+
+/// Moves an instance and those of its owner in the same group to another group.
+pub(super) fn change_group(state: &mut State, id: InstanceId, group: &str) -> Result<()> {
+    let owner = state.instance(id)?.owner;
+    let mut moved = state.groups.get_instances_in_group(state.groups.get_group(id)?);
+    moved.retain(|other| state.instances.get(other).is_some_and(|other| other.owner == owner));
+    state.groups.change_group_of(&moved, group)?;
+    let stream = state.groups.get_stream(id)?;
+    for id in moved {
+        // SAFETY: the arrays ask for a stream that comes after all work on them. It is their own
+        // stream still, or `change_group_of` has made it wait for that one.
+        unsafe { move_arrays(state.instance(id)?, &stream) };
+    }
+    Ok(())
 }
 
 /// Makes another stream the one that the memory of an instance goes back on.

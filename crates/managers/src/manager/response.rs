@@ -21,7 +21,8 @@ pub struct ArrayResponse {
     pub chunks: u64,
     /// How many runs a chunk has, except perhaps the last.
     pub chunk_length: u64,
-    /// The shapes of the arrays that are divided, one chunk each. Arrays in windows keep theirs.
+    /// The shapes of all arrays: one chunk of those that are divided, the whole of the others, also
+    /// of those in windows.
     pub chunked_shapes: BTreeMap<String, Vec<u64>>,
     /// The division as arithmetic: the runs of each chunk.
     pub parameters: ChunkParameters,

@@ -81,10 +81,13 @@ impl MemoryManager {
     /// Its share in bytes.
     ///
     /// # Errors
-    /// [`ManagerError::UnknownInstance`].
+    /// [`ManagerError::UnknownInstance`]; [`ManagerError::TotalUnknown`].
     pub fn cap(&self, id: InstanceId) -> Result<u64> {
-        let cap = self.enter(|state, _| state.pools.cap(id, self.total_bytes));
-        cap.ok_or(ManagerError::UnknownInstance(id))
+        self.enter(|state, _| {
+            state.instance(id)?;
+            let total = self.total(state)?;
+            state.pools.cap(id, total).ok_or(ManagerError::UnknownInstance(id))
+        })
     }
 
     /// The sum of the shares of their own.
@@ -166,7 +169,8 @@ impl MemoryManager {
     /// more than what its instances have left of theirs.
     ///
     /// # Errors
-    /// [`ManagerError::UnknownGroup`]; as [`get_memory_info`](Self::get_memory_info).
+    /// [`ManagerError::UnknownGroup`], [`ManagerError::TotalUnknown`]; as
+    /// [`get_memory_info`](Self::get_memory_info).
     ///
     /// ```
     /// # use pagewise_managers::manager::{MemoryManager, Registration};
@@ -178,9 +182,7 @@ impl MemoryManager {
     /// ```
     pub fn get_available_memory(&self, group: &str) -> Result<u64> {
         self.enter(|state, _| {
-            if !state.groups.names().any(|name| name == group) {
-                return Err(ManagerError::UnknownGroup(group.to_owned()));
-            }
+            state.groups.check_group(group)?;
             Ok(self.budget(state, group)?.available(0))
         })
     }

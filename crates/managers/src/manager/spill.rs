@@ -32,9 +32,6 @@ pub enum SpillLevel {
     Instance(InstanceId),
 }
 
-/// Page-locked memory is no good in larger pieces: it is taken from all processes.
-const PINNED_MAX_BYTES: u64 = 1 << 30;
-
 impl MemoryManager {
     /// Sets beyond how many bytes host arrays go to files; `None` leaves it to what is less close.
     ///
@@ -71,13 +68,15 @@ impl MemoryManager {
     }
 
     /// Which memory a host array of so many bytes should live in: a file beyond the threshold,
-    /// page-locked memory up to 1 GiB if that is allowed, else ordinary memory.
+    /// page-locked memory if that is allowed and the
+    /// [budget](Self::pinned_budget_bytes) is as large, else ordinary memory.
     ///
     /// Where nothing is set the threshold is 80 % of the system's memory; where that is unknown
     /// nothing goes to files.
     ///
     /// # Errors
-    /// [`ManagerError::UnknownInstance`](super::ManagerError::UnknownInstance).
+    /// [`ManagerError::UnknownInstance`](super::ManagerError::UnknownInstance); as
+    /// [`pinned_budget_bytes`](Self::pinned_budget_bytes) if page-locked memory is allowed.
     pub fn choose_host_memory_type(
         &self,
         id: Option<InstanceId>,
@@ -89,7 +88,7 @@ impl MemoryManager {
         if threshold.is_some_and(|threshold| bytes > threshold) {
             return Ok(HostMemory::Memmap);
         }
-        let pinned = pinned_allowed && bytes <= PINNED_MAX_BYTES;
+        let pinned = pinned_allowed && bytes <= self.pinned_budget_bytes()?;
         Ok(if pinned { HostMemory::Pinned } else { HostMemory::Host })
     }
 

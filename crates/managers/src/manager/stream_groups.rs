@@ -93,6 +93,12 @@ impl StreamGroups {
         self.groups.get(group).map(|group| group.members.clone()).unwrap_or_default()
     }
 
+    /// Refuses a name that no group has.
+    pub(crate) fn check_group(&self, name: &str) -> Result<()> {
+        let known = self.groups.contains_key(name);
+        if known { Ok(()) } else { Err(ManagerError::UnknownGroup(name.to_owned())) }
+    }
+
     /// The groups' names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.groups.keys().map(String::as_str)
@@ -105,8 +111,14 @@ impl StreamGroups {
     /// [`ManagerError::UnknownInstance`]; what making a stream and waiting report. It is in its old
     /// group then.
     pub fn change_group(&mut self, instance: InstanceId, group: &str) -> Result<()> {
-        let old = self.get_stream(instance)?;
-        if self.get_group(instance)? == group {
+        self.change_group_of(&[instance], group)
+    }
+
+    /// Moves members of one group to another, all or none.
+    pub(crate) fn change_group_of(&mut self, members: &[InstanceId], group: &str) -> Result<()> {
+        let Some(&first) = members.first() else { return Ok(()) };
+        let old = self.get_stream(first)?;
+        if self.get_group(first)? == group {
             return Ok(());
         }
         let is_new = !self.groups.contains_key(group);
@@ -117,8 +129,10 @@ impl StreamGroups {
             }
             return Err(error.into());
         }
-        self.remove_instance(instance);
-        self.put(instance, group);
+        for &member in members {
+            self.remove_instance(member);
+            self.put(member, group);
+        }
         Ok(())
     }
 

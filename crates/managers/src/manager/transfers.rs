@@ -11,7 +11,7 @@ use super::error::{ManagerError, Result};
 use super::host_array::HostArray;
 use super::instance_id::InstanceId;
 use super::memory_manager::MemoryManager;
-use super::pinned::pinned_bytes;
+use super::pinned_blocks::{PinnedBlock, pinned_bytes};
 
 /// The most bytes that a copy of memory that is not page-locked takes on the way.
 const STAGING_BYTES: usize = 64 << 20;
@@ -131,11 +131,11 @@ impl MemoryManager {
     fn staging<'h>(
         &self,
         hosts: impl Iterator<Item = &'h HostArray>,
-    ) -> Result<Option<Allocation>> {
+    ) -> Result<Option<PinnedBlock>> {
         let unpinned = hosts.filter(|host| host.pinned().is_none());
         match unpinned.map(|host| host.bytes().len()).max() {
             None | Some(0) => Ok(None),
-            Some(bytes) => self.pinned(bytes.min(STAGING_BYTES)).map(Some),
+            Some(bytes) => self.pinned(bytes.min(STAGING_BYTES), true),
         }
     }
 }

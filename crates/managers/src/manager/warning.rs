@@ -8,11 +8,12 @@ use std::fmt;
 /// Never printed.
 ///
 /// ```
-/// use pagewise_managers::manager::{MemoryManager, Warning};
+/// use pagewise_managers::manager::{MemoryManager, Registration, Warning};
 /// use pagewise::{Device, Machine};
 ///
 /// let manager = MemoryManager::new(Machine::from(pagewise::sim()?), Device::FIRST)?;
-/// assert_eq!(manager.free("nothing"), 0);
+/// let id = manager.register(Registration::new())?;
+/// assert!(!manager.free_array(id, "nothing")?);
 /// assert_eq!(manager.take_warnings(), [Warning::NothingToFree { label: "nothing".into() }]);
 /// # Ok::<(), pagewise_managers::manager::ManagerError>(())
 /// ```
@@ -33,18 +34,12 @@ pub enum Warning {
         /// Bytes that their caps allow.
         cap_bytes: u64,
     },
-    /// A request is more than 20 times what is free, so that there will be many chunks.
+    /// A request is more than 20 times what the device has free, so that there will be many chunks.
     MuchLarger {
         /// Bytes requested.
         requested_bytes: u128,
-        /// Bytes available.
-        available_bytes: u64,
-    },
-    /// How much memory the device has could not be found out; it counts as 1 byte, so that caps
-    /// are 0.
-    TotalUnknown {
-        /// The back end's message.
-        why: String,
+        /// Bytes free before anything was evicted.
+        free_bytes: u64,
     },
     /// There is no array of that name to free.
     NothingToFree {
@@ -62,13 +57,8 @@ impl fmt::Display for Warning {
             Self::NearCap { group, used_bytes, cap_bytes } => {
                 write!(f, "stream group {group:?} uses {used_bytes} bytes of {cap_bytes} allowed")
             }
-            Self::MuchLarger { requested_bytes, available_bytes } => write!(
-                f,
-                "{requested_bytes} bytes requested, more than 20 times the {available_bytes} \
-                 available"
-            ),
-            Self::TotalUnknown { why } => {
-                write!(f, "the memory of the device is unknown and counts as 1 byte: {why}")
+            Self::MuchLarger { requested_bytes, free_bytes } => {
+                write!(f, "{requested_bytes} bytes requested, over 20 times the {free_bytes} free")
             }
             Self::NothingToFree { label } => write!(f, "there is no array {label:?} to free"),
         }

@@ -14,13 +14,16 @@ use std::sync::Arc;
 use pagewise::refuse::{invalid, unsupported};
 use pagewise::resource::{Limit, MemoryKind, MemoryResource, ResourceCounters, Statistics};
 use pagewise::{
-    Code, DevicePtr, Error, ErrorKind, Machine, MemoryAdvice, Place, Result, Rounding, Span,
-    Stream, StreamHandle,
+    Advice, Code, DeviceId, DevicePtr, Error, ErrorKind, Location, Machine, MemoryAdvice, Place,
+    Result, Rounding, Span, Stream, StreamHandle,
 };
 
 use super::device_index;
 use super::pool::MempoolOptions;
 use crate::sync::{Mutex, MutexGuard, lock};
+
+/// The device number of the host, in Megatron-LM's functions and in the driver's by ordinal.
+const HOST: i32 = -1;
 
 /// `cudaErrorUnknown`: failures without a number of their own, panics included.
 const UNKNOWN: i32 = 999;
@@ -171,7 +174,8 @@ impl ManagedAllocator {
     /// `void* managed_malloc(size_t size, int device, void* stream)`: managed memory for all
     /// devices, or null. For a device (0 and above) it is advised to prefer it and to be mapped by
     /// it; if a device refuses that the memory is given all the same, and [`LastError`] says why.
-    /// The stream means nothing.
+    /// A negative `device` names none: the memory is given without advice. The stream means
+    /// nothing.
     #[must_use]
     pub fn managed_malloc(&self, size: usize, device: i32, _stream: *mut c_void) -> *mut c_void {
         let given = answer(|| self.allocate(size as u64, device)).unwrap_or_default();
@@ -191,7 +195,8 @@ impl ManagedAllocator {
     }
 
     /// `int managed_prefetch(void* ptr, size_t size, int device, void* stream)`: asks for migration
-    /// to a device, or with -1 to the host.
+    /// to a device, or with -1 to the host. The number is the driver's answer: 1 for 0 bytes and
+    /// for memory that is not managed, else 101 for a device that does not exist.
     ///
     /// # Safety
     /// `stream` must be a live stream of the machine, or null.
@@ -206,12 +211,18 @@ impl ManagedAllocator {
         // SAFETY: `stream_of` asks for a live stream; the caller of this method promised that.
         let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| {
-            let place = self.place("managed_prefetch", device)?;
-            self.machine().prefetch(span, place, stream)
+            let backend = self.machine().backend();
+            if backend.capabilities().locations {
+                backend.prefetch(span, location(device), 0, stream)
+            } else {
+                backend.prefetch_ordinal(span, device, stream)
+            }
         })
     }
 
     /// `int managed_advise_preferred_location(void* ptr, size_t size, int device)`: -1 is the host.
+    /// The number is the driver's answer: 1 for 0 bytes, for memory that is not managed, and for a
+    /// device that does not exist.
     #[must_use]
     pub fn managed_advise_preferred_location(
         &self,
@@ -219,34 +230,33 @@ impl ManagedAllocator {
         size: usize,
         device: i32,
     ) -> i32 {
-        self.advise(ptr, size, device, MemoryAdvice::SetPreferredLocation)
+        self.advise(ptr, size, device, Advice::SET_PREFERRED_LOCATION)
     }
 
     /// `int managed_advise_accessed_by(void* ptr, size_t size, int device)`: -1 is the host, on
     /// every driver.
     #[must_use]
     pub fn managed_advise_accessed_by(&self, ptr: *mut c_void, size: usize, device: i32) -> i32 {
-        self.advise(ptr, size, device, MemoryAdvice::SetAccessedBy)
+        self.advise(ptr, size, device, Advice::SET_ACCESSED_BY)
     }
 
     /// Forgets the preferred location.
     #[must_use]
     pub fn managed_unadvise_preferred_location(&self, ptr: *mut c_void, size: usize) -> i32 {
-        self.advise(ptr, size, -1, |_| MemoryAdvice::UnsetPreferredLocation)
+        self.advise(ptr, size, HOST, Advice::UNSET_PREFERRED_LOCATION)
     }
 
     /// Ends what [`managed_advise_accessed_by`](Self::managed_advise_accessed_by) began.
     #[must_use]
     pub fn managed_unadvise_accessed_by(&self, ptr: *mut c_void, size: usize, device: i32) -> i32 {
-        self.advise(ptr, size, device, MemoryAdvice::UnsetAccessedBy)
+        self.advise(ptr, size, device, Advice::UNSET_ACCESSED_BY)
     }
 
     /// Reads duplicate pages on the reader, or with `on` 0 not any more.
     #[must_use]
     pub fn managed_advise_read_mostly(&self, ptr: *mut c_void, size: usize, on: i32) -> i32 {
-        let advice =
-            if on == 0 { MemoryAdvice::UnsetReadMostly } else { MemoryAdvice::SetReadMostly };
-        self.advise(ptr, size, -1, |_| advice)
+        let advice = if on == 0 { Advice::UNSET_READ_MOSTLY } else { Advice::SET_READ_MOSTLY };
+        self.advise(ptr, size, HOST, advice)
     }
 
     /// Asks for migration of many ranges, in one call where the driver has one and takes the
@@ -294,7 +304,7 @@ impl ManagedAllocator {
         })
     }
 
-    /// Declares the contents of a range worthless: of its whole pages.
+    /// Declares the contents of a range worthless: of its whole pages, of which 0 bytes have none.
     ///
     /// # Safety
     /// As [`managed_prefetch`](Self::managed_prefetch); and no other code or work may use the range
@@ -335,7 +345,7 @@ impl ManagedAllocator {
     }
 
     /// Discards a range as [`managed_discard`](Self::managed_discard) does, and then migrates it
-    /// without copying discarded contents.
+    /// without copying discarded contents. 0 bytes are nothing to do.
     ///
     /// # Safety
     /// As [`managed_discard`](Self::managed_discard).
@@ -350,6 +360,9 @@ impl ManagedAllocator {
         // SAFETY: `stream_of` asks for a live stream; the caller of this method promised that.
         let stream = unsafe { stream_of(stream) };
         self.on(ptr, size, |span| {
+            if span.bytes == 0 {
+                return Ok(());
+            }
             let to = [self.place("managed_discard_prefetch", device)?.into()];
             let backend = self.machine().backend();
             // SAFETY: the caller promised that no code reads the contents until they are written
@@ -376,10 +389,11 @@ impl ManagedAllocator {
     }
 
     fn allocate(&self, bytes: u64, device: i32) -> Result<DevicePtr> {
-        let place = self.place("managed_malloc", device)?;
+        // A negative number names no device, so there is nothing to check and nothing to advise.
+        let preferred = (device >= 0).then(|| self.place("managed_malloc", device)).transpose()?;
         let ptr = self.resource.allocate(bytes, &self.stream)?;
         self.given().insert(ptr.0, bytes);
-        if let Place::Device(_) = place {
+        if let Some(place) = preferred {
             let advice = [MemoryAdvice::SetPreferredLocation, MemoryAdvice::SetAccessedBy];
             for advice in advice.map(|advice| advice(place)) {
                 // The memory serves without it, as on devices without concurrent managed access.
@@ -406,27 +420,25 @@ impl ManagedAllocator {
         unsafe { self.resource.deallocate(ptr, bytes, &self.stream) }
     }
 
-    fn advise(
-        &self,
-        ptr: *mut c_void,
-        size: usize,
-        device: i32,
-        advice: impl FnOnce(Place) -> MemoryAdvice,
-    ) -> i32 {
-        const OPERATION: &str = "managed_advise";
+    fn advise(&self, ptr: *mut c_void, size: usize, device: i32, advice: Advice) -> i32 {
         self.on(ptr, size, |span| {
-            let advice = advice(self.place(OPERATION, device)?);
-            self.machine().advise(span, advice)
+            let backend = self.machine().backend();
+            if backend.capabilities().locations {
+                backend.advise(span, advice, location(device))
+            } else {
+                backend.advise_ordinal(span, advice, device)
+            }
         })
     }
 
-    /// Does something to a range, of which 0 bytes are nothing to do.
     fn on(&self, ptr: *mut c_void, size: usize, act: impl FnOnce(Span) -> Result<()>) -> i32 {
-        if size == 0 {
-            return Code::SUCCESS;
-        }
         number(|| act(Span::new(address(ptr), size as u64)))
     }
+}
+
+/// The location that a device number names. The driver refuses the ones that name none.
+fn location(device: i32) -> Location {
+    if device == HOST { Location::HOST } else { Location::device(DeviceId(device)) }
 }
 
 fn address(ptr: *mut c_void) -> DevicePtr {

@@ -10,7 +10,6 @@ use pagewise::intercept::Operation;
 use pagewise::mock::MockBackend;
 use pagewise::resource::{
     DeviceMemoryResource, Limit, ManagedMemoryResource, PinnedMemoryResource, Statistics,
-    SubAllocator,
 };
 use pagewise::{
     AttachFlags, Backend, Capabilities, Code, Device, DevicePtr, DriverVersion, ErrorKind,
@@ -119,6 +118,7 @@ fn every_flag_reaches_the_driver() -> Result<()> {
             .times(1)
             .returning(move |_, _| Ok(DevicePtr(address << 12)));
     }
+    mock.expect_pointer_attribute().returning(|ptr, _| Ok(ptr.0));
     mock.expect_free_pinned().times(3).returning(|_| Ok(()));
     mock.expect_free().times(2).returning(|_| Ok(()));
     let machine = Machine::from(Arc::new(mock));
@@ -391,48 +391,4 @@ fn failed_page_locking_lets_the_owner_go_and_failed_unlocking_keeps_it() -> Resu
     assert_eq!(manager.base().count(), 0, "it counts as given back");
     assert_eq!(Arc::strong_count(&owner), 2, "the driver may still use it: it is never freed");
     Ok(())
-}
-
-#[test]
-fn a_handle_is_of_the_allocation_and_says_where_in_it_the_memory_is() -> Result<()> {
-    let (backend, machine) = injected()?;
-    let pieces = SubAllocator::new(DeviceMemoryResource::direct(&machine, FIRST)?, 1 << 20)?;
-    let manager = ResourceManager::over(Arc::new(pieces), FIRST, EmmOptions::default())?;
-    manager.initialize()?;
-    let (one, two) = (manager.memalloc(1000)?, manager.memalloc(1000)?);
-    let [first, second] = [&one, &two].map(|memory| manager.get_ipc_handle(memory));
-    let (first, second) = (first?, second?);
-    assert_eq!(first.handle, second.handle, "one allocation");
-    assert_eq!((first.device, first.bytes), (FIRST, 1000));
-    let apart = two.device_ptr().0 - one.device_ptr().0;
-    assert_eq!(second.offset_bytes - first.offset_bytes, apart);
-    let view = manager.get_ipc_handle(&two.view(100, Some(300))?)?;
-    assert_eq!((view.offset_bytes, view.bytes), (second.offset_bytes + 100, 200));
-    backend.arm(Fault::new(Code::NOT_PERMITTED).on(Operation::IpcMemHandle));
-    let error = manager.get_ipc_handle(&one).unwrap_err();
-    assert_eq!((error.code(), error.span()), (Some(Code::NOT_PERMITTED), Some(one.span())));
-    Ok(())
-}
-
-/// Another process, as a mock: opened there, closed once with the last pointer.
-#[test]
-fn a_handle_that_was_opened_is_closed_once() -> Result<()> {
-    let mut mock = MockBackend::new();
-    mock.expect_capabilities()
-        .returning(|| Capabilities::of_driver("mock", DriverVersion::CUDA_13_0));
-    mock.expect_ipc_open_mem_handle().times(1).returning(|_, _| Ok(DevicePtr(1 << 20)));
-    mock.expect_ipc_close_mem_handle()
-        .withf(|ptr| *ptr == DevicePtr(1 << 20))
-        .times(1)
-        .returning(|_| Ok(()));
-    let (_, maker) = injected()?;
-    let manager = direct(&maker)?;
-    let handle = manager.get_ipc_handle(&manager.memalloc(1000)?.view(512, None)?)?;
-    let machine = Machine::from(Arc::new(mock));
-    // SAFETY: `open` asks for a handle of live memory; the mock opens none.
-    let opened = unsafe { handle.open(&machine)? };
-    assert_eq!(opened.span(), Span::new(DevicePtr((1 << 20) + 512), 488));
-    let view = opened.view(0, Some(8))?;
-    drop(opened);
-    view.free()
 }

@@ -123,3 +123,21 @@ fn threads_that_enter_together_get_one_manager() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn calls_that_came_too_early_are_noted_and_passed_on() -> Result<()> {
+    let (_, machine) = injected()?;
+    let inner = ResourceManager::direct(&machine, FIRST, EmmOptions::default())?;
+    let checker = OrderChecker::around(Arc::new(inner));
+    assert!(checker.memalloc(8).is_err());
+    checker.initialize()?;
+    checker.memalloc(8)?;
+    assert_eq!(checker.violations(), ["memalloc before initialize"], "the second is no violation");
+    Ok(())
+}
+
+#[test]
+fn a_plugin_has_the_name_and_version_that_it_was_given() {
+    let plugin = Plugin::new("mine", 7, |_, _| unreachable!("no context is entered"));
+    assert_eq!((plugin.name(), plugin.interface_version()), ("mine", 7));
+}

@@ -281,6 +281,20 @@ fn views_are_within_memory_and_of_what_was_not_freed() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn an_owner_of_a_view_owns_the_memory() -> Result<()> {
+    let machine = Machine::from(pagewise::sim()?);
+    let pointer = MemoryPointer::new(&machine, PointerKind::AutoFree, SPAN, None);
+    let owner = pointer.own();
+    let view = owner.view(20, None)?;
+    let of_view = view.own();
+    drop((owner, view));
+    assert!(!pointer.is_freed(), "its last owner is of a view");
+    drop(of_view);
+    assert!(pointer.is_freed());
+    Ok(())
+}
+
 /// Finalizers run without a lock, and may fail and panic; so may the drop of an owner.
 #[test]
 fn foreign_code_may_fail_panic_and_look() -> Result<()> {
@@ -337,5 +351,20 @@ fn threads_free_memory_once() -> Result<()> {
             assert_eq!(freed.load(Ordering::Relaxed), 1);
         }
     }
+    Ok(())
+}
+
+#[test]
+fn limits_that_change_hold_from_the_next_deallocation_on() -> Result<()> {
+    let counted = Counted::new(PendingLimits::default())?;
+    counted.add(None)?;
+    counted.add(None)?;
+    let less = PendingLimits { count_max: 2, ratio_max: 0.5 };
+    counted.queue.set_limits(less)?;
+    assert_eq!((counted.queue.limits(), counted.queue.count()), (less, 2));
+    counted.add(None)?;
+    assert_eq!((counted.queue.count(), counted.done()), (0, 3));
+    let refused = counted.queue.set_limits(PendingLimits { ratio_max: -1.0, ..less });
+    assert!(refused.is_err() && counted.queue.limits() == less, "as before");
     Ok(())
 }

@@ -5,7 +5,9 @@
 mod emm;
 mod emm_conformance;
 mod emm_contexts;
+mod emm_ipc;
 mod emm_pending;
+mod emm_views;
 mod examples;
 mod mempool;
 mod mempool_allocator;

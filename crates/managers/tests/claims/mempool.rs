@@ -49,6 +49,11 @@ proptest! {
         let all = addresses(&shape, &strides, element);
         prop_assert_eq!(layout.span_bytes(), all.last().map_or(0, |last| last + 1));
         prop_assert_eq!(layout.requested_bytes(), shape.iter().product::<u64>() * element);
+        prop_assert_eq!(layout.element_bytes(), element);
+        prop_assert_eq!(layout.shape(), &shape[..]);
+        let apart: Vec<u64> = strides.iter().map(|stride| stride.unsigned_abs()).collect();
+        prop_assert_eq!(layout.strides(), &apart[..]);
+        prop_assert_eq!(layout.elements(), shape.iter().product::<u64>());
         let dense = TensorLayout::contiguous(&shape, element)?;
         prop_assert_eq!(dense.span_bytes(), dense.requested_bytes());
     }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use pagewise::inject::{Fault, Sweep};
 use pagewise::intercept::Operation;
+use pagewise::mock::MockBackend;
 use pagewise::resource::{Failing, ManagedMemoryResource, PinnedMemoryResource};
 use pagewise::{
-    BackendExt, Code, Device, DevicePtr, DriverVersion, ErrorKind, Machine, Place, Result,
-    SimBackend, SimConfig, Stream, observe,
+    BackendExt, Capabilities, Code, Device, DeviceAttribute, DevicePtr, DriverVersion, ErrorKind,
+    Machine, Place, Result, SimBackend, SimConfig, Stream, observe,
 };
 use pagewise_managers::mempool::{
     MempoolOptions, Module, ModuleOptions, Tensor, UnifiedMempool,
@@ -40,6 +41,25 @@ fn a_pool_says_why_there_can_be_none() -> Result<()> {
     let error = UnifiedMempool::with_options(&machine, nowhere).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidDevice);
     Ok(())
+}
+
+/// Each device is asked, not the first alone.
+#[test]
+fn a_pool_needs_managed_memory_on_every_device() {
+    for without in [0, 1, 2] {
+        let mut mock = MockBackend::new();
+        let version = DriverVersion::CUDA_13_0;
+        mock.expect_capabilities().return_const(Capabilities::of_driver("mock", version));
+        mock.expect_device_count().returning(|| Ok(3));
+        mock.expect_device_attribute().returning(move |device, attribute| {
+            let managed = attribute != DeviceAttribute::MANAGED_MEMORY || device.0 != without;
+            Ok(i32::from(managed))
+        });
+        let error = create_unified_mempool(Machine::from(Arc::new(mock))).unwrap_err();
+        assert!(is_unified_memory_unsupported(&error), "{error}");
+        let says = format!("device {without} has no managed memory");
+        assert!(error.to_string().contains(&says), "{error}");
+    }
 }
 
 #[test]

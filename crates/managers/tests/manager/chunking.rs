@@ -308,3 +308,11 @@ fn what_is_rounded_by_the_allocator_is_counted_rounded() -> Result<(), ManagerEr
     assert_eq!(bytes(3 << 20), 4 << 20, "as drivers hand it out");
     Ok(())
 }
+
+#[test]
+fn arrays_of_a_fixed_size_are_added_up_as_the_allocator_rounds_them() {
+    let footprint = RunFootprint::new(400).array(RunArray::new(4)).fixed(100).fixed(600);
+    assert_eq!(footprint.fixed_bytes(ChunkPolicy::exact()), 700);
+    let rounded = ChunkPolicy::exact().granularity_bytes(512);
+    assert_eq!(footprint.fixed_bytes(rounded), 512 + 1024);
+}

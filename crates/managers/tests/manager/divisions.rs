@@ -206,11 +206,11 @@ fn chunks_can_be_asked_for_without_allocating() -> Result<()> {
     let manager = manager_of(1000)?;
     let id = manager.register(Registration::new())?;
     let request = runs(100, 30);
-    let chunks = manager.get_chunk_parameters([("x", &request)], "default")?;
+    let chunks = manager.get_chunk_parameters([("x", &request)], 100, "default")?;
     assert_eq!((chunks.chunk_length(), chunks.chunks(), chunks.last_length()), (33, 4, 1));
     manager.queue_request(id, [("x", request)])?;
     assert_eq!(manager.allocate_queue(id)?.parameters, chunks);
-    assert!(manager.get_chunk_parameters([], "x").is_err());
+    assert!(manager.get_chunk_parameters([], 1, "x").is_err());
     Ok(())
 }
 
@@ -271,7 +271,7 @@ fn runs_that_differ_are_no_error_while_all_fits() -> Result<()> {
     let along_own_runs = |runs: u64| ArrayRequest::new(Dtype::U8, [runs]).chunk_axis(0);
     for (bytes, fits) in [(400, true), (401, false)] {
         let (x, y) = (along_own_runs(500), along_own_runs(bytes));
-        let chunks = manager.get_chunk_parameters([("x", &x), ("y", &y)], "default");
+        let chunks = manager.get_chunk_parameters([("x", &x), ("y", &y)], 500, "default");
         match chunks {
             Ok(chunks) => assert!(fits && chunks.chunks() == 1),
             Err(error) => {

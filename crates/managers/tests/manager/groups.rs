@@ -1,10 +1,11 @@
 //! Stream groups.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use pagewise::inject::{Fault, FaultInjector};
 use pagewise::intercept::Operation;
-use pagewise::{Code, Device, Machine};
+use pagewise::mock::{MockBackend, permit_machine};
+use pagewise::{Code, Device, DevicePtr, Machine, MemoryInfo};
 use pagewise_managers::manager::{
     ArrayRequest, DEFAULT_GROUP, Dtype, InstanceId, ManagerError, MemoryManager, Registration,
     Result, StreamGroups,
@@ -85,6 +86,7 @@ fn requests_and_memory_follow_to_another_group() -> Result<()> {
     let manager = manager_of_8_gib()?;
     let a = manager.register(Registration::new().stream_group("x"))?;
     let b = manager.register(Registration::new().stream_group("y"))?;
+    assert!(!manager.is_grouped(a)?, "it is alone");
     let request = || [("a", ArrayRequest::new(Dtype::F32, [4, 4, 4]))];
     manager.queue_request(a, request())?;
     let first = manager.allocate_queue(a)?.responses[&a].arr["a"].clone();
@@ -99,6 +101,35 @@ fn requests_and_memory_follow_to_another_group() -> Result<()> {
     manager.reinit_streams()?;
     assert_eq!(manager.free("a"), 1);
     assert_eq!(manager.machine().failures_on_drop(), 0);
+    Ok(())
+}
+
+/// Memory goes back in the order of the group that its owner is in by then: direct memory waits
+/// for that group's stream, and for no other.
+#[test]
+fn memory_goes_back_on_the_stream_of_the_group_that_its_owner_moved_to() -> Result<()> {
+    let waited = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&waited);
+    let mut mock = MockBackend::new();
+    mock.expect_memory_info()
+        .returning(|_| Ok(MemoryInfo { free_bytes: 8 << 30, total_bytes: 8 << 30 }));
+    mock.expect_alloc_device().returning(|_, _| Ok(DevicePtr(1 << 20)));
+    mock.expect_stream_synchronize().returning(move |stream| {
+        seen.lock().expect("no test panics while it holds this").push(stream);
+        Ok(())
+    });
+    permit_machine(&mut mock);
+    let manager = MemoryManager::new(Machine::from(Arc::new(mock)), Device::FIRST)?;
+    let a = manager.register(Registration::new().stream_group("x"))?;
+    manager.queue_request(a, [("a", ArrayRequest::new(Dtype::F32, [4, 4, 4]))])?;
+    drop(manager.allocate_queue(a)?);
+    let before = manager.get_stream(a)?.handle();
+    manager.change_stream_group(a, "y")?;
+    let after = manager.get_stream(a)?.handle();
+    waited.lock().expect("no test panics while it holds this").clear();
+    assert_eq!(manager.free("a"), 1);
+    let waited = waited.lock().expect("no test panics while it holds this");
+    assert!(waited.contains(&after) && !waited.contains(&before), "{waited:?}, {after:?}");
     Ok(())
 }
 

@@ -166,7 +166,7 @@ fn chunks_are_copied_to_their_slots() -> Result<()> {
 
 #[test]
 fn large_host_arrays_go_to_files_by_the_closest_threshold() -> Result<()> {
-    let options = ManagerOptions::new().host_spill_threshold(3 << 30);
+    let options = ManagerOptions::new().host_spill_threshold(3 << 30).pinned_max_bytes(1 << 30);
     let machine = Machine::from(pagewise::sim()?);
     let manager = MemoryManager::with_options(machine, Device::FIRST, options)?;
     let a = manager.register(Registration::new().owner(1))?;
@@ -226,7 +226,7 @@ fn pool() -> Result<ChunkBufferPool> {
 }
 
 #[test]
-fn buffers_are_used_again_by_name_shape_and_type() -> Result<()> {
+fn buffers_are_used_again_by_name_where_they_fit() -> Result<()> {
     let pool = pool()?;
     let mut first = pool.acquire("x", &[4], Dtype::F32)?;
     first.as_mut_slice::<f32>()?[0] = 3.0;
@@ -237,16 +237,45 @@ fn buffers_are_used_again_by_name_shape_and_type() -> Result<()> {
     let again = pool.acquire("x", &[4], Dtype::F32)?;
     assert_eq!(again.as_slice::<f32>()?[0], 3.0, "the same one");
     drop(again);
-    for (name, shape, dtype) in
-        [("y", &[4][..], Dtype::F32), ("x", &[2, 2], Dtype::F32), ("x", &[4], Dtype::I32)]
-    {
-        let other = pool.acquire(name, shape, dtype)?;
-        assert_eq!(other.dtype(), dtype);
-        assert_eq!((pool.used_bytes(), pool.free_bytes() % 16), (32, 0));
+    for (shape, dtype) in [(&[2, 2][..], Dtype::F32), (&[4], Dtype::I32), (&[3], Dtype::U8)] {
+        let other = pool.acquire("x", shape, dtype)?;
+        assert_eq!((other.shape(), other.dtype()), (shape, dtype));
+        assert_eq!((pool.used_bytes(), pool.free_bytes()), (32, 0), "all of it is in use");
     }
-    assert_eq!(pool.free_bytes(), 64);
+    let elsewhere = pool.acquire("y", &[4], Dtype::F32)?;
+    assert_eq!((pool.used_bytes(), pool.free_bytes()), (32, 16), "another name, another buffer");
+    drop(elsewhere);
+    let larger = pool.acquire("x", &[5], Dtype::F32)?;
+    assert_eq!(larger.as_slice::<f32>()?, [0.0; 5]);
+    assert_eq!((pool.used_bytes(), pool.free_bytes()), (36, 16), "the one too small is gone");
     pool.clear();
-    assert_eq!((pool.free_bytes(), pool.used_bytes()), (0, 16));
+    assert_eq!((pool.free_bytes(), pool.used_bytes()), (0, 36));
+    Ok(())
+}
+
+#[test]
+fn eight_buffers_of_a_name_are_outstanding_at_most() -> Result<()> {
+    let pool = pool()?;
+    let mut buffers = Vec::new();
+    for _ in 0..8 {
+        buffers.push(pool.acquire("x", &[4], Dtype::F32)?);
+    }
+    let other = pool.acquire("y", &[4], Dtype::F32)?;
+    let ninth = std::thread::spawn({
+        let pool = pool.clone();
+        move || pool.acquire("x", &[4], Dtype::F32).map(drop)
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!ninth.is_finished());
+    drop(other);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!ninth.is_finished(), "it has another name");
+    buffers.pop();
+    assert_eq!(ninth.join().expect("no panic"), Ok(()));
+    let deeper = pool.clone().depth(9);
+    buffers.push(deeper.acquire("x", &[4], Dtype::F32)?);
+    buffers.push(deeper.acquire("x", &[4], Dtype::F32)?);
+    assert_eq!(buffers.len(), 9);
     Ok(())
 }
 

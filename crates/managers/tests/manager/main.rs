@@ -8,9 +8,12 @@ mod failures;
 mod groups;
 mod hosts;
 mod lifetime;
+mod like_cubie;
 mod model;
+mod pinned;
 mod pools;
 mod queue;
+mod reuse;
 mod threads;
 mod windows;
 

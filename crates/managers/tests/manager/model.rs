@@ -187,7 +187,7 @@ fn held_and_allowed(manager: &MemoryManager, id: InstanceId) -> Result<(u64, u64
         let on_device = settings.allocations.values().filter(|array| array.memory().is_on_device());
         let counted = on_device.filter(|array| !array.is_windowed());
         sums.0 += counted.map(pagewise_managers::manager::Array::allocated_bytes).sum::<u64>();
-        sums.1 += settings.cap;
+        sums.1 += settings.cap.unwrap_or(0);
     }
     Ok(sums)
 }

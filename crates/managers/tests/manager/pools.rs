@@ -6,8 +6,8 @@ use pagewise::inject::{Fault, FaultInjector};
 use pagewise::intercept::Operation;
 use pagewise::{Code, Device, ErrorKind, Machine};
 use pagewise_managers::manager::{
-    InstanceId, LimitMode, MIN_AUTOPOOL_SIZE, ManagerError, ManagerOptions, MemoryManager, Pools,
-    Registration, Result, Warning,
+    ArrayRequest, Dtype, InstanceId, LimitMode, MIN_AUTOPOOL_SIZE, ManagerError, ManagerOptions,
+    MemoryManager, Pools, Registration, Result, Warning,
 };
 use proptest::prelude::*;
 
@@ -62,6 +62,25 @@ fn a_peer_gets_what_a_share_leaves() -> Result<()> {
 }
 
 /// The first version of cubie left it in both pools (issue 576).
+#[test]
+fn adding_a_member_puts_it_into_the_pool_that_was_asked_for() -> Result<()> {
+    let mut pools = Pools::new();
+    pools.add_auto("a")?;
+    assert_eq!(pools.add_manual("b", 0.25)?, None, "nothing to warn of");
+    assert_eq!((pools.proportion("a"), pools.proportion("b")), (Some(0.75), Some(0.25)));
+    pools.add_manual("a", 0.5)?;
+    pools.add_auto("b")?;
+    assert_eq!((pools.is_manual("a"), pools.is_manual("b")), (true, false));
+    assert_eq!(pools.cap("c", 1000), None, "a stranger has no share");
+    match pools.add_manual("a", 0.96).unwrap_err() {
+        ManagerError::AutoPoolTooSmall { left, .. } => assert!((left - 0.04).abs() < 1e-9),
+        error => panic!("{error}"),
+    }
+    let warning = pools.add_manual("b", 0.5)?;
+    assert_eq!(warning, Some(Warning::ManualPoolLarge { manual: 1.0 }));
+    Ok(())
+}
+
 #[test]
 fn an_instance_is_in_one_pool() -> Result<()> {
     let manager = manager_of_8_gib()?;
@@ -171,7 +190,7 @@ fn caps_of_whole_percents_are_those_of_floating_point() -> Result<()> {
 #[test]
 fn the_total_is_what_was_said_and_strangers_are_unknown() -> Result<()> {
     let manager = manager_of_8_gib()?;
-    assert_eq!(manager.total_bytes(), 8 << 30);
+    assert_eq!(manager.total_bytes()?, 8 << 30);
     let other = manager_of_8_gib()?;
     let stranger = other.register(auto())?;
     let unknown = Err(ManagerError::UnknownInstance(stranger));
@@ -192,14 +211,21 @@ fn the_total_is_what_was_said_and_strangers_are_unknown() -> Result<()> {
 }
 
 #[test]
-fn without_a_known_total_shares_are_of_a_byte() -> Result<()> {
+fn without_a_known_total_decisions_are_refused_and_ask_again() -> Result<()> {
     let backend = Arc::new(FaultInjector::around(pagewise::sim()?));
-    backend.arm(Fault::new(Code::NOT_SUPPORTED).on(Operation::MemoryInfo));
+    backend.arm(Fault::new(Code::NO_DEVICE).on(Operation::MemoryInfo).always());
     let manager = MemoryManager::new(&backend, Device::FIRST)?;
-    assert_eq!(manager.total_bytes(), 1);
-    assert!(matches!(manager.take_warnings()[..], [Warning::TotalUnknown { .. }]));
     let id = manager.register(manual(0.5))?;
-    assert_eq!(manager.cap(id)?, 0);
+    let is_unknown = |error: ManagerError| matches!(error, ManagerError::TotalUnknown(_));
+    assert!(is_unknown(manager.total_bytes().unwrap_err()));
+    assert!(is_unknown(manager.cap(id).unwrap_err()));
+    assert!(is_unknown(manager.get_available_memory("default").unwrap_err()));
+    manager.queue_request(id, [("x", ArrayRequest::new(Dtype::U8, [100]))])?;
+    assert!(is_unknown(manager.allocate_queue(id).unwrap_err()));
+    assert_eq!((manager.settings(id)?.cap, manager.settings(id)?.proportion), (None, 0.5));
+    backend.disarm();
+    assert_eq!(manager.cap(id)?, manager.total_bytes()? / 2);
+    assert!(manager.allocate_queue(id).is_ok(), "the request had stayed");
     assert!(MemoryManager::new(&backend, Device::new(9)?).is_err(), "no such device");
     Ok(())
 }

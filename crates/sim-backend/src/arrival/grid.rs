@@ -12,10 +12,12 @@ use super::params::{ArrivalParams, BulkShape};
 use crate::places::Places;
 
 const PAGE: u64 = pagewise_hal::PAGE_BYTES;
-/// Bytes of a cache line; each line raises its own fault.
+/// Bytes of a cache line. Each line that is written raises its own fault (TIMING-32).
 const LINE: u64 = 128;
+/// Bytes that are read together, and raise one fault.
+const READ: u64 = 2 * LINE;
 /// Threads of a warp.
-const WARP: u64 = 32;
+pub(super) const WARP: u64 = 32;
 /// Scattered ranges in which a search for the next block looks, so that its work is bounded.
 const RANGES_LOOKED_AT: u32 = 64;
 /// The longest thread block (CUDA programming guide). Longer ones are cut.
@@ -26,10 +28,28 @@ pub(crate) trait Missing {
     /// The first of them from `page` on, if there is one before the end of the walk's memory.
     fn next(&self, walk: usize, page: u64) -> Option<u64>;
 
+    /// The mapping of the device nearest to a page.
+    fn mapped_near(&self, page: u64) -> Nearby;
+
     /// Whether a page is one of them.
     fn contains(&self, walk: usize, page: u64) -> bool {
         self.next(walk, page) == Some(page)
     }
+}
+
+/// The mapping of a device nearest to a page. It decides how much of the page tables the device
+/// has at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nearby {
+    /// One of the same 8 entries of the page table: a page of the same aligned 512 KiB, or if the
+    /// va_block has none, all of a va_block of the same aligned 16 MiB.
+    Group,
+    /// One of the same 16 entries.
+    Pair,
+    /// A page of the same va_block.
+    Block,
+    /// None of these.
+    Nothing,
 }
 
 /// How many threads run.
@@ -44,8 +64,10 @@ pub(crate) enum Threads {
         /// Threads of each.
         threads: u32,
     },
-    /// The driver's kernel that fills and copies.
-    Bulk,
+    /// The driver's kernel that fills.
+    Fill,
+    /// The driver's kernel that copies.
+    Copy,
 }
 
 /// The memory of a kernel with one walk and what it does there.
@@ -67,7 +89,10 @@ impl Accesses {
         let Self { first_byte, bytes, stride_bytes, runs_ahead } = self;
         let runs_ahead = if runs_ahead { RunsAhead::Freely } else { RunsAhead::No };
         let (blocks, threads) = match threads {
-            Threads::Bulk => return KernelWalks::Bulk { first_byte, bytes, runs_ahead },
+            Threads::Fill | Threads::Copy => {
+                let copies = threads == Threads::Copy;
+                return KernelWalks::Bulk { first_byte, bytes, copies, runs_ahead };
+            }
             Threads::One => (1, 1),
             Threads::Grid { blocks, threads } => (blocks, threads),
         };
@@ -116,6 +141,8 @@ pub(crate) enum KernelWalks {
         first_byte: u64,
         /// Length of the memory.
         bytes: u64,
+        /// Whether it copies.
+        copies: bool,
         /// How far a thread goes on while its access waits.
         runs_ahead: RunsAhead,
     },
@@ -170,8 +197,8 @@ impl Grid {
                 let parts = walks.into_iter().enumerate().map(part).collect();
                 Self::of(blocks, threads, parts)
             }
-            KernelWalks::Bulk { first_byte, bytes, runs_ahead } => {
-                let bulk = &params.bulk;
+            KernelWalks::Bulk { first_byte, bytes, copies, runs_ahead } => {
+                let bulk = if copies { &params.copies } else { &params.fills };
                 let parts = bulk_parts(bulk, first_byte, bytes, runs_ahead);
                 Self::of(params.multiprocessors, bulk.threads, parts)
             }
@@ -200,6 +227,11 @@ impl Grid {
     /// The walk of an access.
     pub(super) fn walk(&self, at: Position) -> usize {
         self.part(at.part).walk
+    }
+
+    /// Whether an access is a write, as threads go on from those.
+    pub(super) fn is_write(&self, at: Position) -> bool {
+        self.part(at.part).runs_ahead == RunsAhead::Freely
     }
 
     /// Whether a thread that waits for an access may go on at all.
@@ -296,7 +328,7 @@ impl Grid {
     }
 
     /// The pages that a unit touches at once from a position on: the position behind the page,
-    /// the page, and its lines touched.
+    /// the page, and the faults that it raises there.
     pub(super) fn page(&self, unit: &Unit, at: Position) -> Option<(Position, u64, u64)> {
         let part = self.part(at.part);
         let (first, lanes) = self.unit_access(unit, at.iteration, part)?;
@@ -308,8 +340,9 @@ impl Grid {
         let page = byte / PAGE;
         let behind = part.places.from(place, (page + 1) * PAGE).min(first + lanes);
         let last = part.places.address(behind - 1);
-        let lines = (behind - place).min(last / LINE - byte / LINE + 1);
-        Some((Position { lane: behind - first, ..at }, page, lines))
+        let granule = if part.runs_ahead == RunsAhead::Freely { LINE } else { READ };
+        let faults = (behind - place).min(last / granule - byte / granule + 1);
+        Some((Position { lane: behind - first, ..at }, page, faults))
     }
 
     /// The first block from `block` on that may fault.
@@ -360,7 +393,8 @@ fn bulk_parts(bulk: &BulkShape, first_byte: u64, bytes: u64, runs_ahead: RunsAhe
     let before = first_byte % stride;
     let (start, elements) = (first_byte - before, bytes.saturating_add(before).div_ceil(stride));
     let parts = u64::from(bulk.parts.max(1));
-    let most = elements.div_ceil(parts);
+    // A warp's accesses lie side by side.
+    let most = elements.div_ceil(parts).next_multiple_of(WARP);
     let part = |number: u64| {
         let first = (number * most).min(elements);
         let places = Places::even(start + first * stride, stride, (elements - first).min(most));
@@ -381,6 +415,10 @@ mod tests {
     impl Missing for Set {
         fn next(&self, _: usize, page: u64) -> Option<u64> {
             self.0.range(page..).next().copied()
+        }
+
+        fn mapped_near(&self, _: u64) -> Nearby {
+            Nearby::Nothing
         }
     }
 
@@ -426,7 +464,7 @@ mod tests {
     #[test]
     fn a_fill_visits_every_page() {
         for bytes in [1, 15, 100, 4096, 70_001, 3 << 20] {
-            assert_eq!(visited(&grid(bytes, 1, Threads::Bulk)), touched(bytes, 1), "{bytes}");
+            assert_eq!(visited(&grid(bytes, 1, Threads::Fill)), touched(bytes, 1), "{bytes}");
         }
     }
 

@@ -12,8 +12,8 @@
 //!    more of them wait, and then raises faults in a fixed rhythm (`multiprocessor`): one for
 //!    each line of 128 bytes, up to a number per page, on a limited number of pages. Writes do not
 //!    hold a thread up, so it faults on later pages too.
-//! 3. The driver begins to read some time after the first fault, the later the more it moved in the
-//!    last batch, and stops at 256 faults or when no fault is there.
+//! 3. The first fault takes a walk of the page tables, the longer the farther the next mapped page
+//!    is. Then the driver begins to read, and stops at 256 faults or when no fault is there.
 //! 4. Faults raised between this and the replay, by multiprocessors that began after the driver
 //!    looked, are left over for the next batch.
 //!
@@ -33,7 +33,7 @@ use std::collections::BinaryHeap;
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
-pub(crate) use grid::{Accesses, KernelWalks, Missing, RunsAhead, Threads, WalkAccesses};
+pub(crate) use grid::{Accesses, KernelWalks, Missing, Nearby, RunsAhead, Threads, WalkAccesses};
 pub(crate) use multiprocessor::RaisedFault;
 pub use params::{ArrivalParams, BulkShape};
 
@@ -55,15 +55,6 @@ pub(crate) struct FaultBatch {
     pub(crate) faults: u64,
 }
 
-/// The outcome of the last block of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Serviced {
-    /// Pages that arrived in it without a fault in the batch.
-    pub(crate) brought_along: u64,
-    /// Whether the device has all of it now.
-    pub(crate) complete: bool,
-}
-
 /// The faults of one kernel.
 #[derive(Debug)]
 pub(crate) struct Arrival<'a> {
@@ -77,7 +68,6 @@ pub(crate) struct Arrival<'a> {
     next_block: u64,
     begun: bool,
     left_over: Vec<RaisedFault>,
-    reads_after_ns: u64,
     rounds_in_vain: u32,
 }
 
@@ -105,7 +95,6 @@ impl<'a> Arrival<'a> {
             next_block: 0,
             begun: false,
             left_over: Vec::new(),
-            reads_after_ns: params.reads_late_after_ns,
             rounds_in_vain: 0,
         }
     }
@@ -124,11 +113,15 @@ impl<'a> Arrival<'a> {
         Some(self.collect(missing))
     }
 
-    /// Says what became of the batch.
-    pub(crate) fn serviced(&mut self, last: Serviced) {
-        let params = self.params;
-        let many = !last.complete && last.brought_along >= u64::from(params.many_pages);
-        self.reads_after_ns = if many { params.reads_late_after_ns } else { params.reads_after_ns };
+    /// The time that the walk of the page tables to a page takes.
+    fn walk_ns(&self, page: u64, missing: &impl Missing) -> u64 {
+        let [group, pair, block, nothing] = self.params.walk_ns;
+        match missing.mapped_near(page) {
+            Nearby::Group => group,
+            Nearby::Pair => pair,
+            Nearby::Block => block,
+            Nearby::Nothing => nothing,
+        }
     }
 
     /// Lets threads run to their next fault; new blocks take the places of those that are through.
@@ -201,12 +194,13 @@ impl<'a> Arrival<'a> {
         let starts = self.multiprocessors.iter().enumerate().filter(waiting);
         let mut coming: BinaryHeap<_> =
             starts.map(|(at, m)| Reverse((m.next_ns(params), at))).collect();
-        let first_ns = coming.peek().map_or(0, |Reverse((ns, _))| *ns);
         let mut read = std::mem::take(&mut self.left_over);
-        let looks_ns = if read.is_empty() {
-            first_ns.saturating_add(self.reads_after_ns)
-        } else {
-            params.reads_late_after_ns
+        let looks_ns = match coming.peek() {
+            Some(&Reverse((first_ns, at))) if read.is_empty() => {
+                let first = self.multiprocessors[at].first_page(&self.grid, missing);
+                first_ns.saturating_add(first.map_or(0, |page| self.walk_ns(page, missing)))
+            }
+            _ => params.reads_late_after_ns,
         };
         let mut now_ns = looks_ns.saturating_add(params.fault_ns.saturating_mul(read.len() as u64));
         while read.len() < most

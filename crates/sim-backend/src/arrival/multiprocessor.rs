@@ -4,7 +4,7 @@
     reason = "faults, lines and turns are counted; a unit only goes on from where it waits"
 )]
 
-use super::grid::{Grid, Missing, Position, Unit};
+use super::grid::{Grid, Missing, Position, Unit, WARP};
 use super::params::ArrivalParams;
 
 /// Pages of a sector (see [`ArrivalParams::sectors_per_multiprocessor`]).
@@ -61,10 +61,31 @@ struct RoundFaults {
     turn: usize,
     /// Where those that do not wait go on, once the queue is through.
     ahead: Vec<(u32, Position)>,
+    /// Accesses that those in the queue wait for.
+    ahead_by: u64,
     sectors: Vec<u64>,
-    /// The fault that is being raised, and how often it is to come.
-    raising: (RaisedFault, u64),
+    /// The warp that faulted last, by its unit and where that was.
+    warp: Option<(u32, Position)>,
+    /// The fault that comes next, if there is one.
+    next: Option<NextFaults>,
+    /// Faults raised on each page.
+    on_pages: Vec<(u64, u64)>,
     raised: u64,
+    /// Turns taken.
+    slots: u64,
+}
+
+/// Faults of a unit on a page that are still to come.
+#[derive(Debug, Clone, Copy)]
+struct NextFaults {
+    fault: RaisedFault,
+    left: u64,
+    /// Faults of one of its warps, and those of the warp at hand that have come.
+    of_warp: u64,
+    come: u64,
+    /// Accesses that the unit waits for before this one.
+    ahead: u64,
+    is_write: bool,
 }
 
 impl Multiprocessor {
@@ -129,12 +150,12 @@ impl Multiprocessor {
     /// Begins a round.
     pub(super) fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
-        self.round.raised = 0;
+        (self.round.raised, self.round.slots, self.round.next) = (0, 0, None);
     }
 
     /// Queues the units: those that stayed where they were fault before those that moved.
     fn queue(&mut self) {
-        let RoundFaults { queue, turn, ahead, sectors, raising, .. } = &mut self.round;
+        let RoundFaults { queue, turn, ahead, sectors, .. } = &mut self.round;
         queue.clear();
         for moved in [false, true] {
             let units = self.units.iter().enumerate().filter(|(_, w)| w.moved == moved);
@@ -142,7 +163,10 @@ impl Multiprocessor {
         }
         ahead.clear();
         sectors.clear();
-        (*turn, *raising) = (0, (RaisedFault::default(), 0));
+        *turn = 0;
+        self.round.ahead_by = 0;
+        self.round.warp = None;
+        self.round.on_pages.clear();
     }
 
     /// The fault of the first unit that waits.
@@ -152,9 +176,10 @@ impl Multiprocessor {
 
     /// When the next fault of this round is raised.
     pub(super) fn next_ns(&self, params: &ArrivalParams) -> u64 {
-        let nth = self.round.raised;
-        let first = u64::from(params.wave_faults[0]);
-        let both = first + u64::from(params.wave_faults[1]);
+        let first = u64::from(params.wave_slots[0]);
+        let both = first + u64::from(params.wave_slots[1]);
+        let round = &self.round;
+        let nth = round.next.map_or(0, |next| round.slot_of(next));
         let delay_ns = if nth < first {
             0
         } else if nth < both {
@@ -163,7 +188,18 @@ impl Multiprocessor {
             let others_ns = (nth - both).saturating_mul(params.fault_ns);
             params.wave_ns.saturating_mul(2).saturating_add(others_ns)
         };
+        let before = round.next.and_then(|next| next.ahead.checked_sub(1));
+        let written_ns = before.map_or(0, |before| {
+            params.wave_ns.saturating_mul(2).saturating_add(params.write_ns.saturating_mul(before))
+        });
+        let delay_ns = delay_ns.max(written_ns);
         self.start_ns.saturating_add(delay_ns)
+    }
+
+    /// The page of the first fault of a round that has begun.
+    pub(super) fn first_page(&mut self, grid: &Grid, missing: &impl Missing) -> Option<u64> {
+        self.queue();
+        self.next_fault(grid, missing).map(|next| next.fault.page)
     }
 
     /// The next fault of this round.
@@ -175,21 +211,44 @@ impl Multiprocessor {
     ) -> Option<RaisedFault> {
         if self.round.raised == 0 {
             self.queue();
+            self.round.next = self.admitted(params, grid, missing);
         }
-        if self.round.raising.1 == 0 {
-            let raising = self.next_fault(grid, missing)?;
-            if !self.round.admits(params, raising.0.page) {
-                return None;
-            }
-            self.round.raising = raising;
-        }
-        self.round.raising.1 -= 1;
+        let next = self.round.next?;
+        self.round.slots = self.round.slot_of(next) + 1;
         self.round.raised += 1;
-        Some(self.round.raising.0)
+        let come = (next.come + 1) % next.of_warp;
+        self.round.next = match next.left {
+            ..=1 => self.admitted(params, grid, missing),
+            left => Some(NextFaults { left: left - 1, come, ..next }),
+        };
+        Some(next.fault)
     }
 
-    /// The next page that a unit misses, and its lines touched.
-    fn next_fault(&mut self, grid: &Grid, missing: &impl Missing) -> Option<(RaisedFault, u64)> {
+    /// The next faults that the multiprocessor has room for.
+    fn admitted(
+        &mut self,
+        params: &ArrivalParams,
+        grid: &Grid,
+        missing: &impl Missing,
+    ) -> Option<NextFaults> {
+        loop {
+            let next = self.next_fault(grid, missing)?;
+            if !self.round.admits(params, next.fault.page) {
+                return None;
+            }
+            let most = u64::from(params.page_writes);
+            let left = match next.is_write {
+                true => self.round.take_room(next.fault.page, next.left, most),
+                false => next.left,
+            };
+            if left > 0 {
+                return Some(NextFaults { left, ..next });
+            }
+        }
+    }
+
+    /// The next page that a unit misses, and its faults on it.
+    fn next_fault(&mut self, grid: &Grid, missing: &impl Missing) -> Option<NextFaults> {
         let round = &mut self.round;
         loop {
             let Some((index, at)) = round.queue.get_mut(round.turn) else {
@@ -198,15 +257,27 @@ impl Multiprocessor {
                 }
                 std::mem::swap(&mut round.queue, &mut round.ahead);
                 round.ahead.clear();
-                round.turn = 0;
+                (round.turn, round.ahead_by) = (0, round.ahead_by + 1);
                 continue;
             };
             let waiting = &self.units[*index as usize];
             if let Some((behind, page, lines)) = grid.page(&waiting.unit, *at) {
                 let walk = grid.walk(*at);
-                *at = behind;
+                let warps = (behind.lane - at.lane).div_ceil(WARP);
+                let warp_of = |lane: u64| Some((*index, Position { lane: lane / WARP, ..*at }));
+                let (first, last) = (warp_of(at.lane), warp_of(behind.lane - 1));
+                let from = std::mem::replace(at, behind);
                 if missing.contains(walk, page) {
-                    return Some((RaisedFault { page, walk }, lines));
+                    let goes_on = round.warp == first;
+                    round.warp = last;
+                    return Some(NextFaults {
+                        fault: RaisedFault { page, walk },
+                        left: lines,
+                        of_warp: (lines / warps.max(1)).max(1),
+                        come: u64::from(goes_on),
+                        ahead: round.ahead_by,
+                        is_write: grid.is_write(from),
+                    });
                 }
                 continue;
             }
@@ -223,6 +294,24 @@ impl Multiprocessor {
 }
 
 impl RoundFaults {
+    /// The turn at which a fault comes. A warp's access takes a turn before its faults.
+    fn slot_of(&self, next: NextFaults) -> u64 {
+        self.slots + u64::from(next.come == 0)
+    }
+
+    /// The faults for which there is room on a page that may have so many.
+    fn take_room(&mut self, page: u64, faults: u64, most: u64) -> u64 {
+        let known = self.on_pages.iter().position(|(known, _)| *known == page);
+        let at = known.unwrap_or(self.on_pages.len());
+        if known.is_none() {
+            self.on_pages.push((page, 0));
+        }
+        let on_page = &mut self.on_pages[at].1;
+        let taken = faults.min(most.saturating_sub(*on_page));
+        *on_page += taken;
+        taken
+    }
+
     /// Whether faults on a page are raised. If not, the multiprocessor is stuck.
     fn admits(&mut self, params: &ArrivalParams, page: u64) -> bool {
         let sector = page / SECTOR_PAGES;

@@ -26,30 +26,37 @@ pub struct ArrivalParams {
     /// Aligned pieces of 16 KiB in which one multiprocessor has faults outstanding. 14 of them are
     /// 56 pages, the published limit of one uTLB (TIMING-30).
     pub sectors_per_multiprocessor: u32,
-    /// Faults that a multiprocessor raises together when it begins, and together the next time;
-    /// the others follow one by one. Fitted.
-    pub wave_faults: [u32; 2],
+    /// Turns that a multiprocessor takes together when it begins, and together the next time; the
+    /// others follow one by one. A warp's access takes one, and each of its faults another
+    /// (TIMING-32). Fitted.
+    pub wave_slots: [u32; 2],
+    /// Faults of writes that a multiprocessor has on one page at a time. Recorded (TIMING-32).
+    pub page_writes: u32,
     /// From the first of these waves to the second, and from there to the others. Fitted.
     pub wave_ns: u64,
     /// From one of the other faults to the next, and for the driver to read any fault. Fitted.
     pub fault_ns: u64,
     /// After a replay, multiprocessors begin to fault within this time for each that waits. Fitted.
     pub spread_ns: u64,
-    /// From the first fault after a replay until the driver reads. Fitted.
-    pub reads_after_ns: u64,
-    /// Nanoseconds from the first fault after a replay until the driver reads, if the service
-    /// before brought many pages along and faults are left over from before the replay. Fitted.
+    /// From one write of a warp that writes on to its next, from the second on. Fitted.
+    pub write_ns: u64,
+    /// From the first fault after a replay until the driver reads: the walk of the page tables to
+    /// its page, if the device maps one of the same 8 entries, one of the same 16, another page of
+    /// the va_block, or none of these (TIMING-32). Fitted.
+    pub walk_ns: [u64; 4],
+    /// Nanoseconds from the replay until the driver reads, if faults are left over from before it.
+    /// Fitted.
     pub reads_late_after_ns: u64,
-    /// Pages brought along in the last block of a batch from which on they are many. Fitted.
-    pub many_pages: u32,
     /// From the last fault that the driver reads to the replay, for each block. Fitted.
     pub service_block_ns: u64,
-    /// How the driver's kernels fill and copy.
-    pub bulk: BulkShape,
+    /// How the driver's kernels fill.
+    pub fills: BulkShape,
+    /// How the driver's kernels copy.
+    pub copies: BulkShape,
 }
 
-/// The launch behind `cuMemsetD8Async` and `cuMemcpyAsync`. Fitted to the fills of recording
-/// `parallel`; that copies look the same is a guess.
+/// The launch behind `cuMemsetD8Async`, or `cuMemcpyAsync`. From the faults of one page that fills
+/// and copies of 1 byte to 128 KiB merge (TIMING-33).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BulkShape {

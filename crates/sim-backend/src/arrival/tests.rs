@@ -19,6 +19,19 @@ impl Missing for Memory {
     fn next(&self, _: usize, page: u64) -> Option<u64> {
         self.missing.range(page..self.end.max(page)).next().copied()
     }
+
+    fn mapped_near(&self, page: u64) -> Nearby {
+        let mapped = |pages: u64| {
+            let first = page / pages * pages;
+            (first..(first + pages).min(self.end)).any(|page| !self.missing.contains(&page))
+        };
+        match () {
+            () if mapped(128) => Nearby::Group,
+            () if mapped(256) => Nearby::Pair,
+            () if mapped(512) => Nearby::Block,
+            () => Nearby::Nothing,
+        }
+    }
 }
 
 fn pages_of(batch: &FaultBatch) -> Vec<u64> {
@@ -40,22 +53,23 @@ impl Kernel {
     /// The pages that it touches.
     fn pages(&self) -> BTreeSet<u64> {
         let Accesses { first_byte, bytes, stride_bytes, .. } = self.accesses;
-        let stride = if self.threads == Threads::Bulk { 1 } else { stride_bytes };
+        let stride =
+            if matches!(self.threads, Threads::Fill | Threads::Copy) { 1 } else { stride_bytes };
         (0..bytes).step_by(stride as usize).map(|at| (first_byte + at) / PAGE).collect()
     }
 
-    /// All batches, if each is serviced by `service`, which says what it came to.
+    /// All batches, if each is serviced by `service`.
     fn run(
         &self,
         seed: u64,
         mut memory: Memory,
-        mut service: impl FnMut(&FaultBatch, &mut Memory) -> Serviced,
+        mut service: impl FnMut(&FaultBatch, &mut Memory),
     ) -> Vec<FaultBatch> {
         let params = GpuProfile::h200().arrival;
         let mut arrival = Arrival::new(&params, self.accesses.by(self.threads), seed, 0);
         let mut batches = Vec::new();
         while let Some(batch) = arrival.next_batch(&memory) {
-            arrival.serviced(service(&batch, &mut memory));
+            service(&batch, &mut memory);
             batches.push(batch);
             assert!(batches.len() < 1_000_000, "no end");
         }
@@ -66,7 +80,6 @@ impl Kernel {
     fn run_plainly(&self, seed: u64) -> Vec<FaultBatch> {
         self.run(seed, self.memory(), |batch, memory| {
             batch.pages().for_each(|page| _ = memory.missing.remove(&page));
-            Serviced::default()
         })
     }
 }
@@ -75,7 +88,7 @@ fn kernel() -> impl Strategy<Value = Kernel> {
     let stride = prop_oneof![Just(4u64), Just(128), Just(4096), Just(65_536), 1..10_000u64];
     let grid =
         (1..300u32, 1..1100u32).prop_map(|(blocks, threads)| Threads::Grid { blocks, threads });
-    let threads = prop_oneof![4 => grid, 1 => Just(Threads::Bulk)];
+    let threads = prop_oneof![4 => grid, 1 => Just(Threads::Fill), 1 => Just(Threads::Copy)];
     (0..20_000u64, 1..3_000_000u64, stride, any::<bool>(), threads).prop_map(
         |(first_byte, bytes, stride_bytes, runs_ahead, threads)| {
             let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead };
@@ -136,7 +149,6 @@ proptest! {
                     memory.missing.extend(there.pop_front());
                 }
             }
-            Serviced::default()
         });
     }
 }
@@ -175,10 +187,49 @@ fn a_warp_that_reads_misses_its_32_pages_and_one_that_writes_up_to_56() {
     assert_eq!(raised(true), (0..56).collect());
 }
 
+/// The faults of one multiprocessor on its first page, by the time of the walk to it.
+fn merged(stride_bytes: u64, runs_ahead: bool, threads: u32) -> [u64; 4] {
+    let mut params = GpuProfile::h200().arrival;
+    params.walk_ns.map(|walk_ns| {
+        params.walk_ns = [walk_ns; 4];
+        let accesses = Accesses { first_byte: 0, bytes: 1 << 20, stride_bytes, runs_ahead };
+        let threads = Threads::Grid { blocks: 1, threads };
+        let mut arrival = Arrival::new(&params, accesses.by(threads), 1, 0);
+        arrival.next_batch(&missing(256)).expect("faults").merged
+    })
+}
+
+#[test]
+fn faults_that_come_during_the_walk_to_their_page_are_merged() {
+    // TIMING-32, recorded: entries at hand, half at hand, another page of the va_block, none.
+    assert_eq!(merged(128, false, 32), [4, 9, 16, 16], "a warp that reads 4 KiB at once");
+    assert_eq!(merged(4, false, 256), [2, 4, 4, 4], "8 warps that read 1 KiB");
+    assert_eq!(merged(4, true, 32), [1, 1, 11, 4], "a warp that writes line after line");
+    assert_eq!(merged(4, true, 1024), [2, 5, 13, 13], "32 warps that write a line each");
+}
+
+/// The faults that a fill or copy of bytes from a page's start has on this page in its first batch.
+fn bulk_merged(bytes: u64, threads: Threads, runs_ahead: bool) -> u64 {
+    let params = GpuProfile::h200().arrival;
+    let accesses = Accesses { first_byte: 0, bytes, stride_bytes: 4096, runs_ahead };
+    let batch = Arrival::new(&params, accesses.by(threads), 1, 0).next_batch(&missing(256));
+    batch.expect("faults").merged
+}
+
+#[test]
+fn small_fills_and_copies_merge_as_many_faults_as_on_an_h200() {
+    // TIMING-33, recorded on untouched memory.
+    let sizes = [1, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384];
+    let all = |threads, writes| sizes.map(|bytes| bulk_merged(bytes, threads, writes));
+    assert_eq!(all(Threads::Fill, true), [1, 1, 2, 4, 8, 13, 13, 13, 26]);
+    assert_eq!(all(Threads::Copy, false), [1, 1, 1, 2, 4, 8, 16, 16, 16], "read");
+    assert_eq!(all(Threads::Copy, true), [1, 1, 2, 4, 8, 16, 32, 32, 32], "written");
+}
+
 #[test]
 fn nothing_missing_is_no_batch() {
     let memory = Memory { missing: BTreeSet::new(), end: 2048 };
-    assert_eq!(wide(true).run(1, memory, |_, _| Serviced::default()), []);
+    assert_eq!(wide(true).run(1, memory, |_, _| {}), []);
 }
 
 #[test]
@@ -189,7 +240,6 @@ fn a_million_blocks_take_work_by_pages_and_not_by_threads() {
     let memory = Memory { missing: [7, 1 << 20, end - 1].into(), end };
     let batches = Kernel { accesses, threads }.run(1, memory, |batch, memory| {
         batch.pages().for_each(|page| _ = memory.missing.remove(&page));
-        Serviced::default()
     });
     let pages: Vec<u64> = batches.into_iter().flat_map(|batch| pages_of(&batch)).collect();
     assert_eq!(BTreeSet::from_iter(pages), BTreeSet::from([7, 1 << 20, end - 1]));
@@ -268,7 +318,6 @@ proptest! {
                 memory.0[fault.walk].missing.remove(&fault.page);
                 faulted[fault.walk].insert(fault.page);
             }
-            arrival.serviced(Serviced::default());
         }
         prop_assert_eq!(faulted, touched);
     }
@@ -279,5 +328,9 @@ struct MemoryByWalk(Vec<Memory>);
 impl Missing for MemoryByWalk {
     fn next(&self, walk: usize, page: u64) -> Option<u64> {
         self.0[walk].next(0, page)
+    }
+
+    fn mapped_near(&self, page: u64) -> Nearby {
+        self.0[0].mapped_near(page)
     }
 }

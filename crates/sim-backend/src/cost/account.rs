@@ -6,6 +6,7 @@ use pagewise_hal::Processor;
 
 use super::call::Call;
 use super::params::CostParams;
+use super::resources::{self, MemoryStep};
 use super::state::{Class, Warmth};
 use super::tally::{Tally, Zeroed};
 use super::touches::{self, Faults};
@@ -27,10 +28,13 @@ pub(super) enum Input {
     Walks(Walk),
     /// An access program went over this.
     Walked(Walk, Covered),
-    /// Managed memory with a range of its own appeared.
-    RangeMade,
+    /// Managed memory with a range of its own appeared, on a machine with so many devices beside
+    /// the first.
+    RangeMade { further_devices: u64 },
     /// It went.
     RangeGone(HeldBlocks),
+    /// Memory appeared or went that the engine knows nothing of.
+    Memory(MemoryStep),
 }
 
 /// One call.
@@ -77,9 +81,11 @@ impl Account {
                 self.faults.last_access = None;
             }
             Input::Walked(walk, covered) => self.walked(params, walk, *covered),
-            Input::RangeMade => {
+            &Input::RangeMade { further_devices } => {
                 self.tally.ranges_made = self.tally.ranges_made.saturating_add(1);
+                self.tally.further_devices = further_devices;
             }
+            &Input::Memory(step) => self.tally.memory_ns += resources::step(params, step),
             Input::RangeGone(held) => {
                 self.tally.freed.add(held);
                 let recycled = self.recycled_pages.saturating_add(held.host_pages);
@@ -96,7 +102,7 @@ impl Account {
         } else {
             self.own_ns(params)
         };
-        own + self.tally.evictions_ns
+        own + self.tally.evictions_ns + self.tally.memory_ns
     }
 
     fn own_ns(&self, params: &CostParams) -> f64 {
@@ -104,7 +110,7 @@ impl Account {
         let warmth = self.warmth;
         match self.call {
             Call::AllocManaged => calls::alloc(&params.allocation, tally, warmth),
-            Call::PlainMemory => params.fixed.plain_memory,
+            Call::PlainMemory => params.plain_memory.call(warmth),
             Call::Free => calls::free(&params.allocation, tally, warmth),
             Call::RangeAttribute => calls::range_attribute(&params.query, warmth, *continues),
             Call::PointerAttribute => params.query.pointer_attribute,
@@ -119,6 +125,8 @@ impl Account {
                 touches::device(&params.device_touch, tally, faults, warmth)
             }
             Call::Wait => 0.0,
+            Call::Pool(call) => params.pool.call(call, warmth),
+            Call::Control(call) => params.control.call(call, warmth),
             Call::Other => params.fixed.other,
         }
     }

@@ -1,5 +1,6 @@
 //! The kinds of calls, as far as their time depends on them.
 
+use super::resources::{Control, PoolCall};
 use super::state::Class;
 
 /// A call, as far as its time depends on it.
@@ -30,7 +31,11 @@ pub(crate) enum Call {
     DeviceTouch { threads: u64, bulk: bool },
     /// A wait for work: in the time of the call that asked for the work.
     Wait,
-    /// A call about streams, events, pools or the device.
+    /// A call on a pool.
+    Pool(PoolCall),
+    /// A call on a stream or event, or a question about a device.
+    Control(Control),
+    /// Any other call.
     #[default]
     Other,
 }
@@ -48,12 +53,17 @@ impl Call {
             Self::Discard | Self::DiscardPrefetch => Class::Discard,
             Self::HostTouch => Class::HostTouch,
             Self::DeviceTouch { .. } => Class::DeviceTouch,
-            Self::PlainMemory | Self::PointerAttribute | Self::Wait | Self::Other => Class::Other,
+            Self::Pool(_) => Class::Pool,
+            Self::PlainMemory
+            | Self::PointerAttribute
+            | Self::Wait
+            | Self::Control(_)
+            | Self::Other => Class::Other,
         }
     }
 
     /// Whether other calls can tell afterwards that there was one.
     pub(super) fn is_remembered(self) -> bool {
-        !matches!(self, Self::Wait | Self::Other)
+        !matches!(self, Self::Wait | Self::Control(_) | Self::Other)
     }
 }

@@ -13,7 +13,9 @@ pub(super) fn alloc(costs: &AllocationCosts, tally: &Tally, warmth: Warmth) -> f
     if tally.ranges_made == 0 {
         costs.alloc_packed + warmth.ns(&costs.alloc_packed_warmth)
     } else {
-        costs.alloc + warmth.ns(&costs.alloc_warmth)
+        costs.alloc
+            + warmth.ns(&costs.alloc_warmth)
+            + costs.alloc_further_device * tally.further_devices as f64
     }
 }
 
@@ -54,6 +56,8 @@ pub(super) fn prefetch(costs: &PrefetchCosts, tally: &Tally, warmth: Warmth, ran
         + costs.to_host_byte * tally.bytes_to_host as f64
         + costs.to_host_first_byte * tally.bytes_to_host.min(FIRST_BYTES) as f64
         + costs.to_device_first_byte * tally.bytes_to_device.min(FIRST_BYTES) as f64
+        + once(tally.bytes_between_devices > 0, costs.copies_between_devices)
+        + costs.between_devices_byte * tally.bytes_between_devices as f64
 }
 
 pub(super) fn discard(costs: &DiscardCosts, tally: &Tally, warmth: Warmth) -> f64 {
@@ -96,7 +100,11 @@ pub(super) fn refused(fixed: &FixedCosts, call: Call) -> f64 {
         Call::Prefetch { .. } | Call::Discard | Call::DiscardPrefetch => fixed.refused_batch,
         Call::RangeAttribute => fixed.refused_range_attribute,
         Call::PointerAttribute => fixed.refused_pointer_attribute,
-        Call::HostTouch | Call::DeviceTouch { .. } | Call::Other => fixed.refused,
+        Call::HostTouch
+        | Call::DeviceTouch { .. }
+        | Call::Pool(_)
+        | Call::Control(_)
+        | Call::Other => fixed.refused,
         Call::Wait => 0.0,
     }
 }

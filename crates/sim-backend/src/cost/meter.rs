@@ -7,6 +7,7 @@ use super::call::Call;
 use super::calls;
 use super::observation::{CostObservation, Observations};
 use super::params::CostParams;
+use super::resources::MemoryStep;
 use super::state::{CallHistory, Class};
 use crate::clock;
 use crate::paging::{Covered, HeldBlocks, Walk, Work};
@@ -15,6 +16,7 @@ use crate::paging::{Covered, HeldBlocks, Walk, Work};
 #[derive(Debug)]
 pub(crate) struct Meter {
     params: CostParams,
+    further_devices: u64,
     history: CallHistory,
     account: Account,
     /// Inputs of the current call and the calls before it, if a caller wants to know them.
@@ -25,10 +27,16 @@ impl Meter {
     pub(crate) fn new(params: CostParams) -> Self {
         Self {
             params,
+            further_devices: 0,
             history: CallHistory::default(),
             account: Account::default(),
             observations: None,
         }
+    }
+
+    /// The same on a machine with so many devices.
+    pub(crate) fn with_devices(self, devices: u32) -> Self {
+        Self { further_devices: u64::from(devices.saturating_sub(1)), ..self }
     }
 
     /// Keeps what calls take their time for, from the next call on.
@@ -107,11 +115,16 @@ impl Meter {
     }
 
     pub(crate) fn range_made(&mut self) {
-        self.count(&Input::RangeMade);
+        self.count(&Input::RangeMade { further_devices: self.further_devices });
     }
 
     pub(crate) fn range_gone(&mut self, held: &HeldBlocks) {
         self.count(&Input::RangeGone(*held));
+    }
+
+    /// Memory appeared or went that the engine knows nothing of.
+    pub(crate) fn memory(&mut self, step: MemoryStep) {
+        self.count(&Input::Memory(step));
     }
 
     fn count(&mut self, input: &Input) -> u64 {

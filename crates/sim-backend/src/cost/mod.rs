@@ -15,7 +15,7 @@
 //! | `account` | one call: its inputs and its time |
 //! | `observation` | calls as they were, to be timed again with other figures |
 //! | `tally` | counts within one |
-//! | `calls`, `advice`, `touches` | classes of calls |
+//! | `calls`, `advice`, `touches`, `resources` | classes of calls |
 
 mod account;
 mod advice;
@@ -26,6 +26,7 @@ mod observation;
 mod params;
 #[cfg(test)]
 mod prices;
+mod resources;
 mod state;
 mod tally;
 #[cfg(test)]
@@ -36,6 +37,8 @@ pub(crate) use call::Call;
 pub(crate) use meter::Meter;
 pub use observation::CostObservation;
 pub use params::{
-    AdviceCosts, AllocationCosts, CostParams, DeviceTouchCosts, DiscardCosts, FixedCosts,
-    HostTouchCosts, PrefetchCosts, QueryCosts, WarmthCosts,
+    AdviceCosts, AllocationCosts, ControlCosts, CostParams, DeviceTouchCosts, DiscardCosts,
+    FixedCosts, HostTouchCosts, PlainMemoryCosts, PoolCosts, PoolMemoryCosts, PrefetchCosts,
+    QueryCosts, WarmthCosts,
 };
+pub(crate) use resources::{Control, MemoryStep, PoolCall, PoolMemory};

@@ -37,6 +37,8 @@ pub struct WarmthCosts {
 pub struct AllocationCosts {
     /// An allocation that gets a range of its own.
     pub alloc: f64,
+    /// On top, for each device beside the first.
+    pub alloc_further_device: f64,
     /// State of allocations with ranges of their own.
     pub alloc_warmth: WarmthCosts,
     /// An allocation from a slab.
@@ -165,6 +167,10 @@ pub struct PrefetchCosts {
     pub to_host_first_byte: f64,
     /// On top, for the first 2 MiB copied to devices.
     pub to_device_first_byte: f64,
+    /// If it copies between devices.
+    pub copies_between_devices: f64,
+    /// Per byte copied between devices.
+    pub between_devices_byte: f64,
 }
 
 /// `cuMemDiscardBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync`, with the wait for them.
@@ -280,6 +286,8 @@ pub struct DeviceTouchCosts {
     pub gap_write: f64,
     /// A fault that copies.
     pub fault_copy: f64,
+    /// A fault that copies from another device.
+    pub fault_copy_between_devices: f64,
     /// A fault on pages that were nowhere.
     pub fault_fresh: f64,
     /// A fault that only maps.
@@ -306,16 +314,110 @@ pub struct DeviceTouchCosts {
     pub parallel_first_fault: f64,
     /// Many threads: per block with faults.
     pub parallel_block: f64,
-    /// Many threads: per 2 MiB copied to the device.
+    /// Many threads: per 2 MiB copied from the host to the device.
     pub parallel_copy_2mib: f64,
+    /// Many threads: per 2 MiB copied from another device.
+    pub parallel_copy_between_devices_2mib: f64,
+}
+
+/// One kind of memory behind pools.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoolMemoryCosts {
+    /// A pool without a limit: addresses for the largest that it can become.
+    pub create: f64,
+    /// A pool with a limit.
+    pub create_limited: f64,
+    /// The end of a pool that never held memory.
+    pub destroy: f64,
+    /// On top, if it did.
+    pub destroy_used: f64,
+    /// Per chunk of 32 MiB that the pool takes for the first time.
+    pub chunk: f64,
+    /// Per chunk that it takes again at addresses that it had.
+    pub chunk_again: f64,
+    /// Per chunk that it gives back.
+    pub chunk_release: f64,
+}
+
+/// Memory pools. A free in stream order includes the wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoolCosts {
+    /// An allocation.
+    pub alloc: f64,
+    /// A free.
+    pub free: f64,
+    /// A trim.
+    pub trim: f64,
+    /// A read or change of one attribute or access, or of which pool is current.
+    pub query: f64,
+    /// State of all these.
+    pub warmth: WarmthCosts,
+    /// Device memory.
+    pub device: PoolMemoryCosts,
+    /// Page-locked host memory.
+    pub host: PoolMemoryCosts,
+    /// Managed memory that prefers a device.
+    pub managed_device: PoolMemoryCosts,
+    /// Managed memory that prefers the host.
+    pub managed_host: PoolMemoryCosts,
+    /// Managed memory without a preferred location.
+    pub managed_anywhere: PoolMemoryCosts,
+}
+
+/// `cuMemAlloc`, `cuMemHostAlloc`, `cuMemHostRegister` and their ends.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PlainMemoryCosts {
+    /// Any of these calls.
+    pub call: f64,
+    /// On top, right after a sleep.
+    pub after_sleep: f64,
+    /// Per byte of page-locked memory.
+    pub pinned_byte: f64,
+    /// Per byte of page-locked memory that is freed.
+    pub pinned_free_byte: f64,
+    /// Per byte of host memory that is registered.
+    pub registered_byte: f64,
+    /// Per byte of host memory that is registered no more.
+    pub unregistered_byte: f64,
+}
+
+/// Calls on streams and events, and questions about a device.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ControlCosts {
+    /// `cuStreamCreate`
+    pub stream_create: f64,
+    /// `cuStreamDestroy`
+    pub stream_destroy: f64,
+    /// `cuStreamWaitEvent`
+    pub stream_wait_event: f64,
+    /// `cuStreamAttachMemAsync`, without the moves that it causes.
+    pub stream_attach: f64,
+    /// `cuEventCreate`
+    pub event_create: f64,
+    /// `cuEventDestroy`
+    pub event_destroy: f64,
+    /// `cuEventRecord`
+    pub event_record: f64,
+    /// `cuEventQuery`
+    pub event_query: f64,
+    /// `cuEventElapsedTime`
+    pub event_elapsed: f64,
+    /// `cuMemGetInfo`
+    pub memory_info: f64,
+    /// `cuDeviceGetAttribute`
+    pub device_attribute: f64,
+    /// On top of any of these, right after a sleep.
+    pub after_sleep: f64,
 }
 
 /// Calls that the model does not look into.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FixedCosts {
-    /// `cuMemAlloc` and its free, and `cuMemHostAlloc` and its free.
-    pub plain_memory: f64,
     /// Any other call.
     pub other: f64,
     /// A sleep, whatever its length.
@@ -360,6 +462,12 @@ pub struct CostParams {
     pub host_touch: HostTouchCosts,
     /// Access programs of devices.
     pub device_touch: DeviceTouchCosts,
+    /// Memory pools.
+    pub pool: PoolCosts,
+    /// Memory that does not migrate.
+    pub plain_memory: PlainMemoryCosts,
+    /// Streams, events, and questions about a device.
+    pub control: ControlCosts,
     /// All other calls, and refusals.
     pub fixed: FixedCosts,
 }

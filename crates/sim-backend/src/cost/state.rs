@@ -14,6 +14,7 @@ pub(crate) enum Class {
     Discard,
     HostTouch,
     DeviceTouch,
+    Pool,
     Other,
 }
 

@@ -23,6 +23,8 @@ impl Zeroed {
 pub(super) struct Tally {
     /// Ranges that appeared.
     pub(super) ranges_made: u64,
+    /// Devices beside the first that learn of them.
+    pub(super) further_devices: u64,
     /// The blocks of ranges that went.
     pub(super) freed: HeldBlocks,
     /// Whether anything moved, was mapped, unmapped or advised.
@@ -33,6 +35,8 @@ pub(super) struct Tally {
     pub(super) advice_ns: f64,
     /// Time of evictions, whatever call needed the room.
     pub(super) evictions_ns: f64,
+    /// Time of memory that the engine knows nothing of, whatever call took or gave it.
+    pub(super) memory_ns: f64,
     /// Time of accesses, without their faults.
     pub(super) walk_ns: f64,
     /// Blocks gone through.
@@ -42,6 +46,7 @@ pub(super) struct Tally {
     pub(super) copies: u64,
     pub(super) bytes_to_device: u64,
     pub(super) bytes_to_host: u64,
+    pub(super) bytes_between_devices: u64,
     pub(super) pages_mapped_host: u64,
     pub(super) zeroed_host: Zeroed,
     pub(super) pages_unmapped_host: u64,
@@ -66,7 +71,8 @@ impl Tally {
         self.device_blocks += u64::from(to_device && maps_device);
         self.blocks += work.blocks;
         self.copies += work.copies;
-        self.bytes_to_device += (work.pages_to_device + work.pages_between_devices) * PAGE;
+        self.bytes_to_device += work.pages_to_device * PAGE;
+        self.bytes_between_devices += work.pages_between_devices * PAGE;
         self.bytes_to_host += work.pages_to_host * PAGE;
         self.pages_mapped_host += work.pages_mapped_host;
         self.zeroed_host.pages += zeroed.pages;

@@ -166,19 +166,20 @@ pub(super) fn parallel_fault(
     first: bool,
 ) -> f64 {
     faults.note(work);
-    let copied = work.pages_to_device.saturating_add(work.pages_between_devices);
     let block = if first { costs.parallel_block } else { 0.0 };
+    let blocks = |pages: u64| pages as f64 * PAGE as f64 / pagewise_hal::BLOCK_BYTES as f64;
     block
-        + costs.parallel_copy_2mib
-            * (copied as f64 * PAGE as f64 / pagewise_hal::BLOCK_BYTES as f64)
+        + costs.parallel_copy_2mib * blocks(work.pages_to_device)
+        + costs.parallel_copy_between_devices_2mib * blocks(work.pages_between_devices)
 }
 
 pub(super) fn device_fault(costs: &DeviceTouchCosts, faults: &mut Faults, work: &Work) -> f64 {
     faults.note(work);
     let chunks = std::mem::take(&mut faults.chunks);
-    let copied = work.pages_to_device.saturating_add(work.pages_between_devices);
-    let kind = if copied > 0 {
+    let kind = if work.pages_to_device > 0 {
         costs.fault_copy
+    } else if work.pages_between_devices > 0 {
+        costs.fault_copy_between_devices
     } else if work.remote_maps > 0 {
         0.0 // The time of the mapping is below.
     } else if work.pages_fresh > 0 {

@@ -108,16 +108,9 @@ impl Context<'_> {
         }
     }
 
-    /// Maps evicted pages for an accessed-by processor.
-    pub(super) fn follow_evicted(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
-        if !self.policy.read_mostly {
-            let pages = pages.minus(block.discarded());
-            self.map_highest(block, id, pages, Some(MapCause::Policy));
-        }
-    }
-
-    /// Maps what is resident for a processor that joined the accessed-by set (PAGING-152).
-    fn accessed_by_added(&mut self, block: &mut Block, id: ProcId) {
+    /// Maps what is resident for a processor of the accessed-by set: one that joined it
+    /// (PAGING-152), or all of them after an eviction (EVICTION-20).
+    pub(super) fn accessed_by_added(&mut self, block: &mut Block, id: ProcId) {
         if self.policy.read_mostly {
             return;
         }

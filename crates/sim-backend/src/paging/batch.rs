@@ -28,7 +28,7 @@ use super::report::{ReportSink, WorkCause};
 use super::service;
 use super::thrash;
 use super::walk::{HeldOff, Touched, Walk, fault_record};
-use crate::arrival::{Arrival, FaultBatch, Missing, RaisedFault, Serviced};
+use crate::arrival::{Arrival, FaultBatch, Missing, Nearby, RaisedFault};
 
 #[cfg(test)]
 mod steps;
@@ -61,7 +61,9 @@ impl Paging {
     ) -> Touched {
         let end_page = walk.first_byte.saturating_add(walk.bytes).div_ceil(PAGE_BYTES);
         let reach = WalkReach { access: walk.access, end_page };
-        self.run_walks(walk.by, &[reach], arrival, now_ns, sink)
+        let touched = self.run_walks(walk.by, &[reach], arrival, now_ns, sink);
+        self.walked.note(walk.by.into(), walk.pages());
+        touched
     }
 
     /// A kernel of many threads with several walks.
@@ -88,7 +90,7 @@ impl Paging {
             passed = missed.0.into_iter().map(|missed| missed.passed.into_inner()).collect();
             let Some(batch) = batch else { return touched };
             let who = (by, &accesses[..]);
-            arrival.serviced(self.batch(who, &batch, &mut held, &mut touched, sink));
+            self.batch(who, &batch, &mut held, &mut touched, sink);
         }
     }
 
@@ -100,7 +102,7 @@ impl Paging {
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
-    ) -> Serviced {
+    ) {
         touched.faults += 1;
         touched.pass(sink.fault_latency_ns(by.into(), 0));
         self.advance(touched.now_ns, sink);
@@ -108,7 +110,7 @@ impl Paging {
         let (first_page, first_access) = faults[0];
         let record = fault_record(first_page, by, first_access, batch.merged);
         sink.record(record);
-        let (mut last, mut in_vain, mut until_ns) = (Serviced::default(), true, None::<u64>);
+        let (mut in_vain, mut until_ns) = (true, None::<u64>);
         let mut rest = &faults[..];
         while let Some((first, _)) = rest.first() {
             let Some(range) = self.ranges.containing(*first) else { break };
@@ -128,19 +130,13 @@ impl Paging {
                 // The device faults on all of them again as soon as one is free.
                 until_ns = until_ns.into_iter().chain(throttled).min();
                 let after = self.accessible(&block, by, needs);
-                let gained = after.minus(before);
-                if !gained.is_empty() {
-                    let faulted = mask_of(&pages, block.start);
-                    last.brought_along = gained.minus(faulted).count() as u64;
-                    last.complete = after.count() as u64 == block.end - block.start;
-                    in_vain = false;
-                }
+                in_vain &= after.minus(before).is_empty();
+                self.walked.note(by, Some(block.clone()));
             }
         }
         if let Some(until_ns) = until_ns.filter(|_| in_vain) {
             self.hold_off(until_ns, by, record, touched, sink);
         }
-        last
     }
 
     /// The pages of a block that a processor can access.
@@ -192,7 +188,6 @@ impl Paging {
             context.arrive_plainly(&mut block, by, plain, pages, prefetched);
             let took_ns = context.finish();
             touched.pass(took_ns);
-            self.note_chunks(&block, Some(by));
             self.put(block);
             return Ok(None);
         }
@@ -212,7 +207,6 @@ impl Paging {
             service::apply(&mut context, &mut block, plan);
             let took_ns = context.finish();
             touched.pass(took_ns);
-            self.note_chunks(&block, Some(plan.destination));
         }
         self.put(block);
         Ok(plans.until_ns)
@@ -287,6 +281,11 @@ struct Look {
     accessible: PageMask,
 }
 
+/// Pages that an entry of a page table describes: 64 KiB.
+const ENTRY_PAGES: u64 = 16;
+/// Entries that the device reads together.
+const GROUP_ENTRIES: u64 = 8;
+
 /// How many blocks have their looks kept.
 const LOOKS: usize = 32;
 
@@ -337,6 +336,44 @@ impl<'a> Missed<'a> {
 }
 
 impl Missed<'_> {
+    fn mapped_near(&self, page: u64) -> Nearby {
+        let near = |of: u64, mapped: &dyn Fn(u64) -> bool| {
+            let any = |entries: u64| {
+                let first = page / of / entries * entries;
+                (first..first + entries).any(mapped)
+            };
+            match () {
+                () if any(GROUP_ENTRIES) => Some(Nearby::Group),
+                () if any(2 * GROUP_ENTRIES) => Some(Nearby::Pair),
+                () => None,
+            }
+        };
+        let range = self.paging.ranges.containing(page);
+        let block = range.and_then(|range| range.block(page));
+        let Some((here, first)) = block
+            .map(|block| (block.mapped(self.by, Protection::Read), block.first_page()))
+            .filter(|(here, _)| !here.is_empty())
+        else {
+            let whole = |slot: u64| self.is_whole(slot * PAGES as u64);
+            return near(PAGES as u64, &whole).unwrap_or(Nearby::Nothing);
+        };
+        let within = |page: u64| page.saturating_sub(first).min(PAGES as u64) as usize;
+        let mapped = |entry: u64| {
+            let pages = entry * ENTRY_PAGES..(entry + 1) * ENTRY_PAGES;
+            here.count_in(within(pages.start)..within(pages.end)) > 0
+                && self.paging.walked.has(self.by, &pages)
+        };
+        near(ENTRY_PAGES, &mapped).unwrap_or(Nearby::Block)
+    }
+
+    /// Whether the device maps all 2 MiB that begin at a page, and has accessed them.
+    fn is_whole(&self, page: u64) -> bool {
+        let range = self.paging.ranges.containing(page);
+        let block = range.and_then(|range| range.block(page));
+        block.is_some_and(|block| block.mapped(self.by, Protection::Read).count() == PAGES)
+            && self.paging.walked.has(self.by, &(page..page + PAGES as u64))
+    }
+
     fn contains(&self, page: u64) -> bool {
         let look = self.look(page);
         page < self.end_page && !look.accessible.contains((page - look.first) as usize)
@@ -382,5 +419,9 @@ impl Missing for MissedByWalk<'_> {
 
     fn next(&self, walk: usize, page: u64) -> Option<u64> {
         self.0[walk].next(page)
+    }
+
+    fn mapped_near(&self, page: u64) -> Nearby {
+        self.0[0].mapped_near(page)
     }
 }

@@ -1,19 +1,27 @@
 //! The memory of one GPU: 2 MiB root chunks, the pages in them, and the order of their eviction.
 //!
-//! A full va_block takes one root chunk, known from a table; a smaller one is tiled with pieces of
-//! 64 KiB and 4 KiB, which share root chunks. Pieces are known by the absolute page that they begin with, so a split
-//! of a block changes nothing here. Sizes in pages of 4 KiB. Decides only which chunk goes first;
-//! `evict` empties it. PAGING-210 to PAGING-213 are the driver's rules.
+//! A full va_block takes one root chunk, known from a table (`whole`); a smaller one is tiled with
+//! pieces of 64 KiB and 4 KiB, which share root chunks (`free` has the free ones). Pieces are known
+//! by the absolute page that they begin with. Sizes in pages of 4 KiB. Decides only which chunk goes
+//! first; `evict` empties it. EVICTION-1 to EVICTION-12 are the driver's rules.
 #![allow(
     clippy::arithmetic_side_effects,
     reason = "chunks and pages of one device, and slots of pages; a chunk that comes back was taken"
 )]
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod free;
+mod root_id;
+mod turnover;
+mod whole;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Pages in a root chunk.
-const ROOT: u16 = 512;
+use free::{FreePieces, Slot};
+pub(super) use root_id::RootId;
+use root_id::{BIG, ROOT};
+use turnover::Turnover;
+use whole::WholeBlocks;
 
 /// Bytes in a root chunk.
 pub(crate) const CHUNK_BYTES: u64 = ROOT as u64 * pagewise_hal::PAGE_BYTES;
@@ -29,22 +37,14 @@ pub(super) enum List {
     Used,
 }
 
-/// A root chunk of one GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RootId(u32);
-
-impl RootId {
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 #[derive(Debug, Clone)]
 struct Root {
     list: List,
     /// When it came to the list: larger is later. 0 if nothing is in the chunk.
     stamp: u64,
     used: u16,
+    /// It was emptied by eviction, so its memory is not zero.
+    evicted: bool,
     holds: Holds,
 }
 
@@ -53,79 +53,18 @@ struct Root {
 enum Holds {
     /// All of a full block, that begins with this page.
     Whole(u64),
-    /// Smaller pieces that begin with these pages, if any.
-    Pieces(BTreeSet<u64>),
+    /// Smaller pieces, if any: by their place in the chunk, the pages that they begin with.
+    Pieces(BTreeMap<u16, u64>),
 }
 
 impl Holds {
-    const NOTHING: Self = Self::Pieces(BTreeSet::new());
+    const NOTHING: Self = Self::Pieces(BTreeMap::new());
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     len: u16,
-    root: RootId,
-}
-
-/// Which chunk a full block has: a table for each GiB of the address space in which there is one,
-/// so that going over a range stays within few cache lines.
-#[derive(Debug, Clone, Default)]
-struct WholeBlocks(BTreeMap<u64, Table>);
-
-#[derive(Debug, Clone)]
-struct Table {
-    blocks: usize,
-    roots: Box<[Option<RootId>]>,
-}
-
-impl WholeBlocks {
-    /// Blocks that a table has room for.
-    const SLOTS: u64 = 512;
-
-    fn place(first_page: u64) -> (u64, usize) {
-        let slot = first_page / u64::from(ROOT);
-        (slot / Self::SLOTS, (slot % Self::SLOTS) as usize)
-    }
-
-    fn get(&self, first_page: u64) -> Option<RootId> {
-        let (table, index) = Self::place(first_page);
-        self.0.get(&table)?.roots[index]
-    }
-
-    fn insert(&mut self, first_page: u64, id: RootId) {
-        let (table, index) = Self::place(first_page);
-        let roots = || vec![None; Self::SLOTS as usize].into_boxed_slice();
-        let table = self.0.entry(table).or_insert_with(|| Table { blocks: 0, roots: roots() });
-        table.blocks += usize::from(table.roots[index].replace(id).is_none());
-    }
-
-    fn remove(&mut self, first_page: u64) -> Option<RootId> {
-        let (key, index) = Self::place(first_page);
-        let table = self.0.get_mut(&key)?;
-        let id = table.roots[index].take()?;
-        table.blocks -= 1;
-        if table.blocks == 0 {
-            self.0.remove(&key);
-        }
-        Some(id)
-    }
-
-    /// The first block that begins at one of these pages and has a chunk.
-    fn first_within(&self, pages: &Range<u64>) -> Option<u64> {
-        let mut slots = pages.start.div_ceil(u64::from(ROOT))..pages.end.div_ceil(u64::from(ROOT));
-        while !slots.is_empty() {
-            let (key, table) = self.0.range(slots.start / Self::SLOTS..).next()?;
-            slots.start = slots.start.max(key * Self::SLOTS);
-            let end = slots.end.min((key + 1) * Self::SLOTS);
-            let mut here = slots.start..end;
-            let has = |slot: &u64| table.roots[(slot % Self::SLOTS) as usize].is_some();
-            if let Some(slot) = here.find(has) {
-                return Some(slot * u64::from(ROOT));
-            }
-            slots.start = slots.start.max(end);
-        }
-        None
-    }
+    slot: Slot,
 }
 
 /// Where the chunk of a full block stands among all chunks.
@@ -172,8 +111,9 @@ pub(super) struct Chunks {
     /// The lists, longest there first. An entry with another stamp than its chunk's is out of date:
     /// it is passed over, so that moving a chunk costs the same however many there are.
     lists: [VecDeque<(u64, RootId)>; 3],
-    /// Chunks with room for more pieces.
-    open: BTreeSet<RootId>,
+    /// Room for more pieces in chunks that are split.
+    free: FreePieces,
+    turnover: Turnover,
     /// Chunks in which a running step took memory: they are not given up before it ends.
     pinned: Vec<RootId>,
 }
@@ -188,6 +128,22 @@ impl Chunks {
     pub(super) fn claim(&mut self, bytes: u64) {
         let roots = bytes.div_ceil(CHUNK_BYTES);
         self.claimed = u32::try_from(roots).unwrap_or(u32::MAX);
+        self.turnover.reached(self.taken());
+    }
+
+    /// Root chunks in use or claimed, at most as many as there are.
+    fn taken(&self) -> u64 {
+        (self.in_use() + u64::from(self.claimed)).min(self.capacity.into())
+    }
+
+    /// All root chunks, also those that are claimed.
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity.into()
+    }
+
+    /// The memory that eviction took so far, and that came back.
+    pub(super) fn turnover(&self) -> &Turnover {
+        &self.turnover
     }
 
     fn limit(&self) -> u64 {
@@ -201,14 +157,7 @@ impl Chunks {
 
     /// Whether a piece of this length fits without giving up a chunk.
     pub(super) fn has_room(&self, len: u16) -> bool {
-        self.in_use() < self.limit() || self.open_for(len).is_some()
-    }
-
-    fn open_for(&self, len: u16) -> Option<RootId> {
-        if len == ROOT {
-            return None; // A chunk is open only if something is in it.
-        }
-        self.open.iter().find(|id| self.root(**id).used + len <= ROOT).copied()
+        self.in_use() < self.limit() || self.free.has(len)
     }
 
     fn root(&self, id: RootId) -> &Root {
@@ -220,28 +169,61 @@ impl Chunks {
     }
 
     /// Takes memory for the piece that begins with this page; returns its chunk. More than the
-    /// capacity is given if the caller found nothing to give up.
+    /// capacity is given if the caller found nothing to give up. A piece is a whole chunk, 64 KiB
+    /// or one page.
     pub(super) fn allocate(&mut self, first_page: u64, len: u16) -> RootId {
-        let id = self.open_for(len).unwrap_or_else(|| self.add_root());
-        let root = self.root_mut(id);
-        root.used += len;
-        let used = root.used;
-        if len == ROOT {
-            root.holds = Holds::Whole(first_page);
+        debug_assert!([ROOT, BIG, 1].contains(&len), "a piece of {len} pages");
+        let id = if len == ROOT {
+            let id = self.add_root();
+            self.root_mut(id).holds = Holds::Whole(first_page);
             self.whole.insert(first_page, id);
+            id
         } else {
-            if let Holds::Pieces(pieces) = &mut root.holds {
-                pieces.insert(first_page);
-            }
-            self.pieces.insert(first_page, Piece { len, root: id });
-            if used == ROOT {
-                self.open.remove(&id);
-            } else {
-                self.open.insert(id);
+            let slot = self.free.take(len).unwrap_or_else(|| {
+                let id = self.add_root();
+                let is_zero = !self.root(id).evicted;
+                self.free.split_root(id, is_zero, len)
+            });
+            self.hold(first_page, Piece { len, slot });
+            slot.root
+        };
+        self.root_mut(id).used += len;
+        self.place(id, List::Used);
+        self.turnover.given(&(first_page..first_page + u64::from(len)));
+        self.turnover.reached(self.taken());
+        id
+    }
+
+    fn hold(&mut self, first_page: u64, piece: Piece) {
+        let Slot { root, page } = piece.slot;
+        if let Holds::Pieces(pieces) = &mut self.root_mut(root).holds {
+            pieces.insert(page, first_page);
+        }
+        self.pieces.insert(first_page, piece);
+    }
+
+    /// A block is cut at this page. Its memory stays where it is, in pieces as the two blocks take
+    /// them, and the chunk keeps its place on its list (EVICTION-6).
+    pub(super) fn split_at(&mut self, page: u64) {
+        let start = page - page % u64::from(ROOT);
+        if page == start {
+            return;
+        }
+        if let Some(root) = self.whole.remove(start) {
+            self.root_mut(root).holds = Holds::NOTHING;
+            for at in (0..ROOT).step_by(BIG.into()) {
+                let piece = Piece { len: BIG, slot: Slot { root, page: at } };
+                self.hold(start + u64::from(at), piece);
             }
         }
-        self.place(id, List::Used);
-        id
+        let big = page - page % u64::from(BIG);
+        let Some(Piece { len: BIG, slot }) = self.pieces.get(&big).copied() else { return };
+        if page != big {
+            for at in 0..BIG {
+                let slot = Slot { page: slot.page + at, ..slot };
+                self.hold(big + u64::from(at), Piece { len: 1, slot });
+            }
+        }
     }
 
     /// Keeps a chunk until [`unpin`](Self::unpin), as the step that is running uses it.
@@ -259,7 +241,8 @@ impl Chunks {
     fn add_root(&mut self) -> RootId {
         self.spare.pop().unwrap_or_else(|| {
             let id = RootId(self.roots.len() as u32);
-            self.roots.push(Root { list: List::Used, stamp: 0, used: 0, holds: Holds::NOTHING });
+            let (list, stamp, used, evicted) = (List::Used, 0, 0, false);
+            self.roots.push(Root { list, stamp, used, evicted, holds: Holds::NOTHING });
             id
         })
     }
@@ -282,11 +265,11 @@ impl Chunks {
         self.lists[list as usize] = entries;
     }
 
-    /// Says what the chunk of a full block holds now. The chunk goes to the end of the list if
-    /// that is another one than before, or if the block was serviced (PAGING-213).
-    pub(super) fn note(&mut self, first_page: u64, list: List, serviced: bool) {
+    /// Says what the chunk of a full block holds now: it goes to the end of that list, unless the
+    /// running step took it (EVICTION-4).
+    pub(super) fn note(&mut self, first_page: u64, list: List) {
         if let Some(id) = self.whole.get(first_page)
-            && (serviced || self.root(id).list != list)
+            && !self.pinned.contains(&id)
         {
             self.place(id, list);
         }
@@ -326,32 +309,42 @@ impl Chunks {
         in_order.find(|id| !self.pinned.contains(id))
     }
 
-    /// Whether a piece in a chunk has one of these pages. It may begin below: a chunk of a block
-    /// that was split since.
+    /// Whether a chunk holds one of these pages, which are of one block.
     pub(super) fn has_piece_in(&self, id: RootId, pages: &Range<u64>) -> bool {
-        let last = match &self.root(id).holds {
-            Holds::Whole(first) => Some(*first..*first + u64::from(ROOT)),
-            Holds::Pieces(firsts) => firsts.range(..pages.end).next_back().map(|f| self.piece(*f)),
-        };
-        last.is_some_and(|last| last.start < pages.end && last.end > pages.start)
+        !self.pieces_in(id, pages).is_empty()
     }
 
-    /// The pages of the piece smaller than a chunk that begins with this page.
-    fn piece(&self, first_page: u64) -> Range<u64> {
-        let len = self.pieces.get(&first_page).map_or(0, |piece| piece.len);
-        first_page..first_page + u64::from(len)
+    /// The pieces that a chunk holds of a block with these pages, in their order.
+    pub(super) fn pieces_in(&self, id: RootId, block: &Range<u64>) -> Vec<Range<u64>> {
+        if let Holds::Whole(first) = self.root(id).holds {
+            return (block.start == first).then(|| block.clone()).into_iter().collect();
+        }
+        let pieces = self.pieces.range(block.clone()).filter(|(_, piece)| piece.slot.root == id);
+        pieces.map(|(first, piece)| *first..*first + u64::from(piece.len)).collect()
     }
 
-    /// The pages of the first piece in a chunk.
-    pub(super) fn first_piece(&self, id: RootId) -> Option<Range<u64>> {
+    /// The first page of the piece that lies first in a chunk.
+    pub(super) fn first_piece(&self, id: RootId) -> Option<u64> {
         match &self.root(id).holds {
-            Holds::Whole(first) => Some(*first..*first + u64::from(ROOT)),
-            Holds::Pieces(firsts) => firsts.first().map(|first| self.piece(*first)),
+            Holds::Whole(first) => Some(*first),
+            Holds::Pieces(pieces) => pieces.values().next().copied(),
+        }
+    }
+
+    /// Frees a piece of a chunk that is being given up.
+    pub(super) fn evict(&mut self, piece: &Range<u64>) {
+        let root = self.pieces.get(&piece.start).map(|piece| piece.slot.root);
+        let root = root.or_else(|| self.whole.get(piece.start));
+        self.free(piece);
+        self.turnover.evicted(piece);
+        if let Some(root) = root {
+            self.root_mut(root).evicted = true;
         }
     }
 
     /// Frees the pieces that begin within these pages.
     pub(super) fn free(&mut self, pages: &Range<u64>) {
+        self.turnover.forget(pages);
         while let Some(first) = self.whole.first_within(pages) {
             if let Some(id) = self.whole.remove(first) {
                 self.root_mut(id).holds = Holds::NOTHING;
@@ -363,25 +356,28 @@ impl Chunks {
         }
     }
 
-    /// Frees a piece smaller than a chunk.
+    /// Frees a piece smaller than a chunk. The rest of the chunk goes to the end of USED
+    /// (EVICTION-5).
     fn free_piece(&mut self, first_page: u64) {
-        let Some(Piece { len, root: id }) = self.pieces.remove(&first_page) else { return };
-        let root = self.root_mut(id);
+        let Some(Piece { len, slot }) = self.pieces.remove(&first_page) else { return };
+        let Some(root) = self.roots.get_mut(slot.root.index()) else { return };
         root.used -= len;
-        if let Holds::Pieces(firsts) = &mut root.holds {
-            firsts.remove(&first_page);
+        let left = root.used;
+        if let Holds::Pieces(pieces) = &mut root.holds {
+            pieces.remove(&slot.page);
+            self.free.give(slot, len, |within| pieces.range(within).next().is_some());
         }
-        if root.used == 0 {
-            self.emptied(id);
+        if left == 0 {
+            self.emptied(slot.root);
         } else {
-            self.open.insert(id);
+            self.place(slot.root, List::Used);
         }
     }
 
     fn emptied(&mut self, id: RootId) {
         let root = self.root_mut(id);
-        (root.used, root.stamp) = (0, 0);
-        self.open.remove(&id);
+        (root.used, root.stamp, root.evicted) = (0, 0, false);
+        self.free.merge_root(id);
         self.spare.push(id);
     }
 
@@ -392,84 +388,4 @@ impl Chunks {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn first_of(chunks: &mut Chunks) -> u64 {
-        let id = chunks.next_to_give_up().expect("something in use");
-        chunks.first_piece(id).expect("a piece").start
-    }
-
-    #[test]
-    fn unused_goes_before_discarded_before_least_recently_serviced() {
-        let mut chunks = Chunks::new(8 << 20);
-        for block in 0..4 {
-            chunks.allocate(block * 512, 512);
-        }
-        assert!(!chunks.has_room(512));
-        chunks.note(0, List::Used, true);
-        assert_eq!(first_of(&mut chunks), 512);
-        chunks.note(1536, List::Discarded, false);
-        assert_eq!(first_of(&mut chunks), 1536);
-        chunks.note(1024, List::Unused, false);
-        assert_eq!(first_of(&mut chunks), 1024);
-        chunks.free(&(1024..1536));
-        assert!(chunks.has_room(512));
-    }
-
-    #[test]
-    fn small_pieces_share_a_chunk_and_go_together() {
-        let mut chunks = Chunks::new(2 << 20);
-        chunks.allocate(0, 16);
-        chunks.allocate(600, 1);
-        assert!(chunks.has_room(495) && !chunks.has_room(496));
-        let shared = chunks.next_to_give_up().expect("one chunk");
-        assert_eq!((chunks.first_piece(shared), chunks.in_use()), (Some(0..16), 1));
-        assert!(chunks.has_piece_in(shared, &(8..12)), "a piece that begins below");
-        assert!(!chunks.has_piece_in(shared, &(16..600)));
-        chunks.free(&(0..100));
-        assert_eq!((chunks.in_use(), chunks.has_room(511)), (1, true));
-        assert_eq!(chunks.first_piece(shared), Some(600..601));
-        chunks.free(&(600..601));
-        assert_eq!(chunks.in_use(), 0);
-    }
-
-    #[test]
-    fn what_a_running_step_took_is_not_given_up() {
-        let mut chunks = Chunks::new(4 << 20);
-        let first = chunks.allocate(0, 512);
-        let second = chunks.allocate(512, 512);
-        chunks.pin(first);
-        assert_eq!(chunks.next_to_give_up(), Some(second));
-        chunks.pin(second);
-        assert_eq!(chunks.next_to_give_up(), None);
-        chunks.unpin();
-        assert_eq!(chunks.next_to_give_up(), Some(first));
-    }
-
-    #[test]
-    fn lists_stay_short_however_often_chunks_move() {
-        let mut chunks = Chunks::new(8 << 20);
-        for block in 0..4 {
-            chunks.allocate(block * 512, 512);
-        }
-        for round in 0..10_000 {
-            chunks.note(round % 3 * 512, List::Used, true);
-        }
-        assert!(chunks.lists.iter().all(|list| list.len() <= 2 * 4 + 65));
-        assert_eq!(first_of(&mut chunks), 1536);
-    }
-
-    #[test]
-    fn memory_that_does_not_migrate_leaves_less_room() {
-        let mut chunks = Chunks::new(8 << 20);
-        chunks.allocate(0, 512);
-        chunks.allocate(512, 512);
-        chunks.claim((4 << 20) + 1);
-        assert!(chunks.is_over() && !chunks.has_room(512));
-        chunks.claim(4 << 20);
-        assert!(!chunks.is_over() && !chunks.has_room(512));
-        chunks.claim(0);
-        assert!(chunks.has_room(512));
-    }
-}
+mod tests;

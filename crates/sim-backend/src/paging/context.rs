@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
+use super::chunks::Chunks;
 use super::groups::Groups;
 use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
@@ -13,6 +14,7 @@ use super::report::{ReportSink, Work, WorkCause};
 use super::thrash::pins::Pin;
 use super::thrash::window::LapseWindow;
 use super::totals::Totals;
+use super::walked::Walked;
 
 /// The surroundings of one step on one va_block.
 pub(super) struct Context<'a> {
@@ -26,7 +28,10 @@ pub(super) struct Context<'a> {
     pub(super) pins: &'a mut VecDeque<Pin>,
     pub(super) lapse: &'a mut LapseWindow,
     pub(super) totals: &'a mut Totals,
+    /// Memory of each GPU.
+    pub(super) chunks: &'a mut [Chunks],
     pub(super) groups: &'a Groups,
+    pub(super) walked: &'a mut Walked,
     #[cfg(test)]
     pub(super) shortcuts: bool,
 }
@@ -48,6 +53,7 @@ impl Context<'_> {
 
     /// Counts pages taken out of a processor's page table.
     pub(super) fn count_unmapped(&mut self, id: ProcId, pages: usize) {
+        self.walked.forget(id);
         let (counter, times) = if id.is_host() {
             (&mut self.work.pages_unmapped_host, &mut self.work.unmaps_host)
         } else {

@@ -4,8 +4,10 @@
 //! rules.
 
 use super::block::Block;
+use super::chunks::List;
 use super::context::Context;
 use super::mask::PageMask;
+use super::processor::ProcId;
 
 /// How pages are discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,20 +24,59 @@ pub(crate) enum Discard {
 impl Context<'_> {
     /// Discards pages of a block.
     pub(super) fn discard(&mut self, block: &mut Block, pages: PageMask, manner: Discard) {
+        let known = block.discarded();
+        let other_kind = match manner {
+            Discard::Eager => pages & known & block.mapped_anywhere(),
+            Discard::Lazy => known.minus(block.mapped_anywhere()),
+        };
+        let changes = !(pages.minus(known) | other_kind).is_empty();
         let duplicated = pages & block.duplicated();
         block.add_discarded(pages);
         if manner == Discard::Lazy {
             self.collapse_discarded(block, duplicated);
-            return;
+        } else if duplicated.is_empty() {
+            self.leave_discarded(block, pages);
+        } else {
+            self.mark_collapsed(block, duplicated);
+            self.leave_discarded(block, duplicated);
         }
-        let leaving = if duplicated.is_empty() { pages } else { duplicated };
+        if changes && block.is_discarded() {
+            self.mark_discarded(block);
+        }
+    }
+
+    /// One processor is left with pages that were duplicated, before they are resident nowhere.
+    fn mark_collapsed(&mut self, block: &Block, pages: PageMask) {
+        let holders = block.residents();
+        let Some(keeper) = self.policy.preferred.or(holders.iter().next()) else { return };
+        for id in holders.without(keeper).iter() {
+            if block.resident(id).minus(pages).is_empty() {
+                self.mark(block, id, List::Unused);
+            }
+        }
+        self.mark(block, keeper, List::Used);
+    }
+
+    /// Pages are unmapped, and resident nowhere. The chunks of the processors that held them keep
+    /// their places (EVICTION-11).
+    fn leave_discarded(&mut self, block: &mut Block, pages: PageMask) {
         for id in block.mappers().iter() {
-            self.unmap(block, id, leaving);
+            self.unmap(block, id, pages);
         }
         for id in block.residents().iter() {
-            self.leave(block, id, leaving);
+            self.end_residency(block, id, pages);
         }
-        block.remove_duplicated(leaving);
+        block.remove_duplicated(pages);
+    }
+
+    /// All pages of the block are discarded: on every GPU its chunk is unused if no processor
+    /// holds a page, or else discarded (EVICTION-12).
+    fn mark_discarded(&mut self, block: &Block) {
+        let list =
+            if block.residents().iter().next().is_none() { List::Unused } else { List::Discarded };
+        for gpu in 1..=self.chunks.len() {
+            self.mark(block, ProcId(gpu as u8), list);
+        }
     }
 
     fn collapse_discarded(&mut self, block: &mut Block, pages: PageMask) {
@@ -44,6 +85,9 @@ impl Context<'_> {
         let mut left = pages;
         for keeper in home.into_iter().chain(holders.iter()) {
             let kept = left & block.resident(keeper);
+            if !kept.is_empty() {
+                self.mark(block, keeper, List::Used);
+            }
             for id in holders.without(keeper).iter() {
                 self.unmap(block, id, kept);
                 self.leave(block, id, kept);

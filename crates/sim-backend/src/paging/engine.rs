@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use pagewise_hal::{PageRun, Processor};
+use pagewise_hal::{PAGE_BYTES, PageRun, Processor};
 
 use super::advice::PolicyChange;
 use super::block::Block;
-use super::chunks::Chunks;
+use super::chunks::{CHUNK_BYTES, Chunks};
 use super::context::Context;
 use super::counters::AccessCounters;
 use super::discard::Discard;
@@ -27,6 +27,8 @@ use super::thrash;
 use super::thrash::pins::{self, Pin};
 use super::thrash::window::LapseWindow;
 use super::totals::Totals;
+use super::walked::Walked;
+use crate::pressure::Pressure;
 
 /// The memory of one GPU that managed pages can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,7 @@ pub(crate) struct Paging {
     pub(super) counters: AccessCounters,
     pub(super) groups: Groups,
     pub(super) totals: Totals,
+    pub(super) walked: Walked,
     /// Whether alike blocks share the work of the first of them, and plain blocks take the short
     /// way. Tests turn it off to see that the outcome is the same.
     #[cfg(test)]
@@ -77,6 +80,7 @@ impl Paging {
             counters: AccessCounters::default(),
             groups: Groups::default(),
             totals,
+            walked: Walked::default(),
             #[cfg(test)]
             shortcuts: true,
         }
@@ -99,7 +103,14 @@ impl Paging {
     pub(crate) fn destroy_range(&mut self, first_page: u64, pages: u64) {
         let pages = first_page..first_page + pages;
         for range in self.ranges.remove(&pages) {
-            range.blocks().for_each(|block| self.totals.gone(block));
+            for block in range.blocks() {
+                self.totals.gone(block);
+                for id in (0..self.relations.count() as u8).map(ProcId) {
+                    if !block.mapped(id, Protection::Read).is_empty() {
+                        self.walked.forget(id);
+                    }
+                }
+            }
         }
         self.chunks.iter_mut().for_each(|chunks| chunks.free(&pages));
         self.counters.forget(&pages);
@@ -152,7 +163,6 @@ impl Paging {
                     context.map_migrated(&mut block, to, within);
                 }
                 context.finish();
-                paging.note_chunks(&block, Some(to));
             }
             paging.put(block);
             there
@@ -268,6 +278,18 @@ impl Paging {
         gpu.map_or(0, Chunks::in_use)
     }
 
+    /// The use that managed pages made of a GPU's memory so far.
+    pub(crate) fn pressure(&self, gpu: usize) -> Option<Pressure> {
+        let chunks = self.chunks.get(gpu)?;
+        let turnover = chunks.turnover();
+        Some(Pressure {
+            capacity_bytes: chunks.capacity() * CHUNK_BYTES,
+            peak_bytes: turnover.peak_chunks * CHUNK_BYTES,
+            evicted_bytes: turnover.evicted_pages * PAGE_BYTES,
+            returned_bytes: turnover.returned_pages * PAGE_BYTES,
+        })
+    }
+
     /// Moves the time to `now_ns`, and releases pages with expired pins.
     pub(crate) fn advance(&mut self, now_ns: u64, sink: &mut dyn ReportSink) {
         while let Some(pin) = pins::expired(&mut self.pins, &self.params.thrashing, now_ns) {
@@ -318,7 +340,9 @@ impl Paging {
             pins: &mut self.pins,
             lapse: &mut self.lapse,
             totals: &mut self.totals,
+            chunks: &mut self.chunks,
             groups: &self.groups,
+            walked: &mut self.walked,
             #[cfg(test)]
             shortcuts: self.shortcuts,
         }
@@ -337,7 +361,6 @@ impl Paging {
         let mut context = self.context(&block, policy, cause, now_ns, sink);
         act(&mut context, &mut block, within);
         context.finish();
-        self.note_chunks(&block, None);
         self.put(block);
     }
 
@@ -387,7 +410,13 @@ impl Paging {
             return; // An advice for no bytes succeeds and splits nothing.
         }
         let differs = |policy: &Policy| advice.apply(policy) != *policy;
-        let cuts = [pages.start, pages.end].map(|at| self.ranges.split_at(at, differs));
+        let cuts = [pages.start, pages.end].map(|at| {
+            let cut = self.ranges.split_at(at, differs);
+            if cut.blocks > 0 {
+                self.chunks.iter_mut().for_each(|chunks| chunks.split_at(at));
+            }
+            cut
+        });
         let cause = WorkCause::Advice(advice.advised());
         let mut work = Work { cause, ..Work::default() };
         for cut in cuts {

@@ -150,41 +150,24 @@ impl Paging {
         }
     }
 
-    /// Empties a chunk: its pages go to the host.
+    /// Empties a chunk: its pages go to the host, one va_block after the other, each in one step
+    /// (EVICTION-15).
     fn evict(&mut self, id: ProcId, chunk: RootId, now_ns: u64, sink: &mut dyn ReportSink) {
         self.evictions += 1;
         let gpu = id.index() - 1;
-        while let Some(piece) = self.chunks[gpu].first_piece(chunk) {
-            let mut left = piece.clone();
-            while let Some(part) = self.ranges.first_piece(&left) {
-                let cause = (WorkCause::Eviction, Some(id));
-                self.on_existing(&part, cause, now_ns, sink, |context, block, within| {
-                    context.evict(block, id, within);
-                });
-                left.start = part.end;
-            }
-            self.chunks[gpu].free(&piece);
-        }
-    }
-
-    /// Tells the chunk lists what a full block holds after a step.
-    pub(super) fn note_chunks(&mut self, block: &Block, serviced: Option<ProcId>) {
-        if !block.is_full_size() {
-            return;
-        }
-        for (gpu, chunks) in self.chunks.iter_mut().enumerate() {
-            let id = ProcId(gpu as u8 + 1);
-            if !block.has_memory(id) {
-                continue;
-            }
-            let list = if !block.holds_any(id) {
-                List::Unused
-            } else if block.is_discarded() {
-                List::Discarded
-            } else {
-                List::Used
-            };
-            chunks.note(block.first_page(), list, serviced == Some(id) && list != List::Unused);
+        while let Some(first) = self.chunks[gpu].first_piece(chunk) {
+            let block = self.block(first).map_or(first..first + 1, Block::pages);
+            let pieces = self.chunks[gpu].pieces_in(chunk, &block);
+            let cause = (WorkCause::Eviction, Some(id));
+            self.on_existing(&block, cause, now_ns, sink, |context, block, _| {
+                let page = |page: u64| (page - block.first_page()) as usize;
+                let mut pages = PageMask::EMPTY;
+                for piece in &pieces {
+                    pages.insert_range(page(piece.start)..page(piece.end));
+                }
+                context.evict(block, id, pages);
+            });
+            pieces.iter().for_each(|piece| self.chunks[gpu].evict(piece));
         }
     }
 }
@@ -202,12 +185,37 @@ impl Context<'_> {
         self.gone(block, id, pages);
         // Accessed-by processors follow the pages, later on the driver, at once here.
         for by in self.policy.accessed_by.iter() {
-            self.follow_evicted(block, by, leaving);
+            self.accessed_by_added(block, by);
         }
         // Where accesses are counted, a GPU goes on reaching what left it, until the counters bring
         // it back (PAGING-216). Not compared with hardware.
         if self.params.access_counters.enable {
             self.map_highest(block, id, leaving, Some(MapCause::Eviction));
+        }
+    }
+
+    /// The chunk of a full block on a GPU goes to the end of a list; not if the running step took
+    /// it, and not on the host.
+    pub(super) fn mark(&mut self, block: &Block, id: ProcId, list: List) {
+        if let Some(gpu) = id.index().checked_sub(1)
+            && block.is_full_size()
+            && let Some(chunks) = self.chunks.get_mut(gpu)
+        {
+            chunks.note(block.first_page(), list);
+        }
+    }
+
+    /// Pages came to a processor, or were there already (EVICTION-10).
+    pub(super) fn mark_if_held(&mut self, block: &Block, id: ProcId) {
+        if block.holds_any(id) {
+            self.mark(block, id, List::Used);
+        }
+    }
+
+    /// A fault was serviced, and left all pages of the block discarded (EVICTION-12).
+    pub(super) fn mark_if_all_discarded(&mut self, block: &Block, by: ProcId) {
+        if block.is_discarded() {
+            self.mark(block, by, List::Discarded);
         }
     }
 
@@ -334,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_chunk_without_pages_keeps_its_place_when_its_block_is_serviced_elsewhere() {
-        // PAGING-213: a chunk comes to UNUSED when its last page leaves, and only services that
+        // EVICTION-11: a chunk comes to UNUSED when its last page leaves, and only services that
         // bring pages to it move it.
         let gpus = [GpuMemory { capacity_bytes: 2 << 21 }, GpuMemory { capacity_bytes: 4 << 21 }];
         let relations = Relations::pcie_with_nvlink(2);
@@ -348,11 +356,12 @@ mod tests {
         // migration's destination is (PAGING-173).
         paging.set_read_mostly(0..512, true, 0, &mut records);
         paging.set_preferred(0..512, Some(Processor::device(1)), 0, &mut records);
-        paging.discard(0..512, Discard::Eager, 0, &mut records);
-        paging.migrate(0..512, GPU0, 0, &mut records);
+        paging.discard(0..511, Discard::Eager, 0, &mut records);
+        paging.migrate(0..511, GPU0, 0, &mut records);
         assert_eq!(paging.resident_on(0), [Processor::device(1)]);
         paging.migrate(1024..1536, GPU0, 0, &mut records);
-        let has_memory = |page| paging.block(page).expect("a block").has_memory(ProcId::from(GPU0));
+        let has_memory =
+            |page| !paging.block(page).expect("a block").populated(ProcId::from(GPU0)).is_empty();
         assert_eq!((has_memory(0), has_memory(512)), (false, true), "the first to be empty went");
     }
 

@@ -9,6 +9,7 @@
 use pagewise_hal::{MapCause, MemoryEvent, PAGE_BYTES};
 
 use super::block::Block;
+use super::chunks::List;
 use super::context::Context;
 use super::mask::PageMask;
 use super::processor::{ProcId, ProcSet};
@@ -48,6 +49,9 @@ impl Context<'_> {
             block.map(id, here, protection);
             block.note_device_mapping(id, here);
             self.count_mapped(id, here.count());
+            if here.intersects(&block.discarded()) {
+                self.mark(block, id, List::Discarded);
+            }
             if let Some(cause) = cause.filter(|_| at != id) {
                 self.report_remote(block, id, at, here, cause);
             }

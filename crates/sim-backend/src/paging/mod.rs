@@ -65,6 +65,7 @@ mod totals;
 mod touch;
 mod turns;
 mod walk;
+mod walked;
 
 pub(crate) use access::Access;
 pub(crate) use batch::WalkReach;

@@ -10,6 +10,7 @@ use std::ops::Range;
 use pagewise_hal::{CopyCause, MemoryEvent};
 
 use super::block::Block;
+use super::chunks::List;
 use super::context::Context;
 use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
@@ -59,6 +60,7 @@ impl Context<'_> {
         }
         self.arrive(block, destination, arriving, copied);
         block.remove_duplicated(pages);
+        self.mark_if_held(block, destination);
         arriving
     }
 
@@ -85,6 +87,7 @@ impl Context<'_> {
         self.arrive(block, destination, arriving, copied);
         // Discarded pages count as copied (PAGING-66).
         block.add_duplicated(arriving.minus(nowhere));
+        self.mark_if_held(block, destination);
     }
 
     /// Prepares pages that are not duplicated yet: only their holder keeps a mapping, to read.
@@ -207,8 +210,18 @@ impl Context<'_> {
         block.add_resident(id, pages);
     }
 
-    /// Ends the residency of pages. The memory behind them stays.
+    /// Ends the residency of pages. The memory behind them stays. With its last page the chunk
+    /// of a full block becomes unused.
     pub(super) fn leave(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        let held = block.holds_any(id);
+        self.end_residency(block, id, pages);
+        if held && !block.holds_any(id) {
+            self.mark(block, id, List::Unused);
+        }
+    }
+
+    /// The same without a word to the lists of chunks.
+    pub(super) fn end_residency(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
         let leaving = pages & block.resident(id);
         self.totals.left(id, leaving.count());
         self.note_holding(block, id, leaving, Holding::Left);

@@ -10,6 +10,7 @@
 use pagewise_hal::CopyCause;
 
 use super::block::Block;
+use super::chunks::List;
 use super::context::Context;
 use super::mask::PageMask;
 use super::moves::{Leg, Reason};
@@ -61,6 +62,7 @@ impl Context<'_> {
         let (host, here) = (held.host.minus(copied), held.device | arriving);
         block.set_plain(device, &Plain { host, device: here });
         block.note_device_mapping(device, arriving);
+        self.mark(block, device, List::Used);
     }
 
     /// Moves pages that a device holds to the host, which does not map them.

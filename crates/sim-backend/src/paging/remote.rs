@@ -108,8 +108,8 @@ impl Paging {
                 context.map_accessed_by(&mut block, by, destination, level, protection);
             }
             block.remove_discarded(levels[1] | levels[2]);
+            context.mark_if_all_discarded(&block, by);
             context.finish();
-            self.note_chunks(&block, Some(destination));
         }
         self.put(block);
         Ok(())

@@ -164,6 +164,7 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
         context.map_accessed_by(block, by, destination, level, protection);
     }
     block.remove_discarded(levels[1] | levels[2]);
+    context.mark_if_all_discarded(block, by);
 }
 
 #[cfg(test)]

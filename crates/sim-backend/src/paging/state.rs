@@ -225,11 +225,6 @@ impl BlockState {
         self.of(id).is_some_and(|presence| !presence.resident.is_empty())
     }
 
-    /// Whether any page has memory on a processor.
-    pub(super) fn has_memory(&self, id: ProcId) -> bool {
-        self.of(id).is_some_and(|presence| !presence.populated.is_empty())
-    }
-
     /// Notes that pages have memory on a processor.
     pub(crate) fn populate(&mut self, id: ProcId, pages: PageMask) {
         self.of_mut(id).populated.insert(pages);

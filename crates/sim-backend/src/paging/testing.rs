@@ -13,6 +13,7 @@ use super::range::Policy;
 use super::report::{Holding, ReportSink, Work};
 use super::thrash::window::LapseWindow;
 use super::totals::Totals;
+use super::walked::Walked;
 use crate::GpuProfile;
 
 /// All that the engine reports, in its order.
@@ -75,7 +76,9 @@ pub(super) fn heard_on<R>(
         pins: &mut VecDeque::new(),
         lapse: &mut lapse,
         groups: &Groups::default(),
+        walked: &mut Walked::default(),
         totals: &mut Totals::new(relations.count()),
+        chunks: &mut [],
         shortcuts: true,
     });
     (result, heard)

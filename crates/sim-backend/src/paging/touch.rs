@@ -62,6 +62,7 @@ impl Paging {
                 None => break,
             }
         }
+        self.walked.note(by, walk.pages());
         touched
     }
 

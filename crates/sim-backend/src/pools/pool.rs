@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use pagewise_hal::{AccessFlags, AllocationType, PoolAttribute, PoolProps, Processor};
 
+use crate::cost::PoolMemory;
 use crate::pool_chunks::{POOL_CHUNK_BYTES, PoolChunks};
 use crate::refusal::{Checked, invalid};
 
@@ -52,6 +53,17 @@ impl Pool {
 
     pub(crate) fn is_managed(&self) -> bool {
         self.props.allocation_type == AllocationType::MANAGED
+    }
+
+    /// The memory behind it, as far as calls take their time for it.
+    pub(crate) fn memory(&self) -> PoolMemory {
+        match (self.is_managed(), self.home) {
+            (false, Some(Processor::HOST) | None) => PoolMemory::Host,
+            (false, Some(_)) => PoolMemory::Device,
+            (true, Some(Processor::HOST)) => PoolMemory::ManagedHost,
+            (true, Some(_)) => PoolMemory::ManagedDevice,
+            (true, None) => PoolMemory::ManagedAnywhere,
+        }
     }
 
     /// Where the memory is (pinned) or prefers to be (managed), if anywhere.

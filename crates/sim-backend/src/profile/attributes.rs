@@ -21,6 +21,8 @@ pub struct DeviceAttributes {
     pub pageable_memory_access: bool,
     /// It does so through the host's page tables.
     pub pageable_memory_access_uses_host_page_tables: bool,
+    /// Physical memory can be created and mapped apart from addresses.
+    pub virtual_memory_management_supported: bool,
     /// Stream-ordered allocation works.
     pub memory_pools_supported: bool,
     /// Handle types that pools can export, as bits.

@@ -30,7 +30,11 @@ pub(super) fn check(profile: &GpuProfile) -> Verdict {
         None => Ok(()),
         Some(field) => {
             let field = format!("sources.\"{field}\"");
-            refuse(&field, "no source", "begin with calibrated:, published:, given: or guess:")
+            refuse(
+                &field,
+                "no source",
+                "begin with calibrated:, published:, derived:, given: or guess:",
+            )
         }
     }
 }
@@ -161,8 +165,9 @@ fn paging(params: &PagingParams) -> Verdict {
 }
 
 fn arrival(params: &ArrivalParams) -> Verdict {
-    let bulk = &params.bulk;
-    let [first, second] = params.wave_faults;
+    let (fills, copies) = (&params.fills, &params.copies);
+    let [first, second] = params.wave_slots;
+    let [group, pair, block, nothing] = params.walk_ns;
     // An H200 has 132 multiprocessors of 2048 threads and 32 blocks, and its driver reads batches of
     // 256 faults; 14 sectors and 4 or 5 faults at once were fitted to it. A block has at most 1024
     // threads, a thread accesses 16 bytes at once, and a va_block has 512 pages.
@@ -172,12 +177,15 @@ fn arrival(params: &ArrivalParams) -> Verdict {
         ("blocks_per_multiprocessor", params.blocks_per_multiprocessor, 1, 1024),
         ("batch_faults", params.batch_faults, 1, 16_384),
         ("sectors_per_multiprocessor", params.sectors_per_multiprocessor, 1, 4096),
-        ("wave_faults[0]", first, 0, 16_384),
-        ("wave_faults[1]", second, 0, 16_384),
-        ("many_pages", params.many_pages, 0, 512),
-        ("bulk.threads", bulk.threads, 1, 1024),
-        ("bulk.bytes_per_access", bulk.bytes_per_access, 1, 256),
-        ("bulk.parts", bulk.parts, 1, 1024),
+        ("wave_slots[0]", first, 0, 16_384),
+        ("wave_slots[1]", second, 0, 16_384),
+        ("page_writes", params.page_writes, 1, 1024),
+        ("fills.threads", fills.threads, 1, 1024),
+        ("fills.bytes_per_access", fills.bytes_per_access, 1, 256),
+        ("fills.parts", fills.parts, 1, 1024),
+        ("copies.threads", copies.threads, 1, 1024),
+        ("copies.bytes_per_access", copies.bytes_per_access, 1, 256),
+        ("copies.parts", copies.parts, 1, 1024),
         ("drop_all_percent", params.drop_all_percent, 0, 100),
     ];
     for (name, count, least, most) in counts {
@@ -187,7 +195,11 @@ fn arrival(params: &ArrivalParams) -> Verdict {
         ("wave_ns", params.wave_ns),
         ("fault_ns", params.fault_ns),
         ("spread_ns", params.spread_ns),
-        ("reads_after_ns", params.reads_after_ns),
+        ("write_ns", params.write_ns),
+        ("walk_ns[0]", group),
+        ("walk_ns[1]", pair),
+        ("walk_ns[2]", block),
+        ("walk_ns[3]", nothing),
         ("reads_late_after_ns", params.reads_late_after_ns),
         ("service_block_ns", params.service_block_ns),
     ];

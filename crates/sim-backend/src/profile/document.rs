@@ -9,6 +9,7 @@ use super::error::ProfileError;
 use super::gpu::GpuProfile;
 use super::sources::Evidence;
 use super::{check, texts};
+use crate::pressure::{Confidence, Pressure};
 
 impl GpuProfile {
     /// Reads a TOML document. One that begins with `base = "h200"` (or another shipped profile)
@@ -36,17 +37,40 @@ impl GpuProfile {
     /// How many figures are how well founded, best first.
     #[must_use]
     pub fn evidence(&self) -> Vec<(Evidence, usize)> {
-        let table = Table::try_from(self).unwrap_or_default();
-        let fields = leaves(&table);
-        let is_figure = |field: &&String| {
-            !matches!(field.as_str(), "name" | "description") && !field.starts_with("sources.")
-        };
-        let of = |field: &String| self.sources.of(field).map(|source| source.evidence);
         let mut counts = BTreeMap::new();
-        for evidence in fields.iter().filter(is_figure).filter_map(of) {
+        for (_, evidence) in self.figures() {
             *counts.entry(evidence).or_insert(0) += 1;
         }
         counts.into_iter().collect()
+    }
+
+    /// How far a verdict about a program on this GPU can be trusted: see [`Confidence`].
+    #[must_use]
+    pub fn confidence(&self, pressure: &Pressure) -> Confidence {
+        Confidence::of(self, pressure)
+    }
+
+    /// Of the figures in these tables, and of these fields: how many were measured on the model or
+    /// published for it, and how many there are.
+    pub(crate) fn founded(&self, tables: &[&str]) -> (usize, usize) {
+        let inside = |field: &str| tables.iter().any(|table| covers(table, field));
+        let figures = self.figures().into_iter().filter(|(field, _)| inside(field));
+        figures.fold((0, 0), |(founded, all), (_, evidence)| {
+            (founded + usize::from(evidence.is_founded()), all + 1)
+        })
+    }
+
+    /// All figures by name, with how well each is founded.
+    fn figures(&self) -> Vec<(String, Evidence)> {
+        let table = Table::try_from(self).unwrap_or_default();
+        let is_figure = |field: &String| {
+            !matches!(field.as_str(), "name" | "description") && !field.starts_with("sources.")
+        };
+        let with_evidence = |field: String| {
+            let evidence = self.sources.of(&field)?.evidence;
+            Some((field, evidence))
+        };
+        leaves(&table).into_iter().filter(is_figure).filter_map(with_evidence).collect()
     }
 }
 
@@ -104,15 +128,10 @@ fn merge_sources(base: &str, below: Option<Value>, above: Option<Value>, given: 
     if let Some(other) = unreadable {
         return other; // Reading the document says what is wrong with it.
     }
-    let covers = |outer: &str, field: &str| {
-        field.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
     let mut sources = Table::new();
     for (field, value) in below.and_then(|below| below.as_table().cloned()).unwrap_or_default() {
         if !above.keys().any(|own| covers(own, &field)) {
-            let text = value.as_str().unwrap_or_default();
-            let text = text.strip_prefix("guess: ").unwrap_or(text);
-            let text = format!("{}: as on the {base} ({text})", Evidence::Guess);
+            let text = inherited(base, value.as_str().unwrap_or_default());
             sources.insert(field, Value::String(text));
         }
     }
@@ -124,6 +143,25 @@ fn merge_sources(base: &str, below: Option<Value>, above: Option<Value>, given: 
     }
     sources.extend(above);
     Value::Table(sources)
+}
+
+/// Whether a field is this one, or in this table.
+fn covers(outer: &str, field: &str) -> bool {
+    field.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The words after which a source tells what makes the figure the same on every GPU: a default of
+/// the driver, a rule of CUDA.
+const EVERY_GPU: &str = "every GPU: ";
+
+/// The source of a figure that a document takes from its base: a guess, as it was not measured on
+/// this model, unless it is the same on every GPU.
+fn inherited(base: &str, text: &str) -> String {
+    if let Some((_, reason)) = text.split_once(EVERY_GPU) {
+        return format!("{}: {EVERY_GPU}{reason}", Evidence::Published);
+    }
+    let text = text.strip_prefix("guess: ").unwrap_or(text);
+    format!("{}: as on the {base} ({text})", Evidence::Guess)
 }
 
 /// The names of all fields that are no tables, with dots.

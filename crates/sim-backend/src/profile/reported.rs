@@ -12,6 +12,10 @@ impl GpuProfile {
         let since = |version| driver >= version;
         Some(match attribute {
             DeviceAttribute::INTEGRATED => has.integrated.into(),
+            // Every GPU that managed memory works on.
+            DeviceAttribute::CAN_MAP_HOST_MEMORY => 1,
+            // One domain, one device on each bus: as machines with one root complex have it.
+            DeviceAttribute::PCI_DEVICE_ID | DeviceAttribute::PCI_DOMAIN_ID => 0,
             DeviceAttribute::UNIFIED_ADDRESSING => has.unified_addressing.into(),
             DeviceAttribute::COMPUTE_CAPABILITY_MAJOR => self.compute_capability.0,
             DeviceAttribute::COMPUTE_CAPABILITY_MINOR => self.compute_capability.1,
@@ -23,6 +27,9 @@ impl GpuProfile {
             }
             DeviceAttribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => {
                 self.host_link.is_coherent().into()
+            }
+            DeviceAttribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => {
+                has.virtual_memory_management_supported.into()
             }
             DeviceAttribute::MEMORY_POOLS_SUPPORTED => has.memory_pools_supported.into(),
             DeviceAttribute::MEMPOOL_SUPPORTED_HANDLE_TYPES => has.mempool_supported_handle_types,

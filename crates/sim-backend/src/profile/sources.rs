@@ -10,8 +10,11 @@ use serde::{Deserialize, Serialize};
 pub enum Evidence {
     /// Fitted to, or read from, recordings of the model.
     Calibrated,
-    /// It was published for the model, or follows from what was published.
+    /// Others measured it on the model, its vendor states it, or the driver's source has it for
+    /// every GPU.
     Published,
+    /// It follows from figures of this or another model, by the rule that the text states.
+    Derived,
     /// The author of the document says so.
     Given,
     /// It was not measured on the model.
@@ -19,7 +22,14 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    const ALL: [Self; 4] = [Self::Calibrated, Self::Published, Self::Given, Self::Guess];
+    const ALL: [Self; 5] =
+        [Self::Calibrated, Self::Published, Self::Derived, Self::Given, Self::Guess];
+
+    /// Whether the figure was measured on the model, by the author or by others.
+    #[must_use]
+    pub fn is_founded(self) -> bool {
+        matches!(self, Self::Calibrated | Self::Published)
+    }
 
     /// The word that a source begins with.
     #[must_use]
@@ -27,6 +37,7 @@ impl Evidence {
         match self {
             Self::Calibrated => "calibrated",
             Self::Published => "published",
+            Self::Derived => "derived",
             Self::Given => "given",
             Self::Guess => "guess",
         }
@@ -49,7 +60,7 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Reads `calibrated: …`, `published: …`, `given: …` or `guess: …`.
+    /// Reads `calibrated: …`, `published: …`, `derived: …`, `given: …` or `guess: …`.
     fn parse(text: &'a str) -> Option<Self> {
         let (word, rest) = text.split_once(':')?;
         let evidence = Evidence::ALL.into_iter().find(|evidence| evidence.name() == word)?;

@@ -64,6 +64,41 @@ fn what_a_document_takes_from_its_base_is_a_guess() {
 }
 
 #[test]
+fn what_the_driver_sets_for_every_gpu_is_no_guess_on_any() {
+    for profile in GpuProfile::all() {
+        for field in ["paging.prefetch_threshold_percent", "paging.thrashing.lapse_ns"] {
+            let source = profile.sources.of(field).expect("a source");
+            assert!(source.evidence.is_founded(), "{}: {field}: {}", profile.name, source.text);
+            assert!(source.text.contains("every GPU: nvidia-uvm 580.142"), "{}", source.text);
+        }
+        let base = &profile.sources.of("paging.thrashing.stamp_ns").expect("a source").evidence;
+        assert_eq!(base.is_founded(), profile.name == "h200", "{}: measured there", profile.name);
+    }
+    // Over two documents, too, and not where the document gives another value.
+    let text = "base = 'wsl'\n[paging.thrashing]\nlapse_ns = 400_000";
+    let profile = GpuProfile::from_toml(text).expect("a profile");
+    let evidence = |field| profile.sources.of(field).map(|source| source.evidence);
+    assert_eq!(evidence("paging.thrashing.lapse_ns"), Some(Evidence::Given));
+    assert_eq!(evidence("paging.thrashing.nap_ns"), Some(Evidence::Published));
+}
+
+#[test]
+fn resident_threads_are_those_of_the_compute_capability() {
+    // CUDA programming guide, technical specifications per compute capability.
+    for profile in GpuProfile::all() {
+        let expected = match profile.compute_capability {
+            (8, 9) => (1536, 24),
+            _ => (2048, 32),
+        };
+        let arrival = &profile.arrival;
+        let given = (arrival.threads_per_multiprocessor, arrival.blocks_per_multiprocessor);
+        assert_eq!(given, expected, "{}", profile.name);
+        let source = profile.sources.of("arrival.threads_per_multiprocessor").expect("a source");
+        assert!(source.evidence.is_founded(), "{}", profile.name);
+    }
+}
+
+#[test]
 fn a_link_of_another_kind_replaces_the_whole_link() {
     let text = "base = 'h200'\n[host_link]\nkind = 'nvlink_c2c'\nnative_atomics = true";
     let profile = GpuProfile::from_toml(text).expect("a profile");
@@ -146,11 +181,15 @@ fn every_figure_has_a_bound_that_its_error_names() {
         ("arrival.blocks_per_multiprocessor", "1024", "1025"),
         ("arrival.batch_faults", "16384", "16385"),
         ("arrival.sectors_per_multiprocessor", "4096", "4097"),
-        ("arrival.many_pages", "512", "513"),
+        ("arrival.page_writes", "1024", "1025"),
         ("arrival.wave_ns", "10000000000", "10000000001"),
-        ("arrival.bulk.threads", "1024", "1025"),
-        ("arrival.bulk.bytes_per_access", "256", "257"),
-        ("arrival.bulk.parts", "1024", "1025"),
+        ("arrival.write_ns", "10000000000", "10000000001"),
+        ("arrival.fills.threads", "1024", "1025"),
+        ("arrival.fills.bytes_per_access", "256", "257"),
+        ("arrival.fills.parts", "1024", "1025"),
+        ("arrival.copies.threads", "1024", "1025"),
+        ("arrival.copies.bytes_per_access", "256", "257"),
+        ("arrival.copies.parts", "1024", "1025"),
         ("cost.prefetch.call", "10000000000.0", "10000000001.0"),
         ("cost.prefetch.to_device_byte", "1000.0", "1000.5"),
     ] {
@@ -164,10 +203,10 @@ fn every_figure_has_a_bound_that_its_error_names() {
 
 #[test]
 fn both_waves_are_bounded_and_so_are_texts() {
-    let waves = |waves| format!("base = 'h200'\n[arrival]\nwave_faults = {waves}");
+    let waves = |waves| format!("base = 'h200'\n[arrival]\nwave_slots = {waves}");
     GpuProfile::from_toml(&waves("[16_384, 16_384]")).expect("at the bound");
-    assert!(error(&waves("[16_385, 1]")).starts_with("arrival.wave_faults[0] is 16385"));
-    assert!(error(&waves("[1, 16_385]")).starts_with("arrival.wave_faults[1] is 16385"));
+    assert!(error(&waves("[16_385, 1]")).starts_with("arrival.wave_slots[0] is 16385"));
+    assert!(error(&waves("[1, 16_385]")).starts_with("arrival.wave_slots[1] is 16385"));
     let name = |bytes| format!("base = 'h200'\nname = '{}'", "x".repeat(bytes));
     GpuProfile::from_toml(&name(256)).expect("at the bound");
     assert!(error(&name(257)).starts_with("name is 257 bytes long: give at most 256"));

@@ -4,12 +4,15 @@
 
 mod common;
 mod contents;
+mod copies;
 mod frees;
 mod hostile;
 mod kernels;
+mod literature;
 mod oversubscription;
 mod pool_memory;
 mod pools;
 mod profiles;
 mod published;
 mod records;
+mod virtual_memory;

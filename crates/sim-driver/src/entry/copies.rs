@@ -1,14 +1,18 @@
-//! Entry points that fill and copy.
+//! Entry points that fill and copy, alone and in batches.
 //!
 //! Memory of the host that the simulator did not allocate goes through a page-locked allocation of
 //! its own, so that the device side pays and moves as it does for any copy.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_ushort, c_void};
 
-use pagewise_hal::{Backend, Code, DevicePtr, HostAllocFlags, StreamHandle};
+use pagewise_hal::{
+    Backend, Code, CopyAttributes, CopyFlags, DevicePtr, HostAllocFlags, SourceOrder, Span,
+    SpanCopy, StreamHandle,
+};
 
-use crate::driver::{Driver, Outcome, answer, has_place, in_context, stream};
-use crate::entry::{span, span_is_live};
+use crate::driver::{Driver, Outcome, answer, has_place, in_context, started_after, stream};
+use crate::entry::movement::{gather, not_legacy};
+use crate::entry::{MemLocation, span, span_is_live};
 
 /// `cuMemsetD8Async`
 ///
@@ -26,6 +30,184 @@ pub unsafe extern "C" fn cuMemsetD8Async(
         // SAFETY: `memset` asks that no other code uses the range; the caller of this function
         // promised that. The simulator refuses ranges outside of live allocations.
         answer(unsafe { driver.sim.memset(span(ptr, bytes), value, on) })
+    })
+}
+
+/// The range of a fill of `count` elements. Too many for an address space wrap (CONTRACT-107).
+const fn elements(ptr: u64, count: usize, width: usize) -> Span {
+    span(ptr, count.wrapping_mul(width))
+}
+
+/// `cuMemsetD16Async`
+///
+/// # Safety
+/// As [`cuMemsetD8Async`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemsetD16Async(
+    ptr: u64,
+    value: c_ushort,
+    count: usize,
+    on: *mut c_void,
+) -> c_int {
+    in_context("cuMemsetD16Async", |driver, _| {
+        let on = driver.working_stream(stream(on))?;
+        let range = elements(ptr, count, 2);
+        // SAFETY: `memset_d16` asks that no other code uses the range; the caller of this function
+        // promised that. The simulator refuses ranges outside of live allocations.
+        answer(unsafe { driver.sim.memset_d16(range, value, on) })
+    })
+}
+
+/// `cuMemsetD32Async`
+///
+/// # Safety
+/// As [`cuMemsetD8Async`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemsetD32Async(
+    ptr: u64,
+    value: c_uint,
+    count: usize,
+    on: *mut c_void,
+) -> c_int {
+    in_context("cuMemsetD32Async", |driver, _| {
+        let on = driver.working_stream(stream(on))?;
+        let range = elements(ptr, count, 4);
+        // SAFETY: `memset_d32` asks that no other code uses the range; the caller of this function
+        // promised that. The simulator refuses ranges outside of live allocations.
+        answer(unsafe { driver.sim.memset_d32(range, value, on) })
+    })
+}
+
+/// `CUmemcpyAttributes` as the driver takes it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct MemcpyAttributes {
+    /// When the source may be read.
+    pub source_order: c_int,
+    /// Where a managed source had better be read.
+    pub source_hint: MemLocation,
+    /// Where a managed destination had better be written.
+    pub destination_hint: MemLocation,
+    /// Hints about the way of the copy.
+    pub flags: c_uint,
+}
+
+impl From<MemcpyAttributes> for CopyAttributes {
+    fn from(attributes: MemcpyAttributes) -> Self {
+        Self {
+            source_order: SourceOrder(attributes.source_order),
+            source_hint: attributes.source_hint.into(),
+            destination_hint: attributes.destination_hint.into(),
+            flags: CopyFlags::from_bits_retain(attributes.flags),
+        }
+    }
+}
+
+/// The arrays of a batch of copies, as the caller passes them.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    destinations: *const u64,
+    sources: *const u64,
+    sizes: *const usize,
+    count: usize,
+    attributes: *const MemcpyAttributes,
+    starts: *const usize,
+    kinds: usize,
+}
+
+impl Batch {
+    /// Carries the copies out. `failed` is set to the copy that a refusal is about.
+    ///
+    /// # Safety
+    /// The arrays must be null or have as many items as are announced; otherwise as
+    /// [`cuMemcpyAsync`] for each copy.
+    unsafe fn copy(self, driver: &Driver, on: StreamHandle, failed: &mut Option<usize>) -> Outcome {
+        let Self { destinations, sources, sizes, count, attributes, starts, kinds } = self;
+        has_place(destinations)?;
+        has_place(sources)?;
+        has_place(sizes)?;
+        has_place(attributes)?;
+        has_place(starts)?;
+        let copies = gather(count, |item| {
+            // SAFETY: no array is null, so by this function's contract each has `count` items, and
+            // `item` is below `count`. Items are integers, of which every bit pattern is a value.
+            unsafe {
+                let to = destinations.wrapping_add(item).read_unaligned();
+                let from = sources.wrapping_add(item).read_unaligned();
+                let bytes = sizes.wrapping_add(item).read_unaligned() as u64;
+                SpanCopy::new(DevicePtr(to), DevicePtr(from), bytes)
+            }
+        })?;
+        let both = gather(kinds, |item| {
+            // SAFETY: neither array is null, so by this function's contract each has `kinds` items,
+            // and `item` is below `kinds`. Items consist of integers, of which every bit pattern is
+            // a value.
+            unsafe {
+                let attributes = attributes.wrapping_add(item).read_unaligned();
+                let start = starts.wrapping_add(item).read_unaligned();
+                (CopyAttributes::from(attributes), start)
+            }
+        })?;
+        let (attributes, starts): (Vec<_>, Vec<_>) = both.into_iter().unzip();
+        // SAFETY: `memcpy_batch` asks that no other code uses the ranges and that they do not
+        // overlap; the caller of this function promised that. The simulator refuses ranges outside
+        // of live allocations.
+        let copied = unsafe { driver.sim.memcpy_batch(&copies, &attributes, &starts, on) };
+        answer(copied.inspect_err(|error| *failed = error.item()))
+    }
+}
+
+/// `cuMemcpyBatchAsync`, the form of CUDA 12.8
+///
+/// # Safety
+/// The arrays must be null or have as many items as are announced, and `fail_index` must be null or
+/// valid for writing; otherwise as [`cuMemcpyAsync`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyBatchAsync(
+    destinations: *const u64,
+    sources: *const u64,
+    sizes: *const usize,
+    count: usize,
+    attributes: *const MemcpyAttributes,
+    starts: *const usize,
+    kinds: usize,
+    fail_index: *mut usize,
+    on: *mut c_void,
+) -> c_int {
+    let batch = Batch { destinations, sources, sizes, count, attributes, starts, kinds };
+    started_after("cuMemcpyBatchAsync", not_legacy(on), |driver| {
+        let on = driver.working_stream(driver.stream(on)?)?;
+        let mut failed = None;
+        // SAFETY: the caller promises of the arrays and the ranges what `copy` asks for.
+        let copied = unsafe { batch.copy(driver, on, &mut failed) };
+        if !fail_index.is_null() {
+            // SAFETY: `fail_index` is not null, so the caller promises that it can be written.
+            unsafe { fail_index.write_unaligned(failed.unwrap_or(usize::MAX)) };
+        }
+        copied
+    })
+}
+
+/// `cuMemcpyBatchAsync`, the form of CUDA 13.0
+///
+/// # Safety
+/// The arrays must be null or have as many items as are announced; otherwise as [`cuMemcpyAsync`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyBatchAsync_v2(
+    destinations: *const u64,
+    sources: *const u64,
+    sizes: *const usize,
+    count: usize,
+    attributes: *const MemcpyAttributes,
+    starts: *const usize,
+    kinds: usize,
+    on: *mut c_void,
+) -> c_int {
+    let batch = Batch { destinations, sources, sizes, count, attributes, starts, kinds };
+    started_after("cuMemcpyBatchAsync_v2", not_legacy(on), |driver| {
+        let on = driver.working_stream(driver.stream(on)?)?;
+        // SAFETY: the caller promises of the arrays and the ranges what `copy` asks for.
+        unsafe { batch.copy(driver, on, &mut None) }
     })
 }
 

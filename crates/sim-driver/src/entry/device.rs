@@ -116,6 +116,24 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
     })
 }
 
+/// `cuDeviceCanAccessPeer`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceCanAccessPeer(
+    can: *mut c_int,
+    device: c_int,
+    peer: c_int,
+) -> c_int {
+    started("cuDeviceCanAccessPeer", |driver| {
+        has_place(can)?;
+        let answered = answer(driver.sim.can_access_peer(DeviceId(device), DeviceId(peer)))?;
+        // SAFETY: the caller promises that the place is null or valid for writing.
+        unsafe { store(can, c_int::from(answered)) }
+    })
+}
+
 /// `cuDevicePrimaryCtxRetain`
 ///
 /// # Safety

@@ -13,6 +13,7 @@ mod movement;
 mod pools;
 mod sharing;
 mod streams;
+mod virtual_memory;
 
 pub use copies::*;
 pub use device::*;
@@ -22,6 +23,7 @@ pub use movement::*;
 pub use pools::*;
 pub use sharing::*;
 pub use streams::*;
+pub use virtual_memory::*;
 
 use std::ffi::c_int;
 

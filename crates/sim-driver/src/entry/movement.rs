@@ -58,7 +58,7 @@ pub extern "C" fn cuMemPrefetchAsync_v2(
 }
 
 /// Batch calls refuse the legacy default streams before all else, `cuInit` included.
-fn not_legacy(on: *mut c_void) -> Outcome {
+pub(super) fn not_legacy(on: *mut c_void) -> Outcome {
     if stream(on).is_legacy() { Err(Code::INVALID_VALUE) } else { Ok(()) }
 }
 
@@ -66,7 +66,7 @@ fn not_legacy(on: *mut c_void) -> Outcome {
 const BATCH_MAX: usize = 1 << 24;
 
 /// Gathers an array of the caller, or what is refused before its items are looked at.
-fn gather<T>(count: usize, item: impl FnMut(usize) -> T) -> Outcome<Vec<T>> {
+pub(super) fn gather<T>(count: usize, item: impl FnMut(usize) -> T) -> Outcome<Vec<T>> {
     if count > BATCH_MAX {
         return Err(Code::OUT_OF_MEMORY);
     }

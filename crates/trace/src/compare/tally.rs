@@ -198,7 +198,14 @@ impl Tally {
     }
 
     pub(super) fn add_totals(&mut self, op: &Op, recorded: &[MemoryRecord], got: &[MemoryRecord]) {
-        if matches!(op, Op::DeviceTouch { .. } | Op::KernelAccesses { .. } | Op::Memset { .. }) {
+        if matches!(
+            op,
+            Op::DeviceTouch { .. }
+                | Op::KernelAccesses { .. }
+                | Op::Memset { .. }
+                | Op::MemsetD16 { .. }
+                | Op::MemsetD32 { .. }
+        ) {
             self.has_parallel_access |= op.is_parallel();
             self.has_serial_access |= !op.is_parallel();
         }

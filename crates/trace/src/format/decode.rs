@@ -1,14 +1,14 @@
 //! Decoding: from a line of the file to the typed operation.
 
 use pagewise_hal::{
-    Advice, AllocationType, DeviceAccess, HostAccess, KernelAccess, Location, LocationKind,
-    PAGE_BYTES,
+    Advice, AllocationType, CopyAttributes, DeviceAccess, HostAccess, KernelAccess, Location,
+    LocationKind, PAGE_BYTES,
 };
 
 use super::raw::{NameOrInt, RawLocation, RawWalk};
 use super::{
-    Batch, LocationArg, MAX_HOST_MEMORY_BYTES, MAX_ID, Observed, Op, Part, PoolQuery, RawLine,
-    RecordedOp, Stream, Walk,
+    Batch, CopyBatch, CopyPart, LocationArg, MAX_HOST_MEMORY_BYTES, MAX_ID, MAX_SLOTS, Observed,
+    Op, Part, PoolQuery, RawCopyAttributes, RawLine, RecordedOp, Stream, Walk,
 };
 use crate::error::Reason;
 
@@ -57,9 +57,9 @@ impl Reading {
     fn op(mut self) -> Result<(Op, Self)> {
         let name = self.0.op.clone().ok_or(Reason::NeitherOpNorCase)?;
         let op = match name.as_str() {
-            "host_touch" | "device_touch" | "memset" | "memcpy" | "stream_attach" => {
-                self.access_op(&name)?
-            }
+            "host_touch" | "device_touch" | "memset" | "memset_d16" | "memset_d32" | "memcpy"
+            | "stream_attach" => self.access_op(&name)?,
+            "memcpy_batch" => Op::MemcpyBatch(self.copy_batch()?),
             "kernel_accesses" => self.kernel_accesses()?,
             "prefetch_batch" => Op::PrefetchBatch(self.batch()?),
             "discard_prefetch_batch" => Op::DiscardPrefetchBatch(self.batch()?),
@@ -109,7 +109,7 @@ impl Reading {
                 location: self.location_arg()?,
                 flags: self.0.flags.map(|flags| self.fits("flags", flags)).transpose()?,
             },
-            "range_attributes" => Op::RangeAttributes { part: self.part()? },
+            "range_attributes" => Op::RangeAttributes { part: self.part()?, slots: self.slots()? },
             "pointer_attributes" => {
                 Op::PointerAttributes { buf: self.buf()?, offset: need!(self.offset)? }
             }
@@ -156,6 +156,16 @@ impl Reading {
                     threads: need!(self.threads)?,
                 }
             }
+            "memset_d16" => Op::MemsetD16 {
+                part,
+                value: self.fits("value", need!(self.value)?)?,
+                stream: self.stream()?,
+            },
+            "memset_d32" => Op::MemsetD32 {
+                part,
+                value: self.fits("value", need!(self.value)?)?,
+                stream: self.stream()?,
+            },
             "memset" => Op::Memset { part, value: self.byte()?, stream: self.stream()? },
             _ => Op::StreamAttach {
                 part,
@@ -250,6 +260,16 @@ impl Reading {
             return Err(self.bad("bytes", what));
         }
         Ok(bytes)
+    }
+
+    /// The length of the accessed-by list that a replay allocates.
+    fn slots(&self) -> Result<Option<u32>> {
+        match self.0.slots {
+            Some(slots) if slots > MAX_SLOTS => {
+                Err(self.bad("slots", format!("{slots} is more than {MAX_SLOTS}")))
+            }
+            slots => Ok(slots),
+        }
     }
 
     fn observed(mut self) -> Result<Observed> {
@@ -396,6 +416,35 @@ impl Reading {
             location_starts: need!(take self.location_starts)?,
             flags: need!(self.flags)?,
             stream: self.stream()?.ok_or_else(|| self.missing("stream"))?,
+        })
+    }
+
+    fn copy_batch(&mut self) -> Result<CopyBatch> {
+        let copy = |(to, to_offset, from, from_offset, bytes)| {
+            let to = (id("copies", to)?, to_offset);
+            Ok(CopyPart { to, from: (id("copies", from)?, from_offset), bytes })
+        };
+        let attributes = need!(take self.attribute_sets)?;
+        Ok(CopyBatch {
+            copies: need!(take self.copies)?.into_iter().map(copy).collect::<Result<_>>()?,
+            attributes: attributes
+                .iter()
+                .map(|raw| self.copy_attributes(raw))
+                .collect::<Result<_>>()?,
+            attribute_starts: need!(take self.attribute_starts)?,
+            stream: self.stream()?.ok_or_else(|| self.missing("stream"))?,
+        })
+    }
+
+    fn copy_attributes(&self, raw: &RawCopyAttributes) -> Result<CopyAttributes> {
+        let hint = |hint: &Option<RawLocation>| match hint {
+            Some(location) => self.full_location("attribute_sets", location),
+            None => Ok(Location::NONE),
+        };
+        Ok(CopyAttributes {
+            source_hint: hint(&raw.source_hint)?,
+            destination_hint: hint(&raw.destination_hint)?,
+            ..raw.without_hints()
         })
     }
 

@@ -1,10 +1,13 @@
 //! Encoding: from the typed operation to a line of the file.
 
-use pagewise_hal::{DeviceAccess, HostAccess, Location, LocationKind};
+use pagewise_hal::{CopyAttributes, DeviceAccess, HostAccess, Location, LocationKind};
 
 use super::decode::{ADVICE, ALLOCATION_TYPES, KERNEL_ACCESSES};
 use super::raw::{NameOrInt, RawLocation, RawWalk};
-use super::{Batch, LocationArg, Observed, Op, Part, PoolQuery, RawLine, RecordedOp, Stream, Walk};
+use super::{
+    Batch, CopyBatch, CopyPart, LocationArg, Observed, Op, Part, PoolQuery, RawCopyAttributes,
+    RawLine, RecordedOp, Stream, Walk,
+};
 
 impl From<&RecordedOp> for RawLine {
     fn from(record: &RecordedOp) -> Self {
@@ -52,7 +55,10 @@ fn put_op(raw: &mut RawLine, op: &Op) {
             raw.ranges = Some(ranges.iter().map(range).collect());
             (raw.flags, raw.stream) = (Some(*flags), stream_name(Some(*stream)));
         }
-        Op::RangeAttributes { part } => put_part(raw, *part),
+        Op::RangeAttributes { part, slots } => {
+            put_part(raw, *part);
+            raw.slots = *slots;
+        }
         Op::PointerAttributes { buf, offset }
         | Op::HostUnregister { buf, offset }
         | Op::IpcCloseMemHandle { buf, offset } => {
@@ -74,7 +80,10 @@ fn put_op(raw: &mut RawLine, op: &Op) {
         | Op::DeviceTouch { .. }
         | Op::KernelAccesses { .. }
         | Op::Memset { .. }
+        | Op::MemsetD16 { .. }
+        | Op::MemsetD32 { .. }
         | Op::Memcpy { .. }
+        | Op::MemcpyBatch(_)
         | Op::StreamAttach { .. } => put_access_op(raw, op),
         _ => put_pool_op(raw, op),
     }
@@ -109,6 +118,15 @@ fn put_access_op(raw: &mut RawLine, op: &Op) {
             put_part(raw, *part);
             (raw.value, raw.stream) = (Some(u64::from(*value)), stream_name(*stream));
         }
+        Op::MemsetD16 { part, value, stream } => {
+            put_part(raw, *part);
+            (raw.value, raw.stream) = (Some(u64::from(*value)), stream_name(*stream));
+        }
+        Op::MemsetD32 { part, value, stream } => {
+            put_part(raw, *part);
+            (raw.value, raw.stream) = (Some(u64::from(*value)), stream_name(*stream));
+        }
+        Op::MemcpyBatch(batch) => put_copy_batch(raw, batch),
         Op::Memcpy { to, from, bytes, stream } => {
             (raw.dst_buf, raw.dst_offset) = (id(to.0), Some(to.1));
             (raw.src_buf, raw.src_offset) = (id(from.0), Some(from.1));
@@ -240,6 +258,24 @@ fn name_or_int(value: i32, names: &[&str]) -> NameOrInt {
     }
 }
 
+fn put_copy_batch(raw: &mut RawLine, batch: &CopyBatch) {
+    let copy = |copy: &CopyPart| {
+        let CopyPart { to, from, bytes } = *copy;
+        (i64::from(to.0), to.1, i64::from(from.0), from.1, bytes)
+    };
+    let hint = |hint: Location| (hint != Location::NONE).then(|| raw_location(hint));
+    let attributes = |attributes: &CopyAttributes| RawCopyAttributes {
+        order: attributes.source_order.0,
+        source_hint: hint(attributes.source_hint),
+        destination_hint: hint(attributes.destination_hint),
+        flags: attributes.flags.bits(),
+    };
+    raw.copies = Some(batch.copies.iter().map(copy).collect());
+    raw.attribute_sets = Some(batch.attributes.iter().map(attributes).collect());
+    raw.attribute_starts = Some(batch.attribute_starts.clone());
+    raw.stream = stream_name(Some(batch.stream));
+}
+
 fn stream_name(stream: Option<Stream>) -> Option<String> {
     stream.map(|stream| match stream {
         Stream::NonBlocking => "stream".to_owned(),
@@ -288,7 +324,10 @@ impl Op {
             Self::DeviceTouch { .. } => "device_touch",
             Self::KernelAccesses { .. } => "kernel_accesses",
             Self::Memset { .. } => "memset",
+            Self::MemsetD16 { .. } => "memset_d16",
+            Self::MemsetD32 { .. } => "memset_d32",
             Self::Memcpy { .. } => "memcpy",
+            Self::MemcpyBatch(_) => "memcpy_batch",
             Self::StreamAttach { .. } => "stream_attach",
             Self::RangeAttributes { .. } => "range_attributes",
             Self::PointerAttributes { .. } => "pointer_attributes",

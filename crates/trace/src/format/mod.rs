@@ -12,6 +12,8 @@
 //! | operation | fields |
 //! | --- | --- |
 //! | `memcpy` | `dst_buf`, `dst_offset`, `src_buf`, `src_offset`, `bytes`, `stream` (optional) |
+//! | `memset_d16`, `memset_d32` | as `memset`: `buf`, `offset`, `bytes`, `value`, `stream` (optional) |
+//! | `memcpy_batch` | `copies`, `attribute_sets`, `attribute_starts`, `stream` |
 //! | `stream_attach` | `buf`, `offset`, `bytes`, `flags`, `stream` (optional) |
 //! | `alloc_device` | `buf`, `bytes`, `device` (0 if it is missing) |
 //! | `alloc_pinned` | `buf`, `bytes`, `flags` (0 if they are missing) |
@@ -38,22 +40,31 @@
 //! kernel writes are not in the trace, so a recorder marks the `sum` of a read of them as
 //! `unstable`.
 //!
+//! `copies` is a list of `[dst_buf, dst_offset, src_buf, src_offset, bytes]`, `attribute_sets` a
+//! list of objects: `order` is the number of the source's access order, `flags` (0 if they are
+//! missing) and the locations `source_hint` and `destination_hint` (none if they are missing) are
+//! hints.
+//!
 //! An operation without the field `stream` uses the non-blocking stream.
 
+mod copies;
 mod decode;
 mod encode;
 mod header;
 mod observed;
+mod part;
 mod raw;
 
 use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, KernelAccess, Location};
 
+pub use copies::{CopyBatch, CopyPart};
 pub use header::{Header, RecordedOn};
 pub use observed::{
     AttributeRead, AttributeValue, Attributes, Detail, Label, MemoryRecord, Observed, PageMap,
     Timing,
 };
-pub(crate) use raw::RawLine;
+pub use part::{Part, Stream};
+pub(crate) use raw::{RawCopyAttributes, RawLine};
 
 /// The field `format` of every header.
 pub const FORMAT: &str = "pagewise-trace";
@@ -67,17 +78,11 @@ pub const MAX_HOST_MEMORY_BYTES: u64 = 1 << 30;
 /// The largest id of a buffer, a pool or what was exported.
 pub const MAX_ID: u32 = 1_000_000;
 
+/// The longest accessed-by list that an operation reads.
+pub const MAX_SLOTS: u32 = 1024;
+
 /// Buffers up to this size have their host page table observed after each operation.
 pub const MAX_MAPPED_BYTES: u64 = 16 << 20;
-
-/// The stream of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// A non-blocking stream, one per device and case.
-    NonBlocking,
-    /// The legacy default stream.
-    Legacy,
-}
 
 /// The location argument of a call: in its ordinal form (`abi` 1), or in its location form (2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,17 +91,6 @@ pub enum LocationArg {
     Ordinal(i32),
     /// A location.
     Location(Location),
-}
-
-/// A part of a buffer, or of the address space if the id is not live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// The buffer.
-    pub buf: u32,
-    /// Bytes from its start.
-    pub offset: u64,
-    /// How many bytes.
-    pub bytes: u64,
 }
 
 /// Ranges and locations of a batch call.
@@ -174,12 +168,23 @@ pub enum Op {
     KernelAccesses { device: i32, blocks: u32, threads: u32, walks: Vec<Walk> },
     /// `cuMemsetD8Async`
     Memset { part: Part, value: u8, stream: Option<Stream> },
+    /// `cuMemsetD16Async`
+    MemsetD16 { part: Part, value: u16, stream: Option<Stream> },
+    /// `cuMemsetD32Async`
+    MemsetD32 { part: Part, value: u32, stream: Option<Stream> },
+    /// `cuMemcpyBatchAsync`
+    MemcpyBatch(CopyBatch),
     /// `cuMemcpyAsync`
     Memcpy { to: (u32, u64), from: (u32, u64), bytes: u64, stream: Option<Stream> },
     /// `cuStreamAttachMemAsync`
     StreamAttach { part: Part, flags: u32, stream: Option<Stream> },
     /// `cuMemRangeGetAttribute`, once per attribute
-    RangeAttributes { part: Part },
+    RangeAttributes {
+        part: Part,
+        /// The length of the accessed-by list, which the driver truncates; if not given, one more
+        /// than there are devices
+        slots: Option<u32>,
+    },
     /// `cuPointerGetAttribute`, once per attribute
     PointerAttributes { buf: u32, offset: u64 },
     /// `cuMemPoolCreate`
@@ -252,7 +257,7 @@ impl Op {
             | Self::KernelAccesses { blocks, threads, .. } => {
                 u64::from(blocks).saturating_mul(threads.into()) > 1
             }
-            Self::Memset { .. } => true,
+            Self::Memset { .. } | Self::MemsetD16 { .. } | Self::MemsetD32 { .. } => true,
             _ => false,
         }
     }
@@ -269,7 +274,10 @@ impl Op {
                 | Self::DeviceTouch { .. }
                 | Self::KernelAccesses { .. }
                 | Self::Memset { .. }
+                | Self::MemsetD16 { .. }
+                | Self::MemsetD32 { .. }
                 | Self::Memcpy { .. }
+                | Self::MemcpyBatch(_)
                 | Self::StreamAttach { .. }
                 | Self::PoolAlloc { .. }
                 | Self::PoolFree { .. }
@@ -320,7 +328,8 @@ impl RecordedOp {
     pub fn is_parallel(&self) -> bool {
         let faulted =
             || self.observed.events.iter().any(|event| event.kind.as_str() == "gpu_fault");
-        self.op.is_parallel() || (matches!(self.op, Op::Memcpy { .. }) && faulted())
+        let copies = matches!(self.op, Op::Memcpy { .. } | Op::MemcpyBatch(_));
+        self.op.is_parallel() || (copies && faulted())
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pagewise_hal::{CopyAttributes, CopyFlags, SourceOrder};
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -65,6 +66,29 @@ pub(crate) struct RawLocation {
 pub(crate) struct RawWalk {
     pub(crate) access: String,
     pub(crate) ranges: Vec<(i64, u64, u64, u64)>,
+}
+
+/// The attributes of copies. Unknown fields are ignored, as in a line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RawCopyAttributes {
+    pub(crate) order: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) source_hint: Option<RawLocation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) destination_hint: Option<RawLocation>,
+    #[serde(default)]
+    pub(crate) flags: u32,
+}
+
+impl RawCopyAttributes {
+    /// The typed attributes without the hints, which need the reader's errors.
+    pub(super) fn without_hints(&self) -> CopyAttributes {
+        CopyAttributes {
+            source_order: SourceOrder(self.order),
+            flags: CopyFlags::from_bits_retain(self.flags),
+            ..CopyAttributes::default()
+        }
+    }
 }
 
 macro_rules! raw_line {
@@ -167,7 +191,11 @@ raw_line! {
     blocks: u32,
     threads: u32,
     ms: u64,
+    slots: u32,
     walks: Vec<RawWalk>,
+    copies: Vec<(i64, u64, i64, u64, u64)>,
+    attribute_sets: Vec<RawCopyAttributes>,
+    attribute_starts: Vec<u64>,
     stream: String,
     code: i32,
     offset_in_2mib: u64,

@@ -128,7 +128,7 @@ impl Lowering {
             }
             &Step::RangeAttributes { range } => {
                 let Some(part) = self.any(range) else { return };
-                self.ops.push(Op::RangeAttributes { part });
+                self.ops.push(Op::RangeAttributes { part, slots: None });
             }
             &Step::PointerAttributes { range } => {
                 let Some(Part { buf, offset, .. }) = self.any(range) else { return };

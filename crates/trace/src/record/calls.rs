@@ -1,19 +1,21 @@
 //! Every call of a recorder: passed on to its back end, and noted.
 
 use pagewise_hal::{
-    AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, DeviceAccess,
-    DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle,
-    EventsSince, ExportedPointer, FunctionHandle, HandleTypes, HostAccess, HostAddresses,
-    HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, KernelAccesses,
-    KernelParam, KernelWalk, LaunchShape, Location, MemoryEvent, MemoryInfo, ModuleHandle, PageRun,
-    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
-    ShareableHandle, Span, StreamFlags, StreamHandle,
+    AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, CopyAttributes,
+    DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags,
+    EventHandle, EventsSince, ExportedPointer, FunctionHandle, Granularity, HandleTypes,
+    HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews,
+    IpcMemHandle, KernelAccesses, KernelParam, KernelWalk, LaunchShape, Location, MemoryAccess,
+    MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps, ModuleHandle, PageRun, PointerAttribute,
+    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, ShareableHandle, Span, SpanCopy,
+    StreamFlags, StreamHandle,
 };
 
+use super::copies;
 use super::ids::{GivenValue, HostMemory};
 use super::log::{Log, stream_of};
 use super::recorder::Recorder;
-use crate::format::{Batch, LocationArg, Observed, Op, Part, PoolQuery, Walk};
+use crate::format::{Batch, LocationArg, MAX_SLOTS, Observed, Op, Part, PoolQuery, Walk};
 use crate::replay::call::NO_ACCESS_ANSWER;
 use crate::replay::code::coded;
 
@@ -84,6 +86,10 @@ impl<B: Backend> Backend for Recorder<B> {
 
     fn device_attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
         self.inner.device_attribute(device, attribute)
+    }
+
+    fn can_access_peer(&self, device: DeviceId, peer: DeviceId) -> Result<bool> {
+        self.inner.can_access_peer(device, peer)
     }
 
     fn memory_info(&self, device: DeviceId) -> Result<MemoryInfo> {
@@ -225,15 +231,18 @@ impl<B: Backend> Backend for Recorder<B> {
     fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
         let mut log = self.locked();
         let (answer, ns) = self.timed(|inner| inner.range_accessed_by(span, out));
-        // A trace holds the list at the length at which nothing is cut off or padded.
-        let length = (self.devices as usize).saturating_add(1);
-        let whole = if out.len() == length {
-            answer.clone().map(|()| out.to_vec())
-        } else {
-            let mut list = vec![0; length];
-            self.inner.range_accessed_by(span, &mut list).map(|()| list)
+        let usual = (self.devices as usize).saturating_add(1);
+        let slots = u32::try_from(out.len()).ok().filter(|&slots| slots <= MAX_SLOTS);
+        let list = match slots {
+            Some(_) => answer.clone().map(|()| out.to_vec()),
+            // A trace holds no list as long as this one: it gets the usual length.
+            None => {
+                let mut list = vec![0; usual];
+                self.inner.range_accessed_by(span, &mut list).map(|()| list)
+            }
         };
-        log.range_accessed_by(&self.inner, span, whole, ns);
+        let slots = slots.filter(|&slots| slots as usize != usual);
+        log.range_accessed_by(&self.inner, (span, slots), list, ns);
         answer
     }
 
@@ -521,6 +530,56 @@ impl<B: Backend> Backend for Recorder<B> {
         answer
     }
 
+    // ---- virtual memory management ------------------------------------------------------------
+
+    // A trace holds neither reservations nor physical memory.
+
+    fn memory_granularity(&self, props: MemoryProps, which: Granularity) -> Result<u64> {
+        self.inner.memory_granularity(props, which)
+    }
+
+    fn address_reserve(&self, bytes: u64, align_bytes: u64, hint: DevicePtr) -> Result<DevicePtr> {
+        self.unnoted(|inner| inner.address_reserve(bytes, align_bytes, hint))
+    }
+
+    unsafe fn address_free(&self, span: Span) -> Result<()> {
+        // SAFETY: the inner call asks that no code uses the addresses from now on; the caller of
+        // this method promised that.
+        self.unnoted(|inner| unsafe { inner.address_free(span) })
+    }
+
+    fn memory_create(&self, bytes: u64, props: MemoryProps) -> Result<MemoryHandle> {
+        self.unnoted(|inner| inner.memory_create(bytes, props))
+    }
+
+    unsafe fn memory_release(&self, memory: MemoryHandle) -> Result<()> {
+        // SAFETY: the inner call asks that the handle is not used again; the caller of this method
+        // promised that, and the log keeps no handle of memory.
+        self.unnoted(|inner| unsafe { inner.memory_release(memory) })
+    }
+
+    unsafe fn memory_map(&self, span: Span, offset_bytes: u64, memory: MemoryHandle) -> Result<()> {
+        // SAFETY: the inner call asks that no code counts on having the memory alone if it is
+        // mapped elsewhere; the caller of this method promised that.
+        self.unnoted(|inner| unsafe { inner.memory_map(span, offset_bytes, memory) })
+    }
+
+    unsafe fn memory_unmap(&self, span: Span) -> Result<()> {
+        // SAFETY: the inner call asks that no code or work uses the range during or after it; the
+        // caller of this method promised that.
+        self.unnoted(|inner| unsafe { inner.memory_unmap(span) })
+    }
+
+    unsafe fn memory_set_access(&self, span: Span, wanted: &[MemoryAccess]) -> Result<()> {
+        // SAFETY: the inner call asks that no code loses access to memory that it uses; the caller
+        // of this method promised that.
+        self.unnoted(|inner| unsafe { inner.memory_set_access(span, wanted) })
+    }
+
+    fn memory_access(&self, ptr: DevicePtr, location: Location) -> Result<AccessFlags> {
+        self.inner.memory_access(ptr, location)
+    }
+
     // ---- streams and events -------------------------------------------------------------------
 
     fn stream_create(&self, device: DeviceId, flags: StreamFlags) -> Result<StreamHandle> {
@@ -592,14 +651,24 @@ impl<B: Backend> Backend for Recorder<B> {
         // SAFETY: the inner call asks that no other code or work uses the range until the stream
         // has passed the call; the caller of this method promised that.
         let call = |inner: &B| unsafe { inner.memset(span, value, stream) };
-        let mut log = self.next_call();
-        if !log.ids.is_within_buffer(span) {
-            return self.left(&mut log, call);
-        }
-        let (part, stream_name) = (log.ids.part(span), Some(stream_of(stream)));
-        let (answer, observed, ns) = self.waited(stream, call);
-        log.note(&self.inner, Op::Memset { part, value, stream: stream_name }, observed, ns);
-        answer
+        let op = |part, stream| Op::Memset { part, value, stream };
+        self.filled(span, stream, op, call)
+    }
+
+    unsafe fn memset_d16(&self, span: Span, value: u16, stream: StreamHandle) -> Result<()> {
+        // SAFETY: the inner call asks that no other code or work uses the range until the stream
+        // has passed the call; the caller of this method promised that.
+        let call = |inner: &B| unsafe { inner.memset_d16(span, value, stream) };
+        let op = |part, stream| Op::MemsetD16 { part, value, stream };
+        self.filled(span, stream, op, call)
+    }
+
+    unsafe fn memset_d32(&self, span: Span, value: u32, stream: StreamHandle) -> Result<()> {
+        // SAFETY: the inner call asks that no other code or work uses the range until the stream
+        // has passed the call; the caller of this method promised that.
+        let call = |inner: &B| unsafe { inner.memset_d32(span, value, stream) };
+        let op = |part, stream| Op::MemsetD32 { part, value, stream };
+        self.filled(span, stream, op, call)
     }
 
     unsafe fn memcpy(
@@ -613,16 +682,24 @@ impl<B: Backend> Backend for Recorder<B> {
         // work writes either or reads the destination until the stream has passed the call; the
         // caller of this method promised that.
         let call = |inner: &B| unsafe { inner.memcpy(destination, source, bytes, stream) };
-        let mut log = self.next_call();
-        let spans = [destination, source].map(|ptr| Span::new(ptr, bytes));
-        if !spans.iter().all(|&span| log.ids.is_within_buffer(span)) {
-            return self.left(&mut log, call);
-        }
-        let [to, from] = spans.map(|span| log.ids.part(span)).map(|part| (part.buf, part.offset));
-        let (answer, observed, ns) = self.waited(stream, call);
-        let op = Op::Memcpy { to, from, bytes, stream: Some(stream_of(stream)) };
-        log.note(&self.inner, op, observed, ns);
-        answer
+        let copy = SpanCopy::new(destination, source, bytes);
+        self.copied(&[copy], stream, |parts| copies::single(&parts, stream), call)
+    }
+
+    unsafe fn memcpy_batch(
+        &self,
+        copies: &[SpanCopy],
+        attributes: &[CopyAttributes],
+        attribute_starts: &[usize],
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let op = |parts| copies::batch(parts, attributes, attribute_starts, stream);
+        self.copied(copies, stream, op, |inner| {
+            // SAFETY: the inner call asks that ranges that are written overlap no others, and that
+            // no other code or work uses them until they are copied; the caller of this method
+            // promised that.
+            unsafe { inner.memcpy_batch(copies, attributes, attribute_starts, stream) }
+        })
     }
 
     unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {

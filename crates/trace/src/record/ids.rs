@@ -22,7 +22,7 @@ pub(super) fn is_about_unknown_memory(op: &Op) -> bool {
         | Op::HostTouch { part, .. }
         | Op::DeviceTouch { part, .. }
         | Op::StreamAttach { part, .. }
-        | Op::RangeAttributes { part } => unknown(part),
+        | Op::RangeAttributes { part, .. } => unknown(part),
         Op::PrefetchBatch(batch) | Op::DiscardPrefetchBatch(batch) => {
             batch.ranges.iter().any(unknown)
         }

@@ -321,18 +321,18 @@ impl Log {
     ) {
         let Some(name) = name_of(&RANGE_ATTRIBUTES, attribute) else { return };
         let value = answer.clone().map(|value| AttributeValue::Number(i64::from(value)));
-        let op = Op::RangeAttributes { part: self.ids.part(span) };
+        let op = Op::RangeAttributes { part: self.ids.part(span), slots: None };
         self.add_read(backend, op, read(name, value), ns);
     }
 
     pub(super) fn range_accessed_by(
         &mut self,
         backend: &dyn Backend,
-        span: Span,
+        (span, slots): (Span, Option<u32>),
         answer: Result<Vec<i32>>,
         ns: u64,
     ) {
-        let op = Op::RangeAttributes { part: self.ids.part(span) };
+        let op = Op::RangeAttributes { part: self.ids.part(span), slots };
         let one = read("accessed_by", answer.map(AttributeValue::List));
         self.add_read(backend, op, one, ns);
     }

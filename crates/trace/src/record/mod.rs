@@ -8,6 +8,7 @@
 //! Both write what [`crate::reader`] reads and [`crate::replay`] carries out again.
 
 mod calls;
+mod copies;
 mod file;
 mod ids;
 mod log;

@@ -24,9 +24,10 @@ use crate::replay::code::coded;
 /// that do not go through a back end, and calls that a trace cannot express. The latter count in
 /// [`left_out`](Self::left_out): freeing an address that is not the start of a live buffer, filling
 /// or copying memory that the case does not know, other calls that reach such memory by its address,
-/// launching a kernel (declared accesses are noted, code is not), pools and memory of other
-/// processes, registering host memory that is registered in part, the contents of host memory when
-/// it was registered (unless they were zeros), and sleeps of less than 1 ms.
+/// reserving addresses, creating and mapping physical memory, launching a kernel (declared accesses
+/// are noted, code is not), pools and memory of other processes, registering host memory that is
+/// registered in part, the contents of host memory when it was registered (unless they were zeros),
+/// and sleeps of less than 1 ms.
 ///
 /// A case takes memory until it ends: its operations and records, and after each operation the page
 /// tables of all live buffers of at most [`MAX_MAPPED_BYTES`](crate::format::MAX_MAPPED_BYTES). It
@@ -227,6 +228,16 @@ impl<B: Backend> Recorder<B> {
     pub(super) fn left<T>(&self, log: &mut Log, call: impl FnOnce(&B) -> T) -> T {
         log.leave_out();
         call(&self.inner)
+    }
+
+    /// Makes a call that a trace cannot hold. If it is refused, there is nothing to hold.
+    pub(super) fn unnoted<T>(&self, call: impl FnOnce(&B) -> Result<T>) -> Result<T> {
+        let mut log = self.next_call();
+        let answer = call(&self.inner);
+        if answer.is_ok() {
+            log.leave_out();
+        }
+        answer
     }
 
     pub(super) fn allocate(

@@ -105,7 +105,7 @@ impl Running<'_> {
                 self.backend.sleep_ns(u64::try_from(ns).unwrap_or(u64::MAX));
                 Observed::default()
             }
-            Op::RangeAttributes { part } => self.range_attributes(*part),
+            Op::RangeAttributes { part, slots } => self.range_attributes(*part, *slots),
             Op::PointerAttributes { buf, offset } => self.pointer_attributes(*buf, *offset),
             Op::HostMemory { .. }
             | Op::HostRegister { .. }
@@ -124,6 +124,9 @@ impl Running<'_> {
 
     /// Calls that only ask for work in stream order.
     fn stream_call(&mut self, op: &Op) -> Observed {
+        if let Some(observed) = self.fill_or_copy(op) {
+            return observed;
+        }
         match op {
             &Op::Prefetch { part, location, flags } => {
                 let span = self.span(part);
@@ -144,24 +147,6 @@ impl Running<'_> {
                     // effect late, the case reads other bytes, but no reference to them exists
                     // here.
                     unsafe { running.backend.discard_batch(&spans, *flags, stream) }
-                })
-            }
-            &Op::Memset { part, value, stream } => {
-                let span = self.own_span(part);
-                self.on_stream(stream, |running, stream| {
-                    // SAFETY: the range is memory of the case or null, so no code outside of the
-                    // case uses it, and the call is waited for before the next is made.
-                    unsafe { running.backend.memset(span, value, stream) }
-                })
-            }
-            &Op::Memcpy { to, from, bytes, stream } => {
-                let own = |(buf, offset)| self.own_span(Part { buf, offset, bytes }).ptr;
-                let (to, from) = (own(to), own(from));
-                self.on_stream(stream, |running, stream| {
-                    // SAFETY: both ranges are memory of the case or null, so no code outside of the
-                    // case uses them, and the call is waited for before the next is made. If they
-                    // overlap, the destination holds undefined bytes, which only the case sees.
-                    unsafe { running.backend.memcpy(to, from, bytes, stream) }
                 })
             }
             &Op::StreamAttach { part, flags, stream } => {
@@ -223,7 +208,7 @@ impl Running<'_> {
     }
 
     /// Makes an asynchronous call and waits for it.
-    fn on_stream(
+    pub(super) fn on_stream(
         &mut self,
         stream: Option<Stream>,
         call: impl FnOnce(&mut Self, StreamHandle) -> Result<()>,
@@ -319,7 +304,7 @@ impl Running<'_> {
 
     // ---- attributes ---------------------------------------------------------------------------
 
-    fn range_attributes(&self, part: Part) -> Observed {
+    fn range_attributes(&self, part: Part, slots: Option<u32>) -> Observed {
         let span = self.span(part);
         let mut reads = Vec::with_capacity(RANGE_ATTRIBUTES.len().saturating_add(1));
         for (name, attribute) in RANGE_ATTRIBUTES {
@@ -327,7 +312,8 @@ impl Running<'_> {
             reads.push(read(name, value.map(|value| AttributeValue::Number(i64::from(value)))));
         }
         // One place more than devices, for the host: the driver truncates.
-        let mut list = vec![0; (self.devices as usize).saturating_add(1)];
+        let slots = slots.unwrap_or(self.devices.saturating_add(1));
+        let mut list = vec![0; slots as usize];
         let listed = self.backend.range_accessed_by(span, &mut list);
         reads.push(read("accessed_by", listed.map(|()| AttributeValue::List(list))));
         all_read(reads)

@@ -17,6 +17,7 @@
 
 pub(crate) mod call;
 pub(crate) mod code;
+mod copies;
 pub(crate) mod names;
 mod running;
 mod shared;

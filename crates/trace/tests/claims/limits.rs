@@ -69,6 +69,11 @@ fn every_operation_that_goes_over_pages_counts_them() {
         format!(
             r#"{{"op":"memcpy","dst_buf":0,"dst_offset":0,"src_buf":0,"src_offset":0,"bytes":{named},"code":0}}"#
         ),
+        format!(r#"{{"op":"memset_d16",{part},"bytes":{named},"value":1,"code":0}}"#),
+        format!(r#"{{"op":"memset_d32",{part},"bytes":{named},"value":1,"code":0}}"#),
+        format!(
+            r#"{{"op":"memcpy_batch","copies":[[0,0,0,0,{named}]],"attribute_sets":[{{"order":1}}],"attribute_starts":[0],"stream":"stream","code":0}}"#
+        ),
         touch("host_touch", named, 4096, "read", 1),
         touch("host_touch", named, 4096, "write", 1),
         touch("device_touch", named, 1, "atomic_add", 1),

@@ -39,6 +39,13 @@ fn watched() -> (MockBackend, Arc<Mutex<Vec<DevicePtr>>>) {
     let used = note.clone();
     mock.expect_memcpy().returning(move |to, from, _, _| used(to).and(used(from)));
     let used = note.clone();
+    mock.expect_memset_d16().returning(move |span, _, _| used(span.ptr));
+    let used = note.clone();
+    mock.expect_memset_d32().returning(move |span, _, _| used(span.ptr));
+    let used = note.clone();
+    mock.expect_memcpy_batch()
+        .returning(move |copies, _, _, _| used(copies[0].destination).and(used(copies[0].source)));
+    let used = note.clone();
     mock.expect_host_touch().returning(move |touch| used(touch.span.ptr).map(|()| 0));
     let used = note.clone();
     mock.expect_device_touch().returning(move |touch, _| used(touch.span.ptr).map(|()| 0));
@@ -58,7 +65,7 @@ fn watched() -> (MockBackend, Arc<Mutex<Vec<DevicePtr>>>) {
     (mock, asked)
 }
 
-fn uses(buf: u32, offset: u64, bytes: u64) -> [String; 8] {
+fn uses(buf: u32, offset: u64, bytes: u64) -> [String; 11] {
     let part = format!(r#""buf":{buf},"offset":{offset},"bytes":{bytes}"#);
     let range = format!("[{buf},{offset},{bytes}]");
     let place = r#""locations":[{"kind":"host"}],"location_starts":[0]"#;
@@ -70,6 +77,11 @@ fn uses(buf: u32, offset: u64, bytes: u64) -> [String; 8] {
     [
         format!(r#"{{"op":"memset",{part},"value":1,"code":0}}"#),
         format!(r#"{{"op":"memcpy",{ends},"bytes":{bytes},"code":0}}"#),
+        format!(r#"{{"op":"memset_d16",{part},"value":1,"code":0}}"#),
+        format!(r#"{{"op":"memset_d32",{part},"value":1,"code":0}}"#),
+        format!(
+            r#"{{"op":"memcpy_batch","copies":[[{buf},{offset},{buf},{offset},{bytes}]],"attribute_sets":[{{"order":1}}],"attribute_starts":[0],"stream":"stream","code":0}}"#
+        ),
         format!(r#"{{"op":"host_touch",{part},{touch},"sum":0}}"#),
         format!(r#"{{"op":"device_touch",{device},{part},{touch}}}"#),
         format!(
@@ -94,10 +106,10 @@ fn asked_by(ops: &[String]) -> Vec<DevicePtr> {
 
 #[test]
 fn calls_that_use_contents_get_memory_of_the_case_or_the_null_address() {
-    assert_eq!(asked_by(&uses(0, 4096, 4096)), [START.offset(4096); 9]);
+    assert_eq!(asked_by(&uses(0, 4096, 4096)), [START.offset(4096); 13]);
     for (buf, offset, bytes) in [(0, 4096, 4097), (0, 1 << 30, 1), (99, 1 << 30, 1)] {
         let asked = asked_by(&uses(buf, offset, bytes));
-        assert_eq!(asked, [DevicePtr::NULL; 9], "{buf} + {offset}, {bytes} bytes");
+        assert_eq!(asked, [DevicePtr::NULL; 13], "{buf} + {offset}, {bytes} bytes");
     }
 }
 

@@ -213,10 +213,11 @@ fn every_required_field_is_named_when_it_is_missing() {
             let harmless = matches!(
                 (name, field.as_str()),
                 ("prefetch", "flags")
-                    | ("stream_attach", "stream")
+                    | ("stream_attach" | "memset_d32", "stream")
                     | ("device_touch", "value")
                     | ("alloc_device", "device")
                     | ("alloc_pinned", "flags")
+                    | ("range_attributes", "slots")
             );
             if harmless || field == "op" {
                 continue;
@@ -244,6 +245,14 @@ fn a_field_of_the_wrong_type_is_named() {
         (
             r#"{"op":"memset","buf":0,"offset":0,"bytes":1,"value":256,"code":0}"#,
             ["`value`", "256"],
+        ),
+        (
+            r#"{"op":"memset_d16","buf":0,"offset":0,"bytes":2,"value":65536,"code":0}"#,
+            ["`value`", "65536"],
+        ),
+        (
+            r#"{"op":"memcpy_batch","copies":[[0,0,0,0]],"attribute_sets":[],"attribute_starts":[],"stream":"stream","code":1}"#,
+            ["`copies`", "invalid length 4"],
         ),
         (
             r#"{"op":"prefetch","abi":3,"buf":0,"offset":0,"bytes":1,"location":{"ordinal":0},"code":0}"#,
@@ -295,6 +304,25 @@ fn an_id_out_of_range_is_refused() {
         r#"{"op":"discard_batch","ranges":[[-7,0,1]],"flags":0,"stream":"null","code":0}"#,
     ]));
     assert!(message.contains("id -7 out of range in field `ranges`"), "{message}");
+}
+
+#[test]
+fn a_list_of_more_than_1024_slots_is_refused() {
+    let read = |slots: &str| {
+        let op = format!(
+            r#"{{"op":"range_attributes","buf":0,"offset":0,"bytes":1,"slots":{slots},"code":1}}"#
+        );
+        with_ops(&[&op])
+    };
+    let message = error(read("1025"));
+    let expected = "op `range_attributes`: field `slots`: 1025 is more than 1024";
+    assert_eq!(message, format!("tiny.jsonl:3: {expected}"));
+    assert!(error(read("4294967296")).starts_with("tiny.jsonl:3: field `slots`"));
+    for slots in ["0", "1024"] {
+        let text = read(slots);
+        let mut reader = TraceReader::new("tiny", text.as_bytes()).expect("a header");
+        assert!(reader.next_case().expect("valid").is_some(), "{slots}");
+    }
 }
 
 // ---- hostile sizes ----------------------------------------------------------------------------

@@ -3,18 +3,22 @@
 use super::*;
 use crate::cost::calls as cost_calls;
 
+const RANGE: Input = Input::RangeMade { further_devices: 0 };
+
 #[test]
 fn an_allocation_costs_by_whether_it_gets_a_range_of_its_own() {
     let packed = priced(Call::AllocManaged, WARM, &[]);
     assert_eq!(packed, figures("allocation", &[("alloc_packed", 1.0)]));
-    let own = priced(Call::AllocManaged, WARM, &[Input::RangeMade]);
+    let own = priced(Call::AllocManaged, WARM, &[RANGE]);
     assert_eq!(own, figures("allocation", &[("alloc", 1.0)]));
     let cold = [("alloc_packed", 1.0), ("alloc_packed_warmth.cold", 1.0)];
     assert_eq!(priced(Call::AllocManaged, COLD, &[]), figures("allocation", &cold));
     let cold = [("alloc", 1.0), ("alloc_warmth.cold", 1.0)];
-    let own = priced(Call::AllocManaged, COLD, &[Input::RangeMade, Input::RangeMade]);
+    let own = priced(Call::AllocManaged, COLD, &[RANGE, RANGE]);
     assert_eq!(own, figures("allocation", &cold));
-    assert_eq!(priced(Call::PlainMemory, COLD, &[]), figures("fixed", &[("plain_memory", 1.0)]));
+    let third = Input::RangeMade { further_devices: 2 };
+    let figure = priced(Call::AllocManaged, WARM, &[third]);
+    assert_eq!(figure["allocation.alloc_further_device"], 2.0);
     assert_eq!(priced(Call::Other, COLD, &[]), figures("fixed", &[("other", 1.0)]));
     assert_eq!(priced(Call::Wait, COLD, &[]), BTreeMap::new());
 }
@@ -90,10 +94,12 @@ fn a_prefetch_costs_by_what_moves() {
         ("zero_device_run", 26.0),
         ("unmap_device", 46.0),
         ("copy_run", 4.0),
-        ("to_device_byte", 20.0 * PAGE),
+        ("to_device_byte", 6.0 * PAGE),
+        ("copies_between_devices", 1.0),
+        ("between_devices_byte", 14.0 * PAGE),
         ("to_host_byte", 10.0 * PAGE),
         ("to_host_first_byte", 10.0 * PAGE),
-        ("to_device_first_byte", 20.0 * PAGE),
+        ("to_device_first_byte", 6.0 * PAGE),
     ];
     let work = Input::Work(migration());
     assert_eq!(priced(call, WARM, &[work, work]), figures("prefetch", &moved));
@@ -183,7 +189,7 @@ fn an_eviction_costs_what_the_migration_of_its_pages_to_the_host_does() {
         ("to_host_byte", 5.0 * PAGE),
         ("to_host_first_byte", 5.0 * PAGE),
     ];
-    let call = both(figures("fixed", &[("plain_memory", 1.0)]), figures("prefetch", &evicted));
+    let call = both(figures("plain_memory", &[("call", 1.0)]), figures("prefetch", &evicted));
     assert_eq!(priced(Call::PlainMemory, WARM, &[Input::Work(work)]), call);
 }
 

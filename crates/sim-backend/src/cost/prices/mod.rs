@@ -5,6 +5,7 @@
 
 mod advice;
 mod calls;
+mod resources;
 mod touches;
 
 use std::collections::BTreeMap;

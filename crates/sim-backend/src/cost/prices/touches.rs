@@ -147,7 +147,12 @@ fn a_fault_of_one_thread_costs_by_its_kind_and_its_pages() {
     let copied = figure(&[("fault_copy", 1.0), ("zero_host_page", 3.0), ("unmap_host_page", 5.0)]);
     let work = Work { pages_zeroed_host: 3, pages_unmapped_host: 5, ..fault };
     assert_eq!(kind(Work { pages_to_device: 1, ..work }), copied);
-    assert_eq!(kind(Work { pages_between_devices: 1, ..work }), copied);
+    let between = figure(&[
+        ("fault_copy_between_devices", 1.0),
+        ("zero_host_page", 3.0),
+        ("unmap_host_page", 5.0),
+    ]);
+    assert_eq!(kind(Work { pages_between_devices: 1, ..work }), between);
     assert_eq!(kind(Work { pages_fresh: 1, ..fault }), figure(&[("fault_fresh", 1.0)]));
     assert_eq!(kind(fault), figure(&[("fault_map", 1.0)]));
     let remote = Work { remote_maps: 2, pages_fresh: 1, ..fault };
@@ -179,13 +184,19 @@ fn faults_of_many_threads_cost_by_block_and_byte() {
         Input::Work(Work { block, pages_to_device, pages_between_devices, ..device_fault() })
     };
     let inputs = [fault(0, 256, 0), fault(512, 0, 512), fault(0, 256, 256)];
-    let expected = [("call", 1.0), ("parallel_block", 2.0), ("parallel_copy_2mib", 2.5)];
+    let expected = [
+        ("call", 1.0),
+        ("parallel_block", 2.0),
+        ("parallel_copy_2mib", 1.0),
+        ("parallel_copy_between_devices_2mib", 1.5),
+    ];
     for (threads, bulk) in [(2, false), (1, true)] {
         let call = Call::DeviceTouch { threads, bulk };
         assert_eq!(priced(call, WARM, &inputs), figures("device_touch", &expected));
     }
     let single = priced(SINGLE, WARM, &inputs);
-    assert_eq!(single["device_touch.fault_copy"], 3.0);
+    assert_eq!(single["device_touch.fault_copy"], 2.0);
+    assert_eq!(single["device_touch.fault_copy_between_devices"], 1.0);
 }
 
 /// The times until the driver looks at faults of accesses with these numbers. One thread reads; the

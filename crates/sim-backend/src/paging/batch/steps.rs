@@ -30,7 +30,7 @@ fn a_kernel_counts_each_recorded_batch_of_faults_once() {
     let (first_byte, bytes, stride_bytes) = (0, 1024 * PAGE_BYTES, 1);
     let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead: true };
     let params = GpuProfile::h200().arrival;
-    let arrival = Arrival::new(&params, accesses.by(Threads::Bulk), 1, 0);
+    let arrival = Arrival::new(&params, accesses.by(Threads::Fill), 1, 0);
     let walk = Walk { by: GPU0, first_byte, bytes, stride_bytes, access: Access::Write };
     let mut records = Vec::new();
     let touched = paging.run_kernel(walk, arrival, 0, &mut records);
@@ -48,24 +48,13 @@ fn batch(
     pages: Vec<u64>,
     held: &mut HeldOff,
     now_ns: u64,
-) -> (Serviced, Touched, Heard) {
+) -> (Touched, Heard) {
     let batch = batch_on(&pages);
     let mut touched = Touched { now_ns, ..Touched::default() };
     let mut heard = Heard::default();
     let who = (ProcId::from(GPU0), &[Access::Write][..]);
-    let serviced = paging.batch(who, &batch, held, &mut touched, &mut heard);
-    (serviced, touched, heard)
-}
-
-#[test]
-fn a_batch_says_what_came_along_in_its_last_block_and_whether_all_of_it_is_there() {
-    let mut paging = paging(8, 0..1024);
-    paging.migrate(0..1024, HOST, 0, &mut unread());
-    let mut serviced = |pages| batch(&mut paging, pages, &mut HeldOff::default(), 0).0;
-    let expected = |brought_along, complete| Serviced { brought_along, complete };
-    assert_eq!(serviced(vec![0, 512]), expected(15, false), "64 KiB, without the faulted page");
-    assert_eq!(serviced((528..1024).collect()), expected(0, true));
-    assert_eq!(serviced(vec![512]), Serviced::default(), "nothing arrived");
+    paging.batch(who, &batch, held, &mut touched, &mut heard);
+    (touched, heard)
 }
 
 #[test]
@@ -73,7 +62,7 @@ fn a_fault_on_a_page_that_is_mapped_by_then_is_no_work() {
     // PAGING-27.
     let mut paging = paging(8, 0..512);
     let mut work = || {
-        let (_, touched, heard) = batch(&mut paging, vec![7], &mut HeldOff::default(), 0);
+        let (touched, heard) = batch(&mut paging, vec![7], &mut HeldOff::default(), 0);
         assert_eq!((touched.faults, heard.records.len()), (1, 1), "a record all the same");
         heard.work.len()
     };
@@ -99,14 +88,35 @@ fn a_wait_is_recorded_for_those_pages_of_a_batch_only_that_were_held_off() {
         heard.records.iter().filter_map(wait).collect::<Vec<_>>()
     };
     let mut held = HeldOff::default();
-    let (_, touched, heard) = batch(&mut paging, vec![517, 612], &mut held, now_ns);
+    let (touched, heard) = batch(&mut paging, vec![517, 612], &mut held, now_ns);
     assert_eq!((touched.throttles, waits(&heard)), (0, vec![]), "612 goes on");
     let since_ns = *held.get(&517).expect("held off");
     assert_eq!(held.len(), 1);
-    let (_, _, heard) = batch(&mut paging, vec![517, 700], &mut held, since_ns + 5000 * US);
+    let (_, heard) = batch(&mut paging, vec![517, 700], &mut held, since_ns + 5000 * US);
     let [(517, waited_ns)] = waits(&heard)[..] else { panic!("{:?}", waits(&heard)) };
     assert!(waited_ns >= 5000 * US, "{waited_ns}");
     assert!(held.is_empty());
+}
+
+#[test]
+fn a_reading_warp_s_records_merge_as_many_faults_as_on_an_h200() {
+    // TIMING-32: the first records of recording `parallel`, line 204.
+    let mut paging = paging(8, 0..1024);
+    let (first_byte, bytes, stride_bytes) = (0, 1024 * PAGE_BYTES, 128);
+    let accesses = Accesses { first_byte, bytes, stride_bytes, runs_ahead: false };
+    let params = GpuProfile::h200().arrival;
+    let threads = Threads::Grid { blocks: 1, threads: 32 };
+    let arrival = Arrival::new(&params, accesses.by(threads), 1, 0);
+    let walk = Walk { by: GPU0, first_byte, bytes, stride_bytes, access: Access::Read };
+    let mut records = Vec::new();
+    paging.run_kernel(walk, arrival, 0, &mut records);
+    let faults = records.iter().filter_map(|record| match record {
+        MemoryEvent::GpuFault { address, merged, .. } => Some((address / PAGE_BYTES, *merged)),
+        _ => None,
+    });
+    let block = [(0, 16), (16, 4), (32, 4), (64, 4), (128, 9), (256, 16)];
+    let next = [(512, 4), (528, 4), (544, 4), (576, 4), (640, 9), (768, 16)];
+    assert_eq!(faults.collect::<Vec<_>>(), [block, next].concat());
 }
 
 // ---- missing pages ----------------------------------------------------------------------------

@@ -78,12 +78,13 @@ fn program() -> impl Strategy<Value = Program> {
     let access = prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Atomic)];
     let grid =
         (1..300u32, 32..1025u32).prop_map(|(blocks, threads)| Threads::Grid { blocks, threads });
-    let threads = prop_oneof![4 => grid, 1 => Just(Threads::Bulk)];
+    let threads = prop_oneof![4 => grid, 1 => Just(Threads::Fill), 1 => Just(Threads::Copy)];
     let most = PAGES_IN_ALL * PAGE_BYTES;
     (0..most, 1..most, stride, access, threads).prop_map(
         move |(first_byte, bytes, stride_bytes, access, threads)| {
             let bytes = bytes.min(most - first_byte);
-            let stride_bytes = if threads == Threads::Bulk { 4096 } else { stride_bytes };
+            let stride_bytes =
+                if matches!(threads, Threads::Fill | Threads::Copy) { 4096 } else { stride_bytes };
             let walk = Walk { by: GPU0, first_byte, bytes, stride_bytes, access };
             Program { walk, threads }
         },

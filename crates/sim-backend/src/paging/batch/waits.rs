@@ -32,8 +32,8 @@ fn ends_at(first: u64, second: u64, batch: &[u64]) -> u64 {
     let batch = batch_on(batch);
     let mut touched = Touched { now_ns, ..Touched::default() };
     let who = (ProcId::from(GPU0), &[Access::Write][..]);
-    let serviced = paging.batch(who, &batch, &mut HeldOff::default(), &mut touched, &mut records);
-    assert_eq!((serviced, touched.throttles), (Serviced::default(), 1), "one wait, in vain");
+    paging.batch(who, &batch, &mut HeldOff::default(), &mut touched, &mut records);
+    assert_eq!(touched.throttles, 1, "one wait, in vain");
     touched.now_ns
 }
 

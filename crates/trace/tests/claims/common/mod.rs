@@ -25,6 +25,7 @@ pub(crate) const OPS: &[&str] = &[
     r#"{"op":"memcpy","dst_buf":0,"dst_offset":0,"src_buf":8,"src_offset":0,"bytes":4096,"code":0}"#,
     r#"{"op":"stream_attach","buf":0,"offset":0,"bytes":0,"flags":1,"stream":"stream","code":0}"#,
     r#"{"op":"range_attributes","buf":0,"offset":0,"bytes":4096,"code":0,"attributes":{"read_mostly":[0,1],"accessed_by":[0,[-2,-2]]}}"#,
+    r#"{"op":"range_attributes","buf":0,"offset":0,"bytes":4096,"slots":1,"code":0,"attributes":{"accessed_by":[0,[-2]]}}"#,
     r#"{"op":"pointer_attributes","buf":9,"offset":0,"code":0,"attributes":{"memory_type":[0,1],"offset_from_range_start":[0,null]}}"#,
     r#"{"op":"pool_create","pool":0,"alloc_type":"pinned","location":{"kind":"device","id":0},"handle_types":0,"max_bytes":0,"code":0}"#,
     r#"{"op":"pool_get_default","pool":1,"location":{"kind":"host"},"alloc_type":"managed","code":0,"same_as":[]}"#,
@@ -52,6 +53,9 @@ pub(crate) const OPS: &[&str] = &[
     r#"{"op":"ipc_open_mem_handle","buf":14,"device":0,"share":2,"code":201}"#,
     r#"{"op":"ipc_close_mem_handle","buf":8,"offset":0,"code":1}"#,
     r#"{"op":"kernel_accesses","device":0,"blocks":2,"threads":32,"walks":[{"access":"load","ranges":[[0,0,4096,4],[0,8192,1,1]]},{"access":"update","ranges":[[8,0,16,8]]}],"code":0}"#,
+    r#"{"op":"memset_d16","buf":0,"offset":2,"bytes":4096,"value":65535,"code":0}"#,
+    r#"{"op":"memset_d32","buf":0,"offset":4,"bytes":4096,"value":4294967295,"stream":"null","code":0}"#,
+    r#"{"op":"memcpy_batch","copies":[[0,0,8,0,4096],[8,4096,0,8192,1]],"attribute_sets":[{"order":1,"flags":0},{"order":3,"source_hint":{"kind":"host"},"destination_hint":{"kind":"device","id":0},"flags":1}],"attribute_starts":[0,1],"stream":"stream","code":0}"#,
     r#"{"op":"sleep","ms":1,"code":0}"#,
     r#"{"op":"free","buf":0,"code":0}"#,
 ];

@@ -1,0 +1,289 @@
+//! Reserved addresses, physical memory, and the mappings that join them.
+//!
+//! The module owns the addresses that calls reserve, the physical memory that calls create, and the
+//! access of processors to what is mapped. It knows no location and no refusal: `virtual_memory`
+//! has the calls.
+//!
+//! The bytes of physical memory lie at its latest mapping, so that the host can reach them there.
+//! Its other mappings are redirected to that one, and memory that is mapped nowhere keeps its bytes
+//! aside.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use pagewise_hal::{AccessFlags, BLOCK_BYTES, DeviceId, DevicePtr, MemoryProps, Processor, Span};
+
+use crate::arena::{Arena, Kept, Zone};
+use crate::locate::processor_of;
+use crate::slots::Slots;
+
+/// The address space that is reserved at once: more than most devices have.
+const SEGMENT_BYTES: u64 = 256 << 30;
+
+/// Physical memory.
+#[derive(Debug)]
+pub(crate) struct Physical {
+    pub(crate) bytes: u64,
+    pub(crate) props: MemoryProps,
+    /// The processor that has the memory.
+    pub(crate) home: Processor,
+    /// Whether the program still has the handle.
+    held: bool,
+    /// Where it is mapped, the latest last: that one has the bytes.
+    mapped_at: Vec<u64>,
+    kept: Contents,
+}
+
+/// The bytes of memory that is mapped nowhere. Not part of the state of a machine, as all contents.
+#[derive(Default)]
+struct Contents(Kept);
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Contents")
+    }
+}
+
+/// Physical memory at an address.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    pub(crate) memory: u64,
+    pub(crate) bytes: u64,
+    /// Processors that are not here have no access.
+    access: BTreeMap<Processor, AccessFlags>,
+}
+
+/// The virtual memory management of a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Mappings {
+    slots: Slots,
+    /// Reserved ranges: first address to bytes.
+    reserved: BTreeMap<u64, u64>,
+    /// By handle.
+    physical: BTreeMap<u64, Physical>,
+    /// By address.
+    mapped: BTreeMap<u64, Mapping>,
+    last_handle: u64,
+}
+
+impl Mappings {
+    // ---- addresses ----------------------------------------------------------------------------
+
+    /// Reserves a range, a multiple of 2 MiB long, that starts at a multiple of `align`, at `hint`
+    /// if it is free there.
+    pub(crate) fn reserve(
+        &mut self,
+        arena: &mut Arena,
+        bytes: u64,
+        align: u64,
+        hint: u64,
+    ) -> Option<u64> {
+        let align = align.max(BLOCK_BYTES);
+        let at_hint = hint != 0 && hint.is_multiple_of(align) && self.slots.take_at(hint, bytes);
+        let start = if at_hint { hint } else { self.take_aligned(arena, bytes, align)? };
+        self.reserved.insert(start, bytes);
+        Some(start)
+    }
+
+    fn take_aligned(&mut self, arena: &mut Arena, bytes: u64, align: u64) -> Option<u64> {
+        let with_slack = bytes.checked_add(align - BLOCK_BYTES)?;
+        let first = self.slots.take(with_slack).or_else(|| {
+            self.slots.add(arena.grow(Zone::Virtual, SEGMENT_BYTES, with_slack)?);
+            self.slots.take(with_slack)
+        })?;
+        let start = first.next_multiple_of(align);
+        let (before, after) = (start - first, first + with_slack - (start + bytes));
+        if before > 0 {
+            self.slots.give(first, before);
+        }
+        if after > 0 {
+            self.slots.give(start + bytes, after);
+        }
+        Some(start)
+    }
+
+    /// Gives a reserved range back. `false` unless it is one whole reservation without mappings.
+    pub(crate) fn unreserve(&mut self, span: Span) -> bool {
+        let Range { start, end } = addresses(span);
+        if self.reserved.get(&start) != Some(&span.bytes)
+            || self.mapped.range(start..end).next().is_some()
+        {
+            return false;
+        }
+        self.reserved.remove(&start);
+        self.slots.give(start, span.bytes);
+        true
+    }
+
+    /// The reservation that holds all of a range.
+    pub(crate) fn reservation_of(&self, span: Span) -> Option<Span> {
+        let (&first, &bytes) = self.reserved.range(..=span.ptr.0).next_back()?;
+        (span.end()? <= first + bytes).then_some(Span::new(DevicePtr(first), bytes))
+    }
+
+    /// Whether the range lies in one reservation and has no memory yet.
+    pub(crate) fn is_vacant(&self, span: Span) -> bool {
+        let Range { start, end } = addresses(span);
+        self.reservation_of(span).is_some()
+            && self.mapped.range(..end).next_back().is_none_or(|(at, map)| at + map.bytes <= start)
+    }
+
+    // ---- physical memory ----------------------------------------------------------------------
+
+    /// Makes physical memory.
+    pub(crate) fn create(&mut self, bytes: u64, props: MemoryProps, home: Processor) -> u64 {
+        self.last_handle += 1;
+        let (mapped_at, kept) = (Vec::new(), Contents::default());
+        let memory = Physical { bytes, props, home, held: true, mapped_at, kept };
+        self.physical.insert(self.last_handle, memory);
+        self.last_handle
+    }
+
+    /// Memory with a handle that the program still has.
+    pub(crate) fn held(&self, handle: u64) -> Option<&Physical> {
+        self.physical.get(&handle).filter(|memory| memory.held)
+    }
+
+    /// Memory that is mapped or that the program has the handle of.
+    pub(crate) fn physical(&self, handle: u64) -> Option<&Physical> {
+        self.physical.get(&handle)
+    }
+
+    /// The program gives the handle back.
+    pub(crate) fn release(&mut self, handle: u64) {
+        if let Some(memory) = self.physical.get_mut(&handle) {
+            memory.held = false;
+            self.forget_if_unused(handle);
+        }
+    }
+
+    fn forget_if_unused(&mut self, handle: u64) {
+        let is_unused = |memory: &Physical| !memory.held && memory.mapped_at.is_empty();
+        if self.physical.get(&handle).is_some_and(is_unused) {
+            self.physical.remove(&handle);
+        }
+    }
+
+    /// Bytes of physical memory on a device.
+    pub(crate) fn bytes_on(&self, device: DeviceId) -> u64 {
+        let home = processor_of(device);
+        let there = self.physical.values().filter(|memory| memory.home == home);
+        there.map(|memory| memory.bytes).sum()
+    }
+
+    // ---- mappings -----------------------------------------------------------------------------
+
+    /// Maps memory at a vacant range of its length.
+    pub(crate) fn map(&mut self, arena: &mut Arena, start: u64, handle: u64) {
+        let Some(memory) = self.physical.get_mut(&handle) else { return };
+        let bytes = memory.bytes;
+        let before = memory.mapped_at.last().copied();
+        let kept = before.map_or_else(
+            || std::mem::take(&mut memory.kept.0),
+            |holder| arena.take_contents(holder, bytes),
+        );
+        arena.put_contents(start, kept);
+        memory.mapped_at.iter().for_each(|&other| arena.redirect(other, bytes, start));
+        memory.mapped_at.push(start);
+        let access = BTreeMap::new();
+        self.mapped.insert(start, Mapping { memory: handle, bytes, access });
+    }
+
+    /// Takes memory away from an address at which it is mapped.
+    pub(crate) fn unmap(&mut self, arena: &mut Arena, start: u64) {
+        let Some(Mapping { memory: handle, bytes, .. }) = self.mapped.remove(&start) else {
+            return;
+        };
+        let Some(memory) = self.physical.get_mut(&handle) else { return };
+        let held_bytes = memory.mapped_at.last() == Some(&start);
+        memory.mapped_at.retain(|&at| at != start);
+        if held_bytes {
+            let kept = arena.take_contents(start, bytes);
+            match memory.mapped_at.split_last() {
+                Some((&holder, others)) => {
+                    arena.direct(holder);
+                    arena.put_contents(holder, kept);
+                    others.iter().for_each(|&other| arena.redirect(other, bytes, holder));
+                }
+                None => memory.kept.0 = kept,
+            }
+        } else {
+            arena.direct(start);
+        }
+        self.forget_if_unused(handle);
+    }
+
+    /// The first addresses of the mappings that a range is made of; `None` unless it is made of one
+    /// or more whole ones without a gap.
+    pub(crate) fn whole(&self, span: Span) -> Option<Vec<u64>> {
+        let Range { start, end } = addresses(span);
+        let mut next = start;
+        let mut found = Vec::new();
+        while next < end {
+            found.push(next);
+            next += self.mapped.get(&next)?.bytes;
+        }
+        (next == end && start < end).then_some(found)
+    }
+
+    /// The first addresses of the mappings in a part of one reservation; `None` if the range is not
+    /// such a part, is empty, or holds a mapping in part.
+    pub(crate) fn uncut(&self, span: Span) -> Option<Vec<u64>> {
+        let Range { start, end } = addresses(span);
+        self.reservation_of(span).filter(|_| start < end)?;
+        let ends_before = |at: u64, mapping: &Mapping| at + mapping.bytes <= start;
+        let mut found: Vec<u64> = Vec::new();
+        for (&at, mapping) in self.mapped.range(..end).rev() {
+            if ends_before(at, mapping) {
+                break;
+            }
+            if at < start || end < at + mapping.bytes {
+                return None;
+            }
+            found.push(at);
+        }
+        Some(found)
+    }
+
+    /// The mapping that holds an address.
+    pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
+        let (start, mapping) = self.mapped.range(..=address).next_back()?;
+        (address - start < mapping.bytes).then_some(mapping)
+    }
+
+    /// Sets the access of a processor to the mapping that starts at an address.
+    pub(crate) fn set_access(&mut self, start: u64, by: Processor, access: AccessFlags) {
+        if let Some(mapping) = self.mapped.get_mut(&start) {
+            if access == AccessFlags::NONE {
+                mapping.access.remove(&by);
+            } else {
+                mapping.access.insert(by, access);
+            }
+        }
+    }
+
+    /// Whether a processor may access all mappings that a range of mapped addresses touches.
+    pub(crate) fn admits(&self, by: Processor, span: Span, writes: bool) -> bool {
+        let Range { start, end } = addresses(span);
+        let first = self.mapped.range(..=start).next_back().map_or(start, |(&first, _)| first);
+        let mut touched = self.mapped.range(first..end.max(start + 1));
+        touched.all(|(_, mapping)| match mapping.access(by) {
+            AccessFlags::READ_WRITE => true,
+            AccessFlags::READ => !writes,
+            _ => false,
+        })
+    }
+}
+
+impl Mapping {
+    /// The access that a processor has.
+    pub(crate) fn access(&self, by: Processor) -> AccessFlags {
+        self.access.get(&by).copied().unwrap_or(AccessFlags::NONE)
+    }
+}
+
+/// The addresses of a range; none for one that passes the end of the address space.
+fn addresses(span: Span) -> Range<u64> {
+    span.ptr.0..span.end().unwrap_or(span.ptr.0)
+}

@@ -1,0 +1,70 @@
+//! The amount of a GPU's memory that eviction took from managed pages, and that came back to them.
+#![allow(clippy::arithmetic_side_effects, reason = "pages of one device; slots of 512 pages")]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::super::mask::PageMask;
+use super::root_id::ROOT;
+
+/// The memory that managed pages lost and took again so far. Pages count with the memory behind
+/// them, resident or not.
+#[derive(Debug, Clone, Default)]
+pub(in super::super) struct Turnover {
+    /// The most root chunks that were in use or claimed.
+    pub(in super::super) peak_chunks: u64,
+    pub(in super::super) evicted_pages: u64,
+    pub(in super::super) returned_pages: u64,
+    /// Pages without memory since an eviction, by 2 MiB of the address space.
+    gone: BTreeMap<u64, PageMask>,
+}
+
+fn slot_of(pages: &Range<u64>) -> (u64, PageMask) {
+    let (slot, first) = (pages.start / u64::from(ROOT), pages.start % u64::from(ROOT));
+    let first = first as usize;
+    (slot, PageMask::range(first..first + (pages.end - pages.start) as usize))
+}
+
+impl Turnover {
+    /// This many chunks are in use or claimed.
+    pub(super) fn reached(&mut self, chunks: u64) {
+        self.peak_chunks = self.peak_chunks.max(chunks);
+    }
+
+    /// A piece was given memory.
+    pub(super) fn given(&mut self, piece: &Range<u64>) {
+        if self.gone.is_empty() {
+            return;
+        }
+        let (slot, pages) = slot_of(piece);
+        if let Some(gone) = self.gone.get_mut(&slot) {
+            self.returned_pages += (*gone & pages).count() as u64;
+            *gone = gone.minus(pages);
+            if gone.is_empty() {
+                self.gone.remove(&slot);
+            }
+        }
+    }
+
+    /// A piece was evicted.
+    pub(super) fn evicted(&mut self, piece: &Range<u64>) {
+        let (slot, pages) = slot_of(piece);
+        self.evicted_pages += pages.count() as u64;
+        self.gone.entry(slot).or_insert(PageMask::EMPTY).insert_mask(pages);
+    }
+
+    /// An allocation ended.
+    pub(super) fn forget(&mut self, pages: &Range<u64>) {
+        let slots = pages.start / u64::from(ROOT)..pages.end.div_ceil(u64::from(ROOT));
+        let slots: Vec<u64> = self.gone.range(slots).map(|(slot, _)| *slot).collect();
+        for slot in slots {
+            let first = slot * u64::from(ROOT);
+            let within = pages.start.max(first)..pages.end.min(first + u64::from(ROOT));
+            let Some(gone) = self.gone.get_mut(&slot) else { continue };
+            *gone = gone.minus(slot_of(&within).1);
+            if gone.is_empty() {
+                self.gone.remove(&slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The root chunks of full va_blocks, by the page that a block begins with.
+#![allow(clippy::arithmetic_side_effects, reason = "slots of pages, and of tables of 512")]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::root_id::{ROOT, RootId};
+
+/// Which chunk a full block has: a table for each GiB of the address space in which there is one,
+/// so that going over a range stays within few cache lines.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WholeBlocks(BTreeMap<u64, Table>);
+
+#[derive(Debug, Clone)]
+struct Table {
+    blocks: usize,
+    roots: Box<[Option<RootId>]>,
+}
+
+impl WholeBlocks {
+    /// Blocks that a table has room for.
+    const SLOTS: u64 = 512;
+
+    fn place(first_page: u64) -> (u64, usize) {
+        let slot = first_page / u64::from(ROOT);
+        (slot / Self::SLOTS, (slot % Self::SLOTS) as usize)
+    }
+
+    pub(super) fn get(&self, first_page: u64) -> Option<RootId> {
+        let (table, index) = Self::place(first_page);
+        self.0.get(&table)?.roots[index]
+    }
+
+    pub(super) fn insert(&mut self, first_page: u64, id: RootId) {
+        let (table, index) = Self::place(first_page);
+        let roots = || vec![None; Self::SLOTS as usize].into_boxed_slice();
+        let table = self.0.entry(table).or_insert_with(|| Table { blocks: 0, roots: roots() });
+        table.blocks += usize::from(table.roots[index].replace(id).is_none());
+    }
+
+    pub(super) fn remove(&mut self, first_page: u64) -> Option<RootId> {
+        let (key, index) = Self::place(first_page);
+        let table = self.0.get_mut(&key)?;
+        let id = table.roots[index].take()?;
+        table.blocks -= 1;
+        if table.blocks == 0 {
+            self.0.remove(&key);
+        }
+        Some(id)
+    }
+
+    /// The first block that begins at one of these pages and has a chunk.
+    pub(super) fn first_within(&self, pages: &Range<u64>) -> Option<u64> {
+        let mut slots = pages.start.div_ceil(u64::from(ROOT))..pages.end.div_ceil(u64::from(ROOT));
+        while !slots.is_empty() {
+            let (key, table) = self.0.range(slots.start / Self::SLOTS..).next()?;
+            slots.start = slots.start.max(key * Self::SLOTS);
+            let end = slots.end.min((key + 1) * Self::SLOTS);
+            let mut here = slots.start..end;
+            let has = |slot: &u64| table.roots[(slot % Self::SLOTS) as usize].is_some();
+            if let Some(slot) = here.find(has) {
+                return Some(slot * u64::from(ROOT));
+            }
+            slots.start = slots.start.max(end);
+        }
+        None
+    }
+}

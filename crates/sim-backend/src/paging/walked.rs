@@ -1,0 +1,80 @@
+//! The memory that a device accessed, so that it has the page tables at hand (TIMING-32).
+//!
+//! A device reads the entries of a page table when it accesses their pages, and forgets all of them
+//! when the driver takes an entry of its away. What it merely maps, it has not read.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::processor::ProcId;
+
+/// Accessed stretches that are kept for each device. A kernel adds one for each of its walks.
+const STRETCHES: usize = 64;
+
+/// For each device the memory that it accessed since it last lost a mapping.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Walked {
+    /// By the processor's index, the oldest stretch of pages first. The host's stays empty.
+    devices: Vec<VecDeque<Range<u64>>>,
+}
+
+impl Walked {
+    /// Notes that a device accesses pages, if there are any.
+    pub(super) fn note(&mut self, by: ProcId, pages: Option<Range<u64>>) {
+        let Some(pages) = pages.filter(|_| !by.is_host()) else { return };
+        if self.devices.len() <= by.index() {
+            self.devices.resize_with(by.index().saturating_add(1), VecDeque::new);
+        }
+        let stretches = &mut self.devices[by.index()];
+        if stretches.contains(&pages) {
+            return;
+        }
+        if stretches.len() == STRETCHES {
+            stretches.pop_front();
+        }
+        stretches.push_back(pages);
+    }
+
+    /// A device lost a mapping.
+    pub(super) fn forget(&mut self, by: ProcId) {
+        if let Some(stretches) = self.devices.get_mut(by.index()) {
+            stretches.clear();
+        }
+    }
+
+    /// Whether a device has accessed one of these pages.
+    pub(super) fn has(&self, by: ProcId, pages: &Range<u64>) -> bool {
+        self.devices.get(by.index()).is_some_and(|stretches| {
+            stretches.iter().any(|known| known.start < pages.end && pages.start < known.end)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagewise_hal::Processor;
+
+    use super::*;
+
+    #[test]
+    fn a_device_knows_what_it_accessed_until_it_loses_a_mapping() {
+        let (one, other) = (Processor::device(0), Processor::device(1));
+        let [one, other, host] = [one, other, Processor::HOST].map(ProcId::from);
+        let mut walked = Walked::default();
+        for by in [one, other, host] {
+            walked.note(by, Some(16..32));
+        }
+        assert!(walked.has(one, &(31..40)) && !walked.has(one, &(32..40)));
+        assert!(!walked.has(host, &(16..32)), "the host has other tables");
+        walked.forget(one);
+        assert!(!walked.has(one, &(16..32)) && walked.has(other, &(16..32)));
+    }
+
+    #[test]
+    fn only_the_last_stretches_are_kept() {
+        let device = ProcId::from(Processor::device(0));
+        let mut walked = Walked::default();
+        (0..1000).for_each(|page| walked.note(device, Some(page..page + 1)));
+        assert!(!walked.has(device, &(935..936)) && walked.has(device, &(936..937)));
+    }
+}

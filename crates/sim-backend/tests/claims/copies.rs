@@ -1,0 +1,74 @@
+//! A batch of copies moves the pages that single copies move.
+
+use pagewise_hal::{
+    Backend, BackendExt, CopyAttributes, DeviceId, HostAccess, HostAllocFlags, HostTouch, Location,
+    Span, SpanCopy, StreamHandle,
+};
+use pagewise_sim::{SimBackend, SimConfig};
+
+const STREAM: StreamHandle = StreamHandle::PER_THREAD;
+const MIB: u64 = 1 << 20;
+
+/// A machine with memory of each kind, its managed memory in different places, and copies between
+/// them all.
+fn machine() -> (SimBackend, [Span; 3], Vec<SpanCopy>) {
+    let sim = SimBackend::new(SimConfig::h200()).expect("address space");
+    let managed = [(); 3].map(|()| sim.alloc(6 * MIB).expect("memory"));
+    let device = sim.alloc_device(DeviceId(0), 2 * MIB).expect("memory");
+    let pinned = sim.alloc_pinned(2 * MIB, HostAllocFlags::empty()).expect("memory");
+    sim.prefetch_to(managed[1], Location::device(DeviceId(0))).expect("managed");
+    sim.advise_ordinal(managed[2], pagewise_hal::Advice::SET_PREFERRED_LOCATION, -1)
+        .expect("managed");
+    for (value, span) in (1..).zip(managed) {
+        let access = HostAccess::Write(value);
+        let touch = HostTouch { span, stride_bytes: 4096, access };
+        // SAFETY: only this function knows the memory.
+        unsafe { sim.host_touch(touch) }.expect("live memory");
+    }
+    let at = |span: Span, offset| span.ptr.offset(offset);
+    let copies = vec![
+        SpanCopy::new(at(managed[0], 100), at(managed[1], 5000), 3 * MIB),
+        SpanCopy::new(at(managed[2], 4096), at(managed[0], 4 * MIB), MIB),
+        SpanCopy::new(device, at(managed[2], 3 * MIB), 2 * MIB),
+        SpanCopy::new(at(managed[1], 4 * MIB), pinned, 65_536),
+        SpanCopy::new(pinned.offset(MIB), at(managed[1], 5 * MIB + 7), 9),
+    ];
+    (sim, managed, copies)
+}
+
+#[test]
+fn a_batch_leaves_the_state_and_the_events_of_single_copies() {
+    let (single, of_single, copies) = machine();
+    for SpanCopy { destination, source, bytes } in copies {
+        // SAFETY: only this test knows the memory, and the ranges do not overlap.
+        unsafe { single.memcpy(destination, source, bytes, STREAM) }.expect("live memory");
+    }
+    let (batched, of_batched, copies) = machine();
+    let attributes = [CopyAttributes::default()];
+    // SAFETY: only this test knows the memory, and the ranges do not overlap.
+    unsafe { batched.memcpy_batch(&copies, &attributes, &[0], STREAM) }.expect("live memory");
+    assert_eq!(single.counters(), batched.counters());
+    assert_ne!(batched.counters().to_device.bytes, 0);
+    let events = |sim: &SimBackend| -> Vec<_> {
+        let events = sim.take_events().expect("a simulator keeps events");
+        events.iter().map(std::mem::discriminant).collect()
+    };
+    assert_eq!(events(&single), events(&batched));
+    // In the order of the allocations: addresses are the operating system's to choose.
+    let places = |sim: &SimBackend, managed: [Span; 3]| {
+        managed.map(|span| sim.host_page_map(span).expect("live memory"))
+    };
+    assert_eq!(places(&single, of_single), places(&batched, of_batched));
+}
+
+#[test]
+fn a_batch_with_refused_attributes_changes_nothing() {
+    let (sim, _, copies) = machine();
+    let before = sim.state();
+    let plain = CopyAttributes::default();
+    let unknown = CopyAttributes { source_order: pagewise_hal::SourceOrder(0), ..plain };
+    // SAFETY: only this test knows the memory, and nothing is copied.
+    let answer = unsafe { sim.memcpy_batch(&copies, &[plain, unknown], &[0, 4], STREAM) };
+    assert_eq!(answer.expect_err("no such order").item(), None);
+    assert_eq!(sim.state(), before);
+}
