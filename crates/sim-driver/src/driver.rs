@@ -40,6 +40,8 @@ pub(crate) struct Driver {
     missing: BTreeSet<&'static str>,
     /// The default stream of each device; the simulator's own belong to device 0.
     defaults: Vec<StreamHandle>,
+    /// Functions that were called and are not implemented.
+    refused: Mutex<BTreeSet<&'static str>>,
     contexts: Mutex<Contexts>,
 }
 
@@ -67,6 +69,7 @@ impl Driver {
             started: AtomicBool::new(false),
             prefetches: AtomicU64::new(0),
             number: NEXT.fetch_add(1, Ordering::Relaxed),
+            refused: Mutex::default(),
             contexts: Mutex::default(),
         })
     }
@@ -110,6 +113,7 @@ impl Driver {
             number,
             missing: _,
             defaults: _,
+            refused: _,
             contexts,
         } = self;
         format!("{number} {started:?} {contexts:#?}\n{}", sim.state())
@@ -119,6 +123,17 @@ impl Driver {
     /// have, called by its symbol nevertheless, is not supported.
     fn check_exists(&self, symbol: &str) -> Outcome {
         if self.missing.contains(symbol) { Err(Code::NOT_SUPPORTED) } else { Ok(()) }
+    }
+
+    /// Refuses a function that is not implemented, and says so the first time.
+    pub(crate) fn refuse(&self, symbol: &'static str) -> Outcome {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.insert(symbol) && self.options.warns {
+            eprintln!(
+                "simulated CUDA driver: {symbol} is not implemented (CUDA_ERROR_NOT_SUPPORTED)"
+            );
+        }
+        Err(Code::NOT_SUPPORTED)
     }
 
     /// Counts a single prefetch, and fails it if it is the one that is to fail.

@@ -30,9 +30,11 @@ mod extras;
 mod forms;
 mod lookup;
 mod options;
+mod per_thread;
+mod refused;
 
 pub use entry::*;
 pub use extras::*;
-pub use forms::entry_points;
+pub use forms::{entry_points, symbols};
 pub use lookup::*;
 pub use options::Options;

@@ -5,16 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use pagewise_hal::{Code, DriverVersion};
 
 use crate::driver::{Driver, Outcome, beside, has_place, store};
-use crate::entry::*;
-use crate::forms::{FORMS, with_forms};
-
-macro_rules! addresses {
-    ($($name:literal @ $since:literal $function:ident;)*) => {
-        /// Where each form of the table is, in its order.
-        const ADDRESSES: &[fn() -> *const ()] = &[$(|| $function as *const ()),*];
-    };
-}
-with_forms!(addresses);
+use crate::forms::{FORMS, Form};
 
 /// The outcome of a look-up.
 enum Found {
@@ -35,22 +26,31 @@ impl Found {
     }
 }
 
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`
+const LEGACY_STREAM: u64 = 1;
+/// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`
+const PER_THREAD_STREAM: u64 = 2;
+
+/// Finds the newest form that is not newer than the version asked for. With the flag for the
+/// per-thread default stream it is one of the per-thread forms, if the function has any, however
+/// old the legacy forms are (all names of driver 580 were looked up with 39 versions and the flags
+/// 0, 1 and 2).
+///
 /// Drivers from 13.0 on refuse to look for a version newer than their own; those before give the
 /// newest form that they have (looked up in drivers 535, 550, 580 and 595).
 fn find(driver: &Driver, name: &CStr, version: c_int, flags: u64) -> Outcome<Found> {
-    // Which form of the default stream is meant: both are the same here.
-    if flags & !3 != 0 {
+    if flags & !(LEGACY_STREAM | PER_THREAD_STREAM) != 0 {
         return Err(Code::INVALID_VALUE);
     }
     let own = driver.options.version();
     if version > own.0 && own >= DriverVersion::CUDA_13_0 {
         return Err(Code::INVALID_VALUE);
     }
-    let all = || FORMS.iter().zip(ADDRESSES);
-    let forms = || all().filter(|(form, _)| form.name == name && form.is_in(&driver.options));
-    let fitting = forms().filter(|(form, _)| form.since <= version);
-    Ok(match fitting.max_by_key(|(form, _)| form.since) {
-        Some((_, address)) => Found::Function(address() as *mut c_void),
+    let forms = || FORMS.iter().filter(|form| form.name == name && form.is_in(&driver.options));
+    let per_thread = flags == PER_THREAD_STREAM && forms().any(|form| form.per_thread);
+    let fits = |form: &&Form| form.since <= version && form.per_thread == per_thread;
+    Ok(match forms().filter(fits).max_by_key(|form| form.since) {
+        Some(form) => Found::Function((form.address)() as *mut c_void),
         None if forms().next().is_none() => Found::NoSuchName,
         None => Found::VersionTooOld,
     })

@@ -25,6 +25,7 @@ struct Hidden {
 /// | `fail_prefetch` | `n:code`: the nth single prefetch answers with the code and does nothing | – |
 /// | `reads` | `pages` or `driver`: what range-attribute reads answer | `pages` |
 /// | `discarded` | `kept` or `driver`: what discarded memory reads as | `kept` |
+/// | `log` | `warn` or `off`: whether stderr names each function that is called and not implemented | `warn` |
 ///
 /// Pairs are separated by spaces or commas; `hide` may be repeated.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +39,8 @@ pub struct Options {
     hidden: Vec<Hidden>,
     reads: RangeReads,
     discarded: DiscardedContents,
+    /// Whether stderr names functions that are called and not implemented.
+    pub(crate) warns: bool,
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
             hidden: Vec::new(),
             reads: RangeReads::default(),
             discarded: DiscardedContents::default(),
+            warns: true,
         }
     }
 }
@@ -110,6 +114,8 @@ impl Options {
             ("reads", "driver") => self.reads = RangeReads::Driver,
             ("discarded", "kept") => self.discarded = DiscardedContents::Kept,
             ("discarded", "driver") => self.discarded = DiscardedContents::Driver,
+            ("log", "warn") => self.warns = true,
+            ("log", "off") => self.warns = false,
             _ => return None,
         }
         Some(())
@@ -135,7 +141,7 @@ impl FromStr for Options {
             set.ok_or_else(|| {
                 format!(
                     "{pair:?} is no option of the simulated driver: they are profile, version, \
-                     devices, init, hide, fail_prefetch, reads and discarded, as key=value"
+                     devices, init, hide, fail_prefetch, reads, discarded and log, as key=value"
                 )
             })?;
         }

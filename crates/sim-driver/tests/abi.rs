@@ -313,3 +313,49 @@ fn the_first_look_up_reports_what_is_missing_as_an_error() {
     assert_eq!(function, cuInit as *mut c_void);
     assert_eq!(lookup(c"cuGetProcAddress", 11030).1, cuGetProcAddress as *mut c_void);
 }
+
+#[test]
+fn the_null_stream_of_a_per_thread_form_is_the_threads_own() {
+    start();
+    let ask = |flags| {
+        let (mut function, mut status) = (null_mut(), -1);
+        let name = c"cuMemDiscardBatchAsync".as_ptr();
+        // SAFETY: the driver reads the name up to its NUL, and writes its answers to locals that
+        // outlive the call.
+        let code =
+            unsafe { cuGetProcAddress_v2(name, &raw mut function, 13000, flags, &raw mut status) };
+        assert_eq!((code, status), (0, 0));
+        function
+    };
+    type Discard = unsafe extern "C" fn(*const u64, *const usize, usize, u64, *mut c_void) -> c_int;
+    // SAFETY: the look-up gives a form of this function, of which all have this signature.
+    let [legacy, per_thread] =
+        [1, 2].map(|flags| unsafe { std::mem::transmute::<*mut c_void, Discard>(ask(flags)) });
+    let (ptr, bytes) = (managed(4096), 4096);
+    let discard = |form: Discard| {
+        // SAFETY: each array has one item and outlives the call, and the test does not read the
+        // contents that the call discards.
+        unsafe { form(&raw const ptr, &raw const bytes, 1, 0, null_mut()) }
+    };
+    assert_eq!((discard(legacy), discard(per_thread)), (1, 0), "batches refuse the legacy stream");
+    assert_eq!(ask(0), ask(1));
+    // SAFETY: the memory is live, and the test does not use it again.
+    assert_eq!(unsafe { cuMemFree_v2(ptr) }, 0);
+}
+
+#[test]
+fn a_function_that_is_not_implemented_is_found_and_refuses() {
+    start();
+    let (code, function, status) = lookup(c"cuGraphCreate", 10000);
+    assert_eq!((code, status), (0, 0));
+    // SAFETY: the look-up gives a function of this signature.
+    let create = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut *mut c_void, u32) -> c_int>(
+            function,
+        )
+    };
+    let mut graph = null_mut();
+    // SAFETY: the place is a local that outlives the call.
+    assert_eq!(unsafe { create(&raw mut graph, 0) }, 801);
+    assert!(graph.is_null(), "a refused call changes nothing");
+}
