@@ -124,9 +124,9 @@ pub use pagewise_cuda::{CudaBackend, CudaBuilder, LoadError};
 pub use pagewise_hal::mock;
 pub use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
-    BatchSupport, CallName, CallRecords, Capabilities, Code, Copies, CopyAttributes, CopyCause,
-    CopyFlags, Counters, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch,
-    DriverVersion, Error, ErrorKind, EventFlags, EventHandle, EventLog, EventsSince,
+    BatchSupport, BytesByCause, CallName, CallRecords, Capabilities, Code, Copies, CopyAttributes,
+    CopyCause, CopyFlags, Counters, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr,
+    DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle, EventLog, EventsSince,
     ExportedPointer, FaultAccess, FunctionHandle, Granularity, HandleTypes, HostAccess,
     HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle,
     KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, Location, LocationKind,

@@ -32,6 +32,45 @@ impl Copies {
     }
 }
 
+/// Bytes of copies one way, by the cause of the copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct BytesByCause {
+    /// Bytes that an explicit prefetch or an advice asked for.
+    pub user: u64,
+    /// Bytes of the faulted pages themselves.
+    pub coherence: u64,
+    /// Bytes of pages that the prefetcher added to faults.
+    pub prefetch: u64,
+    /// Bytes that made room on a device.
+    pub eviction: u64,
+    /// Bytes that access counters asked for.
+    pub access_counters: u64,
+}
+
+impl BytesByCause {
+    fn of(&mut self, cause: CopyCause) -> &mut u64 {
+        match cause {
+            CopyCause::User => &mut self.user,
+            CopyCause::Coherence => &mut self.coherence,
+            CopyCause::Prefetch => &mut self.prefetch,
+            CopyCause::Eviction => &mut self.eviction,
+            CopyCause::AccessCounters => &mut self.access_counters,
+        }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            user: self.user.wrapping_sub(earlier.user),
+            coherence: self.coherence.wrapping_sub(earlier.coherence),
+            prefetch: self.prefetch.wrapping_sub(earlier.prefetch),
+            eviction: self.eviction.wrapping_sub(earlier.eviction),
+            access_counters: self.access_counters.wrapping_sub(earlier.access_counters),
+        }
+    }
+}
+
 /// Sums over [`MemoryEvent`]s.
 ///
 /// ```
@@ -50,6 +89,8 @@ pub struct Counters {
     pub cpu_faults: u64,
     /// Records of faults of devices. A record of many threads stands for several faults.
     pub gpu_faults: u64,
+    /// Hardware faults of devices: what their records stand for, all together.
+    pub merged_gpu_faults: u64,
     /// Copies from the host to a device.
     pub to_device: Copies,
     /// Copies from a device to the host.
@@ -66,6 +107,10 @@ pub struct Counters {
     pub by_eviction: Copies,
     /// Of all copies, those that access counters asked for.
     pub by_access_counters: Copies,
+    /// Of the copies from the host to a device, the bytes of each cause.
+    pub to_device_by: BytesByCause,
+    /// Of the copies from a device to the host, the bytes of each cause.
+    pub to_host_by: BytesByCause,
     /// Runs of pages in one processor's memory that another one mapped.
     pub remote_maps: u64,
     /// Pages found to thrash.
@@ -81,16 +126,22 @@ impl Counters {
     pub fn count(&mut self, event: &MemoryEvent) {
         match *event {
             MemoryEvent::Copy { bytes, from, to, cause, .. } => {
-                let way = match (from.device_ordinal(), to.device_ordinal()) {
-                    (None, _) => &mut self.to_device,
-                    (_, None) => &mut self.to_host,
-                    _ => &mut self.between_devices,
+                let (way, by_cause) = match (from.device_ordinal(), to.device_ordinal()) {
+                    (None, _) => (&mut self.to_device, Some(&mut self.to_device_by)),
+                    (_, None) => (&mut self.to_host, Some(&mut self.to_host_by)),
+                    _ => (&mut self.between_devices, None),
                 };
                 way.add(bytes);
+                if let Some(by_cause) = by_cause {
+                    count(by_cause.of(cause), bytes);
+                }
                 self.by_cause(cause).add(bytes);
             }
             MemoryEvent::CpuFault { .. } => count(&mut self.cpu_faults, 1),
-            MemoryEvent::GpuFault { .. } => count(&mut self.gpu_faults, 1),
+            MemoryEvent::GpuFault { merged, .. } => {
+                count(&mut self.gpu_faults, 1);
+                count(&mut self.merged_gpu_faults, merged);
+            }
             MemoryEvent::RemoteMap { .. } => count(&mut self.remote_maps, 1),
             MemoryEvent::Thrashing { .. } => count(&mut self.thrashing_pages, 1),
             MemoryEvent::Throttling { duration_ns, .. } => {
@@ -127,6 +178,7 @@ impl Counters {
         Self {
             cpu_faults: self.cpu_faults.wrapping_sub(earlier.cpu_faults),
             gpu_faults: self.gpu_faults.wrapping_sub(earlier.gpu_faults),
+            merged_gpu_faults: self.merged_gpu_faults.wrapping_sub(earlier.merged_gpu_faults),
             to_device: self.to_device.since(earlier.to_device),
             to_host: self.to_host.since(earlier.to_host),
             between_devices: self.between_devices.since(earlier.between_devices),
@@ -135,6 +187,8 @@ impl Counters {
             by_prefetcher: self.by_prefetcher.since(earlier.by_prefetcher),
             by_eviction: self.by_eviction.since(earlier.by_eviction),
             by_access_counters: self.by_access_counters.since(earlier.by_access_counters),
+            to_device_by: self.to_device_by.since(earlier.to_device_by),
+            to_host_by: self.to_host_by.since(earlier.to_host_by),
             remote_maps: self.remote_maps.wrapping_sub(earlier.remote_maps),
             thrashing_pages: self.thrashing_pages.wrapping_sub(earlier.thrashing_pages),
             throttles: self.throttles.wrapping_sub(earlier.throttles),
@@ -168,7 +222,7 @@ impl<'a> FromIterator<&'a MemoryEvent> for Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Processor;
+    use crate::{FaultAccess, Processor};
 
     #[test]
     fn each_copy_counts_once_by_its_way_and_once_by_its_cause() {
@@ -195,5 +249,23 @@ mod tests {
         assert_eq!(counters.by_fault.bytes + counters.by_prefetcher.bytes, 65_536);
         assert_eq!(counters.by_eviction, counters.to_host);
         assert_eq!(counters.migrated_bytes(), 65_536 + 8192 + (1 << 21));
+        let to_device = BytesByCause { coherence: 4096, prefetch: 61_440, ..Default::default() };
+        let to_host = BytesByCause { eviction: 8192, ..Default::default() };
+        assert_eq!((counters.to_device_by, counters.to_host_by), (to_device, to_host));
+        assert_eq!(counters.since(&counters), Counters::default());
+    }
+
+    #[test]
+    fn a_record_of_faults_counts_once_and_its_faults_each() {
+        let fault = |merged| MemoryEvent::GpuFault {
+            device: Processor::device(0),
+            address: 0,
+            access: FaultAccess::Write,
+            merged,
+            duration_ns: 0,
+        };
+        let counters: Counters = [fault(3), fault(256)].iter().collect();
+        assert_eq!((counters.gpu_faults, counters.merged_gpu_faults), (2, 259));
+        assert_eq!(counters.since(&counters), Counters::default());
     }
 }

@@ -77,7 +77,7 @@ pub use call_log::{CallName, CallRecords, ThreadNumber};
 pub use capability::{BatchSupport, Capabilities};
 pub use code::{Code, code_name};
 pub use copy::{CopyAttributes, CopyFlags, SourceOrder, SpanCopy};
-pub use counters::{Copies, Counters};
+pub use counters::{BytesByCause, Copies, Counters};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{CopyCause, FaultAccess, MapCause, MemoryEvent, PageRun};
 pub use event_log::{EventLog, EventsSince};
