@@ -19,6 +19,7 @@ mod profiles;
 mod programs;
 mod progress;
 mod record;
+mod run;
 mod shipped;
 mod sim_target;
 mod standard;
@@ -35,7 +36,7 @@ use args::{Command, Replay};
 use pagewise_sim::RangeReads;
 use pagewise_trace::limits::WorkLimits;
 use pagewise_trace::report::Report;
-use pagewise_trace::run::{Input, Options, Target, run};
+use pagewise_trace::run::{Input, Options, Target};
 use progress::{Progress, Unit};
 use sim_target::SimTarget;
 use status::{Answer, Failure};
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor(args)) => Ok(doctor::doctor(args.max_version)),
         Some(Command::Record(args)) => record::record(args, json),
         Some(Command::Compare(args)) => compare::compare(args),
+        Some(Command::Run(args)) => run::run(args, json),
         Some(Command::Completions { shell }) => Ok(manual::completions(*shell)),
         Some(Command::Man) => Ok(manual::page()),
         None => replay_shipped(),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
             let subcommand = cli.command.as_ref().map(Command::name);
             usage::failed(&usage::error(subcommand, &message), json)
         }
+        Err(Failure::Started(status, message)) => status::not_started(status, &message),
     }
 }
 
@@ -102,5 +105,5 @@ fn replay(
     options: Options,
     progress: &Progress,
 ) -> Report {
-    run(inputs, target, options, &|| progress.case_done())
+    pagewise_trace::run::run(inputs, target, options, &|| progress.case_done())
 }

@@ -45,6 +45,12 @@ impl Answer {
         Self { text, json: plain(report), errors, status, beside_result: false }
     }
 
+    /// The answer of a command that ran a program: the program's status, and a text beside what it
+    /// printed.
+    pub(crate) fn of_program(status: u8, text: String) -> Self {
+        Self { text, json: Value::Null, errors: Vec::new(), status, beside_result: true }
+    }
+
     /// The same answer with one more field in its JSON object.
     pub(crate) fn with(mut self, field: &str, value: &impl Serialize) -> Self {
         self.json[field] = plain(value);
@@ -83,6 +89,14 @@ pub(crate) enum Failure {
     Usage(String),
     /// Something cannot be read, opened or written: status 3.
     Input(String),
+    /// A program could not be run: a status that is none of most programs.
+    Started(u8, String),
+}
+
+/// Says why a program could not be run, and turns that into the exit status.
+pub(crate) fn not_started(status: u8, message: &str) -> ExitCode {
+    complain(&format!("pagewise: {message}"));
+    ExitCode::from(status)
 }
 
 /// Says why a command cannot do its work, and turns that into the exit status.

@@ -9,8 +9,8 @@ use pagewise_hal::{
     FunctionHandle, Granularity, HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags,
     HostTouch, HostViews, IpcMemHandle, KernelAccesses, KernelParam, LaunchShape, Location,
     MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps, ModuleHandle, Operation,
-    PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result,
-    ShareableHandle, Span, SpanCopy, StreamFlags, StreamHandle,
+    PAGE_BYTES, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, Processor,
+    RangeAttribute, Result, ShareableHandle, Span, SpanCopy, StreamFlags, StreamHandle,
 };
 
 use crate::clock;
@@ -131,6 +131,31 @@ impl SimBackend {
         self.lock().pager.pressure(device).filter(|_| concurrent)
     }
 
+    /// Bytes of the managed pages that a range touches and that are resident on a processor. Pages
+    /// that are duplicated for reading are resident on several. Other memory counts nothing, and a
+    /// device that the machine lacks holds nothing.
+    ///
+    /// ```
+    /// use pagewise_hal::{BackendExt, DeviceId, Location, Processor};
+    /// use pagewise_sim::{SimBackend, SimConfig};
+    ///
+    /// let sim = SimBackend::new(SimConfig::h200())?;
+    /// let span = sim.alloc(64 << 10)?;
+    /// sim.prefetch_to(span, Location::device(DeviceId(0)))?;
+    /// assert_eq!(sim.resident_bytes(span, Processor::device(0)), 64 << 10);
+    /// assert_eq!(sim.resident_bytes(span, Processor::HOST), 0);
+    /// assert_eq!(sim.resident_bytes(span, Processor::device(255)), 0);
+    /// # Ok::<(), pagewise_hal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn resident_bytes(&self, span: Span, at: Processor) -> u64 {
+        if at.device_ordinal().is_some_and(|ordinal| ordinal >= self.config.devices) {
+            return 0;
+        }
+        let pages = self.lock().pager.resident_among(span.pages_outward(), at);
+        pages.saturating_mul(PAGE_BYTES)
+    }
+
     /// Every live allocation, by address: managed, device, pinned and pool memory, mapped physical
     /// memory, and host memory that is registered.
     ///
@@ -146,6 +171,25 @@ impl SimBackend {
     #[must_use]
     pub fn live(&self) -> Vec<Span> {
         self.lock().space.all().map(Allocation::span).collect()
+    }
+
+    /// Every live managed allocation, by address: of `cuMemAllocManaged`, and of managed pools.
+    ///
+    /// ```
+    /// use pagewise_hal::{Backend, BackendExt, DeviceId};
+    /// use pagewise_sim::{SimBackend, SimConfig};
+    ///
+    /// let sim = SimBackend::new(SimConfig::h200())?;
+    /// let span = sim.alloc(4096)?;
+    /// sim.alloc_device(DeviceId(0), 4096)?;
+    /// assert_eq!(sim.live_managed(), [span]);
+    /// # Ok::<(), pagewise_hal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn live_managed(&self) -> Vec<Span> {
+        let machine = self.lock();
+        let managed = machine.space.all().filter(|allocation| machine.is_managed(allocation));
+        managed.map(Allocation::span).collect()
     }
 
     /// The whole state of the machine as text: two texts are equal if and only if the states are,

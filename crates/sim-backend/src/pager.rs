@@ -334,6 +334,11 @@ impl Pager {
         self.paging.host_mapped(pages)
     }
 
+    /// How many of these pages are resident on a processor.
+    pub(crate) fn resident_among(&self, pages: Range<u64>, on: Processor) -> u64 {
+        self.paging.resident_among(pages, on.into())
+    }
+
     /// Bytes of a device's memory that stand behind managed memory, whether its pages are there
     /// now or were once.
     pub(crate) fn bytes_behind(&self, device: Processor) -> u64 {

@@ -12,6 +12,7 @@ use pagewise_sim::SimBackend;
 
 use crate::forms::missing;
 use crate::options::Options;
+use crate::summary::SummaryFile;
 
 /// `CUDA_ERROR_INVALID_CONTEXT`
 const INVALID_CONTEXT: c_int = 201;
@@ -42,6 +43,8 @@ pub(crate) struct Driver {
     defaults: Vec<StreamHandle>,
     /// Functions that were called and are not implemented.
     refused: Mutex<BTreeSet<&'static str>>,
+    /// The file that says what moved, if there is one.
+    summary: Option<Mutex<SummaryFile>>,
     contexts: Mutex<Contexts>,
 }
 
@@ -54,15 +57,24 @@ struct Contexts {
 }
 
 impl Driver {
-    fn new(options: Options) -> Result<Self> {
+    fn new(options: Options) -> std::result::Result<Self, String> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let sim = SimBackend::new(options.config())?;
+        let sim = SimBackend::new(options.config()).map_err(|error| error.to_string())?;
+        let summary = options.summary.as_deref().map(|folder| {
+            let file = SummaryFile::create(folder);
+            file.map(Mutex::new).map_err(|error| format!("{}: {error}", folder.display()))
+        });
         let default = |device| match device {
             0 => Ok(StreamHandle::NULL),
             other => sim.stream_create(DeviceId(other), StreamFlags::NON_BLOCKING),
         };
         Ok(Self {
-            defaults: options.ordinals().map(default).collect::<Result<_>>()?,
+            defaults: options
+                .ordinals()
+                .map(default)
+                .collect::<Result<_>>()
+                .map_err(|error| error.to_string())?,
+            summary: summary.transpose()?,
             missing: missing(&options),
             sim,
             options,
@@ -102,6 +114,15 @@ impl Driver {
         }
     }
 
+    /// Brings the file of the summary up to date, if there is one.
+    fn update_summary(&self) {
+        if let Some(summary) = &self.summary {
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            summary.update(&self.sim, &refused);
+        }
+    }
+
     /// The state as text. Every field is named, so that a new one does not compile until it is
     /// decided whether it belongs here: these do not change, or count calls for a test.
     pub(crate) fn state(&self) -> String {
@@ -114,6 +135,7 @@ impl Driver {
             missing: _,
             defaults: _,
             refused: _,
+            summary: _,
             contexts,
         } = self;
         format!("{number} {started:?} {contexts:#?}\n{}", sim.state())
@@ -270,7 +292,7 @@ pub(crate) fn replace(text: Option<&str>) -> std::result::Result<(), String> {
 
 fn make(text: &str) -> std::result::Result<Arc<Driver>, String> {
     let options = text.parse::<Options>()?;
-    Driver::new(options).map(Arc::new).map_err(|error| error.to_string())
+    Driver::new(options).map(Arc::new)
 }
 
 /// Panics that were caught, of which each is a bug: a missing check.
@@ -284,7 +306,11 @@ pub(crate) fn panics() -> u64 {
 /// Runs a function that is no part of the driver's ABI, or one that finds the others.
 pub(crate) fn beside(call: impl FnOnce(&Driver) -> Outcome) -> c_int {
     let outcome = catch_unwind(AssertUnwindSafe(|| match driver() {
-        Ok(driver) => call(&driver),
+        Ok(driver) => {
+            let outcome = call(&driver);
+            driver.update_summary();
+            outcome
+        }
         Err(why) => {
             eprintln!("simulated CUDA driver: {why}");
             Err(Code::UNKNOWN)

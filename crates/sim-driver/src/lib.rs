@@ -32,6 +32,7 @@ mod lookup;
 mod options;
 mod per_thread;
 mod refused;
+mod summary;
 
 pub use entry::*;
 pub use extras::*;

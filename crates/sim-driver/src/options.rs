@@ -1,5 +1,6 @@
 //! The driver to simulate, as text: `version=12.2 devices=2 hide=cuMemDiscardBatchAsync`.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use pagewise_hal::DriverVersion;
@@ -17,22 +18,30 @@ struct Hidden {
 ///
 /// | key | value | default |
 /// | --- | --- | --- |
-/// | `profile` | which GPU, by the name of its profile | `h200` |
+/// | `profile` | which GPU: the name of its profile, or a file (TOML) that holds one | `h200` |
 /// | `version` | what `cuDriverGetVersion` reports, such as `12.2` | the profile's |
 /// | `devices` | how many of the GPU; 0 lets `cuInit` fail as a driver without device does | 1 |
+/// | `memory` | the memory of each device in bytes, if it is to have less than the profile's; with `KiB`, `MiB`, `GiB` or `TiB` behind the number, or without | the profile's |
+/// | `seed` | the seed of the order of faults in kernels of many threads | 0 |
 /// | `init` | what `cuInit` returns | 0 |
 /// | `hide` | an entry point that is missing: its base name, or `name@12020` for one form of it | – |
 /// | `fail_prefetch` | `n:code`: the nth single prefetch answers with the code and does nothing | – |
 /// | `reads` | `pages` or `driver`: what range-attribute reads answer | `pages` |
 /// | `discarded` | `kept` or `driver`: what discarded memory reads as | `kept` |
 /// | `log` | `warn` or `off`: whether stderr names each function that is called and not implemented | `warn` |
+/// | `summary` | a folder, which gets a file `summary-PID.json` of each process: what moved so far | – |
 ///
-/// Pairs are separated by spaces or commas; `hide` may be repeated.
+/// Pairs are separated by spaces, commas or ends of lines; a value with one of these stands in double
+/// quotes. Of a key that is given twice the later value holds, but for `hide`, which adds up. A text
+/// that begins with `@` names a file that holds the pairs: `PAGEWISE_DRIVER=@driver.txt`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     gpu: GpuProfile,
     version: Option<DriverVersion>,
     pub(crate) devices: u32,
+    seed: Option<u64>,
+    /// A limit on the memory of each device, in bytes.
+    memory_bytes: Option<u64>,
     pub(crate) init: i32,
     /// Which single prefetch fails, counted from 1, and how.
     pub(crate) fail_prefetch: Option<(u64, i32)>,
@@ -41,6 +50,8 @@ pub struct Options {
     discarded: DiscardedContents,
     /// Whether stderr names functions that are called and not implemented.
     pub(crate) warns: bool,
+    /// The folder that gets the summary of each process.
+    pub(crate) summary: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -49,12 +60,15 @@ impl Default for Options {
             gpu: GpuProfile::h200(),
             version: None,
             devices: 1,
+            seed: None,
+            memory_bytes: None,
             init: 0,
             fail_prefetch: None,
             hidden: Vec::new(),
             reads: RangeReads::default(),
             discarded: DiscardedContents::default(),
             warns: true,
+            summary: None,
         }
     }
 }
@@ -76,8 +90,12 @@ impl Options {
     /// The configuration of the simulator behind the entry points. A driver too old to be simulated
     /// answers as 12.0: all that matters of it is the version that it reports.
     pub(crate) fn config(&self) -> SimConfig {
-        SimConfig::new(self.gpu.clone())
+        let mut gpu = self.gpu.clone();
+        gpu.memory_bytes =
+            self.memory_bytes.map_or(gpu.memory_bytes, |most| most.min(gpu.memory_bytes));
+        SimConfig::new(gpu)
             .devices(self.devices)
+            .seed(self.seed.unwrap_or(0))
             .driver_version(self.version().max(DriverVersion::CUDA_12_0))
             .range_reads(self.reads)
             .discarded_contents(self.discarded)
@@ -93,33 +111,107 @@ impl Options {
         self.hidden.iter().any(|hidden| hidden.name == name && same(hidden))
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Option<()> {
-        match (key, value) {
-            ("profile", name) => self.gpu = GpuProfile::named(name)?,
-            ("version", text) => self.version = Some(version(text)?),
-            ("devices", text) => self.devices = text.parse().ok()?,
-            ("init", text) => self.init = text.parse().ok()?,
-            ("fail_prefetch", text) => {
-                let (which, code) = text.split_once(':')?;
-                self.fail_prefetch = Some((which.parse().ok()?, code.parse().ok()?));
+    /// Sets one option.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        match key {
+            "profile" => self.gpu = profile(value)?,
+            "version" => self.version = Some(expect("a version such as 12.2", version(value))?),
+            "devices" => self.devices = expect("a number of devices", value.parse().ok())?,
+            "memory" => self.memory_bytes = Some(expect("bytes, such as 8GiB", bytes(value))?),
+            "seed" => self.seed = Some(expect("an integer from 0 on", value.parse().ok())?),
+            "init" => self.init = expect("a CUresult", value.parse().ok())?,
+            "fail_prefetch" => {
+                self.fail_prefetch = Some(expect("number:code, such as 2:1", failing(value))?);
             }
-            ("hide", text) => {
-                let (name, since) = match text.split_once('@') {
-                    Some((name, since)) => (name, Some(since.parse().ok()?)),
-                    None => (text, None),
+            "hide" => {
+                let wanted = "an entry point, or one form of it such as cuMemAdvise@12020";
+                self.hidden.push(expect(wanted, hidden(value))?);
+            }
+            "reads" => {
+                let reads = match value {
+                    "pages" => Some(RangeReads::Pages),
+                    "driver" => Some(RangeReads::Driver),
+                    _ => None,
                 };
-                self.hidden.push(Hidden { name: name.to_owned(), since });
+                self.reads = expect("pages or driver", reads)?;
             }
-            ("reads", "pages") => self.reads = RangeReads::Pages,
-            ("reads", "driver") => self.reads = RangeReads::Driver,
-            ("discarded", "kept") => self.discarded = DiscardedContents::Kept,
-            ("discarded", "driver") => self.discarded = DiscardedContents::Driver,
-            ("log", "warn") => self.warns = true,
-            ("log", "off") => self.warns = false,
-            _ => return None,
+            "discarded" => {
+                let contents = match value {
+                    "kept" => Some(DiscardedContents::Kept),
+                    "driver" => Some(DiscardedContents::Driver),
+                    _ => None,
+                };
+                self.discarded = expect("kept or driver", contents)?;
+            }
+            "log" => {
+                let warns = match value {
+                    "warn" => Some(true),
+                    "off" => Some(false),
+                    _ => None,
+                };
+                self.warns = expect("warn or off", warns)?;
+            }
+            "summary" => self.summary = Some(value.into()),
+            _ => return Err(format!("no such option; there are {}", KEYS.join(", "))),
         }
-        Some(())
+        Ok(())
     }
+}
+
+/// The keys, for messages.
+const KEYS: [&str; 12] = [
+    "profile",
+    "version",
+    "devices",
+    "memory",
+    "seed",
+    "init",
+    "fail_prefetch",
+    "hide",
+    "reads",
+    "discarded",
+    "log",
+    "summary",
+];
+
+/// The value of an option, or what it should have been.
+fn expect<T>(wanted: &str, value: Option<T>) -> Result<T, String> {
+    value.ok_or_else(|| format!("expected {wanted}"))
+}
+
+fn profile(text: &str) -> Result<GpuProfile, String> {
+    if let Some(profile) = GpuProfile::named(text) {
+        return Ok(profile);
+    }
+    if !Path::new(text).is_file() {
+        let names: Vec<_> = GpuProfile::all().into_iter().map(|profile| profile.name).collect();
+        return Err(format!("expected a file or one of {}", names.join(", ")));
+    }
+    let document = std::fs::read_to_string(text).map_err(|error| error.to_string())?;
+    GpuProfile::from_toml(&document).map_err(|error| error.to_string())
+}
+
+/// `8GiB`, or a number of bytes.
+fn bytes(text: &str) -> Option<u64> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let split = units.iter().find_map(|&(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let (number, shift) = split.unwrap_or((text, 0));
+    number.parse::<u64>().ok()?.checked_mul(1_u64.checked_shl(shift)?)
+}
+
+/// `2:1`: the second prefetch answers 1.
+fn failing(text: &str) -> Option<(u64, i32)> {
+    let (which, code) = text.split_once(':')?;
+    Some((which.parse().ok()?, code.parse().ok()?))
+}
+
+/// `cuMemAdvise`, or `cuMemAdvise@12020`.
+fn hidden(text: &str) -> Option<Hidden> {
+    let (name, since) = match text.split_once('@') {
+        Some((name, since)) => (name, Some(since.parse().ok()?)),
+        None => (text, None),
+    };
+    Some(Hidden { name: name.to_owned(), since })
 }
 
 /// `12.2`, or `12020` as the driver writes it.
@@ -130,20 +222,36 @@ fn version(text: &str) -> Option<DriverVersion> {
     }
 }
 
+/// The pairs of a text, with quotes taken off.
+fn pairs(text: &str) -> Vec<String> {
+    let mut pairs = vec![String::new()];
+    let mut quoted = false;
+    for character in text.chars() {
+        match character {
+            '"' => quoted = !quoted,
+            ' ' | ',' | '\n' | '\r' | '\t' if !quoted => pairs.push(String::new()),
+            _ => pairs.iter_mut().next_back().into_iter().for_each(|pair| pair.push(character)),
+        }
+    }
+    pairs.retain(|pair| !pair.is_empty());
+    pairs
+}
+
 impl FromStr for Options {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.trim().strip_prefix('@') {
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+            return match text.trim_start().starts_with('@') {
+                true => Err(format!("{path}: a file of options cannot name another one")),
+                false => text.parse().map_err(|why| format!("{path}: {why}")),
+            };
+        }
         let mut options = Self::default();
-        let pairs = text.split([' ', ',', '\n']).filter(|pair| !pair.is_empty());
-        for pair in pairs {
-            let set = pair.split_once('=').and_then(|(key, value)| options.set(key, value));
-            set.ok_or_else(|| {
-                format!(
-                    "{pair:?} is no option of the simulated driver: they are profile, version, \
-                     devices, init, hide, fail_prefetch, reads, discarded and log, as key=value"
-                )
-            })?;
+        for pair in pairs(text) {
+            let (key, value) = pair.split_once('=').unwrap_or((&pair, ""));
+            options.set(key, value).map_err(|why| format!("option {pair:?}: {why}"))?;
         }
         Ok(options)
     }
@@ -163,9 +271,49 @@ mod tests {
         assert_eq!("".parse(), Ok(Options::default()));
         let profile: Options = "profile=H200".parse().unwrap();
         assert_eq!(profile.version(), DriverVersion::CUDA_13_0);
-        for wrong in ["profile=abacus", "version", "devices=two", "colour=red", "version=1.x"] {
-            let error = wrong.parse::<Options>().unwrap_err();
-            assert!(error.contains(wrong), "{error}");
+        for (wrong, wanted) in [
+            ("profile=abacus", "one of h200"),
+            ("version", "12.2"),
+            ("devices=two", "a number of devices"),
+            ("colour=red", "there are profile"),
+            ("version=1.x", "12.2"),
+            ("memory=8GB", "8GiB"),
+            ("memory=18446744073709551615KiB", "8GiB"),
+            ("seed=-1", "from 0 on"),
+        ] {
+            let error = format!("devices=2 {wrong}").parse::<Options>().unwrap_err();
+            assert!(error.contains(wrong) && error.contains(wanted), "{error}");
         }
+    }
+
+    #[test]
+    fn every_key_is_listed() {
+        for key in KEYS {
+            let error = Options::default().set(key, "\0").err();
+            assert!(error.is_none_or(|why| !why.contains("no such option")), "{key}");
+        }
+    }
+
+    #[test]
+    fn memory_is_a_limit_below_the_profile_s() {
+        let memory = |text: &str| text.parse::<Options>().unwrap().config().gpu().memory_bytes;
+        assert_eq!(memory("memory=8GiB"), 8 << 30);
+        assert_eq!(memory("memory=4096"), 4096);
+        assert_eq!(memory("memory=4096TiB"), memory(""));
+    }
+
+    #[test]
+    fn a_file_holds_options_and_quotes_hold_what_separates() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("driver.txt");
+        std::fs::write(&file, "devices=3\nsummary=\"/tmp/a b,c\"\n").unwrap();
+        let options: Options = format!("@{}", file.display()).parse().unwrap();
+        assert_eq!(options.devices, 3);
+        assert_eq!(options.summary.as_deref(), Some(Path::new("/tmp/a b,c")));
+        std::fs::write(&file, format!("@{}", file.display())).unwrap();
+        let error = format!("@{}", file.display()).parse::<Options>().unwrap_err();
+        assert!(error.contains("cannot name another"), "{error}");
+        let error = "@/no/such/file".parse::<Options>().unwrap_err();
+        assert!(error.contains("/no/such/file"), "{error}");
     }
 }

@@ -18,6 +18,11 @@ macro_rules! exits {
         "Exit status: 0 whatever the verdicts, 2 usage, 3 a program cannot be read or exceeds a \
          limit."
     };
+    (ran) => {
+        "Exit status: the program's; 128 and the number of the signal that ended it; 125 the \
+         simulated driver is not found or the summary cannot be read, 126 the program cannot be \
+         started, 127 there is no such program; 2 usage, 3 the summary cannot be written."
+    };
     (doctor) => {
         "Exit status: 0, with or without a driver."
     };
@@ -98,6 +103,24 @@ JSON: {"ok", "verdicts"}
   confidence: {"trust", "founded", "figures", "margin"}; trust: "low", "fair" or "high"; founded:
     figures that were measured or published, of those behind the verdict; margin: 0 to 1"#,
     failure!(),
+);
+
+pub(super) const RAN: &str = exits!(ran);
+pub(super) const RUN: &str = concat!(
+    exits!(ran),
+    r#"
+
+Summary: {"exit", "processes", "profile", "devices", "gpu_fault_groups", "gpu_faults",
+    "cpu_faults", "h2d_bytes", "d2h_bytes", "d2d_bytes", "bytes_by_cause", "thrashing",
+    "throttling", "remote_maps", "simulated_ns", "unsupported", "pressure", "buffers"}
+  bytes_by_cause: {"h2d", "d2h"}, each {"user", "coherence", "prefetch", "eviction",
+    "access_counters"}
+  gpu_faults: the faults that the gpu_fault_groups stand for
+  thrashing: pages; throttling: waits; simulated_ns: of the process that took longest
+  unsupported: names of entry points that were called and refused
+  each of pressure, by process and device: {"capacity_bytes", "peak_bytes", "evicted_bytes",
+    "returned_bytes", "verdict"}
+  each of buffers, at most 64 of a process: {"number", "bytes", "peak_device_bytes"}"#
 );
 
 pub(super) const DOCTORED: &str = exits!(doctor);

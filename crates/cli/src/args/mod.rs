@@ -3,6 +3,7 @@
 mod help;
 mod values;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +68,13 @@ pub(crate) enum Command {
     /// the first is shrunk to a small program, which `pagewise record` and `replay` take.
     #[command(after_help = help::COMPARED, after_long_help = help::COMPARE)]
     Compare(Compare),
+    /// Run a program on a simulated CUDA driver, and say what moved
+    ///
+    /// The program finds the simulated driver in place of libcuda.so.1, unless it has the path of
+    /// another one built in. Its input, output and exit status are its own; the summary goes to
+    /// stderr. Other options of the driver come from the variable PAGEWISE_DRIVER.
+    #[command(after_help = help::RAN, after_long_help = help::RUN)]
+    Run(Run),
     /// Print the script with which a shell completes the arguments of this command
     #[command(after_long_help = help::COMPLETIONS)]
     Completions {
@@ -91,6 +99,7 @@ impl Command {
             Self::Doctor(_) => "doctor",
             Self::Record(_) => "record",
             Self::Compare(_) => "compare",
+            Self::Run(_) => "run",
             Self::Completions { .. } => "completions",
             Self::Man => "man",
         }
@@ -260,6 +269,38 @@ pub(crate) enum Level {
     Contract,
     Pages,
     Events,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The simulated GPU: a profile's name; h200 if not given
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// How many of the GPU the machine has
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=32))]
+    pub(crate) devices: Option<u32>,
+
+    /// The version of CUDA that the driver has, such as 12.4; the profile's if not given
+    #[arg(long, value_name = "VERSION", value_parser = values::version)]
+    pub(crate) driver: Option<DriverVersion>,
+
+    /// The memory of each GPU, if it is to have less than the profile's. k, M, G and T are powers
+    /// of 1024
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    pub(crate) memory: Option<u64>,
+
+    /// The seed of the order of faults in kernels of many threads; the profile's if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// Where to write the summary as one JSON object
+    #[arg(long, value_name = "FILE", value_parser = values::file())]
+    pub(crate) summary: Option<PathBuf>,
+
+    /// The program and its arguments, after `--`
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

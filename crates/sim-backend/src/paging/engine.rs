@@ -234,10 +234,8 @@ impl Paging {
         let mut at = pages.start;
         let ranges = self.ranges.overlapping(&pages);
         for block in ranges.flat_map(|range| range.blocks_in(pages.clone())) {
-            let within = block.pages().start.max(pages.start)..block.pages().end.min(pages.end);
-            let offset = |page: u64| (page - block.first_page()) as usize;
             let mapped = block.mapped(ProcId::HOST, Protection::Read)
-                & PageMask::range(offset(within.start)..offset(within.end));
+                & PageMask::range(within(block, &pages));
             for run in mapped.runs() {
                 let start = block.first_page() + run.start as u64;
                 push(start - at, false);
@@ -247,6 +245,13 @@ impl Paging {
         }
         push(pages.end.saturating_sub(at), false);
         runs
+    }
+
+    /// How many of these pages are resident on a processor.
+    pub(crate) fn resident_among(&self, pages: Range<u64>, on: ProcId) -> u64 {
+        let ranges = self.ranges.overlapping(&pages);
+        let blocks = ranges.flat_map(|range| range.blocks_in(pages.clone()));
+        blocks.map(|block| block.resident(on).count_in(within(block, &pages)) as u64).sum()
     }
 
     /// The holders of a page, host first, then the GPUs by ordinal.
@@ -447,4 +452,11 @@ impl Paging {
         }
         sink.work(&work);
     }
+}
+
+/// The places in a block of those of its pages that are in a range.
+fn within(block: &Block, pages: &Range<u64>) -> Range<usize> {
+    let place = |page: u64| (page - block.first_page()) as usize;
+    let own = block.pages();
+    place(own.start.max(pages.start))..place(own.end.min(pages.end))
 }

@@ -1,0 +1,94 @@
+//! The loader path of a program: a folder in which the simulated driver has the names of NVIDIA's
+//! libraries.
+
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// The variable with the simulated driver's options.
+pub(super) const OPTIONS: &str = "PAGEWISE_DRIVER";
+
+/// The variable that names the simulated driver's library.
+const LIBRARY: &str = "PAGEWISE_DRIVER_LIBRARY";
+
+/// The library's file, as `cargo build -p pagewise-driver` makes it.
+const FILE: &str = "libpagewise_driver.so";
+
+/// The variable in which the dynamic loader looks for libraries first.
+const LOADER_PATH: &str = "LD_LIBRARY_PATH";
+
+/// The variable in which `pagewise-cuda` looks for its driver.
+const DRIVER_OF_PAGEWISE: &str = "PAGEWISE_LIBCUDA";
+
+/// Folders beside this command's own in which an installation may have the library.
+const BESIDE: [&str; 4] = ["", "deps", "../lib", "../lib/pagewise"];
+
+/// A folder with the simulated driver under the names that programs look for.
+#[derive(Debug)]
+pub(super) struct Loader {
+    library: PathBuf,
+    folder: TempDir,
+}
+
+impl Loader {
+    /// Finds the library and makes the folder.
+    ///
+    /// # Errors
+    /// If there is no library, or no folder can be made; the text says what to do.
+    pub(super) fn new() -> Result<Self, String> {
+        let library = library()?;
+        let folder =
+            tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+        for name in ["libcuda.so.1", "libcuda.so"] {
+            symlink(&library, folder.path().join(name))
+                .map_err(|error| format!("{}: {error}", folder.path().display()))?;
+        }
+        Ok(Self { library, folder })
+    }
+
+    /// The folder, in which processes also leave their summaries.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Lets a program find the simulated driver, with these options.
+    pub(super) fn prepare(&self, command: &mut Command, options: &str) {
+        let mut path = OsString::from(self.folder());
+        if let Some(before) = std::env::var_os(LOADER_PATH).filter(|before| !before.is_empty()) {
+            path.push(":");
+            path.push(before);
+        }
+        let summary = self.folder().display();
+        command
+            .env(LOADER_PATH, path)
+            .env(DRIVER_OF_PAGEWISE, &self.library)
+            .env(OPTIONS, format!("{options} summary=\"{summary}\"").trim_start());
+    }
+}
+
+fn library() -> Result<PathBuf, String> {
+    if let Some(path) = std::env::var_os(LIBRARY) {
+        let path = PathBuf::from(path);
+        return match path.canonicalize() {
+            Ok(path) if path.is_file() => Ok(path),
+            _ => Err(format!("{LIBRARY}={}: there is no such file", path.display())),
+        };
+    }
+    let command = std::env::current_exe()
+        .and_then(|path| path.canonicalize())
+        .map_err(|error| format!("this command's own path: {error}"))?;
+    let own = command.parent().unwrap_or(Path::new("/"));
+    let candidates = BESIDE.map(|beside| own.join(beside).join(FILE));
+    let found = candidates.iter().find_map(|path| path.canonicalize().ok());
+    found.ok_or_else(|| {
+        format!(
+            "the simulated driver {FILE} is not beside this command ({}): build it in a checkout \
+             with `cargo build --release -p pagewise-driver`, and copy it there or name it in \
+             {LIBRARY}",
+            own.display()
+        )
+    })
+}
