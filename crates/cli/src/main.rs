@@ -1,7 +1,7 @@
 //! The `pagewise` command: replays recordings of real GPUs and says what agrees.
 //!
 //! Exit status: 0 all agree, 1 something diverges, 2 usage, 3 a trace cannot be read or exceeds a
-//! limit. Results go to stdout, everything else to stderr.
+//! limit; of `run`, the program's. Results go to stdout, everything else to stderr.
 // Numbers come from files and arguments of the caller.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 

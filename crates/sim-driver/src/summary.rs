@@ -81,7 +81,7 @@ pub(crate) struct SummaryFile {
     written: u64,
 }
 
-/// What a summary depends on.
+/// The state that a summary depends on.
 #[derive(Debug, PartialEq)]
 struct Seen {
     counters: Counters,

@@ -20,7 +20,7 @@ const OWN_FAILURE: u8 = 125;
 const CANNOT_START: u8 = 126;
 /// The status if there is no such program.
 const NOT_FOUND: u8 = 127;
-/// What shells add to the number of the signal that ended a program.
+/// Shells add this to the number of the signal that ended a program.
 const BY_SIGNAL: i32 = 128;
 
 /// Runs a program to its end. The answer's status is the program's.

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The most buffers that the text lists.
 const LISTED_BUFFERS: usize = 8;
 
-/// What a program did, all processes together. The keys are stable.
+/// The work of a program, all processes together. The keys are stable.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Summary {
@@ -240,11 +240,38 @@ impl Summary {
 
 /// Bytes in the largest unit of which there is one.
 fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 4] =
-        [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) if bytes % unit == 0 => format!("{} {name}", bytes / unit),
-        Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+    const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let whole = |shift: &u32| bytes.trailing_zeros() >= *shift;
+    match UNITS.iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((name, shift)) if whole(shift) => format!("{} {name}", bytes >> shift),
+        Some((name, shift)) => format!("{:.1} {name}", bytes as f64 / f64::from(*shift).exp2()),
         None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_whole_or_have_one_decimal() {
+        let text = [0, 1023, 1024, 1536, 2 << 20, (64 << 20) + 1, 3 << 40].map(size);
+        assert_eq!(text, ["0 B", "1023 B", "1 KiB", "1.5 KiB", "2 MiB", "64.0 MiB", "3 TiB"]);
+    }
+
+    #[test]
+    fn processes_add_up_and_the_longest_time_counts() {
+        let one = |ns, faults, name: &str| Summary {
+            simulated_ns: ns,
+            gpu_faults: faults,
+            unsupported: BTreeSet::from([name.to_owned()]),
+            ..Summary::default()
+        };
+        let mut all = Summary::default();
+        all.add(one(7, 3, "cuTexRefCreate"));
+        all.add(one(5, 4, "cuTexRefCreate"));
+        assert_eq!((all.processes, all.simulated_ns, all.gpu_faults), (2, 7, 7));
+        assert_eq!(all.unsupported.len(), 1);
+        assert!(all.to_string().contains("2 processes"), "{all}");
     }
 }

@@ -13,6 +13,8 @@ mod readme;
 mod record;
 mod recording;
 mod replay;
+#[cfg(target_os = "linux")]
+mod run;
 mod standard;
 mod usage;
 mod verdict;
