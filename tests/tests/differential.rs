@@ -6,6 +6,7 @@
 //! program that `pagewise record` and `pagewise replay` take. `PAGEWISE_OPS` asks for more than the
 //! usual number of operations, `PAGEWISE_SEED` for others.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pagewise::{
@@ -17,7 +18,7 @@ use pagewise_tests::gpu::{gpu, partly_skipped};
 use pagewise_trace::campaign::{Campaign, Outcome, Sides, carry_out};
 use pagewise_trace::compare::{Levels, Tally, compare_case};
 use pagewise_trace::differential::{Rules, compare_backends};
-use pagewise_trace::format::{Case, Header, Op, RecordedOn};
+use pagewise_trace::format::{Case, Header, Op, RecordedOn, RecordedOp};
 use pagewise_trace::pace::Pace;
 use pagewise_trace::program::{Family, Offers, RandomProgram};
 use pagewise_trace::record::{Pass, Recorder, record_case};
@@ -154,6 +155,27 @@ fn random_programs_move_pages_read_attributes_and_fail() {
 }
 
 #[test]
+fn random_programs_fill_and_copy_by_each_call_and_are_refused_by_some() {
+    for version in VERSIONS {
+        let offers = Offers { devices: 1, version };
+        let mut codes: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+        for number in 0..40 {
+            let program = RandomProgram::new(Family::Copies, 9, number, 30, offers).case();
+            let backend = simulator(as_a_driver(offers)).expect("address space").backend;
+            let case = record_case(&*backend, &program, Pass::Observed).expect("a program");
+            for RecordedOp { op, observed } in case.ops.iter().map(|line| &line.recorded) {
+                codes.entry(op.name()).or_default().push(observed.code);
+            }
+        }
+        let count = |name: &str, code| codes[name].iter().filter(|&&other| other == code).count();
+        for name in ["memset_d16", "memset_d32", "memcpy_batch"] {
+            assert!(count(name, 0) > 20, "{name} at {version}: {:?}", codes[name]);
+            assert!(count(name, 1) > 4, "{name} at {version}: {:?}", codes[name]);
+        }
+    }
+}
+
+#[test]
 fn a_recorder_gives_the_case_that_was_carried_out_on_it() {
     let offers = Offers { devices: 2, version: DriverVersion::CUDA_13_0 };
     for family in Family::ALL {
@@ -197,6 +219,7 @@ fn a_difference_between_back_ends_is_found_and_made_small() {
     let other_kinds = [
         (Family::Advice, driver().range_reads(RangeReads::Pages), "attributes"),
         (Family::Contents, driver().contents(MemoryContents::Skipped), "sum"),
+        (Family::Copies, driver().contents(MemoryContents::Skipped), "sum"),
         (Family::Calls, driver().driver_version(DriverVersion::CUDA_12_0), "code"),
     ];
     for (family, other, field) in other_kinds {

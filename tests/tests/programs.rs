@@ -6,9 +6,9 @@
 //! can be seen; nothing panics. `PROPTEST_CASES` asks for more than the usual number.
 
 use pagewise::{
-    Advice, AttachFlags, Backend, DeviceAccess, DeviceId, DeviceTouch, DiscardedContents,
-    GpuProfile, HostAccess, HostTouch, Location, MemoryEvent, PAGE_BYTES, RangeAttribute,
-    SimBackend, SimConfig, Span, StreamHandle,
+    Advice, AttachFlags, Backend, CopyAttributes, DeviceAccess, DeviceId, DeviceTouch,
+    DiscardedContents, GpuProfile, HostAccess, HostTouch, Location, MemoryEvent, PAGE_BYTES,
+    RangeAttribute, SimBackend, SimConfig, Span, SpanCopy, StreamHandle,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -37,6 +37,10 @@ enum Action {
     Discard,
     DiscardPrefetch(i32),
     Fill(u8),
+    Fill16(u16),
+    Fill32(u32),
+    /// One copy for each destination: a buffer, and a part of it in thousandths.
+    CopyBatch(Vec<(usize, u64)>),
     Read,
     /// Frees the buffer and allocates one of the same size.
     Renew,
@@ -78,6 +82,21 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
+/// A step, or a call that [`step`] leaves out: its steps are those of [`HASH`].
+fn step_or_copy() -> impl Strategy<Value = Step> {
+    let to = prop::collection::vec((0..4usize, 0..1000u64), 0..4);
+    let copy = prop_oneof![
+        any::<u16>().prop_map(Action::Fill16),
+        any::<u32>().prop_map(Action::Fill32),
+        to.prop_map(Action::CopyBatch),
+    ];
+    let copy = (0..4usize, 0..1000u64, 0..1100u64, copy);
+    prop_oneof![
+        3 => step(),
+        1 => copy.prop_map(|(buffer, start, length, action)| Step { buffer, start, length, action }),
+    ]
+}
+
 /// One byte of plain memory; `None` after a discard, until it is written.
 type Byte = Option<u8>;
 
@@ -112,6 +131,9 @@ impl SimAndBytes {
     }
 
     fn act(&mut self, step: &Step, span: Span, start: usize, inside: bool) -> i32 {
+        if let Action::Fill16(_) | Action::Fill32(_) | Action::CopyBatch(_) = &step.action {
+            return self.fill_or_copy(step, span, start);
+        }
         let sim = &self.sim;
         let places = |stride: u64| (0..span.bytes).step_by(stride as usize);
         let memory = &mut self.buffers[step.buffer].1;
@@ -186,7 +208,61 @@ impl SimAndBytes {
                 sim.sleep_ns(ns);
                 0
             }
+            Action::Fill16(_) | Action::Fill32(_) | Action::CopyBatch(_) => unreachable!("above"),
         }
+    }
+
+    fn fill_or_copy(&mut self, step: &Step, span: Span, start: usize) -> i32 {
+        let sim = &self.sim;
+        let range = start..start + span.bytes as usize;
+        let (answer, value) = match step.action {
+            Action::CopyBatch(ref to) => return self.copy_batch(step.buffer, span, start, to),
+            // SAFETY: one thread uses the memory.
+            Action::Fill16(value) => unsafe {
+                (sim.memset_d16(span, value, STREAM), value.to_le_bytes().to_vec())
+            },
+            // SAFETY: one thread uses the memory.
+            Action::Fill32(value) => unsafe {
+                (sim.memset_d32(span, value, STREAM), value.to_le_bytes().to_vec())
+            },
+            _ => unreachable!("a fill or copy"),
+        };
+        if answer.is_ok() {
+            let memory = &mut self.buffers[step.buffer].1[range];
+            for (byte, value) in memory.iter_mut().zip(value.iter().cycle()) {
+                *byte = Some(*value);
+            }
+        }
+        code(answer)
+    }
+
+    /// Copies a range to each destination, by a batch. Destinations that overlap another range of
+    /// the batch are left out. Those that the range does not fit into are refused, which ends the
+    /// batch.
+    fn copy_batch(&mut self, from: usize, span: Span, start: usize, to: &[(usize, u64)]) -> i32 {
+        let bytes = span.bytes as usize;
+        let mut used = vec![(from, start)];
+        let mut copies = Vec::new();
+        for &(buffer, at) in to {
+            let whole = self.buffers[buffer].0;
+            let at = (whole.bytes * at / 1000) as usize;
+            if used.iter().all(|&(other, place)| other != buffer || place.abs_diff(at) >= bytes) {
+                used.push((buffer, at));
+                copies.push(SpanCopy::new(whole.ptr.offset(at as u64), span.ptr, span.bytes));
+            }
+        }
+        let plain = [CopyAttributes::default()];
+        // SAFETY: one thread uses the memory, and no destination overlaps another range.
+        let answer = unsafe { self.sim.memcpy_batch(&copies, &plain, &[0], STREAM) };
+        let done = match &answer {
+            Ok(()) => copies.len(),
+            Err(error) => error.item().unwrap_or(0),
+        };
+        for &(buffer, at) in &used[1..][..done] {
+            let copied = self.buffers[from].1[start..start + bytes].to_vec();
+            self.buffers[buffer].1[at..at + bytes].copy_from_slice(&copied);
+        }
+        code(answer)
     }
 }
 
@@ -265,7 +341,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn contents_are_those_of_plain_memory(steps in prop::collection::vec(step(), 1..60)) {
+    fn contents_are_those_of_plain_memory(steps in prop::collection::vec(step_or_copy(), 1..60)) {
         for contents in [DiscardedContents::Kept, DiscardedContents::Driver] {
             let mut pair = SimAndBytes::new(contents);
             steps.iter().for_each(|step| pair.run(step));
@@ -274,7 +350,7 @@ proptest! {
 
     #[test]
     fn contents_are_those_of_plain_memory_on_machines_of_every_kind(
-        steps in prop::collection::vec(step(), 1..60),
+        steps in prop::collection::vec(step_or_copy(), 1..60),
     ) {
         // Full, coherent with access counters, without peers, without device faults; the last also
         // where devices share the host's memory.
@@ -295,7 +371,7 @@ proptest! {
 
     #[test]
     fn two_runs_give_the_same_records_answers_and_times(
-        steps in prop::collection::vec(step(), 1..60),
+        steps in prop::collection::vec(step_or_copy(), 1..60),
     ) {
         let run = || {
             let mut pair = SimAndBytes::new(DiscardedContents::Kept);

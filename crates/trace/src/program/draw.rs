@@ -1,13 +1,16 @@
 //! Drawing the arguments of steps.
 
 use pagewise_hal::{
-    Advice, DeviceAccess, DeviceId, HostAccess, Location, LocationKind, PAGE_BYTES,
+    Advice, CopyAttributes, CopyFlags, DeviceAccess, DeviceId, HostAccess, Location, LocationKind,
+    PAGE_BYTES, SourceOrder,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
 
-use super::step::{AttachPart, BatchStep, Grid, Range, Starts, Step, Stretch};
+use super::step::{
+    AttachPart, BatchStep, CopyBatchStep, FillStart, Grid, Range, Starts, Step, Stretch,
+};
 use crate::format::{LocationArg, Stream};
 
 const MIB: u64 = 1 << 20;
@@ -148,16 +151,19 @@ pub(super) fn prefetch(devices: u32, care: Care) -> BoxedStrategy<Step> {
         .boxed()
 }
 
-pub(super) fn batch(devices: u32, care: Care) -> BoxedStrategy<BatchStep> {
-    let least = usize::from(care == Care::Right);
-    let starts = weighted(vec![
+fn starts(care: Care) -> BoxedStrategy<Starts> {
+    weighted(vec![
         (20, Just(Starts::Even).boxed()),
         (care.wrong(), select(vec![Starts::NotFromZero, Starts::Repeated, Starts::Past]).boxed()),
-    ]);
+    ])
+}
+
+pub(super) fn batch(devices: u32, care: Care) -> BoxedStrategy<BatchStep> {
+    let least = usize::from(care == Care::Right);
     (
         prop::collection::vec(range(care), least..=4),
         prop::collection::vec(location(devices, care), least..=3),
-        starts,
+        starts(care),
         flags(care),
         stream(care),
     )
@@ -222,9 +228,68 @@ pub(super) fn memset() -> BoxedStrategy<Step> {
         .boxed()
 }
 
+fn fill_start() -> BoxedStrategy<FillStart> {
+    prop_oneof![6 => Just(FillStart::Aligned), 1 => Just(FillStart::Misaligned)].boxed()
+}
+
+pub(super) fn memset_d16() -> BoxedStrategy<Step> {
+    (range(Care::Right), any::<u16>(), fill_start())
+        .prop_map(|(range, value, start)| Step::MemsetD16 { range, value, start })
+        .boxed()
+}
+
+pub(super) fn memset_d32() -> BoxedStrategy<Step> {
+    (range(Care::Right), any::<u32>(), fill_start())
+        .prop_map(|(range, value, start)| Step::MemsetD32 { range, value, start })
+        .boxed()
+}
+
 pub(super) fn memcpy() -> BoxedStrategy<Step> {
     (range(Care::Right), range(Care::Right))
         .prop_map(|(to, from)| Step::Memcpy { to, from })
+        .boxed()
+}
+
+pub(super) fn memcpy_batch(devices: u32, care: Care) -> BoxedStrategy<Step> {
+    let least = usize::from(care == Care::Right);
+    let part = || {
+        let some = range(Care::Right);
+        let none = any::<u16>().prop_map(|nth| Range { nth, part: Stretch::Empty });
+        weighted(vec![(40, some), (care.wrong(), none.boxed())])
+    };
+    (
+        prop::collection::vec((part(), part()), least..=4),
+        prop::collection::vec(copy_attributes(devices, care), least..=3),
+        starts(care),
+        stream(care),
+    )
+        .prop_map(|(copies, attributes, starts, stream)| {
+            Step::MemcpyBatch(CopyBatchStep { copies, attributes, starts, stream })
+        })
+        .boxed()
+}
+
+fn copy_attributes(devices: u32, care: Care) -> BoxedStrategy<CopyAttributes> {
+    let hint = || {
+        // Of hints the driver checks the kind, and the number of a device.
+        let no_place = Location { kind: LocationKind(5), id: 0 };
+        let wrong = select(vec![no_place, Location::device(DeviceId(9))]);
+        weighted(vec![
+            (8, Just(Location::NONE).boxed()),
+            (8, location(devices, Care::Right)),
+            (care.wrong() / 2, wrong.boxed()),
+        ])
+    };
+    let order =
+        weighted(vec![(20, (1..=3).boxed()), (care.wrong() / 2, select(vec![0, 4]).boxed())]);
+    let flags = weighted(vec![(20, (0..=1u32).boxed()), (care.wrong() / 2, Just(2).boxed())]);
+    (order, hint(), hint(), flags)
+        .prop_map(|(order, source_hint, destination_hint, flags)| CopyAttributes {
+            source_order: SourceOrder(order),
+            source_hint,
+            destination_hint,
+            flags: CopyFlags::from_bits_retain(flags),
+        })
         .boxed()
 }
 

@@ -29,11 +29,13 @@ pub enum Family {
     Attach,
     /// Advice and movement between two devices and more.
     Peer,
+    /// Fills with values of 1, 2 and 4 bytes, copies, and batches of copies.
+    Copies,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Calls,
         Self::Advice,
         Self::Movement,
@@ -42,6 +44,7 @@ impl Family {
         Self::Contents,
         Self::Attach,
         Self::Peer,
+        Self::Copies,
     ];
 
     /// The name, as on the command line.
@@ -56,6 +59,7 @@ impl Family {
             Self::Contents => "contents",
             Self::Attach => "attach",
             Self::Peer => "peer",
+            Self::Copies => "copies",
         }
     }
 
@@ -71,6 +75,7 @@ impl Family {
             Self::Contents => "fills and copies of managed, device and pinned memory",
             Self::Attach => "memory that belongs to the host or to a stream",
             Self::Peer => "advice and movement between two devices and more",
+            Self::Copies => "fills with values of 1, 2 and 4 bytes, copies, and batches of copies",
         }
     }
 
@@ -94,6 +99,7 @@ impl Family {
             Self::Contents => contents(devices),
             Self::Attach => attach(),
             Self::Peer => peer(devices),
+            Self::Copies => copies(devices),
         }
     }
 }
@@ -236,6 +242,26 @@ fn peer(devices: u32) -> BoxedStrategy<Step> {
         1 => draw::batch(devices, care).prop_map(Step::PrefetchBatch),
         5 => draw::advise(devices, care),
         2 => reads(care),
+    ]
+    .boxed()
+}
+
+fn copies(devices: u32) -> BoxedStrategy<Step> {
+    let care = Care::Right;
+    prop_oneof![
+        4 => draw::alloc_managed(care),
+        1 => draw::managed_bytes().prop_map(|bytes| Step::AllocDevice { bytes }),
+        1 => draw::managed_bytes().prop_map(|bytes| Step::AllocPinned { bytes }),
+        1 => free(),
+        1 => draw::memset(),
+        4 => draw::memset_d16(),
+        4 => draw::memset_d32(),
+        1 => draw::memcpy(),
+        8 => draw::memcpy_batch(devices, Care::Loose),
+        4 => draw::host_touch(),
+        3 => draw::device_touch(devices, 0),
+        2 => draw::prefetch(devices, care),
+        1 => draw::advise(devices, care),
     ]
     .boxed()
 }

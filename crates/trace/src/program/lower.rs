@@ -1,8 +1,10 @@
 //! Lowering: from steps to operations that are safe, whatever the steps.
 
+mod copies;
+mod pools;
+
 use pagewise_hal::{
-    Advice, AllocationType, BLOCK_BYTES, DeviceAccess, DriverVersion, Location, LocationKind,
-    PAGE_BYTES,
+    Advice, BLOCK_BYTES, DeviceAccess, DriverVersion, Location, LocationKind, PAGE_BYTES,
 };
 
 use super::bounds::{MAX_LIVE_BUFFERS, MAX_LIVE_BYTES, MAX_SERIAL_ACCESSES};
@@ -117,12 +119,11 @@ impl Lowering {
                 self.moving(Op::Prefetch { part, location, flags });
             }
             &Step::HostTouch { .. } | &Step::DeviceTouch { .. } => self.touch(step),
-            &Step::Memset { range, value } => {
-                let part = self.touchable(range).and_then(|part| self.whole_blocks(part));
-                let Some(part) = part else { return };
-                self.moving(Op::Memset { part, value, stream: Some(Stream::NonBlocking) });
+            Step::Memset { .. } | Step::MemsetD16 { .. } | Step::MemsetD32 { .. } => {
+                self.fill(step);
             }
             &Step::Memcpy { to, from } => self.memcpy(to, from),
+            Step::MemcpyBatch(batch) => self.memcpy_batch(batch),
             &Step::StreamAttach { nth, part, flags, stream } => {
                 self.attach(nth, part, flags, stream);
             }
@@ -276,7 +277,7 @@ impl Lowering {
                     }
                     _ => (part, 1, 1, stride.max(part.bytes.div_ceil(MAX_SERIAL_ACCESSES))),
                 };
-                let (access, part) = match (access, whole_words(part)) {
+                let (access, part) = match (access, whole_values(part, 4)) {
                     (DeviceAccess::AtomicAdd, Some(words)) if !self.discarded => (access, words),
                     (DeviceAccess::AtomicAdd, _) => (DeviceAccess::Write(1), part),
                     (access, _) => (access, part),
@@ -296,25 +297,6 @@ impl Lowering {
                 });
             }
             _ => unreachable!("a touch"),
-        }
-    }
-
-    fn memcpy(&mut self, to: Range, from: Range) {
-        let whole = |range| self.copyable(range).and_then(|part| self.whole_blocks(part));
-        let (Some(to), Some(from)) = (whole(to), whole(from)) else { return };
-        let bytes = match to.bytes.min(from.bytes) {
-            bytes if bytes < BLOCK_BYTES => bytes,
-            bytes => bytes / BLOCK_BYTES * BLOCK_BYTES,
-        };
-        let covered =
-            |part| self.whole_blocks(Part { bytes, ..part }) == Some(Part { bytes, ..part });
-        if !covered(to) || !covered(from) {
-            return;
-        }
-        let apart = |a: Part, b: Part| a.offset + bytes <= b.offset;
-        if to.buf != from.buf || apart(to, from) || apart(from, to) {
-            let (to, from) = ((to.buf, to.offset), (from.buf, from.offset));
-            self.moving(Op::Memcpy { to, from, bytes, stream: Some(Stream::NonBlocking) });
         }
     }
 
@@ -369,14 +351,7 @@ impl Lowering {
         let most = step.locations.len().min(ranges.len().max(1));
         let locations = step.locations[..most].to_vec();
         let (ranges_count, places) = (ranges.len() as u64, locations.len() as u64);
-        let even = |at: u64| at * ranges_count / places;
-        let mut location_starts: Vec<u64> = (0..places).map(even).collect();
-        match (step.starts, location_starts.as_mut_slice()) {
-            (Starts::NotFromZero, [first, ..]) => *first += 1,
-            (Starts::Repeated, [.., before, last]) => *last = *before,
-            (Starts::Past, [.., last]) => *last = ranges_count,
-            _ => {}
-        }
+        let location_starts = starts_of(ranges_count, places, step.starts);
         Batch { ranges, locations, location_starts, flags: step.flags, stream: step.stream }
     }
 
@@ -388,89 +363,25 @@ impl Lowering {
             self.moving(Op::Prefetch { part, location, flags });
         }
     }
-
-    // ---- pools --------------------------------------------------------------------------------
-
-    fn pool_step(&mut self, step: &Step) {
-        if let &Step::PoolCreate { kind, location, handle_types, max_bytes } = step {
-            self.pool_create(kind, location, handle_types, max_bytes);
-            return;
-        }
-        if self.pools.is_empty() {
-            self.pool_create(AllocationType::MANAGED, Location::HOST, 0, 0);
-        }
-        let count = self.pools.len();
-        let at = |which: &u16| usize::from(*which) % count;
-        match step {
-            Step::PoolAlloc { nth: which, bytes } => self.pool_alloc(at(which), *bytes),
-            Step::PoolFree { nth: which } => {
-                let buffers = self.of_kind(|kind| matches!(kind, Kind::Pool(_)));
-                let Some(buffer) = nth(&buffers, *which) else { return };
-                self.moving(Op::PoolFree { buf: buffer.id });
-                self.forget(buffer);
-            }
-            Step::PoolAttributes { nth } => {
-                self.ops.push(Op::PoolAttributes { pool: self.pools[at(nth)].id });
-            }
-            &Step::PoolSetAttribute { ref nth, attribute, value } => {
-                let pool = self.pools[at(nth)].id;
-                self.ops.push(Op::PoolSetAttribute { pool, attribute, value });
-            }
-            &Step::PoolTrimTo { ref nth, bytes } => {
-                self.ops.push(Op::PoolTrimTo { pool: self.pools[at(nth)].id, bytes });
-            }
-            &Step::PoolSetAccess { ref nth, location, access } => {
-                let pool = &mut self.pools[at(nth)];
-                // A processor without access must not touch the memory, and which one lost access
-                // is not tracked.
-                pool.open &= access == 3;
-                self.ops.push(Op::PoolSetAccess { pool: pool.id, location, access });
-            }
-            &Step::PoolGetAccess { ref nth, location } => {
-                self.ops.push(Op::PoolGetAccess { pool: self.pools[at(nth)].id, location });
-            }
-            _ => unreachable!("a pool step"),
-        }
-    }
-
-    fn pool_create(
-        &mut self,
-        kind: AllocationType,
-        location: Location,
-        handle_types: u32,
-        max_bytes: u64,
-    ) {
-        let id = self.pools.len() as u32;
-        self.ops.push(Op::PoolCreate { pool: id, kind, location, handle_types, max_bytes });
-        let known = match location.kind {
-            LocationKind::DEVICE => (0..self.offers.devices.cast_signed()).contains(&location.id),
-            LocationKind::HOST_NUMA => location.id == 0,
-            LocationKind::HOST | LocationKind::HOST_NUMA_CURRENT | LocationKind::INVALID => true,
-            _ => false,
-        };
-        let open = known
-            && kind == AllocationType::MANAGED
-            && handle_types == 0
-            && max_bytes == 0
-            && self.offers.version >= DriverVersion::CUDA_13_0;
-        self.pools.push(Pool { id, open });
-    }
-
-    fn pool_alloc(&mut self, at: usize, bytes: u64) {
-        if bytes == 0 || !self.has_room(bytes) {
-            return;
-        }
-        let buf = self.next_id();
-        self.moving(Op::PoolAlloc { buf, pool: self.pools[at].id, bytes });
-        self.live.push(Buffer { id: buf, bytes, kind: Kind::Pool(at), read_mostly: false });
-    }
 }
 
-/// The words of 4 bytes that lie wholly in a part: what atomics may touch of it.
-fn whole_words(part: Part) -> Option<Part> {
-    let start = part.offset.next_multiple_of(4);
-    let end = (part.offset + part.bytes) / 4 * 4;
+/// The values of `width` bytes that lie wholly in a part: what atomics may touch of it, and fills.
+fn whole_values(part: Part, width: u64) -> Option<Part> {
+    let start = part.offset.next_multiple_of(width);
+    let end = (part.offset + part.bytes) / width * width;
     (start < end).then(|| Part { offset: start, bytes: end - start, ..part })
+}
+
+/// The first of `items` of each of `groups`, dealt out evenly or wrong as asked.
+fn starts_of(items: u64, groups: u64, how: Starts) -> Vec<u64> {
+    let mut starts: Vec<u64> = (0..groups).map(|at| at * items / groups).collect();
+    match (how, starts.as_mut_slice()) {
+        (Starts::NotFromZero, [first, ..]) => *first += 1,
+        (Starts::Repeated, [.., before, last]) => *last = *before,
+        (Starts::Past, [.., last]) => *last = items,
+        _ => {}
+    }
+    starts
 }
 
 fn value_of_host(access: pagewise_hal::HostAccess) -> Option<u8> {

@@ -1,6 +1,6 @@
 //! Steps: operations that name buffers by a number, before it is known which buffers live.
 
-use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, Location};
+use pagewise_hal::{Advice, AllocationType, CopyAttributes, DeviceAccess, HostAccess, Location};
 
 use crate::format::{LocationArg, Stream};
 
@@ -21,7 +21,10 @@ pub enum Step {
     HostTouch { range: Range, stride: u64, access: HostAccess },
     DeviceTouch { device: i32, range: Range, stride: u64, access: DeviceAccess, grid: Grid },
     Memset { range: Range, value: u8 },
+    MemsetD16 { range: Range, value: u16, start: FillStart },
+    MemsetD32 { range: Range, value: u32, start: FillStart },
     Memcpy { to: Range, from: Range },
+    MemcpyBatch(CopyBatchStep),
     StreamAttach { nth: u16, part: AttachPart, flags: u32, stream: Stream },
     RangeAttributes { range: Range },
     PointerAttributes { range: Range },
@@ -48,6 +51,28 @@ pub struct BatchStep {
     pub flags: u64,
     /// Its stream.
     pub stream: Stream,
+}
+
+/// Arguments of a batch of copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyBatchStep {
+    /// Destination and source of each copy. An empty one makes a copy of 0 bytes.
+    pub copies: Vec<(Range, Range)>,
+    /// A set of attributes for each group of copies.
+    pub attributes: Vec<CopyAttributes>,
+    /// Whether the list of starts is right, or how it is wrong.
+    pub starts: Starts,
+    /// The stream of the call.
+    pub stream: Stream,
+}
+
+/// Where a fill with values of several bytes begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FillStart {
+    /// At a multiple of the value's size.
+    Aligned,
+    /// A byte later, which is refused.
+    Misaligned,
 }
 
 /// The list of starts of a batch.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::format::{CopyBatch, CopyPart};
 use crate::program::{Family, RandomProgram};
 
 fn programs() -> impl Strategy<Value = Vec<Op>> {
@@ -45,6 +46,10 @@ fn live_after_each(ops: &[Op]) -> Vec<BTreeMap<u32, (u64, bool)>> {
     ops.iter().map(after).collect()
 }
 
+fn apart(a: Part, b: Part) -> bool {
+    a.buf != b.buf || a.offset.max(b.offset) >= (a.offset + a.bytes).min(b.offset + b.bytes)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -66,10 +71,23 @@ proptest! {
                     prop_assert!(!serial || few);
                 }
                 Op::Memset { part, .. } => prop_assert!(inside(part)),
+                Op::MemsetD16 { part, .. } | Op::MemsetD32 { part, .. } => {
+                    prop_assert!(within(part));
+                }
                 Op::Memcpy { to, from, bytes, .. } => {
-                    let part = |(buf, offset)| Part { buf, offset, bytes };
-                    prop_assert!(within(part(to)) && within(part(from)));
-                    prop_assert!(to.0 != from.0 || to.1.abs_diff(from.1) >= bytes);
+                    let copy = CopyPart { to, from, bytes };
+                    prop_assert!(within(copy.written()) && within(copy.read()));
+                    prop_assert!(apart(copy.written(), copy.read()));
+                }
+                Op::MemcpyBatch(CopyBatch { ref copies, .. }) => {
+                    for (at, copy) in copies.iter().enumerate() {
+                        prop_assert!(within(copy.written()) && within(copy.read()));
+                        prop_assert!(apart(copy.written(), copy.read()));
+                        for other in copies.iter().enumerate().filter(|(other, _)| *other != at) {
+                            let used = [other.1.written(), other.1.read()];
+                            prop_assert!(used.iter().all(|&used| apart(copy.written(), used)));
+                        }
+                    }
                 }
                 _ => {}
             }
@@ -129,4 +147,48 @@ fn the_same_seed_and_number_give_the_same_program_and_others_another() {
     assert_eq!(case(5, 7), case(5, 7));
     assert_ne!(case(5, 7).ops, case(5, 8).ops);
     assert_ne!(case(5, 7).ops, case(6, 7).ops);
+}
+
+/// A partly filled or copied block leaves to chance which pages come along.
+#[test]
+fn fills_and_copies_of_managed_memory_reach_all_pages_of_its_blocks() {
+    let offers = Offers { devices: 1, version: DriverVersion::CUDA_13_0 };
+    let mut checked = [0; 3];
+    for number in 0..60 {
+        let case = RandomProgram::new(Family::Copies, 4, number, 40, offers).case();
+        let ops: Vec<Op> = case.ops.into_iter().map(|line| line.recorded.op).collect();
+        let sizes: BTreeMap<u32, u64> = ops
+            .iter()
+            .filter_map(|op| match *op {
+                Op::AllocManaged { buf, bytes, .. } => Some((buf, bytes)),
+                _ => None,
+            })
+            .collect();
+        let mut assert_whole = |kind: usize, part: Part| {
+            let Some(&size) = sizes.get(&part.buf).filter(|_| part.bytes > 0) else { return };
+            let end = part.offset + part.bytes;
+            let last_page = |at: u64| at.div_ceil(PAGE_BYTES);
+            assert!(part.offset.is_multiple_of(BLOCK_BYTES), "{part:?}");
+            let is_whole = end.is_multiple_of(BLOCK_BYTES) || last_page(end) == last_page(size);
+            assert!(is_whole, "{part:?} of {size}");
+            checked[kind] += 1;
+        };
+        for op in &ops {
+            match op {
+                Op::MemsetD16 { part, .. } if part.offset.is_multiple_of(2) => {
+                    assert_whole(0, *part)
+                }
+                Op::MemsetD32 { part, .. } if part.offset.is_multiple_of(4) => {
+                    assert_whole(1, *part)
+                }
+                Op::MemcpyBatch(batch) => batch
+                    .copies
+                    .iter()
+                    .flat_map(|copy| [copy.written(), copy.read()])
+                    .for_each(|part| assert_whole(2, part)),
+                _ => {}
+            }
+        }
+    }
+    assert!(checked.iter().all(|&count| count > 100), "{checked:?}");
 }
