@@ -131,7 +131,9 @@ pub(super) const DOCTOR: &str = concat!(
 JSON: {"ok", "driver", "devices", "host", "supported"}
   driver: {"library", "version", "used_as", "advise_and_prefetch", "entry_points", "devices"}
   each of entry_points: {"name", "since", "required", "state"}
-  each of devices: {"ordinal", "name", "memory", "compute_capability", "attributes"}
+  each of devices: {"ordinal", "name", "memory", "compute_capability", "attributes",
+    "virtual_memory"}
+  virtual_memory: {"granularity_bytes", "recommended_granularity_bytes"}
   host: {"numa_nodes", "page_table", "records"}
   supported: {"driver", "simulator", "capabilities"}
   in place of a value that is not known: {"error"}, or null"#,

@@ -4,7 +4,8 @@ use pagewise_cuda::{
     CudaBackend, Cupti, CuptiUnavailable, EntryPoint, LoadError, Probe, host_numa_nodes, probe,
 };
 use pagewise_hal::{
-    Backend, BatchSupport, Capabilities, DeviceAttribute, DeviceId, DriverVersion, Error, ErrorKind,
+    Backend, BatchSupport, Capabilities, DeviceAttribute, DeviceId, DriverVersion, Error,
+    ErrorKind, Granularity, Location, MemoryProps,
 };
 use serde::{Serialize, Serializer};
 
@@ -72,6 +73,15 @@ pub(super) struct Device {
     pub(super) memory: Result<Memory, Error>,
     pub(super) compute_capability: Option<String>,
     pub(super) attributes: Vec<Attribute>,
+    #[serde(serialize_with = "found_or_error")]
+    pub(super) virtual_memory: Result<Units, Error>,
+}
+
+/// The units in which physical memory of a device is created and mapped.
+#[derive(Debug, Serialize)]
+pub(super) struct Units {
+    pub(super) granularity_bytes: u64,
+    pub(super) recommended_granularity_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -174,6 +184,13 @@ impl Driver {
     }
 }
 
+impl Entry {
+    /// Whether virtual memory management needs it.
+    pub(super) fn serves_virtual_memory(&self) -> bool {
+        VIRTUAL_MEMORY.contains(&self.name)
+    }
+}
+
 impl Device {
     fn of(cuda: &CudaBackend, device: DeviceId) -> Self {
         let attribute = |attribute| cuda.device_attribute(device, attribute);
@@ -189,7 +206,19 @@ impl Device {
             attributes: ATTRIBUTES
                 .map(|(name, asked)| Attribute { name, value: attribute(asked) })
                 .into(),
+            virtual_memory: Units::of(cuda, device),
         }
+    }
+}
+
+impl Units {
+    fn of(cuda: &CudaBackend, device: DeviceId) -> Result<Self, Error> {
+        let props = MemoryProps::at(Location::device(device));
+        Ok(Self {
+            granularity_bytes: cuda.memory_granularity(props, Granularity::MINIMUM)?,
+            recommended_granularity_bytes: cuda
+                .memory_granularity(props, Granularity::RECOMMENDED)?,
+        })
     }
 }
 
@@ -211,8 +240,9 @@ impl Host {
     }
 }
 
-/// The attributes that decide how managed memory behaves.
-const ATTRIBUTES: [(&str, DeviceAttribute); 9] = [
+/// The attributes that decide how managed memory behaves, and whether there is virtual memory
+/// management.
+const ATTRIBUTES: [(&str, DeviceAttribute); 10] = [
     ("managed memory", DeviceAttribute::MANAGED_MEMORY),
     ("concurrent managed access", DeviceAttribute::CONCURRENT_MANAGED_ACCESS),
     ("pageable memory access", DeviceAttribute::PAGEABLE_MEMORY_ACCESS),
@@ -222,6 +252,20 @@ const ATTRIBUTES: [(&str, DeviceAttribute); 9] = [
     ("pools on NUMA nodes", DeviceAttribute::HOST_NUMA_MEMORY_POOLS_SUPPORTED),
     ("pools on the host", DeviceAttribute::HOST_MEMORY_POOLS_SUPPORTED),
     ("nearest host NUMA node", DeviceAttribute::HOST_NUMA_ID),
+    ("virtual memory", DeviceAttribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+];
+
+/// The entry points of virtual memory management, which serve together.
+const VIRTUAL_MEMORY: [&str; 9] = [
+    "cuMemAddressFree",
+    "cuMemAddressReserve",
+    "cuMemCreate",
+    "cuMemGetAccess",
+    "cuMemGetAllocationGranularity",
+    "cuMemMap",
+    "cuMemRelease",
+    "cuMemSetAccess",
+    "cuMemUnmap",
 ];
 
 // ---- JSON -------------------------------------------------------------------------------------
@@ -264,6 +308,7 @@ fn known_capabilities<S: Serializer>(
         prefetch_batch: &'static str,
         discard: bool,
         location_pools: bool,
+        virtual_memory: bool,
         concurrent_managed_access: bool,
     }
     let known = capabilities.as_ref().map(|found| Known {
@@ -275,6 +320,7 @@ fn known_capabilities<S: Serializer>(
         },
         discard: found.discard,
         location_pools: found.location_pools,
+        virtual_memory: found.virtual_memory,
         concurrent_managed_access: found.concurrent_managed_access,
     });
     known.serialize(serializer)

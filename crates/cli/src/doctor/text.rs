@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use pagewise_hal::{BatchSupport, Capabilities, DriverVersion, Error};
+use pagewise_hal::{BatchSupport, Capabilities, DriverVersion, Error, ErrorKind};
 
 use super::findings::{
     CallForm, Device, Driver, Entry, Findings, Host, State, Supported, is_unknown,
@@ -51,12 +51,10 @@ impl Text {
         self.line("advise and prefetch", form(driver));
         let (required, optional): (Vec<&Entry>, Vec<&Entry>) =
             driver.entry_points.iter().partition(|entry| entry.required);
-        let is_found = |entry: &&&Entry| entry.state == State::Found;
-        let found = required.iter().filter(is_found).count();
-        self.line("required entry points", format_args!("{found} of {} found", required.len()));
-        for entry in required.iter().filter(|entry| !is_found(entry)) {
-            self.line("", format_args!("missing: {}", entry.name));
-        }
+        self.count("required entry points", &required);
+        let serves = |entry: &&Entry| entry.serves_virtual_memory();
+        let serving: Vec<&Entry> = driver.entry_points.iter().filter(serves).collect();
+        self.count("those of virtual memory", &serving);
         self.0 += "  optional entry points\n";
         for entry in optional {
             let state = match entry.state {
@@ -68,6 +66,16 @@ impl Text {
             self.0 += &format!("  {name:<36} as of {:<6}{state}\n", entry.since.to_string());
         }
         self.line("devices", known(&driver.devices));
+    }
+
+    /// How many of some entry points are found, and which are missing.
+    fn count(&mut self, name: &str, entries: &[&Entry]) {
+        let is_found = |entry: &&&Entry| entry.state == State::Found;
+        let found = entries.iter().filter(is_found).count();
+        self.line(name, format_args!("{found} of {} found", entries.len()));
+        for entry in entries.iter().filter(|entry| !is_found(entry)) {
+            self.line("", format_args!("missing: {}", entry.name));
+        }
     }
 
     fn device(&mut self, device: &Device) {
@@ -86,6 +94,15 @@ impl Text {
             };
             self.line(attribute.name, value);
         }
+        let units = match &device.virtual_memory {
+            Ok(units) => {
+                let [least, best] = [units.granularity_bytes, units.recommended_granularity_bytes];
+                format!("{} KiB, recommended {} KiB", least >> 10, best >> 10)
+            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => "none".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.line("virtual memory units", units);
     }
 
     fn host(&mut self, host: &Host) {
@@ -129,6 +146,11 @@ impl Text {
         self.line("prefetch batches", batches);
         self.line("discard", since(found.discard, "13.0"));
         self.line("pools by location", since(found.location_pools, "13.0"));
+        let virtual_memory = match found.virtual_memory {
+            true => "yes, on every device",
+            false => "no: needs its entry points, and every device to support it",
+        };
+        self.line("virtual memory", virtual_memory);
         let concurrent = match found.concurrent_managed_access {
             true => "yes, on every device",
             false => "no: the host may not touch managed memory while a device works",

@@ -52,6 +52,7 @@ fn without_a_device_it_says_so_and_lists_the_entry_points_all_the_same() {
         &report,
         &[
             "required entry points 53 of 53 found",
+            "those of virtual memory 9 of 9 found",
             "cuMemAdvise as of 12.2 found",
             "devices the driver is there but sees no GPU",
             "the driver no",
@@ -113,6 +114,61 @@ fn json_has_what_the_text_says_with_versions_as_they_are_written() {
     let reason = nothing["supported"]["driver"]["error"].as_str().expect("a reason");
     assert!(reason.contains("sees no GPU"), "{nothing}");
     assert_eq!(nothing["devices"], serde_json::json!([]));
+}
+
+#[test]
+fn virtual_memory_is_told_by_entry_points_devices_and_units() {
+    let report = doctor(&simulated(), "version=13.0", &[]);
+    assert_says(
+        &report,
+        &[
+            "those of virtual memory 9 of 9 found",
+            "virtual memory 1",
+            "virtual memory units 2048 KiB, recommended 2048 KiB",
+            "virtual memory yes, on every device",
+        ],
+    );
+    let found = |machine: &str| -> serde_json::Value {
+        serde_json::from_str(&doctor(&simulated(), machine, &["--json"])).expect("one JSON object")
+    };
+    let report = found("version=12.0");
+    let units = serde_json::json!({
+        "granularity_bytes": 2 << 20, "recommended_granularity_bytes": 2 << 20
+    });
+    assert_eq!(report["devices"][0]["virtual_memory"], units);
+    assert_eq!(report["supported"]["capabilities"]["virtual_memory"], true);
+    for name in [
+        "cuMemAddressFree",
+        "cuMemAddressReserve",
+        "cuMemCreate",
+        "cuMemGetAccess",
+        "cuMemGetAllocationGranularity",
+        "cuMemMap",
+        "cuMemRelease",
+        "cuMemSetAccess",
+        "cuMemUnmap",
+    ] {
+        let machine = format!("version=13.0 hide={name}");
+        let report = doctor(&simulated(), &machine, &[]);
+        assert_says(
+            &report,
+            &[
+                "required entry points 53 of 53 found",
+                "those of virtual memory 8 of 9 found",
+                &format!("missing: {name}"),
+                "virtual memory 1",
+                "virtual memory units none",
+                "virtual memory no: needs its entry points",
+            ],
+        );
+        let report = found(&machine);
+        assert_eq!(report["supported"]["capabilities"]["virtual_memory"], false);
+        let reason = &report["devices"][0]["virtual_memory"]["error"];
+        assert!(
+            reason.as_str().is_some_and(|why| why.contains("lacks an entry point")),
+            "{reason}"
+        );
+    }
 }
 
 #[test]
