@@ -43,7 +43,8 @@ impl Pattern {
 }
 
 impl Sim {
-    /// `cuMemsetD8Async`, `cuMemsetD16Async`, `cuMemsetD32Async`: the stream's device writes every page. Plain memory of another device is
+    /// `cuMemsetD8Async`, `cuMemsetD16Async`, `cuMemsetD32Async`: the stream's device writes every
+    /// page, by the same accesses for all three (TIMING-36). Plain memory of another device is
     /// refused, as no peer has access (CONTRACT-103).
     ///
     /// A range of 0 bytes succeeds at any address (CONTRACT-107).

@@ -1,8 +1,9 @@
-//! A batch of copies moves the pages that single copies move.
+//! Fills of any width, and batches of copies, move the pages that fills of bytes and single copies
+//! move.
 
 use pagewise_hal::{
     Backend, BackendExt, CopyAttributes, DeviceId, HostAccess, HostAllocFlags, HostTouch, Location,
-    Span, SpanCopy, StreamHandle,
+    MemoryEvent, Span, SpanCopy, StreamHandle,
 };
 use pagewise_sim::{SimBackend, SimConfig};
 
@@ -71,4 +72,55 @@ fn a_batch_with_refused_attributes_changes_nothing() {
     let answer = unsafe { sim.memcpy_batch(&copies, &[plain, unknown], &[0, 4], STREAM) };
     assert_eq!(answer.expect_err("no such order").item(), None);
     assert_eq!(sim.state(), before);
+}
+
+/// The records and counts of one fill, and the time that it took. Addresses count from the memory.
+fn filled(bytes: u64, by_host: bool, fill: impl Fn(&SimBackend, Span)) -> (Vec<String>, String) {
+    let sim = SimBackend::new(SimConfig::h200()).expect("address space");
+    let span = sim.alloc(bytes).expect("memory");
+    if by_host {
+        let touch = HostTouch { span, stride_bytes: 4096, access: HostAccess::Write(1) };
+        // SAFETY: only this function knows the memory.
+        unsafe { sim.host_touch(touch) }.expect("live memory");
+    }
+    sim.take_events().expect("a simulator keeps events");
+    let start_ns = sim.clock_ns();
+    fill(&sim, span);
+    let took_ns = sim.clock_ns() - start_ns;
+    let record = |mut event: MemoryEvent| {
+        if let MemoryEvent::Copy { address, .. } | MemoryEvent::GpuFault { address, .. } =
+            &mut event
+        {
+            *address -= span.ptr.0;
+        }
+        format!("{event:?}")
+    };
+    let records = sim.take_events().expect("a simulator keeps events");
+    let places = sim.host_page_map(span).expect("live memory");
+    (
+        records.into_iter().map(record).collect(),
+        format!("{:?} {places:?} {took_ns}", sim.counters()),
+    )
+}
+
+/// TIMING-36
+#[test]
+fn fills_of_2_and_4_bytes_have_the_records_and_times_of_fills_of_1_byte() {
+    for (bytes, by_host) in [(64 << 10, false), (MIB, true), (2 * MIB, false), (8 * MIB, true)] {
+        let by_1 = filled(bytes, by_host, |sim, span| {
+            // SAFETY: only this simulator knows the memory.
+            unsafe { sim.memset(span, 7, STREAM) }.expect("live memory");
+        });
+        let by_2 = filled(bytes, by_host, |sim, span| {
+            // SAFETY: only this simulator knows the memory.
+            unsafe { sim.memset_d16(span, 0x0107, STREAM) }.expect("live memory");
+        });
+        let by_4 = filled(bytes, by_host, |sim, span| {
+            // SAFETY: only this simulator knows the memory.
+            unsafe { sim.memset_d32(span, 0x0102_0307, STREAM) }.expect("live memory");
+        });
+        assert!(by_1.0.iter().any(|record| record.starts_with("GpuFault")), "{:?}", by_1.0);
+        assert_eq!(by_2, by_1, "{bytes} bytes");
+        assert_eq!(by_4, by_1, "{bytes} bytes");
+    }
 }
