@@ -120,7 +120,8 @@ impl<'m> Found<'m> {
         if planted.is_empty() {
             return Ok(());
         }
-        let noticed = Tests::of(group)?.notice(&planted);
+        let name = |number: Number| self.mutants[number - 1].name.as_str();
+        let noticed = Tests::of(group)?.notice(&planted, name);
         for (number, noticed) in planted.into_iter().zip(noticed) {
             self.add(number, if noticed { Counts::CAUGHT } else { Counts::MISSED });
         }

@@ -15,6 +15,11 @@ pub(super) const TREE: &str = "target/mutants/tree";
 pub(super) const BUILD: &str = "target/mutants/build";
 /// The module that says which mutant is chosen.
 const SWITCH: &str = include_str!("switch.rs.in");
+/// The first lines of a library with switches.
+const HEAD: &str = "#![allow(warnings)]\n#![feature(const_eval_select, core_intrinsics)]\n";
+/// The libraries that mutants are planted in. Their switch is a `const fn` that is answered at run
+/// time, which takes a feature of the compiler that is not stable.
+const LIBRARIES: &str = "pagewise,pagewise_cuda,pagewise_managers,pagewise_sim";
 
 /// Copies the workspace: the files that git knows, and new ones that it does not ignore. Those
 /// that `plant_all` writes stay as they are.
@@ -98,7 +103,7 @@ pub(super) fn plant_all(mutants: &[Mutant], refused: &mut Refused) -> Outcome {
         let library = folder.join("lib.rs");
         let text =
             fs::read_to_string(&library).map_err(|e| format!("{}: {e}", library.display()))?;
-        let text = format!("#![allow(warnings)]\n{text}\nmod mutant;\n");
+        let text = format!("{HEAD}{text}\nmod mutant;\n");
         write(&Path::new(TREE).join(&library), text.as_bytes())?;
         let switch = SWITCH.replace("COUNT", &(mutants.len() + 1).to_string());
         write(&Path::new(TREE).join(&folder).join("mutant.rs"), switch.as_bytes())?;
@@ -119,6 +124,7 @@ pub(super) fn cargo_in_tree(arguments: &[&str]) -> Command {
     command.current_dir(TREE).env("CARGO_TARGET_DIR", here.join(BUILD));
     // Planted code breaks lints; where a mutant is in a constant the result may overflow, too.
     command.env("RUSTFLAGS", "--cap-lints warn").env("CARGO_PROFILE_DEV_DEBUG", "0");
+    command.env("RUSTC_BOOTSTRAP", LIBRARIES);
     command
 }
 

@@ -255,10 +255,8 @@ impl MemoryManager {
             let policy = state.policy;
             let budget = self.budget(state, group)?;
             let available = budget.allocatable(0, policy);
-            let goal = demand.footprint.whole_bytes(policy);
-            if goal > available {
-                state.warn_of_size(goal, budget.free);
-            }
+            // More than 20 times what is free is more than what is available.
+            state.warn_of_size(demand.footprint.whole_bytes(policy), budget.free);
             demand.chunks(available, policy)
         })
     }

@@ -55,8 +55,7 @@ impl Replacement {
         if needed <= room.saturating_add((replaced - kept).into()) {
             return Self { taken_over, frees_first: true };
         }
-        let frees_first = decision.planned > room;
-        Self { taken_over: taken_over.iter().map(|_| None).collect(), frees_first }
+        Self { taken_over: taken_over.iter().map(|_| None).collect(), frees_first: true }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use pagewise::{Device, Machine, MemoryInfo, Result, SimBackend, SimConfig, Span};
 use pagewise_managers::emm::{
     DeferCleanup, EmmOptions, ExternalMemoryManager, Finding, HostOptions, IpcHandle, Leak,
-    MemoryPointer, Owner, PointerKind, ResourceManager, check_conformance,
+    MemoryPointer, OrderChecker, Owner, PointerKind, ResourceManager, check_conformance,
 };
 
 fn options() -> EmmOptions {
@@ -176,6 +176,16 @@ impl ExternalMemoryManager for Misbehaving {
             _ => self.inner.defer_cleanup(),
         }
     }
+}
+
+#[test]
+fn a_checker_of_the_order_has_the_version_of_its_manager() -> Result<()> {
+    let machine = Machine::from(pagewise::sim()?);
+    for (how, version) in [(Wrong::Version, 2), (Wrong::Leaks, 1)] {
+        let inner = Misbehaving::new(&machine, Device::FIRST, how)?;
+        assert_eq!(OrderChecker::around(Arc::new(inner)).interface_version(), version);
+    }
+    Ok(())
 }
 
 #[test]

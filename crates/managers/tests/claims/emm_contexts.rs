@@ -1,8 +1,8 @@
 //! Contexts: the manager that they get, when it may be changed, and the order of calls to it.
 #![cfg(feature = "emm")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pagewise::inject::{Fault, FaultInjector};
 use pagewise::intercept::Operation;
@@ -66,6 +66,28 @@ fn a_manager_is_set_only_while_there_is_no_context() -> Result<()> {
     assert_eq!(&*contexts.memory_manager(), "default");
     assert!(contexts.enter(Device::new(2)?).is_err());
     Ok(())
+}
+
+#[test]
+fn no_manager_is_set_while_a_context_is_being_made() -> Result<()> {
+    let contexts = Arc::new(Contexts::new(&Machine::from(pagewise::sim()?)));
+    let (here, answers) = (Arc::clone(&contexts), Arc::new(Mutex::new(Vec::new())));
+    let heard = Arc::clone(&answers);
+    let asks = Plugin::new("asks", 1, move |machine, device| {
+        let answer = here.set_memory_manager(Plugin::default());
+        heard.lock().expect("no panics").push(answer.map_err(|error| error.to_string()));
+        Ok(Arc::new(ResourceManager::direct(machine, device, EmmOptions::default())?))
+    });
+    contexts.set_memory_manager(asks)?;
+    contexts.enter(FIRST)?;
+    let answers = answers.lock().expect("no panics");
+    let refused = |answer: &std::result::Result<(), String>| {
+        answer.as_ref().is_err_and(|error| error.contains("1 contexts exist"))
+    };
+    assert!(answers.len() == 1 && answers.iter().all(refused), "{answers:?}");
+    // The plug-in holds the contexts that hold it.
+    contexts.close()?;
+    contexts.set_memory_manager(Plugin::default())
 }
 
 #[test]

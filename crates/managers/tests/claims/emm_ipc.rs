@@ -208,6 +208,19 @@ fn a_device_that_the_process_does_not_see_is_named() -> Result<()> {
 }
 
 #[test]
+fn a_message_about_no_bytes_opens_nothing() -> Result<()> {
+    let (_, maker) = injected()?;
+    let manager = direct(&maker, Device::FIRST)?;
+    let empty = manager.memalloc(1000)?.view(512, Some(512))?;
+    let message = manager.get_ipc_handle(&empty)?.descriptor();
+    let mut mock = importer(1000, true);
+    opens_on(&mut mock, DeviceId(1));
+    let error = open(message, &Machine::from(Arc::new(mock))).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, None));
+    Ok(())
+}
+
+#[test]
 fn a_message_that_names_more_than_the_allocation_has_opens_nothing() -> Result<()> {
     let mut mock = importer(999, true);
     opens_on(&mut mock, DeviceId(1));

@@ -104,6 +104,22 @@ fn deferrals_nest_and_the_last_frees_what_is_too_much() -> Result<()> {
 }
 
 #[test]
+fn the_end_of_a_deferral_reports_what_failed_and_going_out_of_scope_counts_it() -> Result<()> {
+    let limits = PendingLimits { count_max: 0, ..PendingLimits::default() };
+    let Counted { machine, queue, .. } = Counted::new(limits)?;
+    let fails = || queue.add(None, Box::new(|| Err(failure())));
+    let deferred = queue.defer();
+    fails()?;
+    assert_eq!(deferred.end().map_err(|error| error.kind()), Err(ErrorKind::InvalidValue));
+    assert_eq!(machine.failures_on_drop(), 0, "it was told");
+    let deferred = queue.defer();
+    fails()?;
+    drop(deferred);
+    assert_eq!(machine.failures_on_drop(), 1);
+    Ok(())
+}
+
+#[test]
 fn a_deferral_ends_when_somebody_panics() -> Result<()> {
     let counted = Counted::new(PendingLimits::default())?;
     let queue = counted.queue.clone();
@@ -127,7 +143,7 @@ fn a_failing_deallocation_takes_no_other_with_it_and_bytes_stay_exact() -> Resul
     assert_eq!(counted.queue.bytes(), 200);
     let error = counted.queue.flush().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidValue, "that of the first");
-    assert!(error.to_string().contains("2 of 4"), "{error}");
+    assert!(error.to_string().contains(" 2 of 4"), "{error}");
     assert_eq!((counted.queue.count(), counted.queue.bytes(), counted.done()), (0, 0, 2));
     counted.queue.flush()?;
     assert_eq!(counted.machine.failures_on_drop(), 0, "it was told");

@@ -2,6 +2,7 @@
 //! docs/parity-manager.md.
 #![cfg(feature = "instances")]
 
+mod bounds;
 mod chunking;
 mod divisions;
 mod failures;
