@@ -5,10 +5,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pagewise::{Device, Machine, MemoryInfo, Result, SimBackend, SimConfig, Span};
+use pagewise::{
+    Device, Error, ErrorKind, Machine, MemoryInfo, Result, SimBackend, SimConfig, Span,
+};
 use pagewise_managers::emm::{
     DeferCleanup, EmmOptions, ExternalMemoryManager, Finding, HostOptions, IpcHandle, Leak,
-    MemoryPointer, OrderChecker, Owner, PointerKind, ResourceManager, check_conformance,
+    MemoryPointer, OrderChecker, Owner, PendingLimits, PointerKind, ResourceManager,
+    check_conformance,
 };
 
 fn options() -> EmmOptions {
@@ -54,6 +57,13 @@ enum Wrong {
     Silent,
     Panics,
     SameAddress,
+    Overlaps,
+    NamesOthers,
+    SilentReset,
+    DropsOwner,
+    FiguresFail,
+    /// Not wrong: a manager may not know its memory.
+    FiguresUnknown,
 }
 
 #[derive(Debug)]
@@ -128,8 +138,10 @@ impl ExternalMemoryManager for Misbehaving {
     }
 
     unsafe fn mempin(&self, owner: Owner, span: Span, mapped: bool) -> Result<MemoryPointer> {
+        let owner = if self.how == Wrong::DropsOwner { Arc::new(()) } else { owner };
         // SAFETY: `mempin` of the inner manager asks that the memory lives as long as its owner is
-        // kept. The caller promised that, and the inner manager keeps the same owner.
+        // kept. The caller promised that, and the inner manager keeps the same owner. Where it gets
+        // another one, the rule keeps the memory until the pointer has gone.
         let pinned = unsafe { self.inner.mempin(owner, span, mapped)? };
         if self.how == Wrong::Unpins {
             self.keep(&pinned);
@@ -139,6 +151,15 @@ impl ExternalMemoryManager for Misbehaving {
 
     fn memallocmanaged(&self, bytes: u64, attach_global: bool) -> Result<MemoryPointer> {
         let memory = self.inner.memallocmanaged(bytes, attach_global)?;
+        if self.how == Wrong::Overlaps {
+            let mut kept = self.kept.lock().expect("no panics");
+            if attach_global {
+                kept.clear();
+            } else if let Some(before) = kept.pop() {
+                return Ok(before);
+            }
+            kept.push(memory.clone());
+        }
         if self.how == Wrong::ResetForgetsHalf {
             self.keep(&memory);
         }
@@ -154,6 +175,12 @@ impl ExternalMemoryManager for Misbehaving {
             // A pool's figures before its first use.
             return Ok(MemoryInfo { free_bytes: 0, total_bytes: 0 });
         }
+        let fails = |kind| Err(Error::new("get_memory_info", kind));
+        match self.how {
+            Wrong::FiguresFail => return fails(ErrorKind::Driver),
+            Wrong::FiguresUnknown => return fails(ErrorKind::Unsupported),
+            _ => {}
+        }
         self.inner.get_memory_info()
     }
 
@@ -166,6 +193,12 @@ impl ExternalMemoryManager for Misbehaving {
             }
             // The device half alone, without the host half.
             Wrong::ResetForgetsHalf => Ok(Vec::new()),
+            Wrong::NamesOthers => {
+                let mut leaks = self.inner.reset()?;
+                leaks.iter_mut().for_each(|leak| leak.span.ptr.0 += 4096);
+                Ok(leaks)
+            }
+            Wrong::SilentReset => Ok(self.inner.reset().unwrap_or_default()),
             _ => self.inner.reset(),
         }
     }
@@ -188,33 +221,90 @@ fn a_checker_of_the_order_has_the_version_of_its_manager() -> Result<()> {
     Ok(())
 }
 
+/// The rules that a way to be wrong breaks, by their first words.
+const BREAKS: [(Wrong, &[&str]); 19] = [
+    (Wrong::Version, &["its version"]),
+    (Wrong::DriverInConstructor, &["making it calls no driver"]),
+    (Wrong::ResetFirst, &["it can be reset before"]),
+    (
+        Wrong::SetsUpAgain,
+        &["initialising it again", "reset gives back", "while cleanup is deferred", "a failing"],
+    ),
+    (Wrong::Sizes, &["it gives memory of each kind", "views keep memory"]),
+    (Wrong::Kinds, &["it gives memory of each kind"]),
+    (
+        Wrong::Leaks,
+        &[
+            "it can be reset before",
+            "it gives memory of each kind",
+            "views keep memory",
+            "a pointer may go after",
+            "memory without a handle",
+            "without memory it says so",
+            "several threads",
+        ],
+    ),
+    (Wrong::ResetForgetsHalf, &["reset gives back"]),
+    (Wrong::NoDeferral, &["while cleanup is deferred"]),
+    (Wrong::Unpins, &["page-locking is undone"]),
+    (Wrong::Figures, &["it knows its memory"]),
+    (Wrong::Silent, &["it gives memory of each kind", "without memory it says so"]),
+    (
+        Wrong::Panics,
+        &[
+            "it can be reset before",
+            "initialising it again",
+            "it gives memory of each kind",
+            "memory goes once",
+            "views keep memory",
+            "freeing twice",
+            "a pointer may go after",
+            "memory without a handle",
+            "without memory it says so",
+            "several threads",
+        ],
+    ),
+    (
+        Wrong::SameAddress,
+        &[
+            "initialising it again",
+            "it gives memory of each kind",
+            "memory goes once",
+            "several threads",
+        ],
+    ),
+    (Wrong::Overlaps, &["it gives memory of each kind", "freeing twice", "reset gives back"]),
+    (Wrong::NamesOthers, &["reset gives back"]),
+    (Wrong::SilentReset, &["a failing deallocation"]),
+    (Wrong::DropsOwner, &["page-locking is undone"]),
+    (Wrong::FiguresFail, &["it knows its memory"]),
+];
+
+fn broken_by(how: Wrong) -> Vec<Finding> {
+    let findings = check_conformance(pagewise::sim, move |machine, device| {
+        Ok(Arc::new(Misbehaving::new(machine, device, how)?))
+    });
+    findings.into_iter().filter(|finding| !finding.passes()).collect()
+}
+
 #[test]
-fn each_way_to_be_wrong_breaks_a_rule() {
-    let broken_by = |how| -> Vec<String> {
-        let findings = check_conformance(pagewise::sim, move |machine, device| {
-            Ok(Arc::new(Misbehaving::new(machine, device, how)?))
-        });
-        findings.into_iter().filter(|f| !f.passes()).map(|f| f.to_string()).collect()
-    };
-    for (how, rule) in [
-        (Wrong::Version, "its version"),
-        (Wrong::DriverInConstructor, "making it calls no driver"),
-        (Wrong::ResetFirst, "reset before it is initialised"),
-        (Wrong::SetsUpAgain, "initialising it again"),
-        (Wrong::Sizes, "each kind and size"),
-        (Wrong::Kinds, "each kind and size"),
-        (Wrong::Leaks, "views keep memory"),
-        (Wrong::ResetForgetsHalf, "names what is out"),
-        (Wrong::NoDeferral, "while cleanup is deferred"),
-        (Wrong::Unpins, "page-locking is undone at once"),
-        (Wrong::Figures, "it knows its memory"),
-        (Wrong::Silent, "without memory it says so"),
-        (Wrong::Panics, "it panicked"),
-        (Wrong::SameAddress, "initialising it again"),
-    ] {
+fn each_way_to_be_wrong_breaks_its_rules_and_no_other() {
+    for (how, rules) in BREAKS {
         let broken = broken_by(how);
-        assert!(broken.iter().any(|fault| fault.contains(rule)), "{how:?}: {broken:#?}");
+        let is_expected = broken.len() == rules.len()
+            && broken.iter().zip(rules).all(|(finding, rule)| finding.rule.starts_with(rule));
+        assert!(is_expected, "{how:?}: {broken:#?}, not {rules:#?}");
     }
-    let kept = broken_by(Wrong::Version);
-    assert_eq!(kept.len(), 1, "one fault says nothing about the other rules: {kept:#?}");
+    assert_eq!(broken_by(Wrong::FiguresUnknown), [], "a manager may not know its memory");
+}
+
+/// Some deallocations are carried out before the reset, and the one that fails is among them.
+#[test]
+fn a_manager_that_frees_before_it_is_reset_passes() {
+    let pending = PendingLimits { count_max: 2, ..PendingLimits::default() };
+    let findings = check_conformance(pagewise::sim, |machine, device| {
+        let options = EmmOptions { pending, ..options() };
+        Ok(Arc::new(ResourceManager::direct(machine, device, options)?))
+    });
+    all_hold("two pending", &findings);
 }

@@ -106,6 +106,7 @@ fn many_views_read_or_one_writes_and_nothing_fills_meanwhile() -> Result<()> {
         }
         drop(readers);
         let writer = part.write()?;
+        assert_eq!(writer.len(), 100, "a view that writes can be read too");
         assert!(memory.read().is_err() && memory.write().is_err());
         assert!(memory.fill(1, &stream).is_err());
         drop(writer);

@@ -316,3 +316,13 @@ fn arrays_of_a_fixed_size_are_added_up_as_the_allocator_rounds_them() {
     let rounded = ChunkPolicy::exact().granularity_bytes(512);
     assert_eq!(footprint.fixed_bytes(rounded), 512 + 1024);
 }
+
+#[test]
+fn policies_and_arrays_are_what_they_were_made_of() {
+    let cubie = ChunkPolicy::exact().headroom_permille(20).granule_bytes(33_554_432);
+    assert_eq!(ChunkPolicy::cubie(), cubie.balanced(true));
+    let headroom = |parts| ChunkPolicy::exact().headroom_permille(parts);
+    assert_eq!(headroom(1001), headroom(1000), "more than all is all");
+    assert_ne!(headroom(999), headroom(1000));
+    assert_eq!([8, 0].map(|bytes| RunArray::new(bytes).bytes_per_run()), [8, 0]);
+}

@@ -16,6 +16,7 @@ mod pools;
 mod queue;
 mod reuse;
 mod threads;
+mod waits;
 mod windows;
 
 mod example {
