@@ -13,4 +13,5 @@ mod mempool;
 mod mempool_allocator;
 #[cfg(feature = "unified-pool")]
 mod mempool_common;
+mod mempool_edges;
 mod mempool_pool;

@@ -320,3 +320,16 @@ fn buffers_of_many_threads_are_all_given_back() -> Result<()> {
     assert_eq!(pool.used_bytes(), 0);
     Ok(())
 }
+
+#[test]
+fn files_go_to_the_directory_that_the_options_name() -> Result<()> {
+    let options = ManagerOptions::new().spill_directory("/nowhere/at/all");
+    let machine = Machine::from(pagewise::sim()?);
+    let manager = MemoryManager::with_options(machine, Device::FIRST, options)?;
+    let made = manager.create_host_array(&[8], Dtype::U8, HostMemory::Memmap, None).map(drop);
+    assert!(
+        matches!(&made, Err(ManagerError::Spill { path, .. }) if path.starts_with("/nowhere/at/all")),
+        "{made:?}"
+    );
+    Ok(())
+}

@@ -152,3 +152,31 @@ fn blocks_outlive_their_manager_until_their_arrays_end() -> Result<()> {
     assert_eq!(machine.failures_on_drop(), 0);
     Ok(())
 }
+
+#[test]
+fn idle_blocks_stay_while_the_budget_has_room_for_them_and_what_is_in_use() -> Result<()> {
+    for (more, idle) in [(600, 400), (601, 0)] {
+        let manager = manager()?;
+        drop(pinned(&manager, 400)?);
+        let _used = pinned(&manager, more)?;
+        assert_eq!(bytes(&manager), (more, idle));
+    }
+    Ok(())
+}
+
+/// Four fifths of the memory that the system has, where it says how much that is.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_systems_memory_bounds_the_budget_and_what_does_not_go_to_files() -> Result<()> {
+    let text = std::fs::read_to_string("/proc/meminfo").expect("Linux has it");
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).expect("a figure");
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    let most = kibibytes * 1024 / 5 * 4;
+    let options = ManagerOptions::new().pinned_max_bytes(u64::MAX);
+    let machine = Machine::from(pagewise::sim()?);
+    let manager = MemoryManager::with_options(machine, Device::FIRST, options)?;
+    assert_eq!(manager.pinned_budget_bytes()?, most);
+    let chosen = |bytes| manager.choose_host_memory_type(None, bytes, false);
+    assert_eq!((chosen(most)?, chosen(most + 1)?), (HostMemory::Host, HostMemory::Memmap));
+    Ok(())
+}

@@ -93,6 +93,12 @@ fn only_device_memory_is_taken_over() -> Result<()> {
         allocated(&manager, id, table(100).memory(memory))?;
         let second = allocated(&manager, id, table(60).memory(memory))?;
         assert_eq!(second.allocated_bytes(), 60, "{memory:?}");
+        allocated(&manager, id, table(100))?;
+        let other = allocated(&manager, id, table(60).memory(memory))?;
+        assert_eq!((other.memory(), other.allocated_bytes()), (memory, 60));
+        allocated(&manager, id, table(100).memory(memory))?;
+        let device = allocated(&manager, id, table(60))?;
+        assert_eq!((device.memory(), device.allocated_bytes()), (ArrayMemory::Device, 60));
     }
     Ok(())
 }

@@ -121,6 +121,39 @@ fn a_copy_to_the_device_makes_discarded_bytes_readable_and_no_others() -> Result
 }
 
 #[test]
+fn an_empty_host_array_is_passed_over_whatever_it_is_paired_with() -> Result<()> {
+    let (_, manager) = watched(ManagerOptions::new())?;
+    let id = manager.register(Registration::new())?;
+    let gone = allocated(&manager, id, table(100))?;
+    manager.free_all();
+    let mut empty = manager.create_host_array(&[0], Dtype::U8, HostMemory::Host, None)?;
+    manager.to_device(id, &[&empty], &[&gone])?;
+    manager.from_device(id, &[&gone], &mut [&mut empty])?;
+    let refused = manager.to_device(id, &[&pinned(&manager, 1, 1)?], &[&gone]);
+    assert_eq!(refused, Err(ManagerError::ArrayGone));
+    Ok(())
+}
+
+/// A copy may still use it.
+#[test]
+fn page_locked_memory_with_a_copy_that_cannot_be_waited_for_is_not_used_again() -> Result<()> {
+    for (fails, idle) in [(false, 100), (true, 0)] {
+        let (backend, manager) = watched(ManagerOptions::new())?;
+        let id = manager.register(Registration::new())?;
+        let x = allocated(&manager, id, table(100))?;
+        let host = pinned(&manager, 100, 1)?;
+        manager.to_device(id, &[&host], &[&x])?;
+        if fails {
+            backend.arm(Fault::new(Code::ILLEGAL_ADDRESS).on(Operation::StreamSynchronize));
+        }
+        drop(host);
+        assert_eq!((manager.pinned_live_bytes(), manager.pinned_idle_bytes()), (0, idle));
+        assert_eq!(manager.machine().failures_on_drop(), u64::from(fails));
+    }
+    Ok(())
+}
+
+#[test]
 fn host_arrays_of_another_machine_are_refused() -> Result<()> {
     let (_, manager) = watched(ManagerOptions::new())?;
     let (_, elsewhere) = watched(ManagerOptions::new())?;

@@ -82,6 +82,21 @@ fn what_is_entered_in_order_costs_no_fault_and_keeps_its_contents() -> Result<()
 }
 
 #[test]
+fn a_chunk_that_is_entered_brings_the_next_along() -> Result<()> {
+    let (manager, array, _) = oversubscribed()?;
+    let stream = manager.get_group_stream("default")?;
+    array.write(&vec![1_u8; 16 << 20])?;
+    let (answer, seen) = observe(manager.machine(), || {
+        array.enter_chunk(0, Leaving::Kept, &stream)?;
+        work(&manager, &array, 0)?;
+        work(&manager, &array, 1)
+    })?;
+    answer?;
+    assert_eq!((seen.counters.gpu_faults, seen.counters.to_device.bytes), (0, 2 * CHUNK));
+    Ok(())
+}
+
+#[test]
 fn worthless_contents_leave_without_a_copy_and_are_not_read() -> Result<()> {
     let (manager, array, parameters) = oversubscribed()?;
     let stream = manager.get_group_stream("default")?;
