@@ -21,7 +21,6 @@ impl Pattern {
     fn of(bytes: &[u8]) -> Option<Self> {
         let repeats = |width: usize| bytes.chunks(width).all(|chunk| *chunk == bytes[..width]);
         Some(match *bytes {
-            [byte] => Self::Byte(byte),
             [a, b] => Self::Half(u16::from_ne_bytes([a, b])),
             [a, b, c, d] => Self::Word(u32::from_ne_bytes([a, b, c, d])),
             [a, ..] if repeats(1) => Self::Byte(a),
@@ -122,6 +121,7 @@ mod tests {
     fn a_long_value_fills_if_it_repeats_1_2_or_4_bytes() {
         let word = |value: u32| Some(Pattern::Word(value));
         assert_eq!(Pattern::of(&[7]), Some(Pattern::Byte(7)));
+        assert_eq!(Pattern::of(&[7]).map(Pattern::width), Some(1));
         assert_eq!(Pattern::of(&[7; 2]), Some(Pattern::Half(0x0707)));
         assert_eq!(Pattern::of(&[7; 4]), word(0x0707_0707));
         assert_eq!(Pattern::of(&[7; 12]), Some(Pattern::Byte(7)));

@@ -110,3 +110,15 @@ pub fn copy_to_slice<'b, T: Pod>(
     };
     copied().map_err(|error| memory.name_in(error, memory.span))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_as_many_whole_elements_as_its_bytes_hold_and_at_least_one() {
+        assert_eq!((piece_len::<u8>(), piece_len::<[u8; 3]>()), (4_194_304, 1_398_101));
+        assert_eq!((piece_len::<u32>(), piece_len::<[u64; 1 << 20]>()), (1_048_576, 1));
+        assert_eq!(piece_len::<()>(), SLICE_PIECE_BYTES);
+    }
+}

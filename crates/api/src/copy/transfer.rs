@@ -361,6 +361,43 @@ mod tests {
     }
 
     #[test]
+    fn the_driver_gets_every_wish_and_none_that_was_not_made() {
+        let plain = CopyOptions::default().attributes();
+        assert_eq!((plain.source_hint, plain.destination_hint), (Location::NONE, Location::NONE));
+        assert_eq!((plain.source_order, plain.flags), (SourceOrder::STREAM, CopyFlags::empty()));
+        let options = CopyOptions {
+            source_order: ReadOrder::Any,
+            source_hint: Some(Place::HOST),
+            destination_hint: Some(Place::Device(crate::Device::FIRST)),
+            overlap_with_compute: true,
+        };
+        let wishes = options.attributes();
+        assert_eq!(wishes.source_order, SourceOrder::ANY);
+        assert_eq!(wishes.source_hint, Location::HOST);
+        assert_eq!(wishes.destination_hint, Location::from(Place::Device(crate::Device::FIRST)));
+        assert_eq!(wishes.flags, CopyFlags::PREFER_OVERLAP_WITH_COMPUTE);
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn neighbours_with_equal_options_share_attributes() -> Result<()> {
+        let machine = Machine::from(crate::sim()?);
+        let from = crate::ManagedBuffer::<u8>::zeroed(&machine, 4)?;
+        let to = (0..4).map(|_| crate::ManagedBuffer::<u8>::zeroed(&machine, 4));
+        let mut to = to.collect::<Result<Vec<_>>>()?;
+        let plain = CopyOptions::default();
+        let apart = CopyOptions { overlap_with_compute: true, ..plain };
+        let options = [plain, plain, apart, plain];
+        let transfers = to.iter_mut().zip(options);
+        let transfers: Vec<_> =
+            transfers.map(|(to, options)| Transfer::new(to, &from).with(options)).collect();
+        assert_eq!(transfers[2].options(), apart);
+        let [plain, apart] = [plain, apart].map(|options| options.attributes());
+        assert_eq!(runs(&transfers), (vec![plain, apart, plain], vec![0, 2, 3]));
+        Ok(())
+    }
+
+    #[test]
     fn only_a_destination_may_not_overlap() {
         assert_eq!(overlapping(&[copy(0, 100, 50), copy(50, 100, 50)]), None, "one source twice");
         assert_eq!(overlapping(&[copy(0, 49, 50)]), Some(0), "its own source");

@@ -149,6 +149,26 @@ fn everything_is_checked_before_anything_is_done() -> Result<()> {
     Ok(())
 }
 
+/// An addition maps pages, and to take it back unmaps also those that something else had mapped.
+#[test]
+fn an_addition_that_was_taken_back_is_said_to_unmap_and_a_removal_is_not() -> Result<()> {
+    let backend = Arc::new(FaultInjector::around(three_devices()?));
+    let buffer = ManagedBuffer::<u8>::new(&backend, 8192)?;
+    let live = buffer.accessed_by();
+    let fails = |members: &[u32]| -> Result<String> {
+        backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(Operation::Advise).nth(1));
+        let error = live.assign(members.iter().map(|&n| device(n))).unwrap_err().to_string();
+        assert!(error.contains("the members are as before"), "{error}");
+        Ok(error)
+    };
+    let added = fails(&[0, 1])?;
+    assert!(added.contains("if device 0 kept parts"), "{added}");
+    live.assign([device(0)])?;
+    let removed = fails(&[1])?;
+    assert!(!removed.contains("kept parts"), "{removed}");
+    Ok(())
+}
+
 #[test]
 fn what_cannot_be_taken_back_is_said() -> Result<()> {
     let backend = Arc::new(FaultInjector::around(three_devices()?));
