@@ -70,7 +70,7 @@ fn a_manager_is_set_only_while_there_is_no_context() -> Result<()> {
 
 #[test]
 fn no_manager_is_set_while_a_context_is_being_made() -> Result<()> {
-    let contexts = Arc::new(Contexts::new(&Machine::from(pagewise::sim()?)));
+    let contexts = Arc::new(Contexts::new(Machine::from(pagewise::sim()?)));
     let (here, answers) = (Arc::clone(&contexts), Arc::new(Mutex::new(Vec::new())));
     let heard = Arc::clone(&answers);
     let asks = Plugin::new("asks", 1, move |machine, device| {

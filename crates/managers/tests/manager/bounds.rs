@@ -243,7 +243,7 @@ fn a_pool_lends_up_to_its_limit_without_waiting() -> Result<()> {
     Ok(())
 }
 
-/// Hooks own values whose destructors call the manager.
+/// A hook owns values. Their destructors may call the manager.
 #[test]
 fn the_hooks_of_a_released_instance_are_dropped_outside_the_managers_lock() -> Result<()> {
     struct Calls(Arc<MemoryManager>);

@@ -1,4 +1,4 @@
-//! What waits for what: host and copies, streams, evictions and work, and what needs no wait.
+//! Waits: the host for copies, streams for each other, evictions for work; and calls without any.
 
 use std::sync::Arc;
 
