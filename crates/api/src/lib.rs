@@ -137,7 +137,8 @@ pub use pagewise_hal::{
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{
-    DiscardedContents, EventCapture, GpuProfile, MemoryContents, RangeReads, SimBackend, SimConfig,
+    DiscardedContents, EventCapture, GpuProfile, HostFaultMechanism, HostFaultSupport, HostFaults,
+    MemoryContents, RangeReads, SimBackend, SimConfig, host_fault_support,
 };
 pub use place::{Device, Host, NumaNode, Place};
 pub use plain::{

@@ -2,8 +2,8 @@
 //! [`CudaBackend`] with the same name.
 
 use pagewise_hal::{
-    Backend, BatchSupport, Capabilities, DeviceAttribute, DeviceId, HostAddresses, HostViews,
-    Result, with_calls,
+    Backend, BatchSupport, Capabilities, DeviceAttribute, DeviceId, DevicePtr, HostAddresses,
+    HostViews, Result, with_calls,
 };
 
 use crate::backend::CudaBackend;
@@ -15,6 +15,10 @@ use crate::backend::CudaBackend;
 unsafe impl HostAddresses for CudaBackend {
     fn host_views(&self) -> HostViews {
         HostViews::Direct
+    }
+
+    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
+        ptr
     }
 }
 

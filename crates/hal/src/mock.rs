@@ -39,13 +39,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use mockall::{Sequence, predicate};
 
 pub use crate::backend::MockBackend;
-use crate::{Capabilities, DriverVersion, EventHandle, HostAddresses, HostViews, StreamHandle};
+use crate::{
+    Capabilities, DevicePtr, DriverVersion, EventHandle, HostAddresses, HostViews, StreamHandle,
+};
 
 // SAFETY: the trait asks that views of the back end's memory be sound; a mock offers none
 // (`HostViews::Absent`), and no expectation can change that. A test makes its addresses up.
 unsafe impl HostAddresses for MockBackend {
     fn host_views(&self) -> HostViews {
         HostViews::Absent
+    }
+
+    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
+        ptr
     }
 }
 

@@ -8,7 +8,8 @@
 //! knows no policy: `regions`, `slabs`, `slots` and `pool_regions` place allocations.
 //!
 //! Segments are private mappings. A process that forks gets a copy of each, so parent and child
-//! have a machine of their own. Nothing is unmapped before the machine goes, and buffers keep it.
+//! have a machine of their own. Behind a gate (`host_faults`) they are shared memory in two views, of
+//! which a child has neither. Nothing is unmapped before the machine goes, and buffers keep it.
 //!
 //! Miri backs all of a mapping at once and knows no `madvise`. For it segments are as short as they
 //! can be, and memory is cleared byte by byte.
@@ -16,9 +17,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use pagewise_hal::{BLOCK_BYTES, PAGE_BYTES};
+
+use crate::host_faults::double_map::DoubleMap;
+use crate::host_faults::gate::Gate;
 
 /// The reason if there are no addresses left.
 pub(crate) const NO_ADDRESSES: &str = "no address space is left: drop machines that are not \
@@ -43,8 +48,17 @@ pub(crate) enum Zone {
 #[derive(Debug)]
 struct Segment {
     zone: Zone,
-    map: MmapRaw,
+    map: Map,
     bytes: u64,
+}
+
+/// The memory of a segment.
+#[derive(Debug)]
+enum Map {
+    /// One mapping for the program and the engine.
+    Private(MmapRaw),
+    /// A view for the program, which is accessible as its pages are, and one for the engine.
+    Double(DoubleMap),
 }
 
 /// The bytes of memory that has no address: its pages that are not all zero, by number.
@@ -58,6 +72,8 @@ pub(crate) struct Arena {
     /// Mappings of memory that has its bytes at another mapping: by first address, their bytes and
     /// the first address of that one.
     redirects: BTreeMap<u64, (u64, u64)>,
+    /// Present with genuine faults of the host: what the program's addresses are kept behind.
+    gate: Option<Arc<Gate>>,
     /// Whether bytes are read and written at all.
     skips_contents: bool,
 }
@@ -74,6 +90,11 @@ impl Arena {
     /// memory that a sparse program wastes.
     #[cfg(target_os = "linux")]
     const HUGE_PAGES_BYTES: u64 = 512 << 20;
+
+    /// An arena with memory that the program can access, or behind a gate.
+    pub(crate) fn behind(gate: Option<Arc<Gate>>) -> Self {
+        Self { gate, ..Self::default() }
+    }
 
     /// Makes the arena hold no contents from now on: writes do nothing, and every byte reads as
     /// zero.
@@ -94,15 +115,21 @@ impl Arena {
     }
 
     fn reserve(&mut self, zone: Zone, bytes: u64) -> io::Result<Range<u64>> {
+        if let Some(gate) = &self.gate {
+            let map = DoubleMap::new(gate, bytes, Self::ALIGNMENT)?;
+            let view = map.view();
+            self.segments.insert(view.start, Segment { zone, map: Map::Double(map), bytes });
+            return Ok(view);
+        }
         // More on both sides keeps what the host places next to it apart.
         let with_guards = usize::try_from(bytes + 2 * Self::ALIGNMENT).map_err(io::Error::other)?;
         let map: MmapRaw = Self::options().len(with_guards).map_anon()?.into();
         let base = (map.as_ptr() as u64 + 1).next_multiple_of(Self::ALIGNMENT);
         let is_first = self.segments.values().all(|segment| segment.zone != zone);
-        let segment = Segment { zone, map, bytes };
         if zone == Zone::Managed && is_first {
-            segment.prefer_huge_pages(base);
+            prefer_huge_pages(&map, base, bytes);
         }
+        let segment = Segment { zone, map: Map::Private(map), bytes };
         self.segments.insert(base, segment);
         Ok(base..base + bytes)
     }
@@ -121,8 +148,16 @@ impl Arena {
         if cfg!(miri) {
             return self.fill(address, bytes, 0);
         }
-        let (segment, offset) = self.segment(address, bytes);
-        let (map, length) = (&segment.map, bytes as usize);
+        let map = match &self.segment(address, bytes).map {
+            Map::Private(map) => map,
+            Map::Double(map) => {
+                if map.clear(&(address..address + bytes)).is_err() {
+                    self.fill(address, bytes, 0);
+                }
+                return;
+            }
+        };
+        let (offset, length) = ((address - map.as_ptr() as u64) as usize, bytes as usize);
         // SAFETY: the range lies in this private anonymous mapping, in which `segment` found it. No
         // safe call clears memory in use: an allocation is cleared when an `unsafe` call frees or
         // unmaps it, and a pool's chunk when it is given back, which needs that it holds no allocation. The
@@ -310,10 +345,17 @@ impl Arena {
     /// that it is live until it is unregistered.
     fn checked(&self, address: u64, bytes: u64) -> (*mut u8, usize) {
         let place = if self.holding(address).is_some() {
-            let (segment, offset) = self.segment(address, bytes);
-            // SAFETY: `segment` found the whole range inside the mapping, so the offset lies inside
-            // it too.
-            unsafe { segment.map.as_mut_ptr().add(offset) }
+            match &self.segment(address, bytes).map {
+                Map::Private(map) => {
+                    let offset = (address - map.as_ptr() as u64) as usize;
+                    // SAFETY: `segment` found the whole range inside the mapping, so the offset
+                    // lies inside it too.
+                    unsafe { map.as_mut_ptr().add(offset) }
+                }
+                Map::Double(map) => {
+                    std::ptr::with_exposed_provenance_mut(map.engine_address(address) as usize)
+                }
+            }
         } else {
             std::ptr::with_exposed_provenance_mut(address as usize)
         };
@@ -326,32 +368,51 @@ impl Arena {
         (address - base < segment.bytes).then_some((base, segment))
     }
 
-    /// The segment that a range is in, and the range's offset in the mapping.
+    /// Whether the bytes of an address are those of another.
+    pub(crate) fn is_redirected(&self, address: u64) -> bool {
+        self.directed(address, 1).0 != address
+    }
+
+    /// Has memory behind whole pages.
+    pub(crate) fn populate(&self, pages: &Range<u64>) -> io::Result<()> {
+        match self.holding(pages.start) {
+            Some((_, Segment { map: Map::Double(map), .. })) => map.populate(pages),
+            _ => Ok(()),
+        }
+    }
+
+    /// The address at which the engine accesses a byte that the program names.
+    pub(crate) fn engine_address(&self, address: u64) -> u64 {
+        match self.holding(address) {
+            Some((_, Segment { map: Map::Double(map), .. })) => map.engine_address(address),
+            _ => address,
+        }
+    }
+
+    /// The segment that a range is in.
     ///
     /// # Panics
     /// If the range is not inside one: the address space handed out a wrong address.
-    fn segment(&self, address: u64, bytes: u64) -> (&Segment, usize) {
+    fn segment(&self, address: u64, bytes: u64) -> &Segment {
         let found = self.holding(address);
         let found = found.filter(|(base, segment)| bytes <= segment.bytes - (address - base));
         let Some((_, segment)) = found else {
             panic!("{address:#x}+{bytes} is outside of every segment");
         };
-        (segment, (address - segment.map.as_ptr() as u64) as usize)
+        segment
     }
 }
 
-impl Segment {
-    /// Asks for huge pages for the first addresses of managed memory: a dense touch of 2 MiB then
-    /// costs the host one page fault instead of 512. Other addresses get none, because a sparse
-    /// touch would commit 2 MiB.
-    fn prefer_huge_pages(&self, base: u64) {
-        #[cfg(target_os = "linux")]
-        if !cfg!(miri) {
-            let offset = (base - self.map.as_ptr() as u64) as usize;
-            let length = self.bytes.min(Arena::HUGE_PAGES_BYTES) as usize;
-            // Without huge pages everything works, only slower.
-            let _ = self.map.advise_range(memmap2::Advice::HugePage, offset, length);
-        }
+/// Asks for huge pages for the first addresses of managed memory: a dense touch of 2 MiB then costs
+/// the host one page fault instead of 512. Other addresses get none, because a sparse touch would
+/// commit 2 MiB.
+fn prefer_huge_pages(map: &MmapRaw, base: u64, bytes: u64) {
+    #[cfg(target_os = "linux")]
+    if !cfg!(miri) {
+        let offset = (base - map.as_ptr() as u64) as usize;
+        let length = bytes.min(Arena::HUGE_PAGES_BYTES) as usize;
+        // Without huge pages everything works, only slower.
+        let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
     }
 }
 

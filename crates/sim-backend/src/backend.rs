@@ -1,6 +1,6 @@
-//! The simulator as a [`Backend`]: one lock, one clock, errors in the driver's terms.
+//! The simulator as a [`Backend`]: each call of the trait is one call of the machine.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, CallName,
@@ -14,13 +14,14 @@ use pagewise_hal::{
 };
 
 use crate::clock;
-use crate::config::{EventCapture, RangeReads, SimConfig};
+use crate::config::{EventCapture, HostFaults, MemoryContents, RangeReads, SimConfig};
 use crate::copies::Pattern;
 use crate::cost::{Call, Control, CostObservation, PoolCall};
+use crate::host_faults::service::Service;
 use crate::kernels::no_kernels;
+use crate::machine::{Machine, error};
 use crate::pressure::Pressure;
-use crate::records::{Deliveries, Listener};
-use crate::refusal::{Checked, Refusal, invalid};
+use crate::refusal::{Checked, invalid};
 use crate::sim::Sim;
 use crate::space::Allocation;
 use crate::state::State;
@@ -46,8 +47,9 @@ const BULK: Call = Call::DeviceTouch { threads: 1, bulk: true };
 #[derive(Debug)]
 pub struct SimBackend {
     config: SimConfig,
-    sim: Mutex<Sim>,
-    deliveries: Deliveries,
+    machine: Arc<Machine>,
+    /// Keeps the threads for the host's faults, if it has any.
+    _faults: Option<Service>,
 }
 
 impl SimBackend {
@@ -55,7 +57,8 @@ impl SimBackend {
     ///
     /// # Errors
     /// `InvalidValue` for more than [`SimConfig::DEVICES_MAX`] devices, a driver before 12.0, or a
-    /// profile that fails [`GpuProfile::check`](crate::GpuProfile::check).
+    /// profile that fails [`GpuProfile::check`](crate::GpuProfile::check), or host faults without
+    /// contents; `Unsupported` for [host faults](SimConfig::host_faults) that this host cannot have.
     pub fn new(config: SimConfig) -> Result<Self> {
         const OPERATION: &str = "open simulator";
         let invalid = || Error::new(OPERATION, ErrorKind::InvalidValue);
@@ -69,8 +72,12 @@ impl SimBackend {
         if config.driver_version < DriverVersion::CUDA_12_0 {
             return Err(invalid().with_detail("the simulated driver is of CUDA 12.0 or later"));
         }
-        let sim = Sim::new(config.clone());
-        Ok(Self { config, sim: Mutex::new(sim), deliveries: Deliveries::default() })
+        if config.host_faults != HostFaults::Declared && config.contents == MemoryContents::Skipped
+        {
+            return Err(invalid().with_detail("host faults need contents: MemoryContents::Real"));
+        }
+        let (machine, faults) = Machine::start(&config)?;
+        Ok(Self { config, machine, _faults: faults })
     }
 
     /// The machine that is simulated.
@@ -237,19 +244,12 @@ impl SimBackend {
     /// # Ok::<(), pagewise_hal::Error>(())
     /// ```
     pub fn set_listener(&self, listener: impl FnMut(&[MemoryEvent]) + Send + 'static) {
-        self.change_listener(Some(Box::new(listener)));
+        self.machine.change_listener(Some(Box::new(listener)));
     }
 
     /// Ends what [`set_listener`](Self::set_listener) began.
     pub fn remove_listener(&self) {
-        self.change_listener(None);
-    }
-
-    fn change_listener(&self, listener: Option<Listener>) {
-        let mut sim = self.lock();
-        sim.listened = listener.is_some();
-        sim.pager.records().listen(listener.is_some());
-        self.deliveries.set(listener);
+        self.machine.change_listener(None);
     }
 
     /// Gives several locations access to a pool's memory, or takes it, as `cuMemPoolSetAccess` does
@@ -267,10 +267,8 @@ impl SimBackend {
         })
     }
 
-    /// A panic while the lock was held is a bug that was reported there and then; the state is
-    /// still the best there is.
     fn lock(&self) -> MutexGuard<'_, Sim> {
-        self.sim.lock().unwrap_or_else(PoisonError::into_inner)
+        self.machine.lock()
     }
 
     /// Carries out one call: an operation, with the stream that it names if it takes one.
@@ -280,27 +278,7 @@ impl SimBackend {
         call: Call,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
-        let name = name.into();
-        let mut sim = self.lock();
-        sim.pager.records().log.begin_call(name);
-        let start_ns = sim.clock_ns;
-        let (pace_ns, faults) = sim.pace.take().unzip();
-        sim.pager.pace(faults.unwrap_or_default());
-        sim.pager.begin(call, start_ns);
-        let answer = act(&mut sim);
-        sim.settle_contents();
-        let now_ns = sim.clock_ns;
-        let modelled_ns = sim.pager.end(start_ns, now_ns, answer.is_err());
-        let paced_ns = pace_ns.map(|ns| clock::after(start_ns, ns));
-        sim.clock_ns = paced_ns.unwrap_or(modelled_ns);
-        let end_ns = sim.clock_ns;
-        sim.pager.remember(end_ns);
-        if sim.listened {
-            self.deliveries.put(sim.pager.records().take_fresh());
-            drop(sim);
-            self.deliveries.deliver();
-        }
-        answer.map_err(|refusal| error(name.operation.name(), refusal))
+        self.machine.call(name.into(), call, act)
     }
 
     /// Carries out a fill.
@@ -326,25 +304,21 @@ impl SimBackend {
     }
 }
 
-fn error(name: &'static str, Refusal { code, why, item }: Refusal) -> Error {
-    let error = match code {
-        Some(code) => Error::from_code(name, code),
-        None => Error::new(name, ErrorKind::Unsupported),
-    };
-    let error = error.with_detail(why);
-    match item {
-        Some(item) => error.with_item(item),
-        None => error,
-    }
-}
-
 // SAFETY: addresses lie in the arena, which is mapped for reading and writing for as long as the
-// back end lives. The address space gives no byte out twice before it is freed. Safe calls move
+// back end lives; behind a gate an access waits until its page is shown, and addresses for devices
+// are those of the engine's view, with the same bytes. The address space gives no byte out twice before it is freed. Safe calls move
 // pages and leave bytes alone, except those of pages that are marked as discarded, which only
 // `unsafe` calls do.
 unsafe impl HostAddresses for SimBackend {
     fn host_views(&self) -> HostViews {
-        HostViews::Declared
+        match self.machine.has_host_faults() {
+            true => HostViews::Faulting,
+            false => HostViews::Declared,
+        }
+    }
+
+    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
+        DevicePtr(self.lock().arena.engine_address(ptr.0))
     }
 }
 
@@ -462,15 +436,18 @@ impl Backend for SimBackend {
         flags: u64,
         stream: StreamHandle,
     ) -> Result<()> {
+        let (spans, locations) = (self.machine.list(spans), self.machine.list(locations));
+        let location_starts = self.machine.list(location_starts);
         let call = Call::Prefetch { ranges: spans.len() as u64, batch: true };
         self.call((Operation::PrefetchBatch, stream), call, |sim| {
-            sim.prefetch_batch(spans, locations, location_starts, flags, stream)
+            sim.prefetch_batch(&spans, &locations, &location_starts, flags, stream)
         })
     }
 
     unsafe fn discard_batch(&self, spans: &[Span], flags: u64, stream: StreamHandle) -> Result<()> {
+        let spans = self.machine.list(spans);
         self.call((Operation::DiscardBatch, stream), Call::Discard, |sim| {
-            sim.discard_batch(spans, flags, stream)
+            sim.discard_batch(&spans, flags, stream)
         })
     }
 
@@ -482,8 +459,10 @@ impl Backend for SimBackend {
         flags: u64,
         stream: StreamHandle,
     ) -> Result<()> {
+        let (spans, locations) = (self.machine.list(spans), self.machine.list(locations));
+        let location_starts = self.machine.list(location_starts);
         self.call((Operation::DiscardPrefetchBatch, stream), Call::DiscardPrefetch, |sim| {
-            sim.discard_prefetch_batch(spans, locations, location_starts, flags, stream)
+            sim.discard_prefetch_batch(&spans, &locations, &location_starts, flags, stream)
         })
     }
 
@@ -494,9 +473,13 @@ impl Backend for SimBackend {
     }
 
     fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
+        // The caller's list may lie in memory that faults: it is written without the lock.
+        let mut found = vec![0; out.len()];
         self.call_on(Operation::RangeAccessedBy, Call::RangeAttribute, span, |sim| {
-            sim.range_accessed_by(span, out)
-        })
+            sim.range_accessed_by(span, &mut found)
+        })?;
+        out.copy_from_slice(&found);
+        Ok(())
     }
 
     fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
@@ -682,8 +665,9 @@ impl Backend for SimBackend {
     }
 
     unsafe fn memory_set_access(&self, span: Span, wanted: &[MemoryAccess]) -> Result<()> {
+        let wanted = self.machine.list(wanted);
         self.call_on(Operation::MemorySetAccess, Call::Other, span, |sim| {
-            sim.memory_set_access(span, wanted)
+            sim.memory_set_access(span, &wanted)
         })
     }
 
@@ -821,9 +805,11 @@ impl Backend for SimBackend {
         attribute_starts: &[usize],
         stream: StreamHandle,
     ) -> Result<()> {
+        let (copies, attributes) = (self.machine.list(copies), self.machine.list(attributes));
+        let attribute_starts = self.machine.list(attribute_starts);
         let mut refused = None;
         let answer = self.call((Operation::MemcpyBatch, stream), BULK, |sim| {
-            sim.memcpy_batch(copies, attributes, attribute_starts, stream, &mut refused)
+            sim.memcpy_batch(&copies, &attributes, &attribute_starts, stream, &mut refused)
         });
         answer.map_err(|error| match refused {
             Some(item) => error.with_item(item).with_span(copies[item].to()),

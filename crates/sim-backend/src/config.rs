@@ -59,6 +59,67 @@ impl Default for EventCapture {
     }
 }
 
+/// Whether the host's accesses to memory are seen only if they are declared, or by faults.
+///
+/// With a mechanism for faults, memory that the simulated driver has not mapped for the host is not
+/// accessible to the program. An access through a raw pointer faults, the simulator services the
+/// fault of this one page as [`host_touch`](pagewise_hal::Backend::host_touch) of one byte does, and
+/// the program goes on. Device memory and memory that was freed give a segmentation fault.
+///
+/// | | system calls with hidden pages | needs |
+/// | --- | --- | --- |
+/// | userfaultfd | wait for the page; `EFAULT` if the kernel admits only user mode | Linux 6.4 (6.10 on aarch64), a permission |
+/// | page protection | `EFAULT` | Linux; `SIGSEGV` not blocked |
+///
+/// With page protection the simulator installs a handler of `SIGSEGV`, once in a process, which
+/// gives other faults to the handler that was there before. A handler that a program installs later
+/// has to pass faults on to the one that it replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum HostFaults {
+    /// All memory is accessible, and accesses are seen that `host_touch` declares.
+    #[default]
+    Declared,
+    /// Faults, by userfaultfd where the host has it and by page protection elsewhere.
+    Real,
+    /// Faults, by userfaultfd.
+    Userfaultfd,
+    /// Faults, by page protection.
+    PageProtection,
+}
+
+/// A mechanism by which the host's faults arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HostFaultMechanism {
+    /// The kernel's `userfaultfd(2)`.
+    Userfaultfd,
+    /// `mprotect(2)` with a handler of `SIGSEGV`.
+    PageProtection,
+}
+
+impl std::fmt::Display for HostFaultMechanism {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Userfaultfd => "userfaultfd",
+            Self::PageProtection => "page protection",
+        })
+    }
+}
+
+/// The host faults that a machine of this process can have: see [`HostFaults`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct HostFaultSupport {
+    /// The mechanism; `None` if there is none on this host.
+    pub mechanism: Option<HostFaultMechanism>,
+    /// Whether system calls with hidden pages wait for them, as other accesses do.
+    pub system_calls: bool,
+    /// The reason for this mechanism, or for none, in words.
+    pub why: String,
+}
+
 /// The simulated machine.
 ///
 /// ```
@@ -82,6 +143,8 @@ pub struct SimConfig {
     pub(crate) discarded_contents: DiscardedContents,
     #[serde(default)]
     pub(crate) contents: MemoryContents,
+    #[serde(default)]
+    pub(crate) host_faults: HostFaults,
     pub(crate) events: EventCapture,
     #[serde(default)]
     pub(crate) seed: u64,
@@ -103,6 +166,7 @@ impl SimConfig {
             range_reads: RangeReads::default(),
             discarded_contents: DiscardedContents::default(),
             contents: MemoryContents::default(),
+            host_faults: HostFaults::default(),
             events: EventCapture::default(),
             seed: 0,
         }
@@ -153,6 +217,15 @@ impl SimConfig {
     #[must_use]
     pub fn contents(mut self, contents: MemoryContents) -> Self {
         self.contents = contents;
+        self
+    }
+
+    /// Whether the host's accesses are seen by faults: see [`HostFaults`].
+    /// [`SimBackend::new`](crate::SimBackend::new) refuses what this host cannot do, and
+    /// [`host_fault_support`](crate::host_fault_support) says what it can.
+    #[must_use]
+    pub fn host_faults(mut self, faults: HostFaults) -> Self {
+        self.host_faults = faults;
         self
     }
 

@@ -11,9 +11,11 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | lock, errors | `backend` |
+//! | the calls of the trait | `backend` |
+//! | lock, errors | `machine` |
 //! | time | `clock` |
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `copies`, `kernels`, `attaching`, `concurrency`, `sharing` |
+//! | genuine faults of the host | `faulting` decides, over `host_view` and `host_faults` |
 //! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` |
 //! | what attribute reads report | `attributes` (over `runs`) |
 //! | which thread faults when, in kernels of many | [`arrival`], over `places` |
@@ -87,9 +89,20 @@ mod descriptor;
     reason = "sizes of live allocations, which fit the device, and counts of calls"
 )]
 mod exclusive;
+#[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
+mod faulting;
+#[cfg_attr(
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    path = "host_faults/elsewhere.rs"
+)]
+#[allow(clippy::arithmetic_side_effects, reason = "addresses of a view, and counted records")]
+mod host_faults;
+#[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
+mod host_view;
 mod kernels;
 mod link;
 mod locate;
+mod machine;
 #[allow(clippy::arithmetic_side_effects, reason = "addresses of reservations")]
 mod mappings;
 #[allow(clippy::arithmetic_side_effects, reason = "an index into a list that is not empty")]
@@ -157,8 +170,12 @@ mod virtual_memory;
 
 pub use arrival::ArrivalParams;
 pub use backend::SimBackend;
-pub use config::{DiscardedContents, EventCapture, MemoryContents, RangeReads, SimConfig};
+pub use config::{
+    DiscardedContents, EventCapture, HostFaultMechanism, HostFaultSupport, HostFaults,
+    MemoryContents, RangeReads, SimConfig,
+};
 pub use cost::{CostObservation, CostParams};
+pub use host_faults::support as host_fault_support;
 pub use link::{HostLink, PeerLink};
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub use pressure::{Confidence, Pressure, Trust, Verdict};

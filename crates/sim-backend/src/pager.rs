@@ -19,7 +19,7 @@ use crate::paging::{
     self, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink,
     TurnWalk, WalkReach, Work, WorkCause,
 };
-pub(crate) use crate::paging::{Access, Discard, Group};
+pub(crate) use crate::paging::{Access, Discard, Group, HostAccess};
 use crate::places::Places;
 use crate::pressure::Pressure;
 use crate::records::Records;
@@ -337,6 +337,21 @@ impl Pager {
     /// How many of these pages are resident on a processor.
     pub(crate) fn resident_among(&self, pages: Range<u64>, on: Processor) -> u64 {
         self.paging.resident_among(pages, on.into())
+    }
+
+    /// Notes changes of the host's access from now on.
+    pub(crate) fn watch_host_access(&mut self) {
+        self.paging.watch_host_access();
+    }
+
+    /// The 2 MiB slots in which the host's access may have changed since the last call, ascending.
+    pub(crate) fn take_host_changes(&mut self) -> Vec<u64> {
+        self.paging.take_host_changes()
+    }
+
+    /// The host's access to the managed pages of a 2 MiB slot.
+    pub(crate) fn host_access(&self, slot: u64) -> HostAccess {
+        self.paging.host_access(slot)
     }
 
     /// Bytes of a device's memory that stand behind managed memory, whether its pages are there

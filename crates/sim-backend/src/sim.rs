@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use pagewise_hal::{
     AttachFlags, DeviceId, DriverVersion, MemoryInfo, PoolHandle, Span, StreamHandle,
@@ -17,6 +18,8 @@ use crate::attributes::Attributes;
 use crate::config::{DiscardedContents, MemoryContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
+use crate::host_faults::gate::Gate;
+use crate::host_view::HostView;
 use crate::locate::{Topology, processor_of};
 use crate::mappings::Mappings;
 use crate::pace::FaultPace;
@@ -44,6 +47,8 @@ pub(crate) struct Sim {
     pub(crate) mappings: Mappings,
     /// Present without concurrent managed access.
     pub(crate) exclusive: Option<Exclusive>,
+    /// Present with genuine faults of the host.
+    pub(crate) host_view: Option<HostView>,
     pub(crate) clock_ns: u64,
     /// The time that the next call and its faults are to take, if a replay said so.
     pub(crate) pace: Option<(u64, VecDeque<FaultPace>)>,
@@ -54,20 +59,25 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    pub(crate) fn new(config: SimConfig) -> Self {
-        let mut arena = Arena::default();
+    pub(crate) fn new(config: SimConfig, gate: Option<&Arc<Gate>>) -> Self {
+        let mut arena = Arena::behind(gate.cloned());
         if config.contents == MemoryContents::Skipped {
             arena.skip_contents();
         }
         let topology =
             Topology { devices: config.devices, host_numa_nodes: config.host_numa_nodes };
+        let mut pager = Pager::new(&config);
+        if gate.is_some() {
+            pager.watch_host_access();
+        }
         Self {
             topology,
             space: Space::default(),
             attributes: Attributes::default(),
             pools: Pools::new(topology, config.driver_version, config.gpu.memory_bytes),
             streams: Streams::new(),
-            pager: Pager::new(&config),
+            pager,
+            host_view: gate.cloned().map(HostView::new),
             contents: Contents::default(),
             attachments: Attachments::default(),
             sharing: Sharing::default(),
@@ -126,12 +136,15 @@ impl Sim {
 
     /// Lets the arena hold what the pages hold after they moved.
     pub(crate) fn settle_contents(&mut self) {
+        let writable = self.settle_host_view();
         if self.config.discarded_contents == DiscardedContents::Kept {
             return; // The arena holds what pages hold wherever they are.
         }
         for change in self.pager.drain_holdings() {
             self.contents.follow(&self.arena, &change);
         }
+        // The host may write these at any time.
+        writable.into_iter().for_each(|span| self.before_write(span));
     }
 
     /// A range is about to be written.

@@ -9,7 +9,8 @@ use crate::sim::Sim;
 
 /// The state of a machine. Not among it: the configuration, which does not change; time and
 /// what the cost model remembers, because refused calls take time too; the pace of the next call,
-/// which any call uses up; and contents of memory, which have addresses of their own.
+/// which any call uses up; contents of memory, which have addresses of their own;
+/// and what the program's view shows of them, which follows from the rest.
 pub(crate) struct State<'a>(pub(crate) &'a Sim);
 
 impl fmt::Debug for State<'_> {
@@ -28,6 +29,7 @@ impl fmt::Debug for State<'_> {
             sharing,
             mappings,
             exclusive,
+            host_view: _,
             clock_ns: _,
             pace: _,
             listened,

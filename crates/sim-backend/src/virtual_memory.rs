@@ -231,6 +231,7 @@ impl Sim {
         for (by, access) in changes {
             starts.iter().for_each(|&start| self.mappings.set_access(start, by, access));
         }
+        self.hide_from_host(span);
         Ok(())
     }
 

@@ -86,6 +86,10 @@ unsafe impl<B: Backend> HostAddresses for ExactDevice<B> {
     fn host_views(&self) -> HostViews {
         self.inner.host_views()
     }
+
+    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
+        self.inner.kernel_address(ptr)
+    }
 }
 
 /// A method of the trait: the device's own figures, or the inner back end's answer.

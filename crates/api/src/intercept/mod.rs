@@ -31,7 +31,7 @@ mod forward;
 
 use std::fmt::Debug;
 
-use pagewise_hal::{Backend, HostAddresses, HostViews, Result};
+use pagewise_hal::{Backend, DevicePtr, HostAddresses, HostViews, Result};
 
 pub use call::Call;
 pub use pagewise_hal::Operation;
@@ -144,5 +144,9 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
 unsafe impl<B: Backend, I: Interceptor> HostAddresses for Intercepted<B, I> {
     fn host_views(&self) -> HostViews {
         self.views
+    }
+
+    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
+        self.inner.kernel_address(ptr)
     }
 }

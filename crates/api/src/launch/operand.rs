@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use pagewise_hal::{KernelAccess, KernelWalk, Result, Span};
+use pagewise_hal::{KernelAccess, KernelWalk, Result};
 
 use super::order::ElementOrder;
 use super::view::{Places, PlacesMut};
@@ -256,19 +256,25 @@ pub trait Operand: Declare {
     unsafe fn view<'v>(&self) -> Self::View<'v>;
 }
 
+/// The address at which a closure accesses the first element: accesses of a closure
+/// are not the host's and must not fault.
+fn kernel_address(region: &Region<'_>) -> usize {
+    region.memory.machine.backend().kernel_address(region.span.ptr).0 as usize
+}
+
 /// # Safety
-/// `span` is live memory that the host can read for `'v`, and no code writes it meanwhile.
-unsafe fn shared<'v, T: Pod>(span: Span, length: usize) -> &'v [T] {
-    let first = std::ptr::with_exposed_provenance(span.ptr.0 as usize);
+/// `region` is live memory that the host can read for `'v`, and no code writes it meanwhile.
+unsafe fn shared<'v, T: Pod>(region: Region<'_>, length: usize) -> &'v [T] {
+    let first = std::ptr::with_exposed_provenance(kernel_address(&region));
     // SAFETY: the caller promised that the memory is live and readable and that no code writes it.
     // Ranges of elements are aligned and a whole number of them, and any bytes are a `T`.
     unsafe { std::slice::from_raw_parts(first, length) }
 }
 
 /// # Safety
-/// `span` is live memory that the host can write for `'v`, and no other code uses it meanwhile.
-unsafe fn exclusive<'v, T: Pod>(span: Span, length: usize) -> &'v mut [T] {
-    let first = std::ptr::with_exposed_provenance_mut(span.ptr.0 as usize);
+/// `region` is live memory that the host can write for `'v`, and no other code uses it meanwhile.
+unsafe fn exclusive<'v, T: Pod>(region: Region<'_>, length: usize) -> &'v mut [T] {
+    let first = std::ptr::with_exposed_provenance_mut(kernel_address(&region));
     // SAFETY: the caller promised that the memory is live and writable and that no other code uses
     // it. Ranges of elements are aligned and a whole number of them, and any bytes are a `T`.
     unsafe { std::slice::from_raw_parts_mut(first, length) }
@@ -288,7 +294,7 @@ impl<T: Pod> Operand for Read<'_, T> {
     unsafe fn view<'v>(&self) -> &'v [T] {
         // SAFETY: the caller promised that the host can read the elements. They are borrowed
         // shared, so no code writes them.
-        unsafe { shared(self.0.region().span, self.length()) }
+        unsafe { shared(self.0.region(), self.length()) }
     }
 }
 
@@ -306,7 +312,7 @@ impl<T: Pod> Operand for ReadSome<'_, T> {
         let length = self.elements.len();
         // SAFETY: the caller promised that the host can read the elements. They are borrowed
         // shared, so no code writes them.
-        let elements = unsafe { shared(self.elements.region().span, length) };
+        let elements = unsafe { shared(self.elements.region(), length) };
         Places { elements, order: ordered(&self.order) }
     }
 }
@@ -325,7 +331,7 @@ impl<T: Pod> Operand for Write<'_, T> {
     unsafe fn view<'v>(&self) -> &'v mut [T] {
         // SAFETY: the caller promised that the host can write the elements and that there is no
         // other view of `self`, which borrows them exclusively.
-        unsafe { exclusive(self.elements.span(), self.length()) }
+        unsafe { exclusive(*self.elements, self.length()) }
     }
 }
 
@@ -343,7 +349,7 @@ impl<T: Pod> Operand for WriteSome<'_, T> {
         let length = self.elements.len();
         // SAFETY: the caller promised that the host can write the elements and that there is no
         // other view of `self`, which borrows them exclusively.
-        let elements = unsafe { exclusive(self.elements.span(), length) };
+        let elements = unsafe { exclusive(*self.elements, length) };
         PlacesMut { elements, order: ordered(&self.order) }
     }
 }

@@ -7,6 +7,7 @@ use pagewise_hal::{
     Backend, BatchSupport, Capabilities, DeviceAttribute, DeviceId, DriverVersion, Error,
     ErrorKind, Granularity, Location, MemoryProps,
 };
+use pagewise_sim::{HostFaultSupport, host_fault_support};
 use serde::{Serialize, Serializer};
 
 /// All findings. In JSON they are the same, with `{"error": …}` where something failed.
@@ -105,6 +106,8 @@ pub(super) struct Host {
     pub(super) page_table: Option<bool>,
     #[serde(serialize_with = "found_or_error")]
     pub(super) records: Result<Records, CuptiUnavailable>,
+    /// The genuine faults of the host that a simulated machine can have here.
+    pub(super) faults: HostFaultSupport,
 }
 
 /// The library that reports what moves.
@@ -236,6 +239,7 @@ impl Host {
             page_table: cuda.map(|cuda| cuda.capabilities().host_page_map),
             records: cupti
                 .map(|cupti| Records { library: cupti.path().to_string(), api: cupti.version() }),
+            faults: host_fault_support(),
         }
     }
 }

@@ -117,6 +117,16 @@ impl Text {
             Err(reason) => format!("none: {reason}"),
         };
         self.line("records of what moves", records);
+        let faults = &host.faults;
+        match faults.mechanism {
+            Some(mechanism) => {
+                self.line("simulated host faults", format_args!("by {mechanism}: {}", faults.why));
+            }
+            None => self.line("simulated host faults", format_args!("none: {}", faults.why)),
+        }
+        if faults.mechanism.is_some() && !faults.system_calls {
+            self.line("", "system calls with pages that are elsewhere fail with EFAULT");
+        }
     }
 
     fn supported(&mut self, supported: &Supported, was_told: bool) {

@@ -116,6 +116,28 @@ fn json_has_what_the_text_says_with_versions_as_they_are_written() {
     assert_eq!(nothing["devices"], serde_json::json!([]));
 }
 
+/// The mechanism depends on the machine; that it is named and has a reason does not.
+#[test]
+fn it_names_the_mechanism_of_host_faults_and_the_reason_for_it() {
+    let text = doctor(&simulated(), "devices=0", &["--json"]);
+    let report: serde_json::Value = serde_json::from_str(&text).expect("one JSON object");
+    let faults = &report["host"]["faults"];
+    let name = match faults["mechanism"].as_str() {
+        Some("userfaultfd") => "by userfaultfd",
+        Some("page_protection") => "by page protection",
+        _ => "none",
+    };
+    let why = faults["why"].as_str().expect("a reason");
+    let line = format!("simulated host faults {name}: {why}");
+    let report = doctor(&simulated(), "devices=0", &[]);
+    assert_says(&report, &[&line.split_whitespace().collect::<Vec<_>>().join(" ")]);
+    let says_limit = report.contains("system calls with pages that are elsewhere fail");
+    assert_eq!(says_limit, faults["system_calls"] == false && name != "none", "{report}");
+    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) && name == "none" {
+        assert!(why.contains("host"), "a reason that a user can act on: {why}");
+    }
+}
+
 #[test]
 fn virtual_memory_is_told_by_entry_points_devices_and_units() {
     let report = doctor(&simulated(), "version=13.0", &[]);

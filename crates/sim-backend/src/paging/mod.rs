@@ -15,6 +15,7 @@
 //! | `range` | policy, and splits |
 //! | `touch`, `batch` | accesses of one thread, and of many: which faults are serviced together |
 //! | `service` | the faults on one block: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
+//! | `host_access`, `host_changes` | what the host's page table allows, for a caller that enforces it |
 //! | `groups` | pages that faults nearby do not bring along |
 //! | `plain`, `repeat` | the same in few steps where nothing is special; for many blocks that are alike |
 //! | `advice`, `migrate`, `discard` | calls |
@@ -37,6 +38,8 @@ mod discard;
 mod engine;
 mod evict;
 mod groups;
+mod host_access;
+mod host_changes;
 mod invariants;
 #[cfg(test)]
 mod laws;
@@ -73,6 +76,7 @@ pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use discard::Discard;
 pub(crate) use engine::{GpuMemory, Paging};
 pub(crate) use groups::Group;
+pub(crate) use host_access::HostAccess;
 pub(crate) use mask::PageMask;
 pub use params::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub(crate) use processor::Relations;

@@ -64,6 +64,10 @@ unsafe impl<B: Backend> HostAddresses for Recorder<B> {
     fn host_views(&self) -> HostViews {
         self.inner.host_views()
     }
+
+    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
+        self.inner.kernel_address(ptr)
+    }
 }
 
 // Every `unsafe` call below goes on unchanged, once, before the method returns, so each comment

@@ -217,6 +217,10 @@ unsafe impl<B: Backend> HostAddresses for NotedDevice<B> {
     fn host_views(&self) -> HostViews {
         self.inner.host_views()
     }
+
+    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
+        self.inner.kernel_address(ptr)
+    }
 }
 
 /// A method of the trait: one that is noted, or the inner back end's answer.

@@ -1,0 +1,88 @@
+//! The pages that the program's view shows, with genuine faults of the host (`host_faults`).
+//!
+//! The view never shows more than the host may access, and may show less. Decides nothing:
+//! `faulting` says what the host may access.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pagewise_hal::{PAGE_BYTES, PAGES_PER_BLOCK};
+
+use crate::host_faults::fault::{Answer, Fault};
+use crate::host_faults::gate::Gate;
+use crate::pager::HostAccess;
+use crate::paging::PageMask;
+
+/// The program's view of one machine.
+#[derive(Debug)]
+pub(crate) struct HostView {
+    gate: Arc<Gate>,
+    /// By 2 MiB slot of managed memory: at least the pages that are shown.
+    shown: BTreeMap<u64, HostAccess>,
+    /// Pages that were refused, and of which no fault arrives until they are allowed again.
+    barred: Vec<u64>,
+}
+
+impl HostView {
+    pub(crate) fn new(gate: Arc<Gate>) -> Self {
+        Self { gate, shown: BTreeMap::new(), barred: Vec::new() }
+    }
+
+    /// The gate, to show memory that does not migrate, and to hide it.
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// At least the pages that are shown of a slot.
+    pub(crate) fn shown(&self, slot: u64) -> HostAccess {
+        self.shown.get(&slot).copied().unwrap_or(HostAccess::NONE)
+    }
+
+    /// Notes pages of a slot that are about to be shown, besides those that are.
+    pub(crate) fn will_show(&mut self, slot: u64, pages: &HostAccess) {
+        let shown = self.shown.entry(slot).or_insert(HostAccess::NONE);
+        shown.read |= pages.read;
+        shown.write |= pages.write;
+    }
+
+    /// The slots with pages that are shown, ascending.
+    pub(crate) fn slots(&self) -> Vec<u64> {
+        self.shown.keys().copied().collect()
+    }
+
+    /// Lets faults of refused pages arrive again.
+    pub(crate) fn allow_refused(&mut self) {
+        self.barred.drain(..).for_each(|page| self.gate.allow(page));
+    }
+
+    /// Hides what the host may no longer access in a slot; returns the pages that it can still
+    /// write without a fault.
+    pub(crate) fn restrict(&mut self, slot: u64, now: &HostAccess) -> PageMask {
+        let Some(shown) = self.shown.get_mut(&slot) else { return PageMask::EMPTY };
+        let lost = shown.read.minus(now.read);
+        let protected = (shown.write & now.read).minus(now.write);
+        shown.read &= now.read;
+        shown.write &= now.write;
+        let (writable, is_over) = (shown.write, shown.read.is_empty());
+        if is_over {
+            self.shown.remove(&slot);
+        }
+        lost.runs().for_each(|run| self.gate.hide(&addresses(slot, &run)));
+        protected.runs().for_each(|run| self.gate.write_protect(&addresses(slot, &run)));
+        writable
+    }
+
+    /// Answers a fault.
+    pub(crate) fn answer(&mut self, fault: &Fault, answer: Answer) {
+        if self.gate.answer(fault, answer) {
+            self.barred.push(fault.address / PAGE_BYTES * PAGE_BYTES);
+        }
+    }
+}
+
+/// The addresses of a run of pages of a 2 MiB slot.
+pub(crate) fn addresses(slot: u64, run: &Range<usize>) -> Range<u64> {
+    let first = slot * PAGES_PER_BLOCK;
+    (first + run.start as u64) * PAGE_BYTES..(first + run.end as u64) * PAGE_BYTES
+}
