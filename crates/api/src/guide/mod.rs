@@ -9,6 +9,7 @@
 //! | [`testing`] | to test code that uses managed memory |
 //! | [`advice`] | to choose advice by what it does |
 //! | [`copies`] | to copy between kinds of memory, and to fill |
+//! | `host_faults` (feature `sim`) | to test code with raw pointers to managed memory |
 //! | [`growing`] | if memory has to grow while it is in use |
 //! | [`versions`] | if drivers of CUDA 12 matter |
 //! | `recording` (feature `record`) | to record a program and replay it elsewhere |
@@ -26,6 +27,10 @@ pub mod advice {}
 
 #[doc = include_str!("copies.md")]
 pub mod copies {}
+
+#[cfg(feature = "sim")]
+#[doc = include_str!("host_faults.md")]
+pub mod host_faults {}
 
 #[doc = include_str!("growing.md")]
 pub mod growing {}
