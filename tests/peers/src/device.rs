@@ -2,30 +2,20 @@
 //! more. Managers of both sides are then asked about the same figures.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pagewise_hal::{
-    Backend, Capabilities, Code, DeviceId, DevicePtr, Error, HostAddresses, HostViews, MemoryInfo,
-    Result, with_calls,
-};
+use pagewise_hal::{Backend, Code, DeviceId, DevicePtr, Error, MemoryInfo, Result, with_calls};
 
-/// The figures of the device.
+use crate::around::{DeviceAround, Figures, passed_on};
+
+/// The memory of the device.
 #[derive(Debug, Default)]
-struct Memory {
+pub(crate) struct Memory {
     total_bytes: u64,
     free_bytes: u64,
     live: BTreeMap<u64, u64>,
 }
 
-/// The figures of an [`ExactDevice`], for its user.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Figures(Arc<Mutex<Memory>>);
-
-impl Figures {
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Figures<Memory> {
     /// Begins anew.
     ///
     /// # Errors
@@ -42,18 +32,10 @@ impl Figures {
     }
 }
 
-/// A simulator with a device of exactly the memory that its [`Figures`] say.
-#[derive(Debug)]
-pub(crate) struct ExactDevice<B> {
-    inner: B,
-    figures: Figures,
-}
+/// A simulator with a device of exactly the memory that its figures say.
+pub(crate) type ExactDevice<B> = DeviceAround<B, Memory>;
 
 impl<B> ExactDevice<B> {
-    pub(crate) fn around(inner: B, figures: Figures) -> Self {
-        Self { inner, figures }
-    }
-
     fn memory(&self) -> Result<MemoryInfo> {
         let memory = self.figures.lock();
         let (free_bytes, total_bytes) = (memory.free_bytes, memory.total_bytes);
@@ -81,17 +63,6 @@ impl<B: Backend> ExactDevice<B> {
     }
 }
 
-// SAFETY: addresses come from the inner back end as they are, and that back end made the promise.
-unsafe impl<B: Backend> HostAddresses for ExactDevice<B> {
-    fn host_views(&self) -> HostViews {
-        self.inner.host_views()
-    }
-
-    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
-        self.inner.kernel_address(ptr)
-    }
-}
-
 /// A method of the trait: the device's own figures, or the inner back end's answer.
 macro_rules! method {
     (fn memory_info($device:ident: $type:ty) -> $answer:ty) => {
@@ -112,17 +83,8 @@ macro_rules! method {
             Ok(())
         }
     };
-    (fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty) => {
-        fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-            self.inner.$name($($argument),*)
-        }
-    };
-    (unsafe fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty) => {
-        unsafe fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-            // SAFETY: the inner method asks for the same as this one, and the caller of this one
-            // promised it. All arguments are passed on unchanged.
-            unsafe { self.inner.$name($($argument),*) }
-        }
+    ($($other:tt)*) => {
+        passed_on!($($other)*);
     };
 }
 
@@ -130,18 +92,7 @@ macro_rules! forward {
     ($($call:ident = [$($unsafe:tt)?] fn $name:ident(
         $($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
         impl<B: Backend> Backend for ExactDevice<B> {
-            fn capabilities(&self) -> Capabilities {
-                self.inner.capabilities()
-            }
-
-            fn clock_ns(&self) -> u64 {
-                self.inner.clock_ns()
-            }
-
-            fn sleep_ns(&self, duration_ns: u64) {
-                self.inner.sleep_ns(duration_ns)
-            }
-
+            passed_on!();
             $(method!($($unsafe)? fn $name($($argument: $type),*) -> $answer);)*
         }
     };
@@ -156,7 +107,7 @@ mod tests {
     #[test]
     fn every_free_byte_can_be_allocated_and_no_more() -> Result<()> {
         let figures = Figures::default();
-        let device = ExactDevice::around(pagewise::sim()?, figures.clone());
+        let device = ExactDevice::new(pagewise::sim()?, figures.clone());
         figures.reset(1000, 700).expect("nothing is allocated");
         assert!(device.alloc_device(DeviceId(0), 701).is_err());
         let all = device.alloc_device(DeviceId(0), 700)?;

@@ -4,6 +4,7 @@
 //! `tests/peers/PEER/scenarios.py` writes them. It fails if something differs that
 //! `differences.toml` does not list for that peer, or if it lists a difference that never occurs.
 
+mod around;
 mod cubie;
 mod device;
 mod differences;

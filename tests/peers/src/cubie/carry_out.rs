@@ -10,7 +10,8 @@ use pagewise_managers::manager::{
 };
 
 use super::scenario::{Action, Changes, Heard, Member, Request, Seen};
-use crate::device::Figures;
+use crate::around::Figures;
+use crate::device::Memory;
 
 /// The calls of hooks since the step began.
 type Calls = Arc<Mutex<Vec<Heard>>>;
@@ -18,13 +19,13 @@ type Calls = Arc<Mutex<Vec<Heard>>>;
 /// A manager in the middle of a scenario.
 pub(super) struct Run {
     manager: MemoryManager,
-    figures: Figures,
+    figures: Figures<Memory>,
     ids: BTreeMap<u32, InstanceId>,
     calls: Calls,
 }
 
 impl Run {
-    pub(super) fn new(machine: &Machine, figures: &Figures) -> Result<Self> {
+    pub(super) fn new(machine: &Machine, figures: &Figures<Memory>) -> Result<Self> {
         let options = ManagerOptions::cubie();
         Ok(Self {
             manager: MemoryManager::with_options(machine, Device::FIRST, options)?,

@@ -12,19 +12,20 @@ use std::sync::{Arc, OnceLock};
 
 use pagewise::Machine;
 
-use crate::device::{ExactDevice, Figures};
+use crate::around::Figures;
+use crate::device::{ExactDevice, Memory};
 use crate::differences::Compared;
 use carry_out::Run;
 use explain::Context;
 use scenario::{Action, Scenario};
 
 /// The machine of all scenarios, and its figures.
-fn machine() -> Result<&'static (Machine, Figures), String> {
-    static MACHINE: OnceLock<Result<(Machine, Figures), String>> = OnceLock::new();
+fn machine() -> Result<&'static (Machine, Figures<Memory>), String> {
+    static MACHINE: OnceLock<Result<(Machine, Figures<Memory>), String>> = OnceLock::new();
     let made = MACHINE.get_or_init(|| {
         let figures = Figures::default();
         let simulator = pagewise::sim().map_err(|error| error.to_string())?;
-        let device = Arc::new(ExactDevice::around(simulator, figures.clone()));
+        let device = Arc::new(ExactDevice::new(simulator, figures.clone()));
         let machine = Machine::new(device);
         Ok((machine, figures))
     });

@@ -10,8 +10,9 @@ use pagewise_managers::emm::{
     MemoryPointer, OwnedPointer, PendingLimits, Plugin, PointerKind, ResourceManager,
 };
 
-use super::device::{Figures, NotedDevice, REGION_BYTES, locked};
+use super::device::{NotedDevice, Notes, REGION_BYTES};
 use super::scenario::{Action, Scenario, Seen, Step};
+use crate::around::Figures;
 
 /// A handle, as numba's program keeps them.
 enum Handle {
@@ -34,7 +35,7 @@ pub(super) struct Subject {
 
 /// One scenario, as far as it was carried out.
 pub(super) struct Run {
-    figures: Arc<Mutex<Figures>>,
+    figures: Figures<Notes>,
     machine: Machine,
     contexts: Contexts,
     made: Arc<Mutex<Option<Arc<ResourceManager>>>>,
@@ -54,12 +55,12 @@ impl Run {
     pub(super) fn new(scenario: &Scenario, sim: &Arc<SimBackend>) -> Self {
         // A page of its own for each region, whatever the allocator puts beside it.
         let regions: Vec<_> = (0..3).map(|_| Arc::new(vec![0_u8; 3 * 4096 + 8192])).collect();
-        let mut figures = Figures::default();
+        let mut figures = Notes::default();
         figures.total_bytes = scenario.total;
         figures.can_map = scenario.can_map;
         figures.regions = regions.iter().map(|region| first_page(region)).collect();
-        let figures = Arc::new(Mutex::new(figures));
-        let device = NotedDevice::around(Arc::clone(sim), Arc::clone(&figures));
+        let figures = Figures::from(figures);
+        let device = NotedDevice::new(Arc::clone(sim), figures.clone());
         let machine = Machine::new(Arc::new(device));
         let (made, contexts) = (Arc::default(), Contexts::new(&machine));
         let (handles, deferrals) = (BTreeMap::new(), Vec::new());
@@ -113,13 +114,13 @@ impl Run {
     }
 
     pub(super) fn step(&mut self, step: &Step) -> std::result::Result<Seen, String> {
-        locked(&self.figures).fails.clone_from(&step.fails);
+        self.figures.lock().fails.clone_from(&step.fails);
         let lost = self.machine.failures_on_drop();
         let refused = match self.carry_out(&step.action) {
             Ok(()) => None,
             Err(error) => Some(named(&error)?),
         };
-        let calls = mem::take(&mut locked(&self.figures).calls);
+        let calls = mem::take(&mut self.figures.lock().calls);
         let pending = self.manager().map_or((0, 0), |manager| {
             let queue = manager.base().deallocations();
             (queue.count(), queue.bytes())
@@ -207,9 +208,9 @@ impl Run {
 
     fn raw(&mut self, auto_free: bool) {
         const BYTES: u64 = 100;
-        let (ptr, name) = locked(&self.figures).make_up(BYTES);
-        let figures = Arc::clone(&self.figures);
-        let finalizer = Box::new(move || locked(&figures).note("final", &name));
+        let (ptr, name) = self.figures.lock().make_up(BYTES);
+        let figures = self.figures.clone();
+        let finalizer = Box::new(move || figures.lock().note("final", &name));
         let kind = if auto_free { PointerKind::AutoFree } else { PointerKind::Memory };
         let span = Span::new(ptr, BYTES);
         self.keep(Handle::Raw(MemoryPointer::new(&self.machine, kind, span, Some(finalizer))));
@@ -217,17 +218,17 @@ impl Run {
 
     /// Lets everything go, and memory too that the scenario lost on purpose.
     pub(super) fn close(mut self, sim: &dyn Backend) -> Result<()> {
-        locked(&self.figures).fails.clear();
+        self.figures.lock().fails.clear();
         self.handles.clear();
         self.deferrals.clear();
         drop(self.contexts);
         drop(self.made);
-        let left = locked(&self.figures).left();
+        let left = self.figures.lock().left();
         for (ptr, is_pinned) in left {
             // SAFETY: every pointer to it has gone, and the call that would have freed it failed.
             unsafe { if is_pinned { sim.free_pinned(ptr)? } else { sim.free(ptr)? } }
         }
-        let registered = locked(&self.figures).registered();
+        let registered = self.figures.lock().registered();
         for region in registered {
             // SAFETY: every pointer to it has gone, and the call that would have unlocked it failed.
             unsafe { sim.host_unregister(region)? }

@@ -2,20 +2,20 @@
 //! each call that gives, takes or fills memory, and fails those that it is told to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{
-    AttachFlags, Backend, Capabilities, Code, DeviceAttribute, DeviceId, DevicePtr, Error,
-    HostAddresses, HostAllocFlags, HostRegisterFlags, HostViews, IpcMemHandle, MemoryInfo, Result,
-    Span, StreamHandle, with_calls,
+    AttachFlags, Backend, Code, DeviceAttribute, DeviceId, DevicePtr, Error, HostAllocFlags,
+    HostRegisterFlags, IpcMemHandle, MemoryInfo, Result, Span, StreamHandle, with_calls,
 };
+
+use crate::around::{DeviceAround, passed_on};
 
 /// Bytes of each region of host memory.
 pub(super) const REGION_BYTES: u64 = 8192;
 
 /// The figures of the device, and the calls that were made.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(crate) struct Notes {
     pub(super) total_bytes: u64,
     pub(super) can_map: bool,
     pub(super) calls: Vec<String>,
@@ -44,7 +44,7 @@ enum Kind {
     MadeUp,
 }
 
-impl Figures {
+impl Notes {
     /// The name of the memory at an address: the number of the piece, and how far in.
     fn name(&self, ptr: DevicePtr) -> Option<String> {
         if let Some(region) = self.regions.iter().position(|&start| start == ptr.0) {
@@ -115,27 +115,11 @@ impl Figures {
 }
 
 /// A back end with such figures.
-#[derive(Debug)]
-pub(super) struct NotedDevice<B> {
-    inner: B,
-    figures: Arc<Mutex<Figures>>,
-}
-
-pub(super) fn locked(figures: &Mutex<Figures>) -> MutexGuard<'_, Figures> {
-    figures.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(super) type NotedDevice<B> = DeviceAround<B, Notes>;
 
 impl<B: Backend> NotedDevice<B> {
-    pub(super) fn around(inner: B, figures: Arc<Mutex<Figures>>) -> Self {
-        Self { inner, figures }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Figures> {
-        locked(&self.figures)
-    }
-
     fn allocate(&self, device: DeviceId, bytes: u64) -> Result<DevicePtr> {
-        let mut figures = self.lock();
+        let mut figures = self.figures.lock();
         let is_full = bytes > figures.total_bytes - figures.used_bytes;
         if is_full && !figures.fails.contains_key("alloc") {
             return figures.fail(&format!("alloc {bytes}"), Code::OUT_OF_MEMORY);
@@ -148,7 +132,7 @@ impl<B: Backend> NotedDevice<B> {
     }
 
     fn allocate_managed(&self, bytes: u64, flags: AttachFlags) -> Result<DevicePtr> {
-        let mut figures = self.lock();
+        let mut figures = self.figures.lock();
         figures.note("alloc_managed", &format!("{bytes} {}", flags.bits()))?;
         let ptr = self.inner.alloc_managed(bytes, flags)?;
         figures.give(ptr, bytes, Kind::Managed);
@@ -156,7 +140,7 @@ impl<B: Backend> NotedDevice<B> {
     }
 
     fn allocate_pinned(&self, bytes: u64, flags: HostAllocFlags) -> Result<DevicePtr> {
-        let mut figures = self.lock();
+        let mut figures = self.figures.lock();
         figures.note("alloc_pinned", &format!("{bytes} {}", flags.bits()))?;
         let ptr = self.inner.alloc_pinned(bytes, flags)?;
         figures.give(ptr, bytes, Kind::Pinned);
@@ -164,7 +148,7 @@ impl<B: Backend> NotedDevice<B> {
     }
 
     fn about_to_free(&self, call: &str, ptr: DevicePtr) -> Result<()> {
-        let mut figures = self.lock();
+        let mut figures = self.figures.lock();
         figures.note_about(call, ptr, "")?;
         figures.take(ptr);
         Ok(())
@@ -173,7 +157,7 @@ impl<B: Backend> NotedDevice<B> {
     /// # Safety
     /// As [`Backend::host_register`].
     unsafe fn register(&self, span: Span, flags: HostRegisterFlags) -> Result<()> {
-        let mut figures = self.lock();
+        let mut figures = self.figures.lock();
         let name = figures.name(span.ptr).unwrap_or_default();
         let about = format!("{name} {}", flags.bits());
         if figures.fails.contains_key("register") {
@@ -194,32 +178,21 @@ impl<B: Backend> NotedDevice<B> {
 
     fn attribute(&self, device: DeviceId, attribute: DeviceAttribute) -> Result<i32> {
         if attribute == DeviceAttribute::CAN_MAP_HOST_MEMORY {
-            return Ok(i32::from(self.lock().can_map));
+            return Ok(i32::from(self.figures.lock().can_map));
         }
         self.inner.device_attribute(device, attribute)
     }
 
     fn info(&self) -> Result<MemoryInfo> {
-        let mut figures = self.lock();
+        let mut figures = self.figures.lock();
         figures.note("info", "")?;
         let (total_bytes, used) = (figures.total_bytes, figures.used_bytes);
         Ok(MemoryInfo { free_bytes: total_bytes - used, total_bytes })
     }
 
     fn handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle> {
-        self.lock().note_about("ipc", ptr, "")?;
+        self.figures.lock().note_about("ipc", ptr, "")?;
         self.inner.ipc_mem_handle(ptr)
-    }
-}
-
-// SAFETY: addresses come from the inner back end as they are, and that back end made the promise.
-unsafe impl<B: Backend> HostAddresses for NotedDevice<B> {
-    fn host_views(&self) -> HostViews {
-        self.inner.host_views()
-    }
-
-    fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
-        self.inner.kernel_address(ptr)
     }
 }
 
@@ -277,7 +250,7 @@ macro_rules! method {
     };
     (unsafe fn host_unregister($ptr:ident: $type:ty) -> $answer:ty) => {
         unsafe fn host_unregister(&self, $ptr: $type) -> Result<$answer> {
-            let mut figures = self.lock();
+            let mut figures = self.figures.lock();
             figures.note_about("unregister", $ptr, "")?;
             figures.registered.remove(&$ptr);
             // SAFETY: no device uses the memory: the caller of this method promised that.
@@ -288,22 +261,13 @@ macro_rules! method {
         -> $answer:ty) => {
         unsafe fn memset(&self, $span: Span, $value: u8, $stream: StreamHandle) -> Result<$answer> {
             let more = format!("{} {}", $span.bytes, $value);
-            self.lock().note_about("memset", $span.ptr, &more)?;
+            self.figures.lock().note_about("memset", $span.ptr, &more)?;
             // SAFETY: the caller promised what the inner method asks for.
             unsafe { self.inner.memset($span, $value, $stream) }
         }
     };
-    (fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty) => {
-        fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-            self.inner.$name($($argument),*)
-        }
-    };
-    (unsafe fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty) => {
-        unsafe fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-            // SAFETY: the inner method asks for the same as this one, and the caller of this one
-            // promised it. All arguments are passed on unchanged.
-            unsafe { self.inner.$name($($argument),*) }
-        }
+    ($($other:tt)*) => {
+        passed_on!($($other)*);
     };
 }
 
@@ -311,18 +275,7 @@ macro_rules! forward {
     ($($call:ident = [$($unsafe:tt)?] fn $name:ident(
         $($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
         impl<B: Backend> Backend for NotedDevice<B> {
-            fn capabilities(&self) -> Capabilities {
-                self.inner.capabilities()
-            }
-
-            fn clock_ns(&self) -> u64 {
-                self.inner.clock_ns()
-            }
-
-            fn sleep_ns(&self, duration_ns: u64) {
-                self.inner.sleep_ns(duration_ns)
-            }
-
+            passed_on!();
             $(method!($($unsafe)? fn $name($($argument: $type),*) -> $answer);)*
         }
     };
