@@ -10,7 +10,7 @@ use pagewise_hal::{DevicePtr, Result, Span};
 
 use crate::memory::Memory;
 use crate::names::Name;
-use crate::range::{elements, sub_span};
+use crate::range::{elements, part_of};
 use crate::{
     AccessedBy, Discarded, Machine, ManagedRange, ManagedRangeMut, Place, Region, RegionMut,
     Regions, RegionsMut, Stream,
@@ -126,7 +126,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn range(&self, range: impl RangeBounds<usize>) -> Result<ManagedRange<'_, T>> {
-        let span = self.region().named(sub_span::<T>("range", self.memory.span, range))?;
+        let span = part_of::<T>(&self.memory, range)?;
         Ok(ManagedRange::of(Region { span, ..self.region() }))
     }
 
@@ -142,7 +142,7 @@ impl<T: Pod> ManagedBuffer<T> {
     /// # Ok::<(), pagewise::Error>(())
     /// ```
     pub fn range_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ManagedRangeMut<'_, T>> {
-        let span = self.region().named(sub_span::<T>("range", self.memory.span, range))?;
+        let span = part_of::<T>(&self.memory, range)?;
         Ok(ManagedRangeMut::of(RegionMut(Region { span, ..self.region() })))
     }
 

@@ -1,5 +1,6 @@
 //! Constructors of managed buffers: allocated, taken from a resource, adopted.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -13,6 +14,10 @@ use crate::resource::{MemoryKind, MemoryResource};
 use crate::{Machine, ManagedBuffer, Stream};
 
 impl<T: Pod> ManagedBuffer<T> {
+    fn of(memory: Memory) -> Self {
+        Self { memory, elements: PhantomData }
+    }
+
     /// Allocates room for `len` elements. Their contents are up to the back end, as with
     /// `cuMemAllocManaged`; any bytes are a `T`.
     ///
@@ -31,15 +36,10 @@ impl<T: Pod> ManagedBuffer<T> {
     /// ```
     #[track_caller]
     pub fn new(machine: impl Into<Machine>, len: usize) -> Result<Self> {
-        const OPERATION: &str = "allocate";
         let machine = machine.into();
-        let bytes = bytes_of::<T>(OPERATION, len)?;
+        let bytes = bytes_of::<T>("allocate", len)?;
         let ptr = machine.backend().alloc_managed(bytes, AttachFlags::GLOBAL)?;
-        let span = Span::new(ptr, bytes);
-        let memory =
-            Memory::new(machine, span, Name::of_caller(), MemoryKind::Managed, Release::Free);
-        check_aligned::<T>(OPERATION, span)?;
-        Ok(Self { memory, elements: PhantomData })
+        allocated::<T>(MemoryKind::Managed, machine, Span::new(ptr, bytes)).map(Self::of)
     }
 
     /// Allocates room for `len` elements and writes zeros, on the host.
@@ -91,18 +91,7 @@ impl<T: Pod> ManagedBuffer<T> {
         len: usize,
         stream: &Stream,
     ) -> Result<Self> {
-        const OPERATION: &str = "allocate";
-        let bytes = bytes_of::<T>(OPERATION, len)?;
-        if resource.memory_kind() != MemoryKind::Managed {
-            let why = "the resource's memory is not managed: use `resource::Allocation`";
-            return Err(unsupported(OPERATION, why));
-        }
-        let span = Span::new(resource.allocate(bytes, stream)?, bytes);
-        let machine = resource.machine().clone();
-        let release = Release::leased(resource, stream);
-        let memory = Memory::new(machine, span, Name::of_caller(), MemoryKind::Managed, release);
-        check_aligned::<T>(OPERATION, span)?;
-        Ok(Self { memory, elements: PhantomData })
+        leased::<T>(MemoryKind::Managed, resource, len, stream).map(Self::of)
     }
 
     /// Uses managed memory that other code allocated, all of an allocation or a part. The buffer
@@ -139,15 +128,64 @@ impl<T: Pod> ManagedBuffer<T> {
         len: usize,
         owner: impl Send + Sync + 'static,
     ) -> Result<Self> {
-        const OPERATION: &str = "from_raw";
-        let machine = machine.into();
-        let span = Span::new(ptr, bytes_of::<T>(OPERATION, len)?);
-        check_adopted(OPERATION, &machine, span, MemoryKind::Managed)?;
-        check_aligned::<T>(OPERATION, span)?;
-        let release = Release::Owner(Box::new(owner));
-        let memory = Memory::new(machine, span, Name::of_caller(), MemoryKind::Managed, release);
-        Ok(Self { memory, elements: PhantomData })
+        adopted::<T>(MemoryKind::Managed, machine.into(), ptr, len, Box::new(owner)).map(Self::of)
     }
+}
+
+/// Memory for elements of `T` that the back end allocated, and that it is to free.
+///
+/// # Errors
+/// `InvalidValue` (no CUDA code) for an address that is not aligned for `T`; then it is freed.
+#[track_caller]
+pub(crate) fn allocated<T>(kind: MemoryKind, machine: Machine, span: Span) -> Result<Memory> {
+    let memory = Memory::new(machine, span, Name::of_caller(), kind, Release::Free);
+    check_aligned::<T>("allocate", span)?;
+    Ok(memory)
+}
+
+/// Memory for `len` elements from a resource of this kind of memory.
+///
+/// # Errors
+/// As [`ManagedBuffer::from_resource`].
+#[track_caller]
+pub(crate) fn leased<T>(
+    kind: MemoryKind,
+    resource: Arc<dyn MemoryResource>,
+    len: usize,
+    stream: &Stream,
+) -> Result<Memory> {
+    const OPERATION: &str = "allocate";
+    let bytes = bytes_of::<T>(OPERATION, len)?;
+    if resource.memory_kind() != kind {
+        let is = resource.memory_kind();
+        let why = format!("the resource gives {is:?} memory, and the buffer needs {kind:?}");
+        return Err(unsupported(OPERATION, why));
+    }
+    let span = Span::new(resource.allocate(bytes, stream)?, bytes);
+    let machine = resource.machine().clone();
+    let release = Release::leased(resource, stream);
+    let memory = Memory::new(machine, span, Name::of_caller(), kind, release);
+    check_aligned::<T>(OPERATION, span)?;
+    Ok(memory)
+}
+
+/// Memory for `len` elements that other code allocated, of this kind.
+///
+/// # Errors
+/// As [`ManagedBuffer::from_raw`].
+#[track_caller]
+pub(crate) fn adopted<T>(
+    kind: MemoryKind,
+    machine: Machine,
+    ptr: DevicePtr,
+    len: usize,
+    owner: Box<dyn Any + Send + Sync>,
+) -> Result<Memory> {
+    const OPERATION: &str = "from_raw";
+    let span = Span::new(ptr, bytes_of::<T>(OPERATION, len)?);
+    check_adopted(OPERATION, &machine, span, kind)?;
+    check_aligned::<T>(OPERATION, span)?;
+    Ok(Memory::new(machine, span, Name::of_caller(), kind, Release::Owner(owner)))
 }
 
 /// The kind of memory at an address, as the driver knows it.

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use pagewise_hal::{DevicePtr, HostAllocFlags, Result, Span};
 
-use crate::construct::{bytes_of, check_adopted, check_aligned};
+use crate::construct::{adopted, allocated, bytes_of, leased};
 use crate::copy::{Elements, ElementsMut};
-use crate::memory::{Memory, Release};
+use crate::memory::Memory;
 use crate::names::Name;
-use crate::range::{elements, sub_span};
-use crate::refuse::unsupported;
+use crate::range::{elements, part_of};
 use crate::resource::{MemoryKind, MemoryResource};
 use crate::{Device, Machine, Stream};
 
@@ -87,10 +86,8 @@ pub struct PlainBuffer<T, K> {
 }
 
 impl<T: Pod, K: PlainKind> PlainBuffer<T, K> {
-    fn of(machine: Machine, span: Span, name: Name, release: Release) -> Result<Self> {
-        let memory = Memory::new(machine, span, name, K::KIND, release);
-        check_aligned::<T>("allocate", span)?;
-        Ok(Self { memory, elements: PhantomData, kind: PhantomData })
+    fn of(memory: Memory) -> Self {
+        Self { memory, elements: PhantomData, kind: PhantomData }
     }
 
     /// Takes room for `len` elements from a resource, in the order of a stream, and frees it on the
@@ -119,16 +116,7 @@ impl<T: Pod, K: PlainKind> PlainBuffer<T, K> {
         len: usize,
         stream: &Stream,
     ) -> Result<Self> {
-        const OPERATION: &str = "allocate";
-        let bytes = bytes_of::<T>(OPERATION, len)?;
-        if resource.memory_kind() != K::KIND {
-            let (is, needed) = (resource.memory_kind(), K::KIND);
-            let why = format!("the resource gives {is:?} memory, and the buffer needs {needed:?}");
-            return Err(unsupported(OPERATION, why));
-        }
-        let span = Span::new(resource.allocate(bytes, stream)?, bytes);
-        let machine = resource.machine().clone();
-        Self::of(machine, span, Name::of_caller(), Release::leased(resource, stream))
+        leased::<T>(K::KIND, resource, len, stream).map(Self::of)
     }
 
     /// Uses memory of this kind that other code allocated or registered, all of it or a part. The
@@ -168,12 +156,7 @@ impl<T: Pod, K: PlainKind> PlainBuffer<T, K> {
         len: usize,
         owner: impl Send + Sync + 'static,
     ) -> Result<Self> {
-        const OPERATION: &str = "from_raw";
-        let machine = machine.into();
-        let span = Span::new(ptr, bytes_of::<T>(OPERATION, len)?);
-        check_adopted(OPERATION, &machine, span, K::KIND)?;
-        check_aligned::<T>(OPERATION, span)?;
-        Self::of(machine, span, Name::of_caller(), Release::Owner(Box::new(owner)))
+        adopted::<T>(K::KIND, machine.into(), ptr, len, Box::new(owner)).map(Self::of)
     }
 
     /// How many elements; at least 1.
@@ -188,7 +171,7 @@ impl<T: Pod, K: PlainKind> PlainBuffer<T, K> {
     /// # Errors
     /// `InvalidValue` (no CUDA code) for no elements, or elements beyond the end.
     pub fn range(&self, range: impl RangeBounds<usize>) -> Result<Elements<'_, T>> {
-        Ok(Elements::of(&self.memory, self.part(range)?))
+        Ok(Elements::of(&self.memory, part_of::<T>(&self.memory, range)?))
     }
 
     /// Some of the elements, to be copied to or filled.
@@ -196,13 +179,7 @@ impl<T: Pod, K: PlainKind> PlainBuffer<T, K> {
     /// # Errors
     /// As [`range`](Self::range).
     pub fn range_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ElementsMut<'_, T>> {
-        let part = self.part(range)?;
-        Ok(ElementsMut::of(&self.memory, part))
-    }
-
-    fn part(&self, range: impl RangeBounds<usize>) -> Result<Span> {
-        let whole = self.memory.span;
-        sub_span::<T>("range", whole, range).map_err(|error| self.memory.name_in(error, whole))
+        Ok(ElementsMut::of(&self.memory, part_of::<T>(&self.memory, range)?))
     }
 }
 
@@ -264,7 +241,7 @@ impl<T: Pod> PlainBuffer<T, DeviceMemory> {
         machine.check_device(OPERATION, device)?;
         let bytes = bytes_of::<T>(OPERATION, len)?;
         let ptr = machine.backend().alloc_device(device.id(), bytes)?;
-        Self::of(machine, Span::new(ptr, bytes), Name::of_caller(), Release::Free)
+        allocated::<T>(DeviceMemory::KIND, machine, Span::new(ptr, bytes)).map(Self::of)
     }
 }
 
@@ -280,7 +257,7 @@ impl<T: Pod> PlainBuffer<T, PinnedMemory> {
         let machine = machine.into();
         let bytes = bytes_of::<T>("allocate", len)?;
         let ptr = machine.backend().alloc_pinned(bytes, HostAllocFlags::PORTABLE)?;
-        Self::of(machine, Span::new(ptr, bytes), Name::of_caller(), Release::Free)
+        allocated::<T>(PinnedMemory::KIND, machine, Span::new(ptr, bytes)).map(Self::of)
     }
 
     /// Shows all elements to the host, after copies and fills that write them.

@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use pagewise_hal::{DevicePtr, Result, Span};
 
 use crate::Rounding;
+use crate::memory::Memory;
 use crate::refuse::invalid;
 use crate::region::{Region, RegionMut};
 
@@ -279,8 +280,14 @@ fn first<T>(span: Span) -> *const T {
     std::ptr::with_exposed_provenance(span.ptr.0 as usize)
 }
 
+/// The bytes of some elements of a buffer.
+pub(crate) fn part_of<T>(memory: &Memory, range: impl RangeBounds<usize>) -> Result<Span> {
+    let whole = memory.span;
+    sub_span::<T>("range", whole, range).map_err(|error| memory.name_in(error, whole))
+}
+
 /// The bytes of some elements of a range.
-pub(crate) fn sub_span<T>(
+fn sub_span<T>(
     operation: &'static str,
     whole: Span,
     range: impl RangeBounds<usize>,
