@@ -1,12 +1,13 @@
 //! Hostile calls that fill by elements and copy in batches.
 
 use std::ffi::{c_int, c_uint, c_ushort};
-use std::ptr::null;
+use std::ptr::null_mut;
 
 use pagewise_driver::{
     MemcpyAttributes, cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2, cuMemsetD16Async, cuMemsetD32Async,
 };
 
+use super::arrays::{Absent, length, start};
 use super::memory::two_ranges;
 use super::world::{Attempt, World};
 
@@ -23,43 +24,24 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     }),
     ("cuMemcpyBatchAsync", |world| {
         let (batch, stream) = (Batch::new(world), world.stream());
+        let (to, from, sizes, count, attributes, starts, kinds) = batch.arguments();
         let mut failed = 7;
-        let place = if batch.absent == 5 { std::ptr::null_mut() } else { &raw mut failed };
+        let place = if batch.absent.is(5) { null_mut() } else { &raw mut failed };
         // SAFETY: each array is null or has as many items as announced, the place is null or a
         // local, and no other code uses this program's memory.
         let code = unsafe {
-            cuMemcpyBatchAsync(
-                batch.or_null(0, &batch.destinations),
-                batch.or_null(1, &batch.sources),
-                batch.or_null(2, &batch.sizes),
-                batch.sizes.len(),
-                batch.or_null(3, &batch.attributes),
-                batch.or_null(4, &batch.starts),
-                batch.starts.len(),
-                place,
-                stream,
-            )
+            cuMemcpyBatchAsync(to, from, sizes, count, attributes, starts, kinds, place, stream)
         };
         let none = failed == 7 || failed == usize::MAX;
-        assert!(none || (code != 0 && failed < batch.sizes.len()), "{failed} with {code}");
+        assert!(none || (code != 0 && failed < count), "{failed} with {code}");
         code
     }),
     ("cuMemcpyBatchAsync_v2", |world| {
         let (batch, stream) = (Batch::new(world), world.stream());
+        let (to, from, sizes, count, attributes, starts, kinds) = batch.arguments();
         // SAFETY: each array is null or has as many items as announced, and no other code uses this
         // program's memory.
-        unsafe {
-            cuMemcpyBatchAsync_v2(
-                batch.or_null(0, &batch.destinations),
-                batch.or_null(1, &batch.sources),
-                batch.or_null(2, &batch.sizes),
-                batch.sizes.len(),
-                batch.or_null(3, &batch.attributes),
-                batch.or_null(4, &batch.starts),
-                batch.starts.len(),
-                stream,
-            )
-        }
+        unsafe { cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, starts, kinds, stream) }
     }),
 ];
 
@@ -76,24 +58,21 @@ struct Batch {
     sizes: Vec<usize>,
     attributes: Vec<MemcpyAttributes>,
     starts: Vec<usize>,
-    /// Which array is left out, if it is below 5.
-    absent: u64,
+    /// One of five.
+    absent: Absent,
 }
 
 impl Batch {
     /// At most one copy has bytes, so that no two overlap.
     fn new(world: &mut World<'_, '_>) -> Self {
-        let mostly_one = |world: &mut World<'_, '_>, most| {
-            if world.choices.chance(3, 4) { 1 } else { world.choices.below(most) }
-        };
-        let (count, kinds) = (mostly_one(world, 5), mostly_one(world, 3));
+        let (count, kinds) = (length(world, 5), length(world, 3));
         let mut batch = Self {
             destinations: Vec::new(),
             sources: Vec::new(),
             sizes: Vec::new(),
             attributes: Vec::new(),
             starts: Vec::new(),
-            absent: world.choices.below(32),
+            absent: Absent::choose(world),
         };
         for item in 0..count {
             let (to, from, bytes) = two_ranges(world);
@@ -108,14 +87,25 @@ impl Batch {
                 destination_hint: world.location(),
                 flags: if world.choices.chance(7, 8) { 0 } else { world.small(4) as u32 },
             });
-            let odd = world.choices.chance(1, 8);
-            batch.starts.push(if odd { world.small(5) as usize } else { index });
+            batch.starts.push(start(world, index));
         }
         batch
     }
 
-    /// An array, unless it is the one that is left out.
-    fn or_null<T>(&self, index: u64, items: &[T]) -> *const T {
-        if self.absent == index { null() } else { items.as_ptr() }
+    /// The arguments that both forms of the call begin with, in their order.
+    fn arguments(&self) -> Arguments {
+        let Self { destinations, sources, sizes, attributes, starts, absent } = self;
+        (
+            absent.or_null(0, destinations),
+            absent.or_null(1, sources),
+            absent.or_null(2, sizes),
+            sizes.len(),
+            absent.or_null(3, attributes),
+            absent.or_null(4, starts),
+            starts.len(),
+        )
     }
 }
+
+type Arguments =
+    (*const u64, *const u64, *const usize, usize, *const MemcpyAttributes, *const usize, usize);

@@ -8,6 +8,7 @@
 //!
 //! Sizes between 4 MiB and 2^47 bytes are left out too: they are no attack but work.
 
+mod arrays;
 mod copies;
 mod device;
 mod kernels;

@@ -1,13 +1,13 @@
 //! Hostile calls that advise, prefetch and discard.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::null;
 
 use pagewise_driver::{
     MemLocation, cuMemAdvise, cuMemAdvise_v2, cuMemDiscardAndPrefetchBatchAsync,
     cuMemDiscardBatchAsync, cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync,
 };
 
+use super::arrays::{Absent, length, start};
 use super::world::{Attempt, World};
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
@@ -32,7 +32,8 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuMemDiscardBatchAsync", |world| {
         let batch = Batch::new(world);
         let (flags, stream) = (flags(world), world.stream());
-        let (ptrs, bytes) = (batch.or_null(0, &batch.ptrs), batch.or_null(1, &batch.bytes));
+        let (ptrs, bytes) =
+            (batch.absent.or_null(0, &batch.ptrs), batch.absent.or_null(1, &batch.bytes));
         // A count that no list has, where there is no list.
         let absent = ptrs.is_null() || bytes.is_null();
         let count = if absent { world.choices.edge() as usize } else { batch.ptrs.len() };
@@ -51,27 +52,17 @@ struct Batch {
     bytes: Vec<usize>,
     locations: Vec<MemLocation>,
     starts: Vec<usize>,
-    /// Which array is left out, if it is below 4.
-    absent: u64,
+    /// One of four.
+    absent: Absent,
 }
 
 impl Batch {
     fn new(world: &mut World<'_, '_>) -> Self {
-        let mostly_one = |world: &mut World<'_, '_>, most| {
-            if world.choices.chance(3, 4) { 1 } else { world.choices.below(most) }
-        };
-        let (count, places) = (mostly_one(world, 5), mostly_one(world, 3));
+        let (count, places) = (length(world, 5), length(world, 3));
         let (ptrs, bytes) = (0..count).map(|_| world.managed_range()).unzip();
         let locations = (0..places).map(|_| world.location()).collect();
-        let starts = (0..places as usize)
-            .map(|index| if world.choices.chance(1, 8) { world.small(5) as usize } else { index })
-            .collect();
-        Self { ptrs, bytes, locations, starts, absent: world.choices.below(32) }
-    }
-
-    /// An array, unless it is the one that is left out.
-    fn or_null<T>(&self, index: u64, items: &[T]) -> *const T {
-        if self.absent == index { null() } else { items.as_ptr() }
+        let starts = (0..places as usize).map(|place| start(world, place)).collect();
+        Self { ptrs, bytes, locations, starts, absent: Absent::choose(world) }
     }
 }
 
@@ -96,11 +87,11 @@ fn batch_with_places(world: &mut World<'_, '_>, call: BatchWithPlaces) -> c_int 
     // the contents of its ranges, which one of the calls discards.
     unsafe {
         call(
-            batch.or_null(0, ptrs),
-            batch.or_null(1, bytes),
+            batch.absent.or_null(0, ptrs),
+            batch.absent.or_null(1, bytes),
             ptrs.len(),
-            batch.or_null(2, locations),
-            batch.or_null(3, starts),
+            batch.absent.or_null(2, locations),
+            batch.absent.or_null(3, starts),
             starts.len(),
             flags,
             stream,
