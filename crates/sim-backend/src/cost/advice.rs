@@ -7,7 +7,7 @@ use crate::paging::{Advised, Work};
 
 pub(super) fn call(costs: &AdviceCosts, tally: &Tally, warmth: Warmth) -> f64 {
     if !tally.advised {
-        let woken = if warmth.is_after_sleep() { costs.no_memory_after_sleep } else { 0.0 };
+        let woken = warmth.if_after_sleep(costs.no_memory_after_sleep);
         return costs.no_memory + woken;
     }
     let woken = if tally.acts && warmth.has_slept() { costs.acts_after_sleep } else { 0.0 };

@@ -105,7 +105,7 @@ impl PoolCosts {
 
 impl PlainMemoryCosts {
     pub(super) fn call(&self, warmth: Warmth) -> f64 {
-        self.call + if warmth.is_after_sleep() { self.after_sleep } else { 0.0 }
+        self.call + warmth.if_after_sleep(self.after_sleep)
     }
 }
 
@@ -124,7 +124,7 @@ impl ControlCosts {
             Control::MemoryInfo => self.memory_info,
             Control::DeviceAttribute => self.device_attribute,
         };
-        own + if warmth.is_after_sleep() { self.after_sleep } else { 0.0 }
+        own + warmth.if_after_sleep(self.after_sleep)
     }
 }
 

@@ -59,8 +59,9 @@ impl Warmth {
         !matches!(self, Self::Warm { .. })
     }
 
-    pub(super) fn is_after_sleep(self) -> bool {
-        matches!(self, Self::AfterSleep { .. })
+    /// A share that only a call right after a sleep has.
+    pub(super) fn if_after_sleep(self, share: f64) -> f64 {
+        if matches!(self, Self::AfterSleep { .. }) { share } else { 0.0 }
     }
 
     /// Whether there was a sleep since the last call of the class.

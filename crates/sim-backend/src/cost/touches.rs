@@ -53,7 +53,7 @@ pub(super) fn host_walk(
     covered: Covered,
     warmth: Warmth,
 ) -> f64 {
-    let woken = if warmth.is_after_sleep() { costs.access_after_sleep } else { 0.0 };
+    let woken = warmth.if_after_sleep(costs.access_after_sleep);
     let beyond = |near: u64| covered.pages.saturating_sub(near) as f64;
     (costs.access + woken) * walk.accesses() as f64
         + costs.far_page * beyond(NEAR_PAGES[0])

@@ -6,13 +6,32 @@
 use std::ffi::{c_int, c_uint, c_ushort, c_void};
 
 use pagewise_hal::{
-    Backend, Code, CopyAttributes, CopyFlags, DevicePtr, HostAllocFlags, SourceOrder, Span,
+    Backend, Code, CopyAttributes, CopyFlags, DevicePtr, HostAllocFlags, Result, SourceOrder, Span,
     SpanCopy, StreamHandle,
 };
+use pagewise_sim::SimBackend;
 
 use crate::driver::{Driver, Outcome, answer, has_place, in_context, started_after, stream};
 use crate::entry::movement::{gather, not_legacy};
 use crate::entry::{MemLocation, span, span_is_live};
+
+/// The range of a fill of `count` elements. Too many for an address space wrap (CONTRACT-107).
+const fn elements(ptr: u64, count: usize, width: usize) -> Span {
+    span(ptr, count.wrapping_mul(width))
+}
+
+/// Carries a fill out, by the simulator's call.
+fn fill(
+    symbol: &str,
+    range: Span,
+    on: *mut c_void,
+    call: impl FnOnce(&SimBackend, Span, StreamHandle) -> Result<()>,
+) -> c_int {
+    in_context(symbol, |driver, _| {
+        let on = driver.working_stream(stream(on))?;
+        answer(call(&driver.sim, range, on))
+    })
+}
 
 /// `cuMemsetD8Async`
 ///
@@ -25,17 +44,11 @@ pub unsafe extern "C" fn cuMemsetD8Async(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemsetD8Async", |driver, _| {
-        let on = driver.working_stream(stream(on))?;
+    fill("cuMemsetD8Async", elements(ptr, bytes, 1), on, |sim, range, on| {
         // SAFETY: `memset` asks that no other code uses the range; the caller of this function
         // promised that. The simulator refuses ranges outside of live allocations.
-        answer(unsafe { driver.sim.memset(span(ptr, bytes), value, on) })
+        unsafe { sim.memset(range, value, on) }
     })
-}
-
-/// The range of a fill of `count` elements. Too many for an address space wrap (CONTRACT-107).
-const fn elements(ptr: u64, count: usize, width: usize) -> Span {
-    span(ptr, count.wrapping_mul(width))
 }
 
 /// `cuMemsetD16Async`
@@ -49,12 +62,10 @@ pub unsafe extern "C" fn cuMemsetD16Async(
     count: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemsetD16Async", |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        let range = elements(ptr, count, 2);
+    fill("cuMemsetD16Async", elements(ptr, count, 2), on, |sim, range, on| {
         // SAFETY: `memset_d16` asks that no other code uses the range; the caller of this function
         // promised that. The simulator refuses ranges outside of live allocations.
-        answer(unsafe { driver.sim.memset_d16(range, value, on) })
+        unsafe { sim.memset_d16(range, value, on) }
     })
 }
 
@@ -69,12 +80,10 @@ pub unsafe extern "C" fn cuMemsetD32Async(
     count: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemsetD32Async", |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        let range = elements(ptr, count, 4);
+    fill("cuMemsetD32Async", elements(ptr, count, 4), on, |sim, range, on| {
         // SAFETY: `memset_d32` asks that no other code uses the range; the caller of this function
         // promised that. The simulator refuses ranges outside of live allocations.
-        answer(unsafe { driver.sim.memset_d32(range, value, on) })
+        unsafe { sim.memset_d32(range, value, on) }
     })
 }
 
@@ -222,12 +231,8 @@ pub unsafe extern "C" fn cuMemcpyAsync(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemcpyAsync", |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        // SAFETY: `copy` asks that no other code uses the ranges; the caller of this function
-        // promised that.
-        unsafe { copy(driver, destination, source, bytes, on) }
-    })
+    // SAFETY: the caller promises of the ranges what `copy_between` asks for.
+    unsafe { copy_between("cuMemcpyAsync", destination, source, bytes, on) }
 }
 
 /// `cuMemcpyDtoDAsync`
@@ -241,12 +246,8 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemcpyDtoDAsync_v2", |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        // SAFETY: `copy` asks that no other code uses the ranges; the caller of this function
-        // promised that.
-        unsafe { copy(driver, destination, source, bytes, on) }
-    })
+    // SAFETY: the caller promises of the ranges what `copy_between` asks for.
+    unsafe { copy_between("cuMemcpyDtoDAsync_v2", destination, source, bytes, on) }
 }
 
 /// `cuMemcpyHtoDAsync`
@@ -311,6 +312,25 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
 /// which there may be less than a wrong size says.
 fn check_live(driver: &Driver, ptr: u64, bytes: usize) -> Outcome {
     if span_is_live(driver, ptr, bytes as u64) { Ok(()) } else { Err(Code::INVALID_VALUE) }
+}
+
+/// An entry point that copies between simulated allocations.
+///
+/// # Safety
+/// As [`cuMemcpyAsync`].
+unsafe fn copy_between(
+    symbol: &str,
+    destination: u64,
+    source: u64,
+    bytes: usize,
+    on: *mut c_void,
+) -> c_int {
+    in_context(symbol, |driver, _| {
+        let on = driver.working_stream(stream(on))?;
+        // SAFETY: `copy` asks that no other code uses the ranges; the caller of this function
+        // promised that.
+        unsafe { copy(driver, destination, source, bytes, on) }
+    })
 }
 
 /// # Safety
