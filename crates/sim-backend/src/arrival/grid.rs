@@ -16,6 +16,10 @@ const PAGE: u64 = pagewise_hal::PAGE_BYTES;
 const LINE: u64 = 128;
 /// Bytes that are read together, and raise one fault.
 const READ: u64 = 2 * LINE;
+/// Bytes from which on a copy is large: one of 512 KiB is not, one of 1 MiB is (TIMING-34).
+const LARGE_COPY: u64 = 1 << 20;
+/// Bytes that a thread of a large copy accesses at once.
+const LARGE_COPY_ACCESS: u64 = 16;
 /// Threads of a warp.
 pub(super) const WARP: u64 = 32;
 /// Scattered ranges in which a search for the next block looks, so that its work is bounded.
@@ -184,6 +188,9 @@ pub(super) struct Grid {
     unit_threads: u64,
     /// Accesses to the part that has most.
     part_elements: u64,
+    /// Of a fill or copy: from one fault of a wave to the next. Above 0, multiprocessors that fault
+    /// together take turns (TIMING-35).
+    bulk_turn_ns: Option<u64>,
 }
 
 impl Grid {
@@ -195,17 +202,18 @@ impl Grid {
                     Part { places, runs_ahead, walk }
                 };
                 let parts = walks.into_iter().enumerate().map(part).collect();
-                Self::of(blocks, threads, parts)
+                Self::of(blocks, threads, parts, None)
             }
             KernelWalks::Bulk { first_byte, bytes, copies, runs_ahead } => {
                 let bulk = if copies { &params.copies } else { &params.fills };
-                let parts = bulk_parts(bulk, first_byte, bytes, runs_ahead);
-                Self::of(params.multiprocessors, bulk.threads, parts)
+                let turn_ns = if copies { params.fault_ns } else { 0 };
+                let parts = bulk_parts(bulk, copies, first_byte, bytes, runs_ahead);
+                Self::of(params.multiprocessors, bulk.threads, parts, Some(turn_ns))
             }
         }
     }
 
-    fn of(blocks: u32, block_threads: u32, parts: Vec<Part>) -> Self {
+    fn of(blocks: u32, block_threads: u32, parts: Vec<Part>, bulk_turn_ns: Option<u64>) -> Self {
         let threads = u64::from(blocks.max(1)) * u64::from(block_threads.max(1));
         let block_threads = u64::from(block_threads.max(1)).min(BLOCK_THREADS_MAX);
         // Threads of a walk over scattered ranges share no page for long.
@@ -217,7 +225,18 @@ impl Grid {
             unit_threads: on_one_page.max(WARP).min(block_threads),
             part_elements: parts.iter().map(|part| part.places.count()).max().unwrap_or(0),
             parts,
+            bulk_turn_ns,
         }
+    }
+
+    /// From one fault of a wave of a multiprocessor to the next.
+    pub(super) fn turn_ns(&self) -> u64 {
+        self.bulk_turn_ns.unwrap_or(0)
+    }
+
+    /// Whether it is a fill or copy.
+    pub(super) fn is_bulk(&self) -> bool {
+        self.bulk_turn_ns.is_some()
     }
 
     fn part(&self, part: u64) -> &Part {
@@ -388,8 +407,16 @@ impl Part {
 }
 
 /// The equal parts of the memory between which the threads of the driver's kernel alternate.
-fn bulk_parts(bulk: &BulkShape, first_byte: u64, bytes: u64, runs_ahead: RunsAhead) -> Vec<Part> {
-    let stride = u64::from(bulk.bytes_per_access.max(1));
+fn bulk_parts(
+    bulk: &BulkShape,
+    copies: bool,
+    first_byte: u64,
+    bytes: u64,
+    runs_ahead: RunsAhead,
+) -> Vec<Part> {
+    let is_large = copies && bytes >= LARGE_COPY;
+    let access = u64::from(bulk.bytes_per_access.max(1));
+    let stride = if is_large { LARGE_COPY_ACCESS } else { access };
     let before = first_byte % stride;
     let (start, elements) = (first_byte - before, bytes.saturating_add(before).div_ceil(stride));
     let parts = u64::from(bulk.parts.max(1));

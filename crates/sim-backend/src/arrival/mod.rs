@@ -9,9 +9,10 @@
 //! 1. Threads run on to their next access that misses (`grid`); blocks of threads that are
 //!    through make room for others, in order.
 //! 2. Each multiprocessor with waiting threads begins to fault at a random time, the later the
-//!    more of them wait, and then raises faults in a fixed rhythm (`multiprocessor`): one for
-//!    each line of 128 bytes, up to a number per page, on a limited number of pages. Writes do not
-//!    hold a thread up, so it faults on later pages too.
+//!    more of them wait; at the start of a fill or copy all begin at once. Then each raises faults
+//!    in a fixed rhythm (`multiprocessor`): one for each line of 128 bytes, up to a number per
+//!    page, on a limited number of pages. Writes do not hold a thread up, so it faults on later
+//!    pages too.
 //! 3. The first fault takes a walk of the page tables, the longer the farther the next mapped page
 //!    is. Then the driver begins to read, and stops at 256 faults or when no fault is there.
 //! 4. Faults raised between this and the replay, by multiprocessors that began after the driver
@@ -69,6 +70,8 @@ pub(crate) struct Arrival<'a> {
     begun: bool,
     left_over: Vec<RaisedFault>,
     rounds_in_vain: u32,
+    /// Whether a round has begun.
+    faulted: bool,
 }
 
 #[allow(
@@ -96,6 +99,7 @@ impl<'a> Arrival<'a> {
             begun: false,
             left_over: Vec::new(),
             rounds_in_vain: 0,
+            faulted: false,
         }
     }
 
@@ -175,10 +179,13 @@ impl<'a> Arrival<'a> {
         Some(FaultBatch::of(vec![fault]))
     }
 
-    /// Draws when each multiprocessor begins to fault, unless that is known from the last round.
+    /// Draws when each multiprocessor begins to fault, unless that is known from the last round. In
+    /// the first round of a fill or copy they all begin at once (TIMING-35).
     fn start(&mut self) {
         let waiting = self.multiprocessors.iter().filter(|m| m.is_waiting()).count() as u64;
-        let within_ns = self.params.spread_ns.saturating_mul(waiting);
+        let first = !std::mem::replace(&mut self.faulted, true);
+        let spread_ns = if first && self.grid.is_bulk() { 0 } else { self.params.spread_ns };
+        let within_ns = spread_ns.saturating_mul(waiting);
         for multiprocessor in self.multiprocessors.iter_mut().filter(|m| m.is_waiting()) {
             let carried_ns = multiprocessor.carried_ns.take();
             let start_ns = carried_ns.unwrap_or_else(|| below(&mut self.rng, within_ns));
@@ -193,7 +200,7 @@ impl<'a> Arrival<'a> {
         let waiting = |(_, m): &(usize, &Multiprocessor)| m.is_waiting();
         let starts = self.multiprocessors.iter().enumerate().filter(waiting);
         let mut coming: BinaryHeap<_> =
-            starts.map(|(at, m)| Reverse((m.next_ns(params), at))).collect();
+            starts.map(|(at, m)| Reverse((m.next_ns(params, &self.grid), at))).collect();
         let mut read = std::mem::take(&mut self.left_over);
         let looks_ns = match coming.peek() {
             Some(&Reverse((first_ns, at))) if read.is_empty() => {
@@ -212,7 +219,7 @@ impl<'a> Arrival<'a> {
             if let Some(fault) = multiprocessor.raise(params, &self.grid, missing) {
                 read.push(fault);
                 now_ns = now_ns.saturating_add(params.fault_ns);
-                coming.push(Reverse((multiprocessor.next_ns(params), at)));
+                coming.push(Reverse((multiprocessor.next_ns(params, &self.grid), at)));
             }
         }
         let batch = FaultBatch::of(read);
@@ -248,7 +255,7 @@ impl<'a> Arrival<'a> {
                 && let Some(fault) = multiprocessor.raise(params, &self.grid, missing)
             {
                 self.left_over.push(fault);
-                coming.push(Reverse((multiprocessor.next_ns(params), at)));
+                coming.push(Reverse((multiprocessor.next_ns(params, &self.grid), at)));
             }
         }
     }

@@ -175,15 +175,16 @@ impl Multiprocessor {
     }
 
     /// When the next fault of this round is raised.
-    pub(super) fn next_ns(&self, params: &ArrivalParams) -> u64 {
+    pub(super) fn next_ns(&self, params: &ArrivalParams, grid: &Grid) -> u64 {
         let first = u64::from(params.wave_slots[0]);
         let both = first + u64::from(params.wave_slots[1]);
         let round = &self.round;
         let nth = round.next.map_or(0, |next| round.slot_of(next));
+        let turn_ns = grid.turn_ns();
         let delay_ns = if nth < first {
-            0
+            turn_ns.saturating_mul(nth)
         } else if nth < both {
-            params.wave_ns
+            params.wave_ns.saturating_add(turn_ns.saturating_mul(nth - first))
         } else {
             let others_ns = (nth - both).saturating_mul(params.fault_ns);
             params.wave_ns.saturating_mul(2).saturating_add(others_ns)

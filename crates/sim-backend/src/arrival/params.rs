@@ -34,7 +34,8 @@ pub struct ArrivalParams {
     pub page_writes: u32,
     /// From the first of these waves to the second, and from there to the others. Fitted.
     pub wave_ns: u64,
-    /// From one of the other faults to the next, and for the driver to read any fault. Fitted.
+    /// From one of the other faults to the next, or of a wave of a copy (TIMING-35), and for the
+    /// driver to read any fault. Fitted.
     pub fault_ns: u64,
     /// After a replay, multiprocessors begin to fault within this time for each that waits. Fitted.
     pub spread_ns: u64,
@@ -55,14 +56,15 @@ pub struct ArrivalParams {
     pub copies: BulkShape,
 }
 
-/// The launch behind `cuMemsetD8Async`, or `cuMemcpyAsync`. From the faults of one page that fills
-/// and copies of 1 byte to 128 KiB merge (TIMING-33).
+/// The launch behind fills (`cuMemsetD8Async`, `cuMemsetD16Async`, `cuMemsetD32Async`), or
+/// small copies (`cuMemcpyAsync`). From the faults of one page that fills and copies of 1 byte to
+/// 128 KiB merge (TIMING-33). Large copies access more at once (TIMING-34).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BulkShape {
     /// Threads of a block; one block runs on each multiprocessor.
     pub threads: u32,
-    /// Bytes that a thread writes at once.
+    /// Bytes that a thread accesses at once.
     pub bytes_per_access: u32,
     /// Equal parts of the memory between which each thread alternates.
     pub parts: u32,

@@ -226,6 +226,26 @@ fn small_fills_and_copies_merge_as_many_faults_as_on_an_h200() {
     assert_eq!(all(Threads::Copy, true), [1, 1, 2, 4, 8, 16, 32, 32, 32], "written");
 }
 
+/// The first batch of a fill or copy of untouched memory.
+fn bulk_batch(bytes: u64, threads: Threads, runs_ahead: bool) -> FaultBatch {
+    let params = GpuProfile::h200().arrival;
+    let accesses = Accesses { first_byte: 0, bytes, stride_bytes: 4096, runs_ahead };
+    let batch = Arrival::new(&params, accesses.by(threads), 1, 0).next_batch(&missing(4096));
+    batch.expect("faults")
+}
+
+#[test]
+fn every_multiprocessor_reads_a_page_of_a_large_copy_at_once_and_a_quarter_of_one_of_a_small_one() {
+    // TIMING-34 and 35, recorded: 35 to 37 pages of 512 KiB; 107 to 126 pages from 1 MiB on.
+    let pages = |bytes| bulk_batch(bytes, Threads::Copy, false).pages().count();
+    assert!((33..=37).contains(&pages(512 << 10)), "{}", pages(512 << 10));
+    for mib in [1, 2, 4, 8] {
+        assert!((107..=132).contains(&pages(mib << 20)), "{mib} MiB: {}", pages(mib << 20));
+        let merged = bulk_batch(mib << 20, Threads::Copy, false).merged;
+        assert!((1..=3).contains(&merged), "recorded: 1 to 3; {merged}");
+    }
+}
+
 #[test]
 fn nothing_missing_is_no_batch() {
     let memory = Memory { missing: BTreeSet::new(), end: 2048 };

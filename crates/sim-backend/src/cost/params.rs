@@ -310,8 +310,11 @@ pub struct DeviceTouchCosts {
     pub parallel_read: f64,
     /// Many threads: per write that one thread makes.
     pub parallel_write: f64,
-    /// Many threads: the first fault.
+    /// Many threads: the first batch of faults.
     pub parallel_first_fault: f64,
+    /// Many threads: each batch after the first, whatever is in it: the driver reads and sorts it,
+    /// and has the accesses replayed.
+    pub parallel_batch: f64,
     /// Many threads: per block with faults.
     pub parallel_block: f64,
     /// Many threads: per 2 MiB copied from the host to the device.

@@ -137,7 +137,7 @@ pub(super) fn device_latency(
     faults.seen = faults.seen.saturating_add(1);
     match warmth {
         _ if parallel && nth == 0 => costs.parallel_first_fault,
-        _ if parallel => 0.0,
+        _ if parallel => costs.parallel_batch,
         Warmth::AfterSleep { others, .. } if nth == 0 => {
             costs.first_fault_after_sleep[usize::from(others > 0)]
         }

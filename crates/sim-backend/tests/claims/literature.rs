@@ -69,7 +69,7 @@ fn a_sweep_in_turn_brings_all_of_its_memory_again_at_110_125_and_150_percent() {
 /// Source: stride sweep. Per page, 150 % takes 0.85 times what 125 % takes; 20 % are allowed, as
 /// the medians of three runs spread by more. The times themselves are 188 and 160 ns over the same
 /// generation of PCIe; the H200's costs of many threads' faults, fitted to small programs, make it
-/// 540 ns, which is stated and not hidden: between 1 and 4 times.
+/// 530 ns, which is stated and not hidden: between 1 and 4 times.
 #[test]
 fn a_page_that_thrashes_in_turn_costs_the_same_at_125_and_150_percent() {
     let per_page = |factor| second_sweep(factor).1 as f64 / (footprint(factor) / PAGE_BYTES) as f64;
@@ -99,15 +99,17 @@ fn programs_of_two_and_three_passes_take_two_to_three_times_as_long_at_110_and_1
 }
 
 /// Source: SC'21: Gauss-Seidel at 116 % takes 66.393 s without the prefetcher and 19.550 s with it,
-/// HPGMG at 125 % 40.472 s and 14.879 s. Theirs are solvers, ours is a sweep of three passes: 30 %
-/// are allowed.
+/// HPGMG at 125 % 40.472 s and 14.879 s. Theirs are solvers, which compute as well, on an older GPU;
+/// ours is a sweep of three passes, which does nothing but fault. So it may lose up to half more,
+/// and no less. Without a price of a batch (TIMING-25) it loses less at 116 %.
 #[test]
-fn the_prefetcher_saves_as_much_of_an_oversubscribed_sweep_as_of_published_solvers() {
+fn the_prefetcher_saves_a_sweep_what_it_saves_published_solvers_or_up_to_half_more() {
     for (factor, without, with) in [(1.16, 66.393, 19.550), (1.25, 40.472, 14.879)] {
         let time =
             |is_on| passes(gpu_with_prefetcher(is_on), footprint(factor), 3, DeviceAccess::Read);
         let (ours, published) = (time(false) / time(true), without / with);
-        assert!((ours / published - 1.0).abs() < 0.3, "{factor}: {ours}, published {published}");
+        let allowed = 1.0..1.5;
+        assert!(allowed.contains(&(ours / published)), "{factor}: {ours}, published {published}");
     }
 }
 
