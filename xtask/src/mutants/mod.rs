@@ -9,6 +9,7 @@ mod baseline;
 mod group;
 mod list;
 mod plant;
+mod survivors;
 mod text;
 mod tree;
 mod trial;
@@ -87,6 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     }
     println!("{} mutants that no test noticed: {MISSED}", found.missed.lines().count());
+    survivors::check(&all, Path::new(FOLDER))?;
     judge(&all, &baseline)
 }
 

@@ -31,8 +31,11 @@ pub(super) fn copy(mutants: &[Mutant]) -> Outcome {
         let folder = source_folder(&mutant.file).unwrap_or_default();
         kept.extend([PathBuf::from(&mutant.file), folder.join("lib.rs"), folder.join("mutant.rs")]);
     }
-    for file in list.split('\0').filter(|file| Path::new(file).is_file()) {
-        if kept.insert(PathBuf::from(file)) {
+    for file in list.split('\0').filter(|file| !file.is_empty()) {
+        if Path::new(file).is_symlink() {
+            kept.insert(PathBuf::from(file));
+            link(file)?;
+        } else if Path::new(file).is_file() && kept.insert(PathBuf::from(file)) {
             let bytes = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
             write(&Path::new(TREE).join(file), &bytes)?;
         }
@@ -40,12 +43,28 @@ pub(super) fn copy(mutants: &[Mutant]) -> Outcome {
     remove_others(Path::new(TREE), &kept)
 }
 
+/// Makes a link to the same place as the workspace's: that of recordings is a folder.
+fn link(file: &str) -> Outcome {
+    let failed = |error: std::io::Error| format!("{file}: {error}");
+    let (to, copy) = (fs::read_link(file).map_err(failed)?, Path::new(TREE).join(file));
+    if fs::read_link(&copy).is_ok_and(|there| there == to) {
+        return Ok(());
+    }
+    fs::create_dir_all(copy.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+    #[cfg(unix)]
+    let made = std::os::unix::fs::symlink(to, copy);
+    #[cfg(not(unix))]
+    let made = Err(std::io::Error::other(format!("a link to {}", to.display())));
+    made.map_err(failed)
+}
+
 /// Removes what an earlier copy had and the workspace has no more: it might be built.
 fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Outcome {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.is_dir() {
+        // What is behind a link is not the copy's.
+        if path.is_dir() && !path.is_symlink() {
             remove_others(&path, kept)?;
         } else if path.strip_prefix(TREE).is_ok_and(|file| !kept.contains(file)) {
             fs::remove_file(&path).map_err(failed)?;

@@ -6,7 +6,7 @@ use pagewise::intercept::Operation;
 use pagewise::{BackendExt, Code, DevicePtr, DriverVersion, Place, Result, Rounding, Span, Stream};
 use pagewise_managers::mempool::{
     ModuleOptions, RangeFootprint, Tensor, Unmanaged, create_unified_mempool,
-    prefetch_managed_module_parameters, prefetch_managed_tensor,
+    discard_managed_module_parameters, prefetch_managed_module_parameters, prefetch_managed_tensor,
 };
 
 use crate::mempool_common::{FIRST, PAGE, bytes, injected, module_of};
@@ -58,6 +58,21 @@ fn an_error_about_a_single_range_names_its_tensor() -> Result<()> {
         }
         let error = prefetch_managed_tensor(&only, FIRST, &stream).unwrap_err();
         assert!(error.to_string().contains("in `only`"), "{error}");
+    }
+    let (backend, machine, stream) = injected(DriverVersion::CUDA_13_0)?;
+    let memory = backend.alloc(PAGE)?;
+    let module =
+        module_of([("only", Tensor::foreign("only", &machine, memory.ptr, bytes(PAGE))?)])?;
+    for (operation, then_to) in
+        [(Operation::DiscardBatch, None), (Operation::DiscardPrefetchBatch, Some(FIRST))]
+    {
+        backend.arm(Fault::new(Code::OUT_OF_MEMORY).on(operation));
+        let options = ModuleOptions::default();
+        // SAFETY: no code reads the contents.
+        let answer =
+            unsafe { discard_managed_module_parameters(&module, then_to, &options, &stream) };
+        let error = answer.unwrap_err();
+        assert!(error.to_string().contains("in `only`"), "{operation:?}: {error}");
     }
     Ok(())
 }
