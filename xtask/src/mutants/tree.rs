@@ -32,7 +32,7 @@ pub(super) fn copy(mutants: &[Mutant]) -> Outcome {
         kept.extend([PathBuf::from(&mutant.file), folder.join("lib.rs"), folder.join("mutant.rs")]);
     }
     for file in list.split('\0').filter(|file| !file.is_empty()) {
-        if Path::new(file).is_symlink() {
+        if Path::new(file).is_symlink() && Path::new(file).is_dir() {
             kept.insert(PathBuf::from(file));
             link(file)?;
         } else if Path::new(file).is_file() && kept.insert(PathBuf::from(file)) {
@@ -43,7 +43,7 @@ pub(super) fn copy(mutants: &[Mutant]) -> Outcome {
     remove_others(Path::new(TREE), &kept)
 }
 
-/// Makes a link to the same place as the workspace's: that of recordings is a folder.
+/// Makes a link to the same folder, as that of the recordings is.
 fn link(file: &str) -> Outcome {
     let failed = |error: std::io::Error| format!("{file}: {error}");
     let (to, copy) = (fs::read_link(file).map_err(failed)?, Path::new(TREE).join(file));
@@ -63,7 +63,7 @@ fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Outcome {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        // What is behind a link is not the copy's.
+        // The copy does not own the files behind a link.
         if path.is_dir() && !path.is_symlink() {
             remove_others(&path, kept)?;
         } else if path.strip_prefix(TREE).is_ok_and(|file| !kept.contains(file)) {
