@@ -143,6 +143,13 @@ impl Arena {
         options
     }
 
+    /// Whether a range touches a segment.
+    pub(crate) fn reserves(&self, address: u64, bytes: u64) -> bool {
+        let past = address.saturating_add(bytes.max(1));
+        let before = self.segments.range(..past).next_back();
+        before.is_some_and(|(base, segment)| address < base + segment.bytes)
+    }
+
     /// Drops the contents of whole pages: they read as zero from now on.
     pub(crate) fn clear(&self, address: u64, bytes: u64) {
         if cfg!(miri) {

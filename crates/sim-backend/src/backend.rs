@@ -199,6 +199,25 @@ impl SimBackend {
         managed.map(Allocation::span).collect()
     }
 
+    /// Whether a range touches address space of the simulator, allocated or not. Memory that a
+    /// program registered is its own.
+    ///
+    /// ```
+    /// use pagewise_hal::{AttachFlags, Backend, DevicePtr, Span};
+    /// use pagewise_sim::{SimBackend, SimConfig};
+    ///
+    /// let sim = SimBackend::new(SimConfig::h200())?;
+    /// let ptr = sim.alloc_managed(4096, AttachFlags::GLOBAL)?;
+    /// let local = 0_u8;
+    /// assert!(sim.reserves(Span::new(ptr, 4096)));
+    /// assert!(!sim.reserves(Span::new(DevicePtr((&raw const local).addr() as u64), 1)));
+    /// # Ok::<(), pagewise_hal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn reserves(&self, span: Span) -> bool {
+        self.lock().arena.reserves(span.ptr.0, span.bytes)
+    }
+
     /// The whole state of the machine as text: two texts are equal if and only if the states are,
     /// contents of memory, time and what the cost model remembers excepted. For tests that ask
     /// whether a call changed anything, and for reports; what it says changes between versions.

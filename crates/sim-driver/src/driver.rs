@@ -1,31 +1,22 @@
 //! The simulated driver of the process: the simulator, start-up, and contexts.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{c_int, c_void};
+use std::collections::BTreeSet;
+use std::ffi::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use pagewise_hal::{Backend, Code, DeviceId, Result, StreamFlags, StreamHandle};
+use pagewise_hal::{
+    Backend, Code, DeviceId, DevicePtr, EventHandle, Result, StreamFlags, StreamHandle,
+};
 use pagewise_sim::SimBackend;
 
+use crate::contexts::{self, Contexts, INVALID_CONTEXT, Kind, Remains};
 use crate::forms::missing;
+use crate::host_work::HostWork;
 use crate::options::Options;
+pub(crate) use crate::outcome::{Outcome, answer, has_place, is_handle, load, store};
 use crate::summary::SummaryFile;
-
-/// `CUDA_ERROR_INVALID_CONTEXT`
-const INVALID_CONTEXT: c_int = 201;
-/// `CUDA_ERROR_CONTEXT_IS_DESTROYED`
-const CONTEXT_IS_DESTROYED: c_int = 709;
-
-thread_local! {
-    /// The context that is current on this thread, as its handle; 0 for none.
-    static CURRENT: Cell<usize> = const { Cell::new(0) };
-}
-
-/// A call's outcome: a value, or the `CUresult` to return.
-pub(crate) type Outcome<T = ()> = std::result::Result<T, c_int>;
 
 /// A simulated driver: the simulator with start-up, contexts, and streams of contexts.
 #[derive(Debug)]
@@ -41,19 +32,12 @@ pub(crate) struct Driver {
     missing: BTreeSet<&'static str>,
     /// The default stream of each device; the simulator's own belong to device 0.
     defaults: Vec<StreamHandle>,
-    /// Functions that were called and are not implemented.
-    refused: Mutex<BTreeSet<&'static str>>,
+    /// Functions and attributes that programs asked for and that are not implemented.
+    refused: Mutex<BTreeSet<String>>,
     /// The file that says what moved, if there is one.
     summary: Option<Mutex<SummaryFile>>,
     contexts: Mutex<Contexts>,
-}
-
-#[derive(Debug, Default)]
-struct Contexts {
-    /// How often each device's primary context is retained.
-    retained: BTreeMap<c_int, u64>,
-    /// The device of each stream that was created.
-    streams: BTreeMap<usize, c_int>,
+    pub(crate) host_work: HostWork,
 }
 
 impl Driver {
@@ -83,10 +67,11 @@ impl Driver {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             refused: Mutex::default(),
             contexts: Mutex::default(),
+            host_work: HostWork::default(),
         })
     }
 
-    fn contexts(&self) -> MutexGuard<'_, Contexts> {
+    pub(crate) fn contexts(&self) -> MutexGuard<'_, Contexts> {
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,10 +81,6 @@ impl Driver {
         devices.find(|&known| known == device).ok_or(Code::INVALID_DEVICE)?;
         // The simulator has at most 32 devices.
         Ok((self.number << 16 | device.cast_unsigned() as usize) << 4 | 1)
-    }
-
-    fn device_of(&self, handle: usize) -> Option<c_int> {
-        self.options.ordinals().find(|&device| self.handle_of(device) == Ok(handle))
     }
 
     /// `cuInit`
@@ -137,6 +118,7 @@ impl Driver {
             refused: _,
             summary: _,
             contexts,
+            host_work: _,
         } = self;
         format!("{number} {started:?} {contexts:#?}\n{}", sim.state())
     }
@@ -148,12 +130,27 @@ impl Driver {
     }
 
     /// Refuses a function that is not implemented, and says so the first time.
-    pub(crate) fn refuse(&self, symbol: &'static str) -> Outcome {
+    pub(crate) fn refuse(&self, symbol: &str) -> Outcome {
+        self.refuse_once(symbol.to_owned())
+    }
+
+    /// Refuses an attribute that is not known of the profile, and says so the first time.
+    pub(crate) fn refuse_attribute<T>(&self, number: c_int) -> Outcome<T> {
+        self.refuse_once(format!(
+            "device attribute {number} of profile {}",
+            self.options.gpu_name()
+        ))
+    }
+
+    fn refuse_once<T>(&self, what: String) -> Outcome<T> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if refused.insert(symbol) && self.options.warns {
-            eprintln!(
-                "simulated CUDA driver: {symbol} is not implemented (CUDA_ERROR_NOT_SUPPORTED)"
-            );
+        if !refused.contains(&what) {
+            if self.options.warns {
+                eprintln!(
+                    "simulated CUDA driver: {what} is not implemented (CUDA_ERROR_NOT_SUPPORTED)"
+                );
+            }
+            refused.insert(what);
         }
         Err(Code::NOT_SUPPORTED)
     }
@@ -169,16 +166,95 @@ impl Driver {
         let handle = self.handle_of(device)?;
         let mut contexts = self.contexts();
         let count = contexts.retained.entry(device).or_default();
+        let first = *count == 0;
         *count = count.saturating_add(1);
+        if first {
+            let flags = contexts.primary_flags.get(&device).copied().unwrap_or_default();
+            contexts.open(handle, device, flags);
+        }
         Ok(handle)
     }
 
     pub(crate) fn release(&self, device: c_int) -> Outcome {
-        self.handle_of(device)?;
+        let handle = self.handle_of(device)?;
         let mut contexts = self.contexts();
         let count = contexts.retained.get_mut(&device).ok_or(INVALID_CONTEXT)?;
         *count = count.checked_sub(1).ok_or(INVALID_CONTEXT)?;
+        if *count == 0 {
+            let remains = contexts.close(handle);
+            drop(contexts);
+            self.end(remains);
+        }
         Ok(())
+    }
+
+    /// `cuDevicePrimaryCtxReset`: all that belongs to the context is gone; who retained it, still
+    /// has it.
+    pub(crate) fn reset_primary(&self, device: c_int) -> Outcome {
+        let handle = self.handle_of(device)?;
+        let mut contexts = self.contexts();
+        if contexts.get(handle).is_err() {
+            return Ok(());
+        }
+        let remains = contexts.close(handle);
+        let flags = contexts.primary_flags.get(&device).copied().unwrap_or_default();
+        contexts.open(handle, device, flags);
+        drop(contexts);
+        self.end(remains);
+        Ok(())
+    }
+
+    /// A context of a program comes to be.
+    pub(crate) fn create_context(&self, device: c_int, flags: c_uint) -> usize {
+        let mut contexts = self.contexts();
+        let handle = self.number << 40 | contexts.count() << 4 | 2;
+        contexts.open(handle, device, flags);
+        handle
+    }
+
+    /// A context of a program is gone, with all that belongs to it.
+    pub(crate) fn destroy_context(&self, handle: usize) -> Outcome {
+        let device = self.contexts().get(handle)?.device;
+        if self.handle_of(device) == Ok(handle) {
+            return Err(INVALID_CONTEXT);
+        }
+        let remains = self.contexts().close(handle);
+        self.end(remains);
+        Ok(())
+    }
+
+    /// Ends what a destroyed context left behind. The program gave all of it up with the context.
+    fn end(&self, Remains { streams, events, memory }: Remains) {
+        for handle in streams {
+            // SAFETY: `stream_destroy` asks that the handle is not used again; the simulator
+            // refuses a handle of a destroyed stream.
+            _ = unsafe { self.sim.stream_destroy(StreamHandle::from_raw(handle as u64)) };
+        }
+        for handle in events {
+            // SAFETY: `event_destroy` asks that the handle is not used again; the simulator refuses
+            // a handle of a destroyed event.
+            _ = unsafe { self.sim.event_destroy(EventHandle::from_raw(handle as u64)) };
+        }
+        for (ptr, kind) in memory {
+            // SAFETY: `free` and `free_pinned` ask that no code uses the memory any more: the
+            // program destroyed the context that it belonged to.
+            _ = unsafe {
+                match kind {
+                    Kind::Memory => self.sim.free(DevicePtr(ptr)),
+                    Kind::Pinned(_) => self.sim.free_pinned(DevicePtr(ptr)),
+                }
+            };
+        }
+    }
+
+    /// Memory was allocated in the current context.
+    pub(crate) fn own(&self, ptr: DevicePtr, kind: Kind) {
+        self.contexts().memory.insert(ptr.0, (contexts::current(), kind));
+    }
+
+    /// Memory was freed.
+    pub(crate) fn disown(&self, ptr: DevicePtr) {
+        self.contexts().memory.remove(&ptr.0);
     }
 
     /// Whether a device has a primary context.
@@ -196,33 +272,42 @@ impl Driver {
         if handle != 0 {
             self.live(handle)?;
         }
-        CURRENT.set(handle);
+        contexts::set_current(handle);
         Ok(())
     }
 
     pub(crate) fn current() -> usize {
-        CURRENT.get()
+        contexts::current()
     }
 
-    fn live(&self, handle: usize) -> Outcome<DeviceId> {
-        let device = self.device_of(handle).ok_or(INVALID_CONTEXT)?;
-        match self.contexts().retained.get(&device) {
-            Some(1..) => Ok(DeviceId(device)),
-            _ => Err(CONTEXT_IS_DESTROYED),
-        }
+    pub(crate) fn live(&self, handle: usize) -> Outcome<DeviceId> {
+        self.contexts().get(handle).map(|context| DeviceId(context.device))
     }
 
     /// The device of the current context; calls that need one start with this.
     pub(crate) fn device(&self) -> Outcome<DeviceId> {
-        self.live(CURRENT.get())
+        self.live(contexts::current())
     }
 
-    pub(crate) fn add_stream(&self, stream: StreamHandle, device: DeviceId) {
-        self.contexts().streams.insert(stream.as_raw() as usize, device.0);
+    /// A context of the caller, or the current one if it names none.
+    pub(crate) fn context_or_current(&self, handle: usize) -> Outcome<usize> {
+        let handle = if handle == 0 { contexts::current() } else { handle };
+        self.live(handle).map(|_| handle)
+    }
+
+    pub(crate) fn add_stream(&self, stream: StreamHandle, device: DeviceId, how: (c_uint, c_int)) {
+        let of = (contexts::current(), device.0);
+        self.contexts().add_stream(stream.as_raw() as usize, of, how);
     }
 
     pub(crate) fn remove_stream(&self, stream: StreamHandle) {
         self.contexts().streams.remove(&(stream.as_raw() as usize));
+    }
+
+    /// The properties of a stream that was created.
+    pub(crate) fn created_stream(&self, stream: StreamHandle) -> Outcome<contexts::Stream> {
+        let stream = self.contexts().streams.get(&(stream.as_raw() as usize)).copied();
+        stream.ok_or(Code::INVALID_HANDLE)
     }
 
     /// The device that a stream belongs to; default streams belong to the current context.
@@ -230,8 +315,7 @@ impl Driver {
         if stream.is_default() {
             return self.device();
         }
-        let device = self.contexts().streams.get(&(stream.as_raw() as usize)).copied();
-        device.map(DeviceId).ok_or(Code::INVALID_HANDLE)
+        self.created_stream(stream).map(|stream| DeviceId(stream.device))
     }
 
     /// A stream of the caller, if it has a context: default streams belong to the current one, of
@@ -241,22 +325,48 @@ impl Driver {
         if on.is_default() {
             self.device()?;
         }
+        self.wait_for_host(on);
         Ok(on)
     }
 
-    pub(crate) fn context_of_stream(&self, stream: StreamHandle) -> Outcome<usize> {
-        self.handle_of(self.device_of_stream(stream)?.0)
+    /// Waits for the functions of the host that come before new work of a stream. Work of the
+    /// legacy default stream waits for all streams, and they wait for it.
+    pub(crate) fn wait_for_host(&self, stream: StreamHandle) {
+        if stream.is_legacy() {
+            return self.host_work.wait();
+        }
+        self.host_work.wait_for(host_queue(StreamHandle::LEGACY));
+        self.host_work.wait_for(host_queue(stream));
     }
 
-    /// The stream on which the simulator does the work of a default stream.
+    pub(crate) fn context_of_stream(&self, stream: StreamHandle) -> Outcome<usize> {
+        if stream.is_default() {
+            return self.device().map(|_| contexts::current());
+        }
+        self.created_stream(stream).map(|stream| stream.context)
+    }
+
+    /// The stream on which the simulator does the work of a stream, once the functions of the host
+    /// before it have returned.
     pub(crate) fn working_stream(&self, stream: StreamHandle) -> Outcome<StreamHandle> {
         let device = self.device_of_stream(stream)?;
+        self.wait_for_host(stream);
+        self.working(stream, device)
+    }
+
+    /// The same at once.
+    pub(crate) fn working(&self, stream: StreamHandle, device: DeviceId) -> Outcome<StreamHandle> {
         if !stream.is_default() || device == DeviceId(0) {
             return Ok(stream);
         }
         let stands_in = usize::try_from(device.0).ok().and_then(|at| self.defaults.get(at));
         stands_in.copied().ok_or(Code::INVALID_DEVICE)
     }
+}
+
+/// The key of a stream's functions of the host: both names of the legacy stream are one.
+pub(crate) fn host_queue(stream: StreamHandle) -> usize {
+    if stream.is_legacy() { 0 } else { stream.as_raw() as usize }
 }
 
 /// A stream of the caller: the simulator looks it up and refuses what it did not make.
@@ -370,42 +480,4 @@ pub(crate) fn in_context_after(
         let device = driver.device()?;
         call(driver, device)
     })
-}
-
-/// The simulator's answer as the driver gives it.
-pub(crate) fn answer<T>(answer: Result<T>) -> Outcome<T> {
-    answer.map_err(|error| error.code().unwrap_or(Code::NOT_SUPPORTED))
-}
-
-/// Stores a result. C programs give aligned places; nothing depends on that.
-///
-/// # Safety
-/// `out` must be null or valid for writing, in any alignment.
-pub(crate) unsafe fn store<T: Copy>(out: *mut T, value: T) -> Outcome {
-    has_place(out)?;
-    // SAFETY: `out` is not null, so by this function's contract it is valid for writing a `T`. A
-    // `T: Copy` has no destructor, so the overwritten value needs none.
-    unsafe { out.write_unaligned(value) };
-    Ok(())
-}
-
-/// Reads an argument that the caller passes by its address.
-///
-/// # Safety
-/// `place` must be null or valid for reading, in any alignment.
-pub(crate) unsafe fn load<T: Copy>(place: *const T) -> Outcome<T> {
-    has_place(place)?;
-    // SAFETY: `place` is not null, so by this function's contract it is valid for reading a `T`.
-    // The types read are plain C data, of which every bit pattern is a value.
-    Ok(unsafe { place.read_unaligned() })
-}
-
-/// Refuses a missing place for a result before anything is done.
-pub(crate) fn has_place<T>(out: *const T) -> Outcome {
-    if out.is_null() { Err(Code::INVALID_VALUE) } else { Ok(()) }
-}
-
-/// Refuses the null handle.
-pub(crate) fn is_handle(raw: *const c_void) -> Outcome {
-    if raw.is_null() { Err(Code::INVALID_HANDLE) } else { Ok(()) }
 }

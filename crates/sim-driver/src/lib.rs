@@ -3,8 +3,8 @@
 //! The library has the C entry points of managed memory, over simulated H200s in the process.
 //! Programs that were written against the driver load it in place of `libcuda.so.1`. It has the
 //! calls that a program needs to allocate, advise, prefetch, query, fill and copy, with contexts,
-//! streams, events and pools. For all other functions [`cuGetProcAddress_v2`] answers as a driver
-//! that lacks them. It runs no device code: [`cuModuleGetFunction`] finds only the touch kernels of
+//! streams, events and pools. All other functions of CUDA 13.5 are exported too: they return 801
+//! (`CUDA_ERROR_NOT_SUPPORTED`), and stderr names each once. It runs no device code: [`cuModuleGetFunction`] finds only the touch kernels of
 //! `pagewise-cuda`.
 //!
 //! The environment variable `PAGEWISE_DRIVER` chooses the driver that is simulated; see
@@ -24,15 +24,20 @@
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![warn(clippy::arithmetic_side_effects, reason = "every number comes from a caller")]
 
+mod attributes;
+mod contexts;
 mod driver;
 mod entry;
 mod extras;
 mod forms;
+mod host_work;
 mod lookup;
 mod options;
+mod outcome;
 mod per_thread;
 mod refused;
 mod summary;
+mod transfer;
 
 pub use entry::*;
 pub use extras::*;

@@ -35,7 +35,7 @@ struct Summary<'a> {
     throttling: u64,
     remote_maps: u64,
     simulated_ns: u64,
-    unsupported: Vec<&'static str>,
+    unsupported: Vec<&'a str>,
     pressure: Vec<DevicePressure>,
     buffers: Vec<Buffer>,
 }
@@ -101,7 +101,7 @@ impl SummaryFile {
     }
 
     /// Brings the file up to date, if anything changed since the last time.
-    pub(crate) fn update(&mut self, sim: &SimBackend, unsupported: &BTreeSet<&'static str>) {
+    pub(crate) fn update(&mut self, sim: &SimBackend, unsupported: &BTreeSet<String>) {
         let live = sim.live_managed();
         let seen = Seen {
             counters: sim.counters(),
@@ -134,7 +134,7 @@ impl SummaryFile {
 fn summary<'a>(
     sim: &'a SimBackend,
     seen: &Seen,
-    unsupported: &BTreeSet<&'static str>,
+    unsupported: &'a BTreeSet<String>,
     buffers: Vec<Buffer>,
 ) -> Summary<'a> {
     let counters = seen.counters;
@@ -163,7 +163,7 @@ fn summary<'a>(
         throttling: counters.throttles,
         remote_maps: counters.remote_maps,
         simulated_ns: seen.clock_ns,
-        unsupported: unsupported.iter().copied().collect(),
+        unsupported: unsupported.iter().map(String::as_str).collect(),
         pressure: (0..i32::try_from(devices).unwrap_or(i32::MAX)).filter_map(pressure).collect(),
         buffers,
     }

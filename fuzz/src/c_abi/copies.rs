@@ -46,7 +46,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
 ];
 
 /// An address, often a multiple of the width, and a number of elements that often fits.
-fn elements(world: &mut World<'_, '_>, width: usize) -> (u64, usize) {
+pub(super) fn elements(world: &mut World<'_, '_>, width: usize) -> (u64, usize) {
     let (ptr, bytes) = world.range();
     if world.choices.chance(1, 8) { (ptr, bytes) } else { (ptr & !3, bytes / width) }
 }

@@ -5,10 +5,11 @@ use std::ptr::{null, null_mut};
 
 use pagewise_driver::{
     cuCtxGetCurrent, cuCtxGetDevice, cuCtxSetCurrent, cuCtxSynchronize, cuDeviceCanAccessPeer,
-    cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName,
-    cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain,
-    cuDeviceTotalMem_v2, cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuGetProcAddress,
-    cuGetProcAddress_v2, cuInit,
+    cuDeviceComputeCapability, cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetByPCIBusId,
+    cuDeviceGetCount, cuDeviceGetName, cuDeviceGetP2PAttribute, cuDeviceGetPCIBusId,
+    cuDeviceGetUuid, cuDeviceGetUuid_v2, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRelease_v2,
+    cuDevicePrimaryCtxRetain, cuDeviceTotalMem_v2, cuDriverGetVersion, cuGetErrorName,
+    cuGetErrorString, cuGetProcAddress, cuGetProcAddress_v2, cuInit,
 };
 
 use super::world::{Attempt, World};
@@ -119,6 +120,41 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         unsafe { cuCtxGetDevice(place) }
     }),
     ("cuCtxSynchronize", |_| cuCtxSynchronize()),
+    ("cuDeviceGetPCIBusId", |world| {
+        let (place, ordinal) = (world.place::<c_char>(), world.ordinal());
+        // Places have at least 32 bytes behind them.
+        let bytes = world.choices.below(33) as c_int;
+        // SAFETY: the place is null or has room for `bytes` bytes.
+        unsafe { cuDeviceGetPCIBusId(place, bytes, ordinal) }
+    }),
+    ("cuDeviceGetByPCIBusId", |world| {
+        const NAMES: [&CStr; 6] =
+            [c"0000:01:00.0", c"0:1:0", c"1:0.0", c"", c"x:y:z", c"ffff:ff:ff.f"];
+        let (place, name) = (world.place(), world.choices.one_of(&NAMES).as_ptr());
+        let name = if world.choices.chance(1, 16) { null() } else { name };
+        // SAFETY: the place is null or has room for the result; the name is null or NUL-terminated.
+        unsafe { cuDeviceGetByPCIBusId(place, name) }
+    }),
+    ("cuDeviceGetUuid", |world| {
+        let (place, ordinal) = (world.place(), world.ordinal());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuDeviceGetUuid(place, ordinal) }
+    }),
+    ("cuDeviceGetUuid_v2", |world| {
+        let (place, ordinal) = (world.place(), world.ordinal());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuDeviceGetUuid_v2(place, ordinal) }
+    }),
+    ("cuDeviceComputeCapability", |world| {
+        let (major, minor, ordinal) = (world.place(), world.place(), world.ordinal());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuDeviceComputeCapability(major, minor, ordinal) }
+    }),
+    ("cuDeviceGetP2PAttribute", |world| {
+        let (place, device, peer) = (world.place(), world.ordinal(), world.ordinal());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuDeviceGetP2PAttribute(place, world.small(6) as c_int, device, peer) }
+    }),
 ];
 
 /// A name, a place and a version.

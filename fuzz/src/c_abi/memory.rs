@@ -4,8 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
 use pagewise_driver::{
-    cuMemAlloc_v2, cuMemAllocManaged, cuMemFree_v2, cuMemFreeHost, cuMemGetInfo_v2, cuMemHostAlloc,
-    cuMemRangeGetAttribute, cuMemcpyAsync, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2,
+    cuMemAlloc_v2, cuMemAllocAsync, cuMemAllocHost_v2, cuMemAllocManaged, cuMemAllocPitch_v2,
+    cuMemFree_v2, cuMemFreeHost, cuMemGetAddressRange_v2, cuMemGetInfo_v2, cuMemHostAlloc,
+    cuMemHostGetDevicePointer_v2, cuMemHostGetFlags, cuMemRangeGetAttribute,
+    cuMemRangeGetAttributes, cuMemcpyAsync, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2,
     cuMemcpyHtoDAsync_v2, cuMemsetD8Async, cuPointerGetAttribute, cuPointerGetAttributes,
 };
 
@@ -98,6 +100,64 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         // length before it writes the range. No other code uses the buffer.
         unsafe { cuMemcpyDtoHAsync_v2(host, ptr, bytes, stream) }
     }),
+    ("cuMemAllocHost_v2", |world| {
+        let (place, bytes) = (world.place::<*mut c_void>(), world.size());
+        // SAFETY: each place is null or has room for its result.
+        let code = unsafe { cuMemAllocHost_v2(place, bytes) };
+        allocated(world, code, place.cast(), bytes, false)
+    }),
+    ("cuMemAllocPitch_v2", |world| {
+        let (place, mut pitch) = (world.place(), 0);
+        let (width, height) =
+            (world.choices.below(5000) as usize, world.choices.below(64) as usize);
+        let width = if world.choices.chance(1, 8) { world.size() << 20 } else { width };
+        let element = [4, 8, 16, world.small(20) as u32][world.choices.below(4) as usize];
+        // SAFETY: the place is null or has room for the result, and the pitch is a local.
+        let code = unsafe { cuMemAllocPitch_v2(place, &raw mut pitch, width, height, element) };
+        allocated(world, code, place, pitch.wrapping_mul(height), false)
+    }),
+    ("cuMemAllocAsync", |world| {
+        let (place, bytes, stream) = (world.place(), world.size(), world.stream());
+        // SAFETY: each place is null or has room for its result.
+        let code = unsafe { cuMemAllocAsync(place, bytes, stream) };
+        allocated(world, code, place, bytes, false)
+    }),
+    ("cuMemGetAddressRange_v2", |world| {
+        let (base, size, ptr) = (world.place(), world.place(), world.address());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuMemGetAddressRange_v2(base, size, ptr) }
+    }),
+    ("cuMemHostGetFlags", |world| {
+        let (place, ptr) = (world.place(), world.address());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuMemHostGetFlags(place, without_provenance_mut(ptr as usize)) }
+    }),
+    ("cuMemHostGetDevicePointer_v2", |world| {
+        let (place, ptr) = (world.place(), world.address());
+        let flags = if world.choices.chance(7, 8) { 0 } else { 1 };
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuMemHostGetDevicePointer_v2(place, without_provenance_mut(ptr as usize), flags) }
+    }),
+    ("cuMemRangeGetAttributes", |world| {
+        let mut lists = [[0_i32; 40]; 3];
+        let mut data = lists.each_mut().map(|list| list.as_mut_ptr().cast::<c_void>());
+        let mut sizes = [4, 4, 8];
+        let mut attributes = [world.small(10) as c_int, 1, 3];
+        let count = world.choices.below(4) as usize;
+        let (ptr, bytes) = world.managed_range();
+        let sizes = if world.choices.chance(1, 8) { null_mut() } else { sizes.as_mut_ptr() };
+        // SAFETY: each array is null or has three items, each place has more room than its size says.
+        unsafe {
+            cuMemRangeGetAttributes(
+                data.as_mut_ptr(),
+                sizes,
+                attributes.as_mut_ptr(),
+                count,
+                ptr,
+                bytes,
+            )
+        }
+    }),
 ];
 
 /// The byte that fills places, to see which bytes a call writes.
@@ -152,7 +212,7 @@ pub(super) fn two_ranges(world: &mut World<'_, '_>) -> (u64, u64, usize) {
 }
 
 /// Memory of the host: none, or the buffer.
-fn host(world: &mut World<'_, '_>) -> *mut c_void {
+pub(super) fn host(world: &mut World<'_, '_>) -> *mut c_void {
     const { assert!(LONGEST.is_power_of_two()) };
     if world.choices.chance(1, 16) { null_mut() } else { world.buffer.cast() }
 }

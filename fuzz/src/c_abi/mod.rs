@@ -9,6 +9,7 @@
 //! Sizes between 4 MiB and 2^47 bytes are left out too: they are no attack but work.
 
 mod arrays;
+mod contexts;
 mod copies;
 mod device;
 mod kernels;
@@ -18,6 +19,7 @@ mod movement;
 mod pools;
 mod sharing;
 mod streams;
+mod transfers;
 mod virtual_memory;
 mod world;
 
@@ -32,6 +34,7 @@ use crate::{Choices, Log};
 
 /// Every entry point, and what calls it.
 const ENTRY_POINTS: &[&[(&str, Attempt)]] = &[
+    contexts::ENTRY_POINTS,
     copies::ENTRY_POINTS,
     device::ENTRY_POINTS,
     kernels::ENTRY_POINTS,
@@ -40,6 +43,7 @@ const ENTRY_POINTS: &[&[(&str, Attempt)]] = &[
     pools::ENTRY_POINTS,
     sharing::ENTRY_POINTS,
     streams::ENTRY_POINTS,
+    transfers::ENTRY_POINTS,
     virtual_memory::ENTRY_POINTS,
 ];
 

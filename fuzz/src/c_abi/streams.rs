@@ -1,11 +1,18 @@
 //! Hostile calls of streams and events.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 
 use pagewise_driver::{
-    cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime, cuEventQuery, cuEventRecord,
-    cuEventSynchronize, cuStreamAttachMemAsync, cuStreamCreate, cuStreamDestroy_v2, cuStreamGetCtx,
-    cuStreamQuery, cuStreamSynchronize, cuStreamWaitEvent,
+    Blob, HostFunction, StreamCallback, cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime,
+    cuEventElapsedTime_v2, cuEventQuery, cuEventRecord, cuEventRecordWithFlags, cuEventSynchronize,
+    cuIpcGetEventHandle, cuIpcOpenEventHandle, cuLaunchHostFunc, cuStreamAddCallback,
+    cuStreamAttachMemAsync, cuStreamCopyAttributes, cuStreamCreate, cuStreamCreateWithPriority,
+    cuStreamDestroy_v2, cuStreamGetAttribute, cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2,
+    cuStreamGetCaptureInfo_v3, cuStreamGetCtx, cuStreamGetCtx_v2, cuStreamGetDevice,
+    cuStreamGetFlags, cuStreamGetId, cuStreamGetPriority, cuStreamIsCapturing, cuStreamQuery,
+    cuStreamSetAttribute, cuStreamSynchronize, cuStreamWaitEvent,
+    cuThreadExchangeStreamCaptureMode,
 };
 
 use super::world::{Attempt, World};
@@ -45,7 +52,7 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuEventCreate", |world| {
         let place = world.place::<*mut c_void>();
         // SAFETY: the place is null or has room for the result.
-        let code = unsafe { cuEventCreate(place, world.small(6) as u32) };
+        let code = unsafe { cuEventCreate(place, world.small(8) as u32) };
         made(code, place, &mut world.events)
     }),
     ("cuEventDestroy_v2", |world| {
@@ -65,6 +72,126 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (place, start, end) = (world.place(), world.event(), world.event());
         // SAFETY: the place is null or has room for the result.
         unsafe { cuEventElapsedTime(place, start, end) }
+    }),
+    ("cuStreamCreateWithPriority", |world| {
+        let place = world.place::<*mut c_void>();
+        let (flags, priority) = (world.small(3) as u32, world.choices.edge() as c_int);
+        // SAFETY: each place is null or has room for its result.
+        let code = unsafe { cuStreamCreateWithPriority(place, flags, priority) };
+        made(code, place, &mut world.streams)
+    }),
+    ("cuStreamGetFlags", |world| {
+        let (stream, place) = (world.stream(), world.place());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuStreamGetFlags(stream, place) }
+    }),
+    ("cuStreamGetPriority", |world| {
+        let (stream, place) = (world.stream(), world.place());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuStreamGetPriority(stream, place) }
+    }),
+    ("cuStreamGetId", |world| {
+        let (stream, place) = (world.stream(), world.place());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuStreamGetId(stream, place) }
+    }),
+    ("cuStreamGetDevice", |world| {
+        let (stream, place) = (world.stream(), world.place());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuStreamGetDevice(stream, place) }
+    }),
+    ("cuStreamIsCapturing", |world| {
+        let (stream, place) = (world.stream(), world.place());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuStreamIsCapturing(stream, place) }
+    }),
+    ("cuStreamGetCtx_v2", |world| {
+        let (stream, place, green) = (world.stream(), world.place(), world.place());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuStreamGetCtx_v2(stream, place, green) }
+    }),
+    ("cuStreamGetCaptureInfo", |world| {
+        let (stream, state, id) = (world.stream(), world.place(), world.place());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuStreamGetCaptureInfo(stream, state, id) }
+    }),
+    ("cuStreamGetCaptureInfo_v2", |world| {
+        let (stream, state) = (world.stream(), world.place());
+        // SAFETY: each place is null or has room for its result.
+        unsafe {
+            cuStreamGetCaptureInfo_v2(stream, state, null_mut(), null_mut(), null_mut(), null_mut())
+        }
+    }),
+    ("cuStreamGetCaptureInfo_v3", |world| {
+        let (stream, state) = (world.stream(), world.place());
+        let none = null_mut::<c_void>;
+        // SAFETY: each place is null or has room for its result.
+        unsafe {
+            cuStreamGetCaptureInfo_v3(
+                stream,
+                state,
+                none().cast(),
+                none().cast(),
+                none().cast(),
+                none().cast(),
+                none().cast(),
+            )
+        }
+    }),
+    ("cuThreadExchangeStreamCaptureMode", |world| {
+        let mut mode = world.small(4) as c_int;
+        let place = world.choices.chance(7, 8);
+        let place = if place { &raw mut mode } else { null_mut() };
+        // SAFETY: the place is null or a local.
+        unsafe { cuThreadExchangeStreamCaptureMode(place) }
+    }),
+    ("cuStreamGetAttribute", |world| {
+        let (stream, place) = (world.stream(), world.place());
+        let attribute = [3, 8, world.small(12) as c_int][world.choices.below(3) as usize];
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuStreamGetAttribute(stream, attribute, place) }
+    }),
+    ("cuStreamSetAttribute", |world| {
+        let (stream, value) = (world.stream(), world.small(6) as c_int);
+        let attribute = [3, 8, world.small(12) as c_int][world.choices.below(3) as usize];
+        // SAFETY: the value is a local.
+        unsafe { cuStreamSetAttribute(stream, attribute, (&raw const value).cast()) }
+    }),
+    ("cuStreamCopyAttributes", |world| {
+        let (to, from) = (world.stream(), world.stream());
+        cuStreamCopyAttributes(to, from)
+    }),
+    ("cuEventRecordWithFlags", |world| {
+        let (event, stream) = (world.event(), world.stream());
+        cuEventRecordWithFlags(event, stream, world.small(3) as u32)
+    }),
+    ("cuEventElapsedTime_v2", |world| {
+        let (place, start, end) = (world.place(), world.event(), world.event());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuEventElapsedTime_v2(place, start, end) }
+    }),
+    ("cuIpcGetEventHandle", |world| {
+        let (place, event) = (world.place::<Blob>(), world.event());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuIpcGetEventHandle(place, event) }
+    }),
+    ("cuIpcOpenEventHandle", |world| {
+        let (place, blob) = (world.place(), world.blob());
+        // SAFETY: each place is null or has room for its result.
+        unsafe { cuIpcOpenEventHandle(place, blob) }
+    }),
+    ("cuLaunchHostFunc", |world| {
+        let stream = world.stream();
+        let function: HostFunction = if world.choices.chance(1, 8) { None } else { Some(called) };
+        // SAFETY: the functions use none of their arguments.
+        unsafe { cuLaunchHostFunc(stream, function, null_mut()) }
+    }),
+    ("cuStreamAddCallback", |world| {
+        let (stream, flags) = (world.stream(), world.small(2) as u32);
+        let function: StreamCallback =
+            if world.choices.chance(1, 8) { None } else { Some(called_with_stream) };
+        // SAFETY: the functions use none of their arguments.
+        unsafe { cuStreamAddCallback(stream, function, null_mut(), flags) }
     }),
 ];
 
@@ -90,3 +217,9 @@ pub(super) fn gone(
     }
     code
 }
+
+/// A function of the host that does nothing.
+unsafe extern "C" fn called(_: *mut c_void) {}
+
+/// A callback that does nothing.
+unsafe extern "C" fn called_with_stream(_: *mut c_void, _: c_int, _: *mut c_void) {}

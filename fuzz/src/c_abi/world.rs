@@ -5,10 +5,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{null_mut, without_provenance_mut};
 
 use pagewise_driver::{
-    Blob, MemLocation, MemPoolProps, cuCtxSetCurrent, cuDevicePrimaryCtxRelease_v2,
-    cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2, cuMemFree_v2, cuMemFreeAsync,
-    cuMemFreeHost, cuMemHostUnregister, cuMemPoolCreate, cuMemPoolDestroy, cuStreamCreate,
-    cuStreamDestroy_v2, cuStreamSynchronize,
+    Blob, MemLocation, MemPoolProps, cuCtxDestroy_v2, cuCtxPopCurrent_v2, cuCtxSetCurrent,
+    cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2,
+    cuMemFree_v2, cuMemFreeAsync, cuMemFreeHost, cuMemHostUnregister, cuMemPoolCreate,
+    cuMemPoolDestroy, cuStreamCreate, cuStreamDestroy_v2, cuStreamSynchronize,
 };
 
 use super::mappings::VirtualMemory;
@@ -48,6 +48,8 @@ pub struct World<'a, 'b> {
     pub(super) pools: Vec<usize>,
     pub(super) streams: Vec<usize>,
     pub(super) events: Vec<usize>,
+    /// Contexts that this program created.
+    pub(super) contexts: Vec<usize>,
     pub(super) blobs: Vec<Blob>,
     pub(super) descriptors: Vec<c_int>,
     /// Addresses of imported memory, once for each import that was not ended.
@@ -82,6 +84,7 @@ impl<'a, 'b> World<'a, 'b> {
             pools: Vec::new(),
             streams: Vec::new(),
             events: Vec::new(),
+            contexts: Vec::new(),
             blobs: Vec::new(),
             descriptors: Vec::new(),
             imports: Vec::new(),
@@ -172,6 +175,7 @@ impl<'a, 'b> World<'a, 'b> {
             (&mut self.pools, destroy_pool as fn(usize)),
             (&mut self.streams, destroy_stream),
             (&mut self.events, destroy_event),
+            (&mut self.contexts, destroy_context),
         ] {
             if handles.len() > 6 {
                 destroy(handles.remove(0));
@@ -346,6 +350,9 @@ impl<'a, 'b> World<'a, 'b> {
         match self.choices.below(4) {
             0 => without_provenance_mut(self.choices.edge() as usize),
             1 => null_mut(),
+            2 if !self.contexts.is_empty() => {
+                without_provenance_mut(self.choices.one_of(&self.contexts))
+            }
             _ => self.context,
         }
     }
@@ -374,8 +381,10 @@ impl Drop for World<'_, '_> {
         std::mem::take(&mut self.pools).into_iter().for_each(destroy_pool);
         std::mem::take(&mut self.streams).into_iter().for_each(destroy_stream);
         std::mem::take(&mut self.events).into_iter().for_each(destroy_event);
+        std::mem::take(&mut self.contexts).into_iter().for_each(destroy_context);
         cuStreamSynchronize(null_mut());
-        cuCtxSetCurrent(null_mut());
+        // SAFETY: the result goes nowhere.
+        while unsafe { cuCtxPopCurrent_v2(null_mut()) } == 0 {}
         for _ in 0..self.retained {
             cuDevicePrimaryCtxRelease_v2(0);
         }
@@ -398,6 +407,11 @@ fn destroy_pool(raw: usize) {
 fn destroy_stream(raw: usize) {
     // SAFETY: this program does not use the handle again.
     unsafe { cuStreamDestroy_v2(without_provenance_mut(raw)) };
+}
+
+fn destroy_context(raw: usize) {
+    // SAFETY: this program uses nothing of the context any more.
+    unsafe { cuCtxDestroy_v2(without_provenance_mut(raw)) };
 }
 
 fn destroy_event(raw: usize) {

@@ -1,91 +1,18 @@
-//! Entry points that fill and copy, alone and in batches.
+//! Entry points that copy, alone and in batches.
 //!
 //! Memory of the host that the simulator did not allocate goes through a page-locked allocation of
 //! its own, so that the device side pays and moves as it does for any copy.
 
-use std::ffi::{c_int, c_uint, c_ushort, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{
-    Backend, Code, CopyAttributes, CopyFlags, DevicePtr, HostAllocFlags, Result, SourceOrder, Span,
-    SpanCopy, StreamHandle,
+    Backend, CopyAttributes, CopyFlags, DevicePtr, SourceOrder, Span, SpanCopy, StreamHandle,
 };
-use pagewise_sim::SimBackend;
 
 use crate::driver::{Driver, Outcome, answer, has_place, in_context, started_after, stream};
+use crate::entry::MemLocation;
 use crate::entry::movement::{gather, not_legacy};
-use crate::entry::{MemLocation, span, span_is_live};
-
-/// The range of a fill of `count` elements. Too many for an address space wrap (CONTRACT-107).
-const fn elements(ptr: u64, count: usize, width: usize) -> Span {
-    span(ptr, count.wrapping_mul(width))
-}
-
-/// Carries a fill out, by the simulator's call.
-fn fill(
-    symbol: &str,
-    range: Span,
-    on: *mut c_void,
-    call: impl FnOnce(&SimBackend, Span, StreamHandle) -> Result<()>,
-) -> c_int {
-    in_context(symbol, |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        answer(call(&driver.sim, range, on))
-    })
-}
-
-/// `cuMemsetD8Async`
-///
-/// # Safety
-/// No thread, and no other work of a device, may use the range.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemsetD8Async(
-    ptr: u64,
-    value: u8,
-    bytes: usize,
-    on: *mut c_void,
-) -> c_int {
-    fill("cuMemsetD8Async", elements(ptr, bytes, 1), on, |sim, range, on| {
-        // SAFETY: `memset` asks that no other code uses the range; the caller of this function
-        // promised that. The simulator refuses ranges outside of live allocations.
-        unsafe { sim.memset(range, value, on) }
-    })
-}
-
-/// `cuMemsetD16Async`
-///
-/// # Safety
-/// As [`cuMemsetD8Async`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemsetD16Async(
-    ptr: u64,
-    value: c_ushort,
-    count: usize,
-    on: *mut c_void,
-) -> c_int {
-    fill("cuMemsetD16Async", elements(ptr, count, 2), on, |sim, range, on| {
-        // SAFETY: `memset_d16` asks that no other code uses the range; the caller of this function
-        // promised that. The simulator refuses ranges outside of live allocations.
-        unsafe { sim.memset_d16(range, value, on) }
-    })
-}
-
-/// `cuMemsetD32Async`
-///
-/// # Safety
-/// As [`cuMemsetD8Async`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemsetD32Async(
-    ptr: u64,
-    value: c_uint,
-    count: usize,
-    on: *mut c_void,
-) -> c_int {
-    fill("cuMemsetD32Async", elements(ptr, count, 4), on, |sim, range, on| {
-        // SAFETY: `memset_d32` asks that no other code uses the range; the caller of this function
-        // promised that. The simulator refuses ranges outside of live allocations.
-        unsafe { sim.memset_d32(range, value, on) }
-    })
-}
+use crate::transfer::{self, Rows, Shape, Use};
 
 /// `CUmemcpyAttributes` as the driver takes it.
 #[repr(C)]
@@ -220,7 +147,97 @@ pub unsafe extern "C" fn cuMemcpyBatchAsync_v2(
     })
 }
 
-/// `cuMemcpyAsync`, between simulated allocations
+/// Copies between any two places.
+///
+/// # Safety
+/// No other code may use the ranges; a range of the host that is `Promised` must be mapped.
+unsafe fn copy(
+    driver: &Driver,
+    (destination, writing): (u64, Use),
+    (source, reading): (u64, Use),
+    bytes: usize,
+    on: StreamHandle,
+) -> Outcome {
+    let (to, from) = (DevicePtr(destination), DevicePtr(source));
+    let known = |ptr| driver.sim.reserves(Span::new(ptr, bytes as u64));
+    if bytes == 0 || (known(to) && known(from)) {
+        // SAFETY: `memcpy` asks that no other code uses the ranges; this function's contract says
+        // so. The simulator refuses ranges outside of live allocations.
+        return answer(unsafe { driver.sim.memcpy(to, from, bytes as u64, on) });
+    }
+    let shape = Shape { width: bytes as u64, rows: 1 };
+    let to = Rows::new(driver, (destination, 0), shape, writing)?;
+    let from = Rows::new(driver, (source, 0), shape, reading)?;
+    // SAFETY: this function's contract, and `Rows` looked at what was not promised.
+    unsafe { transfer::copy(driver, to, from, shape, on) }
+}
+
+/// Runs a copy between places that the caller promised nothing about, in a stream.
+///
+/// # Safety
+/// No other code may use the ranges.
+unsafe fn copy_any(
+    symbol: &str,
+    destination: u64,
+    source: u64,
+    bytes: usize,
+    on: *mut c_void,
+) -> c_int {
+    in_context(symbol, |driver, _| {
+        let on = driver.working_stream(stream(on))?;
+        // SAFETY: `copy` asks of the ranges what this function asks of them.
+        unsafe { copy(driver, (destination, Use::Write), (source, Use::Read), bytes, on) }
+    })
+}
+
+/// Runs a copy from memory of the host.
+///
+/// # Safety
+/// `source` must be null or valid for reading `bytes` bytes; no other code may use the ranges.
+unsafe fn copy_from_host(
+    symbol: &str,
+    destination: u64,
+    source: *const c_void,
+    bytes: usize,
+    on: *mut c_void,
+) -> c_int {
+    let source = source.expose_provenance() as u64;
+    in_context(symbol, |driver, _| {
+        let on = driver.working_stream(stream(on))?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: `copy` asks of the ranges what this function asks of them.
+        unsafe { copy(driver, (destination, Use::Write), (source, Use::Promised), bytes, on) }
+    })
+}
+
+/// Runs a copy to memory of the host.
+///
+/// # Safety
+/// `destination` must be null or valid for writing `bytes` bytes; no other code may use the ranges.
+unsafe fn copy_to_host(
+    symbol: &str,
+    destination: *mut c_void,
+    source: u64,
+    bytes: usize,
+    on: *mut c_void,
+) -> c_int {
+    let destination = destination.expose_provenance() as u64;
+    in_context(symbol, |driver, _| {
+        let on = driver.working_stream(stream(on))?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: `copy` asks of the ranges what this function asks of them.
+        unsafe { copy(driver, (destination, Use::Promised), (source, Use::Read), bytes, on) }
+    })
+}
+
+/// The legacy default stream, on which calls without a stream work.
+const NO_STREAM: *mut c_void = std::ptr::null_mut();
+
+/// `cuMemcpyAsync`: between memory of the simulator and any memory of the process.
 ///
 /// # Safety
 /// No thread, and no other work of a device, may use the ranges.
@@ -231,8 +248,18 @@ pub unsafe extern "C" fn cuMemcpyAsync(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller promises of the ranges what `copy_between` asks for.
-    unsafe { copy_between("cuMemcpyAsync", destination, source, bytes, on) }
+    // SAFETY: the caller promises that no other code uses the ranges.
+    unsafe { copy_any("cuMemcpyAsync", destination, source, bytes, on) }
+}
+
+/// `cuMemcpy`
+///
+/// # Safety
+/// As [`cuMemcpyAsync`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy(destination: u64, source: u64, bytes: usize) -> c_int {
+    // SAFETY: the caller promises that no other code uses the ranges.
+    unsafe { copy_any("cuMemcpy", destination, source, bytes, NO_STREAM) }
 }
 
 /// `cuMemcpyDtoDAsync`
@@ -246,8 +273,71 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller promises of the ranges what `copy_between` asks for.
-    unsafe { copy_between("cuMemcpyDtoDAsync_v2", destination, source, bytes, on) }
+    // SAFETY: the caller promises that no other code uses the ranges.
+    unsafe { copy_any("cuMemcpyDtoDAsync_v2", destination, source, bytes, on) }
+}
+
+/// `cuMemcpyDtoD`
+///
+/// # Safety
+/// As [`cuMemcpyAsync`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoD_v2(destination: u64, source: u64, bytes: usize) -> c_int {
+    // SAFETY: the caller promises that no other code uses the ranges.
+    unsafe { copy_any("cuMemcpyDtoD_v2", destination, source, bytes, NO_STREAM) }
+}
+
+/// Copies between contexts: addresses say where memory is, so the contexts have to exist only.
+///
+/// # Safety
+/// No other code may use the ranges.
+unsafe fn copy_between(
+    symbol: &str,
+    (destination, to): (u64, *mut c_void),
+    (source, from): (u64, *mut c_void),
+    bytes: usize,
+    on: *mut c_void,
+) -> c_int {
+    in_context(symbol, |driver, _| {
+        driver.live(to.addr())?;
+        driver.live(from.addr())?;
+        let on = driver.working_stream(stream(on))?;
+        // SAFETY: `copy` asks of the ranges what this function asks of them.
+        unsafe { copy(driver, (destination, Use::Write), (source, Use::Read), bytes, on) }
+    })
+}
+
+/// `cuMemcpyPeer`
+///
+/// # Safety
+/// As [`cuMemcpyAsync`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyPeer(
+    destination: u64,
+    to: *mut c_void,
+    source: u64,
+    from: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: the caller promises that no other code uses the ranges.
+    unsafe { copy_between("cuMemcpyPeer", (destination, to), (source, from), bytes, NO_STREAM) }
+}
+
+/// `cuMemcpyPeerAsync`
+///
+/// # Safety
+/// As [`cuMemcpyAsync`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyPeerAsync(
+    destination: u64,
+    to: *mut c_void,
+    source: u64,
+    from: *mut c_void,
+    bytes: usize,
+    on: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller promises that no other code uses the ranges.
+    unsafe { copy_between("cuMemcpyPeerAsync", (destination, to), (source, from), bytes, on) }
 }
 
 /// `cuMemcpyHtoDAsync`
@@ -261,21 +351,22 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemcpyHtoDAsync_v2", |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        has_place(source)?;
-        check_live(driver, destination, bytes)?;
-        let staging = Staging::new(driver, bytes)?;
-        // SAFETY: `source` is not null, so the caller promises that `bytes` bytes of it can be
-        // read; the staging memory has so many and is new, so the two do not overlap.
-        unsafe { staging.place().copy_from_nonoverlapping(source.cast(), bytes) };
-        // SAFETY: `copy` asks that no other code uses the ranges: the caller promises that of the
-        // destination, and only this function knows the staging memory.
-        unsafe { copy(driver, destination, staging.ptr.0, bytes, on) }
-    })
+    // SAFETY: the caller promises of the ranges what `copy_from_host` asks for.
+    unsafe { copy_from_host("cuMemcpyHtoDAsync_v2", destination, source, bytes, on) }
+}
+
+/// `cuMemcpyHtoD`
+///
+/// # Safety
+/// As [`cuMemcpyHtoDAsync_v2`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoD_v2(
+    destination: u64,
+    source: *const c_void,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: the caller promises of the ranges what `copy_from_host` asks for.
+    unsafe { copy_from_host("cuMemcpyHtoD_v2", destination, source, bytes, NO_STREAM) }
 }
 
 /// `cuMemcpyDtoHAsync`
@@ -289,88 +380,20 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     bytes: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context("cuMemcpyDtoHAsync_v2", |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        has_place(destination)?;
-        check_live(driver, source, bytes)?;
-        let staging = Staging::new(driver, bytes)?;
-        // SAFETY: `copy` asks that no other code uses the ranges: the caller promises that of the
-        // source, and only this function knows the staging memory.
-        unsafe { copy(driver, staging.ptr.0, source, bytes, on) }?;
-        // SAFETY: `destination` is not null, so the caller promises that `bytes` bytes of it can be
-        // written. The staging memory has so many, and only this function knows it, so the two do
-        // not overlap.
-        unsafe { destination.cast::<u8>().copy_from_nonoverlapping(staging.place(), bytes) };
-        Ok(())
-    })
+    // SAFETY: the caller promises of the ranges what `copy_to_host` asks for.
+    unsafe { copy_to_host("cuMemcpyDtoHAsync_v2", destination, source, bytes, on) }
 }
 
-/// Refuses a range that is not within one live allocation before memory of the caller is read, of
-/// which there may be less than a wrong size says.
-fn check_live(driver: &Driver, ptr: u64, bytes: usize) -> Outcome {
-    if span_is_live(driver, ptr, bytes as u64) { Ok(()) } else { Err(Code::INVALID_VALUE) }
-}
-
-/// An entry point that copies between simulated allocations.
+/// `cuMemcpyDtoH`
 ///
 /// # Safety
-/// As [`cuMemcpyAsync`].
-unsafe fn copy_between(
-    symbol: &str,
-    destination: u64,
+/// As [`cuMemcpyDtoHAsync_v2`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoH_v2(
+    destination: *mut c_void,
     source: u64,
     bytes: usize,
-    on: *mut c_void,
 ) -> c_int {
-    in_context(symbol, |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        // SAFETY: `copy` asks that no other code uses the ranges; the caller of this function
-        // promised that.
-        unsafe { copy(driver, destination, source, bytes, on) }
-    })
-}
-
-/// # Safety
-/// As [`cuMemcpyAsync`].
-unsafe fn copy(
-    driver: &Driver,
-    destination: u64,
-    source: u64,
-    bytes: usize,
-    on: StreamHandle,
-) -> Outcome {
-    let (to, from) = (DevicePtr(destination), DevicePtr(source));
-    // SAFETY: `memcpy` asks that no other code uses the ranges; the caller of this function
-    // promised that. The simulator refuses ranges outside of live allocations.
-    answer(unsafe { driver.sim.memcpy(to, from, bytes as u64, on) })
-}
-
-/// Page-locked memory for one copy.
-struct Staging<'a> {
-    driver: &'a Driver,
-    ptr: DevicePtr,
-}
-
-impl<'a> Staging<'a> {
-    fn new(driver: &'a Driver, bytes: usize) -> Outcome<Self> {
-        let flags = HostAllocFlags::empty();
-        let ptr = answer(driver.sim.alloc_pinned(bytes as u64, flags))?;
-        Ok(Self { driver, ptr })
-    }
-
-    /// The memory: a simulated address is the address of the bytes.
-    fn place(&self) -> *mut u8 {
-        std::ptr::with_exposed_provenance_mut(self.ptr.0 as usize)
-    }
-}
-
-impl Drop for Staging<'_> {
-    fn drop(&mut self) {
-        // SAFETY: `free_pinned` asks that no code uses the memory any more: the copy is complete
-        // when the simulator returns from it, and only this value knows the address.
-        _ = unsafe { self.driver.sim.free_pinned(self.ptr) };
-    }
+    // SAFETY: the caller promises of the ranges what `copy_to_host` asks for.
+    unsafe { copy_to_host("cuMemcpyDtoH_v2", destination, source, bytes, NO_STREAM) }
 }

@@ -104,6 +104,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         if driver.device_of_stream(stream(on))? != device {
             return Err(Code::INVALID_HANDLE);
         }
+        driver.wait_for_host(stream(on));
         let flat = [grid_y, grid_z, block_y, block_z] == [1; 4];
         has_place(parameters)?;
         if !flat || block_x > 1024 {

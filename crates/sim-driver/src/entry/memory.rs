@@ -1,16 +1,19 @@
-//! Entry points that allocate, and that read memory figures and attributes of ranges and addresses.
+//! Entry points that allocate memory of devices and managed memory, and that read memory figures
+//! and attributes of ranges and addresses.
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{
-    AttachFlags, Backend, Code, DeviceId, DevicePtr, HostAllocFlags, Location, PointerAttribute,
-    RangeAttribute,
+    AttachFlags, Backend, Code, DeviceId, DevicePtr, Location, PointerAttribute, RangeAttribute,
+    Span,
 };
 use pagewise_sim::SimConfig;
 
+use crate::contexts::Kind;
 use crate::driver::{
     Driver, Outcome, answer, has_place, in_context, in_context_after, started, store,
 };
+use crate::entry::movement::gather;
 use crate::entry::span;
 
 /// `cuMemGetInfo`: either figure may be left out.
@@ -41,6 +44,7 @@ pub unsafe extern "C" fn cuMemAllocManaged(ptr: *mut u64, bytes: usize, flags: c
     let arguments = if usable { has_place(ptr) } else { Err(Code::INVALID_VALUE) };
     in_context_after("cuMemAllocManaged", arguments, |driver, _| {
         let made = answer(driver.sim.alloc_managed(bytes as u64, flags))?;
+        driver.own(made, Kind::Memory);
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(ptr, made.0) }
     })
@@ -55,6 +59,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
     in_context("cuMemAlloc_v2", |driver, device| {
         has_place(ptr)?;
         let made = answer(driver.sim.alloc_device(device, bytes as u64))?;
+        driver.own(made, Kind::Memory);
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(ptr, made.0) }
     })
@@ -66,40 +71,74 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
 /// No thread, and no work of a device, may use the allocation any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
-    // SAFETY: `free` asks that no code uses the allocation any more; the caller of this function
-    // promised that.
-    started("cuMemFree_v2", |driver| answer(unsafe { driver.sim.free(DevicePtr(ptr)) }))
+    started("cuMemFree_v2", |driver| {
+        driver.host_work.wait();
+        // SAFETY: `free` asks that no code uses the allocation any more; the caller of this function
+        // promised that.
+        answer(unsafe { driver.sim.free(DevicePtr(ptr)) })?;
+        driver.disown(DevicePtr(ptr));
+        Ok(())
+    })
 }
 
-/// `cuMemHostAlloc`
+/// The least distance between rows of pitched memory, and what it is a multiple of: as an H200
+/// gives it for every width.
+const PITCH_BYTES: usize = 512;
+
+/// `cuMemAllocPitch`
 ///
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemHostAlloc(
-    ptr: *mut *mut c_void,
-    bytes: usize,
-    flags: c_uint,
+pub unsafe extern "C" fn cuMemAllocPitch_v2(
+    ptr: *mut u64,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    element_bytes: c_uint,
 ) -> c_int {
-    in_context("cuMemHostAlloc", |driver, _| {
+    in_context("cuMemAllocPitch_v2", |driver, device| {
         has_place(ptr)?;
-        let flags = HostAllocFlags::from_bits_retain(flags);
-        let made = answer(driver.sim.alloc_pinned(bytes as u64, flags))?;
-        // SAFETY: the caller promises that the place is null or valid for writing.
-        unsafe { store(ptr, std::ptr::with_exposed_provenance_mut(made.0 as usize)) }
+        has_place(pitch)?;
+        let known = [4, 8, 16].contains(&element_bytes);
+        if width == 0 || height == 0 || !known {
+            return Err(Code::INVALID_VALUE);
+        }
+        let row = width.checked_next_multiple_of(PITCH_BYTES).ok_or(Code::OUT_OF_MEMORY)?;
+        let bytes = row.checked_mul(height).ok_or(Code::OUT_OF_MEMORY)?;
+        let made = answer(driver.sim.alloc_device(device, bytes as u64))?;
+        driver.own(made, Kind::Memory);
+        // SAFETY: the caller promises that the places are null or valid for writing.
+        unsafe {
+            store(pitch, row)?;
+            store(ptr, made.0)
+        }
     })
 }
 
-/// `cuMemFreeHost`
+/// `cuMemGetAddressRange`: either place may be null.
 ///
 /// # Safety
-/// No thread, and no work of a device, may use the allocation any more.
+/// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemFreeHost(ptr: *mut c_void) -> c_int {
-    let ptr = DevicePtr(ptr.addr() as u64);
-    // SAFETY: `free_pinned` asks that no code uses the allocation any more; the caller of this
-    // function promised that.
-    started("cuMemFreeHost", |driver| answer(unsafe { driver.sim.free_pinned(ptr) }))
+pub unsafe extern "C" fn cuMemGetAddressRange_v2(
+    base: *mut u64,
+    size: *mut usize,
+    ptr: u64,
+) -> c_int {
+    in_context("cuMemGetAddressRange_v2", |driver, _| {
+        let ask =
+            |attribute| pointer_attribute(driver, ptr, attribute).map_err(|_| Code::NOT_FOUND);
+        let start = ask(PointerAttribute::RANGE_START_ADDR)?;
+        let bytes = ask(PointerAttribute::RANGE_SIZE)?;
+        // SAFETY: the caller promises that the places are null or valid for writing.
+        unsafe {
+            if !base.is_null() {
+                store(base, start)?;
+            }
+            if size.is_null() { Ok(()) } else { store(size, bytes as usize) }
+        }
+    })
 }
 
 /// `cuMemRangeGetAttribute`
@@ -115,28 +154,85 @@ pub unsafe extern "C" fn cuMemRangeGetAttribute(
     bytes: usize,
 ) -> c_int {
     in_context("cuMemRangeGetAttribute", |driver, _| {
-        let attribute = RangeAttribute(attribute);
-        let is_list = attribute == RangeAttribute::ACCESSED_BY;
-        let fits =
-            if is_list { data_bytes >= 4 && data_bytes.is_multiple_of(4) } else { data_bytes == 4 };
+        // SAFETY: the caller promises that `data` is null or has `data_bytes` bytes.
+        unsafe { read_range(driver, data, data_bytes, RangeAttribute(attribute), span(ptr, bytes)) }
+    })
+}
+
+/// Reads one attribute of a range.
+///
+/// # Safety
+/// `data` must be null or valid for writing `data_bytes` bytes.
+unsafe fn read_range(
+    driver: &Driver,
+    data: *mut c_int,
+    data_bytes: usize,
+    attribute: RangeAttribute,
+    range: Span,
+) -> Outcome {
+    let is_list = attribute == RangeAttribute::ACCESSED_BY;
+    let fits =
+        if is_list { data_bytes >= 4 && data_bytes.is_multiple_of(4) } else { data_bytes == 4 };
+    has_place(data)?;
+    if !fits {
+        return Err(Code::INVALID_VALUE);
+    }
+    if !is_list {
+        let value = answer(driver.sim.range_attribute(range, attribute))?;
+        // SAFETY: by this function's contract the `data_bytes` bytes, which are one `int`, can be
+        // written.
+        return unsafe { store(data, value) };
+    }
+    // One place for each processor that the machine can have; the rest is padding.
+    let mut known = [Location::ORDINAL_INVALID; SimConfig::DEVICES_MAX as usize + 1];
+    answer(driver.sim.range_accessed_by(range, &mut known))?;
+    let padded = known.into_iter().chain(std::iter::repeat(Location::ORDINAL_INVALID));
+    for (index, processor) in (0..data_bytes / 4).zip(padded) {
+        // SAFETY: by this function's contract `data_bytes` bytes can be written, and these four lie
+        // within them.
+        unsafe { data.wrapping_add(index).write_unaligned(processor) };
+    }
+    Ok(())
+}
+
+/// `cuMemRangeGetAttributes`
+///
+/// # Safety
+/// The arrays must be null or have `count` items, and each place must be null or have as many bytes
+/// as its size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemRangeGetAttributes(
+    data: *mut *mut c_void,
+    sizes: *mut usize,
+    attributes: *mut c_int,
+    count: usize,
+    ptr: u64,
+    bytes: usize,
+) -> c_int {
+    in_context("cuMemRangeGetAttributes", |driver, _| {
         has_place(data)?;
-        if !fits {
+        has_place(sizes)?;
+        has_place(attributes)?;
+        if count == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        if !is_list {
-            let value = answer(driver.sim.range_attribute(span(ptr, bytes), attribute))?;
-            // SAFETY: `store` asks for a place that can be written; the caller promises that of the
-            // `data_bytes` bytes, which are one `int`.
-            return unsafe { store(data, value) };
-        }
-        // One place for each processor that the machine can have; the rest is padding.
-        let mut known = [Location::ORDINAL_INVALID; SimConfig::DEVICES_MAX as usize + 1];
-        answer(driver.sim.range_accessed_by(span(ptr, bytes), &mut known))?;
-        let padded = known.into_iter().chain(std::iter::repeat(Location::ORDINAL_INVALID));
-        for (index, processor) in (0..data_bytes / 4).zip(padded) {
-            // SAFETY: the caller promises that `data_bytes` bytes can be written, and these four
-            // lie within them.
-            unsafe { data.wrapping_add(index).write_unaligned(processor) };
+        let items = gather(count, |index| {
+            // SAFETY: no array is null, so the caller promises that each has `count` items, and
+            // `index` is below `count`. They hold integers and pointers, of which every bit pattern
+            // is a value.
+            unsafe {
+                (
+                    data.wrapping_add(index).read_unaligned(),
+                    sizes.wrapping_add(index).read_unaligned(),
+                    RangeAttribute(attributes.wrapping_add(index).read_unaligned()),
+                )
+            }
+        })?;
+        let range = span(ptr, bytes);
+        for (place, size, attribute) in items {
+            // SAFETY: the caller promises that each place is null or has as many bytes as its size
+            // says.
+            unsafe { read_range(driver, place.cast(), size, attribute, range) }?;
         }
         Ok(())
     })

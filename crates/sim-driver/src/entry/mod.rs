@@ -5,21 +5,35 @@
 //! `CUDA_ERROR_INVALID_VALUE`. Handles and addresses may be any numbers: the simulator looks them
 //! up. Memory that a call reads or writes by a device address must not be used by others meanwhile.
 
+mod contexts;
 mod copies;
 mod device;
+mod errors;
+mod events;
+mod fills;
+mod host_functions;
+mod host_memory;
 mod kernels;
 mod memory;
 mod movement;
+mod pitched;
 mod pools;
 mod sharing;
 mod streams;
 mod virtual_memory;
 
+pub use contexts::*;
 pub use copies::*;
 pub use device::*;
+pub use errors::*;
+pub use events::*;
+pub use fills::*;
+pub use host_functions::*;
+pub use host_memory::*;
 pub use kernels::*;
 pub use memory::*;
 pub use movement::*;
+pub use pitched::*;
 pub use pools::*;
 pub use sharing::*;
 pub use streams::*;

@@ -347,6 +347,23 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
     })
 }
 
+/// `cuMemAllocAsync`: from the current pool of the stream's device.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAllocAsync(ptr: *mut u64, bytes: usize, on: *mut c_void) -> c_int {
+    started("cuMemAllocAsync", |driver| {
+        let on = driver.stream(on)?;
+        has_place(ptr)?;
+        let location = Location::device(driver.device_of_stream(on)?);
+        let pool = answer(driver.sim.pool_current(location, AllocationType::PINNED))?;
+        let made = answer(driver.sim.pool_alloc(pool, bytes as u64, on))?;
+        // SAFETY: the caller promises that `ptr` is null or valid for writing.
+        unsafe { store(ptr, made.0) }
+    })
+}
+
 /// `cuMemFreeAsync`
 ///
 /// # Safety

@@ -1,21 +1,26 @@
-//! Entry points of streams and events.
+//! Entry points of streams. No work is captured into graphs.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::without_provenance_mut;
 
-use pagewise_hal::{AttachFlags, Backend, Code, EventFlags, EventHandle, StreamFlags};
+use pagewise_hal::{AttachFlags, Backend, Code, StreamFlags};
 
+use crate::contexts::{self, Stream};
 use crate::driver::{
-    answer, has_place, in_context, in_context_after, is_handle, started, started_after, store,
-    stream,
+    Driver, Outcome, answer, has_place, host_queue, in_context_after, is_handle, load, started,
+    started_after, store, stream,
 };
+use crate::entry::events::event;
 use crate::entry::span;
 
-/// An event of the caller. The simulator looks it up and refuses events that it did not make.
-fn event(raw: *mut c_void) -> EventHandle {
-    // SAFETY: `from_raw` asks for a handle that the back end can take. The simulator looks every
-    // handle up in its table of events and dereferences none, so any number is sound.
-    unsafe { EventHandle::from_raw(raw.addr() as u64) }
-}
+/// `CUDA_ERROR_NOT_READY`
+const NOT_READY: c_int = 600;
+
+/// The least priority of a stream, which is the default.
+pub(super) const PRIORITY_LEAST: c_int = 0;
+/// The greatest priority of a stream, as a GPU since Volta has it.
+pub(super) const PRIORITY_GREATEST: c_int = -5;
 
 /// `cuStreamCreate`
 ///
@@ -23,14 +28,38 @@ fn event(raw: *mut c_void) -> EventHandle {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(out: *mut *mut c_void, flags: c_uint) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { create("cuStreamCreate", out, flags, PRIORITY_LEAST) }
+}
+
+/// `cuStreamCreateWithPriority`: priorities outside of the range are brought into it.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreateWithPriority(
+    out: *mut *mut c_void,
+    flags: c_uint,
+    priority: c_int,
+) -> c_int {
+    let priority = priority.clamp(PRIORITY_GREATEST, PRIORITY_LEAST);
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { create("cuStreamCreateWithPriority", out, flags, priority) }
+}
+
+/// Creates a stream.
+///
+/// # Safety
+/// `out` must be null or valid for writing.
+unsafe fn create(symbol: &str, out: *mut *mut c_void, flags: c_uint, priority: c_int) -> c_int {
     let flags = StreamFlags::from_bits_retain(flags);
     let known = StreamFlags::NON_BLOCKING.contains(flags);
     let arguments = if known { has_place(out) } else { Err(Code::INVALID_VALUE) };
-    in_context_after("cuStreamCreate", arguments, |driver, device| {
+    in_context_after(symbol, arguments, |driver, device| {
         let made = answer(driver.sim.stream_create(device, flags))?;
-        driver.add_stream(made, device);
-        // SAFETY: the caller promises that the place is null or valid for writing.
-        unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
+        driver.add_stream(made, device, (flags.bits(), priority));
+        // SAFETY: by this function's contract `out` is null or valid for writing.
+        unsafe { store(out, without_provenance_mut(made.as_raw() as usize)) }
     })
 }
 
@@ -53,18 +82,21 @@ pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
 /// `cuStreamSynchronize`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
-    synchronize("cuStreamSynchronize", on)
+    started("cuStreamSynchronize", |driver| {
+        answer(driver.sim.stream_synchronize(driver.stream(on)?))
+    })
 }
 
-/// Waits for a stream. Two entry points do this.
-fn synchronize(symbol: &str, on: *mut c_void) -> c_int {
-    started(symbol, |driver| answer(driver.sim.stream_synchronize(driver.stream(on)?)))
-}
-
-/// `cuStreamQuery`: a stream is always idle, because calls are complete when they return.
+/// `cuStreamQuery`: a stream is idle, because calls are complete when they return, unless a
+/// function of the host has yet to return.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
-    synchronize("cuStreamQuery", on)
+    started("cuStreamQuery", |driver| {
+        if driver.host_work.is_pending(host_queue(stream(on))) {
+            return Err(NOT_READY);
+        }
+        answer(driver.sim.stream_synchronize(driver.stream(on)?))
+    })
 }
 
 /// `cuStreamWaitEvent`
@@ -95,74 +127,266 @@ pub unsafe extern "C" fn cuStreamAttachMemAsync(
     })
 }
 
-/// `cuEventCreate`
+/// `cuStreamGetCtx`
 ///
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventCreate(out: *mut *mut c_void, flags: c_uint) -> c_int {
-    in_context("cuEventCreate", |driver, device| {
-        has_place(out)?;
-        let flags = EventFlags::from_bits_retain(flags);
-        let made = answer(driver.sim.event_create(device, flags))?;
+pub unsafe extern "C" fn cuStreamGetCtx(on: *mut c_void, context: *mut *mut c_void) -> c_int {
+    started_after("cuStreamGetCtx", has_place(context), |driver| {
+        let handle = driver.context_of_stream(stream(on))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
-        unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
+        unsafe { store(context, without_provenance_mut(handle)) }
     })
 }
 
-/// `cuEventDestroy`
+/// The properties of a stream: default streams have the flags and the priority of 0.
+fn known(driver: &Driver, on: *mut c_void) -> Outcome<Stream> {
+    let handle = stream(on);
+    if !handle.is_default() {
+        return driver.created_stream(handle);
+    }
+    let device = driver.device()?.0;
+    let context = contexts::current();
+    let [legacy, own] = driver.contexts().get(context)?.default_ids;
+    let id = if handle.is_legacy() { legacy } else { own };
+    Ok(Stream { context, device, flags: 0, priority: PRIORITY_LEAST, id, policy: 1 })
+}
+
+/// Runs a call that reads a figure of a stream, and stores it.
 ///
 /// # Safety
-/// The handle may not be used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
-    started_after("cuEventDestroy_v2", is_handle(handle), |driver| {
-        // SAFETY: `event_destroy` asks that the handle is not used again; the caller of this
-        // function promised that. The simulator refuses a handle of a destroyed event, so even a
-        // broken promise does no harm.
-        answer(unsafe { driver.sim.event_destroy(event(handle)) })
-    })
-}
-
-/// `cuEventRecord`
-#[unsafe(no_mangle)]
-pub extern "C" fn cuEventRecord(handle: *mut c_void, on: *mut c_void) -> c_int {
-    started("cuEventRecord", |driver| {
-        answer(driver.sim.event_record(event(handle), driver.stream(on)?))
-    })
-}
-
-/// `cuEventQuery`
-#[unsafe(no_mangle)]
-pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
-    started_after("cuEventQuery", is_handle(handle), |driver| {
-        answer(driver.sim.event_query(event(handle))).map(|_| ())
-    })
-}
-
-/// `cuEventSynchronize`
-#[unsafe(no_mangle)]
-pub extern "C" fn cuEventSynchronize(handle: *mut c_void) -> c_int {
-    started_after("cuEventSynchronize", is_handle(handle), |driver| {
-        answer(driver.sim.event_synchronize(event(handle)))
-    })
-}
-
-/// `cuEventElapsedTime`, in its form of CUDA 2.0
-///
-/// # Safety
-/// As the module says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventElapsedTime(
-    milliseconds: *mut f32,
-    start: *mut c_void,
-    end: *mut c_void,
+/// `out` must be null or valid for writing.
+unsafe fn give<T: Copy>(
+    symbol: &str,
+    on: *mut c_void,
+    out: *mut T,
+    figure: impl FnOnce(Stream) -> T,
 ) -> c_int {
-    let events = is_handle(start).and_then(|()| is_handle(end));
-    started_after("cuEventElapsedTime", events, |driver| {
-        has_place(milliseconds)?;
-        let ns = answer(driver.sim.event_elapsed_ns(event(start), event(end)))?;
+    started(symbol, |driver| {
+        has_place(out)?;
+        let figure = figure(known(driver, on)?);
+        // SAFETY: by this function's contract `out` is null or valid for writing.
+        unsafe { store(out, figure) }
+    })
+}
+
+/// `cuStreamGetFlags`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetFlags(on: *mut c_void, out: *mut c_uint) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { give("cuStreamGetFlags", on, out, |stream| stream.flags) }
+}
+
+/// `cuStreamGetPriority`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetPriority(on: *mut c_void, out: *mut c_int) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { give("cuStreamGetPriority", on, out, |stream| stream.priority) }
+}
+
+/// `cuStreamGetId`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetId(on: *mut c_void, out: *mut u64) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { give("cuStreamGetId", on, out, |stream| stream.id) }
+}
+
+/// `cuStreamGetDevice`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetDevice(on: *mut c_void, out: *mut c_int) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { give("cuStreamGetDevice", on, out, |stream| stream.device) }
+}
+
+/// `cuStreamGetCtx`, the form of CUDA 12.5: there are no green contexts.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetCtx_v2(
+    on: *mut c_void,
+    context: *mut *mut c_void,
+    green: *mut *mut c_void,
+) -> c_int {
+    started_after("cuStreamGetCtx_v2", has_place(context), |driver| {
+        has_place(green)?;
+        let handle = driver.context_of_stream(stream(on))?;
+        // SAFETY: the caller promises that the places are null or valid for writing.
+        unsafe {
+            store(green, std::ptr::null_mut())?;
+            store(context, without_provenance_mut(handle))
+        }
+    })
+}
+
+/// `cuStreamIsCapturing`: no.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamIsCapturing(on: *mut c_void, out: *mut c_int) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { give("cuStreamIsCapturing", on, out, |_| 0) }
+}
+
+/// `cuStreamGetCaptureInfo`, the form of CUDA 10.1: the stream does not capture, so only the state
+/// is written.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetCaptureInfo(
+    on: *mut c_void,
+    state: *mut c_int,
+    _id: *mut u64,
+) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { give("cuStreamGetCaptureInfo", on, state, |_| 0) }
+}
+
+/// `cuStreamGetCaptureInfo`, the form of CUDA 11.3: as [`cuStreamGetCaptureInfo`].
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
+    on: *mut c_void,
+    state: *mut c_int,
+    _id: *mut u64,
+    _graph: *mut *mut c_void,
+    _dependencies: *mut *const *mut c_void,
+    _count: *mut usize,
+) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { give("cuStreamGetCaptureInfo_v2", on, state, |_| 0) }
+}
+
+/// `cuStreamGetCaptureInfo`, the form of CUDA 12.3: as [`cuStreamGetCaptureInfo`].
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetCaptureInfo_v3(
+    on: *mut c_void,
+    state: *mut c_int,
+    _id: *mut u64,
+    _graph: *mut *mut c_void,
+    _dependencies: *mut *const *mut c_void,
+    _edges: *mut *const c_void,
+    _count: *mut usize,
+) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { give("cuStreamGetCaptureInfo_v3", on, state, |_| 0) }
+}
+
+thread_local! {
+    /// The thread's capture mode: global.
+    static CAPTURE_MODE: Cell<c_int> = const { Cell::new(0) };
+}
+
+/// `cuThreadExchangeStreamCaptureMode`
+///
+/// # Safety
+/// `mode` must be null or valid for reading and writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
+    started("cuThreadExchangeStreamCaptureMode", |_| {
+        // SAFETY: the caller promises that the place is null or valid for reading.
+        let new = unsafe { load(mode.cast_const()) }?;
+        if !(0..=2).contains(&new) {
+            return Err(Code::INVALID_VALUE);
+        }
         // SAFETY: the caller promises that the place is null or valid for writing.
-        unsafe { store(milliseconds, (ns as f64 / 1e6) as f32) }
+        unsafe { store(mode, CAPTURE_MODE.replace(new)) }
+    })
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY`
+const SYNCHRONIZATION_POLICY: c_int = 3;
+/// `CU_LAUNCH_ATTRIBUTE_PRIORITY`
+const PRIORITY: c_int = 8;
+
+/// `cuStreamGetAttribute`: the policy of waiting, and the priority.
+///
+/// # Safety
+/// `value` must be null or valid for writing an `int`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetAttribute(
+    on: *mut c_void,
+    attribute: c_int,
+    value: *mut c_void,
+) -> c_int {
+    started("cuStreamGetAttribute", |driver| {
+        has_place(value)?;
+        let stream = known(driver, on)?;
+        let read = match attribute {
+            SYNCHRONIZATION_POLICY => stream.policy,
+            PRIORITY => stream.priority,
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        // SAFETY: the caller promises that the place is null or valid for writing.
+        unsafe { store(value.cast(), read) }
+    })
+}
+
+/// `cuStreamSetAttribute`: the policy of waiting, and the priority. Default streams keep theirs.
+///
+/// # Safety
+/// `value` must be null or valid for reading an `int`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamSetAttribute(
+    on: *mut c_void,
+    attribute: c_int,
+    value: *const c_void,
+) -> c_int {
+    started("cuStreamSetAttribute", |driver| {
+        // SAFETY: the caller promises that the place is null or valid for reading.
+        let wanted = unsafe { load(value.cast::<c_int>()) }?;
+        known(driver, on)?;
+        change(driver, on, |stream| match attribute {
+            SYNCHRONIZATION_POLICY if (1..=4).contains(&wanted) => {
+                stream.policy = wanted;
+                Ok(())
+            }
+            PRIORITY => {
+                stream.priority = wanted.clamp(PRIORITY_GREATEST, PRIORITY_LEAST);
+                Ok(())
+            }
+            _ => Err(Code::INVALID_VALUE),
+        })
+    })
+}
+
+/// Changes the properties of a stream that was created.
+fn change(driver: &Driver, on: *mut c_void, how: impl FnOnce(&mut Stream) -> Outcome) -> Outcome {
+    match driver.contexts().streams.get_mut(&on.addr()) {
+        Some(stream) => how(stream),
+        None => Err(Code::INVALID_VALUE),
+    }
+}
+
+/// `cuStreamCopyAttributes`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamCopyAttributes(to: *mut c_void, from: *mut c_void) -> c_int {
+    started("cuStreamCopyAttributes", |driver| {
+        let source = known(driver, from)?;
+        known(driver, to)?;
+        change(driver, to, |stream| {
+            (stream.policy, stream.priority) = (source.policy, source.priority);
+            Ok(())
+        })
     })
 }

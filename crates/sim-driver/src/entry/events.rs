@@ -1,0 +1,185 @@
+//! Entry points of events.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use pagewise_hal::{Backend, Code, EventFlags, EventHandle};
+
+use crate::contexts;
+use crate::driver::{answer, has_place, in_context, is_handle, started, started_after, store};
+use crate::entry::Blob;
+
+/// `CU_EVENT_INTERPROCESS`
+const INTERPROCESS: c_uint = 4;
+/// `CUDA_ERROR_MAP_FAILED`
+const MAP_FAILED: c_int = 205;
+/// The first bytes of the handle of an event.
+const EVENT_MARK: [u8; 8] = *b"pgwevent";
+
+/// An event of the caller. The simulator looks it up and refuses events that it did not make.
+pub(super) fn event(raw: *mut c_void) -> EventHandle {
+    // SAFETY: `from_raw` asks for a handle that the back end can take. The simulator looks every
+    // handle up in its table of events and dereferences none, so any number is sound.
+    unsafe { EventHandle::from_raw(raw.addr() as u64) }
+}
+
+/// `cuEventCreate`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(out: *mut *mut c_void, flags: c_uint) -> c_int {
+    in_context("cuEventCreate", |driver, device| {
+        has_place(out)?;
+        let shared = flags & INTERPROCESS != 0;
+        let flags = EventFlags::from_bits_retain(flags & !INTERPROCESS);
+        if shared && !flags.contains(EventFlags::DISABLE_TIMING) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let made = answer(driver.sim.event_create(device, flags))?;
+        let of = (contexts::current(), shared);
+        driver.contexts().events.insert(made.as_raw() as usize, of);
+        // SAFETY: the caller promises that the place is null or valid for writing.
+        unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
+    })
+}
+
+/// `cuEventDestroy`
+///
+/// # Safety
+/// The handle may not be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
+    started_after("cuEventDestroy_v2", is_handle(handle), |driver| {
+        // SAFETY: `event_destroy` asks that the handle is not used again; the caller of this
+        // function promised that. The simulator refuses a handle of a destroyed event, so even a
+        // broken promise does no harm.
+        answer(unsafe { driver.sim.event_destroy(event(handle)) })?;
+        driver.contexts().events.remove(&handle.addr());
+        Ok(())
+    })
+}
+
+/// `cuEventRecord`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecord(handle: *mut c_void, on: *mut c_void) -> c_int {
+    started("cuEventRecord", |driver| {
+        answer(driver.sim.event_record(event(handle), driver.stream(on)?))
+    })
+}
+
+/// `cuEventQuery`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
+    started_after("cuEventQuery", is_handle(handle), |driver| {
+        answer(driver.sim.event_query(event(handle))).map(|_| ())
+    })
+}
+
+/// `cuEventSynchronize`
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventSynchronize(handle: *mut c_void) -> c_int {
+    started_after("cuEventSynchronize", is_handle(handle), |driver| {
+        answer(driver.sim.event_synchronize(event(handle)))
+    })
+}
+
+/// `cuEventRecordWithFlags`: without a capture, the flag for external events changes nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecordWithFlags(
+    handle: *mut c_void,
+    on: *mut c_void,
+    flags: c_uint,
+) -> c_int {
+    started("cuEventRecordWithFlags", |driver| {
+        let on = driver.stream(on)?;
+        if flags > 1 {
+            return Err(Code::INVALID_VALUE);
+        }
+        answer(driver.sim.event_record(event(handle), on))
+    })
+}
+
+/// Stores the milliseconds between two events.
+///
+/// # Safety
+/// `milliseconds` must be null or valid for writing.
+unsafe fn elapsed(
+    symbol: &str,
+    milliseconds: *mut f32,
+    start: *mut c_void,
+    end: *mut c_void,
+) -> c_int {
+    let events = is_handle(start).and_then(|()| is_handle(end));
+    started_after(symbol, events, |driver| {
+        has_place(milliseconds)?;
+        let ns = answer(driver.sim.event_elapsed_ns(event(start), event(end)))?;
+        // SAFETY: by this function's contract the place is null or valid for writing.
+        unsafe { store(milliseconds, (ns as f64 / 1e6) as f32) }
+    })
+}
+
+/// `cuEventElapsedTime`, in its form of CUDA 2.0
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime(
+    milliseconds: *mut f32,
+    start: *mut c_void,
+    end: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { elapsed("cuEventElapsedTime", milliseconds, start, end) }
+}
+
+/// `cuEventElapsedTime`, in its form of CUDA 12.8
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime_v2(
+    milliseconds: *mut f32,
+    start: *mut c_void,
+    end: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller promises that the place is null or valid for writing.
+    unsafe { elapsed("cuEventElapsedTime_v2", milliseconds, start, end) }
+}
+
+/// `cuIpcGetEventHandle`: the handle names an event of this process. No other process opens it.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuIpcGetEventHandle(out: *mut Blob, handle: *mut c_void) -> c_int {
+    started("cuIpcGetEventHandle", |driver| {
+        has_place(out)?;
+        let of = driver.contexts().events.get(&handle.addr()).copied();
+        let Some((_, true)) = of else { return Err(Code::INVALID_HANDLE) };
+        let mut blob = [0; 64];
+        blob[..8].copy_from_slice(&EVENT_MARK);
+        blob[8..16].copy_from_slice(&(handle.addr() as u64).to_le_bytes());
+        // SAFETY: the caller promises that the place is null or valid for writing.
+        unsafe { store(out, Blob(blob)) }
+    })
+}
+
+/// `cuIpcOpenEventHandle`: a process does not open its own events, as driver 580 says too; events of
+/// other processes are not implemented.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuIpcOpenEventHandle(out: *mut *mut c_void, blob: Blob) -> c_int {
+    in_context("cuIpcOpenEventHandle", |driver, _| {
+        has_place(out)?;
+        let Some(raw) = blob.0.strip_prefix(&EVENT_MARK).and_then(|rest| rest.first_chunk()) else {
+            return Err(Code::INVALID_VALUE);
+        };
+        let handle = u64::from_le_bytes(*raw) as usize;
+        match driver.contexts().events.get(&handle) {
+            Some((_, true)) => Err(MAP_FAILED),
+            _ => driver.refuse("cuIpcOpenEventHandle of another process"),
+        }
+    })
+}

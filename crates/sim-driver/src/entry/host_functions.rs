@@ -1,0 +1,79 @@
+//! Entry points that let a stream call a function of the host: see `host_work`.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use pagewise_hal::{Backend, Code};
+
+use crate::driver::{Driver, Outcome, answer, host_queue, started, stream};
+
+/// `CUhostFn`
+pub type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
+
+/// `CUstreamCallback`
+pub type StreamCallback = Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void)>;
+
+/// Pointers of the caller that its function gets, on the thread that calls it.
+struct Sent<T>(T);
+
+// SAFETY: the pointers are passed on and not used. The caller gave them for its function, which the
+// driver may call from any thread.
+unsafe impl<T> Send for Sent<T> {}
+
+/// Submits a function to a stream.
+fn submit(driver: &Driver, on: *mut c_void, work: impl FnOnce() + Send + 'static) -> Outcome {
+    let handle = stream(on);
+    // The stream exists, or a default stream has a context.
+    let device = driver.device_of_stream(handle)?;
+    answer(driver.sim.stream_synchronize(driver.working(handle, device)?))?;
+    if driver.host_work.submit(host_queue(handle), Box::new(work)) {
+        Ok(())
+    } else {
+        Err(Code::OUT_OF_MEMORY)
+    }
+}
+
+/// `cuLaunchHostFunc`
+///
+/// # Safety
+/// `function` must be sound to call with `data` from another thread, until it has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchHostFunc(
+    on: *mut c_void,
+    function: HostFunction,
+    data: *mut c_void,
+) -> c_int {
+    started("cuLaunchHostFunc", |driver| {
+        let function = function.ok_or(Code::INVALID_VALUE)?;
+        let data = Sent(data);
+        submit(driver, on, move || {
+            let Sent(data) = { data };
+            // SAFETY: the caller promises that the function can be called with its data.
+            unsafe { function(data) };
+        })
+    })
+}
+
+/// `cuStreamAddCallback`: the function gets the stream and `CUDA_SUCCESS`. Flags do not exist.
+///
+/// # Safety
+/// `function` must be sound to call with `data` from another thread, until it has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamAddCallback(
+    on: *mut c_void,
+    function: StreamCallback,
+    data: *mut c_void,
+    flags: c_uint,
+) -> c_int {
+    started("cuStreamAddCallback", |driver| {
+        let function = function.ok_or(Code::INVALID_VALUE)?;
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let sent = Sent((on, data));
+        submit(driver, on, move || {
+            let Sent((on, data)) = { sent };
+            // SAFETY: the caller promises that the function can be called with its data.
+            unsafe { function(on, Code::SUCCESS, data) };
+        })
+    })
+}
