@@ -145,20 +145,20 @@ impl Context<'_> {
     }
 
     /// Maps pages that a fault of `by` brought to `residency` for the accessed-by processors and
-    /// for `also`, if `by` maps them with `new` (PAGING-83).
-    pub(super) fn map_accessed_by(
+    /// for `thrashing`, if `by` maps them with `new` (PAGING-83).
+    pub(super) fn map_others(
         &mut self,
         block: &mut Block,
-        by: ProcId,
-        residency: ProcId,
+        (by, residency): (ProcId, ProcId),
         pages: PageMask,
         new: Protection,
+        thrashing: ProcSet,
     ) {
         if self.policy.read_mostly || pages.is_empty() {
             return;
         }
         let native = self.relations.native_atomics_on(residency);
-        for id in self.policy.accessed_by.without(by).iter() {
+        for id in self.policy.accessed_by.or(thrashing).without(by).iter() {
             let elsewhere = self.policy.preferred == Some(id) && id != residency;
             if elsewhere || !self.relations.can_access(id, residency) {
                 continue;
@@ -172,7 +172,8 @@ impl Context<'_> {
             } else {
                 Protection::Read
             };
-            self.map(block, id, pages, protection, Some(MapCause::Policy));
+            let cause = if thrashing.contains(id) { MapCause::Thrashing } else { MapCause::Policy };
+            self.map(block, id, pages, protection, Some(cause));
         }
     }
 

@@ -6,7 +6,7 @@ use super::block::Block;
 use super::context::Context;
 use super::mask::PageMask;
 use super::moves::Reason;
-use super::processor::ProcId;
+use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
 
 impl Context<'_> {
@@ -36,7 +36,8 @@ impl Context<'_> {
         let copies = fresh & block.duplicated();
         self.map(block, to, copies, Protection::Read, None);
         self.map(block, to, fresh.minus(copies), Protection::Atomic, None);
-        self.map_accessed_by(block, to, to, fresh & block.resident(to), Protection::Atomic);
+        let stayed = fresh & block.resident(to);
+        self.map_others(block, (to, to), stayed, Protection::Atomic, ProcSet::EMPTY);
         self.map_highest(block, to, elsewhere, None::<MapCause>);
     }
 }

@@ -196,7 +196,7 @@ impl Context<'_> {
         }
         if !by_fault || leg == Leg::First || self.policy.read_mostly {
             thrash::forget_marked(self, block, &run);
-        } else if reason.pinned.is_empty() || reason.pinned.count_in(run.clone()) == 0 {
+        } else if reason.pinned.is_empty() || reason.pinned.count_in(run.clone()) < run.len() {
             thrash::note(self, block, run, to, ThrashingEvent::Migration);
         }
     }

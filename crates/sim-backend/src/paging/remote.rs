@@ -19,7 +19,7 @@ use super::engine::Paging;
 use super::evict::OwnChunk;
 use super::mask::PageMask;
 use super::moves::Reason;
-use super::processor::ProcId;
+use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
 use super::range::Policy;
 use super::report::{ReportSink, WorkCause};
@@ -105,7 +105,8 @@ impl Paging {
             let levels = context.promoted(&block, by, destination, pages, Protection::Read);
             for (level, protection) in levels.into_iter().zip(Protection::ALL) {
                 context.map(&mut block, by, level, protection, Some(MapCause::Policy));
-                context.map_accessed_by(&mut block, by, destination, level, protection);
+                let who = (by, destination);
+                context.map_others(&mut block, who, level, protection, ProcSet::EMPTY);
             }
             block.remove_discarded(levels[1] | levels[2]);
             context.mark_if_all_discarded(&block, by);

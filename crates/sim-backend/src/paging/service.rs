@@ -13,7 +13,7 @@ use super::context::Context;
 use super::mask::PageMask;
 use super::moves::Reason;
 use super::prefetcher;
-use super::processor::ProcId;
+use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
 use super::residency;
 use super::thrash::{self, Hint};
@@ -156,12 +156,17 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
     if by.is_host() {
         context.unmap(block, by, pages);
     }
-    let cause = if pinned.is_empty() { MapCause::Policy } else { MapCause::Thrashing };
     for (level, protection) in levels.into_iter().zip(Protection::ALL) {
-        context.map(block, by, level, protection, Some(cause));
+        context.map(block, by, level & pinned, protection, Some(MapCause::Thrashing));
+        context.map(block, by, level.minus(pinned), protection, Some(MapCause::Policy));
     }
     for (level, protection) in levels.into_iter().zip(Protection::ALL) {
-        context.map_accessed_by(block, by, destination, level, protection);
+        let who = (by, destination);
+        for page in (level & pinned).pages() {
+            let thrashing = thrash::processors(block, page);
+            context.map_others(block, who, PageMask::single(page), protection, thrashing);
+        }
+        context.map_others(block, who, level.minus(pinned), protection, ProcSet::EMPTY);
     }
     block.remove_discarded(levels[1] | levels[2]);
     context.mark_if_all_discarded(block, by);
@@ -250,7 +255,8 @@ mod tests {
                 plan(context, &mut block, faulted, gpu, Access::Write)
             });
             assert_eq!(plans.throttled.count(), 2);
-            assert_eq!(plans.until_ns, Some(stamp_ns + nap_ns), "page {} is free first", pages[0]);
+            let until_ns = (stamp_ns + nap_ns) / stamp_ns * stamp_ns;
+            assert_eq!(plans.until_ns, Some(until_ns), "page {} is free first", pages[0]);
         }
     }
 

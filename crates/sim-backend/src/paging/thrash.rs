@@ -2,8 +2,8 @@
 //!
 //! Arrivals and revocations are *noted*; a fault asks for a *hint*. Per-page state exists only
 //! once two processors met in a block within the window, and again after each fresh start. Times
-//! in nanoseconds, rounded down to the resolution of the driver's stamps. PAGING-120 to PAGING-136
-//! are the driver's rules.
+//! are in nanoseconds; those that a page keeps are stamps, rounded down as the driver's are.
+//! PAGING-120 to PAGING-136 are the driver's rules.
 #![allow(
     clippy::arithmetic_side_effects,
     reason = "events, resets and votes, which stop at bounds; times are below those of a profile"
@@ -73,7 +73,7 @@ pub(super) fn note(
     if !params.enable {
         return;
     }
-    let now_ns = stamp(params, context.now_ns);
+    let now_ns = context.now_ns;
     let lapse_ns = context.lapse.lapse_ns;
     let last = block.note_thrashing_event(id, now_ns);
     if block.thrashing().is_none_or(|thrashing| thrashing.pages.is_none()) {
@@ -89,10 +89,10 @@ pub(super) fn note(
         let pages = thrashing.pages.get_or_insert_default();
         let state = pages.entry(page as u16).or_default();
         state.processors.insert(id);
-        let Some(before) = state.last_ns.replace(now_ns) else { continue };
+        let Some(before) = state.last_ns.replace(stamp(params, now_ns)) else { continue };
         if now_ns.saturating_sub(before) > lapse_ns {
             if state.events >= params.threshold && state.pinned.is_none() {
-                thrashing.forget(page);
+                thrashing.reset(page);
             }
             continue;
         }
@@ -129,11 +129,17 @@ pub(super) fn forget_marked(context: &mut Context<'_>, block: &mut Block, run: &
     }
 }
 
+/// The processors that access a thrashing page.
+pub(super) fn processors(block: &Block, page: usize) -> ProcSet {
+    let state = block.thrashing().and_then(|thrashing| thrashing.page(page));
+    state.map_or(ProcSet::EMPTY, |state| state.processors)
+}
+
 /// Releases the page if it is pinned, and forgets what is known about it.
 fn release(context: &mut Context<'_>, block: &mut Block, page: usize) {
     let Some(thrashing) = block.thrashing_mut() else { return };
     let was_pinned = thrashing.page(page).is_some_and(|s| s.pinned.is_some());
-    thrashing.forget(page);
+    thrashing.reset(page);
     if was_pinned {
         let holders = block.residents_of(page);
         for id in block.mappers().iter() {
@@ -157,7 +163,7 @@ pub(super) fn release_expired(context: &mut Context<'_>, block: &mut Block, pin:
 pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by: ProcId) -> Hint {
     let params = &context.params.thrashing;
     let Some(thrashing) = block.thrashing_mut() else { return Hint::None };
-    let now_ns = stamp(params, context.now_ns);
+    let now_ns = context.now_ns;
     // A quiet epoch: start afresh (PAGING-124).
     if thrashing.last_ns.is_some_and(|at| now_ns.saturating_sub(at) > params.epoch_ns)
         && !thrashing.ever_pinned
@@ -172,10 +178,12 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
     }
     // A throttled processor waits until its window ends.
     if state.throttled.contains(by) {
-        if now_ns < state.window_end_ns && state.exempt != Some(by) {
-            return Hint::Throttle { until_ns: state.window_end_ns };
+        if let Some(until_ns) = state.window_end_ns.filter(|end_ns| now_ns < *end_ns)
+            && state.exempt != Some(by)
+        {
+            return Hint::Throttle { until_ns };
         }
-        state.throttled.remove(by);
+        state.end_throttle(by);
     }
     let gap_ns = now_ns.saturating_sub(state.last_ns.unwrap_or(0));
     if params.lapse_vote != LapseVote::Constant {
@@ -184,8 +192,8 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
     let hint = if gap_ns > context.lapse.lapse_ns && state.pinned.is_none() {
         Hint::None
     } else {
-        open_window(&mut state, params, now_ns, by);
-        decide(context, block, &mut state, page, by)
+        let until_ns = open_window(&mut state, params, now_ns, by);
+        decide(context, block, &state, page, by).unwrap_or(Hint::Throttle { until_ns })
     };
     settle(context, block, &mut state, hint, page, by);
     if let Some(thrashing) = block.thrashing_mut() {
@@ -195,36 +203,35 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
     hint
 }
 
-/// Opens a window and says who is exempt in it (PAGING-127).
-fn open_window(state: &mut PageState, params: &ThrashingParams, now_ns: u64, by: ProcId) {
+/// Opens a window and says which processor is exempt in it (PAGING-127). Returns its end.
+fn open_window(state: &mut PageState, params: &ThrashingParams, now_ns: u64, by: ProcId) -> u64 {
     state.processors.insert(by);
-    if now_ns > state.window_end_ns {
-        state.window_end_ns = now_ns.saturating_add(params.nap_ns);
-        state.exempt = if state.exempt == Some(by) { None } else { Some(by) };
-    } else if state.exempt.is_none() {
-        state.exempt = Some(by);
+    if let Some(end_ns) = state.window_end_ns.filter(|end_ns| now_ns <= *end_ns) {
+        state.exempt.get_or_insert(by);
+        return end_ns;
     }
+    state.exempt = if state.exempt == Some(by) { None } else { Some(by) };
+    *state.window_end_ns.insert(stamp(params, now_ns.saturating_add(params.nap_ns)))
 }
 
-/// Chooses the hint (PAGING-128 to PAGING-133).
+/// Chooses the hint (PAGING-128 to PAGING-133). `None`: the processor waits.
 fn decide(
     context: &Context<'_>,
     block: &Block,
-    state: &mut PageState,
+    state: &PageState,
     page: usize,
     by: ProcId,
-) -> Hint {
+) -> Option<Hint> {
     let relations = context.relations;
-    let throttle = Hint::Throttle { until_ns: state.window_end_ns };
     let exempt = state.exempt == Some(by);
     let pinned = state.pinned.map(|(at, _)| at);
     if pinned.is_some() && state.revoked && !exempt {
-        return throttle; // PAGING-128
+        return None; // PAGING-128
     }
     let common = relations.common_access(state.processors);
     let preferred = context.policy.preferred;
     if let Some(home) = preferred.filter(|home| common.contains(*home)) {
-        return Hint::Pin(home); // PAGING-129
+        return Some(Hint::Pin(home)); // PAGING-129
     }
     let tired = state.throttles >= context.params.thrashing.pin_threshold;
     if preferred.is_none_or(|home| !state.processors.contains(home))
@@ -233,35 +240,35 @@ fn decide(
         && state.processors.is_subset(relations.native_atomics_on(current))
     {
         // PAGING-130
-        return match (current.is_host() && common.contains(by), by.is_host()) {
+        return Some(match (current.is_host() && common.contains(by), by.is_host()) {
             (false, _) => Hint::Pin(current),
             (true, false) => Hint::Pin(by),
             (true, true) => Hint::None,
-        };
+        });
     }
     if preferred == Some(by) {
         // PAGING-131
         return match pinned {
-            Some(at) if at == by || exempt => Hint::Pin(by),
-            Some(_) => throttle,
-            None if !exempt => throttle,
-            None if tired => Hint::Pin(by),
-            None => Hint::None,
+            Some(at) if at == by || exempt => Some(Hint::Pin(by)),
+            Some(_) => None,
+            None if !exempt => None,
+            None if tired => Some(Hint::Pin(by)),
+            None => Some(Hint::None),
         };
     }
     if let Some(at) = pinned {
         // PAGING-132
         return match (exempt, relations.can_access(by, at)) {
-            (true, _) => Hint::Pin(relations.closest(by, common).unwrap_or(by)),
-            (false, true) => Hint::Pin(at),
-            (false, false) => throttle,
+            (true, _) => Some(Hint::Pin(relations.closest(by, common).unwrap_or(by))),
+            (false, true) => Some(Hint::Pin(at)),
+            (false, false) => None,
         };
     }
     // PAGING-133
     match (exempt, tired) {
-        (false, _) => throttle,
-        (true, true) => Hint::Pin(by),
-        (true, false) => Hint::None,
+        (false, _) => None,
+        (true, true) => Some(Hint::Pin(by)),
+        (true, false) => Some(Hint::None),
     }
 }
 
@@ -282,19 +289,30 @@ fn settle(
             state.throttled.insert(by);
         }
         Hint::Pin(at) => {
-            state.throttled = ProcSet::EMPTY;
-            state.throttles = 0;
-            let pin_ns = context.params.thrashing.pin_ns;
-            let for_ever = pin_ns == 0;
-            let deadline_ns =
-                if for_ever { u64::MAX } else { context.now_ns.saturating_add(pin_ns) };
-            state.pinned = Some((at, deadline_ns));
-            if pin_ns != 0 {
-                let page = block.first_page() + page as u64;
-                context.pins.push_back(Pin { deadline_ns, page });
+            let deadline_ns = match state.pinned {
+                Some((_, deadline_ns)) => deadline_ns,
+                None => begin_pin(context, state, block.first_page() + page as u64),
+            };
+            if !block.residents_of(page).contains(at) {
+                state.end_throttles();
             }
+            state.pinned = Some((at, deadline_ns));
         }
         Hint::None => {}
+    }
+}
+
+/// Begins the pin of a page: ends what went before, and says when it is released.
+fn begin_pin(context: &mut Context<'_>, state: &mut PageState, page: u64) -> u64 {
+    state.end_throttles();
+    state.throttles = 0;
+    match context.params.thrashing.pin_ns {
+        0 => u64::MAX,
+        pin_ns => {
+            let deadline_ns = context.now_ns.saturating_add(pin_ns);
+            context.pins.push_back(Pin { deadline_ns, page });
+            deadline_ns
+        }
     }
 }
 

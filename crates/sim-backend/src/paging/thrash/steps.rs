@@ -213,39 +213,101 @@ fn a_block_in_which_a_page_was_ever_pinned_does_not_start_afresh() {
 fn a_turn_lasts_through_its_last_moment_and_nobody_has_two_in_a_row() {
     let params = params().thrashing;
     let after = |now_ns: u64, by: ProcId, exempt: Option<ProcId>| {
-        let mut state = PageState { window_end_ns: 640, exempt, ..PageState::default() };
-        open_window(&mut state, &params, now_ns, by);
+        let mut state = PageState { window_end_ns: Some(640), exempt, ..PageState::default() };
+        let until_ns = open_window(&mut state, &params, now_ns, by);
         assert!(state.processors.contains(by));
-        (state.window_end_ns, state.exempt)
+        assert_eq!(state.window_end_ns, Some(until_ns));
+        (until_ns, state.exempt)
     };
+    let nap_ns = params.nap_ns / 64 * 64;
     assert_eq!(after(640, GPU, Some(HOST)), (640, Some(HOST)));
     assert_eq!(after(640, GPU, None), (640, Some(GPU)));
-    assert_eq!(after(704, GPU, Some(HOST)), (704 + params.nap_ns, Some(GPU)));
-    assert_eq!(after(704, GPU, Some(GPU)), (704 + params.nap_ns, None));
+    assert_eq!(after(704, GPU, Some(HOST)), (704 + nap_ns, Some(GPU)));
+    assert_eq!(after(704, GPU, Some(GPU)), (704 + nap_ns, None));
+}
+
+/// The hint to the GPU on a page that all of `throttled` wait for in a window of the host, and
+/// the data of the page afterwards.
+fn after_a_wait(now_ns: u64, throttled: &[ProcId]) -> (Hint, PageState) {
+    let (after, _) = within(Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        make_thrashing(context, &mut block, 0, &[HOST, GPU]);
+        let mut held = state(Some(HOST), None, 1);
+        throttled.iter().for_each(|id| held.throttled.insert(*id));
+        let pages = block.thrashing_or_new().pages.get_or_insert_default();
+        let page = pages.get_mut(&0).expect("thrashing");
+        let &mut PageState { events, processors, last_ns, .. } = page;
+        *page = PageState { events, processors, last_ns, ..held };
+        context.now_ns = now_ns;
+        let hint = hint(context, &mut block, 0, GPU);
+        (hint, *block.thrashing().and_then(|t| t.page(0)).expect("thrashing"))
+    });
+    after
 }
 
 #[test]
-fn a_processor_that_is_held_off_waits_until_its_window_ends_or_it_is_exempt() {
-    // PAGING-126. A processor that waits on is not counted again.
-    let after = |now_ns: u64, exempt: ProcId| {
-        let (after, _) = within(Policy::default(), |context| {
+fn a_processor_that_is_held_off_waits_until_its_window_ends_and_is_not_counted_again() {
+    // PAGING-126.
+    let (hint, page) = after_a_wait(UNTIL - 1, &[GPU]);
+    assert_eq!((hint, page.throttles), (THROTTLE, 1));
+    let (hint, page) = after_a_wait(UNTIL, &[GPU]);
+    assert_eq!((hint, page.throttles, page.throttled), (Hint::None, 1, ProcSet::EMPTY));
+}
+
+#[test]
+fn a_window_ends_with_the_last_processor_that_waits_for_it() {
+    // PAGING-127.
+    let ends = |throttled: &[ProcId]| {
+        let (hint, page) = after_a_wait(UNTIL, throttled);
+        (hint, page.exempt, page.window_end_ns)
+    };
+    let nap_ns = params().thrashing.nap_ns;
+    assert_eq!(ends(&[GPU]), (Hint::None, Some(GPU), Some((UNTIL + nap_ns) / 64 * 64)));
+    assert_eq!(ends(&[GPU, PEER]), (THROTTLE, Some(HOST), Some(UNTIL)), "the peer still waits");
+}
+
+#[test]
+fn a_page_that_is_forgotten_remembers_its_throttles_and_the_exempt_processor() {
+    // PAGING-123: pages that rest, copies by calls and pins that run out forget all else.
+    let forget: [fn(&mut Context<'_>, &mut Block); 2] = [
+        |context, block| {
+            context.now_ns += 600_000;
+            note(context, block, 0..1, GPU, ThrashingEvent::Migration);
+        },
+        |context, block| forget_marked(context, block, &(0..1)),
+    ];
+    for forget in forget {
+        let (left, _) = within(Policy::default(), |context| {
             let mut block = Block::new(0, 512);
             make_thrashing(context, &mut block, 0, &[HOST, GPU]);
-            let throttled = ProcSet::single(GPU);
-            let held = PageState { throttled, ..state(Some(exempt), None, 1) };
-            let pages = block.thrashing_or_new().pages.get_or_insert_default();
-            let page = pages.get_mut(&0).expect("thrashing");
-            *page = PageState { events: page.events, processors: page.processors, ..held };
-            context.now_ns = now_ns;
-            let hint = hint(context, &mut block, 0, GPU);
-            let throttles = block.thrashing().and_then(|t| t.page(0)).map(|page| page.throttles);
-            (hint, throttles)
+            assert_eq!(hint(context, &mut block, 0, HOST), Hint::None);
+            assert!(matches!(hint(context, &mut block, 0, GPU), Hint::Throttle { .. }));
+            forget(context, &mut block);
+            assert!(block.thrashing_pages().is_empty());
+            *block.thrashing().and_then(|t| t.page(0)).expect("remembered")
         });
-        after
+        let expected = PageState { exempt: Some(HOST), throttles: 1, ..PageState::default() };
+        assert_eq!(left, expected);
+    }
+}
+
+#[test]
+fn the_processor_of_the_last_window_waits_when_a_forgotten_page_thrashes_again() {
+    // PAGING-123, PAGING-127.
+    let first = |again: ProcId| {
+        let (hint, _) = within(Policy::default(), |context| {
+            let mut block = Block::new(0, 512);
+            make_thrashing(context, &mut block, 0, &[HOST, GPU]);
+            hint(context, &mut block, 0, HOST);
+            context.now_ns += 600_000;
+            note(context, &mut block, 0..1, GPU, ThrashingEvent::Migration);
+            make_thrashing(context, &mut block, 0, &[HOST, GPU]);
+            hint(context, &mut block, 0, again)
+        });
+        hint
     };
-    assert_eq!(after(UNTIL - 64, HOST), (THROTTLE, Some(1)));
-    assert_eq!(after(UNTIL, HOST), (THROTTLE, Some(2)), "a new turn, in the same window");
-    assert_eq!(after(UNTIL - 64, GPU), (Hint::None, Some(1)));
+    assert!(matches!(first(HOST), Hint::Throttle { .. }));
+    assert_eq!(first(GPU), Hint::None);
 }
 
 #[test]
@@ -274,9 +336,9 @@ fn decided(by: ProcId, processors: &[ProcId], preferred: Option<ProcId>, state: 
         processors.iter().for_each(|id| state.processors.insert(*id));
         let mut block = Block::new(0, 512);
         block.add_resident(GPU, PageMask::single(0));
-        decide(context, &block, &mut state, 0, by)
+        decide(context, &block, &state, 0, by)
     });
-    hint
+    hint.unwrap_or(THROTTLE)
 }
 
 const UNTIL: u64 = 6400;
@@ -284,7 +346,7 @@ const THROTTLE: Hint = Hint::Throttle { until_ns: UNTIL };
 
 fn state(exempt: Option<ProcId>, pinned: Option<ProcId>, throttles: u8) -> PageState {
     let pinned = pinned.map(|at| (at, 0));
-    PageState { exempt, pinned, throttles, window_end_ns: UNTIL, ..PageState::default() }
+    PageState { exempt, pinned, throttles, window_end_ns: Some(UNTIL), ..PageState::default() }
 }
 
 #[test]
@@ -376,6 +438,43 @@ fn a_pin_is_of_its_page_and_ends_the_waits() {
 }
 
 #[test]
+fn a_pin_that_is_asked_for_again_lasts_no_longer() {
+    // PAGING-134.
+    let (deadlines_ns, _) = within(Policy::default(), |context| {
+        let mut block = Block::new(0, 512);
+        block.add_resident(GPU, PageMask::single(0));
+        make_thrashing(context, &mut block, 0, &[GPU, PEER]);
+        let mut deadline_ns = |by: ProcId| {
+            context.now_ns += 640;
+            assert_eq!(hint(context, &mut block, 0, by), Hint::Pin(GPU));
+            assert_eq!(context.pins.len(), 1);
+            let page = block.thrashing().and_then(|t| t.page(0)).expect("pinned");
+            page.pinned.map(|(_, deadline_ns)| deadline_ns)
+        };
+        [GPU, PEER, GPU].map(&mut deadline_ns)
+    });
+    assert_eq!(deadlines_ns, [Some(640 + params().thrashing.pin_ns); 3]);
+}
+
+#[test]
+fn a_pin_that_moves_ends_the_waits_and_one_that_stays_does_not() {
+    // PAGING-134.
+    let after = |to: ProcId| {
+        let (state, _) = within(Policy::default(), |context| {
+            let mut block = Block::new(0, 512);
+            block.add_resident(HOST, PageMask::single(0));
+            let mut state = state(Some(GPU), Some(HOST), 0);
+            state.throttled.insert(PEER);
+            settle(context, &block, &mut state, Hint::Pin(to), 0, GPU);
+            (state.throttled, state.window_end_ns)
+        });
+        state
+    };
+    assert_eq!(after(HOST), (ProcSet::single(PEER), Some(UNTIL)));
+    assert_eq!(after(GPU), (ProcSet::EMPTY, None));
+}
+
+#[test]
 fn a_pin_ends_a_little_before_its_time_if_it_is_the_last_one() {
     let params = ThrashingParams { unpin_slack_ns: 10, ..params().thrashing };
     let pin = Pin { deadline_ns: 100, page: 7 };
@@ -413,9 +512,9 @@ fn over_fast_links_a_page_stays_unless_its_home_is_one_of_those_that_use_it() {
             [GPU, PEER].iter().for_each(|id| state.processors.insert(*id));
             let mut block = Block::new(0, 512);
             block.add_resident(HOST, PageMask::single(0));
-            decide(context, &block, &mut state, 0, GPU)
+            decide(context, &block, &state, 0, GPU)
         });
-        hint
+        hint.unwrap_or(THROTTLE)
     };
     assert_eq!(hint(third), Hint::Pin(HOST));
     assert_eq!(hint(GPU), Hint::None, "its turn");

@@ -6,7 +6,7 @@ use super::super::{Access, Discard, GpuMemory, Paging, PagingParams, Relations};
 use super::window::LapseWindow;
 use super::*;
 use crate::GpuProfile;
-use pagewise_hal::Processor;
+use pagewise_hal::{MapCause, Processor};
 
 const HOST: Processor = Processor::HOST;
 const GPU0: Processor = Processor::device(0);
@@ -62,11 +62,76 @@ fn one_processor_alone_never_thrashes() {
 }
 
 #[test]
-fn with_the_default_window_every_wait_ends_the_burst_so_nothing_is_pinned() {
-    // Who waits to the end of a 500 us nap arrives more than 500 us after the last arrival.
-    let (records, _) = ping_pong(&mut paging(), 200, 50 * US);
-    assert!(throttled(&records) > 10);
-    assert!(!records.iter().any(|record| matches!(record, MemoryEvent::RemoteMap { .. })));
+fn a_throttled_processor_goes_on_later_than_it_may() {
+    // PAGING-29. The host sleeps half as long again, in whole microseconds; the GPU faults once
+    // more. Each opened its window with the fault before the other's.
+    let waits_ns = |gap_ns: u64| {
+        let (records, _) = ping_pong(&mut paging(), 30, gap_ns);
+        let wait_ns = |record: &MemoryEvent| match record {
+            MemoryEvent::Throttling { processor, duration_ns, .. } => {
+                Some((*processor, *duration_ns))
+            }
+            _ => None,
+        };
+        records.iter().filter_map(wait_ns).collect::<Vec<_>>()
+    };
+    let waits = waits_ns(100 * US);
+    // A processor that waits comes 100 us after the window began, which ends at a stamp.
+    let left_ns = GpuProfile::h200().paging.thrashing.nap_ns - 100 * US;
+    let of = |by: Processor, expected: std::ops::Range<u64>| {
+        let is = |(id, ns): &(Processor, u64)| *id == by && expected.contains(ns);
+        assert!(waits.iter().any(is), "{by} in {expected:?}: {waits:?}");
+    };
+    of(HOST, (left_ns - US) * 3 / 2 - US..left_ns * 3 / 2);
+    of(GPU0, left_ns + 7 * US - STAMP_NS..left_ns + 7 * US + 1);
+}
+
+#[test]
+fn waits_add_up_over_bursts_until_the_page_is_pinned() {
+    // PAGING-123, PAGING-133. A processor that waits to the end of a nap arrives more than a lapse
+    // after the last arrival. So each wait ends the burst, and only the count of them stays.
+    let waits_before_the_pin = |turns: usize| {
+        let (records, _) = ping_pong(&mut paging(), turns, 50 * US);
+        let pinned = |record: &MemoryEvent| {
+            matches!(record, MemoryEvent::RemoteMap { cause: MapCause::Thrashing, .. })
+        };
+        let end = records.iter().position(pinned)?;
+        Some(throttled(&records[..end]))
+    };
+    assert_eq!(waits_before_the_pin(30), None);
+    let tired = usize::from(GpuProfile::h200().paging.thrashing.pin_threshold);
+    assert!(waits_before_the_pin(200).is_some_and(|waits| waits >= tired));
+}
+
+#[test]
+fn a_page_that_is_pinned_to_the_host_is_mapped_for_all_that_access_it() {
+    // PAGING-83: the host's fault maps the GPU too, which then faults no more.
+    let mut paging = paging();
+    let mut now_ns = 10_000 * US;
+    let mut of_host = Vec::new();
+    for turn in 0..400 {
+        let by = if turn % 2 == 0 { HOST } else { GPU0 };
+        let mut records = Vec::new();
+        now_ns = paging.touch(by, 0, Access::Write, now_ns, &mut records).now_ns + 50 * US;
+        if by == HOST && records.iter().any(|r| matches!(r, MemoryEvent::RemoteMap { .. })) {
+            of_host = records;
+            break;
+        }
+    }
+    let map = MemoryEvent::RemoteMap {
+        address: 0,
+        bytes: PAGE_BYTES,
+        by: GPU0,
+        at: HOST,
+        cause: MapCause::Thrashing,
+    };
+    assert!(of_host.contains(&map), "{of_host:?}");
+    assert_eq!(paging.resident_on(0), [HOST]);
+    let mut records = Vec::new();
+    for by in [GPU0, HOST, GPU0] {
+        paging.touch(by, 0, Access::Write, now_ns, &mut records);
+    }
+    assert_eq!(records, []);
 }
 
 #[test]
@@ -179,7 +244,8 @@ fn a_fault_exactly_a_window_after_the_last_arrival_opens_a_turn() {
         hints[1]
     };
     let nap_ns = GpuProfile::h200().paging.thrashing.nap_ns;
-    assert_eq!(second(WINDOW_NS), Hint::Throttle { until_ns: WINDOW_NS + nap_ns });
+    let until_ns = (WINDOW_NS + nap_ns) / STAMP_NS * STAMP_NS;
+    assert_eq!(second(WINDOW_NS), Hint::Throttle { until_ns });
     assert_eq!(second(WINDOW_NS + STAMP_NS), Hint::None, "the page is at rest");
 }
 
@@ -260,6 +326,7 @@ fn a_pinned_page_that_lost_permissions_is_for_one_processor_at_a_time() {
     };
     assert_eq!(second(ThrashingEvent::Migration), Hint::Pin(GPUS[0]));
     let until_ns = STAMP_NS + GpuProfile::h200().paging.thrashing.nap_ns;
+    let until_ns = until_ns / STAMP_NS * STAMP_NS;
     assert_eq!(second(ThrashingEvent::Revocation), Hint::Throttle { until_ns });
 }
 
