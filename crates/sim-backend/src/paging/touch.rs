@@ -133,6 +133,8 @@ impl Paging {
         } else {
             wait_ns.saturating_add(REFAULT_NS)
         });
+        // A nap leads beyond the end of the clock: a wait that never ended would hang the call.
+        touched.now_ns = touched.now_ns.max(until_ns.saturating_add(1));
         self.advance(touched.now_ns, sink);
     }
 }
