@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pagewise_hal::{Backend, Error, ErrorKind, PAGE_BYTES, Result};
+use pagewise_hal::{Backend, Error, ErrorKind, Result};
 use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::record::Recorder;
 
@@ -52,7 +52,7 @@ const OPERATION: &str = "record";
 /// ```
 pub fn record(machine: impl Into<Machine>, path: impl AsRef<Path>) -> Result<Recording> {
     let (original, path) = (machine.into(), path.as_ref().to_owned());
-    let header = header_of(&original, &path)?;
+    let header = Header::new(Header::family_of(&path), RecordedOn::of(original.backend())?);
     let recorder = Recorder::to_file(original.shared_backend(), &path, &header);
     let recorder = Arc::new(recorder.map_err(|error| unwritable(&path, &error))?);
     let machine = Machine::from(&recorder);
@@ -152,20 +152,6 @@ impl fmt::Debug for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Recording({:?}, {})", self.machine, self.path.display())
     }
-}
-
-/// The first line of the trace: the machine as far as a back end knows it.
-fn header_of(machine: &Machine, path: &Path) -> Result<Header> {
-    let capabilities = machine.capabilities();
-    let system =
-        format!("pagewise {}, back end {}", env!("CARGO_PKG_VERSION"), capabilities.backend);
-    let recorded_on = RecordedOn {
-        host_page_bytes: Some(PAGE_BYTES),
-        range_attributes_by_page: Some(capabilities.range_attributes_by_page),
-        system: Some(system),
-        ..RecordedOn::new(machine.device_count()?, capabilities.driver_version.0)
-    };
-    Ok(Header::new(Header::family_of(path), recorded_on))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Error {

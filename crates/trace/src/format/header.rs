@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pagewise_hal::PAGE_BYTES;
+use pagewise_hal::{Backend, PAGE_BYTES};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -61,6 +61,22 @@ pub struct RecordedOn {
 }
 
 impl RecordedOn {
+    /// The machine of a back end.
+    ///
+    /// # Errors
+    /// As [`Backend::device_count`].
+    pub fn of(backend: &dyn Backend) -> pagewise_hal::Result<Self> {
+        let capabilities = backend.capabilities();
+        let system =
+            format!("pagewise {}, back end {}", env!("CARGO_PKG_VERSION"), capabilities.backend);
+        Ok(Self {
+            host_page_bytes: Some(PAGE_BYTES),
+            range_attributes_by_page: Some(capabilities.range_attributes_by_page),
+            system: Some(system),
+            ..Self::new(backend.device_count()?, capabilities.driver_version.0)
+        })
+    }
+
     /// A machine of which no more is known than its devices and the answer of `cuDriverGetVersion`.
     #[must_use]
     pub const fn new(gpus: u32, cuda_driver_version: i32) -> Self {

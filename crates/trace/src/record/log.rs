@@ -9,6 +9,7 @@ use pagewise_hal::{
 
 use super::file::CaseFile;
 use super::ids::{Ids, is_about_unknown_memory};
+use super::journal::Journal;
 use crate::format::{
     AttributeRead, AttributeValue, Attributes, Case, Label, MAX_MAPPED_BYTES, Observed, Op, OpLine,
     PageMap, Part, RecordedOp, Stream,
@@ -75,8 +76,12 @@ pub(super) struct Log {
     noting: Noting,
     /// An upper bound of the text of the case.
     text_bytes: u64,
+    /// The number of its operations.
+    ops: usize,
     /// The file that cases go to as they end; without one they stay here until they are taken.
     file: Option<CaseFile>,
+    /// The file that gets each operation as soon as it is noted. None is kept here then.
+    journal: Option<Journal>,
     /// Operations of a case that has ended and that no file took.
     ended: Vec<OpLine>,
 }
@@ -118,7 +123,9 @@ impl Log {
             left_out: 0,
             noting: Noting::On,
             text_bytes: 0,
+            ops: 0,
             file: None,
+            journal: None,
             ended: Vec::new(),
         }
     }
@@ -126,6 +133,11 @@ impl Log {
     /// Cases go to a file.
     pub(super) fn into_file(self, file: CaseFile) -> Self {
         Self { file: Some(file), ..self }
+    }
+
+    /// Operations go to a journal.
+    pub(super) fn into_journal(self, journal: Journal) -> Self {
+        Self { journal: Some(journal), ..self }
     }
 
     /// Before a call that is not a further read of attributes.
@@ -181,16 +193,24 @@ impl Log {
             }
         }
         let text_bytes = self.text_bytes.saturating_add(entry.text_bytes());
-        if text_bytes > MAX_CASE_BYTES || self.entries.len() >= MAX_CASE_OPS {
+        if text_bytes > MAX_CASE_BYTES || self.ops >= MAX_CASE_OPS {
             self.end_case();
             self.noting = Noting::Full;
             self.leave_out();
             return;
         }
         self.text_bytes = text_bytes;
-        self.entries.push(entry);
-        let is_long = text_bytes >= LONG_CASE_BYTES || self.entries.len() >= LONG_CASE_OPS;
-        if is_long && self.file.is_some() && self.ids.is_quiet() {
+        self.ops = self.ops.saturating_add(1);
+        match &mut self.journal {
+            Some(journal) => {
+                let Entry { recorded, events } = &entry;
+                journal.add(recorded, events, self.ids.buffers(), self.left_out);
+            }
+            None => self.entries.push(entry),
+        }
+        let is_long = text_bytes >= LONG_CASE_BYTES || self.ops >= LONG_CASE_OPS;
+        let is_file = self.file.is_some() || self.journal.is_some();
+        if is_long && is_file && self.ids.is_quiet() {
             self.end_case();
         }
     }
@@ -234,6 +254,7 @@ impl Log {
     /// Ends the case: names its records after the buffers that live now, and forgets everything. It
     /// goes to the file, if there is one.
     fn end_case(&mut self) {
+        self.journal.iter_mut().for_each(Journal::end_case);
         let ids = std::mem::take(&mut self.ids);
         let owners = Owners::new(ids.buffers());
         let entries = std::mem::take(&mut self.entries);
@@ -243,7 +264,8 @@ impl Log {
             results.note_kernel_results(&mut recorded);
             OpLine { line, recorded }
         };
-        (self.profiled, self.case_began_ns, self.text_bytes) = (false, None, 0);
+        (self.profiled, self.case_began_ns) = (false, None);
+        (self.text_bytes, self.ops) = (0, 0);
         self.ended = (3..).zip(entries).map(line).collect();
         if let Some(file) = &mut self.file
             && !self.ended.is_empty()

@@ -8,6 +8,7 @@ use pagewise_hal::{Backend, DevicePtr, PoolHandle, Result, Span, StreamHandle};
 
 use super::file::{CaseFile, Written};
 use super::ids::GivenValue;
+use super::journal::Journal;
 use super::log::Log;
 use crate::format::{Case, Header, MAX_ID, Observed, Op};
 use crate::replay::code::coded;
@@ -89,6 +90,20 @@ impl<B: Backend> Recorder<B> {
         Ok(Self { inner, devices, log })
     }
 
+    /// Notes calls on `inner` in a journal: a plain file that has each call as soon as it is made,
+    /// also if the process crashes. [`recover`](super::recover) makes the recording of it, equal to
+    /// the file that [`to_file`](Self::to_file) would have given. A journal that can no longer be
+    /// written ends; the calls go on.
+    ///
+    /// # Errors
+    /// If there can be no such file.
+    pub fn to_journal(inner: B, journal: &Path, header: &Header) -> io::Result<Self> {
+        let journal = Journal::create(journal, header)?;
+        let devices = inner.device_count().unwrap_or(0);
+        let log = Mutex::new(Log::new(&inner).into_journal(journal));
+        Ok(Self { inner, devices, log })
+    }
+
     /// Ends the recording, and its file if it has one. From then on calls are passed on, one after
     /// another, and not noted.
     ///
@@ -118,7 +133,13 @@ impl<B: Backend> Recorder<B> {
         self.locked().left_out
     }
 
-    /// The back end inside.
+    /// The back end inside. Calls that it gets directly are not noted.
+    #[must_use]
+    pub fn inner(&self) -> &B {
+        &self.inner
+    }
+
+    /// The back end inside, by value.
     #[must_use]
     pub fn into_inner(self) -> B {
         self.inner

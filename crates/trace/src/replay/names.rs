@@ -15,7 +15,8 @@ impl Owners {
         Self(spans)
     }
 
-    fn owner(&self, address: u64) -> (i64, u64) {
+    /// The buffer with an address, and the offset in it.
+    pub(crate) fn owner(&self, address: u64) -> (i64, u64) {
         let after = self.0.partition_point(|(span, _)| span.ptr.0 <= address);
         if let Some((span, id)) = after.checked_sub(1).map(|at| self.0[at]) {
             let offset = address.saturating_sub(span.ptr.0);
