@@ -29,7 +29,11 @@ const CRATES: &[Crate] = &[
         may_use: &["pagewise-hal", "pagewise-sim", "pagewise-cuda", "pagewise-trace"],
     },
     Crate { name: "pagewise-managers", layer: 3, may_use: &["pagewise"] },
-    Crate { name: "pagewise-driver", layer: 2, may_use: &["pagewise-hal", "pagewise-sim"] },
+    Crate {
+        name: "pagewise-driver",
+        layer: 2,
+        may_use: &["pagewise-hal", "pagewise-sim", "pagewise-trace"],
+    },
     Crate {
         name: "pagewise-cli",
         layer: 2,

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock};
 
 use pagewise_hal::{
     Backend, Code, DeviceId, DevicePtr, EventHandle, Result, StreamFlags, StreamHandle,
 };
-use pagewise_sim::SimBackend;
 
 use crate::contexts::{self, Contexts, INVALID_CONTEXT, Kind, Remains};
 use crate::forms::missing;
 use crate::host_work::HostWork;
+use crate::machine::Machine;
 use crate::options::Options;
 pub(crate) use crate::outcome::{Outcome, answer, has_place, is_handle, load, store};
 use crate::summary::SummaryFile;
@@ -21,7 +21,10 @@ use crate::summary::SummaryFile;
 /// A simulated driver: the simulator with start-up, contexts, and streams of contexts.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    pub(crate) sim: SimBackend,
+    /// The machine that calls go to.
+    pub(crate) sim: Arc<dyn Backend>,
+    /// The same, with what is no call of a driver.
+    pub(crate) machine: Machine,
     pub(crate) options: Options,
     started: AtomicBool,
     /// Single prefetches so far, if one of them is to fail.
@@ -43,7 +46,8 @@ pub(crate) struct Driver {
 impl Driver {
     fn new(options: Options) -> std::result::Result<Self, String> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let sim = SimBackend::new(options.config()).map_err(|error| error.to_string())?;
+        let machine = Machine::new(options.config(), options.recording.as_ref())?;
+        let sim = machine.calls.clone();
         let summary = options.summary.as_deref().map(|folder| {
             let file = SummaryFile::create(folder);
             file.map(Mutex::new).map_err(|error| format!("{}: {error}", folder.display()))
@@ -61,6 +65,7 @@ impl Driver {
             summary: summary.transpose()?,
             missing: missing(&options),
             sim,
+            machine,
             options,
             started: AtomicBool::new(false),
             prefetches: AtomicU64::new(0),
@@ -100,7 +105,7 @@ impl Driver {
         if let Some(summary) = &self.summary {
             let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
             let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            summary.update(&self.sim, &refused);
+            summary.update(&self.machine.simulator, &refused);
         }
     }
 
@@ -108,7 +113,8 @@ impl Driver {
     /// decided whether it belongs here: these do not change, or count calls for a test.
     pub(crate) fn state(&self) -> String {
         let Self {
-            sim,
+            sim: _,
+            machine,
             options: _,
             started,
             prefetches: _,
@@ -120,7 +126,7 @@ impl Driver {
             contexts,
             host_work: _,
         } = self;
-        format!("{number} {started:?} {contexts:#?}\n{}", sim.state())
+        format!("{number} {started:?} {contexts:#?}\n{}", machine.simulator.state())
     }
 
     /// A shared library cannot take a symbol back: an entry point that the driver does not
@@ -402,7 +408,32 @@ pub(crate) fn replace(text: Option<&str>) -> std::result::Result<(), String> {
 
 fn make(text: &str) -> std::result::Result<Arc<Driver>, String> {
     let options = text.parse::<Options>()?;
+    if options.recording.is_some() {
+        at_exit();
+    }
     Driver::new(options).map(Arc::new)
+}
+
+/// Lets the recording of the driver end when the process does.
+fn at_exit() {
+    static ONCE: Once = Once::new();
+    unsafe extern "C" {
+        fn atexit(call: extern "C" fn()) -> c_int;
+    }
+    extern "C" fn end() {
+        // Nothing may unwind into the C library. A driver that another thread is about to replace
+        // has no end here; its journal stays.
+        _ = catch_unwind(|| {
+            if let Ok(slot) = DRIVER.try_read()
+                && let Some(driver) = &*slot
+            {
+                driver.machine.end();
+            }
+        });
+    }
+    // SAFETY: `atexit` is the C library's; `end` is a function of this library, which stays loaded
+    // until it was called: the C library calls it when the library is unloaded, or at exit.
+    ONCE.call_once(|| _ = unsafe { atexit(end) });
 }
 
 /// Panics that were caught, of which each is a bug: a missing check.

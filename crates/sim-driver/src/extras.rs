@@ -125,7 +125,7 @@ pub unsafe extern "C" fn pagewise_driver_pace(
     // points to `count` pairs of numbers.
     let fault = |at| <(u64, u64)>::from(unsafe { faults.wrapping_add(at).read_unaligned() });
     beside(|driver| {
-        driver.sim.pace_next_op(duration_ns, (0..count).map(fault));
+        driver.machine.simulator.pace_next_op(duration_ns, (0..count).map(fault));
         Ok(())
     });
 }

@@ -32,6 +32,7 @@ mod extras;
 mod forms;
 mod host_work;
 mod lookup;
+mod machine;
 mod options;
 mod outcome;
 mod per_thread;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::machine::Recording;
 use pagewise_hal::DriverVersion;
 use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimConfig};
 
@@ -29,6 +30,8 @@ struct Hidden {
 /// | `reads` | `pages` or `driver`: what range-attribute reads answer | `pages` |
 /// | `discarded` | `kept` or `driver`: what discarded memory reads as | `kept` |
 /// | `log` | `warn` or `off`: whether stderr names each function that is called and not implemented | `warn` |
+/// | `trace` | a file, which gets a trace of the calls when the process ends; `.zst` and `.gz` are compressed, `%p` is the number of the process. Until then, and after a crash, `FILE.journal` has them | – |
+/// | `journal` | a file, which gets the calls as a journal, of which `pagewise_trace::record::recover` makes the trace | – |
 /// | `summary` | a folder, which gets a file `summary-PID.json` of each process: what moved so far | – |
 ///
 /// Pairs are separated by spaces, commas or ends of lines; a value with one of these stands in double
@@ -50,6 +53,7 @@ pub struct Options {
     discarded: DiscardedContents,
     /// Whether stderr names functions that are called and not implemented.
     pub(crate) warns: bool,
+    pub(crate) recording: Option<Recording>,
     /// The folder that gets the summary of each process.
     pub(crate) summary: Option<PathBuf>,
 }
@@ -68,6 +72,7 @@ impl Default for Options {
             reads: RangeReads::default(),
             discarded: DiscardedContents::default(),
             warns: true,
+            recording: None,
             summary: None,
         }
     }
@@ -151,6 +156,8 @@ impl Options {
                 };
                 self.warns = expect("warn or off", warns)?;
             }
+            "trace" => self.recording = Some(Recording::Trace(value.into())),
+            "journal" => self.recording = Some(Recording::Journal(value.into())),
             "summary" => self.summary = Some(value.into()),
             _ => return Err(format!("no such option; there are {}", KEYS.join(", "))),
         }
@@ -159,7 +166,7 @@ impl Options {
 }
 
 /// The keys, for messages.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 14] = [
     "profile",
     "version",
     "devices",
@@ -171,6 +178,8 @@ const KEYS: [&str; 12] = [
     "reads",
     "discarded",
     "log",
+    "trace",
+    "journal",
     "summary",
 ];
 

@@ -41,7 +41,8 @@ pub(crate) enum Use {
 /// Whether a range is the simulator's: in its address space, allocated or not, or registered.
 fn is_simulated(driver: &Driver, range: Span) -> bool {
     let start = PointerAttribute::RANGE_START_ADDR;
-    driver.sim.reserves(range) || driver.sim.pointer_attribute(range.ptr, start).is_ok()
+    driver.machine.simulator.reserves(range)
+        || driver.sim.pointer_attribute(range.ptr, start).is_ok()
 }
 
 impl Rows {

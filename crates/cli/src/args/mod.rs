@@ -294,6 +294,12 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
+    /// Where to write a trace of the program's calls, which `pagewise replay` takes; `.gz` and
+    /// `.zst` are compressed. A crash leaves it too. If several processes call the driver, those
+    /// after the first get a number: `run.jsonl`, `run.2.jsonl`
+    #[arg(long, value_name = "TRACE", value_parser = values::file())]
+    pub(crate) trace: Option<PathBuf>,
+
     /// Where to write the summary as one JSON object
     #[arg(long, value_name = "FILE", value_parser = values::file())]
     pub(crate) summary: Option<PathBuf>,

@@ -23,6 +23,9 @@ const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 /// The variable in which `pagewise-cuda` looks for its driver.
 const DRIVER_OF_PAGEWISE: &str = "PAGEWISE_LIBCUDA";
 
+/// The extension of a process's journal.
+pub(super) const JOURNAL: &str = "journal";
+
 /// Folders beside this command's own in which an installation may have the library.
 const BESIDE: [&str; 4] = ["", "deps", "../lib", "../lib/pagewise"];
 
@@ -54,18 +57,23 @@ impl Loader {
         self.folder.path()
     }
 
-    /// Lets a program find the simulated driver, with these options.
-    pub(super) fn prepare(&self, command: &mut Command, options: &str) {
+    /// Lets a program find the simulated driver, with these options, and leave a summary and, if it
+    /// is `traced`, a journal.
+    pub(super) fn prepare(&self, command: &mut Command, options: &str, traced: bool) {
         let mut path = OsString::from(self.folder());
         if let Some(before) = std::env::var_os(LOADER_PATH).filter(|before| !before.is_empty()) {
             path.push(":");
             path.push(before);
         }
-        let summary = self.folder().display();
+        let folder = self.folder().display();
+        let mut options = format!("{options} summary=\"{folder}\"");
+        if traced {
+            options.push_str(&format!(" journal=\"{folder}/%p.{JOURNAL}\""));
+        }
         command
             .env(LOADER_PATH, path)
             .env(DRIVER_OF_PAGEWISE, &self.library)
-            .env(OPTIONS, format!("{options} summary=\"{summary}\"").trim_start());
+            .env(OPTIONS, options.trim_start());
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod loader;
 mod summary;
+mod traces;
 
 use std::ffi::OsString;
 use std::io;
@@ -34,10 +35,13 @@ pub(crate) fn run(args: &Run, as_json: bool) -> Result<Answer, Failure> {
     let loader = Loader::new().map_err(own)?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
-    loader.prepare(&mut command, &options);
+    loader.prepare(&mut command, &options, args.trace.is_some());
     let status = wait_for(&mut command).map_err(|error| not_started(&args.command[0], &error))?;
     let exit = exit_of(status);
     let summary = Summary::collect(loader.folder(), exit).map_err(own)?;
+    if let Some(path) = &args.trace {
+        traces::write(loader.folder(), path)?;
+    }
     if let Some(path) = &args.summary {
         write_file(path, format!("{}\n", summary.json()).as_bytes())?;
     }

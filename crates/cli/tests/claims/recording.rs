@@ -1,6 +1,7 @@
 //! Programs that `pagewise::record` recorded, replayed by the command.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::Arc;
 
 use pagewise::inject::{FaultInjector, Sweep};
@@ -9,6 +10,9 @@ use pagewise::resource::ManagedMemoryResource;
 use pagewise::{
     Backend, Code, Device, DeviceProgram, Machine, ManagedBuffer, Place, Result, Stream,
 };
+
+use pagewise_trace::format::{Header, RecordedOn};
+use pagewise_trace::record::{Recorder, recover};
 
 use crate::common::{Files, json, pagewise, status, stderr};
 
@@ -159,4 +163,72 @@ fn threads_are_recorded_one_call_after_another() {
     let written = recording.finish().expect("writable");
     assert_eq!((written.cases, written.left_out), (1, 0));
     assert_eq!(replays(&path), written.ops);
+}
+
+/// Records the program in a file and in a journal, and gives the paths of both.
+fn with_journal(files: &Files) -> (String, String) {
+    let (path, journal) = (files.path("whole.jsonl"), files.path("journal"));
+    let header = Header::new("journal", RecordedOn::new(1, 13_000));
+    let sim = || pagewise::sim().expect("address space");
+    let file = Recorder::to_file(sim(), Path::new(&path), &header).expect("writable");
+    let noted = Recorder::to_journal(sim(), Path::new(&journal), &header).expect("writable");
+    let file = Arc::new(file);
+    for machine in [Machine::from(&file), Machine::from(Arc::new(noted))] {
+        program(&machine).expect("the simulator has room");
+        // Records of freed memory have no name at the end of the case; those of live memory have.
+        let mut kept = ManagedBuffer::<u8>::zeroed(&machine, 8192).expect("room");
+        let stream = Stream::new(&machine, Device::FIRST).expect("a device");
+        kept.run_on_device(DeviceProgram::write(Device::FIRST, 7), &stream).expect("live");
+        stream.synchronize().expect("live");
+        kept.write().expect("live")[4096] = 1;
+        std::mem::forget(kept);
+    }
+    file.finish().expect("writable");
+    (path, journal)
+}
+
+#[test]
+fn the_recording_of_a_journal_is_the_one_that_the_program_finished() {
+    let files = Files::new();
+    let (whole, journal) = with_journal(&files);
+    let recovered = files.path("recovered.jsonl");
+    let written = recover(Path::new(&journal), Path::new(&recovered)).expect("a journal");
+    assert!(written.ops > 20, "{written}");
+    let text = |path: &str| std::fs::read_to_string(path).expect("readable");
+    assert_eq!(text(&recovered), text(&whole));
+    assert_eq!(replays(&recovered), written.ops);
+}
+
+#[test]
+fn a_journal_that_was_cut_off_anywhere_gives_a_recording_that_replays() {
+    let files = Files::new();
+    let (_, journal) = with_journal(&files);
+    let bytes = std::fs::read(&journal).expect("readable");
+    let ends: Vec<usize> =
+        bytes.iter().enumerate().filter_map(|(at, b)| (*b == b'\n').then_some(at)).collect();
+    let (cut, recovered) = (files.path("cut"), files.path("recovered.jsonl"));
+    for (number, end) in ends.iter().enumerate().skip(2).step_by(5) {
+        // In the middle of the line after it.
+        std::fs::write(&cut, &bytes[..(end + 9).min(bytes.len())]).expect("writable");
+        let written = recover(Path::new(&cut), Path::new(&recovered)).expect("a journal");
+        assert_eq!(written.ops, number as u64 - 1);
+        let output = pagewise(&["replay", &recovered]);
+        assert_eq!(status(&output), 0, "{number} lines: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_journal_makes_no_recording() {
+    let files = Files::new();
+    let (whole, journal) = with_journal(&files);
+    let text = std::fs::read_to_string(&journal).expect("readable");
+    let middle_is_nonsense = text.replacen("\"addresses\"", "\"addresses\":7,\"more\"", 1);
+    let recording = std::fs::read_to_string(&whole).expect("readable");
+    for wrong in ["", "{}\n", &middle_is_nonsense, &recording] {
+        let path = files.add("wrong", wrong);
+        let recovered = files.path("recovered.jsonl");
+        let error = recover(Path::new(&path), Path::new(&recovered)).expect_err("no journal");
+        assert!(error.to_string().starts_with("no journal: "), "{error}");
+        assert!(!Path::new(&recovered).exists());
+    }
 }

@@ -115,6 +115,43 @@ fn a_program_that_is_killed_leaves_its_summary() {
 }
 
 #[test]
+fn the_trace_of_a_program_replays_whether_it_ends_or_is_killed() {
+    let files = Files::new();
+    let program = files.add("program.jsonl", trace(&PROGRAM));
+    let (recording, path) = (files.path("recording.jsonl"), files.path("run.jsonl.zst"));
+    let record = format!("{THIS} record --backend cuda --pass observed {program} -o {recording}");
+    for (end, expected) in [("true", 0), ("kill -9 $$", 137)] {
+        let script = format!("{record}; {end}");
+        let ran = output(&mut run(&["--trace", &path, "--", "sh", "-c", &script]));
+        assert_eq!(status(&ran), expected, "{}", stderr(&ran));
+        let replayed = pagewise(&["replay", "--json", &path]);
+        let report = crate::common::json(&replayed);
+        assert_eq!(status(&replayed), 0, "{report:#}");
+        let events = &report["traces"][0]["events"];
+        assert!(events["checked"].as_u64() >= Some(PROGRAM.len() as u64), "{report:#}");
+    }
+    let two = format!("{record}; {record}");
+    assert_eq!(status(&output(&mut run(&["--trace", &path, "--", "sh", "-c", &two]))), 0);
+    let second = files.path("run.2.jsonl.zst");
+    let read = |path: &str| std::fs::read(path).expect("a trace");
+    assert_eq!(read(&second), read(&path), "the same program twice");
+}
+
+#[test]
+fn a_trace_that_the_driver_is_asked_for_is_complete_when_the_process_ends() {
+    let files = Files::new();
+    let program = files.add("program.jsonl", trace(&PROGRAM));
+    let (recording, path) = (files.path("recording.jsonl"), files.path("of-%p.jsonl"));
+    let record = ["record", "--backend", "cuda", "--pass", "observed", &program, "-o", &recording];
+    let mut command = run(&[&["--", THIS][..], &record].concat());
+    assert_eq!(status(&output(command.env("PAGEWISE_DRIVER", format!("trace={path}")))), 0);
+    let names = files.names();
+    let trace = names.iter().find(|name| name.starts_with("of-")).expect("a trace");
+    assert!(trace.ends_with(".jsonl") && !trace.contains('%'), "no journal is left: {names:?}");
+    assert_eq!(status(&pagewise(&["replay", &files.path(trace)])), 0);
+}
+
+#[test]
 fn options_reach_the_driver_and_wrong_ones_are_named() {
     let machine = ["--devices", "3", "--driver", "12.4", "--memory", "8G", "--profile", "l4"];
     let doctor = ["--", THIS, "doctor"];

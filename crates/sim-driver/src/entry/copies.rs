@@ -159,7 +159,7 @@ unsafe fn copy(
     on: StreamHandle,
 ) -> Outcome {
     let (to, from) = (DevicePtr(destination), DevicePtr(source));
-    let known = |ptr| driver.sim.reserves(Span::new(ptr, bytes as u64));
+    let known = |ptr| driver.machine.simulator.reserves(Span::new(ptr, bytes as u64));
     if bytes == 0 || (known(to) && known(from)) {
         // SAFETY: `memcpy` asks that no other code uses the ranges; this function's contract says
         // so. The simulator refuses ranges outside of live allocations.

@@ -6,7 +6,6 @@ use pagewise_hal::{
     AccessFlags, AllocationType, Backend, Code, DeviceId, DevicePtr, HandleTypes, Location,
     PoolAttribute, PoolHandle, PoolProps, Result,
 };
-use pagewise_sim::SimBackend;
 
 use crate::driver::{Driver, Outcome, answer, has_place, load, started, store};
 use crate::entry::MemLocation;
@@ -187,7 +186,14 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(
                 unsafe { access.wrapping_add(index).read_unaligned() };
             (location.into(), AccessFlags(flags))
         });
-        answer(driver.sim.pool_set_accesses(pool(handle), wanted))
+        let mut one = wanted.clone();
+        match (one.next(), one.next()) {
+            (Some((location, flags)), None) => {
+                answer(driver.sim.pool_set_access(pool(handle), location, flags))
+            }
+            // No call of a back end takes several places at once, so no trace holds this one.
+            _ => answer(driver.machine.simulator.pool_set_accesses(pool(handle), wanted)),
+        }
     })
 }
 
@@ -267,12 +273,12 @@ unsafe fn give_at(
     out: *mut *mut c_void,
     location: *const MemLocation,
     kind: c_int,
-    find: impl FnOnce(&SimBackend, Location, AllocationType) -> Result<PoolHandle>,
+    find: impl FnOnce(&dyn Backend, Location, AllocationType) -> Result<PoolHandle>,
 ) -> c_int {
     let find = |driver: &Driver| {
         // SAFETY: by this function's contract `location` is null or valid for reading.
         let place = unsafe { read(location) }?;
-        Ok(find(&driver.sim, place, AllocationType(kind)))
+        Ok(find(&*driver.sim, place, AllocationType(kind)))
     };
     // SAFETY: by this function's contract `out` is null or valid for writing.
     unsafe { give(symbol, out, find) }
@@ -288,7 +294,7 @@ pub unsafe extern "C" fn cuMemGetDefaultMemPool(
     location: *const MemLocation,
     kind: c_int,
 ) -> c_int {
-    let find = |sim: &SimBackend, place, kind| sim.pool_default(place, kind);
+    let find = |sim: &dyn Backend, place, kind| sim.pool_default(place, kind);
     // SAFETY: `give_at` asks for an `out` that is null or valid for writing and a `location` that
     // is null or valid for reading; the caller promises both.
     unsafe { give_at("cuMemGetDefaultMemPool", out, location, kind, find) }
@@ -304,7 +310,7 @@ pub unsafe extern "C" fn cuMemGetMemPool(
     location: *const MemLocation,
     kind: c_int,
 ) -> c_int {
-    let find = |sim: &SimBackend, place, kind| sim.pool_current(place, kind);
+    let find = |sim: &dyn Backend, place, kind| sim.pool_current(place, kind);
     // SAFETY: `give_at` asks for an `out` that is null or valid for writing and a `location` that
     // is null or valid for reading; the caller promises both.
     unsafe { give_at("cuMemGetMemPool", out, location, kind, find) }
