@@ -80,7 +80,7 @@ fn hostile_calls_of_every_entry_point_are_answered_and_refusals_change_nothing()
     let all = pagewise_driver::entry_points().map(|(_, _, symbol)| symbol);
     assert_eq!(called, all.collect(), "each has an attacker");
     let mut log = Log::default();
-    refusals_change_nothing("", 7, 24, &mut log);
+    refusals_change_nothing("", 7, 32, &mut log);
     refusals_change_nothing("", 11, 8, &mut log);
     refusals_change_nothing("devices=2", 2, 2, &mut log);
     refusals_change_nothing("profile=wsl", 3, 2, &mut log);

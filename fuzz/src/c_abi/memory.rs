@@ -110,7 +110,9 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let (place, mut pitch) = (world.place(), 0);
         let (width, height) =
             (world.choices.below(5000) as usize, world.choices.below(64) as usize);
-        let width = if world.choices.chance(1, 8) { world.size() << 20 } else { width };
+        // Rows of a TiB and more fit nowhere. Those that fit are short: copies write all of them.
+        let is_wide = world.choices.chance(1, 8);
+        let width = if is_wide { 1 << (40 + world.choices.below(24)) } else { width };
         let element = [4, 8, 16, world.small(20) as u32][world.choices.below(4) as usize];
         // SAFETY: the place is null or has room for the result, and the pitch is a local.
         let code = unsafe { cuMemAllocPitch_v2(place, &raw mut pitch, width, height, element) };
