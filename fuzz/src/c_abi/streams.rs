@@ -17,6 +17,9 @@ use pagewise_driver::{
 
 use super::world::{Attempt, World};
 
+/// The flags of an event that other processes may open: it has no time (CUDA).
+const OF_PROCESSES: u32 = 6;
+
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuStreamCreate", |world| {
         let place = world.place::<*mut c_void>();
@@ -51,8 +54,9 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     }),
     ("cuEventCreate", |world| {
         let place = world.place::<*mut c_void>();
+        let flags = if world.choices.chance(1, 2) { OF_PROCESSES } else { world.small(8) as u32 };
         // SAFETY: the place is null or has room for the result.
-        let code = unsafe { cuEventCreate(place, world.small(8) as u32) };
+        let code = unsafe { cuEventCreate(place, flags) };
         made(code, place, &mut world.events)
     }),
     ("cuEventDestroy_v2", |world| {

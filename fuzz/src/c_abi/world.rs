@@ -66,17 +66,20 @@ pub struct World<'a, 'b> {
     pub(super) retained: u32,
 }
 
-/// The layout of the buffer.
+/// The layout of the buffer with as much room before it and twice as much behind it. A copy takes any
+/// memory that the process has mapped, so a range that leaves the buffer, by at most [`LONGEST`] and
+/// the steps of an address, must not reach memory of others. Absurd lengths are mapped nowhere.
 fn buffer_layout() -> std::alloc::Layout {
-    std::alloc::Layout::from_size_align(LONGEST, 4096).expect("a power of two")
+    std::alloc::Layout::from_size_align(4 * LONGEST, 4096).expect("a power of two")
 }
 
 impl<'a, 'b> World<'a, 'b> {
     pub(super) fn new(choices: &'a mut Choices<'b>) -> Self {
         // SAFETY: `alloc_zeroed` asks for a layout that is not empty, and this one has the buffer's
         // bytes.
-        let buffer = unsafe { std::alloc::alloc_zeroed(buffer_layout()) };
-        assert!(!buffer.is_null(), "room for a buffer");
+        let room = unsafe { std::alloc::alloc_zeroed(buffer_layout()) };
+        assert!(!room.is_null(), "room for a buffer");
+        let buffer = room.wrapping_add(LONGEST);
         let mut world = Self {
             choices,
             live: Vec::new(),
@@ -390,7 +393,7 @@ impl Drop for World<'_, '_> {
         }
         // SAFETY: the buffer was allocated with this layout. The driver knows no part of it any
         // more, because all of it was unregistered.
-        unsafe { std::alloc::dealloc(self.buffer, buffer_layout()) };
+        unsafe { std::alloc::dealloc(self.buffer.wrapping_sub(LONGEST), buffer_layout()) };
     }
 }
 
