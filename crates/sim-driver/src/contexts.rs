@@ -218,29 +218,14 @@ impl Contexts {
     pub(crate) fn close(&mut self, handle: usize) -> Remains {
         self.live.remove(&handle);
         self.gone.insert(handle);
-        let mut remains = Remains::default();
-        self.streams.retain(|&stream, of| {
-            let stays = of.context != handle;
-            if !stays {
-                remains.streams.push(stream);
-            }
-            stays
-        });
-        self.events.retain(|&event, (context, _)| {
-            let stays = *context != handle;
-            if !stays {
-                remains.events.push(event);
-            }
-            stays
-        });
-        self.memory.retain(|&ptr, &mut (context, kind)| {
-            let stays = context != handle;
-            if !stays {
-                remains.memory.push((ptr, kind));
-            }
-            stays
-        });
-        remains
+        let streams = taken(&mut self.streams, |stream| stream.context == handle);
+        let events = taken(&mut self.events, |event| event.0 == handle);
+        let memory = taken(&mut self.memory, |memory| memory.0 == handle);
+        Remains {
+            streams: streams.into_iter().map(|(stream, _)| stream).collect(),
+            events: events.into_iter().map(|(event, _)| event).collect(),
+            memory: memory.into_iter().map(|(ptr, (_, kind))| (ptr, kind)).collect(),
+        }
     }
 
     /// Notes a stream.
@@ -254,6 +239,20 @@ impl Contexts {
         let stream = Stream { context, device, flags, priority, id, policy: 1 };
         self.streams.insert(handle, stream);
     }
+}
+
+/// Takes the entries with such a value out of a map.
+fn taken<K: Copy + Ord, V: Copy>(
+    map: &mut BTreeMap<K, V>,
+    is_wanted: impl Fn(&V) -> bool,
+) -> Vec<(K, V)> {
+    let mut taken = Vec::new();
+    map.retain(|&key, value| {
+        let wanted = is_wanted(value);
+        taken.extend(wanted.then_some((key, *value)));
+        !wanted
+    });
+    taken
 }
 
 #[cfg(test)]

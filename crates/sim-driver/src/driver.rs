@@ -46,8 +46,7 @@ pub(crate) struct Driver {
 impl Driver {
     fn new(options: Options) -> std::result::Result<Self, String> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let machine = Machine::new(options.config(), options.recording.as_ref())?;
-        let sim = machine.calls.clone();
+        let (sim, machine) = Machine::new(options.config(), options.recording.as_ref())?;
         let summary = options.summary.as_deref().map(|folder| {
             let file = SummaryFile::create(folder);
             file.map(Mutex::new).map_err(|error| format!("{}: {error}", folder.display()))
@@ -194,8 +193,8 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuDevicePrimaryCtxReset`: all that belongs to the context is gone; who retained it, still
-    /// has it.
+    /// `cuDevicePrimaryCtxReset`: all that belongs to the context is gone, and it stays
+    /// retained as often.
     pub(crate) fn reset_primary(&self, device: c_int) -> Outcome {
         let handle = self.handle_of(device)?;
         let mut contexts = self.contexts();

@@ -30,8 +30,6 @@ impl Recording {
 /// The simulated machine of a driver.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// The machine that calls of the driver go to: the simulator, in a recorder if there is one.
-    pub(crate) calls: Arc<dyn Backend>,
     /// The simulator itself, for what is no call of a driver. It is not noted.
     pub(crate) simulator: Arc<SimBackend>,
     recorded: Recorded,
@@ -47,15 +45,19 @@ struct Recorded {
 }
 
 impl Machine {
-    /// Makes the machine, and begins its recording.
+    /// Makes the machine, and begins its recording. Calls of the driver go to the back end: the
+    /// simulator, in a recorder if there is one.
     ///
     /// # Errors
     /// If there is no room for its memory, or the journal cannot be written.
-    pub(crate) fn new(config: SimConfig, recording: Option<&Recording>) -> Result<Self, String> {
+    pub(crate) fn new(
+        config: SimConfig,
+        recording: Option<&Recording>,
+    ) -> Result<(Arc<dyn Backend>, Self), String> {
         let simulator = Arc::new(SimBackend::new(config).map_err(|error| error.to_string())?);
         let mut recorded = Recorded { unfinished: None, process: std::process::id() };
         let (journal, family) = match recording {
-            None => return Ok(Self { calls: simulator.clone(), simulator, recorded }),
+            None => return Ok((simulator.clone(), Self { simulator, recorded })),
             Some(Recording::Journal(path)) => (Recording::of_process(path), "run".to_owned()),
             Some(Recording::Trace(path)) => {
                 let trace = Recording::of_process(path);
@@ -71,7 +73,7 @@ impl Machine {
         let recorder = Recorder::to_journal(simulator.clone(), &journal, &header);
         let unwritable = |error| format!("{}: cannot write: {error}", journal.display());
         let calls = Arc::new(recorder.map_err(unwritable)?);
-        Ok(Self { calls, simulator, recorded })
+        Ok((calls, Self { simulator, recorded }))
     }
 
     /// Makes the trace of the journal, at the end of the process.

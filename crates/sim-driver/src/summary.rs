@@ -186,13 +186,16 @@ impl Buffers {
         let spans: BTreeMap<DevicePtr, u64> =
             live.iter().map(|span| (span.ptr, span.bytes)).collect();
         let freed = &mut self.freed;
+        let before = freed.len();
         self.live.retain(|ptr, buffer| {
             let lives = spans.get(ptr) == Some(&buffer.bytes);
             freed.extend((!lives).then_some(*buffer));
             lives
         });
-        freed.sort_by_key(|buffer| std::cmp::Reverse(buffer.peak_device_bytes));
-        freed.truncate(LISTED_BUFFERS);
+        if freed.len() > before {
+            freed.sort_by_key(|buffer| std::cmp::Reverse(buffer.peak_device_bytes));
+            freed.truncate(LISTED_BUFFERS);
+        }
         for span in live {
             if self.live.len() >= FOLLOWED_BUFFERS && !self.live.contains_key(&span.ptr) {
                 continue;

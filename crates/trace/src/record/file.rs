@@ -4,9 +4,21 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::format::{Case, Header, OpLine};
+use crate::format::{Case, Header, OpLine, RecordedOp};
+use crate::indeterminate::Indeterminate;
 use crate::output::Output;
 use crate::writer::TraceWriter;
+
+/// The lines of a case, in the order of its operations. Sums of results of kernels are unstable.
+pub(super) fn lines_of(records: impl Iterator<Item = RecordedOp>) -> Vec<OpLine> {
+    let mut results = Indeterminate::default();
+    let line = |(line, mut recorded)| {
+        results.note_kernel_results(&mut recorded);
+        OpLine { line, recorded }
+    };
+    // The header and the name of the case come first.
+    (3..).zip(records).map(line).collect()
+}
 
 /// A trace in progress. Its file appears when it is complete.
 #[derive(Debug)]

@@ -13,9 +13,8 @@ use std::path::Path;
 use pagewise_hal::{DevicePtr, MemoryEvent, Span};
 use serde::{Deserialize, Serialize};
 
-use super::file::{CaseFile, Written};
-use crate::format::{Header, OpLine, RawLine, RecordedOp};
-use crate::indeterminate::Indeterminate;
+use super::file::{CaseFile, Written, lines_of};
+use crate::format::{Header, RawLine, RecordedOp};
 use crate::reader::MAX_LINE_BYTES;
 use crate::replay::names::Owners;
 
@@ -91,9 +90,9 @@ impl Journal {
             write_line(&mut self.file, serde_json::to_string(&case)?)?;
             self.in_case = true;
         }
-        let nobody = Owners::new([]);
+        let unnamed = Owners::new([]);
         let mut record = record.clone();
-        record.observed.events = events.iter().map(|event| nobody.name(event)).collect();
+        record.observed.events = events.iter().map(|event| unnamed.name(event)).collect();
         let mut line = serde_json::to_string(&RawLine::from(&record))?;
         let beside = serde_json::to_string(beside)?;
         // Two objects become one: `{…}` and `{…}` are `{…,…}`.
@@ -176,15 +175,13 @@ impl Recovery {
         let span =
             |&(id, address, bytes): &(u32, u64, u64)| (id, Span::new(DevicePtr(address), bytes));
         let owners = Owners::new(live.iter().map(span));
-        let mut results = Indeterminate::default();
-        let line = |(line, (mut recorded, addresses)): (u64, (RecordedOp, Vec<u64>))| {
+        let named = |(mut recorded, addresses): (RecordedOp, Vec<u64>)| {
             for (event, address) in recorded.observed.events.iter_mut().zip(addresses) {
                 (event.buf, event.offset) = owners.owner(address);
             }
-            results.note_kernel_results(&mut recorded);
-            OpLine { line, recorded }
+            recorded
         };
-        let ops: Vec<OpLine> = (3..).zip(std::mem::take(&mut self.ops)).map(line).collect();
+        let ops = lines_of(std::mem::take(&mut self.ops).into_iter().map(named));
         if !ops.is_empty() {
             // A failure is kept, and told at the end.
             _ = self.file.write(ops);

@@ -7,14 +7,13 @@ use pagewise_hal::{
     PoolAttribute, PoolHandle, RangeAttribute, Result, Span, StreamHandle,
 };
 
-use super::file::CaseFile;
+use super::file::{CaseFile, lines_of};
 use super::ids::{Ids, is_about_unknown_memory};
 use super::journal::Journal;
 use crate::format::{
     AttributeRead, AttributeValue, Attributes, Case, Label, MAX_MAPPED_BYTES, Observed, Op, OpLine,
     PageMap, Part, RecordedOp, Stream,
 };
-use crate::indeterminate::Indeterminate;
 use crate::reader::{MAX_CASE_BYTES, MAX_CASE_OPS, MAX_LINE_BYTES};
 use crate::replay::call::{
     POINTER_ATTRIBUTES, POOL_ATTRIBUTES, RANGE_ATTRIBUTES, all_read, number, pointer_read, read,
@@ -258,15 +257,13 @@ impl Log {
         let ids = std::mem::take(&mut self.ids);
         let owners = Owners::new(ids.buffers());
         let entries = std::mem::take(&mut self.entries);
-        let mut results = Indeterminate::default();
-        let line = |(line, Entry { mut recorded, events }): (u64, Entry)| {
+        let named = |Entry { mut recorded, events }: Entry| {
             recorded.observed.events = events.iter().map(|event| owners.name(event)).collect();
-            results.note_kernel_results(&mut recorded);
-            OpLine { line, recorded }
+            recorded
         };
         (self.profiled, self.case_began_ns) = (false, None);
         (self.text_bytes, self.ops) = (0, 0);
-        self.ended = (3..).zip(entries).map(line).collect();
+        self.ended = lines_of(entries.into_iter().map(named));
         if let Some(file) = &mut self.file
             && !self.ended.is_empty()
             && !file.write(std::mem::take(&mut self.ended))

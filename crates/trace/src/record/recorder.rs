@@ -68,9 +68,13 @@ pub struct Recorder<B: Backend> {
 impl<B: Backend> Recorder<B> {
     /// Notes calls on `inner`, which must hold no buffers that it will be asked about.
     pub fn new(inner: B) -> Self {
+        let log = Log::new(&inner);
+        Self::with_log(inner, log)
+    }
+
+    fn with_log(inner: B, log: Log) -> Self {
         let devices = inner.device_count().unwrap_or(0);
-        let log = Mutex::new(Log::new(&inner));
-        Self { inner, devices, log }
+        Self { inner, devices, log: Mutex::new(log) }
     }
 
     /// Notes calls on `inner` in a new file. Its compression is as
@@ -85,9 +89,8 @@ impl<B: Backend> Recorder<B> {
     /// If there can be no such file.
     pub fn to_file(inner: B, path: &Path, header: &Header) -> io::Result<Self> {
         let file = CaseFile::create(path, header)?;
-        let devices = inner.device_count().unwrap_or(0);
-        let log = Mutex::new(Log::new(&inner).into_file(file));
-        Ok(Self { inner, devices, log })
+        let log = Log::new(&inner).into_file(file);
+        Ok(Self::with_log(inner, log))
     }
 
     /// Notes calls on `inner` in a journal: a plain file that has each call as soon as it is made,
@@ -99,9 +102,8 @@ impl<B: Backend> Recorder<B> {
     /// If there can be no such file.
     pub fn to_journal(inner: B, journal: &Path, header: &Header) -> io::Result<Self> {
         let journal = Journal::create(journal, header)?;
-        let devices = inner.device_count().unwrap_or(0);
-        let log = Mutex::new(Log::new(&inner).into_journal(journal));
-        Ok(Self { inner, devices, log })
+        let log = Log::new(&inner).into_journal(journal);
+        Ok(Self::with_log(inner, log))
     }
 
     /// Ends the recording, and its file if it has one. From then on calls are passed on, one after
@@ -133,13 +135,7 @@ impl<B: Backend> Recorder<B> {
         self.locked().left_out
     }
 
-    /// The back end inside. Calls that it gets directly are not noted.
-    #[must_use]
-    pub fn inner(&self) -> &B {
-        &self.inner
-    }
-
-    /// The back end inside, by value.
+    /// The back end inside.
     #[must_use]
     pub fn into_inner(self) -> B {
         self.inner
