@@ -419,11 +419,12 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// | back end | behaviour |
     /// | --- | --- |
     /// | driver 580 | imports what another process exported; see Safety |
-    /// | simulator | has one process: imports what the same machine exported |
+    /// | simulator | the same (on Linux on x86-64 and aarch64), and imports what the same machine exported |
     ///
     /// # Errors
     /// `InvalidValue` for no handle type; `Unsupported` for types other than a file descriptor; 999
-    /// (`UNKNOWN`) for a handle that names no pool.
+    /// (`UNKNOWN`) for a handle that names no pool; `InvalidDevice` on the simulator for a pool of a
+    /// place that the machine does not have.
     ///
     /// # Safety
     /// On a driver the handle is of another process. Driver 580 accepts a handle of its own
@@ -462,11 +463,13 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// pinned and pool memory have none.
     fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle>;
 
-    /// Device memory of another process, in a device's context (`cuIpcOpenMemHandle`).
+    /// Device memory of another process, in a device's context (`cuIpcOpenMemHandle`). Memory that
+    /// is opened again has the same address, and is closed as often.
     ///
     /// # Errors
-    /// 201 (`INVALID_CONTEXT`) for a handle of this process, as all handles on the simulator are;
-    /// `InvalidValue` for bytes that are no handle; `InvalidDevice`.
+    /// 201 (`INVALID_CONTEXT`) for a handle of this process, on the simulator of this machine;
+    /// `InvalidValue` for bytes that are no handle; `InvalidDevice`. The simulator answers
+    /// `InvalidValue` to a handle of memory or of a process that is gone.
     ///
     /// # Safety
     /// The exporter keeps the memory until it was closed here.

@@ -19,6 +19,7 @@ use crate::sim::Sim;
 use crate::space::{Allocation, ManagedRange, MemoryKind};
 
 const MAPPED: &str = "mapped memory is unmapped by cuMemUnmap";
+const OPENED: &str = "memory of another process is closed by cuIpcCloseMemHandle";
 const REGISTERED: &str = "registered memory is its owner's: unregister it";
 
 impl Sim {
@@ -96,9 +97,13 @@ impl Sim {
             return Ok(());
         }
         let allocation = self.allocation_starting(ptr)?;
+        if self.end_foreign_import(ptr) {
+            return Ok(());
+        }
         match allocation.kind {
             MemoryKind::Pinned => return invalid("pinned memory is freed by cuMemFreeHost"),
             MemoryKind::Mapped(_) => return invalid(MAPPED),
+            MemoryKind::Opened(_) => return invalid(OPENED),
             MemoryKind::Registered => return invalid(REGISTERED),
             MemoryKind::Pool(pool) => {
                 self.leave_pool(&allocation, pool, false);
@@ -134,6 +139,7 @@ impl Sim {
     }
 
     fn remove_plain(&mut self, allocation: &Allocation) {
+        self.withdraw_memory(allocation);
         self.space.remove(allocation);
         self.arena.clear(allocation.start, allocation.bytes.next_multiple_of(PAGE_BYTES));
     }
@@ -158,6 +164,7 @@ impl Sim {
             MemoryKind::Managed => unsupported("managed memory is freed by cuMemFree"),
             MemoryKind::Pinned => invalid("pinned memory is freed by cuMemFreeHost"),
             MemoryKind::Mapped(_) => invalid(MAPPED),
+            MemoryKind::Opened(_) => invalid(OPENED),
             MemoryKind::Registered => invalid(REGISTERED),
         }
     }
@@ -231,7 +238,10 @@ impl Sim {
             self.pager.discard(chunk_pages(address), Discard::Lazy);
         }
         if !released.gone.is_empty() {
-            released.gone.iter().for_each(|memory| self.drop_memory(pages_of(memory)));
+            for memory in &released.gone {
+                self.withdraw_chunks(memory);
+                self.drop_memory(pages_of(memory));
+            }
             self.make_way();
         }
     }
@@ -255,6 +265,7 @@ impl Sim {
         self.space.remove(allocation);
         // An import of it that was not freed before ends with it.
         self.end_import(DevicePtr(allocation.start));
+        self.withdraw_pointer(pool, DevicePtr(allocation.start));
         self.pools.free(pool.as_raw(), allocation.start, allocation.bytes, counted);
     }
 

@@ -9,7 +9,9 @@
 //!
 //! Segments are private mappings. A process that forks gets a copy of each, so parent and child
 //! have a machine of their own. Behind a gate (`host_faults`) they are shared memory in two views, of
-//! which a child has neither. Nothing is unmapped before the machine goes, and buffers keep it.
+//! which a child has neither. Memory that was exported to other processes, or imported, is in files
+//! of its own (`shared_memory`), which take the place of parts of a segment; a child shares it as
+//! other processes do. Nothing is unmapped before the machine goes, and buffers keep it.
 //!
 //! Miri backs all of a mapping at once and knows no `madvise`. For it segments are as short as they
 //! can be, and memory is cleared byte by byte.
@@ -24,6 +26,7 @@ use pagewise_hal::{BLOCK_BYTES, PAGE_BYTES};
 
 use crate::host_faults::double_map::DoubleMap;
 use crate::host_faults::gate::Gate;
+use crate::shared_memory::{SharedFile, map_over, map_private};
 
 /// The reason if there are no addresses left.
 pub(crate) const NO_ADDRESSES: &str = "no address space is left: drop machines that are not \
@@ -72,6 +75,8 @@ pub(crate) struct Arena {
     /// Mappings of memory that has its bytes at another mapping: by first address, their bytes and
     /// the first address of that one.
     redirects: BTreeMap<u64, (u64, u64)>,
+    /// Addresses with the memory of shared files, by first address. They do not overlap.
+    shared: BTreeMap<u64, Range<u64>>,
     /// Present with genuine faults of the host: what the program's addresses are kept behind.
     gate: Option<Arc<Gate>>,
     /// Whether bytes are read and written at all.
@@ -317,6 +322,84 @@ impl Arena {
     pub(crate) fn put_contents(&self, address: u64, kept: Kept) {
         for (page, bytes) in kept {
             self.write(address + page * PAGE_BYTES, &bytes);
+        }
+    }
+
+    /// Moves whole pages into a shared file, from an offset on, where there are zeros. The
+    /// addresses have the file's memory from now on.
+    ///
+    /// # Errors
+    /// If the host has no memory or no mapping left; the pages are as they were then.
+    pub(crate) fn lend(
+        &mut self,
+        addresses: &Range<u64>,
+        file: &SharedFile,
+        offset: u64,
+    ) -> io::Result<()> {
+        self.copy_to_file(addresses, file, offset)?;
+        self.share(addresses, file, offset)
+    }
+
+    /// Copies whole pages to a shared file, from an offset on, where there are zeros.
+    ///
+    /// # Errors
+    /// If the host has no memory left.
+    pub(crate) fn copy_to_file(
+        &self,
+        addresses: &Range<u64>,
+        file: &SharedFile,
+        offset: u64,
+    ) -> io::Result<()> {
+        if self.skips_contents {
+            return Ok(());
+        }
+        for address in addresses.clone().step_by(PAGE_BYTES as usize) {
+            let bytes = self.read(address, PAGE_BYTES);
+            if bytes.iter().any(|byte| *byte != 0) {
+                file.write(offset + (address - addresses.start), &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the bytes of a shared file at whole pages, in place of what they hold.
+    ///
+    /// # Errors
+    /// If the host has no mapping left.
+    pub(crate) fn share(
+        &mut self,
+        addresses: &Range<u64>,
+        file: &SharedFile,
+        offset: u64,
+    ) -> io::Result<()> {
+        match &self.segment(addresses.start, addresses.end - addresses.start).map {
+            // SAFETY: `segment` found the addresses in a mapping of this arena. What they hold is in
+            // the file, or the memory was not handed out yet.
+            Map::Private(_) => unsafe { map_over(addresses, file, offset)? },
+            Map::Double(map) => file.map_in_views(map, addresses, offset)?,
+        }
+        self.shared.insert(addresses.start, addresses.clone());
+        Ok(())
+    }
+
+    /// Takes addresses back from shared files: they have private memory of zeros. Other processes
+    /// keep what they mapped.
+    pub(crate) fn reclaim(&mut self, addresses: &Range<u64>) {
+        let inside: Vec<_> =
+            self.shared.range(addresses.clone()).map(|(_, at)| at.clone()).collect();
+        for part in inside {
+            let bytes = part.end - part.start;
+            let done = match &self.segment(part.start, bytes).map {
+                // SAFETY: `segment` found the addresses in a mapping of this arena. An `unsafe` call
+                // freed the memory, and its caller promised not to use it any more.
+                Map::Private(_) => unsafe { map_private(&part) },
+                Map::Double(map) => map.reclaim(&part),
+            };
+            self.shared.remove(&part.start);
+            if done.is_err() {
+                // The process has no mapping left. The addresses keep the file's memory.
+                self.fill(part.start, bytes, 0);
+            }
         }
     }
 

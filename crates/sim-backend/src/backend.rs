@@ -21,7 +21,7 @@ use crate::host_faults::service::Service;
 use crate::kernels::no_kernels;
 use crate::machine::{Machine, error};
 use crate::pressure::Pressure;
-use crate::refusal::{Checked, invalid};
+use crate::refusal::Checked;
 use crate::sim::Sim;
 use crate::space::Allocation;
 use crate::state::State;
@@ -32,7 +32,9 @@ const BULK: Call = Call::DeviceTouch { threads: 1, bulk: true };
 /// A simulated process with simulated GPUs.
 ///
 /// Calls are carried out one at a time, in the order in which they take the lock; each is complete
-/// when it returns. Two simulators share nothing.
+/// when it returns. Two simulators share nothing but what one exports and the other one imports:
+/// pools, memory with handles, physical memory. They may be in two processes, on Linux on x86-64 and
+/// aarch64.
 ///
 /// ```
 /// use pagewise_hal::{Backend, BackendExt, Location, RangeAttribute};
@@ -298,6 +300,15 @@ impl SimBackend {
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
         self.machine.call(name.into(), call, act)
+    }
+
+    /// Carries out what is no call of the trait.
+    pub(crate) fn beside<T>(
+        &self,
+        name: &'static str,
+        act: impl FnOnce(&mut Sim) -> Checked<T>,
+    ) -> Result<T> {
+        self.machine.beside(name, act)
     }
 
     /// Carries out a fill.
@@ -645,10 +656,8 @@ impl Backend for SimBackend {
         })
     }
 
-    unsafe fn ipc_close_mem_handle(&self, _: DevicePtr) -> Result<()> {
-        self.call(Operation::IpcCloseMemHandle, Call::Other, |_| {
-            invalid("nothing is open: a simulated machine has one process")
-        })
+    unsafe fn ipc_close_mem_handle(&self, ptr: DevicePtr) -> Result<()> {
+        self.call(Operation::IpcCloseMemHandle, Call::Other, |sim| sim.ipc_close_mem_handle(ptr))
     }
 
     fn memory_granularity(&self, _: MemoryProps, which: Granularity) -> Result<u64> {
@@ -757,6 +766,7 @@ impl Backend for SimBackend {
     unsafe fn event_destroy(&self, event: EventHandle) -> Result<()> {
         self.call(Operation::EventDestroy, Call::Control(Control::EventDestroy), |sim| {
             sim.streams.destroy_event(event)?;
+            sim.withdraw_event(event);
             sim.forget_event(event);
             Ok(())
         })

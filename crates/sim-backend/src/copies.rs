@@ -63,7 +63,7 @@ impl Sim {
         }
         self.check_within_one(span)?;
         let elsewhere = |allocation: &Allocation| match allocation.kind {
-            MemoryKind::Device(owner) => processor_of(owner) != device,
+            MemoryKind::Device(owner) | MemoryKind::Opened(owner) => processor_of(owner) != device,
             _ => false,
         };
         if self.space.containing(span.ptr).is_some_and(elsewhere) {

@@ -14,9 +14,9 @@
 //! | the calls of the trait | `backend` |
 //! | lock, errors | `machine` |
 //! | time | `clock` |
-//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `copies`, `kernels`, `attaching`, `concurrency`, `sharing` |
+//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `copies`, `kernels`, `attaching`, `concurrency`, `sharing`, `physical_sharing`, `ipc` |
 //! | genuine faults of the host | `faulting` decides, over `host_view` and `host_faults` |
-//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` |
+//! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` (over `exported_pool`, `imported_pool`, `shared_memory`) |
 //! | what attribute reads report | `attributes` (over `runs`) |
 //! | which thread faults when, in kernels of many | [`arrival`], over `places` |
 //! | where pages are and why they move | `paging` |
@@ -68,6 +68,7 @@ mod attachments;
 )]
 mod attributes;
 mod backend;
+mod between;
 mod clock;
 #[allow(
     clippy::arithmetic_side_effects,
@@ -83,14 +84,20 @@ mod contents;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod copies;
 pub mod cost;
-mod descriptor;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "sizes of live allocations, which fit the device, and counts of calls"
 )]
 mod exclusive;
+#[allow(clippy::arithmetic_side_effects, reason = "addresses in one pool, and counted units")]
+mod exported_pool;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod faulting;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "addresses inside one zone; `has` and `About::read` bound what a file says"
+)]
+mod foreign;
 #[cfg_attr(
     not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
     path = "host_faults/elsewhere.rs"
@@ -99,6 +106,16 @@ mod faulting;
 mod host_faults;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod host_view;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "`PointerRecord::end` has found the record below 1 TiB; holders are counted"
+)]
+mod imported_pool;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "sizes of live allocations; `About::read` bounds what a file says"
+)]
+mod ipc;
 mod kernels;
 mod link;
 mod locate;
@@ -114,12 +131,14 @@ mod pace;
 )]
 mod pager;
 mod paging;
+mod physical_sharing;
 mod places;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "offsets in a pool, below 2^43: longer allocations are refused first"
 )]
 mod pool_chunks;
+mod pool_records;
 #[allow(clippy::arithmetic_side_effects, reason = "addresses inside one zone")]
 mod pool_regions;
 #[allow(
@@ -143,6 +162,12 @@ mod regions;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod runs;
 mod shared;
+#[cfg_attr(
+    any(miri, not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))),
+    path = "shared_memory/elsewhere.rs"
+)]
+mod shared_memory;
+mod shared_words;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "rounding down does not overflow, and the page size is not 0"

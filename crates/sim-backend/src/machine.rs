@@ -81,14 +81,27 @@ impl Machine {
         call: Call,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
-        if self.gate.as_ref().is_some_and(|gate| gate.is_in_child()) {
-            return Err(Error::from_code(name.operation.name(), Code::NOT_INITIALIZED)
-                .with_detail(
-                    "this process is a child of the one that made the machine: make one here",
-                ));
-        }
+        self.check_process(name.operation.name())?;
         let answer = self.carry_out(self.lock(), name, call, act);
         answer.map_err(|refusal| error(name.operation.name(), refusal))
+    }
+
+    /// Carries out what is no call of the trait: it takes no time and has no records.
+    pub(crate) fn beside<T>(
+        &self,
+        name: &'static str,
+        act: impl FnOnce(&mut Sim) -> Checked<T>,
+    ) -> Result<T> {
+        self.check_process(name)?;
+        act(&mut self.lock()).map_err(|refusal| error(name, refusal))
+    }
+
+    fn check_process(&self, name: &'static str) -> Result<()> {
+        if !self.gate.as_ref().is_some_and(|gate| gate.is_in_child()) {
+            return Ok(());
+        }
+        let why = "this process is a child of the one that made the machine: make one here";
+        Err(Error::from_code(name, Code::NOT_INITIALIZED).with_detail(why))
     }
 
     fn carry_out<T>(

@@ -6,16 +6,22 @@
 //!
 //! The bytes of physical memory lie at its latest mapping, so that the host can reach them there.
 //! Its other mappings are redirected to that one, and memory that is mapped nowhere keeps its bytes
-//! aside.
+//! aside. Memory that was exported or imported has its bytes in a shared file, and all mappings have
+//! that.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 
-use pagewise_hal::{AccessFlags, BLOCK_BYTES, DeviceId, DevicePtr, MemoryProps, Processor, Span};
+use pagewise_hal::{
+    AccessFlags, BLOCK_BYTES, DeviceId, DevicePtr, MemoryProps, PAGE_BYTES, Processor, Span,
+};
 
 use crate::arena::{Arena, Kept, Zone};
 use crate::locate::processor_of;
+use crate::shared_memory::SharedFile;
+use crate::shared_words::MEMORY_AT;
 use crate::slots::Slots;
 
 /// The address space that is reserved at once: more than most devices have.
@@ -33,6 +39,10 @@ pub(crate) struct Physical {
     /// Where it is mapped, the latest last: that one has the bytes.
     mapped_at: Vec<u64>,
     kept: Contents,
+    /// The file that has the bytes, of memory that was exported or imported.
+    pub(crate) file: Option<SharedFile>,
+    /// Whether another process, or another handle, counts the memory as used.
+    is_imported: bool,
 }
 
 /// The bytes of memory that is mapped nowhere. Not part of the state of a machine, as all contents.
@@ -133,11 +143,67 @@ impl Mappings {
 
     /// Makes physical memory.
     pub(crate) fn create(&mut self, bytes: u64, props: MemoryProps, home: Processor) -> u64 {
+        self.insert(bytes, props, home, None)
+    }
+
+    /// Notes physical memory that was exported: its bytes are in a file.
+    pub(crate) fn import(
+        &mut self,
+        bytes: u64,
+        props: MemoryProps,
+        home: Processor,
+        file: SharedFile,
+    ) -> u64 {
+        self.insert(bytes, props, home, Some(file))
+    }
+
+    fn insert(
+        &mut self,
+        bytes: u64,
+        props: MemoryProps,
+        home: Processor,
+        file: Option<SharedFile>,
+    ) -> u64 {
         self.last_handle += 1;
-        let (mapped_at, kept) = (Vec::new(), Contents::default());
-        let memory = Physical { bytes, props, home, held: true, mapped_at, kept };
+        let (mapped_at, kept, is_imported) = (Vec::new(), Contents::default(), file.is_some());
+        let memory =
+            Physical { bytes, props, home, held: true, mapped_at, kept, file, is_imported };
         self.physical.insert(self.last_handle, memory);
         self.last_handle
+    }
+
+    /// Moves the bytes of physical memory into a file that has room for them.
+    ///
+    /// # Errors
+    /// If the host has no memory or no mapping left; nothing has changed then.
+    pub(crate) fn export(
+        &mut self,
+        arena: &mut Arena,
+        handle: u64,
+        file: SharedFile,
+    ) -> io::Result<()> {
+        let Some(memory) = self.physical.get_mut(&handle) else { return Ok(()) };
+        for (page, bytes) in &memory.kept.0 {
+            file.write(MEMORY_AT + page * PAGE_BYTES, bytes)?;
+        }
+        let bytes = memory.bytes;
+        if let Some((&holder, others)) = memory.mapped_at.split_last() {
+            let range = |start: u64| start..start + bytes;
+            arena.copy_to_file(&range(holder), &file, MEMORY_AT)?;
+            let shared = memory.mapped_at.iter();
+            let failed = shared
+                .map(|&at| arena.share(&range(at), &file, MEMORY_AT))
+                .position(|done| done.is_err());
+            if let Some(done) = failed {
+                // The holder is the last, and has its bytes still.
+                others.iter().take(done).for_each(|&other| arena.reclaim(&range(other)));
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            others.iter().for_each(|&other| arena.direct(other));
+        }
+        memory.kept = Contents::default();
+        memory.file = Some(file);
+        Ok(())
     }
 
     /// Memory with a handle that the program still has.
@@ -168,26 +234,28 @@ impl Mappings {
     /// Bytes of physical memory on a device.
     pub(crate) fn bytes_on(&self, device: DeviceId) -> u64 {
         let home = processor_of(device);
-        let there = self.physical.values().filter(|memory| memory.home == home);
+        let counts = |memory: &&Physical| memory.home == home && !memory.is_imported;
+        let there = self.physical.values().filter(counts);
         there.map(|memory| memory.bytes).sum()
     }
 
     // ---- mappings -----------------------------------------------------------------------------
 
     /// Maps memory at a vacant range of its length.
-    pub(crate) fn map(&mut self, arena: &mut Arena, start: u64, handle: u64) {
-        let Some(memory) = self.physical.get_mut(&handle) else { return };
+    ///
+    /// # Errors
+    /// If the memory is in a file and the host has no mapping left; nothing has changed then.
+    pub(crate) fn map(&mut self, arena: &mut Arena, start: u64, handle: u64) -> io::Result<()> {
+        let Some(memory) = self.physical.get_mut(&handle) else { return Ok(()) };
         let bytes = memory.bytes;
-        let before = memory.mapped_at.last().copied();
-        let kept = before.map_or_else(
-            || std::mem::take(&mut memory.kept.0),
-            |holder| arena.take_contents(holder, bytes),
-        );
-        arena.put_contents(start, kept);
-        memory.mapped_at.iter().for_each(|&other| arena.redirect(other, bytes, start));
+        match &memory.file {
+            Some(file) => arena.share(&(start..start + bytes), file, MEMORY_AT)?,
+            None => memory.give_bytes_to(arena, start),
+        }
         memory.mapped_at.push(start);
         let access = BTreeMap::new();
         self.mapped.insert(start, Mapping { memory: handle, bytes, access });
+        Ok(())
     }
 
     /// Takes memory away from an address at which it is mapped.
@@ -198,18 +266,10 @@ impl Mappings {
         let Some(memory) = self.physical.get_mut(&handle) else { return };
         let held_bytes = memory.mapped_at.last() == Some(&start);
         memory.mapped_at.retain(|&at| at != start);
-        if held_bytes {
-            let kept = arena.take_contents(start, bytes);
-            match memory.mapped_at.split_last() {
-                Some((&holder, others)) => {
-                    arena.direct(holder);
-                    arena.put_contents(holder, kept);
-                    others.iter().for_each(|&other| arena.redirect(other, bytes, holder));
-                }
-                None => memory.kept.0 = kept,
-            }
-        } else {
-            arena.direct(start);
+        match (&memory.file, held_bytes) {
+            (Some(_), _) => arena.reclaim(&(start..start + bytes)),
+            (None, true) => memory.take_bytes_from(arena, start),
+            (None, false) => arena.direct(start),
         }
         self.forget_if_unused(handle);
     }
@@ -273,6 +333,33 @@ impl Mappings {
             AccessFlags::READ => !writes,
             _ => false,
         })
+    }
+}
+
+impl Physical {
+    /// The bytes go to a mapping that becomes the latest.
+    fn give_bytes_to(&mut self, arena: &mut Arena, start: u64) {
+        let bytes = self.bytes;
+        let kept = match self.mapped_at.last() {
+            Some(&holder) => arena.take_contents(holder, bytes),
+            None => std::mem::take(&mut self.kept.0),
+        };
+        arena.put_contents(start, kept);
+        self.mapped_at.iter().for_each(|&other| arena.redirect(other, bytes, start));
+    }
+
+    /// The bytes leave the latest mapping, which is gone, for the one before.
+    fn take_bytes_from(&mut self, arena: &mut Arena, start: u64) {
+        let bytes = self.bytes;
+        let kept = arena.take_contents(start, bytes);
+        match self.mapped_at.split_last() {
+            Some((&holder, others)) => {
+                arena.direct(holder);
+                arena.put_contents(holder, kept);
+                others.iter().for_each(|&other| arena.redirect(other, bytes, holder));
+            }
+            None => self.kept.0 = kept,
+        }
     }
 }
 

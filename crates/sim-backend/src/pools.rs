@@ -190,6 +190,33 @@ impl Pools {
         Ok(self.insert(imported))
     }
 
+    /// A handle for the pool of another process. A processor, `home`, has its memory.
+    pub(crate) fn import_foreign(&mut self, props: PoolProps, home: Processor) -> u64 {
+        let mut imported = Pool::new(props, Some(home), false);
+        imported.imported = true;
+        self.insert(imported)
+    }
+
+    /// Whether a pool or an imported one was not destroyed.
+    pub(crate) fn is_live(&self, handle: u64) -> bool {
+        self.live(handle).is_ok()
+    }
+
+    /// Memory of another process is mapped, of an imported pool.
+    pub(crate) fn count_import(&mut self, handle: u64) {
+        if let Some(pool) = self.pools.get_mut(&handle) {
+            pool.foreign += 1;
+        }
+    }
+
+    /// And unmapped. A pool that was destroyed goes with the last.
+    pub(crate) fn end_import(&mut self, handle: u64) {
+        if let Some(pool) = self.pools.get_mut(&handle) {
+            pool.foreign = pool.foreign.saturating_sub(1);
+        }
+        self.forget_if_gone(handle);
+    }
+
     /// `cuMemPoolDestroy`
     pub(crate) fn destroy(&mut self, handle: u64) -> Checked<Released> {
         let pool = self.get_mut(handle)?;
@@ -499,7 +526,7 @@ impl Pools {
     /// A pool keeps its addresses until it is destroyed and holds no memory. Whether it is gone.
     fn forget_if_gone(&mut self, handle: u64) -> bool {
         let Some(pool) = self.pools.get(&handle) else { return false };
-        if !pool.destroyed || !pool.chunks.is_unused() {
+        if !pool.destroyed || !pool.chunks.is_unused() || pool.foreign > 0 {
             return false;
         }
         if let Some(region) = &pool.region {

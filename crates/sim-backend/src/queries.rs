@@ -110,7 +110,7 @@ impl Sim {
             PointerAttribute::BUFFER_ID => allocation.id,
             PointerAttribute::IS_MANAGED => u64::from(self.is_managed(allocation)),
             PointerAttribute::DEVICE_ORDINAL => match allocation.kind {
-                MemoryKind::Device(device) => device.0 as u64,
+                MemoryKind::Device(device) | MemoryKind::Opened(device) => device.0 as u64,
                 MemoryKind::Mapped(memory) => {
                     let home = self.home_of_memory(memory.as_raw());
                     home.device_ordinal().map_or(0, u64::from)
@@ -187,7 +187,7 @@ impl Sim {
     pub(crate) fn is_host_memory(&self, allocation: &Allocation) -> bool {
         match allocation.kind {
             MemoryKind::Pinned | MemoryKind::Registered => true,
-            MemoryKind::Managed | MemoryKind::Device(_) => false,
+            MemoryKind::Managed | MemoryKind::Device(_) | MemoryKind::Opened(_) => false,
             MemoryKind::Mapped(memory) => self.home_of_memory(memory.as_raw()).is_host(),
             MemoryKind::Pool(pool) => self
                 .pools

@@ -1,39 +1,46 @@
-//! Memory that the process shares with other processes: exported pools and imported ones.
+//! Memory that the process shares with other processes: exported pools and imported ones, memory and
+//! events with handles, and the memory of others that is mapped here.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::ops::Range;
 
-use pagewise_hal::{PoolHandle, SHARED_BLOB_BYTES, ShareableHandle};
+use pagewise_hal::PoolHandle;
 
-use crate::descriptor::Descriptor;
+use crate::exported_pool::ExportedPool;
+use crate::imported_pool::ImportedPool;
+use crate::shared_memory::SharedFile;
 
-/// Memory that the process shares, with itself.
+/// Where memory of another process came from.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// A handle of `cuIpcGetMemHandle`, by the number of its file, and how often it was opened.
+    Handle { number: u64, opened: u64 },
+    /// An imported pool: the id of the allocation, and the units of the file that it is in.
+    Pool { pool: PoolHandle, id: u64, units: Vec<u64> },
+}
+
+/// Memory of another process at addresses of this machine.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    pub(crate) origin: Origin,
+    /// The addresses that it takes: whole slots.
+    pub(crate) addresses: Range<u64>,
+}
+
+/// All that a machine shares.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
-    pub(crate) exports: BTreeMap<PoolHandle, Descriptor>,
-    /// Imported pools, and the pools that they are.
+    pub(crate) exports: BTreeMap<PoolHandle, ExportedPool>,
+    /// Imported pools of this machine, and the pools that they are.
     pub(crate) imports: BTreeMap<PoolHandle, PoolHandle>,
-    /// Addresses of imported allocations.
+    /// Addresses of imported allocations of this machine.
     pub(crate) mapped: BTreeSet<u64>,
-}
-
-impl Sharing {
-    /// One more handle of a pool.
-    pub(crate) fn export(&mut self, pool: PoolHandle) -> io::Result<ShareableHandle> {
-        let descriptor = match self.exports.entry(pool) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(Descriptor::new()?),
-        };
-        descriptor.duplicate()
-    }
-}
-
-/// A blob says which allocation of which pool it is.
-pub(crate) fn blob(words: [u64; 2]) -> [u8; SHARED_BLOB_BYTES] {
-    let mut bytes = [0; SHARED_BLOB_BYTES];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
+    /// Imported pools of other processes.
+    pub(crate) foreign_pools: BTreeMap<PoolHandle, ImportedPool>,
+    /// Memory of other processes by its first address.
+    pub(crate) foreign: BTreeMap<u64, Foreign>,
+    /// Memory of `cuMemAlloc` with a handle, by address.
+    pub(crate) memory: BTreeMap<u64, SharedFile>,
+    /// Events with a handle.
+    pub(crate) events: BTreeMap<u64, SharedFile>,
 }

@@ -101,6 +101,7 @@ impl Sim {
         match allocation.kind {
             MemoryKind::Managed => true,
             MemoryKind::Device(_)
+            | MemoryKind::Opened(_)
             | MemoryKind::Pinned
             | MemoryKind::Mapped(_)
             | MemoryKind::Registered => false,

@@ -22,6 +22,8 @@ pub(crate) enum MemoryKind {
     Device(DeviceId),
     /// `cuMemHostAlloc`
     Pinned,
+    /// `cuIpcOpenMemHandle`: memory of a device that another process allocated.
+    Opened(DeviceId),
     /// Memory of a pool.
     Pool(PoolHandle),
     /// `cuMemMap`: physical memory at reserved addresses.
@@ -120,10 +122,7 @@ impl Space {
             MemoryKind::Device(_) => (Zone::Device, &mut self.device),
             _ => (Zone::Pinned, &mut self.pinned),
         };
-        let start = slots.take(bytes).or_else(|| {
-            slots.add(arena.grow(zone, PLAIN_SEGMENT_BYTES, bytes)?);
-            slots.take(bytes)
-        })?;
+        let start = take_plain(slots, arena, zone, bytes)?;
         Some(self.enter(start, bytes, kind))
     }
 
@@ -187,15 +186,28 @@ impl Space {
         self.live.get(&ptr.0)
     }
 
-    /// Forgets an allocation and frees its addresses, except those of pools and reservations.
-    /// Returns the
-    /// managed range that was removed with it, if one was.
+    /// Takes whole slots for memory of another process; `None` if there is no address space left.
+    pub(crate) fn take_foreign(&mut self, arena: &mut Arena, bytes: u64) -> Option<Range<u64>> {
+        let start = take_plain(&mut self.device, arena, Zone::Device, bytes)?;
+        Some(start..start + bytes.next_multiple_of(BLOCK_BYTES))
+    }
+
+    /// Gives them back.
+    pub(crate) fn give_foreign(&mut self, addresses: &Range<u64>) {
+        self.device.give(addresses.start, addresses.end - addresses.start);
+    }
+
+    /// Forgets an allocation and frees its addresses, except those of pools, of reservations and of
+    /// other processes' memory. Returns the managed range that was removed with it, if one was.
     pub(crate) fn remove(&mut self, allocation: &Allocation) -> Option<ManagedRange> {
         let Allocation { start, bytes, kind, .. } = *allocation;
         let removed = self.live.remove(&start);
         debug_assert!(removed.is_some(), "{start:#x} is not live");
         match kind {
-            MemoryKind::Pool(_) | MemoryKind::Registered | MemoryKind::Mapped(_) => None,
+            MemoryKind::Pool(_)
+            | MemoryKind::Opened(_)
+            | MemoryKind::Registered
+            | MemoryKind::Mapped(_) => None,
             MemoryKind::Device(_) => {
                 self.device.give(start, bytes);
                 None
@@ -216,6 +228,14 @@ impl Space {
             }
         }
     }
+}
+
+/// Takes slots of memory that does not migrate, with another segment if need be.
+fn take_plain(slots: &mut Slots, arena: &mut Arena, zone: Zone, bytes: u64) -> Option<u64> {
+    slots.take(bytes).or_else(|| {
+        slots.add(arena.grow(zone, PLAIN_SEGMENT_BYTES, bytes)?);
+        slots.take(bytes)
+    })
 }
 
 const fn slab_range(slab: u64) -> ManagedRange {

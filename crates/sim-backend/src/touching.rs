@@ -110,10 +110,10 @@ impl Sim {
     pub(crate) fn reaches(&self, by: Processor, allocation: &Allocation) -> bool {
         match (allocation.kind, by.device_ordinal()) {
             (MemoryKind::Pinned | MemoryKind::Registered | MemoryKind::Managed, _) => true,
-            (MemoryKind::Device(device), Some(ordinal)) => {
+            (MemoryKind::Device(device) | MemoryKind::Opened(device), Some(ordinal)) => {
                 processor_of(device).device_ordinal() == Some(ordinal)
             }
-            (MemoryKind::Device(_), None) => false,
+            (MemoryKind::Device(_) | MemoryKind::Opened(_), None) => false,
             (MemoryKind::Mapped(_), _) => self.mappings.admits(by, allocation.span(), false),
             (MemoryKind::Pool(pool), _) => {
                 self.pools.any(pool.as_raw()).is_some_and(|p| p.admits(by))

@@ -18,10 +18,11 @@ use crate::space::{Allocation, MemoryKind};
 
 const NOT_WHOLE: &str = "the range is not made of whole mappings without a gap";
 const NO_PLACE: &str = "the place is no device that exists, and not on the host";
-const NO_MEMORY: &str = "no live physical memory: null, released, or of another back end";
+pub(crate) const NO_MEMORY: &str =
+    "no live physical memory: null, released, or of another back end";
 
 impl Sim {
-    fn check_manages_virtual_memory(&self) -> Checked<()> {
+    pub(crate) fn check_manages_virtual_memory(&self) -> Checked<()> {
         if self.config.gpu.attributes.virtual_memory_management_supported {
             return Ok(());
         }
@@ -165,7 +166,9 @@ impl Sim {
         if !self.mappings.is_vacant(span) {
             return invalid("the range is not in one reservation, or has memory in it already");
         }
-        self.mappings.map(&mut self.arena, span.ptr.0, memory.as_raw());
+        if self.mappings.map(&mut self.arena, span.ptr.0, memory.as_raw()).is_err() {
+            return out_of_memory("the process has no room for another mapping");
+        }
         self.space.enter(span.ptr.0, span.bytes, MemoryKind::Mapped(memory));
         Ok(())
     }

@@ -18,7 +18,7 @@
 //! let memory = Allocation::new(pool.clone(), 4096, &stream)?;
 //! let (handle, sent) = (pool.allocation_handle()?, memory.descriptor()?.to_bytes());
 //!
-//! // In the other process; a simulated machine has one process, which plays both.
+//! // In the other process. A simulated machine also imports its own pools, as here.
 //! let mapped = DeviceMemoryResource::from_allocation_handle(&machine, handle)?;
 //! assert!(mapped.is_mapped());
 //! let imported = mapped.import(&BufferDescriptor::from_bytes(&sent)?, &stream)?;

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::gate::Gate;
@@ -42,7 +42,9 @@ impl DoubleMap {
             reserved: (first, with_guards),
         };
         // SAFETY: the range lies in the reservation that was just made, which no code uses.
-        unsafe { sys::map_at(program, &map.memory, length, gate.protection_at_first())? };
+        unsafe {
+            sys::map_at(program, (map.memory.as_fd(), 0), length, gate.protection_at_first())?;
+        }
         map.engine = sys::map(&map.memory, length)?;
         for view in [map.view(), map.engine_view()] {
             sys::advise(&view, PageAdvice::NotInChildren)?;
@@ -70,6 +72,36 @@ impl DoubleMap {
         self.gate.hide(pages);
         let bytes = pages.end.saturating_sub(pages.start);
         sys::punch_hole(&self.memory, pages.start.wrapping_sub(self.program as u64), bytes)
+    }
+
+    /// Puts other shared memory, from an offset on, at whole pages of both views, and hides them.
+    pub(crate) fn share(
+        &self,
+        pages: &Range<u64>,
+        memory: BorrowedFd<'_>,
+        offset: u64,
+    ) -> io::Result<()> {
+        self.gate.hide(pages);
+        let length = pages.end.saturating_sub(pages.start) as usize;
+        let engine = self.engine_address(pages.start) as usize;
+        let (program, from) = (pages.start as usize, (memory, offset));
+        // SAFETY: both ranges are parts of the views, which are this value's. The program waits for
+        // the service of its faults, and the engine is behind the machine's lock.
+        unsafe {
+            sys::map_at(engine, from, length, sys::READ_WRITE)?;
+            sys::map_at(program, from, length, self.gate.protection_at_first())?;
+        }
+        let engine_pages = self.engine_address(pages.start)..self.engine_address(pages.end);
+        for view in [pages, &engine_pages] {
+            sys::advise(view, PageAdvice::NotInChildren)?;
+        }
+        self.gate.admit_again(pages)
+    }
+
+    /// Puts the memory of this value back at pages, as zeros.
+    pub(crate) fn reclaim(&self, pages: &Range<u64>) -> io::Result<()> {
+        self.clear(pages)?;
+        self.share(pages, self.memory.as_fd(), pages.start.wrapping_sub(self.program as u64))
     }
 
     /// Has memory behind pages.

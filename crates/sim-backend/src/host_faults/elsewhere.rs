@@ -97,6 +97,10 @@ pub(crate) mod double_map {
             match *self {}
         }
 
+        pub(crate) fn reclaim(&self, _: &Range<u64>) -> io::Result<()> {
+            match *self {}
+        }
+
         pub(crate) fn populate(&self, _: &Range<u64>) -> io::Result<()> {
             match *self {}
         }

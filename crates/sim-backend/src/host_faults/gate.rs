@@ -98,6 +98,14 @@ impl Gate {
         }
     }
 
+    /// Wants the faults of pages of a view that are mapped anew.
+    pub(super) fn admit_again(&self, pages: &Range<u64>) -> io::Result<()> {
+        match &self.mechanism {
+            Mechanism::Userfaultfd(fd) => fd.register(pages),
+            Mechanism::Protection(_) => Ok(()),
+        }
+    }
+
     /// A program's view is about to be unmapped.
     pub(super) fn dismiss(&self, view: &Range<u64>) {
         if let Mechanism::Protection(views) = &self.mechanism {

@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// The answer of a call of the C library that is -1 after an error.
 pub(super) fn checked(answer: c_int) -> io::Result<c_int> {
@@ -39,20 +39,22 @@ pub(super) fn map(memory: &OwnedFd, bytes: usize) -> io::Result<usize> {
     mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, READ_WRITE, flags, fd, 0) })
 }
 
-/// Maps shared memory at an address.
+/// Maps shared memory at an address, from an offset on.
 ///
 /// # Safety
 /// The range is reserved by the caller, and no code uses it.
 pub(super) unsafe fn map_at(
     address: usize,
-    memory: &OwnedFd,
+    (memory, offset): (BorrowedFd<'_>, u64),
     bytes: usize,
     protection: c_int,
 ) -> io::Result<()> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let place = std::ptr::with_exposed_provenance_mut(address);
+    let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+    let fd = memory.as_raw_fd();
     // SAFETY: the caller promised that the range is its own and that no code uses it.
-    mapped(unsafe { libc::mmap(place, bytes, protection, flags, memory.as_raw_fd(), 0) }).map(drop)
+    mapped(unsafe { libc::mmap(place, bytes, protection, flags, fd, offset) }).map(drop)
 }
 
 fn mapped(place: *mut libc::c_void) -> io::Result<usize> {

@@ -22,6 +22,8 @@ pub(crate) struct Pool {
     pub(super) destroyed: bool,
     /// Whether it belongs to another process: then it only gives imported memory.
     pub(super) imported: bool,
+    /// How many allocations of another process are mapped.
+    pub(super) foreign: u64,
     /// Attributes 1 to 3.
     pub(super) reuse: [bool; 3],
     pub(super) release_threshold: u64,
@@ -41,6 +43,7 @@ impl Pool {
             is_default,
             destroyed: false,
             imported: false,
+            foreign: 0,
             reuse: [true; 3],
             release_threshold: 0,
             used: 0,
@@ -80,6 +83,11 @@ impl Pool {
     pub(crate) fn admitted(&self) -> impl Iterator<Item = Processor> {
         let given = self.access.iter().filter(|(_, access)| **access == AccessFlags::READ_WRITE);
         given.map(|(&processor, _)| processor)
+    }
+
+    /// Its addresses, if it has any.
+    pub(crate) fn region(&self) -> Option<Range<u64>> {
+        self.region.clone()
     }
 
     /// Bytes that the pool holds.

@@ -10,10 +10,6 @@ use crate::entry::Blob;
 
 /// `CU_EVENT_INTERPROCESS`
 const INTERPROCESS: c_uint = 4;
-/// `CUDA_ERROR_MAP_FAILED`
-const MAP_FAILED: c_int = 205;
-/// The first bytes of the handle of an event.
-const EVENT_MARK: [u8; 8] = *b"pgwevent";
 
 /// An event of the caller. The simulator looks it up and refuses events that it did not make.
 pub(super) fn event(raw: *mut c_void) -> EventHandle {
@@ -146,7 +142,7 @@ pub unsafe extern "C" fn cuEventElapsedTime_v2(
     unsafe { elapsed("cuEventElapsedTime_v2", milliseconds, start, end) }
 }
 
-/// `cuIpcGetEventHandle`: the handle names an event of this process. No other process opens it.
+/// `cuIpcGetEventHandle`
 ///
 /// # Safety
 /// As the module says.
@@ -156,30 +152,26 @@ pub unsafe extern "C" fn cuIpcGetEventHandle(out: *mut Blob, handle: *mut c_void
         has_place(out)?;
         let of = driver.contexts().events.get(&handle.addr()).copied();
         let Some((_, true)) = of else { return Err(Code::INVALID_HANDLE) };
-        let mut blob = [0; 64];
-        blob[..8].copy_from_slice(&EVENT_MARK);
-        blob[8..16].copy_from_slice(&(handle.addr() as u64).to_le_bytes());
+        let made = answer(driver.machine.simulator.ipc_event_handle(event(handle)))?;
         // SAFETY: the caller promises that the place is null or valid for writing.
-        unsafe { store(out, Blob(blob)) }
+        unsafe { store(out, Blob(made)) }
     })
 }
 
-/// `cuIpcOpenEventHandle`: a process does not open its own events, as driver 580 says too; events of
-/// other processes are not implemented.
+/// `cuIpcOpenEventHandle`: a process does not open its own events, as driver 580 says too. Work is
+/// complete when its call returns, in every process. So an event of this process, which is never
+/// busy, stands for that of another one, and has no handle of its own.
 ///
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuIpcOpenEventHandle(out: *mut *mut c_void, blob: Blob) -> c_int {
-    in_context("cuIpcOpenEventHandle", |driver, _| {
+    in_context("cuIpcOpenEventHandle", |driver, device| {
         has_place(out)?;
-        let Some(raw) = blob.0.strip_prefix(&EVENT_MARK).and_then(|rest| rest.first_chunk()) else {
-            return Err(Code::INVALID_VALUE);
-        };
-        let handle = u64::from_le_bytes(*raw) as usize;
-        match driver.contexts().events.get(&handle) {
-            Some((_, true)) => Err(MAP_FAILED),
-            _ => driver.refuse("cuIpcOpenEventHandle of another process"),
-        }
+        answer(driver.machine.simulator.check_ipc_event_handle(&blob.0))?;
+        let made = answer(driver.sim.event_create(device, EventFlags::DISABLE_TIMING))?;
+        driver.contexts().events.insert(made.as_raw() as usize, (contexts::current(), false));
+        // SAFETY: the caller promises that the place is null or valid for writing.
+        unsafe { store(out, std::ptr::without_provenance_mut(made.as_raw() as usize)) }
     })
 }

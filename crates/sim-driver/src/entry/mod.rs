@@ -19,6 +19,7 @@ mod movement;
 mod pitched;
 mod pools;
 mod sharing;
+mod sharing_physical;
 mod streams;
 mod virtual_memory;
 
@@ -36,6 +37,7 @@ pub use movement::*;
 pub use pitched::*;
 pub use pools::*;
 pub use sharing::*;
+pub use sharing_physical::*;
 pub use streams::*;
 pub use virtual_memory::*;
 

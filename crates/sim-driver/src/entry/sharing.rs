@@ -94,7 +94,7 @@ pub unsafe extern "C" fn cuMemPoolImportFromShareableHandle(
             return Err(Code::INVALID_VALUE);
         }
         // SAFETY: `pool_import` is unsafe because driver 580 crashes with a handle of its own
-        // process. The simulator compares the handle with those that it made and takes no other.
+        // process. The simulator imports those, and checks all that another process says.
         Ok(unsafe { driver.sim.pool_import(shared, kind) })
     };
     // SAFETY: the caller promises that `out` is null or valid for writing.
@@ -131,8 +131,8 @@ pub unsafe extern "C" fn cuMemPoolImportPointer(
         // which every bit pattern is a value.
         let exported = ExportedPointer(unsafe { load(blob) }?.0);
         // SAFETY: `pool_import_pointer` asks that the exporter's allocation is complete, which it
-        // is when the simulator returns from it, and lives longer than the import: the simulator
-        // gives the exporter's own address and looks it up at every call.
+        // is when the simulator returns from it, and lives longer than the import: memory of this
+        // process is looked up at every call, and memory of another one stays while it is mapped.
         let ptr = answer(unsafe { driver.sim.pool_import_pointer(pool(handle), exported) })?;
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, ptr.0) }
@@ -162,8 +162,8 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags:
         if flags != 1 {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: `ipc_open_mem_handle` asks that the exporter keeps the memory; the simulator
-        // opens nothing, because every handle that it knows is of its own process.
+        // SAFETY: `ipc_open_mem_handle` asks that the exporter keeps the memory. Here it stays
+        // while it is mapped, so even a broken promise does no harm.
         let ptr = answer(unsafe { driver.sim.ipc_open_mem_handle(device, IpcMemHandle(blob.0)) })?;
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, ptr.0) }

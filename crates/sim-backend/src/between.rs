@@ -1,0 +1,62 @@
+//! Calls for other processes that the trait of back ends does not have: the C entry points of
+//! `pagewise-driver` make them. They take no virtual time and have no records.
+
+use pagewise_hal::{
+    EventHandle, HandleTypes, MemoryHandle, Result, SHARED_BLOB_BYTES, ShareableHandle,
+};
+
+use crate::backend::SimBackend;
+
+impl SimBackend {
+    /// A descriptor by which a process imports physical memory (`cuMemExportToShareableHandle`). It
+    /// is the caller's.
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live memory, or memory that was not made with the handle type;
+    /// `NotSupported` for types other than file descriptors, and on systems other than Linux on
+    /// x86-64 and aarch64; `OutOfMemory` if the host has no memory or no descriptor left.
+    pub fn memory_export(
+        &self,
+        memory: MemoryHandle,
+        kind: HandleTypes,
+    ) -> Result<ShareableHandle> {
+        self.beside("memory_export", |sim| sim.memory_export(memory, kind))
+    }
+
+    /// Physical memory of this process or of another one
+    /// (`cuMemImportFromShareableHandle`). The descriptor stays the caller's. The memory counts as
+    /// used on the machine that exported it only.
+    ///
+    /// # Errors
+    /// `InvalidValue` for no handle type; `NotSupported` for types other than file descriptors; 999
+    /// (`UNKNOWN`) for a descriptor that is none of physical memory; `InvalidDevice` for memory on
+    /// a device that this machine does not have.
+    pub fn memory_import(
+        &self,
+        handle: ShareableHandle,
+        kind: HandleTypes,
+    ) -> Result<MemoryHandle> {
+        self.beside("memory_import", |sim| sim.memory_import(handle, kind))
+    }
+
+    /// A handle by which another process opens an event (`cuIpcGetEventHandle`), until the event is
+    /// destroyed. The caller knows whether the event was made for that.
+    ///
+    /// # Errors
+    /// `InvalidHandle` for no live event; `OutOfMemory` if the host has no memory or no descriptor
+    /// left.
+    pub fn ipc_event_handle(&self, event: EventHandle) -> Result<[u8; SHARED_BLOB_BYTES]> {
+        self.beside("ipc_event_handle", |sim| sim.ipc_event_handle(event))
+    }
+
+    /// Whether a handle names a live event of another process (`cuIpcOpenEventHandle`). Work is
+    /// complete when its call returns, and so is each event: an event of this process that is never
+    /// busy stands for it.
+    ///
+    /// # Errors
+    /// 205 (`MAP_FAILED`) for an event of this machine; `InvalidValue` for bytes that are no handle;
+    /// `InvalidHandle` for an event that is gone, or a process that is.
+    pub fn check_ipc_event_handle(&self, handle: &[u8; SHARED_BLOB_BYTES]) -> Result<()> {
+        self.beside("check_ipc_event_handle", |sim| sim.check_ipc_event(handle))
+    }
+}
