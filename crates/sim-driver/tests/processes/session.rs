@@ -62,6 +62,10 @@ pub(crate) struct Session {
     dies_before: u64,
 }
 
+fn are_all(bytes: &[u8], value: u8) -> bool {
+    bytes.iter().all(|&byte| byte == value)
+}
+
 impl Session {
     /// Work that fills its memory with `value`, and kills the process before the call of this
     /// number, if it is not 0.
@@ -104,19 +108,18 @@ impl Session {
         if let Some((theirs, met)) = theirs {
             let other = 3 - self.value;
             let contents = self.read_all(&theirs.memory);
-            assert!(contents.iter().all(|read| read[..BYTES / 2] == [other; BYTES / 2]));
+            assert!(contents.iter().all(|read| are_all(&read[..BYTES / 2], other)));
             seen.contents = true;
             self.write_halves(&theirs.memory);
             if met.and_then(|()| self.meet()).is_some() {
                 let replies = self.read_all(&own.memory);
-                let reply = [other + REPLY; BYTES / 2];
-                assert!(replies.iter().all(|read| read[BYTES / 2..] == reply));
+                assert!(replies.iter().all(|read| are_all(&read[BYTES / 2..], other + REPLY)));
                 seen.reply = true;
             }
             self.close(theirs);
         }
         let kept = self.read_all(&own.memory);
-        assert!(kept.iter().all(|read| read[..BYTES / 2] == [self.value; BYTES / 2]));
+        assert!(kept.iter().all(|read| are_all(&read[..BYTES / 2], self.value)));
         self.end(own);
         seen
     }
