@@ -10,6 +10,7 @@
 //! | `trace_reader` | the reader of recordings, and the replay of what it takes |
 //! | `profile_reader` | the reader of profiles, and machines of what it takes |
 //! | `c_abi` | every entry point of the simulated driver, as a hostile C program |
+//! | `symbols` | every symbol that the simulated driver exports, by its signature |
 //! | `api` | the typed API over a back end that fails now and then |
 //!
 //! # Adding a target
@@ -50,6 +51,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "hal", attack: hal::attack, round_bytes: 4096 },
     Target { name: "c_abi", attack: c_abi::attack, round_bytes: 16384 },
+    Target { name: "symbols", attack: c_abi::attack_symbols, round_bytes: 16384 },
     Target { name: "trace_reader", attack: trace_reader::attack, round_bytes: 256 },
     Target { name: "profile_reader", attack: profile_reader::attack, round_bytes: 96 },
     Target { name: "api", attack: api::attack, round_bytes: 512 },

@@ -46,6 +46,11 @@ fn hostile_calls_of_the_c_entry_points_come_back_with_an_answer() {
 }
 
 #[test]
+fn hostile_calls_of_every_symbol_come_back_with_an_answer() {
+    attacked_with_seeds("symbols", 2 * CALLS);
+}
+
+#[test]
 fn hostile_recordings_are_refused_or_replayed() {
     let tally = attacked_with_seeds("trace_reader", CALLS / 10);
     assert!(tally.calls_of("replay") > 100, "some are replayed: {tally}");
@@ -86,6 +91,11 @@ fn the_corpus_of_the_back_end_is_answered() {
 #[test]
 fn the_corpus_of_the_c_entry_points_is_answered() {
     attacked_with_corpus("c_abi");
+}
+
+#[test]
+fn the_corpus_of_every_symbol_is_answered() {
+    attacked_with_corpus("symbols");
 }
 
 #[test]

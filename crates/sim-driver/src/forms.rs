@@ -62,6 +62,12 @@ pub fn symbols() -> impl Iterator<Item = &'static str> {
     FORMS.iter().map(|form| form.symbol)
 }
 
+/// Where each symbol is, for programs that call all of them by their signatures.
+#[doc(hidden)]
+pub fn addresses() -> impl Iterator<Item = (&'static str, *const ())> {
+    FORMS.iter().map(|form| (form.symbol, (form.address)()))
+}
+
 /// Compares the parameters of implemented functions with the table: one line for each, evaluated
 /// when the crate is compiled.
 mod checks {

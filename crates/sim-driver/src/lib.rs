@@ -42,6 +42,6 @@ mod transfer;
 
 pub use entry::*;
 pub use extras::*;
-pub use forms::{entry_points, symbols};
+pub use forms::{addresses, entry_points, symbols};
 pub use lookup::*;
 pub use options::Options;

@@ -6,6 +6,9 @@
 //! was freed. What C forbids it leaves out: every pointer that a driver follows is null or has as
 //! much memory behind it as the call may use.
 //!
+//! Entry points that no attack is written for are called by their signatures ([`attack_symbols`]):
+//! that is all symbols of the library, also those that it does not implement.
+//!
 //! Sizes between 4 MiB and 2^47 bytes are left out too: they are no attack but work.
 
 mod arrays;
@@ -17,16 +20,21 @@ mod mappings;
 mod memory;
 mod movement;
 mod pools;
+mod rooms;
 mod sharing;
+mod signatures;
 mod streams;
 mod transfers;
 mod virtual_memory;
 mod world;
 
+use std::collections::BTreeSet;
 use std::ffi::c_int;
+use std::sync::LazyLock;
 
 use pagewise_driver::{cuInit, pagewise_driver_panics};
 
+use signatures::EntryPoint;
 use world::Attempt;
 pub use world::World;
 
@@ -47,12 +55,27 @@ const ENTRY_POINTS: &[&[(&str, Attempt)]] = &[
     virtual_memory::ENTRY_POINTS,
 ];
 
+/// The symbols for which no attack is written.
+static UNWRITTEN: LazyLock<Vec<&EntryPoint>> = LazyLock::new(|| {
+    let written: BTreeSet<&str> = entry_points().collect();
+    signatures::TABLE.iter().filter(|entry| !written.contains(entry.symbol)).collect()
+});
+
+/// Those of them that the library implements.
+static IMPLEMENTED: LazyLock<Vec<&EntryPoint>> =
+    LazyLock::new(|| UNWRITTEN.iter().copied().filter(|entry| entry.answers).collect());
+
 /// `CUDA_ERROR_UNKNOWN`
 const UNKNOWN: c_int = 999;
 
-/// The entry points that are called, by their symbols.
+/// The entry points for which an attack is written, by their symbols.
 pub fn entry_points() -> impl Iterator<Item = &'static str> {
     attempts().map(|(symbol, _)| *symbol)
+}
+
+/// The symbols that are called by their signatures alone.
+pub fn unwritten() -> impl Iterator<Item = &'static str> {
+    UNWRITTEN.iter().map(|entry| entry.symbol)
 }
 
 fn attempts() -> impl Iterator<Item = &'static (&'static str, Attempt)> {
@@ -118,6 +141,46 @@ impl<'a, 'b> Caller<'a, 'b> {
         others.map(|&entry| (entry.0, self.attempt(entry, log))).collect()
     }
 
+    /// Makes one hostile call of any symbol that the library exports: its name and its `CUresult`.
+    /// Symbols that are implemented and have no attack written for them are called most.
+    ///
+    /// # Panics
+    /// As [`call`](Self::call).
+    pub fn call_any(&mut self, log: &mut Log) -> (&'static str, c_int) {
+        match self.0.choices.below(8) {
+            0..4 => self.call(log),
+            4..7 => self.call_one_of(&IMPLEMENTED, log),
+            _ => self.call_one_of(&UNWRITTEN, log),
+        }
+    }
+
+    fn call_one_of(
+        &mut self,
+        symbols: &[&'static EntryPoint],
+        log: &mut Log,
+    ) -> (&'static str, c_int) {
+        if symbols.is_empty() {
+            return self.call(log);
+        }
+        let entry = self.0.choices.one_of(symbols);
+        (entry.symbol, self.by_signature(entry, log))
+    }
+
+    /// Makes one hostile call of every symbol for which no attack is written: names and
+    /// `CUresult`s.
+    ///
+    /// # Panics
+    /// As [`call`](Self::call).
+    pub fn call_each_symbol(&mut self, log: &mut Log) -> Vec<(&'static str, c_int)> {
+        UNWRITTEN.iter().map(|entry| (entry.symbol, self.by_signature(entry, log))).collect()
+    }
+
+    fn by_signature(&mut self, entry: &'static EntryPoint, log: &mut Log) -> c_int {
+        let code = log.call(entry.symbol, || entry.attack(&mut self.0), |code| *code);
+        assert!(code != UNKNOWN, "{} answered {UNKNOWN}", entry.symbol);
+        code
+    }
+
     fn attempt(&mut self, (symbol, attempt): (&'static str, Attempt), log: &mut Log) -> c_int {
         let code = log.call(symbol, || attempt(&mut self.0), |code| *code);
         // A descriptor that is no pool is the one thing that drivers do not know either.
@@ -136,6 +199,20 @@ pub fn attack(choices: &mut Choices<'_>, log: &mut Log) {
     while !caller.is_done() {
         caller.prepare();
         caller.call(log);
+    }
+    drop(caller);
+    assert_eq!(pagewise_driver_panics(), 0, "a call panicked, and the driver caught it");
+}
+
+/// As [`attack`], with calls of every symbol that the library exports among the others.
+///
+/// # Panics
+/// If a call panicked.
+pub fn attack_symbols(choices: &mut Choices<'_>, log: &mut Log) {
+    let mut caller = Caller::new(choices);
+    while !caller.is_done() {
+        caller.prepare();
+        caller.call_any(log);
     }
     drop(caller);
     assert_eq!(pagewise_driver_panics(), 0, "a call panicked, and the driver caught it");

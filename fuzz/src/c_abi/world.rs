@@ -1,5 +1,6 @@
 //! The state of a hostile program, and how it chooses arguments.
 
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{null_mut, without_provenance_mut};
@@ -12,6 +13,8 @@ use pagewise_driver::{
 };
 
 use super::mappings::VirtualMemory;
+use super::rooms::Rooms;
+use super::signatures;
 use crate::Choices;
 
 /// Makes one hostile call and returns its `CUresult`.
@@ -61,6 +64,10 @@ pub struct World<'a, 'b> {
     pub(super) buffer: *mut u8,
     /// Room for results.
     places: Box<[u64; 64]>,
+    /// Handles of other types, by their names in C.
+    pub(super) made: BTreeMap<&'static str, Vec<u64>>,
+    /// Places for calls by signature.
+    pub(super) rooms: Box<[u64]>,
     context: *mut c_void,
     /// How often this program retained the context of device 0.
     pub(super) retained: u32,
@@ -95,6 +102,8 @@ impl<'a, 'b> World<'a, 'b> {
             virtual_memory: VirtualMemory::default(),
             buffer,
             places: Box::new([0; 64]),
+            made: BTreeMap::new(),
+            rooms: Rooms::memory(),
             context: null_mut(),
             retained: 0,
         };
@@ -174,6 +183,7 @@ impl<'a, 'b> World<'a, 'b> {
         }
         self.blobs.truncate(8);
         self.virtual_memory.make_room();
+        signatures::make_room(self);
         for (handles, destroy) in [
             (&mut self.pools, destroy_pool as fn(usize)),
             (&mut self.streams, destroy_stream),
@@ -296,6 +306,15 @@ impl<'a, 'b> World<'a, 'b> {
         if self.stale.is_empty() { 0 } else { self.choices.one_of(&self.stale) }
     }
 
+    /// A handle or an address of any kind.
+    pub(super) fn stranger(&mut self) -> u64 {
+        let lists = [&self.pools, &self.streams, &self.events, &self.contexts];
+        let known = lists.into_iter().flatten().map(|handle| *handle as u64);
+        let known = known.chain(self.made.values().flatten().copied());
+        let known: Vec<u64> = known.chain(self.live.iter().map(|memory| memory.ptr)).collect();
+        if known.is_empty() { 0 } else { self.choices.one_of(&known) }
+    }
+
     pub(super) fn ordinal(&mut self) -> c_int {
         match self.choices.below(8) {
             0 => self.choices.edge() as c_int,
@@ -380,6 +399,7 @@ impl Drop for World<'_, '_> {
             self.free(memory);
         }
         self.virtual_memory.end();
+        signatures::end_above(self, 0);
         self.close_descriptors();
         std::mem::take(&mut self.pools).into_iter().for_each(destroy_pool);
         std::mem::take(&mut self.streams).into_iter().for_each(destroy_stream);
