@@ -11,6 +11,7 @@ use pagewise_hal::{
 };
 
 use crate::contexts::{self, Contexts, INVALID_CONTEXT, Kind, Remains};
+use crate::faults::{Faults, FaultyBackend};
 use crate::forms::missing;
 use crate::host_work::HostWork;
 use crate::machine::Machine;
@@ -27,8 +28,8 @@ pub(crate) struct Driver {
     pub(crate) machine: Machine,
     pub(crate) options: Options,
     started: AtomicBool,
-    /// Single prefetches so far, if one of them is to fail.
-    prefetches: AtomicU64,
+    /// Calls that fail or take longer because a plan says so.
+    faults: Arc<Faults>,
     /// Makes handles of contexts unique among all drivers of the process.
     number: usize,
     /// Symbols of the library that a driver of this version and these options does not have.
@@ -45,8 +46,11 @@ pub(crate) struct Driver {
 
 impl Driver {
     fn new(options: Options) -> std::result::Result<Self, String> {
-        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        // Odd, and not 1: no handle is a power of two or next to one, which programs guess.
+        static NEXT: AtomicUsize = AtomicUsize::new(3);
         let (sim, machine) = Machine::new(options.config(), options.recording.as_ref())?;
+        let faults = Arc::new(Faults::new(&options.faults, options.calls.as_deref())?);
+        let sim = with_faults(sim, &machine, &faults);
         let summary = options.summary.as_deref().map(|folder| {
             let file = SummaryFile::create(folder);
             file.map(Mutex::new).map_err(|error| format!("{}: {error}", folder.display()))
@@ -67,8 +71,8 @@ impl Driver {
             machine,
             options,
             started: AtomicBool::new(false),
-            prefetches: AtomicU64::new(0),
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            faults,
+            number: NEXT.fetch_add(2, Ordering::Relaxed),
             refused: Mutex::default(),
             contexts: Mutex::default(),
             host_work: HostWork::default(),
@@ -116,7 +120,7 @@ impl Driver {
             machine,
             options: _,
             started,
-            prefetches: _,
+            faults: _,
             number,
             missing: _,
             defaults: _,
@@ -158,13 +162,6 @@ impl Driver {
             refused.insert(what);
         }
         Err(Code::NOT_SUPPORTED)
-    }
-
-    /// Counts a single prefetch, and fails it if it is the one that is to fail.
-    pub(crate) fn count_prefetch(&self) -> Outcome {
-        let Some((which, code)) = self.options.fail_prefetch else { return Ok(()) };
-        let before = self.prefetches.fetch_add(1, Ordering::Relaxed);
-        if which.checked_sub(1) == Some(before) { Err(code) } else { Ok(()) }
     }
 
     pub(crate) fn retain(&self, device: c_int) -> Outcome<usize> {
@@ -369,6 +366,15 @@ impl Driver {
     }
 }
 
+/// The back end, with a look at the size and the place of each call if some rule asks for them.
+fn with_faults(sim: Arc<dyn Backend>, machine: &Machine, faults: &Arc<Faults>) -> Arc<dyn Backend> {
+    if !faults.look_inside() {
+        return sim;
+    }
+    let (faults, simulator) = (Arc::clone(faults), Arc::clone(&machine.simulator));
+    Arc::new(FaultyBackend { inner: sim, faults, simulator })
+}
+
 /// The key of a stream's functions of the host: both names of the legacy stream are one.
 pub(crate) fn host_queue(stream: StreamHandle) -> usize {
     if stream.is_legacy() { 0 } else { stream.as_raw() as usize }
@@ -470,7 +476,7 @@ pub(crate) fn beside(call: impl FnOnce(&Driver) -> Outcome) -> c_int {
 pub(crate) fn any_time(symbol: &str, call: impl FnOnce(&Driver) -> Outcome) -> c_int {
     beside(|driver| {
         driver.check_exists(symbol)?;
-        call(driver)
+        driver.faults.around(symbol, || call(driver), |ns| driver.sim.sleep_ns(ns))
     })
 }
 

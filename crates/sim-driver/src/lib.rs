@@ -29,6 +29,7 @@ mod contexts;
 mod driver;
 mod entry;
 mod extras;
+mod faults;
 mod forms;
 mod host_work;
 mod lookup;

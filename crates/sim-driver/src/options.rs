@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::faults::plan::{Plan, Rule};
 use crate::machine::Recording;
 use pagewise_hal::DriverVersion;
 use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimConfig};
@@ -26,12 +27,14 @@ struct Hidden {
 /// | `seed` | the seed of the order of faults in kernels of many threads | 0 |
 /// | `init` | what `cuInit` returns | 0 |
 /// | `hide` | an entry point that is missing: its base name, or `name@12020` for one form of it | – |
-/// | `fail_prefetch` | `n:code`: the nth single prefetch answers with the code and does nothing | – |
+/// | `faults` | a file (TOML) that says which calls fail or take longer: the README has its keys | – |
+/// | `fail_prefetch` | `n:code`: the nth single prefetch, from 1, answers with the code and does nothing. A plan of one fault | – |
 /// | `reads` | `pages` or `driver`: what range-attribute reads answer | `pages` |
 /// | `discarded` | `kept` or `driver`: what discarded memory reads as | `kept` |
 /// | `log` | `warn` or `off`: whether stderr names each function that is called and not implemented | `warn` |
 /// | `trace` | a file, which gets a trace of the calls when the process ends; `.zst` and `.gz` are compressed, `%p` is the number of the process. Until then, and after a crash, `FILE.journal` has them | – |
 /// | `journal` | a file, which gets the calls as a journal, of which `pagewise_trace::record::recover` makes the trace | – |
+/// | `calls` | a folder, which gets a file `calls-PID.txt` of each process: how often it called each function | – |
 /// | `summary` | a folder, which gets a file `summary-PID.json` of each process: what moved so far | – |
 ///
 /// Pairs are separated by spaces, commas or ends of lines; a value with one of these stands in double
@@ -46,8 +49,10 @@ pub struct Options {
     /// A limit on the memory of each device, in bytes.
     memory_bytes: Option<u64>,
     pub(crate) init: i32,
-    /// Which single prefetch fails, counted from 1, and how.
-    pub(crate) fail_prefetch: Option<(u64, i32)>,
+    /// Which calls fail or take longer.
+    pub(crate) faults: Plan,
+    /// The folder that gets the number of calls of each process.
+    pub(crate) calls: Option<PathBuf>,
     hidden: Vec<Hidden>,
     reads: RangeReads,
     discarded: DiscardedContents,
@@ -67,7 +72,8 @@ impl Default for Options {
             seed: None,
             memory_bytes: None,
             init: 0,
-            fail_prefetch: None,
+            faults: Plan::default(),
+            calls: None,
             hidden: Vec::new(),
             reads: RangeReads::default(),
             discarded: DiscardedContents::default(),
@@ -125,9 +131,16 @@ impl Options {
             "memory" => self.memory_bytes = Some(expect("bytes, such as 8GiB", bytes(value))?),
             "seed" => self.seed = Some(expect("an integer from 0 on", value.parse().ok())?),
             "init" => self.init = expect("a CUresult", value.parse().ok())?,
-            "fail_prefetch" => {
-                self.fail_prefetch = Some(expect("number:code, such as 2:1", failing(value))?);
+            "faults" => {
+                let Plan { rules, memory_limit_bytes } = Plan::read(Path::new(value))?;
+                self.faults.rules.extend(rules);
+                self.faults.memory_limit_bytes = memory_limit_bytes;
             }
+            "fail_prefetch" => {
+                let (nth, code) = expect("number:code, such as 2:1", failing(value))?;
+                self.faults.rules.push(Rule::nth("cuMemPrefetchAsync", nth, code));
+            }
+            "calls" => self.calls = Some(value.into()),
             "hide" => {
                 let wanted = "an entry point, or one form of it such as cuMemAdvise@12020";
                 self.hidden.push(expect(wanted, hidden(value))?);
@@ -166,14 +179,16 @@ impl Options {
 }
 
 /// The keys, for messages.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 16] = [
     "profile",
     "version",
     "devices",
     "memory",
     "seed",
     "init",
+    "faults",
     "fail_prefetch",
+    "calls",
     "hide",
     "reads",
     "discarded",
@@ -208,10 +223,10 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1_u64.checked_shl(shift)?)
 }
 
-/// `2:1`: the second prefetch answers 1.
+/// `2:1`: the second prefetch answers 1. The number is counted from 0 afterwards.
 fn failing(text: &str) -> Option<(u64, i32)> {
     let (which, code) = text.split_once(':')?;
-    Some((which.parse().ok()?, code.parse().ok()?))
+    Some((which.parse::<u64>().ok()?.checked_sub(1)?, code.parse().ok()?))
 }
 
 /// `cuMemAdvise`, or `cuMemAdvise@12020`.

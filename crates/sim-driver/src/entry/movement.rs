@@ -37,7 +37,6 @@ pub extern "C" fn cuMemPrefetchAsync(
     on: *mut c_void,
 ) -> c_int {
     started("cuMemPrefetchAsync", |driver| {
-        driver.count_prefetch()?;
         answer(driver.sim.prefetch_ordinal(span(ptr, bytes), device, driver.stream(on)?))
     })
 }
@@ -52,7 +51,6 @@ pub extern "C" fn cuMemPrefetchAsync_v2(
     on: *mut c_void,
 ) -> c_int {
     started("cuMemPrefetchAsync_v2", |driver| {
-        driver.count_prefetch()?;
         answer(driver.sim.prefetch(span(ptr, bytes), location.into(), flags, driver.stream(on)?))
     })
 }
