@@ -76,7 +76,7 @@ const NUMBERS: [&str; 9] = [
 /// A name that no file and no kernel has.
 const NO_FILE: &CStr = c"/nowhere/file";
 
-/// What a parameter is, by its type in C.
+/// The kind of a parameter, by its type in C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parameter {
     Handle(&'static str),

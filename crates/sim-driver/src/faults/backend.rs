@@ -10,7 +10,7 @@ use pagewise_sim::SimBackend;
 
 use super::Faults;
 
-/// A back end around another, whose calls fail if the plan says so.
+/// A back end around another: its calls fail if the plan says so.
 #[derive(Debug)]
 pub(crate) struct FaultyBackend {
     pub(crate) inner: Arc<dyn Backend>,

@@ -1,4 +1,4 @@
-//! How often a process called each function, as a file that is up to date after each call.
+//! The calls that a process made of each function, as a file that is up to date after each call.
 //!
 //! A line has the function's name and its number of calls, in as many digits whatever the number,
 //! so that one write replaces it and a process that ends in a crash leaves the file too.

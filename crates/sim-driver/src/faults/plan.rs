@@ -42,7 +42,7 @@ pub(crate) struct Rule {
     pub(crate) what: What,
 }
 
-/// What a rule does to the calls that it strikes.
+/// The effect of a rule on the calls that it strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// The call returns this `CUresult` and does nothing. If the device is lost with it, all later
@@ -79,7 +79,7 @@ impl Rule {
 
     /// Whether the rule is for a call about so many bytes and this place.
     pub(crate) fn is_for(&self, bytes: u64, location: Option<Location>) -> bool {
-        // What is about no memory has no size: a rule for small calls does not mean it.
+        // A call about no memory has no size: a rule for small calls does not mean it.
         let has_size = bytes > 0 || self.bytes == (0..=u64::MAX);
         let is_there = |place: Place| location.is_some_and(|location| place.has(location));
         has_size && self.bytes.contains(&bytes) && self.place.is_none_or(is_there)
