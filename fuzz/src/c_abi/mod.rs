@@ -16,6 +16,7 @@ mod contexts;
 mod copies;
 mod device;
 mod kernels;
+mod made;
 mod mappings;
 mod memory;
 mod movement;

@@ -1,7 +1,5 @@
 //! Places of a program: for what calls read and what they answer, one for each parameter.
 
-use super::world::World;
-
 /// Numbers of a call that gets places are below this: lengths of arrays, and of items.
 pub(super) const FEW: u64 = 9;
 
@@ -24,17 +22,17 @@ impl Rooms {
         vec![0; ROOM_WORDS * ROOMS].into_boxed_slice()
     }
 
-    /// Takes the program's places, for one call.
-    pub(super) fn take(world: &mut World<'_, '_>) -> Self {
-        Self { words: std::mem::take(&mut world.rooms), used: [false; ROOMS] }
+    /// Takes a program's places, for one call.
+    pub(super) fn take(memory: &mut Box<[u64]>) -> Self {
+        Self { words: std::mem::take(memory), used: [false; ROOMS] }
     }
 
-    /// Cleans the places that were used.
-    pub(super) fn give_back(mut self, world: &mut World<'_, '_>) {
+    /// Cleans the places that were used, and gives all back.
+    pub(super) fn give_back(mut self, memory: &mut Box<[u64]>) {
         for (at, _) in self.used.iter().enumerate().filter(|(_, used)| **used) {
             self.words[at * ROOM_WORDS..][..ROOM_WORDS].fill(0);
         }
-        world.rooms = self.words;
+        *memory = self.words;
     }
 
     /// One place, to be filled before a call may use it.

@@ -8,46 +8,16 @@
 //! that gets any place, because a number may be the length of an array there. A place that may hold
 //! a structure holds zeros, because a number in it may be a pointer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::LazyLock;
 
-use pagewise_driver::{addresses, cuMemGetAddressRange_v2};
+use pagewise_driver::cuMemGetAddressRange_v2;
 
+use super::made::{ADDRESSES, is_handle};
 use super::rooms::{FEW, Rooms};
 use super::world::{World, limited};
-
-/// The types of handles, and the entry point that ends the use of one.
-const HANDLES: [(&str, &str); 27] = [
-    ("CUarray", "cuArrayDestroy"),
-    ("CUasyncCallbackHandle", ""),
-    ("CUcontext", ""),
-    ("CUcoredumpCallbackHandle", ""),
-    ("CUdevResourceDesc", ""),
-    ("CUeglStreamConnection", ""),
-    ("CUevent", ""),
-    ("CUexternalMemory", "cuDestroyExternalMemory"),
-    ("CUexternalSemaphore", "cuDestroyExternalSemaphore"),
-    ("CUfunction", ""),
-    ("CUgraph", "cuGraphDestroy"),
-    ("CUgraphExec", "cuGraphExecDestroy"),
-    ("CUgraphNode", ""),
-    ("CUgraphicsResource", "cuGraphicsUnregisterResource"),
-    ("CUgreenCtx", "cuGreenCtxDestroy"),
-    ("CUkernel", ""),
-    ("CUlibrary", "cuLibraryUnload"),
-    ("CUlinkState", "cuLinkDestroy"),
-    ("CUlogicalEndpointId", ""),
-    ("CUlogsCallbackHandle", "cuLogsUnregisterCallback"),
-    ("CUmemGenericAllocationHandle", "cuMemRelease"),
-    ("CUmemoryPool", ""),
-    ("CUmipmappedArray", "cuMipmappedArrayDestroy"),
-    ("CUmodule", "cuModuleUnload"),
-    ("CUstream", ""),
-    ("CUtexref", "cuTexRefDestroy"),
-    ("CUuserObject", "cuUserObjectRelease"),
-];
 
 /// The types of functions of the caller.
 const FUNCTIONS: [&str; 7] = [
@@ -115,10 +85,6 @@ impl Parameter {
     }
 }
 
-fn is_handle(c: &str) -> bool {
-    HANDLES.iter().any(|(handle, _)| *handle == c)
-}
-
 /// An entry point, as its signature describes it.
 #[derive(Debug)]
 pub(super) struct EntryPoint {
@@ -137,7 +103,6 @@ pub(super) static TABLE: LazyLock<Vec<EntryPoint>> = LazyLock::new(|| {
     let text = include_str!("../../../crates/sim-driver/data/symbols.tsv");
     let implemented: BTreeSet<&str> =
         pagewise_driver::entry_points().map(|(_, _, symbol)| symbol).collect();
-    let addresses: BTreeMap<_, _> = addresses().collect();
     let parse = |line: &'static str| {
         let mut fields = line.split('\t');
         let symbol = fields.next().expect("a row begins with a symbol");
@@ -149,7 +114,7 @@ pub(super) static TABLE: LazyLock<Vec<EntryPoint>> = LazyLock::new(|| {
         EntryPoint {
             symbol,
             parameters,
-            address: addresses[symbol].addr(),
+            address: ADDRESSES[symbol],
             answers: implemented.contains(legacy.unwrap_or(symbol)),
         }
     };
@@ -159,7 +124,7 @@ pub(super) static TABLE: LazyLock<Vec<EntryPoint>> = LazyLock::new(|| {
 impl EntryPoint {
     /// Makes one hostile call and returns its `CUresult`.
     pub(super) fn attack(&self, world: &mut World<'_, '_>) -> c_int {
-        let mut rooms = Rooms::take(world);
+        let mut rooms = Rooms::take(&mut world.rooms);
         let absent = world.choices.chance(1, 8);
         let mut arguments = [0; PARAMETERS_MAX];
         let mut has_place = false;
@@ -182,7 +147,7 @@ impl EntryPoint {
         if code == 0 {
             self.note(world, &rooms, &arguments);
         }
-        rooms.give_back(world);
+        rooms.give_back(&mut world.rooms);
         code
     }
 
@@ -298,7 +263,7 @@ fn handle(world: &mut World<'_, '_>, kind: &'static str) -> u64 {
         "CUcontext" => world.context().addr() as u64,
         "CUmemoryPool" => world.pool().addr() as u64,
         _ => {
-            let known = world.made.get(kind).cloned().unwrap_or_default();
+            let known = world.made.of(kind).to_vec();
             match world.choices.below(6) {
                 0 => world.choices.edge(),
                 1 => world.stale_number(),
@@ -317,7 +282,7 @@ fn keep(world: &mut World<'_, '_>, kind: &'static str, made: u64) {
         "CUevent" => world.events.push(made as usize),
         "CUcontext" => world.contexts.push(made as usize),
         "CUmemoryPool" => world.pools.push(made as usize),
-        _ => world.made.entry(kind).or_default().push(made),
+        _ => world.made.keep(kind, made),
     }
 }
 
@@ -328,40 +293,9 @@ fn forget(world: &mut World<'_, '_>, kind: &str, gone: u64) {
         "CUevent" => world.events.retain(|known| *known as u64 != gone),
         "CUcontext" => world.contexts.retain(|known| *known as u64 != gone),
         "CUmemoryPool" => world.pools.retain(|known| *known as u64 != gone),
-        _ => {
-            if let Some(known) = world.made.get_mut(kind) {
-                known.retain(|known| *known != gone);
-            }
-        }
+        _ => world.made.forget(kind, gone),
     }
     world.stale.push(gone);
-}
-
-/// How many handles of a kind live at a time.
-const HANDLES_MAX: usize = 6;
-
-/// Ends the use of the oldest handles of each kind that has more than so many.
-pub(super) fn end_above(world: &mut World<'_, '_>, most: usize) {
-    for (kind, destroyer) in HANDLES {
-        while let Some(known) = world.made.get_mut(kind)
-            && known.len() > most
-        {
-            let oldest = known.remove(0);
-            world.stale.push(oldest);
-            let Some(entry) = TABLE.iter().find(|entry| entry.symbol == destroyer) else {
-                continue;
-            };
-            let mut arguments = [0; PARAMETERS_MAX];
-            // A second parameter is a number of references.
-            (arguments[0], arguments[1]) = (oldest, 1);
-            entry.call(arguments);
-        }
-    }
-}
-
-/// Makes room for further handles.
-pub(super) fn make_room(world: &mut World<'_, '_>) {
-    end_above(world, HANDLES_MAX);
 }
 
 /// The length of the allocation that begins here, or 1.

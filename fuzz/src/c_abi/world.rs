@@ -1,6 +1,5 @@
 //! The state of a hostile program, and how it chooses arguments.
 
-use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{null_mut, without_provenance_mut};
@@ -12,9 +11,9 @@ use pagewise_driver::{
     cuMemPoolDestroy, cuStreamCreate, cuStreamDestroy_v2, cuStreamSynchronize,
 };
 
+use super::made::Made;
 use super::mappings::VirtualMemory;
 use super::rooms::Rooms;
-use super::signatures;
 use crate::Choices;
 
 /// Makes one hostile call and returns its `CUresult`.
@@ -64,8 +63,8 @@ pub struct World<'a, 'b> {
     pub(super) buffer: *mut u8,
     /// Room for results.
     places: Box<[u64; 64]>,
-    /// Handles of other types, by their names in C.
-    pub(super) made: BTreeMap<&'static str, Vec<u64>>,
+    /// Handles of other types.
+    pub(super) made: Made,
     /// Places for calls by signature.
     pub(super) rooms: Box<[u64]>,
     context: *mut c_void,
@@ -102,7 +101,7 @@ impl<'a, 'b> World<'a, 'b> {
             virtual_memory: VirtualMemory::default(),
             buffer,
             places: Box::new([0; 64]),
-            made: BTreeMap::new(),
+            made: Made::default(),
             rooms: Rooms::memory(),
             context: null_mut(),
             retained: 0,
@@ -183,7 +182,8 @@ impl<'a, 'b> World<'a, 'b> {
         }
         self.blobs.truncate(8);
         self.virtual_memory.make_room();
-        signatures::make_room(self);
+        let ended = self.made.make_room();
+        self.stale.extend(ended);
         for (handles, destroy) in [
             (&mut self.pools, destroy_pool as fn(usize)),
             (&mut self.streams, destroy_stream),
@@ -310,7 +310,7 @@ impl<'a, 'b> World<'a, 'b> {
     pub(super) fn stranger(&mut self) -> u64 {
         let lists = [&self.pools, &self.streams, &self.events, &self.contexts];
         let known = lists.into_iter().flatten().map(|handle| *handle as u64);
-        let known = known.chain(self.made.values().flatten().copied());
+        let known = known.chain(self.made.all());
         let known: Vec<u64> = known.chain(self.live.iter().map(|memory| memory.ptr)).collect();
         if known.is_empty() { 0 } else { self.choices.one_of(&known) }
     }
@@ -399,7 +399,7 @@ impl Drop for World<'_, '_> {
             self.free(memory);
         }
         self.virtual_memory.end();
-        signatures::end_above(self, 0);
+        self.made.end();
         self.close_descriptors();
         std::mem::take(&mut self.pools).into_iter().for_each(destroy_pool);
         std::mem::take(&mut self.streams).into_iter().for_each(destroy_stream);
