@@ -34,6 +34,10 @@ const CRATES: &[Crate] = &[
         layer: 2,
         may_use: &["pagewise-hal", "pagewise-sim", "pagewise-trace"],
     },
+    Crate { name: "pagewise-cudart", layer: 0, may_use: &[] },
+    Crate { name: "pagewise-cudart-12", layer: 1, may_use: &["pagewise-cudart"] },
+    Crate { name: "pagewise-cudart-13", layer: 1, may_use: &["pagewise-cudart"] },
+    Crate { name: "pagewise-nvml", layer: 0, may_use: &[] },
     Crate {
         name: "pagewise-cli",
         layer: 2,

@@ -17,6 +17,14 @@ const LIBRARY: &str = "PAGEWISE_DRIVER_LIBRARY";
 /// The library's file, as `cargo build -p pagewise-driver` makes it.
 const FILE: &str = "libpagewise_driver.so";
 
+/// Other libraries that programs look for, by the files that cargo makes of them. They lie beside
+/// the driver's if they were built.
+const OTHERS: [(&str, &str); 3] = [
+    ("libpagewise_cudart_12.so", "libcudart.so.12"),
+    ("libpagewise_cudart_13.so", "libcudart.so.13"),
+    ("libpagewise_nvml.so", "libnvidia-ml.so.1"),
+];
+
 /// The variable in which the dynamic loader looks for libraries first.
 const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 
@@ -45,9 +53,17 @@ impl Loader {
         let library = library()?;
         let folder =
             tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
-        for name in ["libcuda.so.1", "libcuda.so"] {
-            symlink(&library, folder.path().join(name))
-                .map_err(|error| format!("{}: {error}", folder.path().display()))?;
+        let link = |file: &Path, name| {
+            symlink(file, folder.path().join(name))
+                .map_err(|error| format!("{}: {error}", folder.path().display()))
+        };
+        link(&library, "libcuda.so.1")?;
+        link(&library, "libcuda.so")?;
+        for (file, name) in OTHERS {
+            let file = library.with_file_name(file);
+            if file.is_file() {
+                link(&file, name)?;
+            }
         }
         Ok(Self { library, folder })
     }

@@ -1,0 +1,10 @@
+//! `libcudart.so.13`: the symbols of the CUDA 13 runtime, over `pagewise-cudart`.
+#![cfg(target_os = "linux")]
+#![allow(non_snake_case, reason = "the names are the runtime's")]
+#![allow(
+    missing_docs,
+    clippy::missing_safety_doc,
+    reason = "pagewise-cudart documents the functions"
+)]
+
+pagewise_cudart::exports_13!();
