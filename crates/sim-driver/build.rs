@@ -57,11 +57,11 @@ fn rust_type(c: &str) -> (&'static str, usize) {
         "CUmemLocation" => ("crate::MemLocation", 8),
         "CUipcMemHandle" | "CUipcEventHandle" => ("crate::Blob", 64),
         "CUhostFn" => ("crate::HostFunction", 8),
+        "CUoccupancyB2DSize" => ("crate::BlockToDynamicShared", 8),
         "CUstreamCallback" => ("crate::StreamCallback", 8),
         "CUstream" | "CUevent" | "CUcontext" | "CUmodule" | "CUfunction" | "CUmemoryPool"
-        | "CUarray" | "CUgraph" | "CUgraphNode" | "CUgraphExec" | "CUlibrary" | "CUkernel" => {
-            ("*mut core::ffi::c_void", 8)
-        }
+        | "CUarray" | "CUlinkState" | "CUgraph" | "CUgraphNode" | "CUgraphExec" | "CUlibrary"
+        | "CUkernel" => ("*mut core::ffi::c_void", 8),
         // Ordinals and enumerations.
         _ => ("core::ffi::c_int", 4),
     }

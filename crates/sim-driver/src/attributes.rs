@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 
-use pagewise_hal::Code;
+use pagewise_hal::{Backend, Code, DeviceAttribute, DeviceId};
 
-use crate::driver::{Driver, Outcome};
+use crate::driver::{Driver, Outcome, answer};
 
 /// The table: see `data/README.md`.
 const TABLE: &str = include_str!("../data/attributes.tsv");
@@ -12,9 +12,18 @@ const TABLE: &str = include_str!("../data/attributes.tsv");
 /// The profile of the GPU that was recorded.
 const RECORDED: &str = "h200";
 
+/// The attribute of a device: the simulator's answer, or else that of the recorded GPU.
+pub(crate) fn attribute_of(driver: &Driver, device: c_int, number: c_int) -> Outcome<c_int> {
+    let simulated = driver.sim.device_attribute(DeviceId(device), DeviceAttribute(number));
+    match answer(simulated) {
+        Err(Code::INVALID_VALUE) => attribute(driver, number),
+        answered => answered,
+    }
+}
+
 /// An attribute of the GPU. Those of a GPU that was not recorded are not known, unless all GPUs
 /// share the value: the answer is `CUDA_ERROR_NOT_SUPPORTED`, and stderr names the attribute.
-pub(crate) fn attribute(driver: &Driver, number: c_int) -> Outcome<c_int> {
+fn attribute(driver: &Driver, number: c_int) -> Outcome<c_int> {
     let rows = TABLE.lines().skip(1).filter_map(parse);
     let row = rows.into_iter().find(|row| row.number == number);
     let row = row.filter(|row| row.since <= driver.options.version().0);

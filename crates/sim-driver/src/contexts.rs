@@ -172,6 +172,7 @@ pub(crate) struct Contexts {
 /// Streams, events and memory of a destroyed context, for the simulator to end.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
+    pub(crate) context: usize,
     pub(crate) streams: Vec<usize>,
     pub(crate) events: Vec<usize>,
     pub(crate) memory: Vec<(u64, Kind)>,
@@ -222,6 +223,7 @@ impl Contexts {
         let events = taken(&mut self.events, |event| event.0 == handle);
         let memory = taken(&mut self.memory, |memory| memory.0 == handle);
         Remains {
+            context: handle,
             streams: streams.into_iter().map(|(stream, _)| stream).collect(),
             events: events.into_iter().map(|(event, _)| event).collect(),
             memory: memory.into_iter().map(|(ptr, (_, kind))| (ptr, kind)).collect(),

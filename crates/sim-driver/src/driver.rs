@@ -17,6 +17,7 @@ use crate::host_work::HostWork;
 use crate::machine::Machine;
 use crate::options::Options;
 pub(crate) use crate::outcome::{Outcome, answer, has_place, is_handle, load, store};
+use crate::programs::tables::Programs;
 use crate::summary::SummaryFile;
 
 /// A simulated driver: the simulator with start-up, contexts, and streams of contexts.
@@ -42,6 +43,7 @@ pub(crate) struct Driver {
     summary: Option<Mutex<SummaryFile>>,
     contexts: Mutex<Contexts>,
     pub(crate) host_work: HostWork,
+    programs: Mutex<Programs>,
 }
 
 impl Driver {
@@ -76,11 +78,16 @@ impl Driver {
             refused: Mutex::default(),
             contexts: Mutex::default(),
             host_work: HostWork::default(),
+            programs: Mutex::default(),
         })
     }
 
     pub(crate) fn contexts(&self) -> MutexGuard<'_, Contexts> {
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn programs(&self) -> MutexGuard<'_, Programs> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The handle of a device's primary context: never null, never a valid address.
@@ -128,8 +135,9 @@ impl Driver {
             summary: _,
             contexts,
             host_work: _,
+            programs,
         } = self;
-        format!("{number} {started:?} {contexts:#?}\n{}", machine.simulator.state())
+        format!("{number} {started:?} {contexts:#?}\n{programs:?}\n{}", machine.simulator.state())
     }
 
     /// A shared library cannot take a symbol back: an entry point that the driver does not
@@ -226,7 +234,8 @@ impl Driver {
     }
 
     /// Ends what a destroyed context left behind. The program gave all of it up with the context.
-    fn end(&self, Remains { streams, events, memory }: Remains) {
+    fn end(&self, Remains { context, streams, events, memory }: Remains) {
+        let variables = self.programs().remove_context(context);
         for handle in streams {
             // SAFETY: `stream_destroy` asks that the handle is not used again; the simulator
             // refuses a handle of a destroyed stream.
@@ -237,7 +246,8 @@ impl Driver {
             // a handle of a destroyed event.
             _ = unsafe { self.sim.event_destroy(EventHandle::from_raw(handle as u64)) };
         }
-        for (ptr, kind) in memory {
+        let variables = variables.into_iter().map(|ptr| (ptr, Kind::Memory));
+        for (ptr, kind) in memory.into_iter().chain(variables) {
             // SAFETY: `free` and `free_pinned` ask that no code uses the memory any more: the
             // program destroyed the context that it belonged to.
             _ = unsafe {

@@ -96,6 +96,7 @@ mod checks {
         sizes_of_7 7: A B C D E F G;
         sizes_of_8 8: A B C D E F G H;
         sizes_of_9 9: A B C D E F G H I;
+        sizes_of_10 10: A B C D E F G H I J;
         sizes_of_11 11: A B C D E F G H I J K;
     }
 

@@ -4,7 +4,11 @@
 //! Programs that were written against the driver load it in place of `libcuda.so.1`. It has the
 //! calls that a program needs to allocate, advise, prefetch, query, fill and copy, with contexts,
 //! streams, events and pools. All other functions of CUDA 13.5 are exported too: they return 801
-//! (`CUDA_ERROR_NOT_SUPPORTED`), and stderr names each once. It runs no device code: [`cuModuleGetFunction`] finds only the touch kernels of
+//! (`CUDA_ERROR_NOT_SUPPORTED`), and stderr names each once.
+//!
+//! Modules and libraries are read: PTX text, also in fat binaries. Their kernels have parameters,
+//! attributes and occupancy, and their variables lie in memory. No device code runs yet: a launch is
+//! checked as the driver checks it, and then returns 801, but for the touch kernels of
 //! `pagewise-cuda`.
 //!
 //! The environment variable `PAGEWISE_DRIVER` chooses the driver that is simulated; see
@@ -32,13 +36,18 @@ mod extras;
 mod faults;
 mod forms;
 mod host_work;
+mod image;
+mod launch;
 mod lookup;
 mod machine;
+mod occupancy;
 mod options;
 mod outcome;
 mod per_thread;
+mod programs;
 mod refused;
 mod summary;
+mod touch_kernels;
 mod transfer;
 
 pub use entry::*;

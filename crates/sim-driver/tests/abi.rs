@@ -10,8 +10,7 @@ use pagewise_driver::{
     cuMemAllocManaged, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync, cuMemFree_v2,
     cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolGetAccess, cuMemPoolSetAccess, cuMemPrefetchAsync,
     cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cuMemcpyHtoDAsync_v2,
-    cuModuleGetFunction, cuModuleLoadData, cuPointerGetAttribute, cuPointerGetAttributes,
-    cuStreamCreate, cuStreamSynchronize,
+    cuPointerGetAttribute, cuPointerGetAttributes, cuStreamCreate, cuStreamSynchronize,
 };
 
 /// Starts the driver and makes device 0's context current on this thread.
@@ -145,20 +144,6 @@ fn memory_needs_a_context_and_a_context_is_one_threads_alone() {
     .expect("no assertion fails");
     assert_eq!(cuCtxSetCurrent(0x123 as *mut c_void), 201, "no context");
     assert_eq!(cuDevicePrimaryCtxRelease_v2(7), 101);
-}
-
-#[test]
-fn a_module_has_the_touch_kernels_and_no_other() {
-    start();
-    let (mut module, mut function) = (null_mut(), null_mut());
-    // SAFETY: the driver reads the names up to their NUL, and writes its answers to locals that
-    // outlive the calls.
-    unsafe {
-        assert_eq!(cuModuleLoadData(&raw mut module, c"".as_ptr().cast()), 0);
-        let read = c"pagewise_read_fenced".as_ptr();
-        assert_eq!(cuModuleGetFunction(&raw mut function, module, read), 0);
-        assert_eq!(cuModuleGetFunction(&raw mut function, module, c"saxpy".as_ptr()), 500);
-    }
 }
 
 #[test]

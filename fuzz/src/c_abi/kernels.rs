@@ -7,11 +7,25 @@ use pagewise_driver::{cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuM
 
 use super::world::{Attempt, World, limited};
 
+/// The touch kernels that are called.
+const IMAGE: &CStr = c".version 6.0
+.target sm_60
+.address_size 64
+.entry pagewise_read(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 d, .param .u64 e)
+{ ret; }
+.entry pagewise_write(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 d, .param .u64 e)
+{ ret; }
+.entry pagewise_add_fenced(
+    .param .u64 a, .param .u64 b, .param .u64 c, .param .u32 d, .param .u64 e)
+{ ret; }
+";
+
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuModuleLoadData", |world| {
         let place = world.place();
         let absent = world.choices.chance(1, 8);
-        let image = if absent { null() } else { c"junk".as_ptr().cast() };
+        let text = if world.choices.chance(1, 8) { c"junk" } else { IMAGE };
+        let image = if absent { null() } else { text.as_ptr().cast() };
         // SAFETY: the place is null or has room for the result, and the image is null or a
         // NUL-terminated text.
         unsafe { cuModuleLoadData(place, image) }
@@ -39,7 +53,7 @@ fn module(world: &mut World<'_, '_>) -> *mut c_void {
     }
     let mut module = null_mut();
     // SAFETY: the result goes to a local that outlives the call.
-    unsafe { cuModuleLoadData(&raw mut module, c"junk".as_ptr().cast()) };
+    unsafe { cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast()) };
     module
 }
 
@@ -53,7 +67,7 @@ fn function(world: &mut World<'_, '_>) -> *mut c_void {
     let (mut module, mut function) = (null_mut(), null_mut());
     // SAFETY: the results go to locals that outlive the calls, and the name is NUL-terminated.
     unsafe {
-        cuModuleLoadData(&raw mut module, c"junk".as_ptr().cast());
+        cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast());
         cuModuleGetFunction(&raw mut function, module, name);
     }
     function
@@ -96,7 +110,7 @@ fn launch(world: &mut World<'_, '_>) -> c_int {
             threads,
             1,
             1,
-            world.choices.edge() as u32,
+            if world.choices.chance(1, 8) { world.choices.edge() as u32 } else { 0 },
             stream,
             array,
             null_mut(),

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use pagewise_hal::{Backend, Code, DeviceAttribute, DeviceId};
 
-use crate::attributes::attribute;
+use crate::attributes::attribute_of;
 use crate::driver::{Driver, Outcome, answer, any_time, has_place, started, started_after, store};
 
 /// `cuInit`
@@ -119,15 +119,6 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(value, answered) }
     })
-}
-
-/// The attribute of a device: the simulator's answer, or else that of the recorded GPU.
-fn attribute_of(driver: &Driver, device: c_int, number: c_int) -> Outcome<c_int> {
-    let simulated = driver.sim.device_attribute(DeviceId(device), DeviceAttribute(number));
-    match answer(simulated) {
-        Err(Code::INVALID_VALUE) => attribute(driver, number),
-        answered => answered,
-    }
 }
 
 /// The place of a device on the PCI, as text with its NUL: 13 bytes.

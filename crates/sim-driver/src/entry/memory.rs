@@ -72,6 +72,10 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
     started("cuMemFree_v2", |driver| {
+        // Memory of variables goes with its module.
+        if driver.programs().owns(ptr) {
+            return Err(Code::INVALID_VALUE);
+        }
         driver.host_work.wait();
         // SAFETY: `free` asks that no code uses the allocation any more; the caller of this function
         // promised that.

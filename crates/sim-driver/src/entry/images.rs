@@ -1,0 +1,158 @@
+//! Shared parts of loading calls: options of the compiler with their logs, images from files, and the
+//! text of names.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use pagewise_hal::{Code, DeviceId};
+
+use crate::driver::{Driver, Outcome, has_place, load};
+use crate::image::{Image, Machine, Refusal};
+use crate::programs::device::capability;
+
+/// `CUDA_ERROR_FILE_NOT_FOUND`
+const FILE_NOT_FOUND: c_int = 301;
+
+/// The largest file that is read as an image.
+const FILE_BYTES_MAX: u64 = 1 << 32;
+
+/// `CU_JIT_INFO_LOG_BUFFER`, then its size
+const INFO_LOG: c_int = 3;
+/// `CU_JIT_ERROR_LOG_BUFFER`, then its size
+const ERROR_LOG: c_int = 5;
+
+/// A log of the compiler: a buffer of the program, and the option that holds its size.
+#[derive(Debug, Clone, Copy, Default)]
+struct Log {
+    buffer: Option<*mut u8>,
+    size: Option<*mut *mut c_void>,
+}
+
+/// The options of a loading call.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct JitOptions {
+    info: Log,
+    error: Log,
+}
+
+impl JitOptions {
+    /// Reads options. Those that direct the compiler change nothing here.
+    ///
+    /// # Safety
+    /// Unless they are null, `options` and `values` must have `count` items. The buffers of logs must
+    /// be as long as the options say, as long as the value is used.
+    pub(crate) unsafe fn read(
+        count: c_uint,
+        options: *const c_int,
+        values: *mut *mut c_void,
+    ) -> Outcome<Self> {
+        let mut found = Self::default();
+        for index in 0..count as usize {
+            // SAFETY: by this function's contract the array has an item of this index, or is null.
+            let option = unsafe { load(options.wrapping_add(index)) };
+            has_place(options)?;
+            has_place(values)?;
+            let (option, slot) = (option?, values.wrapping_add(index));
+            let log = match option {
+                INFO_LOG | 4 => &mut found.info,
+                ERROR_LOG | 6 => &mut found.error,
+                0.. => continue,
+                _ => return Err(Code::INVALID_VALUE),
+            };
+            if [INFO_LOG, ERROR_LOG].contains(&option) {
+                // SAFETY: by this function's contract the array has an item of this index.
+                let buffer = unsafe { load(slot) }?.cast::<u8>();
+                log.buffer = (!buffer.is_null()).then_some(buffer);
+            } else {
+                log.size = Some(slot);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Writes the logs, and how many bytes of each there are.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read) says.
+    pub(crate) unsafe fn report(&self, errors: &str) {
+        for (log, text) in [(self.info, ""), (self.error, errors)] {
+            // SAFETY: by this function's contract the buffers are as long as the options say.
+            unsafe { log.write(text) };
+        }
+    }
+}
+
+impl Log {
+    /// Writes text, cut where the buffer ends, with its NUL.
+    ///
+    /// # Safety
+    /// The buffer must be as long as the option says, which must be valid for writing.
+    unsafe fn write(self, text: &str) {
+        let Some(size) = self.size else { return };
+        // SAFETY: by this function's contract the option can be read. Its value is a number of 32
+        // bits, in the place of a pointer.
+        let room = unsafe { size.cast::<c_uint>().read_unaligned() } as usize;
+        let kept = text.len().min(room.saturating_sub(1));
+        if let (Some(buffer), 1..) = (self.buffer, room) {
+            // SAFETY: by this function's contract `room` bytes can be written at the buffer, and
+            // `kept` is less.
+            unsafe {
+                std::ptr::copy_nonoverlapping(text.as_ptr(), buffer, kept);
+                buffer.wrapping_add(kept).write(0);
+            }
+        }
+        // SAFETY: by this function's contract the option can be written.
+        unsafe { size.write_unaligned(std::ptr::without_provenance_mut(kept)) };
+    }
+}
+
+/// The machine of a device that images are read for.
+pub(crate) fn machine(driver: &Driver, device: DeviceId) -> Outcome<Machine> {
+    Ok(Machine { capability: capability(driver, device)?, driver: driver.options.version() })
+}
+
+/// Reads an image, and reports errors to the logs.
+///
+/// # Safety
+/// As [`JitOptions::read`] says.
+pub(crate) unsafe fn read(
+    driver: &Driver,
+    device: DeviceId,
+    bytes: &[u8],
+    options: &JitOptions,
+) -> Outcome<Result<Image, Refusal>> {
+    let image = Image::read(bytes, machine(driver, device)?);
+    let log = image.as_ref().err().map_or("", |refusal| &refusal.log);
+    // SAFETY: by this function's contract the buffers are as long as the options say.
+    unsafe { options.report(log) };
+    Ok(image)
+}
+
+/// The bytes of a file.
+///
+/// # Safety
+/// `path` must be null or NUL-terminated.
+pub(crate) unsafe fn file(path: *const c_char) -> Outcome<Vec<u8>> {
+    has_place(path)?;
+    // SAFETY: `path` is not null, so the caller promises that it is NUL-terminated. The text is used
+    // within this call only.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let file = File::open(Path::new(std::ffi::OsStr::from_bytes(path)));
+    let mut bytes = Vec::new();
+    let read = file.and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+    read.map_err(|_| FILE_NOT_FOUND)?;
+    Ok(bytes)
+}
+
+/// A name of the caller. A name that is no UTF-8 names nothing.
+///
+/// # Safety
+/// `name` must be null or NUL-terminated, and stay as it is while the answer is used.
+pub(crate) unsafe fn name<'a>(name: *const c_char) -> Outcome<&'a str> {
+    has_place(name)?;
+    // SAFETY: `name` is not null, so by this function's contract it is NUL-terminated.
+    unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::NOT_FOUND)
+}

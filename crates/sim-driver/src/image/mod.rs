@@ -1,0 +1,163 @@
+//! Images of device code: PTX, machine code (cubins), and fat binaries of both.
+//!
+//! An image is read into its kernels and variables. It is data of a program and may be damaged: no
+//! number in it is trusted, and what it can make the reader allocate is bounded by its own length
+//! and by fixed limits.
+
+mod cubin;
+pub(crate) mod fatbin;
+pub(crate) mod parts;
+pub(crate) mod ptx;
+pub(crate) mod source;
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::fmt;
+
+use pagewise_hal::DriverVersion;
+
+use fatbin::Form;
+use parts::{Kernel, Linkage, Space, Target, Variable};
+
+/// `CUDA_ERROR_INVALID_IMAGE`
+pub(crate) const INVALID_IMAGE: c_int = 200;
+/// `CUDA_ERROR_NO_BINARY_FOR_GPU`
+const NO_BINARY_FOR_GPU: c_int = 209;
+
+/// The first four bytes of an ELF file.
+const ELF: u32 = u32::from_le_bytes([0x7F, b'E', b'L', b'F']);
+
+/// The machine that an image is to run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Machine {
+    /// Ten times the major compute capability, and the minor one.
+    pub(crate) capability: u32,
+    pub(crate) driver: DriverVersion,
+}
+
+/// The reason why an image is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The `CUresult`.
+    pub(crate) code: c_int,
+    /// The text for the log of errors; may be empty.
+    pub(crate) log: String,
+}
+
+impl Refusal {
+    fn new(code: c_int) -> Self {
+        Self { code, log: String::new() }
+    }
+
+    /// Bytes that are no image.
+    fn not_an_image() -> Self {
+        let log = "error   : Binary format for key='0', ident='' is not recognized".to_owned();
+        Self { code: INVALID_IMAGE, log }
+    }
+}
+
+impl From<ptx::Fault> for Refusal {
+    fn from(fault: ptx::Fault) -> Self {
+        // The compiler ends its report so, unless the version is what it does not know.
+        let is_syntax = fault.to_string().contains("line ") && fault.code != 222;
+        let end =
+            if is_syntax { "\nptxas fatal   : Ptx assembly aborted due to errors" } else { "" };
+        Self { code: fault.code, log: format!("{fault}{end}") }
+    }
+}
+
+/// A program for a device.
+#[derive(Default)]
+pub(crate) struct Image {
+    /// The text of PTX; empty for machine code.
+    pub(crate) text: Vec<u8>,
+    pub(crate) target: Target,
+    pub(crate) kernels: Vec<Kernel>,
+    pub(crate) variables: Vec<Variable>,
+    /// Indices by name.
+    kernel_indices: BTreeMap<String, usize>,
+    variable_indices: BTreeMap<String, usize>,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.kernels.iter().map(Kernel::name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Image {
+    /// Reads an image of any kind.
+    pub(crate) fn read(bytes: &[u8], machine: Machine) -> Result<Self, Refusal> {
+        let magic = bytes.first_chunk().map(|first| u32::from_le_bytes(*first));
+        match magic {
+            Some(fatbin::MAGIC) => Self::of_container(bytes, machine),
+            Some(ELF) => Self::of_cubin(bytes, machine),
+            _ if ptx::is_ptx(bytes) => Self::of_ptx(bytes, machine),
+            _ => Err(Refusal::not_an_image()),
+        }
+    }
+
+    /// Takes the form of a program that fits the device best. Text is better than machine code of
+    /// which nothing is executed, and code for newer GPUs is better.
+    fn of_container(bytes: &[u8], machine: Machine) -> Result<Self, Refusal> {
+        let mut entries = fatbin::entries(bytes);
+        entries.retain(|entry| entry.target.runs_on(machine.capability));
+        let best = entries.into_iter().max_by_key(|entry| (entry.form, entry.target));
+        let best = best.ok_or_else(|| Refusal::new(NO_BINARY_FOR_GPU))?;
+        let contents = best.contents().ok_or_else(|| Refusal::new(INVALID_IMAGE))?;
+        match best.form {
+            Form::Ptx => Self::of_ptx(&contents, machine),
+            Form::Cubin => Self::of_cubin(&contents, machine),
+        }
+    }
+
+    fn of_cubin(bytes: &[u8], machine: Machine) -> Result<Self, Refusal> {
+        let cubin = cubin::read(bytes).ok_or_else(Refusal::not_an_image)?;
+        if !cubin.target.runs_on(machine.capability) {
+            return Err(Refusal::new(NO_BINARY_FOR_GPU));
+        }
+        Ok(Self::new(Vec::new(), cubin.target, cubin.kernels, cubin.variables))
+    }
+
+    fn of_ptx(text: &[u8], machine: Machine) -> Result<Self, Refusal> {
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        let text = text.get(..end).unwrap_or_default();
+        let module = ptx::read(text, machine.driver)?;
+        let ptx::Module { target, kernels, variables } = module;
+        if !target.runs_on(machine.capability) {
+            return Err(ptx::Fault::newer_target().into());
+        }
+        Ok(Self::new(text.to_vec(), target, kernels, variables))
+    }
+
+    fn new(text: Vec<u8>, target: Target, kernels: Vec<Kernel>, variables: Vec<Variable>) -> Self {
+        let names = kernels.iter().enumerate();
+        let kernel_indices = names.map(|(index, one)| (one.name().to_owned(), index)).collect();
+        // Modules that were linked may have internal variables of the same name.
+        let (internal, others): (Vec<_>, Vec<_>) =
+            variables.iter().enumerate().partition(|(_, one)| one.linkage == Linkage::Internal);
+        let names = internal.into_iter().chain(others);
+        let variable_indices = names.map(|(index, one)| (one.name.clone(), index)).collect();
+        Self { text, target, kernels, variables, kernel_indices, variable_indices }
+    }
+
+    /// The index of a kernel.
+    pub(crate) fn kernel(&self, name: &str) -> Option<usize> {
+        self.kernel_indices.get(name).copied()
+    }
+
+    /// The index of a variable.
+    pub(crate) fn variable(&self, name: &str) -> Option<usize> {
+        self.variable_indices.get(name).copied()
+    }
+
+    /// Bytes of constant memory of all its variables.
+    pub(crate) fn constant_bytes(&self) -> u64 {
+        let constants = self.variables.iter().filter(|one| one.space == Space::Constant);
+        constants.fold(0, |all, one| all.saturating_add(one.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Launches of kernels: their checks, and the seam to what executes them.
+//!
+//! A launch that passes its checks is a value, which is run now or later. The touch kernels of
+//! `pagewise-cuda` are executed, as access programs. Nothing executes other kernels yet: they are
+//! refused with `CUDA_ERROR_NOT_SUPPORTED`.
+
+use std::ffi::c_int;
+
+use pagewise_hal::{Code, DeviceId, LaunchShape, StreamHandle};
+
+use crate::driver::{Driver, Outcome};
+use crate::image::parts::Kernel;
+use crate::occupancy;
+use crate::programs::device::{limits, multiprocessor};
+use crate::programs::limits::Limits;
+use crate::programs::tables::Function;
+
+/// `CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`
+const COOPERATIVE_LAUNCH_TOO_LARGE: c_int = 720;
+/// `CUDA_ERROR_INVALID_CLUSTER_SIZE`
+pub(crate) const INVALID_CLUSTER_SIZE: c_int = 912;
+
+/// The most blocks of a cluster on every device that has clusters.
+pub(crate) const CLUSTER_PORTABLE: u32 = 8;
+/// The most blocks of a cluster on an H200, if the kernel allows more than is portable.
+pub(crate) const CLUSTER_MAX: u32 = 16;
+
+/// The request of a launch, beside its kernel and parameters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) shape: LaunchShape,
+    pub(crate) is_cooperative: bool,
+    pub(crate) cluster: Option<[u32; 3]>,
+}
+
+/// A launch that passed its checks.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    pub(crate) device: DeviceId,
+    pub(crate) function: Function,
+    pub(crate) request: Request,
+    /// The bytes of all parameters, each at its offset.
+    pub(crate) parameters: Vec<u8>,
+}
+
+/// Executes kernels.
+pub(crate) trait Executor {
+    /// Executes a launch in stream order.
+    fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome;
+}
+
+/// How many there are of what three dimensions measure.
+fn product(of: [u32; 3]) -> u64 {
+    of.iter().fold(1, |all, one| all.saturating_mul(u64::from(*one)))
+}
+
+/// Checks a launch as an H200 does, apart from its parameters.
+pub(crate) fn check(
+    driver: &Driver,
+    device: DeviceId,
+    function: &Function,
+    request: &Request,
+) -> Outcome {
+    let (kernel, limits) = (function.kernel()?, limits(driver, device)?);
+    let LaunchShape { grid, block, shared_bytes } = request.shape;
+    let within = |of: [u32; 3], most: [u32; 3]| {
+        of.iter().zip(most).all(|(one, most)| (1..=most).contains(one))
+    };
+    let threads = product(block);
+    let most = kernel.threads_max().unwrap_or(limits.block_threads).min(limits.block_threads);
+    let fits = within(grid, limits.grid)
+        && within(block, limits.block)
+        && threads <= u64::from(most)
+        && kernel.required_block.is_none_or(|required| required == block)
+        && u64::from(shared_bytes) <= function.settings.dynamic_shared(kernel);
+    if !fits {
+        return Err(Code::INVALID_VALUE);
+    }
+    check_cluster(function, kernel, request, &limits)?;
+    if request.is_cooperative {
+        let multiprocessor = multiprocessor(driver, device)?;
+        let (threads, shared) = (threads as u32, u64::from(shared_bytes));
+        let blocks = occupancy::active_blocks(function, &limits, &multiprocessor, threads, shared)?;
+        if product(grid) > u64::from(blocks).saturating_mul(u64::from(multiprocessor.count)) {
+            return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
+    }
+    Ok(())
+}
+
+/// Checks the cluster of a launch: the grid must hold a whole number of them.
+fn check_cluster(
+    function: &Function,
+    kernel: &Kernel,
+    request: &Request,
+    limits: &Limits,
+) -> Outcome {
+    let cluster = request.cluster.or(function.settings.cluster(kernel));
+    let Some(cluster) = cluster else {
+        return if kernel.needs_cluster { Err(INVALID_CLUSTER_SIZE) } else { Ok(()) };
+    };
+    let most = if function.settings.is_non_portable { CLUSTER_MAX } else { CLUSTER_PORTABLE };
+    let is_whole = |(grid, cluster): (&u32, &u32)| *cluster > 0 && grid.is_multiple_of(*cluster);
+    let fits = limits.has_clusters
+        && request.shape.grid.iter().zip(&cluster).all(is_whole)
+        && product(cluster) <= u64::from(most);
+    if fits { Ok(()) } else { Err(INVALID_CLUSTER_SIZE) }
+}
+
+impl Launch {
+    /// Runs the launch.
+    pub(crate) fn run(
+        &self,
+        driver: &Driver,
+        on: StreamHandle,
+        executor: Option<&dyn Executor>,
+    ) -> Outcome {
+        match executor {
+            Some(executor) => executor.run(driver, self, on),
+            None => driver.refuse("cuLaunchKernel of a compiled kernel"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The touch kernels of `pagewise-cuda`, by name and parameters: what they do is known, so
+//! launching one is an access program.
+
+use pagewise_hal::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, Span, StreamHandle};
+
+use crate::driver::{Driver, Outcome, answer};
+use crate::entry::span_is_live;
+use crate::image::parts::Kernel;
+use crate::launch::{Executor, Launch};
+
+/// Names of the touch kernels, and what each does at a place; the value comes at launch.
+const NAMES: [(&str, DeviceAccess); 6] = [
+    ("pagewise_read", DeviceAccess::Read),
+    ("pagewise_write", DeviceAccess::Write(0)),
+    ("pagewise_add", DeviceAccess::AtomicAdd),
+    ("pagewise_read_fenced", DeviceAccess::Read),
+    ("pagewise_write_fenced", DeviceAccess::Write(0)),
+    ("pagewise_add_fenced", DeviceAccess::AtomicAdd),
+];
+
+/// Offsets and sizes of their parameters: address, places, stride, value, result.
+const PARAMETERS: [(u64, u64); 5] = [(0, 8), (8, 8), (16, 8), (24, 4), (32, 8)];
+
+/// Executes one touch kernel.
+#[derive(Debug)]
+pub(crate) struct TouchKernel(DeviceAccess);
+
+impl TouchKernel {
+    /// The touch kernel that a kernel is, if it is one.
+    pub(crate) fn of(kernel: &Kernel) -> Option<Self> {
+        let (_, access) = NAMES.iter().find(|(name, _)| *name == kernel.name())?;
+        let parameters = kernel.parameters.iter().map(|one| (one.offset, one.bytes));
+        parameters.eq(PARAMETERS).then_some(Self(*access))
+    }
+}
+
+impl Executor for TouchKernel {
+    fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
+        let (shape, access) = (launch.request.shape, self.0);
+        let flat = [shape.grid[1], shape.grid[2], shape.block[1], shape.block[2]] == [1; 4];
+        if !flat {
+            return Err(Code::INVALID_VALUE);
+        }
+        let number = |index: usize| -> Outcome<u64> {
+            let &(offset, bytes) = PARAMETERS.get(index).ok_or(Code::INVALID_VALUE)?;
+            let end = offset.saturating_add(bytes) as usize;
+            let bytes = launch.parameters.get(offset as usize..end).ok_or(Code::INVALID_VALUE)?;
+            Ok(bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+        };
+        let (address, places, stride) = (number(0)?, number(1)?, number(2)?);
+        let (value, result) = (number(3)?, number(4)?);
+        if places == 0 {
+            return Ok(());
+        }
+        // The sum is added to the result's place, which has to be there before anything moves.
+        if matches!(access, DeviceAccess::Read) {
+            check_result(driver, result)?;
+        }
+        let touch = DeviceTouch {
+            device: launch.device,
+            span: touched(address, places, stride, access).ok_or(Code::ILLEGAL_ADDRESS)?,
+            stride_bytes: stride,
+            access: match access {
+                DeviceAccess::Write(_) => DeviceAccess::Write(value as u8),
+                other => other,
+            },
+            blocks: shape.grid[0],
+            threads: shape.block[0],
+        };
+        // SAFETY: `device_touch` asks that no other code uses the range; the caller that launched the
+        // kernel promised that. The simulator refuses ranges outside of live allocations.
+        let sum = answer(unsafe { driver.sim.device_touch(touch, on) })?;
+        if sum == 0 { Ok(()) } else { add(driver, result, sum) }
+    }
+}
+
+/// The bytes that a kernel touches: up to its last place, and of an atomic the whole word there.
+/// `None` if there is no place, if they pass the end of the address space, or if that word holds
+/// places after the last.
+fn touched(address: u64, places: u64, stride: u64, access: DeviceAccess) -> Option<Span> {
+    let last = address.checked_add(places.checked_sub(1)?.checked_mul(stride)?)?;
+    let end = match access {
+        DeviceAccess::AtomicAdd => (last & !3).checked_add(4)?,
+        _ => last.checked_add(1)?,
+    };
+    let bytes = end.checked_sub(address)?;
+    (stride == 0 || bytes.div_ceil(stride) == places)
+        .then_some(Span::new(DevicePtr(address), bytes))
+}
+
+/// Whether 8 aligned bytes of a live allocation are there.
+fn check_result(driver: &Driver, address: u64) -> Outcome {
+    let is_there = address.is_multiple_of(8) && span_is_live(driver, address, 8);
+    if is_there { Ok(()) } else { Err(Code::ILLEGAL_ADDRESS) }
+}
+
+/// Adds to 8 bytes of simulated memory, which is memory of this process.
+fn add(driver: &Driver, address: u64, sum: u64) -> Outcome {
+    check_result(driver, address)?;
+    let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
+    // SAFETY: `place` is 8 aligned bytes of a live allocation, and a simulator's addresses are
+    // those of the bytes in this process, mapped for reading and writing. The caller that launched
+    // the kernel promised that no other code uses the place, nor frees it, until the launch
+    // returns.
+    unsafe { place.write_volatile(place.read_volatile().wrapping_add(sum)) };
+    Ok(())
+}
