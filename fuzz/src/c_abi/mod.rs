@@ -184,8 +184,8 @@ impl<'a, 'b> Caller<'a, 'b> {
 
     fn attempt(&mut self, (symbol, attempt): (&'static str, Attempt), log: &mut Log) -> c_int {
         let code = log.call(symbol, || attempt(&mut self.0), |code| *code);
-        // A descriptor that is no pool is the one thing that drivers do not know either.
-        let may_be_unknown = symbol == "cuMemPoolImportFromShareableHandle";
+        // A descriptor of something else is the one thing that drivers do not know either.
+        let may_be_unknown = symbol.ends_with("ImportFromShareableHandle");
         assert!(code != UNKNOWN || may_be_unknown, "{symbol} answered {UNKNOWN}");
         code
     }

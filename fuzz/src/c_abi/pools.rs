@@ -99,7 +99,11 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         unsafe { cuMemGetMemPool(place, location, kind) }
     }),
     ("cuMemSetMemPool", |world| {
-        let (_, location, kind) = at_place(world);
+        let (_, mut location, mut kind) = at_place(world);
+        if world.choices.chance(1, 2) {
+            // The place of most pools of this program.
+            (location, kind) = (Some(pagewise_driver::MemLocation { kind: 1, id: 0 }), 1);
+        }
         let location = location.as_ref().map_or(null(), |location| &raw const *location);
         // SAFETY: each pointer is null or points to a live value of its type.
         unsafe { cuMemSetMemPool(location, kind, world.pool()) }

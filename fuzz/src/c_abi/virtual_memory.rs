@@ -1,11 +1,12 @@
 //! Hostile calls of virtual memory management.
 
-use std::ptr::{null, null_mut};
+use std::ffi::c_int;
+use std::ptr::{null, null_mut, without_provenance_mut};
 
 use pagewise_driver::{
     MemAccessDesc, MemAllocationProp, cuMemAddressFree, cuMemAddressReserve, cuMemCreate,
-    cuMemGetAccess, cuMemGetAllocationGranularity, cuMemMap, cuMemRelease, cuMemSetAccess,
-    cuMemUnmap,
+    cuMemExportToShareableHandle, cuMemGetAccess, cuMemGetAllocationGranularity,
+    cuMemImportFromShareableHandle, cuMemMap, cuMemRelease, cuMemSetAccess, cuMemUnmap,
 };
 
 use super::mappings::{OF_DEVICE, UNIT, VirtualMemory};
@@ -13,7 +14,8 @@ use super::world::{Attempt, LONGEST, World};
 
 fn props(world: &mut World<'_, '_>) -> MemAllocationProp {
     if world.choices.chance(3, 4) {
-        return OF_DEVICE;
+        let handle_types = i32::from(world.choices.chance(1, 2));
+        return MemAllocationProp { handle_types, ..OF_DEVICE };
     }
     MemAllocationProp {
         allocation_type: world.small(4) as i32,
@@ -106,6 +108,35 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
         let code = unsafe { cuMemRelease(handle) };
         if code == 0 {
             world.virtual_memory.handles.retain(|known| *known != handle);
+        }
+        code
+    }),
+    ("cuMemExportToShareableHandle", |world| {
+        let (place, handle) = (world.place::<c_int>(), handle(world));
+        let kind = if world.choices.chance(3, 4) { 1 } else { world.small(9) as c_int };
+        let flags = if world.choices.chance(7, 8) { 0 } else { world.choices.edge() };
+        // SAFETY: the place is null or has room for a descriptor.
+        let code = unsafe { cuMemExportToShareableHandle(place.cast(), handle, kind, flags) };
+        if code == 0 {
+            // SAFETY: the call succeeded, so the place is not null, has room and holds a
+            // descriptor.
+            world.descriptors.push(unsafe { place.read_unaligned() });
+        }
+        code
+    }),
+    ("cuMemImportFromShareableHandle", |world| {
+        let place = world.place::<u64>();
+        let descriptor = match world.choices.below(3) {
+            0 => world.choices.edge() as usize,
+            _ => world.descriptors.last().map_or(usize::MAX, |known| *known as usize),
+        };
+        let kind = if world.choices.chance(3, 4) { 1 } else { world.small(9) as c_int };
+        let shared = without_provenance_mut(descriptor);
+        // SAFETY: the place is null or has room for the result.
+        let code = unsafe { cuMemImportFromShareableHandle(place, shared, kind) };
+        if code == 0 {
+            // SAFETY: the call succeeded, so the place is not null, has room and holds a handle.
+            world.virtual_memory.handles.push(unsafe { place.read_unaligned() });
         }
         code
     }),
