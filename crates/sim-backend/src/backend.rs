@@ -14,9 +14,12 @@ use pagewise_hal::{
 };
 
 use crate::clock;
-use crate::config::{EventCapture, HostFaults, MemoryContents, RangeReads, SimConfig};
+use crate::config::{
+    EventCapture, HostFaultSupport, HostFaults, MemoryContents, RangeReads, SimConfig,
+};
 use crate::copies::Pattern;
 use crate::cost::{Call, Control, CostObservation, PoolCall};
+use crate::fault_observer::HostFault;
 use crate::host_faults::service::Service;
 use crate::kernels::no_kernels;
 use crate::machine::{Machine, error};
@@ -271,6 +274,46 @@ impl SimBackend {
     /// Ends what [`set_listener`](Self::set_listener) began.
     pub fn remove_listener(&self) {
         self.machine.change_listener(None);
+    }
+
+    /// The mechanism by which faults of the host arrive; `None` if only declared accesses are seen.
+    #[must_use]
+    pub fn host_faults(&self) -> Option<&HostFaultSupport> {
+        self.machine.host_faults.as_ref()
+    }
+
+    /// Hands the service of each genuine fault of the host to an observer, which replaces the one
+    /// before. The observer calls the function that it gets, which services the fault and returns
+    /// what was done: `None` if the host may access the page already, or may never, so that nothing
+    /// moved. The thread that faulted goes on when the observer has returned. A fault that the
+    /// observer does not service is serviced afterwards.
+    ///
+    /// Observers run on threads of the machine, two at a time, and may call the simulator. An
+    /// observer must not wait for a thread that may fault. Without
+    /// [host faults](SimConfig::host_faults) it is never called.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use pagewise_hal::BackendExt;
+    /// use pagewise_sim::{HostFaults, SimBackend, SimConfig};
+    ///
+    /// # if pagewise_sim::host_fault_support().mechanism.is_none() { return Ok(()); }
+    /// let sim = SimBackend::new(SimConfig::h200().host_faults(HostFaults::Real))?;
+    /// let (sender, faults) = mpsc::channel();
+    /// sim.observe_host_faults(move |service| sender.send(service()).unwrap());
+    /// let span = sim.alloc(4096)?;
+    /// let byte = std::ptr::with_exposed_provenance::<u8>(span.ptr.0 as usize + 7);
+    /// // SAFETY: the byte is live managed memory that no other code uses.
+    /// unsafe { byte.read_volatile() };
+    /// let fault = faults.recv().unwrap().expect("the page came to the host");
+    /// assert_eq!(fault.touch.span.ptr, span.ptr.offset(7));
+    /// # Ok::<(), pagewise_hal::Error>(())
+    /// ```
+    pub fn observe_host_faults(
+        &self,
+        observer: impl Fn(&mut dyn FnMut() -> Option<HostFault>) + Send + Sync + 'static,
+    ) {
+        self.machine.fault_observer.set(Arc::new(observer));
     }
 
     /// Gives several locations access to a pool's memory, or takes it, as `cuMemPoolSetAccess` does

@@ -8,7 +8,7 @@
 use std::io;
 use std::ops::Range;
 
-use pagewise_hal::{DevicePtr, PAGE_BYTES, PAGES_PER_BLOCK, Processor, Span};
+use pagewise_hal::{DevicePtr, HostTouch, PAGE_BYTES, PAGES_PER_BLOCK, Processor, Span};
 
 use crate::arrival::Threads;
 use crate::host_faults::fault::{Answer, Fault, Shown};
@@ -21,28 +21,38 @@ use crate::sim::Sim;
 use crate::space::MemoryKind;
 
 impl Sim {
-    /// Answers a fault that needs no change of pages: an access that the host may make, or one that
-    /// it can never make. `false` if the engine has to service it.
-    pub(crate) fn answer_at_once(&mut self, fault: &Fault) -> bool {
+    /// The answer to a fault that needs no change of pages: an access that the host may make, or one
+    /// that it can never make. `None` if the engine has to service it.
+    pub(crate) fn answer_at_once(&mut self, fault: &Fault) -> Option<Answer> {
         let page = page_of(fault);
-        let answer = if self.pager.has_range(page) {
+        if self.pager.has_range(page) {
             let (slot, within) = place_of(page);
             let access = self.pager.host_access(slot);
             let writes = self.writes(fault);
             let allowed = if writes { access.write } else { access.read };
             match self.check_host_may_touch(byte_of(page)) {
-                Err(_) => Answer::Refused,
-                Ok(()) if !allowed.contains(within) => return false,
-                Ok(()) => self.show_managed(page, &access, writes),
+                Err(_) => Some(Answer::Refused),
+                Ok(()) if !allowed.contains(within) => None,
+                Ok(()) => Some(self.show_managed(page, &access, writes)),
             }
         } else {
-            self.show_plain(fault)
-        };
-        self.answer_fault(fault, answer);
-        true
+            Some(self.show_plain(fault))
+        }
     }
 
-    /// Services a fault on managed memory as a host access program of one byte does.
+    /// The access of a fault as an access program of one byte. A write leaves the byte as it is.
+    pub(crate) fn touch_of(&self, fault: &Fault) -> HostTouch {
+        let span = Span::new(DevicePtr(fault.address), 1);
+        let value = || self.arena.read(span.ptr.0, span.bytes).first().copied().unwrap_or(0);
+        let access = match self.writes(fault) {
+            true => pagewise_hal::HostAccess::Write(value()),
+            false => pagewise_hal::HostAccess::Read,
+        };
+        HostTouch { span, stride_bytes: 1, access }
+    }
+
+    /// Services a fault on managed memory as a host access program of one byte does. The thread that
+    /// faulted still waits.
     pub(crate) fn host_fault(&mut self, fault: &Fault) -> Checked<()> {
         let (page, writes) = (page_of(fault), self.writes(fault));
         self.run_on_managed(AccessProgram {
@@ -59,7 +69,6 @@ impl Sim {
             true => self.show_managed(page, &access, writes),
             false => Answer::Refused,
         };
-        self.answer_fault(fault, answer);
         match answer {
             Answer::Served => Ok(()),
             Answer::Refused => illegal_address("the host did not get the page"),
@@ -96,9 +105,10 @@ impl Sim {
         }
     }
 
-    fn answer_fault(&mut self, fault: &Fault, answer: Answer) {
+    /// Faults of a page were refused, and arrive no more until they are allowed again.
+    pub(crate) fn barred(&mut self, fault: &Fault) {
         if let Some(view) = &mut self.host_view {
-            view.answer(fault, answer);
+            view.barred(fault);
         }
     }
 

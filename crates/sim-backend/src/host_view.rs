@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pagewise_hal::{PAGE_BYTES, PAGES_PER_BLOCK};
 
-use crate::host_faults::fault::{Answer, Fault};
+use crate::host_faults::fault::Fault;
 use crate::host_faults::gate::Gate;
 use crate::pager::HostAccess;
 use crate::paging::PageMask;
@@ -73,11 +73,9 @@ impl HostView {
         writable
     }
 
-    /// Answers a fault.
-    pub(crate) fn answer(&mut self, fault: &Fault, answer: Answer) {
-        if self.gate.answer(fault, answer) {
-            self.barred.push(fault.address / PAGE_BYTES * PAGE_BYTES);
-        }
+    /// Notes that no fault of a page arrives until it is allowed again.
+    pub(crate) fn barred(&mut self, fault: &Fault) {
+        self.barred.push(fault.address / PAGE_BYTES * PAGE_BYTES);
     }
 }
 

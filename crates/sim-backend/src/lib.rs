@@ -91,6 +91,7 @@ pub mod cost;
 mod exclusive;
 #[allow(clippy::arithmetic_side_effects, reason = "addresses in one pool, and counted units")]
 mod exported_pool;
+mod fault_observer;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod faulting;
 #[allow(
@@ -200,6 +201,7 @@ pub use config::{
     MemoryContents, RangeReads, SimConfig,
 };
 pub use cost::{CostObservation, CostParams};
+pub use fault_observer::HostFault;
 pub use host_faults::support as host_fault_support;
 pub use link::{HostLink, PeerLink};
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};

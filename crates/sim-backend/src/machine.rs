@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pagewise_hal::{CallName, Code, Error, ErrorKind, Operation, Result};
 
 use crate::clock;
-use crate::config::{HostFaults, SimConfig};
+use crate::config::{HostFaultSupport, HostFaults, SimConfig};
 use crate::cost::Call;
-use crate::host_faults::fault::Fault;
+use crate::fault_observer::{FaultObserver, HostFault};
+use crate::host_faults::fault::{Answer, Fault};
 use crate::host_faults::gate::Gate;
 use crate::host_faults::service::Service;
 use crate::records::{Deliveries, Listener};
@@ -20,8 +21,11 @@ use crate::sim::Sim;
 pub(crate) struct Machine {
     sim: Mutex<Sim>,
     deliveries: Deliveries,
+    pub(crate) fault_observer: FaultObserver,
     /// Present with genuine faults of the host.
     gate: Option<Arc<Gate>>,
+    /// The mechanism of the gate.
+    pub(crate) host_faults: Option<HostFaultSupport>,
 }
 
 impl Machine {
@@ -35,10 +39,17 @@ impl Machine {
             |why: String| Error::new("open simulator", ErrorKind::Unsupported).with_detail(why);
         let gate = match config.host_faults {
             HostFaults::Declared => None,
-            wanted => Some(crate::host_faults::open(wanted).map_err(refused)?.0),
+            wanted => Some(crate::host_faults::open(wanted).map_err(refused)?),
         };
+        let (gate, host_faults) = gate.unzip();
         let sim = Mutex::new(Sim::new(config.clone(), gate.as_ref()));
-        let machine = Arc::new(Self { sim, deliveries: Deliveries::default(), gate: gate.clone() });
+        let machine = Arc::new(Self {
+            sim,
+            deliveries: Deliveries::default(),
+            fault_observer: FaultObserver::default(),
+            gate: gate.clone(),
+            host_faults,
+        });
         let serving = machine.clone();
         let start = |gate| Service::start(gate, move |fault| serving.serve(&fault));
         let service = gate.map(start).transpose();
@@ -82,7 +93,14 @@ impl Machine {
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
         self.check_process(name.operation.name())?;
-        let answer = self.carry_out(self.lock(), name, call, act);
+        let mut sim = self.lock();
+        let (pace_ns, faults) = sim.pace.take().unzip();
+        sim.pager.pace(faults.unwrap_or_default());
+        let ends = |_: &mut Sim, start_ns, modelled_ns| match pace_ns {
+            Some(pace_ns) => clock::after(start_ns, pace_ns),
+            None => modelled_ns,
+        };
+        let answer = self.carry_out(sim, name, call, act, ends);
         answer.map_err(|refusal| error(name.operation.name(), refusal))
     }
 
@@ -104,25 +122,25 @@ impl Machine {
         Err(Error::from_code(name, Code::NOT_INITIALIZED).with_detail(why))
     }
 
+    /// Carries out what a call or a fault asks for. `ends` says when it ends, from when it began and
+    /// when the model lets it end.
     fn carry_out<T>(
         &self,
         mut sim: MutexGuard<'_, Sim>,
         name: CallName,
         call: Call,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
+        ends: impl FnOnce(&mut Sim, u64, u64) -> u64,
     ) -> Checked<T> {
         sim.pager.records().log.begin_call(name);
         let start_ns = sim.clock_ns;
-        let (pace_ns, faults) = sim.pace.take().unzip();
-        sim.pager.pace(faults.unwrap_or_default());
         sim.pager.begin(call, start_ns);
         let answer = act(&mut sim);
         sim.settle_contents();
         let now_ns = sim.clock_ns;
         let modelled_ns = sim.pager.end(start_ns, now_ns, answer.is_err());
-        let paced_ns = pace_ns.map(|ns| clock::after(start_ns, ns));
-        sim.clock_ns = paced_ns.unwrap_or(modelled_ns);
-        let end_ns = sim.clock_ns;
+        let end_ns = ends(&mut sim, start_ns, modelled_ns);
+        sim.clock_ns = end_ns;
         sim.pager.remember(end_ns);
         if sim.listened {
             self.deliveries.put(sim.pager.records().take_fresh());
@@ -132,14 +150,53 @@ impl Machine {
         answer
     }
 
-    /// Services a fault of the host. A refusal is the segmentation fault of the thread that faulted.
+    /// Services a fault of the host, and lets the thread that faulted go on when the observer has
+    /// seen it. A refusal is the segmentation fault of that thread.
     fn serve(&self, fault: &Fault) {
-        let mut sim = self.lock();
-        if !sim.answer_at_once(fault) {
-            let _ = self.carry_out(sim, Operation::HostTouch.into(), Call::HostTouch, |sim| {
-                sim.host_fault(fault)
-            });
+        let mut answer = None;
+        let mut service = || match answer {
+            Some(_) => None,
+            None => {
+                let (given, seen) = self.service(fault);
+                answer = Some(given);
+                seen
+            }
+        };
+        self.fault_observer.around(&mut service);
+        service();
+        let answer = answer.unwrap_or(Answer::Refused);
+        if self.gate.as_ref().is_some_and(|gate| gate.answer(fault, answer)) {
+            self.lock().barred(fault);
         }
+    }
+
+    /// Services a fault, and says what was done if that was more than to show a page.
+    fn service(&self, fault: &Fault) -> (Answer, Option<HostFault>) {
+        let mut sim = self.lock();
+        if let Some(answer) = sim.answer_at_once(fault) {
+            return (answer, None);
+        }
+        let touch = sim.touch_of(fault);
+        let pace_ns = sim.pace.take().map(|(pace_ns, faults)| {
+            sim.pager.pace(faults);
+            pace_ns
+        });
+        let ends = |sim: &mut Sim, start_ns: u64, modelled_ns| match pace_ns {
+            // The fault is a part of the next call, and takes its share of the call's time.
+            Some(pace_ns) => {
+                let end_ns = sim.clock_ns;
+                let left_ns = pace_ns.saturating_sub(end_ns.saturating_sub(start_ns));
+                sim.pace = Some((left_ns, sim.pager.take_pace()));
+                end_ns
+            }
+            None => modelled_ns,
+        };
+        let act = |sim: &mut Sim| sim.host_fault(fault);
+        let operation = Operation::HostTouch;
+        let done = self.carry_out(sim, operation.into(), Call::HostTouch, act, ends);
+        let answer = if done.is_ok() { Answer::Served } else { Answer::Refused };
+        let seen = done.map(|()| 0).map_err(|refusal| error(operation.name(), refusal));
+        (answer, Some(HostFault { touch, answer: seen }))
     }
 }
 

@@ -20,6 +20,11 @@ impl FaultPacer {
         Self { faults, service_ns: None }
     }
 
+    /// The times of the faults that are still to come.
+    pub(crate) fn into_faults(self) -> VecDeque<FaultPace> {
+        self.faults
+    }
+
     /// The time until the next fault is looked at, if it is known.
     pub(crate) fn latency_ns(&mut self) -> Option<u64> {
         let &(wait_ns, service_ns) = self.faults.front()?;

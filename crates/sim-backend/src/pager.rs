@@ -287,6 +287,11 @@ impl Pager {
         self.reports.pacer = FaultPacer::new(faults);
     }
 
+    /// Takes the times of faults that are still to come.
+    pub(crate) fn take_pace(&mut self) -> VecDeque<FaultPace> {
+        std::mem::take(&mut self.reports.pacer).into_faults()
+    }
+
     /// A call begins.
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
         (self.call, self.now_ns) = (call, now_ns);

@@ -9,6 +9,8 @@ pub(super) const API: u64 = 0xaa;
 pub(super) const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
 /// Faults on shared memory with a page, and no entry in the page table (Linux 5.13).
 pub(super) const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
+/// Faults have the address of the access, not of its page (Linux 5.18).
+pub(super) const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
 /// Write protection of shared memory (Linux 5.19).
 pub(super) const FEATURE_WP_SHMEM: u64 = 1 << 12;
 
@@ -19,8 +21,12 @@ pub(super) const REGISTER_MISSING: u64 = 1 << 0;
 pub(super) const REGISTER_WP: u64 = 1 << 1;
 pub(super) const REGISTER_MINOR: u64 = 1 << 2;
 
+/// Threads that wait go on waiting.
+pub(super) const CONTINUE_DONT_WAKE: u64 = 1 << 0;
 pub(super) const CONTINUE_WP: u64 = 1 << 1;
 pub(super) const WRITE_PROTECT: u64 = 1 << 0;
+/// Threads that wait go on waiting; for taking a protection away.
+pub(super) const WRITE_PROTECT_DONT_WAKE: u64 = 1 << 1;
 
 pub(super) const EVENT_PAGEFAULT: u8 = 0x12;
 /// The access writes.

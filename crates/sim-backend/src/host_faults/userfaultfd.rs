@@ -56,8 +56,10 @@ impl Userfaultfd {
     }
 
     fn shake_hands(&self) -> io::Result<()> {
-        let features =
-            abi::FEATURE_MISSING_SHMEM | abi::FEATURE_MINOR_SHMEM | abi::FEATURE_WP_SHMEM;
+        let features = abi::FEATURE_MISSING_SHMEM
+            | abi::FEATURE_MINOR_SHMEM
+            | abi::FEATURE_EXACT_ADDRESS
+            | abi::FEATURE_WP_SHMEM;
         let mut api = abi::Api { api: abi::API, features, ioctls: 0 };
         self.carry_out(&mut api)
     }
@@ -76,9 +78,11 @@ impl Userfaultfd {
         self.carry_out(&mut abi::Register { span: span(range), mode, ioctls: 0 })
     }
 
-    /// Gives pages that have memory behind them page table entries, those that have none.
+    /// Gives pages that have memory behind them page table entries, those that have none. Threads
+    /// that wait for them go on waiting until they are [woken](Self::wake).
     pub(super) fn show(&self, pages: &Range<u64>, shown: Shown) -> io::Result<()> {
-        let mode = if shown == Shown::Read { abi::CONTINUE_WP } else { 0 };
+        let protects = if shown == Shown::Read { abi::CONTINUE_WP } else { 0 };
+        let mode = protects | abi::CONTINUE_DONT_WAKE;
         let (mut at, mut longest) = (pages.start, u64::MAX);
         while at < pages.end {
             let end = at.saturating_add(longest).min(pages.end);
@@ -106,7 +110,7 @@ impl Userfaultfd {
 
     /// Gives pages write permission, or takes it.
     pub(super) fn set_writable(&self, pages: &Range<u64>, writable: bool) -> io::Result<()> {
-        let mode = if writable { 0 } else { abi::WRITE_PROTECT };
+        let mode = if writable { abi::WRITE_PROTECT_DONT_WAKE } else { abi::WRITE_PROTECT };
         loop {
             match self.carry_out(&mut abi::WriteProtect { span: span(pages), mode }) {
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}

@@ -76,7 +76,6 @@ impl Run {
             self.answers.push(unsafe { self.sim.host_touch(touch) }.unwrap());
             return;
         }
-        let before_ns = self.sim.clock_ns();
         match access {
             HostAccess::Read => self.answers.push(peek(byte.ptr.0).into()),
             HostAccess::Write(value) => {
@@ -84,9 +83,7 @@ impl Run {
                 self.answers.push(0);
             }
         }
-        if self.sim.clock_ns() == before_ns {
-            self.sim.sleep_ns(0); // Without a fault: as long as the declaration takes.
-        }
+        self.sim.sleep_ns(0); // The rest of the time that the declaration takes.
     }
 
     fn step(&mut self, step: Step) {

@@ -70,6 +70,8 @@ pub(super) struct Log {
     taken: Vec<MemoryEvent>,
     /// Whether the profiler delivers records yet: see [`crate::replay`].
     profiled: bool,
+    /// Whether the program writes memory by accesses that no call declares.
+    unknown_contents: bool,
     /// Calls that had an effect and could not be noted.
     pub(super) left_out: u64,
     noting: Noting,
@@ -119,6 +121,7 @@ impl Log {
             position,
             taken: Vec::new(),
             profiled: false,
+            unknown_contents: false,
             left_out: 0,
             noting: Noting::On,
             text_bytes: 0,
@@ -176,6 +179,9 @@ impl Log {
         observed.ns_profiled = Some(ns);
         observed.host_mapped = self.host_mapped(backend);
         let events = if self.profiled { events } else { Vec::new() };
+        if self.unknown_contents && observed.sum.is_some() {
+            observed.unstable.push("sum".to_owned());
+        }
         self.push(Entry { recorded: RecordedOp { op, observed }, events });
     }
 
@@ -240,6 +246,11 @@ impl Log {
     /// The caller is about to take the back end's records: the recorder notes its own first.
     pub(super) fn before_take(&mut self, backend: &dyn Backend) {
         self.taken = self.fresh_events(backend);
+    }
+
+    /// From now on the contents of memory are not those that operations wrote.
+    pub(super) fn contents_are_unknown(&mut self) {
+        self.unknown_contents = true;
     }
 
     fn host_mapped(&self, backend: &dyn Backend) -> BTreeMap<u32, PageMap> {

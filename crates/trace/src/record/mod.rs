@@ -17,6 +17,7 @@ mod log;
 mod merge;
 mod pass;
 mod recorder;
+mod undeclared;
 
 pub use file::Written;
 pub use journal::recover;

@@ -22,7 +22,8 @@ use crate::replay::code::coded;
 /// gets the call's own answer: what it did is done.
 ///
 /// It does not note calls without an effect that a trace holds (streams, events, devices), accesses
-/// that do not go through a back end, and calls that a trace cannot express. The latter count in
+/// that do not go through a back end unless [they are handed over](Self::access_undeclared), and
+/// calls that a trace cannot express. The latter count in
 /// [`left_out`](Self::left_out): freeing an address that is not the start of a live buffer, filling
 /// or copying memory that the case does not know, other calls that reach such memory by its address,
 /// reserving addresses, creating and mapping physical memory, launching a kernel (declared accesses
