@@ -26,8 +26,9 @@ fn state() -> String {
     String::from_utf8(text).expect("text")
 }
 
+/// Starts over, with all memory accessible to the tests.
 fn reset(options: &str) {
-    let text = CString::new(options).expect("no NUL");
+    let text = CString::new(format!("host_faults=declared {options}")).expect("no NUL");
     // SAFETY: the text is NUL-terminated. The machine that is replaced is not used any more.
     assert_eq!(unsafe { pagewise_driver_reset(text.as_ptr()) }, 0);
 }

@@ -92,12 +92,13 @@ impl SimulatedDriver {
     }
 
     /// Starts over with a machine as [`pagewise_driver::Options`] describe it. No back end over
-    /// the old one may be used any more.
+    /// the old one may be used any more. The host's accesses are those that [`Watch`] declares,
+    /// unless the options say otherwise.
     ///
     /// # Panics
     /// If the text is no list of options.
     pub fn reset(&self, options: &str) {
-        let text = CString::new(options).expect("no NUL");
+        let text = CString::new(format!("host_faults=declared {options}")).expect("no NUL");
         // SAFETY: the text is NUL-terminated. Tests have dropped what used the old machine.
         assert_eq!(unsafe { (self.reset)(text.as_ptr()) }, 0, "{options}");
     }

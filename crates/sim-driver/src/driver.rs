@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use pagewise_hal::{
     Backend, Code, DeviceId, DevicePtr, EventHandle, Result, StreamFlags, StreamHandle,
 };
+
+use pagewise_sim::{HostFault, SimBackend};
 
 use crate::contexts::{self, Contexts, INVALID_CONTEXT, Kind, Remains};
 use crate::faults::{Faults, FaultyBackend};
@@ -17,7 +19,9 @@ use crate::host_work::HostWork;
 use crate::machine::Machine;
 use crate::options::Options;
 pub(crate) use crate::outcome::{Outcome, answer, has_place, is_handle, load, store};
+use crate::process::{Inherited, PerProcess, Place};
 use crate::programs::tables::Programs;
+use crate::simulator;
 use crate::summary::SummaryFile;
 
 /// A simulated driver: the simulator with start-up, contexts, and streams of contexts.
@@ -50,7 +54,13 @@ impl Driver {
     fn new(options: Options) -> std::result::Result<Self, String> {
         // Odd, and not 1: no handle is a power of two or next to one, which programs guess.
         static NEXT: AtomicUsize = AtomicUsize::new(3);
-        let (sim, machine) = Machine::new(options.config(), options.recording.as_ref())?;
+        let warn = |why| {
+            if options.warns {
+                eprintln!("simulated CUDA driver: {why}");
+            }
+        };
+        let simulator = simulator::open(options.config(), options.host_faults.is_none(), warn)?;
+        let (sim, machine) = Machine::new(simulator, options.recording.as_ref())?;
         let faults = Arc::new(Faults::new(&options.faults, options.calls.as_deref())?);
         let sim = with_faults(sim, &machine, &faults);
         let summary = options.summary.as_deref().map(|folder| {
@@ -104,6 +114,7 @@ impl Driver {
             (Code::SUCCESS, 0) => 100,
             (Code::SUCCESS, _) => {
                 self.started.store(true, Ordering::Relaxed);
+                DRIVER.own().into_iter().for_each(Place::is_used);
                 Code::SUCCESS
             }
             (code, _) => code,
@@ -111,12 +122,18 @@ impl Driver {
     }
 
     /// Brings the file of the summary up to date, if there is one.
-    fn update_summary(&self) {
+    fn update_summary(&self, update: impl Fn(&mut SummaryFile, &SimBackend, &BTreeSet<String>)) {
         if let Some(summary) = &self.summary {
             let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
             let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            summary.update(&self.machine.simulator, &refused);
+            update(&mut summary, &self.machine.simulator, &refused);
         }
+    }
+
+    /// Services a fault of the host, and notes it before the program goes on.
+    fn serve(&self, service: &mut dyn FnMut() -> Option<HostFault>) {
+        self.machine.serve(service);
+        self.update_summary(SummaryFile::update_counts);
     }
 
     /// The state as text. Every field is named, so that a new one does not compile until it is
@@ -397,25 +414,31 @@ pub(crate) fn stream(raw: *mut c_void) -> StreamHandle {
     unsafe { StreamHandle::from_raw(raw.addr() as u64) }
 }
 
-static DRIVER: RwLock<Option<Arc<Driver>>> = RwLock::new(None);
+static DRIVER: PerProcess<Driver> = PerProcess::new();
 
-/// The driver of the process, made at the first call as the environment says.
-pub(crate) fn driver() -> std::result::Result<Arc<Driver>, String> {
-    if let Some(driver) = &*DRIVER.read().unwrap_or_else(PoisonError::into_inner) {
+/// The driver of the process, made at the first call as the environment says. A child of a process
+/// that has initialised its driver has none.
+fn driver() -> Outcome<Arc<Driver>> {
+    let place = DRIVER.place().map_err(|Inherited| Code::NOT_INITIALIZED)?;
+    if let Some(driver) = &*place.value.read().unwrap_or_else(PoisonError::into_inner) {
         return Ok(Arc::clone(driver));
     }
-    let mut slot = DRIVER.write().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = place.value.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(driver) = &*slot {
         return Ok(Arc::clone(driver));
     }
     let text = std::env::var(Options::VARIABLE).unwrap_or_default();
-    Ok(Arc::clone(slot.insert(make(&text)?)))
+    let made = make(&text).map_err(|why| {
+        eprintln!("simulated CUDA driver: {why}");
+        Code::UNKNOWN
+    })?;
+    Ok(Arc::clone(slot.insert(made)))
 }
 
 /// Gives the driver up, and makes a new one if options are given. Whatever came from the old one
 /// is invalid from now on.
 pub(crate) fn replace(text: Option<&str>) -> std::result::Result<(), String> {
-    let mut slot = DRIVER.write().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = DRIVER.fresh().value.write().unwrap_or_else(PoisonError::into_inner);
     *slot = None;
     *slot = text.map(make).transpose()?;
     Ok(())
@@ -426,7 +449,13 @@ fn make(text: &str) -> std::result::Result<Arc<Driver>, String> {
     if options.recording.is_some() {
         at_exit();
     }
-    Driver::new(options).map(Arc::new)
+    let driver = Driver::new(options).map(Arc::new)?;
+    let noting = Arc::downgrade(&driver);
+    driver.machine.simulator.observe_host_faults(move |service| match noting.upgrade() {
+        Some(driver) => driver.serve(service),
+        None => _ = service(),
+    });
+    Ok(driver)
 }
 
 /// Lets the recording of the driver end when the process does.
@@ -439,7 +468,8 @@ fn at_exit() {
         // Nothing may unwind into the C library. A driver that another thread is about to replace
         // has no end here; its journal stays.
         _ = catch_unwind(|| {
-            if let Ok(slot) = DRIVER.try_read()
+            if let Some(place) = DRIVER.own()
+                && let Ok(slot) = place.value.try_read()
                 && let Some(driver) = &*slot
             {
                 driver.machine.end();
@@ -464,13 +494,10 @@ pub(crate) fn beside(call: impl FnOnce(&Driver) -> Outcome) -> c_int {
     let outcome = catch_unwind(AssertUnwindSafe(|| match driver() {
         Ok(driver) => {
             let outcome = call(&driver);
-            driver.update_summary();
+            driver.update_summary(SummaryFile::update);
             outcome
         }
-        Err(why) => {
-            eprintln!("simulated CUDA driver: {why}");
-            Err(Code::UNKNOWN)
-        }
+        Err(code) => Err(code),
     }));
     match outcome {
         Ok(Ok(())) => Code::SUCCESS,

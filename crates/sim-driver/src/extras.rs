@@ -60,9 +60,9 @@ pub unsafe extern "C" fn pagewise_driver_host_pages(
 }
 
 /// Carries out a host access program: the byte at every `stride_bytes` is read and added to `sum`,
-/// or set to `value` if that is not negative. Programs on a GPU machine simply access the memory. A
-/// simulated driver takes part in no access, so a program that wants pages to move says so here.
-/// Returns a `CUresult`.
+/// or set to `value` if that is not negative. The driver sees a program's plain accesses only with
+/// `host_faults` other than `declared` (see [`Options`](crate::Options)); with `declared`, a program
+/// that wants pages to move says so here. Returns a `CUresult`.
 ///
 /// # Safety
 /// `sum` must be valid for writing. No other thread, and no work of a device, may use the range.

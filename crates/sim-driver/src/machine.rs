@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pagewise_hal::Backend;
-use pagewise_sim::{SimBackend, SimConfig};
+use pagewise_sim::{HostFault, SimBackend};
 use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::record::{Recorder, recover};
 
@@ -32,6 +32,7 @@ impl Recording {
 pub(crate) struct Machine {
     /// The simulator itself, for what is no call of a driver. It is not noted.
     pub(crate) simulator: Arc<SimBackend>,
+    recorder: Option<Arc<Recorder<Arc<SimBackend>>>>,
     recorded: Recorded,
 }
 
@@ -45,19 +46,19 @@ struct Recorded {
 }
 
 impl Machine {
-    /// Makes the machine, and begins its recording. Calls of the driver go to the back end: the
+    /// Begins the machine's recording. Calls of the driver go to the back end: the
     /// simulator, in a recorder if there is one.
     ///
     /// # Errors
-    /// If there is no room for its memory, or the journal cannot be written.
+    /// If the journal cannot be written.
     pub(crate) fn new(
-        config: SimConfig,
+        simulator: SimBackend,
         recording: Option<&Recording>,
     ) -> Result<(Arc<dyn Backend>, Self), String> {
-        let simulator = Arc::new(SimBackend::new(config).map_err(|error| error.to_string())?);
+        let simulator = Arc::new(simulator);
         let mut recorded = Recorded { unfinished: None, process: std::process::id() };
         let (journal, family) = match recording {
-            None => return Ok((simulator.clone(), Self { simulator, recorded })),
+            None => return Ok((simulator.clone(), Self { simulator, recorder: None, recorded })),
             Some(Recording::Journal(path)) => (Recording::of_process(path), "run".to_owned()),
             Some(Recording::Trace(path)) => {
                 let trace = Recording::of_process(path);
@@ -73,7 +74,17 @@ impl Machine {
         let recorder = Recorder::to_journal(simulator.clone(), &journal, &header);
         let unwritable = |error| format!("{}: cannot write: {error}", journal.display());
         let calls = Arc::new(recorder.map_err(unwritable)?);
-        Ok((calls, Self { simulator, recorded }))
+        Ok((calls.clone(), Self { simulator, recorder: Some(calls), recorded }))
+    }
+
+    /// Services a fault of the host, and notes it.
+    pub(crate) fn serve(&self, service: &mut dyn FnMut() -> Option<HostFault>) {
+        match &self.recorder {
+            Some(recorder) => {
+                recorder.access_undeclared(|_| service().map(|fault| (fault.touch, fault.answer)))
+            }
+            None => _ = service(),
+        }
     }
 
     /// Makes the trace of the journal, at the end of the process.

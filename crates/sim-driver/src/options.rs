@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::faults::plan::{Plan, Rule};
 use crate::machine::Recording;
 use pagewise_hal::DriverVersion;
-use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimConfig};
+use pagewise_sim::{DiscardedContents, GpuProfile, HostFaults, RangeReads, SimConfig};
 
 /// A form of an entry point that the driver pretends not to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,7 @@ struct Hidden {
 /// | `fail_prefetch` | `n:code`: the nth single prefetch, from 1, answers with the code and does nothing. A plan of one fault | – |
 /// | `reads` | `pages` or `driver`: what range-attribute reads answer | `pages` |
 /// | `discarded` | `kept` or `driver`: what discarded memory reads as | `kept` |
+/// | `host_faults` | how the program's own accesses to memory are seen: `userfaultfd` or `protection`, by genuine faults of that mechanism; `real`, by the first of these that the host has; `declared`, only if `pagewise_driver_host_touch` declares them. A mechanism that the host lacks fails the driver's start | `real` if the host can, else `declared` with a line on stderr |
 /// | `log` | `warn` or `off`: whether stderr names each function that is called and not implemented | `warn` |
 /// | `trace` | a file, which gets a trace of the calls when the process ends; `.zst` and `.gz` are compressed, `%p` is the number of the process. Until then, and after a crash, `FILE.journal` has them | – |
 /// | `journal` | a file, which gets the calls as a journal, of which `pagewise_trace::record::recover` makes the trace | – |
@@ -56,6 +57,8 @@ pub struct Options {
     hidden: Vec<Hidden>,
     reads: RangeReads,
     discarded: DiscardedContents,
+    /// How accesses of the host are seen; `None` is the best that the host has.
+    pub(crate) host_faults: Option<HostFaults>,
     /// Whether stderr names functions that are called and not implemented.
     pub(crate) warns: bool,
     pub(crate) recording: Option<Recording>,
@@ -77,6 +80,7 @@ impl Default for Options {
             hidden: Vec::new(),
             reads: RangeReads::default(),
             discarded: DiscardedContents::default(),
+            host_faults: None,
             warns: true,
             recording: None,
             summary: None,
@@ -110,6 +114,7 @@ impl Options {
             .driver_version(self.version().max(DriverVersion::CUDA_12_0))
             .range_reads(self.reads)
             .discarded_contents(self.discarded)
+            .host_faults(self.host_faults.unwrap_or(HostFaults::Real))
     }
 
     /// The ordinals of the devices.
@@ -161,6 +166,10 @@ impl Options {
                 };
                 self.discarded = expect("kept or driver", contents)?;
             }
+            "host_faults" => {
+                let wanted = "real, userfaultfd, protection or declared";
+                self.host_faults = Some(expect(wanted, host_faults(value))?);
+            }
             "log" => {
                 let warns = match value {
                     "warn" => Some(true),
@@ -179,7 +188,7 @@ impl Options {
 }
 
 /// The keys, for messages.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "profile",
     "version",
     "devices",
@@ -192,6 +201,7 @@ const KEYS: [&str; 16] = [
     "hide",
     "reads",
     "discarded",
+    "host_faults",
     "log",
     "trace",
     "journal",
@@ -213,6 +223,16 @@ fn profile(text: &str) -> Result<GpuProfile, String> {
     }
     let document = std::fs::read_to_string(text).map_err(|error| error.to_string())?;
     GpuProfile::from_toml(&document).map_err(|error| error.to_string())
+}
+
+fn host_faults(text: &str) -> Option<HostFaults> {
+    match text {
+        "real" => Some(HostFaults::Real),
+        "userfaultfd" => Some(HostFaults::Userfaultfd),
+        "protection" => Some(HostFaults::PageProtection),
+        "declared" => Some(HostFaults::Declared),
+        _ => None,
+    }
 }
 
 /// `8GiB`, or a number of bytes.
@@ -304,6 +324,7 @@ mod tests {
             ("memory=8GB", "8GiB"),
             ("memory=18446744073709551615KiB", "8GiB"),
             ("seed=-1", "from 0 on"),
+            ("host_faults=some", "real, userfaultfd, protection or declared"),
         ] {
             let error = format!("devices=2 {wrong}").parse::<Options>().unwrap_err();
             assert!(error.contains(wrong) && error.contains(wanted), "{error}");

@@ -1,6 +1,7 @@
-//! The summary of a process: what moved, as a file that is up to date after each call.
+//! The summary of a process: what moved, as a file that is up to date after each call and each
+//! fault of the host.
 //!
-//! The file is written anew whenever a call changed something, so that a process that ends in a
+//! The file is written anew whenever a call or a fault of the host changed something, so that a process that ends in a
 //! crash leaves its summary too. Text of one length replaces text of another by one write.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use pagewise_hal::{Backend, BytesByCause, Counters, DeviceId, DevicePtr, Processor, Span};
-use pagewise_sim::SimBackend;
+use pagewise_sim::{HostFaultMechanism, SimBackend};
 use serde::Serialize;
 
 /// The most buffers that a summary lists: those with the largest peaks.
@@ -24,6 +25,8 @@ const FOLLOWED_BUFFERS: usize = 4096;
 struct Summary<'a> {
     profile: &'a str,
     devices: u32,
+    /// The mechanism by which accesses of the host are seen.
+    host_faults: &'static str,
     gpu_fault_groups: u64,
     gpu_faults: u64,
     cpu_faults: u64,
@@ -90,6 +93,13 @@ struct Seen {
     live: usize,
 }
 
+impl Seen {
+    fn of(sim: &SimBackend, unsupported: &BTreeSet<String>, live: usize) -> Self {
+        let (counters, clock_ns) = (sim.counters(), sim.clock_ns());
+        Self { counters, clock_ns, unsupported: unsupported.len(), live }
+    }
+}
+
 impl SummaryFile {
     /// Begins the summary of this process, in a folder.
     pub(crate) fn create(folder: &Path) -> io::Result<Self> {
@@ -103,16 +113,25 @@ impl SummaryFile {
     /// Brings the file up to date, if anything changed since the last time.
     pub(crate) fn update(&mut self, sim: &SimBackend, unsupported: &BTreeSet<String>) {
         let live = sim.live_managed();
-        let seen = Seen {
-            counters: sim.counters(),
-            clock_ns: sim.clock_ns(),
-            unsupported: unsupported.len(),
-            live: live.len(),
-        };
+        let seen = Seen::of(sim, unsupported, live.len());
         if self.seen.as_ref() == Some(&seen) || self.process != std::process::id() {
             return;
         }
         self.buffers.follow(sim, &live);
+        self.replace(sim, unsupported, seen);
+    }
+
+    /// Brings the file up to date after a fault of the host, which brings no memory to devices: so
+    /// the peaks of buffers stay as they are.
+    pub(crate) fn update_counts(&mut self, sim: &SimBackend, unsupported: &BTreeSet<String>) {
+        let live = self.seen.as_ref().map_or(0, |seen| seen.live);
+        let seen = Seen::of(sim, unsupported, live);
+        if self.seen.as_ref() != Some(&seen) && self.process == std::process::id() {
+            self.replace(sim, unsupported, seen);
+        }
+    }
+
+    fn replace(&mut self, sim: &SimBackend, unsupported: &BTreeSet<String>, seen: Seen) {
         let text = summary(sim, &seen, unsupported, self.buffers.largest());
         self.text.clear();
         if serde_json::to_writer(&mut self.text, &text).is_ok() && self.write().is_ok() {
@@ -152,6 +171,7 @@ fn summary<'a>(
     Summary {
         profile: &sim.config().gpu().name,
         devices,
+        host_faults: mechanism(sim),
         gpu_fault_groups: counters.gpu_faults,
         gpu_faults: counters.merged_gpu_faults,
         cpu_faults: counters.cpu_faults,
@@ -166,6 +186,14 @@ fn summary<'a>(
         unsupported: unsupported.iter().map(String::as_str).collect(),
         pressure: (0..i32::try_from(devices).unwrap_or(i32::MAX)).filter_map(pressure).collect(),
         buffers,
+    }
+}
+
+fn mechanism(sim: &SimBackend) -> &'static str {
+    match sim.host_faults().and_then(|faults| faults.mechanism) {
+        Some(HostFaultMechanism::Userfaultfd) => "userfaultfd",
+        Some(HostFaultMechanism::PageProtection) => "page_protection",
+        _ => "declared",
     }
 }
 

@@ -1,7 +1,9 @@
 //! The touch kernels of `pagewise-cuda`, by name and parameters: what they do is known, so
 //! launching one is an access program.
 
-use pagewise_hal::{Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, Span, StreamHandle};
+use pagewise_hal::{
+    Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, HostAddresses, Span, StreamHandle,
+};
 
 use crate::driver::{Driver, Outcome, answer};
 use crate::entry::span_is_live;
@@ -97,11 +99,12 @@ fn check_result(driver: &Driver, address: u64) -> Outcome {
 /// Adds to 8 bytes of simulated memory, which is memory of this process.
 fn add(driver: &Driver, address: u64, sum: u64) -> Outcome {
     check_result(driver, address)?;
-    let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
-    // SAFETY: `place` is 8 aligned bytes of a live allocation, and a simulator's addresses are
-    // those of the bytes in this process, mapped for reading and writing. The caller that launched
-    // the kernel promised that no other code uses the place, nor frees it, until the launch
-    // returns.
+    // The host may have no access to the memory, which a kernel needs none of.
+    let place = driver.machine.simulator.kernel_address(DevicePtr(address)).0;
+    let place = std::ptr::with_exposed_provenance_mut::<u64>(place as usize);
+    // SAFETY: `place` is 8 aligned bytes of a live allocation, at the address by which a simulated
+    // device reaches them, which is mapped for reading and writing. The caller that launched the
+    // kernel promised that no other code uses the place, nor frees it, until the launch returns.
     unsafe { place.write_volatile(place.read_volatile().wrapping_add(sum)) };
     Ok(())
 }

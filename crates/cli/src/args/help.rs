@@ -110,9 +110,12 @@ pub(super) const RUN: &str = concat!(
     exits!(ran),
     r#"
 
-Summary: {"exit", "processes", "profile", "devices", "gpu_fault_groups", "gpu_faults",
-    "cpu_faults", "h2d_bytes", "d2h_bytes", "d2d_bytes", "bytes_by_cause", "thrashing",
-    "throttling", "remote_maps", "simulated_ns", "unsupported", "pressure", "buffers"}
+Summary: {"exit", "processes", "profile", "devices", "host_faults", "gpu_fault_groups",
+    "gpu_faults", "cpu_faults", "h2d_bytes", "d2h_bytes", "d2d_bytes", "bytes_by_cause",
+    "thrashing", "throttling", "remote_maps", "simulated_ns", "unsupported", "pressure",
+    "buffers"}
+  host_faults: "userfaultfd", "page_protection", or "declared" if accesses of the program's own
+    were not seen
   bytes_by_cause: {"h2d", "d2h"}, each {"user", "coherence", "prefetch", "eviction",
     "access_counters"}
   gpu_faults: the faults that the gpu_fault_groups stand for

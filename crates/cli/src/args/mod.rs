@@ -294,6 +294,16 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
+    /// How the program's own accesses to memory are seen: by genuine faults, of one mechanism or of
+    /// the best that this host has, or only if they are declared. If not given: as `real`, or as
+    /// `declared` where the host has no such faults
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_parser = ["real", "userfaultfd", "protection", "declared"]
+    )]
+    pub(crate) host_faults: Option<String>,
+
     /// Where to write a trace of the program's calls, which `pagewise replay` takes; `.gz` and
     /// `.zst` are compressed. A crash leaves it too. If several processes call the driver, those
     /// after the first get a number: `run.jsonl`, `run.2.jsonl`

@@ -84,6 +84,7 @@ fn options(args: &Run) -> Result<String, Failure> {
     set("devices", args.devices.map(|count| count.to_string()))?;
     set("version", args.driver.map(|version| version.to_string()))?;
     set("memory", args.memory.map(|bytes| bytes.to_string()))?;
+    set("host_faults", args.host_faults.clone())?;
     set("seed", args.seed.map(|seed| seed.to_string()))?;
     Ok(options)
 }

@@ -20,6 +20,8 @@ pub(super) struct Summary {
     processes: u64,
     profile: String,
     devices: u32,
+    /// How the processes' own accesses to memory were seen.
+    host_faults: String,
     gpu_fault_groups: u64,
     gpu_faults: u64,
     cpu_faults: u64,
@@ -109,6 +111,7 @@ impl Summary {
         let sum = |to: &mut u64, more: u64| *to = to.saturating_add(more);
         sum(&mut self.processes, 1);
         (self.profile, self.devices) = (one.profile, one.devices);
+        self.host_faults = one.host_faults;
         sum(&mut self.gpu_fault_groups, one.gpu_fault_groups);
         sum(&mut self.gpu_faults, one.gpu_faults);
         sum(&mut self.cpu_faults, one.cpu_faults);
