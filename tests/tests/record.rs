@@ -287,6 +287,61 @@ fn registered_memory_and_exports_are_recorded_and_replay_as_they_were() {
     assert_eq!(recorded_again.ops.len(), read.ops.len());
 }
 
+/// A pool and plain memory of another machine, between calls on memory of this one.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn use_other_machine(backend: &dyn Backend, there: &SimBackend) -> pagewise::Result<u64> {
+    const BYTES: u64 = 8192;
+    let (stream, fd) = (StreamHandle::PER_THREAD, HandleTypes::POSIX_FILE_DESCRIPTOR);
+    let device = DeviceId(0);
+    let props = PoolProps {
+        allocation_type: AllocationType(1),
+        location: Location::device(device),
+        handle_types: fd,
+        max_bytes: 0,
+    };
+    let pool = there.pool_create(props)?;
+    let memory = there.pool_alloc(pool, BYTES, stream)?;
+    let (handle, blob) = (there.pool_export(pool, fd)?, there.pool_export_pointer(memory)?);
+    let shared = there.ipc_mem_handle(there.alloc_device(device, BYTES)?)?;
+    let own = Span::new(backend.alloc_managed(BYTES, AttachFlags::GLOBAL)?, BYTES);
+    // SAFETY: the other machine lives on and frees nothing, and one thread uses the memory.
+    unsafe {
+        let imported = backend.pool_import(handle, fd)?;
+        drop(<std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(handle.0));
+        let pooled = backend.pool_import_pointer(imported, blob)?;
+        let opened = backend.ipc_open_mem_handle(device, shared)?;
+        for ptr in [pooled, opened, own.ptr] {
+            backend.memset(Span::new(ptr, BYTES), 3, stream)?;
+        }
+        backend.memcpy(pooled, own.ptr, BYTES, stream)?;
+        backend.ipc_close_mem_handle(opened)?;
+        backend.free_async(pooled, stream)?;
+        backend.pool_destroy(imported)?;
+        let touch = HostTouch { span: own, stride_bytes: 1, access: HostAccess::Read };
+        let sum = backend.host_touch(touch)?;
+        backend.free(own.ptr)?;
+        Ok(sum)
+    }
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[test]
+fn memory_of_another_machine_is_left_out_and_the_rest_replays_as_it_was() {
+    let header = Header::new("shared", shipped("migrate").header().recorded_on.clone());
+    let recorder = Recorder::new(simulator(&header));
+    let there = simulator(&header);
+    assert_eq!(use_other_machine(&recorder, &there).expect("live memory"), 3 * 8192);
+    // Two of opening the pool and its memory, two of the handle, three fills and copies, and the
+    // free and the end of the pool.
+    assert!(recorder.left_out() >= 6, "{}", recorder.left_out());
+    let read = read_back(&header, &recorder.take_case("shared"));
+    let again = replay_case(&simulator(&header), &read, |_, _| ());
+    let tally = compare_case(&read, &again, false);
+    assert!(tally.agrees(), "{:?}", tally.first_divergence());
+    let kept: Vec<_> = read.ops.iter().map(|line| line.recorded.op.name()).collect();
+    assert_eq!(kept, ["alloc_managed", "memset", "host_touch", "free"]);
+}
+
 /// Two kernels over three buffers, one of them by one thread, and what the host finds then.
 fn kernels(backend: &dyn Backend) -> Result<(), Error> {
     let spans = [backend.alloc(1 << 20)?, backend.alloc(4 << 20)?, backend.alloc(1 << 20)?];

@@ -1,5 +1,5 @@
-//! Handles of a manager's memory for other processes. The other process is a mock: a simulated
-//! machine has one process.
+//! Handles of a manager's memory for other processes. The other process is a mock, which sees the
+//! devices in another order.
 #![cfg(feature = "emm")]
 
 use std::sync::Arc;

@@ -36,6 +36,7 @@ use crate::replay::code::coded;
 /// grows to what a reader accepts ([`MAX_CASE_OPS`](crate::reader::MAX_CASE_OPS),
 /// [`MAX_CASE_BYTES`](crate::reader::MAX_CASE_BYTES)). Later calls are left out, and so are the
 /// records of one operation that are too many for a line, or the operation itself if its ranges are.
+/// A replay has no memory of other processes, so bytes that a program copied from there differ.
 ///
 /// ```
 /// use pagewise_hal::mock::{MockBackend, permit_free};
