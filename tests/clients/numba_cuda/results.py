@@ -1,0 +1,38 @@
+"""Runs test modules of numba-cuda and writes one line for each test.
+
+    results.py FILE MODULE ...
+"""
+
+import sys
+import unittest
+
+
+class Results(unittest.TextTestResult):
+    """Notes each outcome as soon as there is one."""
+
+    file = None
+
+    def note(self, outcome, test):
+        print(f"{outcome}\t{test.id()}", file=self.file, flush=True)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.note("passed", test)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.note("failed", test)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.note("failed", test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.note("skipped", test)
+
+
+with open(sys.argv[1], "w", encoding="utf-8") as Results.file:
+    names = [f"numba.cuda.tests.cudadrv.test_{module}" for module in sys.argv[2:]]
+    suite = unittest.defaultTestLoader.loadTestsFromNames(names)
+    unittest.TextTestRunner(resultclass=Results).run(suite)
