@@ -81,14 +81,14 @@ pub(crate) struct Pools {
     pools: BTreeMap<u64, Pool>,
     defaults: BTreeMap<Key, u64>,
     currents: BTreeMap<Key, u64>,
-    /// Address space for managed pools, and for others: the driver keeps them apart.
+    /// Address space for managed pools, and before it that for others: the driver keeps them apart.
     regions: [PoolRegions; 2],
     next: u64,
 }
 
 impl Pools {
     pub(crate) fn new(topology: Topology, version: DriverVersion, device_bytes: u64) -> Self {
-        let regions = [Zone::ManagedPools, Zone::Pools];
+        let regions = [Zone::Pools, Zone::ManagedPools];
         Self {
             topology,
             version,

@@ -196,6 +196,40 @@ mod tests {
         assert_eq!(verdicts, [Verdict::Fits, streams, streams, thrashes, thrashes]);
     }
 
+    /// If all fits, the memory that was never used. Else the nearer border: nothing evicted, or half
+    /// of it coming back.
+    #[test]
+    fn a_margin_is_the_distance_to_the_nearest_border() {
+        let margins = [(75, 0, 0), (100, 20, 5), (100, 80, 60), (100, 80, 20), (100, 400, 400)]
+            .map(|(peak, evicted, returned)| pressure(peak, evicted, returned).margin());
+        assert_eq!(margins, [0.25, 0.2, 0.25, 0.25, 0.5]);
+        assert_eq!(Pressure::default().margin(), 0.0, "a device without memory");
+    }
+
+    #[test]
+    fn a_margin_of_2_percent_is_fair_and_one_of_10_percent_high() {
+        let trust = |evicted| GpuProfile::h200().confidence(&pressure(100, evicted, 0)).trust;
+        let (low, fair, high) = (Trust::Low, Trust::Fair, Trust::High);
+        assert_eq!([1, 2, 9, 10].map(trust), [low, fair, fair, high]);
+    }
+
+    #[test]
+    fn verdicts_and_trust_are_written_by_their_names() {
+        let written = |it: &dyn fmt::Display| format!("{it:>9}|");
+        for (verdict, name) in [
+            (Verdict::Fits, "fits"),
+            (Verdict::Streams, "streams"),
+            (Verdict::Thrashes, "thrashes"),
+        ] {
+            assert_eq!((verdict.name(), written(&verdict)), (name, format!("{name:>9}|")));
+            assert_eq!(toml::Value::try_from(verdict), Ok(name.into()));
+        }
+        for (trust, name) in [(Trust::Low, "low"), (Trust::Fair, "fair"), (Trust::High, "high")] {
+            assert_eq!((trust.name(), written(&trust)), (name, format!("{name:>9}|")));
+            assert_eq!(toml::Value::try_from(trust), Ok(name.into()));
+        }
+    }
+
     #[test]
     fn a_verdict_next_to_a_border_is_not_trusted_on_any_gpu() {
         let near = [pressure(99, 0, 0), pressure(100, 1, 0), pressure(100, 100, 51)];

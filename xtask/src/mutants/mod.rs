@@ -31,9 +31,9 @@ use crate::command::{Outcome, cargo, output};
 /// Which mutants are tried, and what becomes of the answers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Tries one group only: a file of tests/mutants without its end.
+    /// Tries this group only: a file of tests/mutants without its end. Can be given several times.
     #[arg(long)]
-    group: Option<String>,
+    group: Vec<String>,
     /// Tries those only that the baseline does not say were caught.
     #[arg(long)]
     missed: bool,
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let is_caught =
         |mutant: &Mutant| baseline.get(&name_of(mutant)).is_some_and(|before| before.missed == 0);
     let wanted = |group: &Group, mutant: &Mutant| {
-        arguments.group.as_ref().is_none_or(|name| *name == group.name)
+        (arguments.group.is_empty() || arguments.group.contains(&group.name))
             && !(arguments.missed && is_caught(mutant))
     };
     let mut mutants = Vec::new();

@@ -247,6 +247,18 @@ fn every_multiprocessor_reads_a_page_of_a_large_copy_at_once_and_a_quarter_of_on
 }
 
 #[test]
+fn faults_come_one_by_one_after_16_rounds_in_which_no_page_came() {
+    let params = GpuProfile::h200().arrival;
+    let Kernel { accesses, threads } = wide(true);
+    let mut arrival = Arrival::new(&params, accesses.by(threads), 1, 0);
+    let memory = wide(true).memory();
+    let faults: Vec<u64> =
+        (0..20).filter_map(|_| Some(arrival.next_batch(&memory)?.faults)).collect();
+    assert!(faults[..17].iter().all(|&faults| faults > 1), "{faults:?}");
+    assert_eq!(faults[17..], [1; 3]);
+}
+
+#[test]
 fn nothing_missing_is_no_batch() {
     let memory = Memory { missing: BTreeSet::new(), end: 2048 };
     assert_eq!(wide(true).run(1, memory, |_, _| {}), []);
@@ -353,4 +365,96 @@ impl Missing for MemoryByWalk {
     fn mapped_near(&self, page: u64) -> Nearby {
         self.0[0].mapped_near(page)
     }
+}
+
+// ---- the model that was fitted ----------------------------------------------------------------
+
+/// The pages that come to the device after a batch.
+#[derive(Debug, Clone, Copy)]
+enum Service {
+    /// The pages that faulted.
+    Pages,
+    /// Of each page that faulted, the aligned 64 KiB.
+    Groups,
+    /// The pages that faulted, and they push each other out: this many stay.
+    Room(usize),
+}
+
+impl Service {
+    fn of(self, batch: &FaultBatch, memory: &mut Memory, there: &mut VecDeque<u64>) {
+        for page in batch.pages() {
+            let first = page / 16 * 16;
+            let pages =
+                if matches!(self, Self::Groups) { first..first + 16 } else { page..page + 1 };
+            pages.for_each(|page| _ = memory.missing.remove(&page));
+            if let Self::Room(pages) = self {
+                there.push_back(page);
+                if there.len() > pages {
+                    memory.missing.extend(there.pop_front());
+                }
+            }
+        }
+    }
+}
+
+/// The number of batches, the faults in them, and a digest (FNV-1a) of all that they say.
+fn outline(walks: KernelWalks, service: Service, first_missing: u64, pages: u64) -> [u64; 3] {
+    let params = GpuProfile::h200().arrival;
+    let mut memory = Memory { missing: (first_missing..pages).collect(), end: pages };
+    let mut arrival = Arrival::new(&params, walks, 5, 3);
+    let (mut count, mut faults, mut digest) = (0, 0, 0xcbf2_9ce4_8422_2325_u64);
+    let mut there = VecDeque::new();
+    while let Some(batch) = arrival.next_batch(&memory) {
+        let raised = batch.raised.iter().flat_map(|fault| [fault.page, fault.walk as u64]);
+        for word in raised.chain([batch.merged, batch.faults]) {
+            digest = (digest ^ word).wrapping_mul(0x0100_0000_01b3);
+        }
+        (count, faults) = (count + 1, faults + batch.faults);
+        service.of(&batch, &mut memory, &mut there);
+    }
+    [count, faults, digest]
+}
+
+/// The figures of [`ArrivalParams`] were fitted with these batches (TIMING-31 to TIMING-35). A
+/// change of the model that changes one of them needs a new fit, and then new rows here.
+#[test]
+fn batches_are_those_that_the_figures_were_fitted_with() {
+    let program = |stride_bytes, runs_ahead, blocks, threads| {
+        let accesses = Accesses { first_byte: 96, bytes: 3 << 20, stride_bytes, runs_ahead };
+        accesses.by(Threads::Grid { blocks, threads })
+    };
+    let bulk = |bytes, threads, runs_ahead| {
+        Accesses { first_byte: 96, bytes, stride_bytes: 4096, runs_ahead }.by(threads)
+    };
+    let walks = |kinds: &[RunsAhead]| {
+        let walk = |(at, kind): (usize, &RunsAhead)| walk_at(at as u64 * 100, *kind);
+        let walks = kinds.iter().enumerate().map(walk).collect();
+        KernelWalks::Program { blocks: 3, threads: 96, walks }
+    };
+    use RunsAhead::{Freely, No, ToReads};
+    use Service::{Groups, Pages, Room};
+    let rows = [
+        (program(4, true, 132, 1024), Pages, 0, [29, 3816, 0xde73_9dc3_01b5_ef90]),
+        (program(4, false, 132, 1024), Groups, 0, [9, 1573, 0xc4f0_eef5_0625_cc04]),
+        (program(128, false, 16, 256), Pages, 100, [36, 7508, 0x46c5_6367_8d7d_b37c]),
+        (program(128, true, 400, 33), Groups, 0, [5, 1280, 0x405c_7ac3_b248_a470]),
+        (program(4096, true, 300, 1024), Pages, 0, [153, 768, 0x8878_9f7c_34ee_e5fc]),
+        (program(4096, false, 7, 96), Groups, 130, [4, 496, 0x6da3_045f_9149_3b7e]),
+        (program(10_000, true, 2, 5), Pages, 0, [46, 315, 0xd5bc_422b_49a7_4282]),
+        (program(60, true, 5000, 100), Pages, 400, [11, 2588, 0xf69f_963d_eb19_46f2]),
+        (program(4, true, 1, 5000), Room(3), 700, [51, 412, 0x8923_0b02_b0a9_6c41]),
+        (program(4096, false, 40, 64), Room(20), 600, [16, 168, 0x9842_a868_4371_3aa5]),
+        (bulk(3 << 20, Threads::Fill, true), Pages, 0, [32, 4395, 0xad84_b808_e633_272d]),
+        (bulk(70_001, Threads::Fill, true), Groups, 0, [2, 262, 0x5501_d721_9263_5993]),
+        (bulk(3 << 20, Threads::Copy, false), Groups, 0, [7, 1537, 0x9e1e_f7d3_7c44_9620]),
+        (bulk(3 << 20, Threads::Copy, true), Pages, 200, [16, 2733, 0xcc1d_8d7d_47cb_e3bf]),
+        (bulk(300_000, Threads::Copy, false), Pages, 0, [5, 556, 0xfb54_9040_655b_bdc5]),
+        (program(4, false, 5000, 100), Pages, 0, [24, 3615, 0x35e8_740a_6d2e_4b11]),
+        (program(4, true, 3000, 256), Groups, 300, [4, 539, 0x6203_ea07_2e65_5acc]),
+        (walks(&[ToReads, ToReads, Freely]), Pages, 0, [189, 1076, 0x2830_023c_e685_f579]),
+        (walks(&[Freely, No, ToReads]), Groups, 0, [13, 81, 0x0f3b_5748_a8ad_74fc]),
+    ];
+    let is = rows.map(|(walks, service, first, row)| (outline(walks, service, first, 769), row));
+    let changed: Vec<_> = is.iter().enumerate().filter(|(_, (is, row))| is != row).collect();
+    assert!(changed.is_empty(), "{changed:#?}");
 }

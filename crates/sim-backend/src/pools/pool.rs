@@ -119,7 +119,7 @@ impl Pool {
 
     /// Which of the address spaces for pools is its.
     pub(super) fn zone(&self) -> usize {
-        usize::from(!self.is_managed())
+        usize::from(self.is_managed())
     }
 
     /// The answer of `cuMemPoolGetAttribute`. Drivers of pools that describe themselves know

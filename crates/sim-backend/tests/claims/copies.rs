@@ -2,10 +2,12 @@
 //! move.
 
 use pagewise_hal::{
-    Backend, BackendExt, CopyAttributes, DeviceId, HostAccess, HostAllocFlags, HostTouch, Location,
-    MemoryEvent, Span, SpanCopy, StreamHandle,
+    Advice, Backend, BackendExt, CopyAttributes, DeviceId, DevicePtr, HostAccess, HostAllocFlags,
+    HostTouch, Location, MemoryEvent, Span, SpanCopy, StreamHandle,
 };
 use pagewise_sim::{SimBackend, SimConfig};
+
+use crate::common::code;
 
 const STREAM: StreamHandle = StreamHandle::PER_THREAD;
 const MIB: u64 = 1 << 20;
@@ -165,4 +167,113 @@ fn copies_of_mib_have_as_many_fault_records_as_on_an_h200() {
     }
     let ratio = simulated / recorded;
     assert!((0.8..=1.2).contains(&ratio), "{simulated} for {recorded}");
+}
+
+/// CONTRACT-103
+#[test]
+fn memory_of_another_device_is_not_filled() {
+    let sim = SimBackend::new(SimConfig::h200().devices(2)).expect("address space");
+    let fills = [0, 1].map(|device| {
+        let ptr = sim.alloc_device(DeviceId(device), MIB).expect("memory");
+        // SAFETY: only this test knows the memory.
+        code(unsafe { sim.memset(Span::new(ptr, MIB), 1, STREAM) })
+    });
+    assert_eq!(fills, [0, 1], "the stream is of device 0");
+}
+
+/// CONTRACT-105, CONTRACT-106
+#[test]
+fn a_batch_of_copies_takes_a_start_for_each_set_of_attributes_from_0_on_ascending() {
+    let (sim, _, copies) = machine();
+    let plain = CopyAttributes::default();
+    let batch = |copies: &[SpanCopy], attributes: &[CopyAttributes], starts: &[usize]| {
+        // SAFETY: only this test knows the memory, and the ranges do not overlap.
+        unsafe { sim.memcpy_batch(copies, attributes, starts, STREAM) }
+    };
+    for (sets, starts, expected) in [
+        (1, &[0][..], 0),
+        (3, &[0, 1, 4], 0),
+        (0, &[], 1),
+        (1, &[], 1),
+        (2, &[0], 1),
+        (1, &[0, 1], 1),
+        (1, &[1], 1),
+        (2, &[1, 2], 1),
+        (3, &[0, 2, 1], 1),
+        (3, &[0, 1, 1], 1),
+        (2, &[0, 5], 1),
+        (2, &[0, 6], 1),
+    ] {
+        let answer = batch(&copies, &vec![plain; sets], starts);
+        assert_eq!(code(answer), expected, "{sets} sets from {starts:?}");
+    }
+    for (source_hint, destination_hint) in [
+        (Location::device(DeviceId(7)), Location::HOST),
+        (Location::HOST, Location::device(DeviceId(7))),
+    ] {
+        let hinted = CopyAttributes { source_hint, destination_hint, ..plain };
+        assert_eq!(code(batch(&copies, &[hinted], &[0])), 1, "{hinted:?}");
+    }
+    let empty = [copies[0], SpanCopy { bytes: 0, ..copies[1] }];
+    let refused = batch(&empty, &[plain], &[0]).expect_err("a copy of nothing");
+    assert_eq!((refused.code(), refused.item()), (Some(1), Some(1)));
+}
+
+#[test]
+fn a_copy_of_no_bytes_is_taken_for_any_address_and_a_longer_one_is_not() {
+    let (sim, [span, ..], _) = machine();
+    let nowhere = DevicePtr(0x7777_0000);
+    // SAFETY: nothing is copied where there is no memory.
+    let copy = |to, from, bytes| code(unsafe { sim.memcpy(to, from, bytes, STREAM) });
+    assert_eq!([copy(nowhere, span.ptr, 0), copy(span.ptr, nowhere, 0)], [0, 0]);
+    assert_eq!([copy(nowhere, span.ptr, 9), copy(span.ptr, nowhere, 9)], [1, 1]);
+    assert_eq!(copy(span.ptr, span.ptr.offset(span.bytes - 8), 9), 1, "one byte too many");
+}
+
+/// PAGING-280
+#[test]
+fn a_copy_touches_memory_that_prefers_the_host_as_the_host_does() {
+    // The last two pages of a va_block and the first two of the next.
+    const FIRST: u64 = 2 * MIB - 2 * 4096;
+    let map_after = |act: fn(&SimBackend, Span, Span)| {
+        let sim = SimBackend::new(SimConfig::h200()).expect("address space");
+        let [to, from] = [(); 2].map(|()| sim.alloc(8 * MIB).expect("memory"));
+        let preferred = Advice::SET_PREFERRED_LOCATION;
+        sim.advise(to, preferred, Location::HOST).expect("managed");
+        sim.advise(from, preferred, Location::device(DeviceId(0))).expect("managed");
+        act(&sim, to, from);
+        [to, from].map(|span| sim.host_page_map(span).expect("live memory"))
+    };
+    let [copied, source] = map_after(|sim, to, from| {
+        let (to, from) = (to.ptr.offset(FIRST + 100), from.ptr.offset(40_000));
+        // SAFETY: only this test knows the memory, and the ranges are apart.
+        unsafe { sim.memcpy(to, from, 3 * 4096, STREAM) }.expect("live memory");
+    });
+    let [touched, _] = map_after(|sim, to, _| {
+        let span = Span::new(to.ptr.offset(FIRST), 4 * 4096);
+        let touch = HostTouch { span, stride_bytes: 4096, access: HostAccess::Write(0) };
+        // SAFETY: only this test knows the memory.
+        unsafe { sim.host_touch(touch) }.expect("live memory");
+    });
+    assert_eq!(copied, touched);
+    assert!(copied.iter().any(|run| run.mapped) && copied.len() > 1, "{copied:?}");
+    assert!(source.iter().all(|run| !run.mapped), "the device reads what prefers it");
+}
+
+/// TIMING-33
+#[test]
+fn a_fill_of_a_part_of_a_page_faults_by_its_bytes() {
+    let merged = [1, 256, 1024, 4096].map(|bytes| {
+        let sim = SimBackend::new(SimConfig::h200()).expect("address space");
+        let span = sim.alloc(MIB).expect("memory");
+        // SAFETY: only this simulator knows the memory.
+        unsafe { sim.memset(Span { bytes, ..span }, 7, STREAM) }.expect("live memory");
+        let events = sim.take_events().expect("a simulator keeps events");
+        let merged = |event: &MemoryEvent| match event {
+            MemoryEvent::GpuFault { merged, .. } => Some(*merged),
+            _ => None,
+        };
+        events.iter().find_map(merged)
+    });
+    assert_eq!(merged, [1, 2, 8, 13].map(Some));
 }

@@ -1,12 +1,12 @@
 //! Claims about each way of freeing: the memory that it takes and refuses (CONTRACT-14).
 
 use pagewise_hal::{
-    AllocationType, AttachFlags, Backend, DeviceId, DevicePtr, HandleTypes, HostAllocFlags,
-    Location, PoolAttribute, PoolProps, StreamHandle,
+    Advice, AllocationType, AttachFlags, Backend, BackendExt, DeviceId, DevicePtr, HandleTypes,
+    HostAllocFlags, Location, PoolAttribute, PoolProps, RangeAttribute, StreamHandle,
 };
 use pagewise_sim::{SimBackend, SimConfig};
 
-use crate::common::code;
+use crate::common::{MIB, code};
 
 fn sim() -> SimBackend {
     SimBackend::new(SimConfig::h200()).unwrap()
@@ -44,6 +44,28 @@ fn freeing_twice_is_refused() {
     // second free up and dereferences none.
     let codes = unsafe { [code(sim.free(ptr)), code(sim.free(ptr))] };
     assert_eq!(codes, [0, 1]);
+}
+
+#[test]
+fn a_free_leaves_advice_and_pages_of_other_memory_as_they_are() {
+    let sim = sim();
+    let mut spans = [(); 3].map(|()| sim.alloc(4 * MIB).unwrap());
+    spans.sort_by_key(|span| span.ptr);
+    let [below, freed, above] = spans;
+    for span in [below, above] {
+        sim.advise(span, Advice::SET_READ_MOSTLY, Location::HOST).unwrap();
+        sim.prefetch_to(span, Location::device(DeviceId(0))).unwrap();
+    }
+    let seen = |span| {
+        let attributes = [RangeAttribute::READ_MOSTLY, RangeAttribute::LAST_PREFETCH_LOCATION];
+        let attributes = attributes.map(|attribute| sim.range_attribute(span, attribute));
+        (attributes, sim.host_page_map(span))
+    };
+    let before = [below, above].map(seen);
+    assert_eq!(before[1].0, [Ok(1), Ok(0)]);
+    // SAFETY: the test does not use the allocation again.
+    unsafe { sim.free(freed.ptr) }.unwrap();
+    assert_eq!([below, above].map(seen), before);
 }
 
 #[test]

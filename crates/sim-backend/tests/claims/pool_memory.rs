@@ -1,13 +1,14 @@
 //! Claims about the memory of pools: their descriptions, their access, their share of a device.
 
 use pagewise_hal::{
-    AccessFlags, AllocationType, Backend, DeviceAccess, DeviceId, DeviceTouch, DriverVersion,
-    HandleTypes, HostAllocFlags, Location, MemoryInfo, PoolAttribute, PoolHandle, PoolProps,
-    RangeAttribute, Span, StreamHandle,
+    AccessFlags, AllocationType, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch,
+    DriverVersion, HandleTypes, HostAllocFlags, Location, MemoryInfo, PoolAttribute, PoolHandle,
+    PoolProps, RangeAttribute, Span, StreamHandle,
 };
-use pagewise_sim::{GpuProfile, SimBackend, SimConfig};
+use pagewise_sim::{CostParams, GpuProfile, SimBackend, SimConfig};
 
 use crate::common::{MIB, STREAM, code};
+use crate::oversubscription::{CAPACITY, WrittenMemory, small_gpu};
 
 const FIRST: DeviceId = DeviceId(0);
 
@@ -114,6 +115,17 @@ fn pools_of_a_device_take_whole_chunks_of_its_memory_and_other_pools_none() {
         let free = [0, 1].map(|device| free_mib(&sim, device));
         assert_eq!(free, taken_mib.map(|taken| 512 - taken), "{allocation_type:?} at {home:?}");
     }
+}
+
+/// PAGING-217
+#[test]
+fn managed_pages_have_made_way_for_a_pool_when_its_allocation_returns() {
+    let memory = WrittenMemory::new(small_gpu(CAPACITY), CAPACITY);
+    memory.sim.prefetch_to(memory.span, Location::device(FIRST)).unwrap();
+    let pinned = props(AllocationType::PINNED, Location::device(FIRST));
+    let pool = memory.sim.pool_create(pinned).unwrap();
+    let moved = memory.counted(|| _ = memory.sim.pool_alloc(pool, CAPACITY / 2, STREAM).unwrap());
+    assert_eq!(moved.by_eviction.bytes, CAPACITY / 2);
 }
 
 #[test]
@@ -257,4 +269,49 @@ fn memory_of_a_pool_is_reached_by_its_own_device_and_by_those_with_access() {
     assert_eq!([reads(FIRST), reads(second)], [0, 700]);
     sim.pool_set_access(pool, Location::device(second), AccessFlags::READ_WRITE).unwrap();
     assert_eq!([reads(FIRST), reads(second)], [0, 0]);
+}
+
+/// A machine on which calls on pools take the time of these figures and no other.
+fn timed(set: impl FnOnce(&mut CostParams)) -> SimBackend {
+    let mut gpu = GpuProfile::h200();
+    gpu.cost.pool = Default::default();
+    set(&mut gpu.cost);
+    SimBackend::new(SimConfig::new(gpu)).unwrap()
+}
+
+fn took_ns<T>(sim: &SimBackend, call: impl FnOnce() -> T) -> (u64, T) {
+    let before_ns = sim.clock_ns();
+    let answer = call();
+    (sim.clock_ns() - before_ns, answer)
+}
+
+#[test]
+fn a_pool_takes_its_time_when_it_is_made_by_whether_it_is_limited() {
+    let sim = timed(|cost| {
+        (cost.pool.device.create, cost.pool.device.create_limited) = (90.0, 7.0);
+    });
+    let home = Location::device(FIRST);
+    let made = |max_bytes| {
+        let props = PoolProps { max_bytes, ..props(AllocationType::PINNED, home) };
+        took_ns(&sim, || sim.pool_create(props).unwrap()).0
+    };
+    assert_eq!([0, 1, 33 * MIB].map(made), [90, 7, 7]);
+    let asked = || took_ns(&sim, || sim.pool_default(home, AllocationType::PINNED).unwrap()).0;
+    assert_eq!([(); 2].map(|()| asked()), [90, 0], "made when it is first asked for");
+}
+
+#[test]
+fn chunks_that_a_managed_pool_had_before_take_another_time_than_new_ones() {
+    let sim = timed(|cost| {
+        (cost.pool.managed_host.chunk, cost.pool.managed_host.chunk_again) = (1000.0, 7.0);
+    });
+    let pool = sim.pool_create(props(AllocationType::MANAGED, Location::HOST)).unwrap();
+    let alloc = |mib: u64| took_ns(&sim, || sim.pool_alloc(pool, mib * MIB, STREAM).unwrap());
+    let (first_ns, ptr) = alloc(64);
+    // SAFETY: the test does not use the block again.
+    unsafe { sim.free_async(ptr, STREAM) }.unwrap();
+    sim.stream_synchronize(STREAM).unwrap();
+    sim.pool_trim(pool, 0).unwrap();
+    let (again_ns, _) = alloc(96);
+    assert_eq!((first_ns, again_ns), (2000, 1014), "two new, then two old ones and a new one");
 }

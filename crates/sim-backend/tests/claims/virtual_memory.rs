@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use pagewise_hal::{
     AccessFlags, Backend, BackendExt, Code, DeviceAccess, DeviceId, DevicePtr, DeviceTouch,
-    HandleTypes, Location, MemoryAccess, MemoryHandle, MemoryProps, Span, StreamHandle,
+    DriverVersion, Granularity, HandleTypes, Location, MemoryAccess, MemoryHandle, MemoryProps,
+    Span, StreamHandle,
 };
 use pagewise_sim::{GpuProfile, PeerLink, SimBackend, SimConfig};
 use proptest::prelude::*;
@@ -98,6 +99,35 @@ fn memory_for_fabric_handles_is_not_permitted() {
     assert_eq!(code(refused), Code::NOT_SUPPORTED);
 }
 
+#[test]
+fn addresses_beside_an_aligned_reservation_stay_free() {
+    let sim = SimBackend::new(SimConfig::h200()).unwrap();
+    let reserve = |align, hint| sim.address_reserve(UNIT, align, hint).unwrap();
+    let first = reserve(0, DevicePtr::NULL);
+    let aligned = reserve(64 * UNIT, DevicePtr::NULL);
+    assert_eq!(aligned.0, (first.0 + UNIT).next_multiple_of(64 * UNIT));
+    let [before, after] = [first, aligned].map(|ptr| ptr.offset(UNIT));
+    for free in [before, after].into_iter().filter(|ptr| *ptr != aligned) {
+        assert_eq!(reserve(0, free), free);
+    }
+}
+
+#[test]
+fn a_hint_that_is_not_aligned_as_asked_is_not_taken() {
+    let sim = SimBackend::new(SimConfig::h200()).unwrap();
+    let reserve = |bytes, align, hint| sim.address_reserve(bytes, align, hint).unwrap();
+    let all = Span::new(reserve(128 * UNIT, 64 * UNIT, DevicePtr::NULL), 128 * UNIT);
+    // SAFETY: the test does not use the addresses.
+    unsafe { sim.address_free(all) }.unwrap();
+    for offset in [1, 63] {
+        let hint = all.ptr.offset(offset * UNIT);
+        let ptr = reserve(UNIT, 64 * UNIT, hint);
+        assert!(ptr != hint && ptr.0.is_multiple_of(64 * UNIT), "{ptr:?} for {hint:?}");
+    }
+    let hint = all.ptr.offset(256 * UNIT);
+    assert_eq!(reserve(UNIT, 64 * UNIT, hint), hint);
+}
+
 /// Fills and copies that cross from one mapping into the next, of memory that has its bytes at
 /// another address.
 #[test]
@@ -130,6 +160,131 @@ fn fills_and_copies_reach_memory_through_every_mapping_of_it() {
     // SAFETY: only this test uses the memory, from one thread, and the ranges are apart.
     unsafe { sim.memcpy(to.ptr, from.ptr, 8192, STREAM) }.unwrap();
     assert_eq!((sum(to), sum(at(65536, 8192))), (6, 6));
+}
+
+/// A range of units, each mapped to the memory of the same number, that the device may write.
+fn mapped(sim: &SimBackend, memories: &[MemoryHandle]) -> Span {
+    let bytes = memories.len() as u64 * UNIT;
+    let span = Span::new(sim.address_reserve(bytes, 0, DevicePtr::NULL).unwrap(), bytes);
+    for (ptr, memory) in (0..).map(|unit| span.ptr.offset(unit * UNIT)).zip(memories) {
+        // SAFETY: only the test uses the memory.
+        unsafe { sim.memory_map(Span::new(ptr, UNIT), 0, *memory) }.unwrap();
+    }
+    let wanted = [MemoryAccess { location: GPU, access: AccessFlags::READ_WRITE }];
+    // SAFETY: only the test uses the memory.
+    unsafe { sim.memory_set_access(span, &wanted) }.unwrap();
+    span
+}
+
+#[test]
+fn memory_keeps_its_bytes_in_whichever_order_its_mappings_go() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let sim = SimBackend::new(SimConfig::h200()).unwrap();
+        let memory = sim.memory_create(UNIT, MemoryProps::at(GPU)).unwrap();
+        let span = mapped(&sim, &[memory; 3]);
+        let at = |place: u64| Span::new(span.ptr.offset(place * UNIT), UNIT);
+        touch(&sim, at(0), DeviceAccess::Write(5)).unwrap();
+        for (gone, place) in order.into_iter().enumerate() {
+            for &left in &order[gone..] {
+                assert_eq!(touch(&sim, at(left), DeviceAccess::Read), Ok(5 * UNIT / 4096));
+            }
+            // SAFETY: only the test uses the memory.
+            unsafe { sim.memory_unmap(at(place)) }.unwrap();
+        }
+        let again = mapped(&sim, &[memory]);
+        assert_eq!(touch(&sim, again, DeviceAccess::Read), Ok(5 * UNIT / 4096), "{order:?}");
+    }
+}
+
+/// CONTRACT-120, CONTRACT-121
+#[test]
+fn sizes_are_whole_units_and_at_least_one() {
+    let sim = SimBackend::new(SimConfig::h200()).unwrap();
+    let props = MemoryProps::at(GPU);
+    for bytes in [0, 1, UNIT - 1, UNIT + 4096] {
+        assert_eq!(code(sim.address_reserve(bytes, 0, DevicePtr::NULL)), Code::INVALID_VALUE);
+        assert_eq!(code(sim.memory_create(bytes, props)), Code::INVALID_VALUE, "{bytes} bytes");
+    }
+    let granularity = |which| sim.memory_granularity(props, Granularity(which)).ok();
+    assert_eq!([0, 1, 2, -1].map(granularity), [Some(UNIT), Some(UNIT), None, None]);
+}
+
+/// CONTRACT-122
+#[test]
+fn memory_is_mapped_as_a_whole_and_what_is_beside_it_is_not_mapped() {
+    let sim = SimBackend::new(SimConfig::h200()).unwrap();
+    let base = sim.address_reserve(4 * UNIT, 0, DevicePtr::NULL).unwrap();
+    let at = |offset, bytes| Span::new(base.offset(offset), bytes);
+    let memory = sim.memory_create(2 * UNIT, MemoryProps::at(GPU)).unwrap();
+    let all = at(UNIT, 2 * UNIT);
+    // SAFETY: only the test uses the memory.
+    let map = |span, offset| code(unsafe { sim.memory_map(span, offset, memory) });
+    assert_eq!(map(all, UNIT), Code::NOT_SUPPORTED);
+    assert_eq!(map(at(UNIT, UNIT), 0), Code::NOT_SUPPORTED);
+    assert_eq!(map(all, 0), Code::SUCCESS);
+    let wanted = [MemoryAccess { location: GPU, access: AccessFlags::READ_WRITE }];
+    for (span, expected) in [(at(UNIT, 0), 1), (at(UNIT, UNIT), 1), (at(0, 2 * UNIT), 1), (all, 0)]
+    {
+        // SAFETY: only the test uses the memory.
+        assert_eq!(code(unsafe { sim.memory_set_access(span, &wanted) }), expected, "{span}");
+    }
+    let codes = [0, UNIT - 1, UNIT, 3 * UNIT - 1, 3 * UNIT, 4 * UNIT - 1]
+        .map(|offset| code(sim.memory_access(base.offset(offset), GPU)));
+    assert_eq!(codes, [1, 1, 0, 0, 1, 1]);
+    for (span, expected) in [(at(UNIT, 0), 1), (at(2 * UNIT, UNIT), 1), (all, 0)] {
+        // SAFETY: only the test uses the memory.
+        assert_eq!(code(unsafe { sim.memory_unmap(span) }), expected, "{span}");
+    }
+}
+
+/// CONTRACT-120
+#[test]
+fn memory_of_the_host_takes_a_driver_that_has_it_and_as_a_whole_is_not_exported() {
+    let fd = HandleTypes::POSIX_FILE_DESCRIPTOR;
+    for (version, node, whole) in [(12_000, 1, 1), (12_020, 0, 1), (12_090, 0, 1), (13_000, 0, 0)] {
+        let config = SimConfig::h200().driver_version(DriverVersion(version));
+        let sim = SimBackend::new(config).unwrap();
+        let create = |location, handle_types| {
+            code(sim.memory_create(UNIT, MemoryProps { handle_types, ..MemoryProps::at(location) }))
+        };
+        let none = HandleTypes::empty();
+        let numa = Location::host_numa(0);
+        assert_eq!([create(numa, none), create(numa, fd)], [node; 2], "CUDA {version}");
+        assert_eq!([create(Location::HOST, none), create(Location::HOST, fd)], [whole, 1]);
+        let windows = [HandleTypes::WIN32, HandleTypes::WIN32_KMT].map(|types| create(GPU, types));
+        assert_eq!(windows, [1, 1]);
+    }
+}
+
+/// CONTRACT-123
+#[test]
+fn without_a_link_devices_reach_their_own_memory_and_the_hosts_and_the_host_its_own() {
+    let answer = |version, home, location| {
+        let gpu = GpuProfile { peer_link: PeerLink::None, ..GpuProfile::h200() };
+        let config = SimConfig::new(gpu).devices(2).driver_version(DriverVersion(version));
+        let sim = SimBackend::new(config).unwrap();
+        let span = Span::new(sim.address_reserve(UNIT, 0, DevicePtr::NULL).unwrap(), UNIT);
+        let memory = sim.memory_create(UNIT, MemoryProps::at(home)).unwrap();
+        let wanted = [MemoryAccess { location, access: AccessFlags::READ }];
+        // SAFETY: only the test uses the memory.
+        code(unsafe {
+            sim.memory_map(span, 0, memory).unwrap();
+            sim.memory_set_access(span, &wanted)
+        })
+    };
+    let (second, node) = (Location::device(DeviceId(1)), Location::host_numa(0));
+    for (home, location, expected) in [
+        (GPU, GPU, Code::SUCCESS),
+        (GPU, second, Code::INVALID_DEVICE),
+        (GPU, node, Code::NOT_SUPPORTED),
+        (GPU, Location::HOST, Code::NOT_SUPPORTED),
+        (node, second, Code::SUCCESS),
+        (node, node, Code::SUCCESS),
+        (node, Location::HOST, Code::SUCCESS),
+    ] {
+        assert_eq!(answer(13_000, home, location), expected, "{location:?} of {home:?}");
+    }
+    assert_eq!(answer(12_000, GPU, Location::HOST), Code::INVALID_VALUE, "an unknown place");
 }
 
 /// A step of a random program. Numbers name what there is, by its place in a list.

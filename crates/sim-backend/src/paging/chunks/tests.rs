@@ -123,3 +123,81 @@ fn memory_that_does_not_migrate_leaves_less_room() {
     chunks.claim(0);
     assert!(chunks.has_room(512));
 }
+
+#[test]
+fn a_step_has_the_effect_of_taking_a_chunk_or_moving_it_and_none_if_others_went() {
+    let mut chunks = Chunks::new(8 << 20);
+    let nowhere = chunks.standing(0);
+    chunks.allocate(0, ROOT);
+    let there = chunks.standing(0);
+    let taken = Effect { taken: true, placed: Some(List::Used) };
+    assert_eq!(nowhere.effect(&there), Some(taken));
+    assert_eq!(there.effect(&there), Some(Effect { taken: false, placed: None }));
+    chunks.note(0, List::Discarded);
+    let placed = Effect { taken: false, placed: Some(List::Discarded) };
+    assert_eq!(there.effect(&chunks.standing(0)), Some(placed));
+    let before = chunks.standing(512);
+    chunks.allocate(512, ROOT);
+    chunks.allocate(1024, ROOT);
+    assert_eq!(before.effect(&chunks.standing(512)), None, "two were taken");
+    let before = chunks.standing(512);
+    chunks.free(&(0..512));
+    assert_eq!(before.effect(&chunks.standing(512)), None, "another was given up");
+}
+
+#[test]
+fn an_effect_is_repeated_where_there_is_room_for_it() {
+    let mut chunks = Chunks::new(6 << 20);
+    let taken = Effect { taken: true, placed: Some(List::Used) };
+    let placed = Effect { taken: false, placed: Some(List::Unused) };
+    for block in 0..3 {
+        assert!(chunks.can(taken), "block {block}");
+        chunks.repeat(block * 512, taken);
+    }
+    assert!(!chunks.can(taken) && chunks.can(placed));
+    assert_eq!((chunks.in_use(), first_of(&mut chunks)), (3, 0));
+    chunks.repeat(1024, placed);
+    assert_eq!((chunks.in_use(), first_of(&mut chunks)), (3, 1024));
+    chunks.repeat(0, Effect { taken: false, placed: None });
+    assert_eq!(first_of(&mut chunks), 1024);
+}
+
+#[test]
+fn the_peak_counts_chunks_in_use_and_claimed_up_to_the_capacity() {
+    let mut chunks = Chunks::new(8 << 20);
+    assert_eq!((chunks.capacity(), chunks.turnover().peak_chunks), (4, 0));
+    chunks.allocate(0, ROOT);
+    assert_eq!(chunks.turnover().peak_chunks, 1);
+    chunks.claim((2 << 20) + 1);
+    assert_eq!(chunks.turnover().peak_chunks, 3);
+    chunks.claim(100 << 20);
+    assert_eq!((chunks.capacity(), chunks.turnover().peak_chunks), (4, 4));
+    chunks.claim(0);
+    chunks.free(&(0..512));
+    assert_eq!(chunks.turnover().peak_chunks, 4);
+}
+
+#[test]
+fn a_chunk_counts_as_written_once_a_piece_of_it_was_evicted() {
+    // EVICTION-8.
+    let is_written = |evicts: bool| {
+        let mut chunks = Chunks::new(8 << 20);
+        chunks.allocate(0, BIG);
+        let id = chunks.allocate(16, BIG);
+        if evicts {
+            chunks.evict(&(0..16))
+        } else {
+            chunks.free(&(0..16))
+        }
+        chunks.root(id).evicted
+    };
+    assert_eq!([true, false].map(is_written), [true, false]);
+    let mut chunks = Chunks::new(8 << 20);
+    let id = chunks.allocate(0, ROOT);
+    chunks.evict(&(0..512));
+    assert_eq!((chunks.in_use(), chunks.turnover().evicted_pages), (0, 512));
+    assert_eq!((chunks.allocate(0, BIG), chunks.root(id).evicted), (id, true));
+    assert_eq!(chunks.turnover().returned_pages, 16);
+    chunks.free(&(0..16));
+    assert!(!chunks.root(id).evicted, "given back as free memory");
+}

@@ -68,3 +68,62 @@ impl Turnover {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: u64 = ROOT as u64;
+
+    #[test]
+    fn pages_return_that_were_evicted_before_and_each_eviction_counts() {
+        let mut turnover = Turnover::default();
+        turnover.given(&(0..PAGES));
+        turnover.evicted(&(PAGES..2 * PAGES));
+        turnover.evicted(&(0..16));
+        turnover.given(&(16..32));
+        assert_eq!((turnover.evicted_pages, turnover.returned_pages), (PAGES + 16, 0));
+        turnover.given(&(0..16));
+        turnover.given(&(0..16));
+        turnover.given(&(PAGES + 100..PAGES + 101));
+        assert_eq!((turnover.evicted_pages, turnover.returned_pages), (PAGES + 16, 17));
+        turnover.evicted(&(0..16));
+        turnover.given(&(0..16));
+        turnover.given(&(PAGES..2 * PAGES));
+        let all = PAGES + 16;
+        assert_eq!((turnover.evicted_pages, turnover.returned_pages), (all + 16, all + 16));
+        assert!(turnover.gone.is_empty(), "all came back");
+    }
+
+    #[test]
+    fn pages_of_an_allocation_that_ended_do_not_return() {
+        let mut turnover = Turnover::default();
+        for block in 0..4 {
+            turnover.evicted(&(block * PAGES..(block + 1) * PAGES));
+        }
+        turnover.forget(&(PAGES + 10..3 * PAGES + 20));
+        for (pages, returned) in [
+            (PAGES + 10..2 * PAGES, 0),
+            (2 * PAGES..3 * PAGES, 0),
+            (3 * PAGES..3 * PAGES + 20, 0),
+            (PAGES..PAGES + 10, 10),
+            (3 * PAGES + 20..4 * PAGES, PAGES - 20),
+            (0..PAGES, PAGES),
+        ] {
+            let before = turnover.returned_pages;
+            turnover.given(&pages);
+            assert_eq!(turnover.returned_pages - before, returned, "{pages:?}");
+        }
+        assert!(turnover.gone.is_empty());
+    }
+
+    #[test]
+    fn the_peak_is_the_most_that_was_in_use() {
+        let mut turnover = Turnover::default();
+        let peaks = [3, 1, 4, 4, 2].map(|chunks| {
+            turnover.reached(chunks);
+            turnover.peak_chunks
+        });
+        assert_eq!(peaks, [3, 3, 4, 4, 4]);
+    }
+}

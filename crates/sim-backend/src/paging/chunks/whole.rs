@@ -66,3 +66,53 @@ impl WholeBlocks {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: u64 = ROOT as u64;
+
+    /// Blocks at the edges of tables, and tables with nothing between them.
+    const BLOCKS: [u64; 7] = [0, 1, 511, 512, 1023, 1500, 5120];
+
+    fn with(blocks: &[u64]) -> WholeBlocks {
+        let mut whole = WholeBlocks::default();
+        blocks.iter().for_each(|&block| whole.insert(block * PAGES, RootId(block as u32)));
+        whole
+    }
+
+    #[test]
+    fn a_block_has_the_chunk_that_it_was_given_last_until_that_is_removed() {
+        let mut whole = with(&BLOCKS);
+        whole.insert(511 * PAGES, RootId(7));
+        for block in 0..6000 {
+            let given = BLOCKS.contains(&block).then_some(RootId(block as u32));
+            let expected = if block == 511 { Some(RootId(7)) } else { given };
+            assert_eq!(whole.get(block * PAGES), expected, "block {block}");
+        }
+        for block in BLOCKS {
+            assert!(whole.remove(block * PAGES).is_some());
+            assert_eq!((whole.get(block * PAGES), whole.remove(block * PAGES)), (None, None));
+        }
+        assert!(whole.0.is_empty(), "no table is kept for nothing");
+    }
+
+    #[test]
+    fn the_first_block_of_a_range_is_found_in_whichever_table_it_is() {
+        let whole = with(&BLOCKS);
+        let edges = BLOCKS.into_iter().flat_map(|block| {
+            let page = block * PAGES;
+            [page.saturating_sub(1), page, page + 1, page + PAGES - 1, page + PAGES]
+        });
+        let edges: Vec<u64> = edges.chain([700 * PAGES, 3000 * PAGES, 6000 * PAGES]).collect();
+        for &start in &edges {
+            for &end in &edges {
+                let pages = start..end;
+                let expected = BLOCKS.map(|block| block * PAGES).into_iter();
+                let expected = expected.into_iter().find(|page| pages.contains(page));
+                assert_eq!(whole.first_within(&pages), expected, "{pages:?}");
+            }
+        }
+    }
+}
