@@ -15,6 +15,7 @@ use pagewise_sim::{HostFault, SimBackend};
 use crate::contexts::{self, Contexts, INVALID_CONTEXT, Kind, Remains};
 use crate::faults::{Faults, FaultyBackend};
 use crate::forms::missing;
+use crate::host_room::warn_if_short;
 use crate::host_work::HostWork;
 use crate::machine::Machine;
 use crate::options::Options;
@@ -446,6 +447,7 @@ pub(crate) fn replace(text: Option<&str>) -> std::result::Result<(), String> {
 
 fn make(text: &str) -> std::result::Result<Arc<Driver>, String> {
     let options = text.parse::<Options>()?;
+    warn_if_short(&options);
     if options.recording.is_some() {
         at_exit();
     }

@@ -35,6 +35,7 @@ mod entry;
 mod extras;
 mod faults;
 mod forms;
+mod host_room;
 mod host_work;
 mod image;
 mod launch;

@@ -117,6 +117,11 @@ impl Options {
             .host_faults(self.host_faults.unwrap_or(HostFaults::Real))
     }
 
+    /// Whether the options limit the memory of each device.
+    pub(crate) fn limits_memory(&self) -> bool {
+        self.memory_bytes.is_some()
+    }
+
     /// The ordinals of the devices.
     pub(crate) fn ordinals(&self) -> std::ops::Range<i32> {
         0..i32::try_from(self.devices).unwrap_or(i32::MAX)
@@ -139,7 +144,8 @@ impl Options {
             "faults" => {
                 let Plan { rules, memory_limit_bytes } = Plan::read(Path::new(value))?;
                 self.faults.rules.extend(rules);
-                self.faults.memory_limit_bytes = memory_limit_bytes;
+                self.faults.memory_limit_bytes =
+                    memory_limit_bytes.or(self.faults.memory_limit_bytes);
             }
             "fail_prefetch" => {
                 let (nth, code) = expect("number:code, such as 2:1", failing(value))?;
@@ -208,6 +214,9 @@ const KEYS: [&str; 17] = [
     "summary",
 ];
 
+/// The longest file of a profile, as `pagewise` takes it.
+const PROFILE_BYTES_MAX: u64 = 1 << 20;
+
 /// The value of an option, or what it should have been.
 fn expect<T>(wanted: &str, value: Option<T>) -> Result<T, String> {
     value.ok_or_else(|| format!("expected {wanted}"))
@@ -220,6 +229,10 @@ fn profile(text: &str) -> Result<GpuProfile, String> {
     if !Path::new(text).is_file() {
         let names: Vec<_> = GpuProfile::all().into_iter().map(|profile| profile.name).collect();
         return Err(format!("expected a file or one of {}", names.join(", ")));
+    }
+    let bytes = Path::new(text).metadata().map_err(|error| error.to_string())?.len();
+    if bytes > PROFILE_BYTES_MAX {
+        return Err(format!("{bytes} bytes are too many for a profile"));
     }
     let document = std::fs::read_to_string(text).map_err(|error| error.to_string())?;
     GpuProfile::from_toml(&document).map_err(|error| error.to_string())
@@ -315,7 +328,12 @@ mod tests {
         assert_eq!("".parse(), Ok(Options::default()));
         let profile: Options = "profile=H200".parse().unwrap();
         assert_eq!(profile.version(), DriverVersion::CUDA_13_0);
+        let folder = tempfile::tempdir().unwrap();
+        let long = folder.path().join("long.toml");
+        std::fs::write(&long, vec![b'#'; 2 << 20]).unwrap();
+        let long = format!("profile={}", long.display());
         for (wrong, wanted) in [
+            (long.as_str(), "too many for a profile"),
             ("profile=abacus", "one of h200"),
             ("version", "12.2"),
             ("devices=two", "a number of devices"),
