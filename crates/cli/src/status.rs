@@ -51,6 +51,12 @@ impl Answer {
         Self { text, json: Value::Null, errors: Vec::new(), status, beside_result: true }
     }
 
+    /// The same answer with another exit status.
+    pub(crate) fn with_status(mut self, status: u8) -> Self {
+        self.status = status;
+        self
+    }
+
     /// The same answer with one more field in its JSON object.
     pub(crate) fn with(mut self, field: &str, value: &impl Serialize) -> Self {
         self.json[field] = plain(value);

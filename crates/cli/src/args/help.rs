@@ -123,7 +123,12 @@ Summary: {"exit", "processes", "profile", "devices", "host_faults", "gpu_fault_g
   unsupported: names of entry points that were called and refused
   each of pressure, by process and device: {"capacity_bytes", "peak_bytes", "evicted_bytes",
     "returned_bytes", "verdict"}
-  each of buffers, at most 64 of a process: {"number", "bytes", "peak_device_bytes"}"#
+  each of buffers, at most 64 of a process: {"number", "bytes", "peak_device_bytes"}
+
+Sweep: exit status 0, 1 some run ended by a signal or timed out, 125 it does not end without a fault
+JSON of a sweep: {"ok", "code", "without_fault", "runs", "left_out"}
+  each of runs: {"call", "nth", "end", "same_output"}; nth: from 0
+  without_fault, end: {"exit": status}, {"signal": number} or "timed_out""#
 );
 
 pub(super) const DOCTORED: &str = exits!(doctor);

@@ -304,6 +304,13 @@ pub(crate) struct Run {
     )]
     pub(crate) host_faults: Option<String>,
 
+    /// A plan of calls that fail or take longer (TOML); README of pagewise-driver has its keys
+    #[arg(long, value_name = "PLAN", value_parser = values::file())]
+    pub(crate) faults: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) sweep: SweepArgs,
+
     /// Where to write a trace of the program's calls, which `pagewise replay` takes; `.gz` and
     /// `.zst` are compressed. A crash leaves it too. If several processes call the driver, those
     /// after the first get a number: `run.jsonl`, `run.2.jsonl`
@@ -317,6 +324,53 @@ pub(crate) struct Run {
     /// The program and its arguments, after `--`
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// How a program is swept.
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// Run the program once as it is, then once for each call of the driver that it made, with that
+    /// call failing; print how each run ended
+    ///
+    /// The program gets no input, and its output is compared and not shown. Its calls must be the
+    /// same each time.
+    #[arg(long)]
+    pub(crate) sweep: bool,
+
+    /// The CUresult that calls fail with in a sweep: its number, or its name in cuda.h
+    #[arg(
+        long = "sweep-code",
+        value_name = "CODE",
+        default_value = "CUDA_ERROR_OUT_OF_MEMORY",
+        value_parser = values::code,
+        requires = "sweep",
+    )]
+    pub(crate) code: i32,
+
+    /// The most runs of a sweep; the first calls of each function come first
+    #[arg(
+        long = "sweep-max",
+        value_name = "N",
+        default_value_t = 1000,
+        value_parser = value_parser!(u32).range(1..=i64::from(SweepArgs::MAX)),
+        requires = "sweep",
+    )]
+    pub(crate) max: u32,
+
+    /// Seconds after which a run of a sweep counts as hanging, and is ended; 0 is no limit
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "60",
+        value_parser = values::seconds,
+        requires = "sweep",
+    )]
+    pub(crate) timeout: Duration,
+}
+
+impl SweepArgs {
+    /// The most runs that may be asked for.
+    pub(crate) const MAX: u32 = 1_000_000;
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use pagewise_hal::DriverVersion;
+use pagewise_hal::{DriverVersion, code_name};
 use pagewise_trace::program::Family;
 
 use crate::standard::is_standard;
@@ -40,6 +40,13 @@ fn scaled(text: &str, step: u64) -> Result<u64, String> {
         Ok(number) => Ok(number.saturating_mul(scale)),
         Err(_) => Err("expected an integer, with k, M, G or T behind it or without".to_owned()),
     }
+}
+
+/// A `CUresult` but 0: its number, or its name in `cuda.h`.
+pub(super) fn code(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|code| *code > 0);
+    let named = || (1..=999).find(|code| code_name(*code) == Some(text));
+    number.or_else(named).ok_or_else(|| "expected a CUresult such as 2 or its name".to_owned())
 }
 
 /// `12.2`

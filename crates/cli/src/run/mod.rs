@@ -1,31 +1,30 @@
 //! `pagewise run`: any program on a simulated driver, and what moved.
 
 mod loader;
+mod start;
 mod summary;
+mod sweep;
 mod traces;
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};
 
 use self::loader::Loader;
+use self::start::{OWN_FAILURE, not_started};
 use self::summary::Summary;
 use crate::args::Run;
 use crate::output::write_file;
 use crate::status::{Answer, Failure};
 
-/// The status if the command itself fails, as of `env` and `timeout`.
-const OWN_FAILURE: u8 = 125;
-/// The status if the program is there and cannot be started.
-const CANNOT_START: u8 = 126;
-/// The status if there is no such program.
-const NOT_FOUND: u8 = 127;
 /// Shells add this to the number of the signal that ended a program.
 const BY_SIGNAL: i32 = 128;
 
 /// Runs a program to its end. The answer's status is the program's.
 pub(crate) fn run(args: &Run, as_json: bool) -> Result<Answer, Failure> {
+    if args.sweep.sweep {
+        return sweep::sweep(args, &options(args)?);
+    }
     if as_json {
         let message = "--json and the program both want stdout: use --summary FILE";
         return Err(Failure::Usage(message.to_owned()));
@@ -61,14 +60,6 @@ fn exit_of(status: ExitStatus) -> i32 {
     status.code().or_else(by_signal).unwrap_or(i32::from(OWN_FAILURE))
 }
 
-fn not_started(program: &OsString, error: &io::Error) -> Failure {
-    let status = match error.kind() {
-        io::ErrorKind::NotFound => NOT_FOUND,
-        _ => CANNOT_START,
-    };
-    Failure::Started(status, format!("{}: {error}", program.display()))
-}
-
 /// The options of the simulated driver, as text: later ones win over those of the environment.
 fn options(args: &Run) -> Result<String, Failure> {
     let mut options = std::env::var(loader::OPTIONS).unwrap_or_default();
@@ -86,5 +77,6 @@ fn options(args: &Run) -> Result<String, Failure> {
     set("memory", args.memory.map(|bytes| bytes.to_string()))?;
     set("host_faults", args.host_faults.clone())?;
     set("seed", args.seed.map(|seed| seed.to_string()))?;
+    set("faults", args.faults.as_ref().map(|path| path.display().to_string()))?;
     Ok(options)
 }

@@ -16,5 +16,7 @@ mod replay;
 #[cfg(target_os = "linux")]
 mod run;
 mod standard;
+#[cfg(target_os = "linux")]
+mod sweep;
 mod usage;
 mod verdict;
