@@ -61,7 +61,7 @@ fn rust_type(c: &str) -> (&'static str, usize) {
         "CUstreamCallback" => ("crate::StreamCallback", 8),
         "CUstream" | "CUevent" | "CUcontext" | "CUmodule" | "CUfunction" | "CUmemoryPool"
         | "CUarray" | "CUlinkState" | "CUgraph" | "CUgraphNode" | "CUgraphExec" | "CUlibrary"
-        | "CUkernel" => ("*mut core::ffi::c_void", 8),
+        | "CUkernel" | "CUuserObject" => ("*mut core::ffi::c_void", 8),
         // Ordinals and enumerations.
         _ => ("core::ffi::c_int", 4),
     }

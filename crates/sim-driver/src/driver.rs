@@ -15,6 +15,7 @@ use pagewise_sim::{HostFault, SimBackend};
 use crate::contexts::{self, Contexts, INVALID_CONTEXT, Kind, Remains};
 use crate::faults::{Faults, FaultyBackend};
 use crate::forms::missing;
+use crate::graphs::{Graphs, Key, this_thread};
 use crate::host_room::warn_if_short;
 use crate::host_work::HostWork;
 use crate::machine::Machine;
@@ -49,6 +50,7 @@ pub(crate) struct Driver {
     contexts: Mutex<Contexts>,
     pub(crate) host_work: HostWork,
     programs: Mutex<Programs>,
+    graphs: Mutex<Graphs>,
 }
 
 impl Driver {
@@ -90,6 +92,7 @@ impl Driver {
             contexts: Mutex::default(),
             host_work: HostWork::default(),
             programs: Mutex::default(),
+            graphs: Mutex::default(),
         })
     }
 
@@ -99,6 +102,11 @@ impl Driver {
 
     pub(crate) fn programs(&self) -> MutexGuard<'_, Programs> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Graphs and captures. The lock is taken before that of the contexts, never after.
+    pub(crate) fn graphs(&self) -> MutexGuard<'_, Graphs> {
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The handle of a device's primary context: never null, never a valid address.
@@ -138,7 +146,8 @@ impl Driver {
     }
 
     /// The state as text. Every field is named, so that a new one does not compile until it is
-    /// decided whether it belongs here: these do not change, or count calls for a test.
+    /// decided whether it belongs here: these do not change, count calls for a test, or hold captures,
+    /// which refused calls invalidate.
     pub(crate) fn state(&self) -> String {
         let Self {
             sim: _,
@@ -154,8 +163,10 @@ impl Driver {
             contexts,
             host_work: _,
             programs,
+            graphs: _,
         } = self;
-        format!("{number} {started:?} {contexts:#?}\n{programs:?}\n{}", machine.simulator.state())
+        let simulator = machine.simulator.state();
+        format!("{number} {started:?} {contexts:#?}\n{programs:?}\n{simulator}")
     }
 
     /// A shared library cannot take a symbol back: an entry point that the driver does not
@@ -355,8 +366,75 @@ impl Driver {
         if on.is_default() {
             self.device()?;
         }
+        self.submittable(on)?;
         self.wait_for_host(on);
         Ok(on)
+    }
+
+    /// Calls the functions of user objects without references, on the thread of functions of the
+    /// host.
+    pub(crate) fn drop_objects(&self) {
+        let due = self.graphs().objects.take_due();
+        for call in due {
+            let work = move || {
+                let call = call;
+                if let Some(function) = call.function {
+                    // SAFETY: the program promised that the function can be called with its data.
+                    unsafe { function(call.data) };
+                }
+            };
+            // Without a thread the function is not called; the driver promises no time for it.
+            self.host_work.submit(OBJECTS, Box::new(work));
+        }
+    }
+
+    /// A stream as captures know it; the legacy default stream never captures.
+    pub(crate) fn key_of(&self, stream: StreamHandle) -> Option<Key> {
+        let handle = stream.as_raw();
+        if stream.is_legacy() {
+            return None;
+        }
+        if stream.is_default() {
+            let context = contexts::current();
+            return Some(Key { handle, context, thread: this_thread(), blocks: true });
+        }
+        let contexts::Stream { context, flags, .. } = self.created_stream(stream).ok()?;
+        let blocks = flags & StreamFlags::NON_BLOCKING.bits() == 0;
+        Some(Key { handle, context, thread: 0, blocks })
+    }
+
+    /// A stream that captures, as captures know it.
+    pub(crate) fn capturing(&self, stream: StreamHandle) -> Option<Key> {
+        let key = self.key_of(stream)?;
+        self.graphs().captures.of(key).map(|_| key)
+    }
+
+    /// Refuses work of the legacy default stream while a stream that it waits for captures.
+    pub(crate) fn check_legacy(&self, stream: StreamHandle) -> Outcome {
+        if !stream.is_legacy() {
+            return Ok(());
+        }
+        self.graphs().captures.check_legacy(contexts::current())
+    }
+
+    /// Refuses work that no node can be made of in a stream that captures.
+    pub(crate) fn submittable(&self, stream: StreamHandle) -> Outcome {
+        match self.key_of(stream) {
+            Some(key) => self.graphs().captures.refuse(key),
+            None => self.check_legacy(stream),
+        }
+    }
+
+    /// Refuses to wait for a context while a stream of it captures, or beside captures.
+    pub(crate) fn check_captures(&self, context: usize) -> Outcome {
+        let mut graphs = self.graphs();
+        graphs.captures.check_context(context)?;
+        graphs.captures.check_unsafe()
+    }
+
+    /// Refuses a call that is unsafe beside the captures that run.
+    pub(crate) fn check_unsafe(&self) -> Outcome {
+        self.graphs().captures.check_unsafe()
     }
 
     /// Waits for the functions of the host that come before new work of a stream. Work of the
@@ -380,6 +458,7 @@ impl Driver {
     /// before it have returned.
     pub(crate) fn working_stream(&self, stream: StreamHandle) -> Outcome<StreamHandle> {
         let device = self.device_of_stream(stream)?;
+        self.submittable(stream)?;
         self.wait_for_host(stream);
         self.working(stream, device)
     }
@@ -402,6 +481,9 @@ fn with_faults(sim: Arc<dyn Backend>, machine: &Machine, faults: &Arc<Faults>) -
     let (faults, simulator) = (Arc::clone(faults), Arc::clone(&machine.simulator));
     Arc::new(FaultyBackend { inner: sim, faults, simulator })
 }
+
+/// The key of functions of user objects, which belong to no stream.
+const OBJECTS: usize = usize::MAX;
 
 /// The key of a stream's functions of the host: both names of the legacy stream are one.
 pub(crate) fn host_queue(stream: StreamHandle) -> usize {

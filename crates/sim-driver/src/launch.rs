@@ -10,6 +10,7 @@ use pagewise_hal::{Code, DeviceId, LaunchShape, StreamHandle};
 
 use crate::driver::{Driver, Outcome};
 use crate::image::parts::Kernel;
+pub(crate) use crate::kernel_launch::{Launch, Request};
 use crate::occupancy;
 use crate::programs::device::{limits, multiprocessor};
 use crate::programs::limits::Limits;
@@ -24,24 +25,6 @@ pub(crate) const INVALID_CLUSTER_SIZE: c_int = 912;
 pub(crate) const CLUSTER_PORTABLE: u32 = 8;
 /// The most blocks of a cluster on an H200, if the kernel allows more than is portable.
 pub(crate) const CLUSTER_MAX: u32 = 16;
-
-/// The request of a launch, beside its kernel and parameters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Request {
-    pub(crate) shape: LaunchShape,
-    pub(crate) is_cooperative: bool,
-    pub(crate) cluster: Option<[u32; 3]>,
-}
-
-/// A launch that passed its checks.
-#[derive(Debug, Clone)]
-pub(crate) struct Launch {
-    pub(crate) device: DeviceId,
-    pub(crate) function: Function,
-    pub(crate) request: Request,
-    /// The bytes of all parameters, each at its offset.
-    pub(crate) parameters: Vec<u8>,
-}
 
 /// Executes kernels.
 pub(crate) trait Executor {

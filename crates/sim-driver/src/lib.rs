@@ -3,13 +3,19 @@
 //! The library has the C entry points of managed memory, over simulated H200s in the process.
 //! Programs that were written against the driver load it in place of `libcuda.so.1`. It has the
 //! calls that a program needs to allocate, advise, prefetch, query, fill and copy, with contexts,
-//! streams, events and pools. All other functions of CUDA 13.5 are exported too: they return 801
-//! (`CUDA_ERROR_NOT_SUPPORTED`), and stderr names each once.
+//! streams, events, pools and graphs. All other functions of CUDA 13.5 are exported too: they return
+//! 801 (`CUDA_ERROR_NOT_SUPPORTED`), and stderr names each once.
 //!
 //! Modules and libraries are read: PTX text, also in fat binaries. Their kernels have parameters,
 //! attributes and occupancy, and their variables lie in memory. No device code runs yet: a launch is
 //! checked as the driver checks it, and then returns 801, but for the touch kernels of
 //! `pagewise-cuda`.
+//!
+//! Work of a stream that captures becomes nodes of a graph. [`cuGraphLaunch`] runs the nodes one after
+//! the other before it returns: by the edges, and by age where these leave a choice. Nodes copy,
+//! fill, allocate and free memory, call functions of the host, record and wait for events, and run
+//! child graphs. Memory of a graph has the same addresses at every launch. It gets physical memory
+//! in blocks of 32 MiB, which the graphs of a device share and keep until they are trimmed.
 //!
 //! The environment variable `PAGEWISE_DRIVER` chooses the driver that is simulated; see
 //! [`Options`]. Functions with names that begin with `pagewise_driver_` are not part of the
@@ -30,15 +36,20 @@
 
 mod attributes;
 mod contexts;
+mod copy_params;
 mod driver;
 mod entry;
 mod extras;
 mod faults;
 mod forms;
+mod graph_memory;
+mod graphs;
 mod host_room;
 mod host_work;
 mod image;
+mod kernel_launch;
 mod launch;
+mod launching;
 mod lookup;
 mod machine;
 mod occupancy;
@@ -48,10 +59,12 @@ mod per_thread;
 mod process;
 mod programs;
 mod refused;
+mod running;
 mod simulator;
 mod summary;
 mod touch_kernels;
 mod transfer;
+mod work;
 
 pub use entry::*;
 pub use extras::*;

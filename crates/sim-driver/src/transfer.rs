@@ -11,6 +11,7 @@ use pagewise_hal::{
 
 use crate::driver::{Driver, Outcome, answer};
 use crate::entry::span_is_live;
+use crate::work::Use;
 
 /// Rows of bytes: the first address, the distance between rows, and whether the memory is the simulator's.
 #[derive(Debug, Clone, Copy)]
@@ -25,17 +26,6 @@ pub(crate) struct Rows {
 pub(crate) struct Shape {
     pub(crate) width: u64,
     pub(crate) rows: u64,
-}
-
-/// The use that a copy makes of a range of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// Reads it.
-    Read,
-    /// Writes it.
-    Write,
-    /// The caller promised that the range can be used so.
-    Promised,
 }
 
 /// Whether a range is the simulator's: in its address space, allocated or not, or registered.

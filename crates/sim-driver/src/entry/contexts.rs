@@ -272,6 +272,7 @@ pub unsafe extern "C" fn cuCtxGetDevice_v2(out: *mut c_int, context: *mut c_void
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSynchronize() -> c_int {
     in_context("cuCtxSynchronize", |driver, _| {
+        driver.check_captures(Driver::current())?;
         driver.host_work.wait();
         Ok(())
     })
@@ -281,7 +282,8 @@ pub extern "C" fn cuCtxSynchronize() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSynchronize_v2(context: *mut c_void) -> c_int {
     started("cuCtxSynchronize_v2", |driver| {
-        driver.context_or_current(context.addr())?;
+        let context = driver.context_or_current(context.addr())?;
+        driver.check_captures(context)?;
         driver.host_work.wait();
         Ok(())
     })

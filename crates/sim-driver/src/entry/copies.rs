@@ -6,13 +6,15 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{
-    Backend, CopyAttributes, CopyFlags, DevicePtr, SourceOrder, Span, SpanCopy, StreamHandle,
+    Backend, CopyAttributes, CopyFlags, DevicePtr, SourceOrder, SpanCopy, StreamHandle,
 };
 
 use crate::driver::{Driver, Outcome, answer, has_place, in_context, started_after, stream};
 use crate::entry::MemLocation;
 use crate::entry::movement::{gather, not_legacy};
-use crate::transfer::{self, Rows, Shape, Use};
+use crate::graphs::STREAM_CAPTURE_UNSUPPORTED;
+use crate::running::submit;
+use crate::work::{Range, Use, Work};
 
 /// `CUmemcpyAttributes` as the driver takes it.
 #[repr(C)]
@@ -93,6 +95,14 @@ impl Batch {
     }
 }
 
+/// The stream of a batch. One that captures refuses the batch and goes on, as driver 580 does.
+fn batch_stream(driver: &Driver, on: *mut c_void) -> Outcome<StreamHandle> {
+    if driver.capturing(stream(on)).is_some() {
+        return Err(STREAM_CAPTURE_UNSUPPORTED);
+    }
+    driver.working_stream(driver.stream(on)?)
+}
+
 /// `cuMemcpyBatchAsync`, the form of CUDA 12.8
 ///
 /// # Safety
@@ -112,7 +122,7 @@ pub unsafe extern "C" fn cuMemcpyBatchAsync(
 ) -> c_int {
     let batch = Batch { destinations, sources, sizes, count, attributes, starts, kinds };
     started_after("cuMemcpyBatchAsync", not_legacy(on), |driver| {
-        let on = driver.working_stream(driver.stream(on)?)?;
+        let on = batch_stream(driver, on)?;
         let mut failed = None;
         // SAFETY: the caller promises of the arrays and the ranges what `copy` asks for.
         let copied = unsafe { batch.copy(driver, on, &mut failed) };
@@ -141,35 +151,10 @@ pub unsafe extern "C" fn cuMemcpyBatchAsync_v2(
 ) -> c_int {
     let batch = Batch { destinations, sources, sizes, count, attributes, starts, kinds };
     started_after("cuMemcpyBatchAsync_v2", not_legacy(on), |driver| {
-        let on = driver.working_stream(driver.stream(on)?)?;
+        let on = batch_stream(driver, on)?;
         // SAFETY: the caller promises of the arrays and the ranges what `copy` asks for.
         unsafe { batch.copy(driver, on, &mut None) }
     })
-}
-
-/// Copies between any two places.
-///
-/// # Safety
-/// No other code may use the ranges; a range of the host that is `Promised` must be mapped.
-unsafe fn copy(
-    driver: &Driver,
-    (destination, writing): (u64, Use),
-    (source, reading): (u64, Use),
-    bytes: usize,
-    on: StreamHandle,
-) -> Outcome {
-    let (to, from) = (DevicePtr(destination), DevicePtr(source));
-    let known = |ptr| driver.machine.simulator.reserves(Span::new(ptr, bytes as u64));
-    if bytes == 0 || (known(to) && known(from)) {
-        // SAFETY: `memcpy` asks that no other code uses the ranges; this function's contract says
-        // so. The simulator refuses ranges outside of live allocations.
-        return answer(unsafe { driver.sim.memcpy(to, from, bytes as u64, on) });
-    }
-    let shape = Shape { width: bytes as u64, rows: 1 };
-    let to = Rows::new(driver, (destination, 0), shape, writing)?;
-    let from = Rows::new(driver, (source, 0), shape, reading)?;
-    // SAFETY: this function's contract, and `Rows` looked at what was not promised.
-    unsafe { transfer::copy(driver, to, from, shape, on) }
 }
 
 /// Runs a copy between places that the caller promised nothing about, in a stream.
@@ -184,9 +169,9 @@ unsafe fn copy_any(
     on: *mut c_void,
 ) -> c_int {
     in_context(symbol, |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        // SAFETY: `copy` asks of the ranges what this function asks of them.
-        unsafe { copy(driver, (destination, Use::Write), (source, Use::Read), bytes, on) }
+        let (to, from) = ((destination, Use::Write), (source, Use::Read));
+        // SAFETY: `submit` asks of the ranges what this function asks of them.
+        unsafe { submit(driver, on, Work::Copy(Range { to, from, bytes })) }
     })
 }
 
@@ -203,12 +188,9 @@ unsafe fn copy_from_host(
 ) -> c_int {
     let source = source.expose_provenance() as u64;
     in_context(symbol, |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: `copy` asks of the ranges what this function asks of them.
-        unsafe { copy(driver, (destination, Use::Write), (source, Use::Promised), bytes, on) }
+        let (to, from) = ((destination, Use::Write), (source, Use::Promised));
+        // SAFETY: `submit` asks of the ranges what this function asks of them.
+        unsafe { submit(driver, on, Work::Copy(Range { to, from, bytes })) }
     })
 }
 
@@ -225,12 +207,9 @@ unsafe fn copy_to_host(
 ) -> c_int {
     let destination = destination.expose_provenance() as u64;
     in_context(symbol, |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: `copy` asks of the ranges what this function asks of them.
-        unsafe { copy(driver, (destination, Use::Promised), (source, Use::Read), bytes, on) }
+        let (to, from) = ((destination, Use::Promised), (source, Use::Read));
+        // SAFETY: `submit` asks of the ranges what this function asks of them.
+        unsafe { submit(driver, on, Work::Copy(Range { to, from, bytes })) }
     })
 }
 
@@ -301,9 +280,9 @@ unsafe fn copy_between(
     in_context(symbol, |driver, _| {
         driver.live(to.addr())?;
         driver.live(from.addr())?;
-        let on = driver.working_stream(stream(on))?;
-        // SAFETY: `copy` asks of the ranges what this function asks of them.
-        unsafe { copy(driver, (destination, Use::Write), (source, Use::Read), bytes, on) }
+        let (to, from) = ((destination, Use::Write), (source, Use::Read));
+        // SAFETY: `submit` asks of the ranges what this function asks of them.
+        unsafe { submit(driver, on, Work::Copy(Range { to, from, bytes })) }
     })
 }
 

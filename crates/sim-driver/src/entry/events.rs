@@ -5,8 +5,12 @@ use std::ffi::{c_int, c_uint, c_void};
 use pagewise_hal::{Backend, Code, EventFlags, EventHandle};
 
 use crate::contexts;
-use crate::driver::{answer, has_place, in_context, is_handle, started, started_after, store};
+use crate::driver::{
+    Driver, Outcome, answer, has_place, in_context, is_handle, started, started_after, store,
+    stream,
+};
 use crate::entry::Blob;
+use crate::graphs::Task;
 
 /// `CU_EVENT_INTERPROCESS`
 const INTERPROCESS: c_uint = 4;
@@ -50,23 +54,59 @@ pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
         // function promised that. The simulator refuses a handle of a destroyed event, so even a
         // broken promise does no harm.
         answer(unsafe { driver.sim.event_destroy(event(handle)) })?;
+        driver.graphs().captures.forget_event(event(handle).as_raw());
         driver.contexts().events.remove(&handle.addr());
         Ok(())
     })
 }
 
+/// `CU_EVENT_RECORD_EXTERNAL` and `CU_EVENT_WAIT_EXTERNAL`
+pub(super) const EXTERNAL: c_uint = 1;
+
+/// Refuses what is no event.
+pub(super) fn check_event(driver: &Driver, raw: *mut c_void) -> Outcome {
+    let exists = driver.contexts().events.contains_key(&raw.addr());
+    if exists { Ok(()) } else { Err(Code::INVALID_HANDLE) }
+}
+
+/// Records an event. A stream that captures notes where it stands, or gets a node if the event is
+/// external to the graph.
+fn record(driver: &Driver, raw: *mut c_void, on: *mut c_void, is_external: bool) -> Outcome {
+    let (handle, on) = (event(raw), stream(on));
+    driver.device_of_stream(on)?;
+    let capturing = driver.capturing(on);
+    if let Some(key) = capturing {
+        check_event(driver, raw)?;
+        let mut graphs = driver.graphs();
+        if is_external {
+            return graphs.capture(key, Task::Record(handle)).map(drop);
+        }
+        return graphs.captures.record(handle.as_raw(), capturing);
+    }
+    driver.check_legacy(on)?;
+    driver.wait_for_host(on);
+    answer(driver.sim.event_record(handle, on))?;
+    driver.graphs().captures.record(handle.as_raw(), None)
+}
+
+/// Refuses to look at an event of a capture, and beside captures.
+fn look(driver: &Driver, handle: EventHandle) -> Outcome {
+    let mut graphs = driver.graphs();
+    graphs.captures.check_event(handle.as_raw(), true)?;
+    graphs.captures.check_unsafe()
+}
+
 /// `cuEventRecord`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecord(handle: *mut c_void, on: *mut c_void) -> c_int {
-    started("cuEventRecord", |driver| {
-        answer(driver.sim.event_record(event(handle), driver.stream(on)?))
-    })
+    started("cuEventRecord", |driver| record(driver, handle, on, false))
 }
 
 /// `cuEventQuery`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
     started_after("cuEventQuery", is_handle(handle), |driver| {
+        look(driver, event(handle))?;
         answer(driver.sim.event_query(event(handle))).map(|_| ())
     })
 }
@@ -75,11 +115,13 @@ pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventSynchronize(handle: *mut c_void) -> c_int {
     started_after("cuEventSynchronize", is_handle(handle), |driver| {
+        look(driver, event(handle))?;
         answer(driver.sim.event_synchronize(event(handle)))
     })
 }
 
-/// `cuEventRecordWithFlags`: without a capture, the flag for external events changes nothing.
+/// `cuEventRecordWithFlags`: a stream that captures gets a node for an external event. Without a
+/// capture the flag changes nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecordWithFlags(
     handle: *mut c_void,
@@ -87,11 +129,11 @@ pub extern "C" fn cuEventRecordWithFlags(
     flags: c_uint,
 ) -> c_int {
     started("cuEventRecordWithFlags", |driver| {
-        let on = driver.stream(on)?;
-        if flags > 1 {
+        driver.device_of_stream(stream(on))?;
+        if flags > EXTERNAL {
             return Err(Code::INVALID_VALUE);
         }
-        answer(driver.sim.event_record(event(handle), on))
+        record(driver, handle, on, flags == EXTERNAL)
     })
 }
 
@@ -108,6 +150,9 @@ unsafe fn elapsed(
     let events = is_handle(start).and_then(|()| is_handle(end));
     started_after(symbol, events, |driver| {
         has_place(milliseconds)?;
+        for one in [start, end] {
+            driver.graphs().captures.check_event(event(one).as_raw(), false)?;
+        }
         let ns = answer(driver.sim.event_elapsed_ns(event(start), event(end)))?;
         // SAFETY: by this function's contract the place is null or valid for writing.
         unsafe { store(milliseconds, (ns as f64 / 1e6) as f32) }

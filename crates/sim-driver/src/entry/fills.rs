@@ -3,10 +3,9 @@
 
 use std::ffi::{c_int, c_uint, c_ushort, c_void};
 
-use pagewise_hal::{Backend, Code, Span, StreamHandle};
-
-use crate::driver::{Driver, Outcome, answer, in_context, stream};
-use crate::entry::{span, span_is_live};
+use crate::driver::in_context;
+use crate::running::submit;
+use crate::work::{MemsetParams, Work};
 
 /// The elements of a fill.
 #[derive(Clone, Copy)]
@@ -17,29 +16,15 @@ enum Element {
 }
 
 impl Element {
-    const fn width(self) -> usize {
-        match self {
-            Self::Byte(_) => 1,
-            Self::Half(_) => 2,
-            Self::Word(_) => 4,
-        }
+    /// A fill with these elements: address and pitch, width and height.
+    fn fill(self, (address, pitch): (u64, usize), (width, height): (usize, usize)) -> MemsetParams {
+        let (value, element_bytes) = match self {
+            Self::Byte(value) => (value.into(), 1),
+            Self::Half(value) => (value.into(), 2),
+            Self::Word(value) => (value, 4),
+        };
+        MemsetParams { address, pitch, value, element_bytes, width, height }
     }
-}
-
-/// Fills a range.
-///
-/// # Safety
-/// No other code may use the range.
-unsafe fn fill(driver: &Driver, range: Span, element: Element, on: StreamHandle) -> Outcome {
-    // SAFETY: the fills ask that no other code uses the range; this function's contract says so. The
-    // simulator refuses ranges outside of live allocations.
-    answer(unsafe {
-        match element {
-            Element::Byte(value) => driver.sim.memset(range, value, on),
-            Element::Half(value) => driver.sim.memset_d16(range, value, on),
-            Element::Word(value) => driver.sim.memset_d32(range, value, on),
-        }
-    })
 }
 
 /// Runs a fill of `count` elements. Too many for an address space wrap (CONTRACT-107).
@@ -53,12 +38,9 @@ unsafe fn fill_one(
     count: usize,
     on: *mut c_void,
 ) -> c_int {
-    in_context(symbol, |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        let range = span(ptr, count.wrapping_mul(element.width()));
-        // SAFETY: `fill` asks that no other code uses the range, as this function does.
-        unsafe { fill(driver, range, element, on) }
-    })
+    let fill = element.fill((ptr, 0), (count, 1));
+    // SAFETY: `submit` asks that no other code uses the range, as this function does.
+    in_context(symbol, |driver, _| unsafe { submit(driver, on, Work::Fill(fill)) })
 }
 
 /// Runs a fill of `height` rows of `width` elements, `pitch` bytes apart. All rows have to be in one
@@ -68,37 +50,14 @@ unsafe fn fill_one(
 /// No other code may use the rows.
 unsafe fn fill_rows(
     symbol: &str,
-    (ptr, pitch): (u64, usize),
+    rows: (u64, usize),
     element: Element,
-    (width, height): (usize, usize),
+    size: (usize, usize),
     on: *mut c_void,
 ) -> c_int {
-    in_context(symbol, |driver, _| {
-        let on = driver.working_stream(stream(on))?;
-        if width == 0 || height == 0 {
-            return Ok(());
-        }
-        let row = width.checked_mul(element.width()).ok_or(Code::INVALID_VALUE)?;
-        let before_last = height.checked_sub(1).and_then(|rows| rows.checked_mul(pitch));
-        let extent = before_last.and_then(|bytes| bytes.checked_add(row));
-        let extent = extent.ok_or(Code::INVALID_VALUE)?;
-        let aligned = ptr.is_multiple_of(element.width() as u64)
-            && (height == 1 || pitch.is_multiple_of(element.width()));
-        let apart = height == 1 || pitch >= row;
-        if !aligned || !apart || !span_is_live(driver, ptr, extent as u64) {
-            return Err(Code::INVALID_VALUE);
-        }
-        if height == 1 || pitch == row {
-            // SAFETY: `fill` asks that no other code uses the range, as this function does.
-            return unsafe { fill(driver, span(ptr, extent), element, on) };
-        }
-        for index in 0..height {
-            let start = ptr.wrapping_add(index.wrapping_mul(pitch) as u64);
-            // SAFETY: `fill` asks that no other code uses the range, as this function does.
-            unsafe { fill(driver, span(start, row), element, on) }?;
-        }
-        Ok(())
-    })
+    let fill = element.fill(rows, size);
+    // SAFETY: `submit` asks that no other code uses the rows, as this function does.
+    in_context(symbol, |driver, _| unsafe { submit(driver, on, Work::Rows(fill)) })
 }
 
 /// The legacy default stream, on which calls without a stream work.

@@ -2,12 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise_hal::{Backend, Code};
+use pagewise_hal::Code;
 
-use crate::driver::{Driver, Outcome, answer, host_queue, started, stream};
+use crate::driver::{Driver, Outcome, host_queue, started, stream};
+use crate::running;
+use crate::work::{HostNodeParams, Work};
 
-/// `CUhostFn`
-pub type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
+pub use crate::work::HostFunction;
 
 /// `CUstreamCallback`
 pub type StreamCallback = Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void)>;
@@ -22,9 +23,7 @@ unsafe impl<T> Send for Sent<T> {}
 /// Submits a function to a stream.
 fn submit(driver: &Driver, on: *mut c_void, work: impl FnOnce() + Send + 'static) -> Outcome {
     let handle = stream(on);
-    // The stream exists, or a default stream has a context.
-    let device = driver.device_of_stream(handle)?;
-    answer(driver.sim.stream_synchronize(driver.working(handle, device)?))?;
+    driver.submittable(handle)?;
     if driver.host_work.submit(host_queue(handle), Box::new(work)) {
         Ok(())
     } else {
@@ -43,13 +42,10 @@ pub unsafe extern "C" fn cuLaunchHostFunc(
     data: *mut c_void,
 ) -> c_int {
     started("cuLaunchHostFunc", |driver| {
-        let function = function.ok_or(Code::INVALID_VALUE)?;
-        let data = Sent(data);
-        submit(driver, on, move || {
-            let Sent(data) = { data };
-            // SAFETY: the caller promises that the function can be called with its data.
-            unsafe { function(data) };
-        })
+        function.ok_or(Code::INVALID_VALUE)?;
+        let call = Work::Host(HostNodeParams { function, data });
+        // SAFETY: the caller promises that the function can be called with its data.
+        unsafe { running::submit(driver, on, call) }
     })
 }
 

@@ -16,6 +16,7 @@ const DEVICE_MAP: c_uint = 2;
 /// `ptr` must be null or valid for writing.
 unsafe fn allocate(symbol: &str, ptr: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int {
     in_context(symbol, |driver, _| {
+        driver.check_unsafe()?;
         has_place(ptr)?;
         let wanted = HostAllocFlags::from_bits_retain(flags);
         let made = answer(driver.sim.alloc_pinned(bytes as u64, wanted))?;
@@ -57,6 +58,7 @@ pub unsafe extern "C" fn cuMemAllocHost_v2(ptr: *mut *mut c_void, bytes: usize) 
 pub unsafe extern "C" fn cuMemFreeHost(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
     started("cuMemFreeHost", |driver| {
+        driver.check_unsafe()?;
         driver.host_work.wait();
         // SAFETY: `free_pinned` asks that no code uses the allocation any more; the caller of this
         // function promised that.

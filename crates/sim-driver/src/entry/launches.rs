@@ -6,10 +6,11 @@ use pagewise_hal::{Code, DeviceId, EventHandle, LaunchShape, StreamHandle};
 
 use crate::driver::{Driver, Outcome, has_place, in_context, in_context_after, load, stream};
 use crate::entry::functions::function;
+use crate::graphs::Task;
 use crate::image::parts::Kernel;
-use crate::launch::{self, Executor, Launch, Request};
+use crate::launch::{self, Launch, Request};
+use crate::launching::execute;
 use crate::programs::tables::Function;
-use crate::touch_kernels::TouchKernel;
 
 /// `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`
 const LAUNCH_OUT_OF_RESOURCES: c_int = 701;
@@ -81,14 +82,23 @@ unsafe fn launch(
     let function = function(driver, handle)?;
     let on = stream(on);
     check_stream(driver, device, &function, on)?;
-    launch::check(driver, device, &function, &request)?;
+    let capturing = driver.capturing(on);
+    if let Err(code) = launch::check(driver, device, &function, &request) {
+        // A launch that is refused invalidates the capture, as driver 580 answered.
+        if capturing.is_some() {
+            _ = driver.submittable(on);
+        }
+        return Err(code);
+    }
     // SAFETY: by this function's contract the arguments are those of the kernel.
     let parameters = unsafe { arguments.read(function.kernel()?) }?;
     let launch = Launch { device, request, parameters, function };
-    let touch = TouchKernel::of(launch.function.kernel()?);
-    let executor = touch.as_ref().map(|touch| touch as &dyn Executor);
+    if let Some(key) = capturing {
+        return driver.graphs().capture(key, Task::Kernel(launch)).map(drop);
+    }
+    driver.check_legacy(on)?;
     driver.wait_for_host(on);
-    launch.run(driver, on, executor)
+    execute(driver, &launch, on)
 }
 
 /// Checks the stream, whatever the grid is (CONTRACT-101). It must belong to the context of the

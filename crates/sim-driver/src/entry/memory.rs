@@ -15,6 +15,7 @@ use crate::driver::{
 };
 use crate::entry::movement::gather;
 use crate::entry::span;
+use crate::graph_memory;
 
 /// `cuMemGetInfo`: either figure may be left out.
 ///
@@ -43,6 +44,7 @@ pub unsafe extern "C" fn cuMemAllocManaged(ptr: *mut u64, bytes: usize, flags: c
     let usable = bytes > 0 && (flags == AttachFlags::GLOBAL || flags == AttachFlags::HOST);
     let arguments = if usable { has_place(ptr) } else { Err(Code::INVALID_VALUE) };
     in_context_after("cuMemAllocManaged", arguments, |driver, _| {
+        driver.check_unsafe()?;
         let made = answer(driver.sim.alloc_managed(bytes as u64, flags))?;
         driver.own(made, Kind::Memory);
         // SAFETY: the caller promises that the place is null or valid for writing.
@@ -57,6 +59,7 @@ pub unsafe extern "C" fn cuMemAllocManaged(ptr: *mut u64, bytes: usize, flags: c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
     in_context("cuMemAlloc_v2", |driver, device| {
+        driver.check_unsafe()?;
         has_place(ptr)?;
         let made = answer(driver.sim.alloc_device(device, bytes as u64))?;
         driver.own(made, Kind::Memory);
@@ -72,11 +75,15 @@ pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
     started("cuMemFree_v2", |driver| {
+        driver.check_unsafe()?;
         // Memory of variables goes with its module.
         if driver.programs().owns(ptr) {
             return Err(Code::INVALID_VALUE);
         }
         driver.host_work.wait();
+        if let Some(freed) = graph_memory::free(driver, ptr) {
+            return freed;
+        }
         // SAFETY: `free` asks that no code uses the allocation any more; the caller of this function
         // promised that.
         answer(unsafe { driver.sim.free(DevicePtr(ptr)) })?;
@@ -102,6 +109,7 @@ pub unsafe extern "C" fn cuMemAllocPitch_v2(
     element_bytes: c_uint,
 ) -> c_int {
     in_context("cuMemAllocPitch_v2", |driver, device| {
+        driver.check_unsafe()?;
         has_place(ptr)?;
         has_place(pitch)?;
         let known = [4, 8, 16].contains(&element_bytes);
@@ -267,6 +275,12 @@ unsafe fn store_attribute(data: *mut c_void, attribute: PointerAttribute, value:
 }
 
 fn pointer_attribute(driver: &Driver, ptr: u64, attribute: PointerAttribute) -> Outcome<u64> {
+    let of_graph = driver.graphs().memory.around(ptr);
+    match (attribute, of_graph) {
+        (PointerAttribute::RANGE_START_ADDR, Some((start, _))) => return Ok(start),
+        (PointerAttribute::RANGE_SIZE, Some((_, bytes))) => return Ok(bytes),
+        _ => {}
+    }
     answer(driver.sim.pointer_attribute(DevicePtr(ptr), attribute))
 }
 

@@ -5,6 +5,7 @@
 //! `CUDA_ERROR_INVALID_VALUE`. Handles and addresses may be any numbers: the simulator looks them
 //! up. Memory that a call reads or writes by a device address must not be used by others meanwhile.
 
+mod capture;
 mod contexts;
 mod copies;
 mod device;
@@ -12,6 +13,7 @@ mod errors;
 mod events;
 mod fills;
 mod functions;
+mod graphs;
 mod host_functions;
 mod host_memory;
 mod images;
@@ -29,6 +31,7 @@ mod sharing_physical;
 mod streams;
 mod virtual_memory;
 
+pub use capture::*;
 pub use contexts::*;
 pub use copies::*;
 pub use device::*;
@@ -36,6 +39,7 @@ pub use errors::*;
 pub use events::*;
 pub use fills::*;
 pub use functions::*;
+pub use graphs::*;
 pub use host_functions::*;
 pub use host_memory::*;
 pub use launches::*;

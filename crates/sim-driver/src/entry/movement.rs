@@ -11,6 +11,7 @@ use crate::entry::{MemLocation, span};
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAdvise(ptr: u64, bytes: usize, advice: c_int, device: c_int) -> c_int {
     in_context("cuMemAdvise", |driver, _| {
+        driver.check_unsafe()?;
         answer(driver.sim.advise_ordinal(span(ptr, bytes), Advice(advice), device))
     })
 }
@@ -24,6 +25,7 @@ pub extern "C" fn cuMemAdvise_v2(
     location: MemLocation,
 ) -> c_int {
     in_context("cuMemAdvise_v2", |driver, _| {
+        driver.check_unsafe()?;
         answer(driver.sim.advise(span(ptr, bytes), Advice(advice), location.into()))
     })
 }

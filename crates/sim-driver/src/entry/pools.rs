@@ -7,8 +7,10 @@ use pagewise_hal::{
     PoolAttribute, PoolHandle, PoolProps, Result,
 };
 
-use crate::driver::{Driver, Outcome, answer, has_place, load, started, store};
+use crate::driver::{Driver, Outcome, answer, has_place, load, started, store, stream};
 use crate::entry::MemLocation;
+use crate::graph_memory;
+use crate::graphs::Key;
 
 /// `CUmemPoolProps` as of CUDA 12.2.
 #[repr(C)]
@@ -72,6 +74,7 @@ pub unsafe extern "C" fn cuMemPoolCreate(
     props: *const MemPoolProps,
 ) -> c_int {
     let create = |driver: &Driver| {
+        driver.check_unsafe()?;
         // SAFETY: the caller promises that `props` is null or valid for reading. Every bit pattern
         // is a value of its integers and of its pointer, which is not dereferenced.
         let props = unsafe { load(props) }?;
@@ -163,6 +166,7 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemPoolTrimTo(handle: *mut c_void, min_bytes_to_keep: usize) -> c_int {
     started("cuMemPoolTrimTo", |driver| {
+        driver.check_unsafe()?;
         answer(driver.sim.pool_trim(pool(handle), min_bytes_to_keep as u64))
     })
 }
@@ -333,6 +337,40 @@ pub unsafe extern "C" fn cuMemSetMemPool(
     })
 }
 
+/// The capture of a stream, if it captures.
+fn capturing(driver: &Driver, on: *mut c_void) -> Outcome<Option<Key>> {
+    driver.device_of_stream(stream(on))?;
+    Ok(driver.capturing(stream(on)))
+}
+
+/// Makes a node that allocates memory of the stream's device: a graph has its own memory, and none
+/// of a pool.
+fn capture_alloc(driver: &Driver, key: Key, on: *mut c_void, bytes: usize) -> Outcome<u64> {
+    let device = driver.device_of_stream(stream(on))?;
+    let mut graphs = driver.graphs();
+    graphs.captures.check(key)?;
+    let (graph, tips) = graphs.captures.place(key)?;
+    let wanted = (device, Vec::new(), bytes as u64);
+    let (node, address) =
+        graph_memory::add_allocation(driver, &mut graphs, (graph, &tips), wanted)?;
+    graphs.captures.advance(key, node);
+    Ok(address)
+}
+
+/// Makes a node that frees memory of a graph. The driver refuses other memory, and frees null
+/// without a node.
+fn capture_free(driver: &Driver, key: Key, ptr: u64) -> Outcome {
+    let mut graphs = driver.graphs();
+    graphs.captures.check(key)?;
+    if ptr == 0 {
+        return Ok(());
+    }
+    let (graph, tips) = graphs.captures.place(key)?;
+    let node = graph_memory::add_free(&mut graphs, (graph, &tips), ptr)?;
+    graphs.captures.advance(key, node);
+    Ok(())
+}
+
 /// `cuMemAllocFromPoolAsync`
 ///
 /// # Safety
@@ -345,6 +383,12 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
     on: *mut c_void,
 ) -> c_int {
     started("cuMemAllocFromPoolAsync", |driver| {
+        if let Some(key) = capturing(driver, on)? {
+            has_place(ptr)?;
+            answer(driver.sim.pool_attribute(pool(handle), PoolAttribute::RELEASE_THRESHOLD))?;
+            // SAFETY: the caller promises that `ptr` is null or valid for writing.
+            return unsafe { store(ptr, capture_alloc(driver, key, on, bytes)?) };
+        }
         let on = driver.stream(on)?;
         has_place(ptr)?;
         let made = answer(driver.sim.pool_alloc(pool(handle), bytes as u64, on))?;
@@ -360,6 +404,11 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocAsync(ptr: *mut u64, bytes: usize, on: *mut c_void) -> c_int {
     started("cuMemAllocAsync", |driver| {
+        if let Some(key) = capturing(driver, on)? {
+            has_place(ptr)?;
+            // SAFETY: the caller promises that `ptr` is null or valid for writing.
+            return unsafe { store(ptr, capture_alloc(driver, key, on, bytes)?) };
+        }
         let on = driver.stream(on)?;
         has_place(ptr)?;
         let location = Location::device(driver.device_of_stream(on)?);
@@ -377,7 +426,13 @@ pub unsafe extern "C" fn cuMemAllocAsync(ptr: *mut u64, bytes: usize, on: *mut c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeAsync(ptr: u64, on: *mut c_void) -> c_int {
     started("cuMemFreeAsync", |driver| {
+        if let Some(key) = capturing(driver, on)? {
+            return capture_free(driver, key, ptr);
+        }
         let on = driver.stream(on)?;
+        if let Some(freed) = graph_memory::free(driver, ptr) {
+            return freed;
+        }
         // SAFETY: `free_async` asks that no work uses the memory after the free in the stream; the
         // caller of this function promised that.
         answer(unsafe { driver.sim.free_async(DevicePtr(ptr), on) })

@@ -32,6 +32,7 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
     let span = span(ptr.expose_provenance() as u64, bytes);
     let flags = HostRegisterFlags::from_bits_retain(flags);
     in_context("cuMemHostRegister_v2", |driver, _| {
+        driver.check_unsafe()?;
         // SAFETY: `host_register` asks that the memory is live until it is unregistered; the caller
         // of this function promised that.
         answer(unsafe { driver.sim.host_register(span, flags) })
@@ -46,6 +47,7 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
 pub unsafe extern "C" fn cuMemHostUnregister(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
     started("cuMemHostUnregister", |driver| {
+        driver.check_unsafe()?;
         // SAFETY: `host_unregister` asks that no device uses the memory any more; the caller of
         // this function promised that.
         answer(unsafe { driver.sim.host_unregister(ptr) })

@@ -1,6 +1,5 @@
-//! Entry points of streams. No work is captured into graphs.
+//! Entry points of streams.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::without_provenance_mut;
 
@@ -11,8 +10,9 @@ use crate::driver::{
     Driver, Outcome, answer, has_place, host_queue, in_context_after, is_handle, load, started,
     started_after, store, stream,
 };
-use crate::entry::events::event;
+use crate::entry::events::{EXTERNAL, check_event, event};
 use crate::entry::span;
+use crate::graphs::{Key, Task};
 
 /// `CUDA_ERROR_NOT_READY`
 const NOT_READY: c_int = 600;
@@ -70,19 +70,31 @@ unsafe fn create(symbol: &str, out: *mut *mut c_void, flags: c_uint, priority: c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
     in_context_after("cuStreamDestroy_v2", is_handle(on), |driver, _| {
+        let key = driver.key_of(stream(on));
         // SAFETY: `stream_destroy` asks that the handle is not used again; the caller of this
         // function promised that. The simulator refuses a handle of a destroyed stream, so even a
         // broken promise does no harm.
         answer(unsafe { driver.sim.stream_destroy(stream(on)) })?;
+        if let Some(key) = key {
+            driver.graphs().forget_stream(key);
+        }
         driver.remove_stream(stream(on));
         Ok(())
     })
+}
+
+/// Refuses to wait for a stream, or to ask whether it is idle: of a capture, and beside captures.
+fn check_wait(driver: &Driver, on: *mut c_void) -> Outcome {
+    driver.device_of_stream(stream(on))?;
+    driver.submittable(stream(on))?;
+    driver.check_unsafe()
 }
 
 /// `cuStreamSynchronize`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
     started("cuStreamSynchronize", |driver| {
+        check_wait(driver, on)?;
         answer(driver.sim.stream_synchronize(driver.stream(on)?))
     })
 }
@@ -92,6 +104,7 @@ pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
     started("cuStreamQuery", |driver| {
+        check_wait(driver, on)?;
         if driver.host_work.is_pending(host_queue(stream(on))) {
             return Err(NOT_READY);
         }
@@ -102,9 +115,22 @@ pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
 /// `cuStreamWaitEvent`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitEvent(on: *mut c_void, for_: *mut c_void, flags: c_uint) -> c_int {
-    _ = flags;
     started("cuStreamWaitEvent", |driver| {
-        answer(driver.sim.stream_wait_event(driver.stream(on)?, event(for_)))
+        let (handle, on) = (event(for_), stream(on));
+        driver.device_of_stream(on)?;
+        if let Some(key) = driver.capturing(on) {
+            check_event(driver, for_)?;
+            if flags & EXTERNAL != 0 {
+                return driver.graphs().capture(key, Task::Wait(handle)).map(drop);
+            }
+        }
+        let key = driver.key_of(on).unwrap_or(Key::LEGACY);
+        if driver.graphs().captures.wait(key, on.is_legacy(), handle.as_raw())? {
+            return Ok(());
+        }
+        driver.check_legacy(on)?;
+        driver.wait_for_host(on);
+        answer(driver.sim.stream_wait_event(on, handle))
     })
 }
 
@@ -141,7 +167,7 @@ pub unsafe extern "C" fn cuStreamGetCtx(on: *mut c_void, context: *mut *mut c_vo
 }
 
 /// The properties of a stream: default streams have the flags and the priority of 0.
-fn known(driver: &Driver, on: *mut c_void) -> Outcome<Stream> {
+pub(super) fn known(driver: &Driver, on: *mut c_void) -> Outcome<Stream> {
     let handle = stream(on);
     if !handle.is_default() {
         return driver.created_stream(handle);
@@ -229,88 +255,6 @@ pub unsafe extern "C" fn cuStreamGetCtx_v2(
             store(green, std::ptr::null_mut())?;
             store(context, without_provenance_mut(handle))
         }
-    })
-}
-
-/// `cuStreamIsCapturing`: no.
-///
-/// # Safety
-/// As the module says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamIsCapturing(on: *mut c_void, out: *mut c_int) -> c_int {
-    // SAFETY: the caller promises that the place is null or valid for writing.
-    unsafe { give("cuStreamIsCapturing", on, out, |_| 0) }
-}
-
-/// `cuStreamGetCaptureInfo`, the form of CUDA 10.1: the stream does not capture, so only the state
-/// is written.
-///
-/// # Safety
-/// As the module says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetCaptureInfo(
-    on: *mut c_void,
-    state: *mut c_int,
-    _id: *mut u64,
-) -> c_int {
-    // SAFETY: the caller promises that the place is null or valid for writing.
-    unsafe { give("cuStreamGetCaptureInfo", on, state, |_| 0) }
-}
-
-/// `cuStreamGetCaptureInfo`, the form of CUDA 11.3: as [`cuStreamGetCaptureInfo`].
-///
-/// # Safety
-/// As the module says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
-    on: *mut c_void,
-    state: *mut c_int,
-    _id: *mut u64,
-    _graph: *mut *mut c_void,
-    _dependencies: *mut *const *mut c_void,
-    _count: *mut usize,
-) -> c_int {
-    // SAFETY: the caller promises that the place is null or valid for writing.
-    unsafe { give("cuStreamGetCaptureInfo_v2", on, state, |_| 0) }
-}
-
-/// `cuStreamGetCaptureInfo`, the form of CUDA 12.3: as [`cuStreamGetCaptureInfo`].
-///
-/// # Safety
-/// As the module says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetCaptureInfo_v3(
-    on: *mut c_void,
-    state: *mut c_int,
-    _id: *mut u64,
-    _graph: *mut *mut c_void,
-    _dependencies: *mut *const *mut c_void,
-    _edges: *mut *const c_void,
-    _count: *mut usize,
-) -> c_int {
-    // SAFETY: the caller promises that the place is null or valid for writing.
-    unsafe { give("cuStreamGetCaptureInfo_v3", on, state, |_| 0) }
-}
-
-thread_local! {
-    /// The thread's capture mode: global.
-    static CAPTURE_MODE: Cell<c_int> = const { Cell::new(0) };
-}
-
-/// `cuThreadExchangeStreamCaptureMode`
-///
-/// # Safety
-/// `mode` must be null or valid for reading and writing.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
-    started("cuThreadExchangeStreamCaptureMode", |_| {
-        // SAFETY: the caller promises that the place is null or valid for reading.
-        let new = unsafe { load(mode.cast_const()) }?;
-        if !(0..=2).contains(&new) {
-            return Err(Code::INVALID_VALUE);
-        }
-        // SAFETY: the caller promises that the place is null or valid for writing.
-        unsafe { store(mode, CAPTURE_MODE.replace(new)) }
     })
 }
 

@@ -5,7 +5,8 @@ use pagewise_hal::{AttachFlags, Backend, DeviceId, DevicePtr, Span, StreamHandle
 use super::storage::{Layout, Storage};
 use crate::driver::{Driver, Outcome, answer};
 use crate::image::Image;
-use crate::transfer::{Rows, Shape, Use, copy};
+use crate::transfer::{Rows, Shape, copy};
+use crate::work::Use;
 
 /// Managed memory for variables, if there are any. New managed memory is 0.
 fn managed_memory(driver: &Driver, layout: &Layout) -> Outcome<Option<u64>> {
