@@ -264,6 +264,7 @@ impl Driver {
 
     /// Ends what a destroyed context left behind. The program gave all of it up with the context.
     fn end(&self, Remains { context, streams, events, memory }: Remains) {
+        self.graphs().forget_context(context);
         let variables = self.programs().remove_context(context);
         for handle in streams {
             // SAFETY: `stream_destroy` asks that the handle is not used again; the simulator

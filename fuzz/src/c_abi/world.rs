@@ -8,7 +8,8 @@ use pagewise_driver::{
     Blob, MemLocation, MemPoolProps, cuCtxDestroy_v2, cuCtxPopCurrent_v2, cuCtxSetCurrent,
     cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2,
     cuMemFree_v2, cuMemFreeAsync, cuMemFreeHost, cuMemHostUnregister, cuMemPoolCreate,
-    cuMemPoolDestroy, cuStreamCreate, cuStreamDestroy_v2, cuStreamSynchronize,
+    cuMemPoolDestroy, cuStreamCreate, cuStreamDestroy_v2, cuStreamEndCapture, cuStreamSynchronize,
+    cuThreadExchangeStreamCaptureMode,
 };
 
 use super::made::Made;
@@ -24,6 +25,9 @@ pub(super) const LONGEST: usize = 4 << 20;
 
 /// Where sizes begin that no machine has.
 const ABSURD: u64 = 1 << 47;
+
+/// `CU_STREAM_PER_THREAD`
+const PER_THREAD: usize = 2;
 
 /// How many allocations live at a time.
 const LIVE_MAX: usize = 10;
@@ -227,6 +231,17 @@ impl<'a, 'b> World<'a, 'b> {
         self.gone(ptr);
     }
 
+    /// Ends captures that calls began, and lets no other one refuse the end of this program.
+    fn end_captures(&self) {
+        let mut relaxed = 2;
+        // SAFETY: the place is a local that outlives the call.
+        unsafe { cuThreadExchangeStreamCaptureMode(&raw mut relaxed) };
+        for &stream in self.streams.iter().chain(&[PER_THREAD]) {
+            // SAFETY: the graph goes nowhere, so the driver destroys it.
+            unsafe { cuStreamEndCapture(without_provenance_mut(stream), null_mut()) };
+        }
+    }
+
     fn close_descriptors(&mut self) {
         for descriptor in self.descriptors.drain(..) {
             // SAFETY: the descriptor has to be open and this program's to close. The driver made it
@@ -390,6 +405,7 @@ impl<'a, 'b> World<'a, 'b> {
 impl Drop for World<'_, '_> {
     fn drop(&mut self) {
         self.make_current();
+        self.end_captures();
         for memory in std::mem::take(&mut self.registered) {
             // SAFETY: the simulator has no device that works by itself, so none uses the memory,
             // and the buffer is still allocated.
@@ -408,6 +424,9 @@ impl Drop for World<'_, '_> {
         cuStreamSynchronize(null_mut());
         // SAFETY: the result goes nowhere.
         while unsafe { cuCtxPopCurrent_v2(null_mut()) } == 0 {}
+        let mut global = 0;
+        // SAFETY: the place is a local that outlives the call.
+        unsafe { cuThreadExchangeStreamCaptureMode(&raw mut global) };
         for _ in 0..self.retained {
             cuDevicePrimaryCtxRelease_v2(0);
         }

@@ -318,6 +318,14 @@ impl Captures {
         None
     }
 
+    /// A context is gone. The captures that began in a stream of it go as well, and are given.
+    pub(crate) fn forget_context(&mut self, context: usize) -> Vec<Capture> {
+        let began =
+            |(&id, capture): (&u64, &Capture)| (capture.origin.context == context).then_some(id);
+        let ids: Vec<u64> = self.running.iter().filter_map(began).collect();
+        ids.iter().filter_map(|id| self.running.remove(id)).collect()
+    }
+
     /// A node is gone.
     pub(crate) fn forget_node(&mut self, node: usize) {
         for tips in self.running.values_mut().flat_map(|capture| capture.tips.values_mut()) {

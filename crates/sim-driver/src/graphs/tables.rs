@@ -178,6 +178,15 @@ impl Graphs {
         }
     }
 
+    /// A context is gone.
+    pub(crate) fn forget_context(&mut self, context: usize) {
+        for capture in self.captures.forget_context(context) {
+            if capture.makes_graph {
+                self.remove(capture.graph);
+            }
+        }
+    }
+
     /// Destroys a graph of the program.
     ///
     /// # Errors
