@@ -373,3 +373,94 @@ fn launches_of_nothing_are_refused() {
         }
     });
 }
+
+#[test]
+fn entry_points_of_the_driver_are_found_by_name_and_version() {
+    over_the_driver("entry_points_of_the_driver_are_found_by_name_and_version", || {
+        let ask = |name: &CStr, version, flags| {
+            let (mut address, mut status) = (null_mut(), 9);
+            let (to, found) = (&raw mut address, &raw mut status);
+            // SAFETY: the name is a C string, and the places are writable.
+            let code = unsafe {
+                cudaGetDriverEntryPointByVersion(name.as_ptr(), to, version, flags, found)
+            };
+            (code, !address.is_null(), status)
+        };
+        let names =
+            [c"cuMemAlloc", c"cuMemPrefetchAsync", c"cuNoSuch", c"", c"cuStreamGetCaptureInfo"];
+        for name in names {
+            for flags in 0..4 {
+                let question = format!("entry point {} {flags}", name.to_str().expect("ASCII"));
+                same("device", &question, ask(name, 13_000, flags));
+            }
+        }
+        for version in [11_000, 12_000, 12_020, 13_000, 13_010, 99_000] {
+            let answer = ask(c"cuMemPrefetchAsync", version, 0);
+            same("device", &format!("entry point at {version}"), answer);
+        }
+    });
+}
+
+/// The device code that was recorded.
+const PTX: &CStr = c".version 7.0
+.target sm_52
+.address_size 64
+.visible .global .align 4 .u32 counter = 7;
+.visible .entry empty() { ret; }
+.visible .entry two(.param .u64 two_param_0, .param .u32 two_param_1) { ret; }
+.visible .entry bounded() .maxntid 64, 2, 1 { ret; }
+.visible .entry shares() { .shared .align 4 .b8 buffer[1024]; .reg .u64 %r<2>; mov.u64 %r1, buffer; \
+st.shared.u32 [%r1], 1; ret; }
+";
+
+#[test]
+fn kernels_of_libraries_are_described_and_their_launches_checked() {
+    over_the_driver("kernels_of_libraries_are_described_and_their_launches_checked", || {
+        let (mut library, mut count, none) = (null_mut::<c_void>(), 0_u32, null_mut::<c_void>());
+        let code = PTX.as_ptr().cast_mut().cast();
+        // SAFETY: the code is PTX, and the places are writable.
+        unsafe {
+            let loaded =
+                cudaLibraryLoadData((&raw mut library).cast(), code, none, none, 0, none, none, 0);
+            same("kernels", "library", loaded);
+            let counted = cudaLibraryGetKernelCount((&raw mut count).cast(), library);
+            same("kernels", "count", (counted, count));
+        }
+        let kernel = |name: &CStr| {
+            let mut kernel = null_mut();
+            // SAFETY: the place is writable, and the name is a C string.
+            let code = unsafe { cudaLibraryGetKernel(&raw mut kernel, library, name.as_ptr()) };
+            let question = format!("kernel {}", name.to_str().expect("ASCII"));
+            same("kernels", &question, (code, !kernel.is_null(), cudaGetLastError()));
+            kernel
+        };
+        kernel(c"missing");
+        let one = Dim3 { x: 1, y: 1, z: 1 };
+        let launched = |kernel, grid, block, shared| {
+            // SAFETY: the kernel has no parameters.
+            let code =
+                unsafe { cudaLaunchKernel(kernel, grid, block, null_mut(), shared, null_mut()) };
+            let last = (cudaPeekAtLastError(), cudaGetLastError());
+            (code, last.0, last.1, cudaDeviceSynchronize(), cudaGetLastError())
+        };
+        for name in [c"empty", c"two", c"bounded", c"shares"] {
+            let (kernel, mut blocks) = (kernel(name), 0);
+            let name = name.to_str().expect("ASCII");
+            // SAFETY: the place is writable.
+            let code = unsafe {
+                cudaOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, kernel, 128, 0)
+            };
+            same("kernels", &format!("occupancy {name}"), (code, blocks));
+            if name == "empty" {
+                let (grid, wide) = (Dim3 { x: 0, ..one }, Dim3 { x: 1025, ..one });
+                same("kernels", "launch grid 0", launched(kernel, grid, one, 0));
+                same("kernels", "launch 1025", launched(kernel, one, wide, 0));
+                same("kernels", "launch shared", launched(kernel, one, one, 49_153));
+            }
+            if name == "bounded" {
+                let block = Dim3 { x: 256, ..one };
+                same("kernels", "launch bounded", launched(kernel, one, block, 0));
+            }
+        }
+    });
+}

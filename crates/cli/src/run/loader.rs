@@ -57,13 +57,8 @@ impl Loader {
             symlink(file, folder.path().join(name))
                 .map_err(|error| format!("{}: {error}", folder.path().display()))
         };
-        link(&library, "libcuda.so.1")?;
-        link(&library, "libcuda.so")?;
-        for (file, name) in OTHERS {
-            let file = library.with_file_name(file);
-            if file.is_file() {
-                link(&file, name)?;
-            }
+        for (file, name) in links(&library) {
+            link(&file, name)?;
         }
         Ok(Self { library, folder })
     }
@@ -93,6 +88,13 @@ impl Loader {
     }
 }
 
+/// Files that go on the loader's path, and their names there.
+fn links(library: &Path) -> Vec<(PathBuf, &'static str)> {
+    let driver = ["libcuda.so.1", "libcuda.so"].map(|name| (library.to_path_buf(), name));
+    let others = OTHERS.map(|(file, name)| (library.with_file_name(file), name));
+    driver.into_iter().chain(others.into_iter().filter(|(file, _)| file.is_file())).collect()
+}
+
 fn library() -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os(LIBRARY) {
         let path = PathBuf::from(path);
@@ -115,4 +117,21 @@ fn library() -> Result<PathBuf, String> {
             own.display()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_beside_the_driver_are_on_the_loaders_path_if_they_were_built() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let library = folder.path().join(FILE);
+        let names = || links(&library).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        assert_eq!(names(), ["libcuda.so.1", "libcuda.so"]);
+        let runtime = folder.path().join("libpagewise_cudart_13.so");
+        std::fs::write(&runtime, "").expect("room for a file");
+        assert_eq!(names(), ["libcuda.so.1", "libcuda.so", "libcudart.so.13"]);
+        assert!(links(&library).contains(&(runtime, "libcudart.so.13")));
+    }
 }
