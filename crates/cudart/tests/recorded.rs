@@ -30,7 +30,7 @@ fn over_the_driver(test: &str, body: impl FnOnce()) {
 
 /// The answer of the H200.
 fn recorded(group: &str, question: &str) -> String {
-    let table = std::fs::read_to_string("tests/data/h200.tsv").expect("the recording");
+    let table = include_str!("data/h200.tsv");
     let start = format!("{group}\t{question}\t");
     let found = table.lines().find_map(|line| line.strip_prefix(&start));
     found.unwrap_or_else(|| panic!("no answer to {start:?}")).to_owned()
@@ -438,10 +438,11 @@ fn kernels_of_libraries_are_described_and_their_launches_checked() {
         let one = Dim3 { x: 1, y: 1, z: 1 };
         let launched = |kernel, grid, block, shared| {
             // SAFETY: the kernel has no parameters.
-            let code =
-                unsafe { cudaLaunchKernel(kernel, grid, block, null_mut(), shared, null_mut()) };
-            let last = (cudaPeekAtLastError(), cudaGetLastError());
-            (code, last.0, last.1, cudaDeviceSynchronize(), cudaGetLastError())
+            unsafe {
+                let code = cudaLaunchKernel(kernel, grid, block, null_mut(), shared, null_mut());
+                let last = (cudaPeekAtLastError(), cudaGetLastError());
+                (code, last.0, last.1, cudaDeviceSynchronize(), cudaGetLastError())
+            }
         };
         for name in [c"empty", c"two", c"bounded", c"shares"] {
             let (kernel, mut blocks) = (kernel(name), 0);
