@@ -171,14 +171,15 @@ pub(super) fn module(driver: &Driver, library: usize) -> Outcome<usize> {
     if let Some(known) = programs.module_of_library(library, context) {
         return Ok(known);
     }
-    let managed = match programs.library(library)?.managed {
-        None => of_library(driver, &image)?,
-        known => known,
+    let managed = match programs.library(library)?.managed.clone() {
+        Some(known) => known,
+        None => {
+            let made = of_library(driver, &image)?;
+            programs.set_managed(library, made.clone());
+            made
+        }
     };
-    if let Some(managed) = managed {
-        programs.set_managed(library, managed);
-    }
-    let storage = of_module(driver, device, &image, Some(managed))?;
+    let storage = of_module(driver, device, &image, Some(&managed))?;
     Ok(programs.add_module(context, image, storage, Some(library)))
 }
 

@@ -222,10 +222,10 @@ impl<'a> File<'a> {
             let Ok(Some((relocations, _))) = section.rela(Little, self.bytes) else { continue };
             let of = u16::try_from(section.sh_info(Little)).unwrap_or_default();
             for one in relocations {
-                // An address of 32 or 64 bits.
+                // An address of 32 or 64 bits, in its space or a generic one.
                 let bytes = match one.r_type(Little, false) {
-                    1 => 4,
-                    2 => 8,
+                    1 | 3 => 4,
+                    2 | 4 => 8,
                     _ => continue,
                 };
                 let at = one.r_offset(Little);

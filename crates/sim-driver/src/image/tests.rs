@@ -152,6 +152,48 @@ fn a_size_that_no_memory_has_is_refused_before_it_is_taken() {
     assert!(read(array.as_bytes()).is_err());
 }
 
+/// Images that NVIDIA's compiler wrote: see `tests/data/README.md`.
+const CUBIN: &[u8] = include_bytes!("../../tests/data/kernel.cubin");
+const FAT_BINARY: &[u8] = include_bytes!("../../tests/data/kernel.fatbin");
+
+/// Checks the kernel and the variables of the images above.
+fn check(image: &Image) {
+    let [kernel] = &image.kernels[..] else { panic!("{image:?}") };
+    let parameters = [(0, 8), (8, 12), (20, 1)];
+    let parameters = parameters.map(|(offset, bytes)| Parameter { offset, bytes });
+    assert_eq!((kernel.name(), &kernel.parameters[..]), ("kernel", &parameters[..]));
+    assert_eq!((kernel.threads_max(), kernel.shared_bytes), (Some(128), 256));
+    let variable = |name: &str| &image.variables[image.variable(name).expect(name)];
+    assert_eq!((variable("number").bytes, &variable("number").contents[..]), (4, &[5][..]));
+    assert_eq!((variable("empty").bytes, variable("empty").contents.len()), (64, 0));
+    assert_eq!(variable("factor").space, Space::Constant);
+    assert!(variable("shared_by_all").is_managed && !variable("number").is_managed);
+    let relocations = &variable("place").relocations;
+    assert_eq!((relocations.len(), relocations[0].offset, relocations[0].bytes), (1, 0, 8));
+    assert_eq!(relocations[0].symbol, "number");
+}
+
+#[test]
+fn machine_code_has_the_kernels_and_variables_of_its_text() {
+    let image = read(CUBIN).expect("the file is right");
+    check(&image);
+    assert!(image.kernels[0].registers.is_some_and(|count| (4..=255).contains(&count)));
+    let older = Machine { capability: 89, ..MACHINE };
+    assert_eq!(Image::read(CUBIN, older).err().map(|refusal| refusal.code), Some(209));
+}
+
+#[test]
+fn a_container_gives_text_where_there_is_some_for_the_device() {
+    let of = |capability| Image::read(FAT_BINARY, Machine { capability, ..MACHINE });
+    for capability in [75, 80, 90, 120] {
+        let image = of(capability).expect("the file is right");
+        check(&image);
+        assert_eq!(image.target.capability, 75);
+        assert!(!image.text.is_empty());
+    }
+    assert_eq!(of(70).err().map(|refusal| refusal.code), Some(209));
+}
+
 /// Numbers of a fixed sequence (SplitMix64).
 fn random(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -164,9 +206,13 @@ fn random(state: &mut u64) -> usize {
 #[test]
 fn damaged_images_are_refused_or_read_and_never_panic() {
     let text = PTX.as_bytes();
-    let images = [text.to_vec(), container(1, 70, 0x8000, &zstandard(text), text.len()), {
-        container(1, 70, 0x2000, &lz4(text), text.len())
-    }];
+    let images = [
+        text.to_vec(),
+        container(1, 70, 0x8000, &zstandard(text), text.len()),
+        container(1, 70, 0x2000, &lz4(text), text.len()),
+        CUBIN.to_vec(),
+        FAT_BINARY.to_vec(),
+    ];
     let mut state = 17;
     for image in images {
         for end in 0..image.len().min(2048) {

@@ -30,7 +30,7 @@ pub(crate) struct Module {
 pub(crate) struct Library {
     image: Result<Arc<Image>, Refusal>,
     /// Its managed variables, which all its modules share.
-    pub(crate) managed: Option<u64>,
+    pub(crate) managed: Option<Storage>,
     /// Handles of all kernels, in the order of the image.
     kernels: Vec<usize>,
     /// Its modules, by context.
@@ -96,8 +96,9 @@ impl Programs {
     /// A handle that nothing else of the driver has.
     fn handle(&mut self) -> usize {
         self.last = self.last.saturating_add(1);
-        // Above all addresses of user space, so that no handle is a valid place.
-        0xF << 60 | self.last << 4
+        // Above all addresses of user space, so that no handle is a valid place. Clients take
+        // handles for numbers with a sign: the highest bit is 0.
+        1 << 62 | self.last << 4
     }
 
     /// A module comes to be.
@@ -180,11 +181,11 @@ impl Programs {
         self.libraries.get(&handle).ok_or(Code::INVALID_HANDLE)
     }
 
-    /// The managed memory of a library came to be.
-    pub(crate) fn set_managed(&mut self, library: usize, managed: u64) {
+    /// The managed variables of a library have memory.
+    pub(crate) fn set_managed(&mut self, library: usize, managed: Storage) {
         if let Some(library) = self.libraries.get_mut(&library) {
+            self.memory.extend(managed.to_free());
             library.managed = Some(managed);
-            self.memory.insert(managed);
         }
     }
 
@@ -198,7 +199,8 @@ impl Programs {
         }
         let modules = library.modules.values();
         let mut memory: Vec<u64> = modules.flat_map(|module| self.remove_module(*module)).collect();
-        memory.extend(library.managed.filter(|managed| self.memory.remove(managed)));
+        let managed = library.managed.unwrap_or_default();
+        memory.extend(managed.to_free().inspect(|ptr| _ = self.memory.remove(ptr)));
         memory
     }
 

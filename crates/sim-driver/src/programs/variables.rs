@@ -2,78 +2,97 @@
 
 use pagewise_hal::{AttachFlags, Backend, DeviceId, DevicePtr, Span, StreamHandle};
 
-use super::storage::{Layout, Storage};
+use super::storage::Storage;
 use crate::driver::{Driver, Outcome, answer};
 use crate::image::Image;
+use crate::image::parts::{Linkage, Space, Variable};
 use crate::transfer::{Rows, Shape, copy};
 use crate::work::Use;
 
-/// Managed memory for variables, if there are any. New managed memory is 0.
-fn managed_memory(driver: &Driver, layout: &Layout) -> Outcome<Option<u64>> {
-    if layout.bytes == 0 {
-        return Ok(None);
-    }
-    let made = answer(driver.sim.alloc_managed(layout.bytes, AttachFlags::GLOBAL))?;
-    Ok(Some(made.0))
+/// Whether a variable has memory outside of kernels, and in this module.
+fn has_memory(variable: &Variable) -> bool {
+    let is_defined = variable.linkage != Linkage::Extern;
+    is_defined && variable.space != Space::Shared && variable.bytes > 0
 }
 
-/// Device memory for variables, if there are any.
-fn device_memory(driver: &Driver, device: DeviceId, layout: &Layout) -> Outcome<Option<u64>> {
-    if layout.bytes == 0 {
-        return Ok(None);
-    }
-    Ok(Some(answer(driver.sim.alloc_device(device, layout.bytes))?.0))
+/// Makes the managed variables of a library, which all its modules share.
+pub(crate) fn of_library(driver: &Driver, image: &Image) -> Outcome<Storage> {
+    make(driver, image, StreamHandle::LEGACY, |_, variable| match variable.is_managed {
+        true => managed(driver, variable).map(|made| (Some(made), true)),
+        false => Ok((None, false)),
+    })
 }
 
-/// Makes the managed memory of a library, which all its modules share.
-pub(crate) fn of_library(driver: &Driver, image: &Image) -> Outcome<Option<u64>> {
-    let (own, managed) = (Layout::new(image, false)?, Layout::new(image, true)?);
-    let memory = managed_memory(driver, &managed)?;
-    let storage = Storage::new((None, &own), (memory, &managed), true);
-    let outcome = fill(driver, image, &storage, StreamHandle::LEGACY);
-    if outcome.is_err() {
-        free(driver, storage.to_free());
-    }
-    outcome.map(|()| memory)
-}
-
-/// Makes the memory of a module's variables on a device, with what they begin with. The managed
-/// memory of a library is passed, and keeps what is in it.
+/// Makes the memory of a module's variables on a device, with their first values. The managed
+/// variables of a library are passed, and keep their values.
 pub(crate) fn of_module(
     driver: &Driver,
     device: DeviceId,
     image: &Image,
-    of_library: Option<Option<u64>>,
+    of_library: Option<&Storage>,
 ) -> Outcome<Storage> {
-    let (own, managed) = (Layout::new(image, false)?, Layout::new(image, true)?);
-    let shared = match of_library {
-        None => managed_memory(driver, &managed)?,
-        Some(known) => known,
-    };
-    let owns_managed = of_library.is_none();
-    let memory = device_memory(driver, device, &own).inspect_err(|_| {
-        free(driver, shared.filter(|_| owns_managed));
-    })?;
-    let storage = Storage::new((memory, &own), (shared, &managed), owns_managed);
-    let on = driver.working(StreamHandle::LEGACY, device);
-    let outcome = on.and_then(|on| {
-        if let Some(own_memory) = storage.own() {
-            let span = Span::new(DevicePtr(own_memory), own.bytes);
+    let on = driver.working(StreamHandle::LEGACY, device)?;
+    make(driver, image, on, |index, variable| {
+        if !variable.is_managed {
+            let made = answer(driver.sim.alloc_device(device, variable.bytes))?;
+            let span = Span::new(made, variable.bytes);
             // SAFETY: `memset` asks that no other code uses the range, which is new.
-            answer(unsafe { driver.sim.memset(span, 0, on) })?;
+            let cleared = answer(unsafe { driver.sim.memset(span, 0, on) });
+            cleared.inspect_err(|_| free(driver, [made.0]))?;
+            return Ok((Some(made.0), true));
         }
-        fill(driver, image, &storage, on)
-    });
+        match of_library {
+            Some(library) => Ok((library.address(index), false)),
+            None => managed(driver, variable).map(|made| (Some(made), true)),
+        }
+    })
+}
+
+/// Managed memory for a variable. New managed memory is 0.
+fn managed(driver: &Driver, variable: &Variable) -> Outcome<u64> {
+    Ok(answer(driver.sim.alloc_managed(variable.bytes, AttachFlags::GLOBAL))?.0)
+}
+
+/// Makes variables, in the order of the image, and gives those that are new their first values.
+/// `memory` gives the memory of one, and whether it is new. A failure leaves nothing behind.
+fn make(
+    driver: &Driver,
+    image: &Image,
+    on: StreamHandle,
+    memory: impl Fn(usize, &Variable) -> Outcome<(Option<u64>, bool)>,
+) -> Outcome<Storage> {
+    let mut storage = Storage::default();
+    let mut is_new = Vec::with_capacity(image.variables.len());
+    let mut outcome = Ok(());
+    for (index, variable) in image.variables.iter().enumerate() {
+        match if has_memory(variable) { memory(index, variable) } else { Ok((None, false)) } {
+            Ok((address, new)) => {
+                storage.push(address, new);
+                is_new.push(new);
+            }
+            Err(code) => {
+                outcome = Err(code);
+                break;
+            }
+        }
+    }
+    let outcome = outcome.and_then(|()| fill(driver, image, &storage, &is_new, on));
     if outcome.is_err() {
         free(driver, storage.to_free());
     }
     outcome.map(|()| storage)
 }
 
-/// Gives variables what they begin with.
-fn fill(driver: &Driver, image: &Image, storage: &Storage, on: StreamHandle) -> Outcome {
-    for (index, variable) in image.variables.iter().enumerate() {
-        let Some(address) = storage.address_to_fill(index, variable) else { continue };
+/// Gives new variables their first values.
+fn fill(
+    driver: &Driver,
+    image: &Image,
+    storage: &Storage,
+    is_new: &[bool],
+    on: StreamHandle,
+) -> Outcome {
+    for (index, (variable, is_new)) in image.variables.iter().zip(is_new).enumerate() {
+        let Some(address) = storage.address(index).filter(|_| *is_new) else { continue };
         let contents = storage.contents(image, variable);
         let bytes = contents.len() as u64;
         if bytes == 0 {
