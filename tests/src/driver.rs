@@ -105,7 +105,13 @@ impl SimulatedDriver {
 
     /// A CUDA back end over this library, observed.
     pub fn builder(self: &Arc<Self>) -> CudaBuilder {
-        let watch = Watch(Arc::clone(self));
+        self.builder_with(Accesses::Declared)
+    }
+
+    /// The same, with accesses of the host of this kind. Plain ones are seen by a driver with host
+    /// faults, for which the options say `host_faults=real`.
+    pub fn builder_with(self: &Arc<Self>, accesses: Accesses) -> CudaBuilder {
+        let watch = Watch(Arc::clone(self), accesses);
         CudaBackend::builder().library(self.path.as_os_str()).observer(watch.clone()).host(watch)
     }
 
@@ -178,9 +184,18 @@ impl Drop for SimulatedDriver {
     }
 }
 
+/// The kind of the host's accesses to memory of a simulated driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accesses {
+    /// A call of the library declares each access program.
+    Declared,
+    /// Plain reads and writes, which fault.
+    Plain,
+}
+
 /// The events, page tables and clock that the simulated driver shows of itself.
 #[derive(Debug, Clone)]
-struct Watch(Arc<SimulatedDriver>);
+struct Watch(Arc<SimulatedDriver>, Accesses);
 
 impl Observer for Watch {
     fn take_events(&self) -> Result<Vec<MemoryEvent>> {
@@ -205,6 +220,13 @@ impl Observer for Watch {
 impl Host for Watch {
     unsafe fn touch(&self, touch: HostTouch) -> Result<u64> {
         let HostTouch { span, stride_bytes, access } = touch;
+        if self.1 == Accesses::Plain {
+            // SAFETY: the caller promised that the range is live memory that the host may access
+            // and that no other code uses.
+            let sum = unsafe { touch_plainly(touch) };
+            self.sleep_ns(0); // The rest of the time that the whole program is to take.
+            return Ok(sum);
+        }
         let value = match access {
             HostAccess::Read => -1,
             HostAccess::Write(value) => c_int::from(value),
@@ -244,4 +266,25 @@ impl Host for Watch {
         // SAFETY: the function takes a number and checks it.
         unsafe { (self.0.sleep_ns)(duration_ns) };
     }
+}
+
+/// Makes each access of a program by itself, in their order.
+///
+/// # Safety
+/// The range must be live memory that the host may access and that no other code uses.
+unsafe fn touch_plainly(HostTouch { span, stride_bytes, access }: HostTouch) -> u64 {
+    let first = std::ptr::with_exposed_provenance_mut::<u8>(span.ptr.0 as usize);
+    let places = (0..span.bytes).step_by(stride_bytes as usize);
+    let one = |place: u64| {
+        // SAFETY: the place lies in the range, of which the caller promised what is needed.
+        unsafe {
+            let place = first.add(place as usize);
+            match access {
+                HostAccess::Read => return u64::from(place.read_volatile()),
+                HostAccess::Write(value) => place.write_volatile(value),
+            }
+        }
+        0
+    };
+    places.map(one).sum()
 }

@@ -12,7 +12,7 @@ use pagewise::{
     HostAccess, HostAllocFlags, HostTouch, Location, RangeReads, Result, SimBackend, SimConfig,
     SourceOrder, Span, SpanCopy, StreamHandle,
 };
-use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::driver::{Accesses, SimulatedDriver};
 use pagewise_trace::compare::{Levels, Tally, compare_case, compare_recordings};
 use pagewise_trace::format::{Case, Header};
 use pagewise_trace::pace::Pace;
@@ -23,9 +23,14 @@ use pagewise_trace::report::{Count, TraceReport};
 use pagewise_trace::run::{Input, Options, Session, Target, run};
 use pagewise_trace::writer::TraceWriter;
 
-/// Libraries that no session uses.
-#[derive(Default)]
-struct Drivers(Arc<Mutex<Vec<Arc<SimulatedDriver>>>>);
+/// Libraries that no session uses, and the host's accesses in sessions.
+struct Drivers(Arc<Mutex<Vec<Arc<SimulatedDriver>>>>, Accesses);
+
+impl Default for Drivers {
+    fn default() -> Self {
+        Self(Arc::default(), Accesses::Declared)
+    }
+}
 
 /// A library in use, given back at the end.
 struct Lent {
@@ -46,8 +51,12 @@ impl Target for Drivers {
         let driver = free.unwrap_or_else(SimulatedDriver::load);
         let machine = &header.recorded_on;
         let (gpus, version) = (machine.gpus, machine.cuda_driver_version);
-        driver.reset(&format!("devices={gpus} version={version} reads=driver discarded=driver"));
-        let backend = Arc::new(driver.builder().open()?);
+        let host_faults = if self.1 == Accesses::Plain { "real" } else { "declared" };
+        driver.reset(&format!(
+            "devices={gpus} version={version} reads=driver discarded=driver \
+             host_faults={host_faults}"
+        ));
+        let backend = Arc::new(driver.builder_with(self.1).open()?);
         for device in 0..gpus {
             backend.prepare_device(DeviceId(device.cast_signed()))?;
         }
@@ -70,8 +79,13 @@ fn recording(family: &str) -> PathBuf {
 }
 
 fn replay(family: &str) -> TraceReport {
+    replay_with(family, Accesses::Declared)
+}
+
+fn replay_with(family: &str, accesses: Accesses) -> TraceReport {
     let inputs = vec![Input::file(recording(family))];
-    let mut report = run(inputs, &Drivers::default(), Options::default(), &|| {});
+    let drivers = Drivers(Arc::default(), accesses);
+    let mut report = run(inputs, &drivers, Options::default(), &|| {});
     report.traces.remove(0)
 }
 
@@ -113,6 +127,53 @@ fn pages_move_between_devices_as_recorded() {
     for family in ["two-gpu-migrate", "two-gpu-advise", "two-gpu-peer"] {
         assert_agrees(family);
     }
+}
+
+/// A family's agreement with the recording: checked and agreeing, of each level.
+fn agreement(family: &str, accesses: Accesses) -> [(u64, u64); 4] {
+    let report = replay_with(family, accesses);
+    assert_eq!(report.error, None, "{family}");
+    let TraceReport { contract, range_attributes, pages, events, first_divergence, .. } = report;
+    let agreement = [contract, range_attributes, pages, events].map(|c| (c.checked, c.agree));
+    println!("{family}, {accesses:?}: {agreement:?} {first_divergence:?}");
+    agreement
+}
+
+/// The families of which plain reads and writes of memory, which fault, agree with the recording in
+/// other operations than declared accesses do.
+fn with_other_agreement<'a>(families: &[&'a str]) -> Vec<&'a str> {
+    if pagewise::host_fault_support().mechanism.is_none() {
+        println!("skipped: {}", pagewise::host_fault_support().why);
+        return Vec::new();
+    }
+    let differs = |family: &&&str| {
+        agreement(family, Accesses::Plain) != agreement(family, Accesses::Declared)
+    };
+    families.iter().filter(differs).copied().collect()
+}
+
+#[test]
+fn genuine_faults_of_the_host_agree_with_the_recordings_as_declared_accesses_do() {
+    let sample = ["small", "advise", "discard", "two-gpu-migrate"];
+    assert_eq!(with_other_agreement(&sample), [""; 0]);
+}
+
+/// `cargo test -p pagewise-tests --test driver_replay -- --ignored` replays all recordings. In
+/// `thrash` 441 of 452 page maps and 411 of 430 lists of events agree, 450 of 452 and 427 of 428 with
+/// declared accesses. The cause of the difference is not known.
+#[test]
+#[ignore = "takes minutes"]
+fn genuine_faults_of_the_host_agree_with_all_recordings_but_thrash_as_declared_accesses_do() {
+    let folder = recording("small").with_file_name("");
+    let files = std::fs::read_dir(folder).expect("the recordings are there");
+    let names = files.map(|file| file.expect("a file").file_name().into_string().expect("text"));
+    let mut families: Vec<String> =
+        names.filter_map(|name| Some(name.strip_suffix(".jsonl.zst")?.to_owned())).collect();
+    families.sort();
+    assert!(families.len() > 10, "{families:?}");
+    let families: Vec<&str> = families.iter().map(String::as_str).collect();
+    let differing = with_other_agreement(&families);
+    assert!(differing.iter().all(|family| *family == "thrash"), "{differing:?}");
 }
 
 /// Which faults a parallel kernel raises varies from run to run; bytes and residency do not.
