@@ -1,4 +1,4 @@
-//! Pools for other processes. The simulated machine has one process, which plays both.
+//! Pools for other processes. One process plays both, with one simulated machine or with two.
 #![cfg(all(feature = "sim", unix))]
 
 use std::sync::Arc;
@@ -55,6 +55,32 @@ fn what_one_side_writes_the_other_reads() -> Result<()> {
     }
     imported.free()?;
     memory.free()
+}
+
+/// Two machines share as those of two processes do.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[test]
+fn what_one_machine_writes_another_reads() -> Result<()> {
+    let (there, here) = (machine()?, machine()?);
+    let pool = on_host(&there)?;
+    let writes = Stream::new(&there, Device::FIRST)?;
+    let memory = Allocation::new(pool.clone(), 4096, &writes)?;
+    // SAFETY: only this test uses the memory, and it waits for the stream.
+    unsafe { there.backend().memset(memory.span(), 9, writes.handle())? };
+    writes.synchronize()?;
+    let mapped = PinnedMemoryResource::from_allocation_handle(&here, pool.allocation_handle()?)?;
+    let reads = Stream::new(&here, Device::FIRST)?;
+    let sent = memory.descriptor()?.to_bytes();
+    let imported = mapped.import(&BufferDescriptor::from_bytes(&sent)?, &reads)?;
+    let read = HostTouch { span: imported.span(), stride_bytes: 1, access: HostAccess::Read };
+    // SAFETY: only this test uses the memory, and the stream that wrote it was waited for.
+    assert_eq!(unsafe { here.backend().host_touch(read)? }, 9 * 4096);
+    drop((memory, pool, there));
+    // SAFETY: only this test uses the memory.
+    assert_eq!(unsafe { here.backend().host_touch(read)? }, 9 * 4096, "it stays");
+    imported.free()?;
+    assert_eq!(here.failures_on_drop(), 0);
+    Ok(())
 }
 
 #[test]
