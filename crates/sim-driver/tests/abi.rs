@@ -331,16 +331,16 @@ fn the_null_stream_of_a_per_thread_form_is_the_threads_own() {
 #[test]
 fn a_function_that_is_not_implemented_is_found_and_refuses() {
     start();
-    let (code, function, status) = lookup(c"cuGraphCreate", 10000);
+    let (code, function, status) = lookup(c"cuTexRefCreate", 10000);
     assert_eq!((code, status), (0, 0));
     // SAFETY: the look-up gives a function of this signature.
     let create = unsafe {
-        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut *mut c_void, u32) -> c_int>(
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut *mut c_void) -> c_int>(
             function,
         )
     };
-    let mut graph = null_mut();
+    let mut texture = null_mut();
     // SAFETY: the place is a local that outlives the call.
-    assert_eq!(unsafe { create(&raw mut graph, 0) }, 801);
-    assert!(graph.is_null(), "a refused call changes nothing");
+    assert_eq!(unsafe { create(&raw mut texture) }, 801);
+    assert!(texture.is_null(), "a refused call changes nothing");
 }
