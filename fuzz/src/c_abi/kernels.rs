@@ -5,34 +5,31 @@ use std::ptr::{null, null_mut, without_provenance_mut};
 
 use pagewise_driver::{cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload};
 
+use super::programs::{FUNCTIONS, IMAGE, MODULES, NAMES};
 use super::world::{Attempt, World, limited};
-
-/// The touch kernels that are called.
-const IMAGE: &CStr = c".version 6.0
-.target sm_60
-.address_size 64
-.entry pagewise_read(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 d, .param .u64 e)
-{ ret; }
-.entry pagewise_write(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 d, .param .u64 e)
-{ ret; }
-.entry pagewise_add_fenced(
-    .param .u64 a, .param .u64 b, .param .u64 c, .param .u32 d, .param .u64 e)
-{ ret; }
-";
 
 pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuModuleLoadData", |world| {
-        let place = world.place();
+        let place = world.place::<*mut c_void>();
         let absent = world.choices.chance(1, 8);
         let text = if world.choices.chance(1, 8) { c"junk" } else { IMAGE };
         let image = if absent { null() } else { text.as_ptr().cast() };
         // SAFETY: the place is null or has room for the result, and the image is null or a
         // NUL-terminated text.
-        unsafe { cuModuleLoadData(place, image) }
+        let code = unsafe { cuModuleLoadData(place, image) };
+        if code == 0 {
+            // SAFETY: the driver refuses a place that is null, and has just written to this one.
+            world.made.keep(MODULES, unsafe { place.read_unaligned() }.addr() as u64);
+        }
+        code
     }),
     ("cuModuleUnload", |world| {
         let module = module(world);
-        cuModuleUnload(module)
+        let code = cuModuleUnload(module);
+        if code == 0 {
+            world.made.forget(MODULES, module.addr() as u64);
+        }
+        code
     }),
     ("cuModuleGetFunction", |world| {
         const NAMES: [&CStr; 3] = [c"pagewise_read", c"saxpy", c""];
@@ -46,31 +43,19 @@ pub(super) const ENTRY_POINTS: &[(&str, Attempt)] = &[
     ("cuLaunchKernel", launch),
 ];
 
-/// The module that loading gives, or none.
+/// The latest module, or none.
 fn module(world: &mut World<'_, '_>) -> *mut c_void {
-    if world.choices.chance(1, 4) {
-        return without_provenance_mut(world.choices.edge() as usize);
-    }
-    let mut module = null_mut();
-    // SAFETY: the result goes to a local that outlives the call.
-    unsafe { cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast()) };
-    module
+    let any = if world.choices.chance(1, 4) { world.choices.edge() } else { 0 };
+    let known = world.made.of(MODULES).last().copied().filter(|_| any == 0);
+    without_provenance_mut(known.unwrap_or(any) as usize)
 }
 
-/// A kernel, or none.
+/// One of the latest kernels, or none.
 fn function(world: &mut World<'_, '_>) -> *mut c_void {
-    const NAMES: [&CStr; 3] = [c"pagewise_read", c"pagewise_write", c"pagewise_add_fenced"];
-    let name = world.choices.one_of(&NAMES).as_ptr();
-    if world.choices.chance(1, 8) {
-        return without_provenance_mut(world.choices.edge() as usize);
-    }
-    let (mut module, mut function) = (null_mut(), null_mut());
-    // SAFETY: the results go to locals that outlive the calls, and the name is NUL-terminated.
-    unsafe {
-        cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast());
-        cuModuleGetFunction(&raw mut function, module, name);
-    }
-    function
+    let any = if world.choices.chance(1, 8) { world.choices.edge() } else { 0 };
+    let back = world.choices.below(NAMES.len() as u64) as usize;
+    let known = world.made.of(FUNCTIONS).iter().rev().nth(back).copied().filter(|_| any == 0);
+    without_provenance_mut(known.unwrap_or(any) as usize)
 }
 
 /// One launch, with the parameters that the touch kernels have.

@@ -21,6 +21,7 @@ mod mappings;
 mod memory;
 mod movement;
 mod pools;
+mod programs;
 mod rooms;
 mod sharing;
 mod signatures;

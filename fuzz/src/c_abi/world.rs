@@ -14,6 +14,7 @@ use pagewise_driver::{
 
 use super::made::Made;
 use super::mappings::VirtualMemory;
+use super::programs;
 use super::rooms::Rooms;
 use crate::Choices;
 
@@ -138,7 +139,7 @@ impl<'a, 'b> World<'a, 'b> {
     }
 
     /// The program has a pool of device memory that can be exported, one of managed memory, mapped
-    /// memory, a stream and an event, unless it has some already.
+    /// memory, a module, a stream and an event, unless it has some already.
     pub(super) fn furnish(&mut self) {
         let device = MemLocation { kind: 1, id: 0 };
         for (allocation_type, handle_types) in [(1, 1), (2, 0)] {
@@ -161,6 +162,7 @@ impl<'a, 'b> World<'a, 'b> {
             }
         }
         self.virtual_memory.furnish();
+        programs::furnish(&mut self.made);
         let mut handle = null_mut();
         // SAFETY: the result goes to a local that outlives the call.
         if self.streams.is_empty() && unsafe { cuStreamCreate(&raw mut handle, 1) } == 0 {
