@@ -91,7 +91,8 @@ fn a_seed_gives_the_same_results_each_time_on_one_thread() {
 
 #[test]
 fn a_refused_call_of_any_symbol_changes_nothing() {
-    let _alone = alone("");
+    // A call reads its lists first: with real faults of the host, lists in managed memory move.
+    let _alone = alone("host_faults=declared");
     let mut log = Log::default();
     for round in 0..12 {
         let bytes = Choices::bytes_of(29, round, 4096);

@@ -18,6 +18,17 @@ use tempfile::TempPath;
 // The library is built because this crate depends on it.
 use pagewise_driver as _;
 
+/// A module with the touch kernel that writes. The simulated driver knows the kernel by its name.
+pub const WRITE_KERNEL: &str = "\
+.version 6.0
+.target sm_60
+.address_size 64
+.visible .entry pagewise_write(
+    .param .u64 address, .param .u64 places, .param .u64 stride,
+    .param .u32 value, .param .u64 result)
+{ ret; }
+";
+
 type UseText = unsafe extern "C" fn(*mut c_void, *const u8, usize);
 
 /// A simulated driver library of its own.

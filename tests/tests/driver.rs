@@ -11,7 +11,7 @@ use pagewise::{
     SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
 use pagewise_cuda::CudaBackend;
-use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::driver::{SimulatedDriver, WRITE_KERNEL};
 use pagewise_tests::handles::{calls_with_event, calls_with_pool, calls_with_stream, own_event};
 use pagewise_tests::{CLAIMS, CLAIMS_WITHOUT_CONCURRENT_ACCESS, Claim, with_claims};
 
@@ -329,7 +329,7 @@ fn a_kernel_of_a_module_runs_on_the_device_that_it_was_loaded_on() {
     // SAFETY: the text is no cubin, the parameters are those of the kernel, which writes memory that
     // no other code uses, and nothing runs when the module goes.
     unsafe {
-        let module = backend.module_load(DeviceId(1), b".version 6.0").expect("accepted");
+        let module = backend.module_load(DeviceId(1), WRITE_KERNEL.as_bytes()).expect("PTX");
         let missing = backend.module_function(module, "vector_add").expect_err("no such kernel");
         assert_eq!(missing.code(), Some(Code::NOT_FOUND));
         let write = backend.module_function(module, "pagewise_write").expect("a touch kernel");
@@ -361,13 +361,13 @@ fn wrong_modules_are_refused_before_the_driver_is_asked() {
     let (backend, other) = (driver.fresh("devices=1"), elsewhere.fresh("devices=1"));
     let walks = Vec::new();
     let kernel = KernelAccesses { device: DeviceId(0), blocks: 1, threads: 1, walks };
-    // SAFETY: nothing is loaded, no kernel runs, and no memory is accessed.
+    // SAFETY: the text is no cubin, no kernel runs, and no memory is accessed.
     unsafe {
         let error = backend.module_load(DeviceId(0), b"").expect_err("empty");
         assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, Some(1)));
         let nowhere = backend.module_load(DeviceId(7), b"x").expect_err("no such device");
         assert_eq!(nowhere.kind(), ErrorKind::InvalidDevice);
-        let module = backend.module_load(DeviceId(0), b"x").expect("accepted");
+        let module = backend.module_load(DeviceId(0), WRITE_KERNEL.as_bytes()).expect("PTX");
         let error = backend.module_function(module, "a\0b").expect_err("a NUL");
         assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidValue, Some(1)));
         let foreign = other.module_function(module, "pagewise_read").expect_err("of another");

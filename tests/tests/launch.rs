@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pagewise::launch::{Module, read, write};
 use pagewise::{Device, ErrorKind, KernelParam, Launch, Machine, ManagedBuffer, Result, Stream};
 use pagewise_cuda::CudaBackend;
-use pagewise_tests::driver::SimulatedDriver;
+use pagewise_tests::driver::{SimulatedDriver, WRITE_KERNEL};
 use pagewise_tests::gpu::gpu;
 
 /// `c[i] = a[i] + b[i]` for each `i` below `n`, by a grid-stride loop.
@@ -94,7 +94,7 @@ fn one_declaration_adds_vectors_on_the_simulator_and_on_a_gpu() -> Result<()> {
 fn a_driver_runs_the_kernel_and_not_the_closure() -> Result<()> {
     let driver = SimulatedDriver::load();
     let machine = Machine::from(Arc::new(driver.fresh("devices=2")));
-    let module = Module::from_ptx(&machine, Device::FIRST, ".version 6.0")?;
+    let module = Module::from_ptx(&machine, Device::FIRST, WRITE_KERNEL)?;
     let kernel = module.function("pagewise_write")?;
     drop(module);
     let stream = Stream::new(&machine, Device::FIRST)?;

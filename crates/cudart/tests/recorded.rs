@@ -343,6 +343,7 @@ fn streams_and_events_are_created_and_timed() {
             assert_eq!(cudaMemsetAsync(managed_memory(1 << 22), 1, 1 << 22, stream), 0);
             assert_eq!(cudaEventRecord(end, stream), 0);
             same("streams", "wait", cudaStreamWaitEvent(stream, end, 0));
+            same("streams", "wait flags 4", and_last(cudaStreamWaitEvent(stream, end, 4)));
             assert_eq!(cudaEventSynchronize(end), 0);
             let code = cudaEventElapsedTime((&raw mut ms).cast(), start, end);
             same("streams", "elapsed", (code, ms > 0.0));

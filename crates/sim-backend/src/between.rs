@@ -54,8 +54,8 @@ impl SimBackend {
     /// busy stands for it.
     ///
     /// # Errors
-    /// 205 (`MAP_FAILED`) for an event of this machine; `InvalidValue` for bytes that are no handle;
-    /// `InvalidHandle` for an event that is gone, or a process that is.
+    /// 201 (`INVALID_CONTEXT`) for an event of this machine, as an H200 answers; `InvalidValue` for
+    /// bytes that are no handle; `InvalidHandle` for an event that is gone, or a process that is.
     pub fn check_ipc_event_handle(&self, handle: &[u8; SHARED_BLOB_BYTES]) -> Result<()> {
         self.beside("check_ipc_event_handle", |sim| sim.check_ipc_event(handle))
     }

@@ -138,9 +138,8 @@ impl Sim {
 
     /// The checks of `cuIpcOpenEventHandle`: whether a handle names a live event of another process.
     pub(crate) fn check_ipc_event(&self, handle: &[u8; SHARED_BLOB_BYTES]) -> Checked<()> {
-        const MAP_FAILED: i32 = 205;
         if self.sharing.events.values().any(|file| Mark::Event.names(file, handle)) {
-            return refuse(MAP_FAILED, "the event is of this process");
+            return refuse(Code::INVALID_CONTEXT, "the event is of this process");
         }
         if Mark::Event.words(handle).is_none() {
             return invalid("the bytes are no handle of an event");

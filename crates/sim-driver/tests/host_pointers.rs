@@ -60,8 +60,8 @@ impl Run {
     fn of(what: &str, mechanism: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path().display();
-        let options =
-            format!("host_faults={mechanism} summary=\"{here}\" trace=\"{here}/run.jsonl\"");
+        let files = format!("summary=\"{here}\" trace=\"{here}/run.jsonl\"");
+        let options = format!("log=off host_faults={mechanism} {files}");
         let mut command = Command::new(program());
         command.arg(library()).args([what, &format!("{here}/file")]);
         let output = command.env("PAGEWISE_DRIVER", options).output().expect("a process");

@@ -140,7 +140,10 @@ fn driver_command(machine: &str, arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env("PAGEWISE_LIBCUDA", library.with_file_name("libpagewise_driver.so"))
-        .env("PAGEWISE_DRIVER", format!("version=13.0 reads=driver discarded=driver {machine}"))
+        .env(
+            "PAGEWISE_DRIVER",
+            format!("log=off version=13.0 reads=driver discarded=driver {machine}"),
+        )
         .env("PAGEWISE_CUPTI", "/nowhere/libcupti.so.13");
     command
 }

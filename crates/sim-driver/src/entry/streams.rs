@@ -118,6 +118,9 @@ pub extern "C" fn cuStreamWaitEvent(on: *mut c_void, for_: *mut c_void, flags: c
     started("cuStreamWaitEvent", |driver| {
         let (handle, on) = (event(for_), stream(on));
         driver.device_of_stream(on)?;
+        if flags & !EXTERNAL != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
         if let Some(key) = driver.capturing(on) {
             check_event(driver, for_)?;
             if flags & EXTERNAL != 0 {
