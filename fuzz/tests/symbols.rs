@@ -102,8 +102,10 @@ fn a_refused_call_of_any_symbol_changes_nothing() {
             caller.prepare();
             let before = state();
             let (symbol, code) = caller.call_any(&mut log);
+            // A batch of copies ends at the first bad one (CONTRACT-105).
+            let may_change = code == 0 || symbol.starts_with("cuMemcpyBatchAsync");
             assert!(
-                code == 0 || state() == before,
+                may_change || state() == before,
                 "{symbol} answered {code} and changed something"
             );
         }

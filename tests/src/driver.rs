@@ -103,7 +103,7 @@ impl SimulatedDriver {
     }
 
     /// Starts over with a machine as [`pagewise_driver::Options`] describe it. No back end over
-    /// the old one may be used any more. The host's accesses are those that [`Watch`] declares,
+    /// the old one may be used any more. The host's accesses are those that `Watch` declares,
     /// unless the options say otherwise.
     ///
     /// # Panics
