@@ -1,0 +1,115 @@
+"""Runs every instruction form on the GPU of this machine and records its results.
+
+    python3 record.py FOLDER
+
+It writes `forms.txt`, one form a line: body, kinds of operands, sizes of results, and the number of
+cases; and `results.gz`: the results of all forms in that order, one result operand after the other,
+low byte first. Forms that the GPU's compiler refuses are in `refused.txt`, with the reason.
+It needs libcuda and nothing else.
+"""
+
+import ctypes
+import gzip
+import struct
+import sys
+from pathlib import Path
+
+from forms import FORMS
+from operands import BITS, cases
+
+HEADER = ".version 8.6\n.target sm_90\n.address_size 64\n"
+CODES = {16: "H", 32: "I", 64: "Q"}
+
+
+def kernel(body, kinds, results):
+    """The text of a form's kernel: parameters are the operands, the results, and 16 scratch bytes a thread."""
+    count = len(kinds) + len(results) + 1
+    params = ", ".join(f".param .u64 p{i}" for i in range(count))
+    width = lambda kind: BITS[kind]
+    lines = [f".visible .entry form({params})", "{"]
+    lines += [f".reg .b{max(16, width(k))} a{i};" for i, k in enumerate(kinds)]
+    lines += [f".reg .b{width(r)} d{i};" for i, r in enumerate(results)]
+    lines += [".reg .pred p, q;", ".reg .b32 lane, sa, sbase, n, t;", ".reg .b64 ga, at, n8;", ".shared .align 16 .b8 shared[512];"]
+    lines += ["mov.u32 lane, %tid.x;", "mov.u32 t, %ctaid.x;", "mad.lo.u32 n, t, 32, lane;", "mov.u32 sbase, shared;", "mad.lo.u32 sa, lane, 16, sbase;"]
+    lines += [f"ld.param.u64 ga, [p{count - 1}];", "cvta.to.global.u64 ga, ga;", "mul.wide.u32 n8, n, 16;", "add.u64 ga, ga, n8;"]
+    for i, kind in enumerate(kinds):
+        size = max(16, width(kind)) // 8
+        lines += [f"ld.param.u64 at, [p{i}];", "cvta.to.global.u64 at, at;", f"mul.wide.u32 n8, n, {size};", "add.u64 at, at, n8;", f"ld.global.b{size * 8} a{i}, [at];"]
+    lines += [body]
+    for i, result in enumerate(results):
+        size = width(result) // 8
+        lines += [f"ld.param.u64 at, [p{len(kinds) + i}];", "cvta.to.global.u64 at, at;", f"mul.wide.u32 n8, n, {size};", "add.u64 at, at, n8;", f"st.global.b{size * 8} [at], d{i};"]
+    return HEADER + "\n".join(lines + ["ret;", "}"]) + "\n"
+
+
+class Gpu:
+    def __init__(self):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+        context, device = ctypes.c_void_p(), ctypes.c_int()
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+        self.buffers = [self.allocate(1 << 16) for _ in range(24)]
+
+    def call(self, name, *arguments):
+        status = getattr(self.cuda, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name}: {status}")
+
+    def allocate(self, size):
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return address
+
+    def load(self, text):
+        module, log = ctypes.c_void_p(), ctypes.create_string_buffer(2048)
+        options = (ctypes.c_int * 2)(5, 6)
+        values = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), 2048)
+        status = self.cuda.cuModuleLoadDataEx(ctypes.byref(module), text.encode() + b"\0", 2, options, values)
+        if status:
+            return None, log.value.decode(errors="replace")
+        return module, ""
+
+    def run(self, module, operands, results, count):
+        function = ctypes.c_void_p()
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, b"form")
+        for buffer, data in zip(self.buffers, operands):
+            self.call("cuMemcpyHtoD_v2", buffer, data, ctypes.c_size_t(len(data)))
+        used = self.buffers[: len(operands) + len(results) + 1]
+        pointers = (ctypes.c_void_p * len(used))(*[ctypes.addressof(b) for b in used])
+        self.call("cuLaunchKernel", function, count // 32, 1, 1, 32, 1, 1, 0, None, pointers, None)
+        out = []
+        for buffer, size in zip(used[len(operands) :], results):
+            data = ctypes.create_string_buffer(size)
+            self.call("cuMemcpyDtoH_v2", data, buffer, ctypes.c_size_t(size))
+            out.append(data.raw)
+        self.call("cuModuleUnload", module)
+        return out
+
+
+def main(folder):
+    gpu = Gpu()
+    index, refused, blob = [], [], []
+    for body, kinds, results in FORMS:
+        module, log = gpu.load(kernel(body, kinds, results))
+        line = "\t".join([body, " ".join(kinds), " ".join(results)])
+        if module is None:
+            refused.append(line + "\t" + " ".join(log.split())[:300])
+            continue
+        rows = cases(body, kinds)
+        operands = []
+        for i, kind in enumerate(kinds):
+            code = CODES[max(16, BITS[kind])]
+            operands.append(struct.pack(f"<{len(rows)}{code}", *[row[i] for row in rows]))
+        sizes = [BITS[result] // 8 * len(rows) for result in results]
+        blob += gpu.run(module, operands, sizes, len(rows))
+        index.append(f"{line}\t{len(rows)}")
+    Path(folder, "forms.txt").write_text("\n".join(index) + "\n")
+    Path(folder, "refused.txt").write_text("\n".join(refused) + "\n")
+    Path(folder, "results.gz").write_bytes(gzip.compress(b"".join(blob), 9, mtime=0))
+    print(len(index), "forms,", len(refused), "refused,", sum(map(len, blob)), "bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

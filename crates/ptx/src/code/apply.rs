@@ -1,0 +1,111 @@
+//! Functions of registers over the lanes of an instruction.
+
+use super::lanes::{Lanes, Value, WIDTH, active, pack};
+use super::op::Op;
+
+/// Computes a slow function for the active lanes only.
+#[inline(always)]
+pub(crate) fn each_active<R: Value>(mask: u32, function: impl Fn(usize) -> R) -> [R; WIDTH] {
+    let mut values = [R::default(); WIDTH];
+    for lane in active(mask) {
+        values[lane] = function(lane);
+    }
+    values
+}
+
+/// `d = f(a)`
+#[inline(always)]
+pub(crate) fn unary<A: Value, R: Value>(lanes: &mut Lanes<'_>, op: &Op, f: impl Fn(A) -> R) {
+    let a = A::read(lanes, op.s[0]);
+    let mut results = [R::default(); WIDTH];
+    for lane in 0..WIDTH {
+        results[lane] = f(a[lane]);
+    }
+    R::write(lanes, op.d[0], &results);
+}
+
+/// `d = f(a, b)`
+#[inline(always)]
+pub(crate) fn binary<A: Value, B: Value, R: Value>(
+    lanes: &mut Lanes<'_>,
+    op: &Op,
+    f: impl Fn(A, B) -> R,
+) {
+    let (a, b) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]));
+    let mut results = [R::default(); WIDTH];
+    for lane in 0..WIDTH {
+        results[lane] = f(a[lane], b[lane]);
+    }
+    R::write(lanes, op.d[0], &results);
+}
+
+/// `d = f(a, b, c)`
+#[inline(always)]
+pub(crate) fn ternary<A: Value, B: Value, C: Value, R: Value>(
+    lanes: &mut Lanes<'_>,
+    op: &Op,
+    f: impl Fn(A, B, C) -> R,
+) {
+    let (a, b, c) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]), C::read(lanes, op.s[2]));
+    let mut results = [R::default(); WIDTH];
+    for lane in 0..WIDTH {
+        results[lane] = f(a[lane], b[lane], c[lane]);
+    }
+    R::write(lanes, op.d[0], &results);
+}
+
+/// `d = f(a, b, c, e)`
+#[inline(always)]
+pub(crate) fn quaternary<A: Value, B: Value, C: Value, E: Value, R: Value>(
+    lanes: &mut Lanes<'_>,
+    op: &Op,
+    f: impl Fn(A, B, C, E) -> R,
+) {
+    let (a, b) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]));
+    let (c, e) = (C::read(lanes, op.s[2]), E::read(lanes, op.s[3]));
+    let results = each_active(lanes.mask, |lane| f(a[lane], b[lane], c[lane], e[lane]));
+    R::write(lanes, op.d[0], &results);
+}
+
+/// Like [`unary`], for active lanes only.
+#[inline(always)]
+pub(crate) fn slow_unary<A: Value, R: Value>(lanes: &mut Lanes<'_>, op: &Op, f: impl Fn(A) -> R) {
+    let a = A::read(lanes, op.s[0]);
+    let results = each_active(lanes.mask, |lane| f(a[lane]));
+    R::write(lanes, op.d[0], &results);
+}
+
+/// Like [`binary`], for active lanes only.
+#[inline(always)]
+pub(crate) fn slow_binary<A: Value, B: Value, R: Value>(
+    lanes: &mut Lanes<'_>,
+    op: &Op,
+    f: impl Fn(A, B) -> R,
+) {
+    let (a, b) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]));
+    let results = each_active(lanes.mask, |lane| f(a[lane], b[lane]));
+    R::write(lanes, op.d[0], &results);
+}
+
+/// Like [`ternary`], for active lanes only.
+#[inline(always)]
+pub(crate) fn slow_ternary<A: Value, B: Value, C: Value, R: Value>(
+    lanes: &mut Lanes<'_>,
+    op: &Op,
+    f: impl Fn(A, B, C) -> R,
+) {
+    let (a, b, c) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]), C::read(lanes, op.s[2]));
+    let results = each_active(lanes.mask, |lane| f(a[lane], b[lane], c[lane]));
+    R::write(lanes, op.d[0], &results);
+}
+
+/// A comparison of two registers as a mask.
+#[inline(always)]
+pub(crate) fn compare<A: Value>(lanes: &Lanes<'_>, op: &Op, f: impl Fn(A, A) -> bool) -> u32 {
+    let (a, b) = (A::read(lanes, op.s[0]), A::read(lanes, op.s[1]));
+    let mut results = [false; WIDTH];
+    for lane in 0..WIDTH {
+        results[lane] = f(a[lane], b[lane]);
+    }
+    pack(&results)
+}

@@ -1,0 +1,182 @@
+//! The registers of a warp as vectors of 32 lanes, and the loops over them.
+
+/// The lanes of a warp.
+pub(crate) const WIDTH: usize = 32;
+
+/// The bit of each lane, as a vector.
+const BITS: [u32; WIDTH] = {
+    let mut bits = [0; WIDTH];
+    let mut lane = 0;
+    while lane < WIDTH {
+        bits[lane] = 1 << lane;
+        lane += 1;
+    }
+    bits
+};
+
+/// In slots: the register is a constant of the program.
+pub(super) const CONSTANT: u16 = 0x8000;
+
+/// The registers that one instruction sees, and the lanes that execute it.
+pub(crate) struct Lanes<'a> {
+    /// Registers of up to 32 bits.
+    pub(crate) words: &'a mut [[u32; WIDTH]],
+    /// Registers of 64 bits.
+    pub(crate) doubles: &'a mut [[u64; WIDTH]],
+    /// Predicates, one bit per lane.
+    pub(crate) predicates: &'a mut [u32],
+    /// Constants of 32 bits.
+    pub(crate) constant_words: &'a [[u32; WIDTH]],
+    /// Constants of 64 bits.
+    pub(crate) constant_doubles: &'a [[u64; WIDTH]],
+    /// The active lanes.
+    pub(crate) mask: u32,
+}
+
+impl Lanes<'_> {
+    #[inline(always)]
+    pub(crate) fn word(&self, slot: u16) -> &[u32; WIDTH] {
+        if slot & CONSTANT == 0 {
+            &self.words[usize::from(slot)]
+        } else {
+            &self.constant_words[usize::from(slot & !CONSTANT)]
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn double(&self, slot: u16) -> &[u64; WIDTH] {
+        if slot & CONSTANT == 0 {
+            &self.doubles[usize::from(slot)]
+        } else {
+            &self.constant_doubles[usize::from(slot & !CONSTANT)]
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn predicate(&self, slot: u16) -> u32 {
+        self.predicates[usize::from(slot)]
+    }
+
+    /// Writes the active lanes of a predicate.
+    #[inline(always)]
+    pub(crate) fn set_predicate(&mut self, slot: u16, value: u32) {
+        let place = &mut self.predicates[usize::from(slot)];
+        *place = (*place & !self.mask) | (value & self.mask);
+    }
+
+    /// Writes the active lanes of a register of 32 bits.
+    #[inline(always)]
+    pub(crate) fn set_word(&mut self, slot: u16, values: &[u32; WIDTH]) {
+        let place = &mut self.words[usize::from(slot)];
+        if self.mask == u32::MAX {
+            *place = *values;
+            return;
+        }
+        for lane in 0..WIDTH {
+            let keep = if self.mask & BITS[lane] == 0 { u32::MAX } else { 0 };
+            place[lane] = (place[lane] & keep) | (values[lane] & !keep);
+        }
+    }
+
+    /// Writes the active lanes of a register of 64 bits.
+    #[inline(always)]
+    pub(crate) fn set_double(&mut self, slot: u16, values: &[u64; WIDTH]) {
+        let place = &mut self.doubles[usize::from(slot)];
+        if self.mask == u32::MAX {
+            *place = *values;
+            return;
+        }
+        for lane in 0..WIDTH {
+            let keep = if self.mask & BITS[lane] == 0 { u64::MAX } else { 0 };
+            place[lane] = (place[lane] & keep) | (values[lane] & !keep);
+        }
+    }
+
+    /// The addresses that a register of 32 or 64 bits gives with an offset.
+    #[inline(always)]
+    pub(crate) fn addresses(&self, slot: u16, offset: u64, wide: bool) -> [u64; WIDTH] {
+        let mut addresses = [0; WIDTH];
+        if wide {
+            let base = self.double(slot);
+            for lane in 0..WIDTH {
+                addresses[lane] = base[lane].wrapping_add(offset);
+            }
+        } else {
+            let base = self.word(slot);
+            for lane in 0..WIDTH {
+                addresses[lane] = u64::from(base[lane].wrapping_add(offset as u32));
+            }
+        }
+        addresses
+    }
+}
+
+/// A value that lanes hold.
+pub(crate) trait Value: Copy + Default {
+    /// The 32 values of a register.
+    fn read(lanes: &Lanes<'_>, slot: u16) -> [Self; WIDTH];
+    /// Writes the active lanes of a register.
+    fn write(lanes: &mut Lanes<'_>, slot: u16, values: &[Self; WIDTH]);
+}
+
+macro_rules! value {
+    ($type:ty, $raw:ty, $unsigned:ty, $get:ident, $set:ident) => {
+        impl Value for $type {
+            #[inline(always)]
+            fn read(lanes: &Lanes<'_>, slot: u16) -> [Self; WIDTH] {
+                let raw = lanes.$get(slot);
+                let mut values = [0; WIDTH];
+                for lane in 0..WIDTH {
+                    values[lane] = raw[lane] as $type;
+                }
+                values
+            }
+            #[inline(always)]
+            fn write(lanes: &mut Lanes<'_>, slot: u16, values: &[Self; WIDTH]) {
+                let mut raw = [0; WIDTH];
+                for lane in 0..WIDTH {
+                    raw[lane] = <$raw>::from(values[lane] as $unsigned);
+                }
+                lanes.$set(slot, &raw);
+            }
+        }
+    };
+}
+
+value!(u8, u32, u8, word, set_word);
+value!(i8, u32, u8, word, set_word);
+value!(u16, u32, u16, word, set_word);
+value!(i16, u32, u16, word, set_word);
+value!(u32, u32, u32, word, set_word);
+value!(i32, u32, u32, word, set_word);
+value!(u64, u64, u64, double, set_double);
+value!(i64, u64, u64, double, set_double);
+
+/// The bits of booleans.
+#[inline(always)]
+pub(crate) fn pack(values: &[bool; WIDTH]) -> u32 {
+    let mut packed = 0;
+    for (lane, &value) in values.iter().enumerate() {
+        packed |= u32::from(value) << lane;
+    }
+    packed
+}
+
+/// The booleans of bits.
+#[inline(always)]
+pub(crate) fn bits(packed: u32) -> [bool; WIDTH] {
+    let mut values = [false; WIDTH];
+    for (lane, value) in values.iter_mut().enumerate() {
+        *value = packed >> lane & 1 != 0;
+    }
+    values
+}
+
+/// The indices of the lanes of a mask.
+pub(crate) fn active(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (lane < 32).then_some(lane as usize)
+    })
+}

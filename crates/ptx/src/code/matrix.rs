@@ -1,0 +1,100 @@
+//! Matrices in the registers of a warp.
+
+/// The elements of the two factors of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Factors {
+    F16,
+    Bf16,
+    Tf32,
+    F64,
+    Bytes { a_signed: bool, b_signed: bool, saturate: bool },
+}
+
+/// The elements of an accumulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sum {
+    F16,
+    /// `.f32` or `.s32`
+    Word,
+    F64,
+}
+
+impl Sum {
+    /// The fragment of an accumulator.
+    pub(crate) fn layout(self, rows: usize, columns: usize) -> Layout {
+        let packed = if self == Self::F16 { 2 } else { 1 };
+        Layout { lines: rows, length: columns, adjacent: 2, packed }
+    }
+}
+
+/// `mma` and `wmma.mma`: the sources are the registers of a, b and c.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Product {
+    pub(crate) factors: Factors,
+    /// The elements of c and d.
+    pub(crate) sum: Sum,
+    pub(crate) rows: u8,
+    pub(crate) columns: u8,
+    pub(crate) depth: u8,
+    /// The registers of a and of b.
+    pub(crate) registers: [u8; 2],
+}
+
+/// The place of a fragment's elements in the registers of a warp, as `mma` has it.
+///
+/// Lines are rows of the first factor and of accumulators, and columns of the second factor. Tiles
+/// of eight lines follow one another: first down the lines, then along them. `wmma` leaves its own
+/// places open, and has the same here; registers beyond the last tile hold the first tiles again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// A multiple of eight.
+    pub(crate) lines: usize,
+    /// The elements of a line.
+    pub(crate) length: usize,
+    /// The adjacent elements of a line that one lane holds in a tile.
+    pub(crate) adjacent: usize,
+    /// The elements of a register.
+    pub(crate) packed: usize,
+}
+
+/// The place of one element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) lane: usize,
+    pub(crate) register: usize,
+    /// The index in the register.
+    pub(crate) part: usize,
+}
+
+impl Layout {
+    /// The fragment of a factor with elements of so many bits.
+    pub(crate) fn of_factor(lines: usize, length: usize, bits: usize) -> Self {
+        let packed = (32 / bits).max(1);
+        Self { lines, length, adjacent: packed, packed }
+    }
+
+    fn tiles(self) -> usize {
+        self.lines / 8 * (self.length / (4 * self.adjacent))
+    }
+
+    /// The registers that hold each element once.
+    pub(crate) fn registers(self) -> usize {
+        self.tiles() * self.adjacent / self.packed
+    }
+
+    /// The line, and the place in it, of the first lane's element.
+    pub(crate) fn origin(self, register: usize, part: usize) -> (usize, usize) {
+        let index = register * self.packed + part;
+        let tile = index / self.adjacent % self.tiles();
+        let groups = self.lines / 8;
+        (tile % groups * 8, tile / groups * self.adjacent * 4 + index % self.adjacent)
+    }
+
+    /// The first place of an element.
+    pub(crate) fn spot(self, line: usize, place: usize) -> Spot {
+        let tile = place / (self.adjacent * 4) * (self.lines / 8) + line / 8;
+        let index = tile * self.adjacent + place % self.adjacent;
+        let lane = line % 8 * 4 + place / self.adjacent % 4;
+        Spot { lane, register: index / self.packed, part: index % self.packed }
+    }
+}

@@ -1,0 +1,21 @@
+//! The lowered form: instructions that work on all 32 lanes of a warp at once.
+
+mod allocate;
+mod apply;
+mod lanes;
+mod matrix;
+mod op;
+mod program;
+mod unit;
+mod wide;
+
+pub(crate) use allocate::{allocate, blocks};
+pub(crate) use apply::{
+    binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
+};
+pub(crate) use lanes::{Lanes, Value, WIDTH, active, bits, pack};
+pub(crate) use matrix::{Factors, Layout, Product, Spot, Sum};
+pub(crate) use op::*;
+pub(crate) use program::{Program, reached};
+pub(crate) use unit::*;
+pub(crate) use wide::{chosen, has_wide_vectors};

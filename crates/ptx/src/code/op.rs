@@ -1,0 +1,410 @@
+//! Lowered instructions.
+
+use super::lanes::{CONSTANT, Lanes};
+use super::matrix::Product;
+
+/// An instruction that reads and writes registers only.
+pub(crate) type Pure = fn(&mut Lanes<'_>, &Op);
+
+/// The file of a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum File {
+    /// Up to 32 bits.
+    Word,
+    /// 64 bits.
+    Double,
+    /// A predicate.
+    Predicate,
+    /// A constant of 32 bits.
+    ConstantWord,
+    /// A constant of 64 bits.
+    ConstantDouble,
+}
+
+/// A register before it has its place, or a constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Slot {
+    pub(crate) file: File,
+    pub(crate) index: u32,
+}
+
+impl Slot {
+    /// The slot as instructions hold it.
+    pub(crate) fn encoded(self) -> u16 {
+        let flag = match self.file {
+            File::Word | File::Double | File::Predicate => 0,
+            File::ConstantWord | File::ConstantDouble => CONSTANT,
+        };
+        // The lowering refuses functions with more registers or constants.
+        self.index as u16 | flag
+    }
+
+    /// Whether the slot is a constant.
+    pub(crate) fn is_constant(self) -> bool {
+        matches!(self.file, File::ConstantWord | File::ConstantDouble)
+    }
+}
+
+/// The most registers of one file, and the most constants, of a program.
+pub(crate) const MOST_SLOTS: u32 = CONSTANT as u32 - 1;
+
+/// In guards: the instruction has none.
+pub(crate) const UNGUARDED: u16 = u16::MAX;
+
+/// An instruction before its registers have places.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    pub(crate) code: Code,
+    pub(crate) guard: Option<(Slot, bool)>,
+    pub(crate) d: Vec<Slot>,
+    pub(crate) s: Vec<Slot>,
+    pub(crate) imm: u64,
+    /// The statement that it comes from.
+    pub(crate) origin: Origin,
+}
+
+/// Where an instruction comes from.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Origin {
+    /// The line of the module's text.
+    pub(crate) line: u32,
+    /// The file and the line of `.loc`; 0 if there is none.
+    pub(crate) file: u32,
+    pub(crate) source: u32,
+    pub(crate) class: Class,
+    /// How many instructions of the class a GPU makes of it.
+    pub(crate) weight: u8,
+}
+
+/// The unit of a multiprocessor that carries an instruction out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Class {
+    Fp32,
+    Fp64,
+    Integer,
+    Special,
+    Memory,
+    Shared,
+    Tensor,
+    #[default]
+    Control,
+}
+
+/// A lowered instruction.
+#[derive(Debug, Clone)]
+pub(crate) struct Op {
+    pub(crate) code: Code,
+    /// The predicate, or [`UNGUARDED`].
+    pub(crate) guard: u16,
+    pub(crate) negated: bool,
+    /// The first results.
+    pub(crate) d: [u16; 4],
+    /// The first sources.
+    pub(crate) s: [u16; 4],
+    /// The results and sources beyond four each: all results, then all sources.
+    pub(crate) more: Option<Box<(Vec<u16>, Vec<u16>)>>,
+    pub(crate) imm: u64,
+}
+
+impl Op {
+    /// A source by its index.
+    pub(crate) fn source(&self, index: usize) -> u16 {
+        match (self.s.get(index), &self.more) {
+            (Some(&slot), _) => slot,
+            (None, Some(more)) => more.1[index - 4],
+            (None, None) => 0,
+        }
+    }
+
+    /// A result by its index.
+    pub(crate) fn result(&self, index: usize) -> u16 {
+        match (self.d.get(index), &self.more) {
+            (Some(&slot), _) => slot,
+            (None, Some(more)) => more.0[index - 4],
+            (None, None) => 0,
+        }
+    }
+}
+
+/// A state space that an access names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Any: the address says which.
+    Generic,
+    /// The caller's memory.
+    Global,
+    /// The block's shared memory.
+    Shared,
+    /// The thread's local memory.
+    Local,
+    /// The kernel's parameters.
+    Parameter,
+    /// The function's part of local memory: the offset is from its frame.
+    Frame,
+}
+
+/// How a loaded value fills a register that is wider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// With zeros.
+    Zero,
+    /// With the sign, up to 16 bits.
+    Sign16,
+    /// With the sign, up to 32 bits or 64.
+    Sign,
+}
+
+/// A load or store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) place: Place,
+    /// The bytes of one element.
+    pub(crate) bytes: u8,
+    /// How many elements.
+    pub(crate) count: u8,
+    /// Whether the address is 64 bits wide.
+    pub(crate) wide: bool,
+    pub(crate) fill: Fill,
+    /// One bit for each element: its register has 64 bits.
+    pub(crate) doubles: u8,
+    /// Whether another thread may change the bytes: volatile, relaxed, acquire.
+    pub(crate) shared: bool,
+}
+
+/// `ldmatrix` and `stmatrix`: up to four matrices of 8 rows of 16 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tiles {
+    pub(crate) store: bool,
+    /// Whether the address is 64 bits wide.
+    pub(crate) wide: bool,
+    pub(crate) count: u8,
+    pub(crate) transposed: bool,
+    pub(crate) place: Place,
+}
+
+/// The operation of an atomic on the old value and its operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Modify {
+    Add,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareAndSwap,
+    Increment,
+    Decrement,
+    Min,
+    Max,
+}
+
+/// The type of an atomic's operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operand {
+    B16,
+    B32,
+    B64,
+    S32,
+    S64,
+    F32,
+    F64,
+    F16,
+    F16x2,
+    Bf16,
+    Bf16x2,
+}
+
+impl Operand {
+    /// The size in bytes.
+    pub(crate) fn bytes(self) -> u32 {
+        match self {
+            Self::B16 | Self::F16 | Self::Bf16 => 2,
+            Self::B32 | Self::S32 | Self::F32 | Self::F16x2 | Self::Bf16x2 => 4,
+            Self::B64 | Self::S64 | Self::F64 => 8,
+        }
+    }
+}
+
+/// `atom` and `red`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Atomic {
+    pub(crate) place: Place,
+    pub(crate) wide: bool,
+    pub(crate) modify: Modify,
+    pub(crate) operand: Operand,
+    /// Whether the old value is wanted.
+    pub(crate) result: bool,
+    /// `.ftz` of packed or single floats.
+    pub(crate) flush: bool,
+}
+
+/// The mode of `shfl`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shuffle {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+/// The mode of `vote`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vote {
+    All,
+    Any,
+    Uniform,
+    Ballot,
+}
+
+/// The operation of `redux`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reduce {
+    Add,
+    MinUnsigned,
+    MaxUnsigned,
+    MinSigned,
+    MaxSigned,
+    And,
+    Or,
+    Xor,
+}
+
+/// The operation of a barrier of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Barrier {
+    Sync,
+    Arrive,
+    /// `.red.popc`
+    Count,
+    /// `.red.and`
+    And,
+    /// `.red.or`
+    Or,
+}
+
+/// A special register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Special {
+    Thread(u8),
+    Threads(u8),
+    Block(u8),
+    Blocks(u8),
+    Lane,
+    Warp,
+    Warps,
+    Sm,
+    Sms,
+    Grid,
+    Clock,
+    ClockHigh,
+    Clock64,
+    GlobalTimer,
+    GlobalTimerLow,
+    GlobalTimerHigh,
+    MaskEqual,
+    MaskLessOrEqual,
+    MaskLess,
+    MaskGreaterOrEqual,
+    MaskGreater,
+    DynamicShared,
+    TotalShared,
+    /// `%envreg1`: the upper half of the address of the grid's workspace.
+    WorkspaceHigh,
+    /// `%envreg2`: the lower half.
+    WorkspaceLow,
+    /// A register that is always zero here.
+    Zero,
+    /// A register that is always one here.
+    One,
+}
+
+/// A service of the process around the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    Print,
+    Allocate,
+    Free,
+    Assert,
+    /// Sets the value of a conditional node of a graph.
+    SetCondition,
+}
+
+/// An operation of an mbarrier object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mbarrier {
+    Init,
+    Invalidate,
+    /// Arrives with the count of the second source.
+    Arrive,
+    /// Arrives without letting the next phase wait for the thread.
+    ArriveDrop,
+    /// Whether the phase of the state's token is complete.
+    Test,
+    /// Whether the phase of that parity is complete.
+    TestParity,
+    /// Counts of a token.
+    Pending,
+}
+
+/// The operation of an instruction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Code {
+    Pure(Pure),
+    Special(Special),
+    /// The address in local memory of an offset of the function's frame.
+    FrameAddress {
+        wide: bool,
+    },
+    Load(Access),
+    Store(Access),
+    Atomic(Atomic),
+    /// `cp.async`: from global to shared memory; the sources are both addresses and the source size.
+    Copy {
+        bytes: u8,
+        sized: bool,
+    },
+    /// Jumps to an instruction.
+    Branch(u32),
+    /// Jumps by a table.
+    BranchTable(u32),
+    /// Calls by a call of the program.
+    Call(u32),
+    /// Calls the function that the first source is the address of.
+    CallIndirect(u32),
+    Service(Service),
+    Return,
+    Exit,
+    Barrier {
+        kind: Barrier,
+        counted: bool,
+    },
+    WarpBarrier,
+    Shuffle {
+        mode: Shuffle,
+        sync: bool,
+        predicate: bool,
+    },
+    Vote {
+        mode: Vote,
+        sync: bool,
+    },
+    Match {
+        all: bool,
+        wide: bool,
+        predicate: bool,
+    },
+    Reduce(Reduce),
+    Product(Product),
+    Tiles(Tiles),
+    ActiveMask,
+    Elect,
+    Mbarrier {
+        what: Mbarrier,
+        place: Place,
+    },
+    Fence,
+    Sleep,
+    Trap,
+    Alloca,
+    StackSave,
+    StackRestore,
+}

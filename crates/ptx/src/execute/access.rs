@@ -1,0 +1,265 @@
+//! Accesses to memory: addresses become places in this process, and then the bytes move.
+//!
+//! All lanes find their places before any byte moves. If one lane must wait, the instruction has
+//! done nothing and is repeated later.
+
+use super::block::Common;
+use super::count::Counts;
+use super::memory::{
+    Kind, LOCAL_WINDOW, Memory, Outstanding, PARAMETER_WINDOW, SHARED_WINDOW, Stop,
+};
+use super::report::{Cause, Stats};
+use super::warp::{Bytes, Fragment, Frame, Warp};
+use super::windows::Kept;
+use crate::code::{Place, WIDTH, active};
+
+/// How often an instruction looks for its windows again when the memory moves under it.
+const RETRIES: u32 = 4;
+
+/// The reason that an instruction does not go on.
+#[derive(Debug)]
+pub(super) enum Blocked {
+    /// An access waits for its bytes.
+    Memory,
+    /// The kernel ends: the lane, the address if an access is the cause, the cause.
+    Trap(usize, Option<u64>, Cause),
+}
+
+/// The memory of a run, with the windows that it has given.
+pub(super) struct Reach<'a> {
+    pub(super) memory: &'a mut dyn Memory,
+    pub(super) kept: &'a mut Kept,
+    pub(super) params: &'a mut Bytes,
+    pub(super) param_bytes: u32,
+    pub(super) outstanding: &'a mut Vec<Outstanding>,
+    pub(super) stats: &'a mut Stats,
+    pub(super) counts: &'a mut Counts,
+}
+
+/// Where the bytes of the active lanes are.
+pub(super) type Pointers = [*mut u8; WIDTH];
+
+/// One access of a fragment.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) place: Place,
+    pub(super) bytes: u32,
+    pub(super) kind: Kind,
+    pub(super) mask: u32,
+}
+
+impl Reach<'_> {
+    /// Forgets windows that no longer hold.
+    pub(super) fn renew(&mut self) {
+        self.kept.renew(self.memory.generation());
+    }
+
+    /// Finds the places of all active lanes.
+    pub(super) fn places(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        addresses: &[u64; WIDTH],
+        wanted: Wanted,
+    ) -> Result<Pointers, Blocked> {
+        let mut pointers = [std::ptr::null_mut(); WIDTH];
+        for _ in 0..RETRIES {
+            let generation = self.memory.generation();
+            self.kept.renew(generation);
+            let mut waits = false;
+            for lane in active(wanted.mask) {
+                let address = addresses[lane];
+                if !address.is_multiple_of(u64::from(wanted.bytes)) {
+                    let cause = Cause::Misaligned { bytes: wanted.bytes };
+                    return Err(Blocked::Trap(lane, Some(address), cause));
+                }
+                match self.place(common, warp, fragment, lane, address, wanted) {
+                    Ok(Some(pointer)) => pointers[lane] = pointer,
+                    Ok(None) => {
+                        waits = true;
+                        self.wait(common, warp, address, wanted.kind);
+                    }
+                    Err(cause) => return Err(Blocked::Trap(lane, Some(address), cause)),
+                }
+            }
+            if waits {
+                return Err(Blocked::Memory);
+            }
+            if self.memory.generation() == generation {
+                return Ok(pointers);
+            }
+        }
+        // The memory moves the bytes of one lane away for those of another: let others run first.
+        if let Some(lane) = active(wanted.mask).next() {
+            self.wait(common, warp, addresses[lane], wanted.kind);
+        }
+        Err(Blocked::Memory)
+    }
+
+    /// Where the `span` bytes from an address on are, if it is known that all lanes reach them, and
+    /// how far apart the lanes' own bytes are.
+    #[inline(always)]
+    pub(super) fn region(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        frame: &Frame,
+        (address, span): (u64, u64),
+        wanted: Wanted,
+    ) -> Option<(*mut u8, usize)> {
+        let (place, offset) = decoded(wanted.place, address, frame)?;
+        let inside =
+            |limit: u32| offset.checked_add(span).is_some_and(|end| end <= u64::from(limit));
+        let pointer = match place {
+            Place::Shared if inside(common.shared_bytes) => common.shared.pointer(),
+            Place::Parameter if inside(self.param_bytes) && wanted.kind == Kind::Read => {
+                self.params.pointer()
+            }
+            Place::Local if inside(warp.local_bytes) => {
+                return Some((warp.local_pointer(0, offset), warp.local_bytes as usize));
+            }
+            Place::Global => {
+                let window = self.kept.find(offset, span, wanted.kind)?;
+                self.count(wanted, wanted.mask.count_ones().into());
+                return Some((window.host().wrapping_add((offset - window.start()) as usize), 0));
+            }
+            _ => return None,
+        };
+        Some((pointer.wrapping_add(offset as usize), 0))
+    }
+
+    fn count(&mut self, wanted: Wanted, lanes: u64) {
+        let bytes = lanes * u64::from(wanted.bytes);
+        if wanted.kind == Kind::Read {
+            self.stats.bytes_read += bytes;
+        } else {
+            self.stats.bytes_written += bytes;
+        }
+    }
+
+    /// The access waits: once for each page of 4 KiB of an instruction.
+    fn wait(&mut self, common: &Common, warp: &Warp, address: u64, kind: Kind) {
+        let new =
+            Outstanding { block: common.linear, warp: warp.index, sm: common.sm, address, kind };
+        let same = self.outstanding.iter().rev().take(WIDTH).any(|old| {
+            (old.block, old.warp, old.kind) == (new.block, new.warp, new.kind)
+                && old.address >> 12 == address >> 12
+        });
+        if !same {
+            self.outstanding.push(new);
+        }
+    }
+
+    /// The place of one lane; `None` if it waits.
+    fn place(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        lane: usize,
+        address: u64,
+        wanted: Wanted,
+    ) -> Result<Option<*mut u8>, Cause> {
+        let bytes = u64::from(wanted.bytes);
+        let Some((place, offset)) = decoded(wanted.place, address, &fragment.frame) else {
+            let why = "no memory has such an address".to_owned();
+            return Err(Cause::IllegalAddress { kind: wanted.kind, why });
+        };
+        let inside =
+            |limit: u32| offset.checked_add(bytes).is_some_and(|end| end <= u64::from(limit));
+        match place {
+            Place::Shared if inside(common.shared_bytes) => {
+                Ok(Some(common.shared.pointer().wrapping_add(offset as usize)))
+            }
+            Place::Shared => Err(Cause::OutsideShared { bytes: common.shared_bytes }),
+            Place::Local if inside(warp.local_bytes) => Ok(Some(warp.local_pointer(lane, offset))),
+            Place::Local => Err(Cause::OutsideLocal { bytes: warp.local_bytes }),
+            Place::Parameter if inside(self.param_bytes) && wanted.kind == Kind::Read => {
+                Ok(Some(self.params.pointer().wrapping_add(offset as usize)))
+            }
+            Place::Parameter => Err(Cause::OutsideParameters),
+            _ => self.window(offset, wanted),
+        }
+    }
+
+    /// The place of an address of the caller's memory; `None` if it waits.
+    fn window(&mut self, address: u64, wanted: Wanted) -> Result<Option<*mut u8>, Cause> {
+        let bytes = u64::from(wanted.bytes);
+        let window = match self.kept.find(address, bytes, wanted.kind) {
+            Some(window) => window,
+            None if self.kept.waits(address, wanted.kind) => return Ok(None),
+            None => match self.memory.window(address, wanted.bytes, wanted.kind) {
+                Ok(window) if window.holds(address, bytes) => {
+                    self.kept.keep(address, wanted.kind, window);
+                    window
+                }
+                Ok(_) => {
+                    let why = "the memory gave a window without the bytes".to_owned();
+                    return Err(Cause::IllegalAddress { kind: wanted.kind, why });
+                }
+                Err(Stop::Wait) => {
+                    self.kept.note_wait(address, wanted.kind);
+                    return Ok(None);
+                }
+                Err(Stop::Refused(why)) => {
+                    return Err(Cause::IllegalAddress { kind: wanted.kind, why });
+                }
+            },
+        };
+        self.count(wanted, 1);
+        Ok(Some(window.host().wrapping_add((address - window.start()) as usize)))
+    }
+}
+
+/// The state space of an address, and its offset there; `None` if no space has it.
+#[inline(always)]
+fn decoded(place: Place, address: u64, frame: &Frame) -> Option<(Place, u64)> {
+    Some(match place {
+        Place::Generic => match address >> 56 << 56 {
+            0 => (Place::Global, address),
+            SHARED_WINDOW => (Place::Shared, address - SHARED_WINDOW),
+            LOCAL_WINDOW => (Place::Local, address - LOCAL_WINDOW),
+            PARAMETER_WINDOW => (Place::Parameter, address - PARAMETER_WINDOW),
+            _ => return None,
+        },
+        Place::Frame => (Place::Local, u64::from(frame.local).wrapping_add(address)),
+        named => (named, address),
+    })
+}
+
+/// Reads an integer of 1, 2, 4 or 8 bytes.
+///
+/// # Safety
+/// The pointer is one that [`Reach::places`] gave for at least as many bytes, in this instruction.
+#[inline(always)]
+pub(super) unsafe fn read(pointer: *mut u8, bytes: u8) -> u64 {
+    // SAFETY: the caller's; the width is the access's, and the window's alignment follows the
+    // address's. Volatile: another thread of the process may write these bytes at any time.
+    unsafe {
+        match bytes {
+            1 => u64::from(pointer.read_volatile()),
+            2 => u64::from(pointer.cast::<u16>().read_volatile()),
+            4 => u64::from(pointer.cast::<u32>().read_volatile()),
+            _ => pointer.cast::<u64>().read_volatile(),
+        }
+    }
+}
+
+/// Writes an integer of 1, 2, 4 or 8 bytes.
+///
+/// # Safety
+/// The pointer is one that [`Reach::places`] gave for at least as many bytes to write, in this
+/// instruction.
+#[inline(always)]
+pub(super) unsafe fn write(pointer: *mut u8, bytes: u8, value: u64) {
+    // SAFETY: the caller's, as in `read`; the bytes are ones to write.
+    unsafe {
+        match bytes {
+            1 => pointer.write_volatile(value as u8),
+            2 => pointer.cast::<u16>().write_volatile(value as u16),
+            4 => pointer.cast::<u32>().write_volatile(value as u32),
+            _ => pointer.cast::<u64>().write_volatile(value),
+        }
+    }
+}

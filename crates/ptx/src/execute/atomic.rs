@@ -1,0 +1,257 @@
+//! Atomics, asynchronous copies, and mbarrier objects.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::access::{Blocked, Wanted, read, write};
+use super::block::Common;
+use super::engine::{Engine, lanes};
+use super::memory::Kind;
+use super::warp::{Fragment, Warp};
+use crate::code::{Atomic, Mbarrier, Modify, Op, Operand, Place, WIDTH, active};
+use crate::math::half::{self, Binary16, Brain16, Choice, Modifiers};
+use crate::math::{double, single};
+
+impl Engine<'_> {
+    pub(super) fn atomic(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        atomic: Atomic,
+        mask: u32,
+    ) -> Result<(), Blocked> {
+        let addresses = lanes(self.program, warp, &fragment.frame, mask).addresses(
+            op.s[0],
+            op.imm,
+            atomic.wide,
+        );
+        let bytes = atomic.operand.bytes();
+        let wanted = Wanted { place: atomic.place, bytes, kind: Kind::Atomic, mask };
+        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
+        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let values = |slot: u16| {
+            if bytes == 8 { *lanes.double(slot) } else { lanes.word(slot).map(u64::from) }
+        };
+        let first = values(op.s[1]);
+        let swap = atomic.modify == Modify::CompareAndSwap;
+        let second = if swap { values(op.s[2]) } else { [0; WIDTH] };
+        let mut old = [0; WIDTH];
+        for lane in active(mask) {
+            let next = |old| modified(atomic, old, first[lane], second[lane]);
+            // SAFETY: `places` gave the pointer for these bytes, aligned to their size, to write.
+            old[lane] = unsafe { update(pointers[lane], bytes, next) };
+        }
+        if atomic.result {
+            if bytes == 8 {
+                lanes.set_double(op.d[0], &old);
+            } else {
+                lanes.set_word(op.d[0], &old.map(|value| value as u32));
+            }
+        }
+        Ok(())
+    }
+
+    /// `cp.async`: done at once, as a GPU may do it.
+    pub(super) fn copy(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (bytes, sized): (u8, bool),
+        mask: u32,
+    ) -> Result<(), Blocked> {
+        let registers = lanes(self.program, warp, &fragment.frame, mask);
+        let (to, from) = (*registers.double(op.s[0]), *registers.double(op.s[1]));
+        let sizes = if sized { *registers.word(op.s[2]) } else { [u32::from(bytes); WIDTH] };
+        let reads =
+            active(mask).filter(|&lane| sizes[lane] != 0).fold(0, |reads, lane| reads | 1 << lane);
+        let size = u32::from(bytes);
+        let wanted = Wanted { place: Place::Global, bytes: size, kind: Kind::Read, mask: reads };
+        let sources = self.reach.places(common, warp, fragment, &from, wanted)?;
+        let wanted = Wanted { place: Place::Shared, bytes: size, kind: Kind::Write, mask };
+        let targets = self.reach.places(common, warp, fragment, &to, wanted)?;
+        for lane in active(mask) {
+            for byte in 0..usize::from(bytes) {
+                // SAFETY: `places` gave both pointers for all bytes of the copy.
+                unsafe {
+                    let inside = byte < sizes[lane] as usize;
+                    let value = if inside { read(sources[lane].wrapping_add(byte), 1) } else { 0 };
+                    write(targets[lane].wrapping_add(byte), 1, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn mbarrier(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (what, place): (Mbarrier, Place),
+        mask: u32,
+    ) -> Result<(), Blocked> {
+        let registers = lanes(self.program, warp, &fragment.frame, mask);
+        if what == Mbarrier::Pending {
+            let counts = registers.double(op.s[0]).map(|state| (state & COUNT) as u32);
+            lanes(self.program, warp, &fragment.frame, mask).set_word(op.d[0], &counts);
+            return Ok(());
+        }
+        let addresses = *registers.double(op.s[0]);
+        let operand = match what {
+            Mbarrier::Test => *registers.double(op.s[1]),
+            Mbarrier::Invalidate => [0; WIDTH],
+            _ => registers.word(op.s[1]).map(u64::from),
+        };
+        let wanted = Wanted { place, bytes: 8, kind: Kind::Atomic, mask };
+        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
+        let (mut states, mut done) = ([0; WIDTH], 0);
+        for lane in active(mask) {
+            let next = |old| mbarrier_after(what, old, operand[lane]);
+            // SAFETY: `places` gave the pointer for 8 bytes, aligned to them, to write.
+            let old = unsafe { update(pointers[lane], 8, next) };
+            states[lane] = old;
+            let complete = match what {
+                Mbarrier::Test => (old ^ operand[lane]) & PHASE != 0,
+                _ => old >> 63 != operand[lane] & 1,
+            };
+            done |= u32::from(complete) << lane;
+        }
+        let mut registers = lanes(self.program, warp, &fragment.frame, mask);
+        match what {
+            Mbarrier::Arrive | Mbarrier::ArriveDrop => registers.set_double(op.d[0], &states),
+            Mbarrier::Test | Mbarrier::TestParity => registers.set_predicate(op.d[0], done),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// An mbarrier: the pending count, the expected count, the parity of the phase.
+const COUNT: u64 = 0xf_ffff;
+const EXPECTED: u32 = 20;
+const PHASE: u64 = 1 << 63;
+
+fn mbarrier_after(what: Mbarrier, old: u64, operand: u64) -> u64 {
+    let (pending, expected) = (old & COUNT, old >> EXPECTED & COUNT);
+    match what {
+        Mbarrier::Init => operand & COUNT | (operand & COUNT) << EXPECTED,
+        Mbarrier::Invalidate => 0,
+        Mbarrier::Arrive | Mbarrier::ArriveDrop => {
+            let expected = if what == Mbarrier::ArriveDrop {
+                expected.saturating_sub(operand)
+            } else {
+                expected
+            };
+            let left = pending.saturating_sub(operand);
+            let phase = old & PHASE;
+            if left == 0 {
+                expected | expected << EXPECTED | phase ^ PHASE
+            } else {
+                left | expected << EXPECTED | phase
+            }
+        }
+        _ => old,
+    }
+}
+
+/// Replaces bytes in one step, and gives the old ones.
+///
+/// # Safety
+/// The pointer is valid for reads and writes of as many bytes, and aligned to them.
+unsafe fn update(pointer: *mut u8, bytes: u32, next: impl Fn(u64) -> u64) -> u64 {
+    // SAFETY: the caller's; other threads of the process use atomics on these bytes, too.
+    unsafe {
+        match bytes {
+            2 => {
+                let place = AtomicU16::from_ptr(pointer.cast());
+                let old = place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+                    Some(next(u64::from(old)) as u16)
+                });
+                u64::from(old.unwrap_or_else(|old| old))
+            }
+            4 => {
+                let place = AtomicU32::from_ptr(pointer.cast());
+                let old = place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+                    Some(next(u64::from(old)) as u32)
+                });
+                u64::from(old.unwrap_or_else(|old| old))
+            }
+            _ => {
+                let place = AtomicU64::from_ptr(pointer.cast());
+                let old =
+                    place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(next(old)));
+                old.unwrap_or_else(|old| old)
+            }
+        }
+    }
+}
+
+/// The new value of an atomic.
+fn modified(atomic: Atomic, old: u64, a: u64, b: u64) -> u64 {
+    match (atomic.modify, atomic.operand) {
+        (Modify::And, _) => old & a,
+        (Modify::Or, _) => old | a,
+        (Modify::Xor, _) => old ^ a,
+        (Modify::Exchange, _) => a,
+        (Modify::CompareAndSwap, operand) => {
+            let width =
+                if operand.bytes() == 8 { u64::MAX } else { (1 << (8 * operand.bytes())) - 1 };
+            if old & width == a & width { b } else { old }
+        }
+        (Modify::Increment, _) => {
+            if old as u32 >= a as u32 {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (Modify::Decrement, _) => {
+            let (old, a) = (old as u32, a as u32);
+            u64::from(if old == 0 || old > a { a } else { old - 1 })
+        }
+        (Modify::Add, Operand::F32) if atomic.flush => {
+            u64::from(single::add::<true, false>(old as u32, a as u32))
+        }
+        (Modify::Add, Operand::F32) => u64::from(single::add::<false, false>(old as u32, a as u32)),
+        // Shared memory's is an addition of a thread; global memory's leaves a NaN as it is.
+        (Modify::Add, Operand::F64) if atomic.place == Place::Shared => double::add(a, old),
+        (Modify::Add, Operand::F64) if double::is_nan(a) => a,
+        (Modify::Add, Operand::F64) if double::is_nan(old) => old,
+        (Modify::Add, Operand::F64) => double::add(old, a),
+        (_, Operand::F16 | Operand::F16x2 | Operand::Bf16 | Operand::Bf16x2) => {
+            halves(atomic, old as u32, a as u32)
+        }
+        (Modify::Add, _) => old.wrapping_add(a),
+        (Modify::Min, Operand::B64) => old.min(a),
+        (Modify::Max, Operand::B64) => old.max(a),
+        (Modify::Min, Operand::S64) => old.cast_signed().min(a.cast_signed()).cast_unsigned(),
+        (Modify::Max, Operand::S64) => old.cast_signed().max(a.cast_signed()).cast_unsigned(),
+        (Modify::Min, Operand::S32) => u64::from((old as i32).min(a as i32).cast_unsigned()),
+        (Modify::Max, Operand::S32) => u64::from((old as i32).max(a as i32).cast_unsigned()),
+        (Modify::Min, _) => u64::from((old as u32).min(a as u32)),
+        (Modify::Max, _) => u64::from((old as u32).max(a as u32)),
+    }
+}
+
+fn halves(atomic: Atomic, old: u32, a: u32) -> u64 {
+    let f16 = |old: u16, a: u16| match atomic.modify {
+        Modify::Min => half::min::<Binary16>(old, a, Choice::default()),
+        Modify::Max => half::max::<Binary16>(old, a, Choice::default()),
+        _ => half::add::<Binary16>(old, a, Modifiers::default()),
+    };
+    let bf16 = |old: u16, a: u16| match atomic.modify {
+        Modify::Min => half::min::<Brain16>(old, a, Choice::default()),
+        Modify::Max => half::max::<Brain16>(old, a, Choice::default()),
+        _ => half::add::<Brain16>(old, a, Modifiers::default()),
+    };
+    match atomic.operand {
+        Operand::F16 => u64::from(f16(old as u16, a as u16)),
+        Operand::F16x2 => u64::from(half::both_2(old, a, f16)),
+        Operand::Bf16 => u64::from(bf16(old as u16, a as u16)),
+        _ => u64::from(half::both_2(old, a, bf16)),
+    }
+}

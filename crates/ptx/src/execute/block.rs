@@ -1,0 +1,241 @@
+//! A block: its shared memory, its barriers, its place in the grid.
+
+use super::warp::{Bytes, State, Warp};
+use crate::code::{Barrier, Program, Special, WIDTH};
+
+/// The barriers of a block.
+const BARRIERS: usize = 16;
+
+/// A barrier of a block.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    /// How many times it is complete.
+    round: u64,
+    arrived: u32,
+    /// How many threads it takes; zero for all of the block.
+    expected: u32,
+    /// Predicates that held, and all predicates, of the round.
+    held: u32,
+    asked: u32,
+    /// The held and asked ones of the round before.
+    last: (u32, u32),
+}
+
+impl Count {
+    fn complete(&mut self) {
+        self.round += 1;
+        self.last = (self.held, self.asked);
+        (self.arrived, self.held, self.asked) = (0, 0, 0);
+    }
+}
+
+/// The parts of a block that its warps share.
+#[derive(Debug)]
+pub(super) struct Common {
+    /// The linear index in the grid.
+    pub(super) linear: u64,
+    pub(super) coordinates: [u32; 3],
+    pub(super) sm: u32,
+    /// The place among the resident blocks.
+    pub(super) slot: u32,
+    pub(super) shared: Bytes,
+    /// The bytes of shared memory that the launch has.
+    pub(super) shared_bytes: u32,
+    /// The threads that have not ended.
+    pub(super) live: u32,
+    /// How many rounds of barriers are complete.
+    pub(super) rounds: u64,
+    barriers: [Count; BARRIERS],
+}
+
+/// A resident block.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) common: Common,
+    pub(super) warps: Vec<Warp>,
+}
+
+/// The shape of a launch, for special registers and coordinates.
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) threads: u32,
+    /// The coordinates of the lanes of each warp: x, y, z.
+    pub(super) coordinates: Vec<[[u32; WIDTH]; 3]>,
+    pub(super) sms: u32,
+    pub(super) grid_id: u64,
+    pub(super) workspace: u64,
+    pub(super) dynamic_shared: u32,
+}
+
+/// The coordinates of the lanes of each warp of a block.
+pub(super) fn coordinates([x, y, z]: [u32; 3]) -> Vec<[[u32; WIDTH]; 3]> {
+    let mut warps = vec![[[0; WIDTH]; 3]; (x * y * z).div_ceil(WIDTH as u32) as usize];
+    let [mut at_x, mut at_y, mut at_z] = [0; 3];
+    for [xs, ys, zs] in &mut warps {
+        for lane in 0..WIDTH {
+            (xs[lane], ys[lane], zs[lane]) = (at_x, at_y, at_z);
+            at_x += 1;
+            if at_x == x {
+                (at_x, at_y) = (0, at_y + 1);
+            }
+            if at_y == y {
+                (at_y, at_z) = (0, at_z + 1);
+            }
+        }
+    }
+    warps
+}
+
+impl Block {
+    /// A block that has not begun: it has no registers and no shared memory.
+    pub(super) fn at(linear: u64, slot: u32, sms: u32) -> Self {
+        let common = Common {
+            linear,
+            coordinates: [0; 3],
+            sm: slot % sms.max(1),
+            slot,
+            shared: Bytes::default(),
+            shared_bytes: 0,
+            live: 0,
+            rounds: 0,
+            barriers: [Count::default(); BARRIERS],
+        };
+        Self { common, warps: Vec::new() }
+    }
+
+    /// Whether the block has registers.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.warps.is_empty()
+    }
+
+    /// Begins the block, in the buffers of an earlier one if there is one.
+    pub(super) fn begin(
+        &mut self,
+        program: &Program,
+        shape: &Shape,
+        shared: u32,
+        spare: Option<Self>,
+    ) {
+        if let Some(spare) = spare {
+            self.warps = spare.warps;
+            self.common.shared = spare.common.shared;
+        }
+        let common = &mut self.common;
+        let (x, y) = (u64::from(shape.grid[0]), u64::from(shape.grid[1]));
+        let linear = common.linear;
+        common.coordinates =
+            [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32];
+        common.shared.clear();
+        common.shared.resize(shared as usize);
+        common.shared_bytes = shared;
+        common.live = shape.threads;
+        common.barriers = [Count::default(); BARRIERS];
+        let warps = shape.threads.div_ceil(32);
+        self.warps.resize_with(warps as usize, Warp::default);
+        for (index, warp) in self.warps.iter_mut().enumerate() {
+            warp.begin(program, index as u32, shape.threads - 32 * index as u32);
+        }
+    }
+}
+
+impl Common {
+    /// Whether a fragment that waited may go on.
+    pub(super) fn is_over(&self, state: State) -> bool {
+        match state {
+            State::Barrier { index, round } => self.barriers[usize::from(index)].round != round,
+            _ => false,
+        }
+    }
+
+    /// `threads` threads arrive. Says what they wait for.
+    pub(super) fn arrive(
+        &mut self,
+        index: u32,
+        expected: u32,
+        threads: u32,
+        predicate: Option<(u32, u32)>,
+    ) -> State {
+        let index = index as usize % BARRIERS;
+        let live = self.live;
+        let barrier = &mut self.barriers[index];
+        let state = State::Barrier { index: index as u8, round: barrier.round };
+        barrier.arrived += threads;
+        barrier.expected = expected;
+        if let Some((held, asked)) = predicate {
+            barrier.held += held;
+            barrier.asked += asked;
+        }
+        let wanted = if expected == 0 { live } else { expected };
+        if barrier.arrived >= wanted {
+            barrier.complete();
+            self.rounds += 1;
+        }
+        state
+    }
+
+    /// Threads end: barriers of the whole block no longer wait for them.
+    pub(super) fn leave(&mut self, threads: u32) {
+        self.live -= threads;
+        let live = self.live;
+        for barrier in &mut self.barriers {
+            if barrier.arrived > 0 && barrier.expected == 0 && barrier.arrived >= live {
+                barrier.complete();
+                self.rounds += 1;
+            }
+        }
+    }
+
+    /// The result of a barrier that is complete.
+    pub(super) fn result(&self, index: u8, kind: Barrier) -> u32 {
+        let (held, asked) = self.barriers[usize::from(index)].last;
+        match kind {
+            Barrier::And => u32::from(held == asked),
+            Barrier::Or => u32::from(held > 0),
+            _ => held,
+        }
+    }
+
+    /// The thread of a lane: x, y, z.
+    pub(super) fn thread(shape: &Shape, warp: u32, lane: u32) -> [u32; 3] {
+        let linear = warp * 32 + lane;
+        let [x, y, _] = shape.block;
+        [linear % x, linear / x % y, linear / x / y]
+    }
+
+    /// A special register that is the same for all lanes of a warp, but for clocks.
+    pub(super) fn same_for_all(&self, shape: &Shape, warp: u32, special: Special) -> Option<u32> {
+        Some(match special {
+            Special::Threads(axis) => shape.block[usize::from(axis)],
+            Special::Block(axis) => self.coordinates[usize::from(axis)],
+            Special::Blocks(axis) => shape.grid[usize::from(axis)],
+            Special::Warp => warp,
+            Special::Warps => 64,
+            Special::Sm => self.sm,
+            Special::Sms => shape.sms,
+            Special::Grid => shape.grid_id as u32,
+            Special::DynamicShared => shape.dynamic_shared,
+            Special::TotalShared => self.shared_bytes,
+            Special::WorkspaceHigh => (shape.workspace >> 32) as u32,
+            Special::WorkspaceLow => shape.workspace as u32,
+            Special::One => 1,
+            Special::Zero => 0,
+            _ => return None,
+        })
+    }
+
+    /// A special register that depends on the lane only.
+    pub(super) fn of_lane(special: Special) -> [u32; WIDTH] {
+        let lanes = |value: fn(u32) -> u32| std::array::from_fn(|lane| value(lane as u32));
+        match special {
+            Special::Lane => lanes(|lane| lane),
+            Special::MaskEqual => lanes(|lane| 1 << lane),
+            Special::MaskLessOrEqual => lanes(|lane| u32::MAX >> (31 - lane)),
+            Special::MaskLess => lanes(|lane| (1 << lane) - 1),
+            Special::MaskGreaterOrEqual => lanes(|lane| u32::MAX << lane),
+            Special::MaskGreater => lanes(|lane| (u32::MAX << lane) << 1),
+            _ => [0; WIDTH],
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Instructions that lanes execute together: shuffles, votes, matches, reductions, barriers.
+
+use super::access::Blocked;
+use super::block::Common;
+use super::engine::{Engine, Next, lanes};
+use super::matrix::multiply;
+use super::warp::{Fragment, State, Warp};
+use crate::code::{Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active};
+
+impl Engine<'_> {
+    pub(super) fn together(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        op: &Op,
+        mask: u32,
+    ) -> Result<Next, Blocked> {
+        self.only(warp, fragment, mask);
+        let named = match op.code {
+            Code::Shuffle { sync: true, .. } => Some(op.s[3]),
+            Code::Vote { sync: true, .. } | Code::Match { .. } | Code::Reduce(_) => Some(op.s[1]),
+            Code::WarpBarrier | Code::Elect => Some(op.s[0]),
+            _ => None,
+        };
+        let program = self.program;
+        // The lanes that an instruction names, for each lane. Without names: those that are here.
+        let members = match named {
+            Some(slot) => *lanes(program, warp, &fragment.frame, mask).word(slot),
+            None if matches!(op.code, Code::Product(_) | Code::Tiles(_)) => [u32::MAX; WIDTH],
+            None => [mask; WIDTH],
+        };
+        let wanted = active(mask).fold(0, |all, lane| all | members[lane]) & warp.live;
+        if wanted & !mask != 0 && !fragment.alone {
+            fragment.state = State::Lanes;
+            return Ok(Next::Stop);
+        }
+        fragment.alone = false;
+        if let Code::Barrier { kind, counted } = op.code {
+            return Ok(self.barrier(common, warp, fragment, op, (kind, counted)));
+        }
+        if let Code::Tiles(tiles) = op.code {
+            return self.tiles(common, warp, fragment, op, tiles, mask).map(|()| Next::Go);
+        }
+        let mut lanes = lanes(program, warp, &fragment.frame, mask);
+        match op.code {
+            Code::Product(product) => multiply(&mut lanes, op, product),
+            Code::Shuffle { mode, predicate, .. } => shuffle(&mut lanes, op, mode, predicate),
+            Code::Vote { mode, .. } => vote(&mut lanes, op, mode, &members),
+            Code::Match { all, wide, predicate } => {
+                find_equal(&mut lanes, op, (all, wide, predicate), &members)
+            }
+            Code::Reduce(reduce) => {
+                let values = *lanes.word(op.s[0]);
+                let mut results = [0; WIDTH];
+                for lane in active(mask) {
+                    results[lane] = reduced(reduce, &values, members[lane] & mask);
+                }
+                lanes.set_word(op.d[0], &results);
+            }
+            Code::ActiveMask => lanes.set_word(op.d[0], &[mask; WIDTH]),
+            Code::Elect => {
+                let leaders = members.map(|members| (members & mask).trailing_zeros());
+                let elected = active(mask).filter(|&lane| leaders[lane] as usize == lane);
+                let elected = elected.fold(0, |all, lane| all | 1 << lane);
+                lanes.set_word(op.d[0], &leaders);
+                lanes.set_predicate(op.d[1], elected);
+            }
+            _ => {}
+        }
+        Ok(Next::Go)
+    }
+
+    /// Barriers of the block. A fragment that waits is already behind the instruction; the result of
+    /// a reduction is read by a second look at the instruction.
+    fn barrier(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        op: &Op,
+        (kind, counted): (Barrier, bool),
+    ) -> Next {
+        let reduces = matches!(kind, Barrier::Count | Barrier::And | Barrier::Or);
+        let mask = fragment.mask;
+        if let Some(index) = fragment.barrier.take() {
+            let result = common.result(index, kind);
+            let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+            if kind == Barrier::Count {
+                lanes.set_word(op.d[0], &[result; WIDTH]);
+            } else {
+                lanes.set_predicate(op.d[0], if result != 0 { u32::MAX } else { 0 });
+            }
+            return Next::Go;
+        }
+        let whole = mask == warp.live;
+        let lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let lane = mask.trailing_zeros() as usize % WIDTH;
+        let (index, expected) = (lanes.word(op.s[0])[lane], lanes.word(op.s[1])[lane]);
+        let threads = mask.count_ones();
+        let predicate = reduces.then(|| ((lanes.predicate(op.s[2]) & mask).count_ones(), threads));
+        let expected = if counted { expected } else { 0 };
+        // A count is of whole warps.
+        let threads = if counted && whole { 32 } else { threads };
+        let state = common.arrive(index, expected, threads, predicate);
+        if kind == Barrier::Arrive {
+            return Next::Go;
+        }
+        if reduces {
+            fragment.barrier = Some(index as u8 % 16);
+        } else {
+            fragment.pc += 1;
+        }
+        fragment.state = if common.is_over(state) { State::Ready } else { state };
+        Next::Stop
+    }
+}
+
+fn shuffle(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool) {
+    let (values, offsets, controls) =
+        (*lanes.word(op.s[0]), *lanes.word(op.s[1]), *lanes.word(op.s[2]));
+    let (mut results, mut inside) = (values, 0);
+    for lane in active(lanes.mask) {
+        let (offset, control) = (offsets[lane] & 31, controls[lane]);
+        let segment = control >> 8 & 31;
+        let clamp = control & 31;
+        let at = lane as u32;
+        let last = (at & segment) | (clamp & !segment);
+        let first = at & segment;
+        let (from, valid) = match mode {
+            Shuffle::Up => (
+                at.wrapping_sub(offset),
+                at.wrapping_sub(offset).cast_signed() >= last.cast_signed(),
+            ),
+            Shuffle::Down => (at + offset, at + offset <= last),
+            Shuffle::Butterfly => (at ^ offset, at ^ offset <= last),
+            Shuffle::Index => (first | (offset & !segment), (first | (offset & !segment)) <= last),
+        };
+        if valid {
+            inside |= 1 << lane;
+            // An H200 gives 0 for a lane that does not take part: NVIDIA's sample `reduction` adds
+            // such values, and its sums are right there.
+            let takes_part = lanes.mask >> (from & 31) & 1 != 0;
+            results[lane] = if takes_part { values[from as usize & 31] } else { 0 };
+        }
+    }
+    lanes.set_word(op.d[0], &results);
+    if predicate {
+        lanes.set_predicate(op.d[1], inside);
+    }
+}
+
+fn vote(lanes: &mut Lanes<'_>, op: &Op, mode: Vote, members: &[u32; WIDTH]) {
+    let held = lanes.predicate(op.s[0]) & lanes.mask;
+    let mut ballots = [0; WIDTH];
+    let mut results = 0;
+    for lane in active(lanes.mask) {
+        let asked = members[lane] & lanes.mask;
+        ballots[lane] = held & asked;
+        let holds = match mode {
+            Vote::All => held & asked == asked,
+            Vote::Any => held & asked != 0,
+            _ => held & asked == asked || held & asked == 0,
+        };
+        results |= u32::from(holds) << lane;
+    }
+    if mode == Vote::Ballot {
+        lanes.set_word(op.d[0], &ballots);
+    } else {
+        lanes.set_predicate(op.d[0], results);
+    }
+}
+
+fn find_equal(
+    lanes: &mut Lanes<'_>,
+    op: &Op,
+    (all, wide, predicate): (bool, bool, bool),
+    members: &[u32; WIDTH],
+) {
+    let values = if wide { *lanes.double(op.s[0]) } else { lanes.word(op.s[0]).map(u64::from) };
+    let (mut results, mut held) = ([0; WIDTH], 0);
+    for lane in active(lanes.mask) {
+        let asked = members[lane] & lanes.mask;
+        let equal = active(asked).filter(|&other| values[other] == values[lane]);
+        let equal = equal.fold(0, |equal, other| equal | 1 << other);
+        results[lane] = if !all || equal == asked { equal } else { 0 };
+        held |= u32::from(equal == asked) << lane;
+    }
+    lanes.set_word(op.d[0], &results);
+    if predicate {
+        lanes.set_predicate(op.d[1], held);
+    }
+}
+
+fn reduced(reduce: Reduce, values: &[u32; WIDTH], asked: u32) -> u32 {
+    let mut values = active(asked).map(|lane| values[lane]);
+    let Some(first) = values.next() else { return 0 };
+    values.fold(first, |all, one| match reduce {
+        Reduce::Add => all.wrapping_add(one),
+        Reduce::MinUnsigned => all.min(one),
+        Reduce::MaxUnsigned => all.max(one),
+        Reduce::MinSigned => all.cast_signed().min(one.cast_signed()).cast_unsigned(),
+        Reduce::MaxSigned => all.cast_signed().max(one.cast_signed()).cast_unsigned(),
+        Reduce::And => all & one,
+        Reduce::Or => all | one,
+        Reduce::Xor => all ^ one,
+    })
+}

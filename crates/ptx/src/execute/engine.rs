@@ -1,0 +1,366 @@
+//! Runs a fragment of a warp, instruction by instruction.
+
+use super::access::{Blocked, Reach};
+use super::block::{Common, Shape};
+use super::host::Host;
+use super::report::Cause;
+use super::warp::{Fragment, Frame, SPIN, State, Warp};
+use crate::code::{Code, Lanes, Op, Program, Special, UNGUARDED, WIDTH};
+
+/// The rules of a run that instructions look at.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) shape: Shape,
+    /// The most bytes of local memory of a thread.
+    pub(super) local_limit: u32,
+    /// Whether the machine has the instructions of the wide forms.
+    pub(super) wide_vectors: bool,
+}
+
+/// All that a warp reaches while it runs.
+pub(super) struct Engine<'a> {
+    pub(super) program: &'a Program,
+    pub(super) rules: &'a Rules,
+    pub(super) reach: Reach<'a>,
+    pub(super) host: &'a mut dyn Host,
+}
+
+/// The effect of an instruction on its fragment.
+pub(super) enum Next {
+    /// It goes on with the next instruction.
+    Go,
+    /// It goes on elsewhere: the fragment's position is set.
+    Jump,
+    /// It stops for now: the fragment's state is set.
+    Stop,
+    /// Its lanes have ended.
+    End,
+}
+
+/// How a warp's turn ended.
+pub(super) struct Turn {
+    pub(super) executed: u64,
+    /// The instruction and why the kernel ends.
+    pub(super) trap: Option<(u32, usize, Option<u64>, Cause)>,
+}
+
+/// The registers of a frame as instructions see them.
+#[inline(always)]
+pub(super) fn lanes<'w>(
+    program: &'w Program,
+    warp: &'w mut Warp,
+    frame: &Frame,
+    mask: u32,
+) -> Lanes<'w> {
+    let linked = &program.functions[frame.function as usize];
+    Lanes {
+        words: &mut warp.words[frame.words as usize..],
+        doubles: &mut warp.doubles[frame.doubles as usize..],
+        predicates: &mut warp.predicates[frame.predicates as usize..],
+        constant_words: &program.constant_words[linked.words as usize..],
+        constant_doubles: &program.constant_doubles[linked.doubles as usize..],
+        mask,
+    }
+}
+
+impl Engine<'_> {
+    /// Runs a warp for up to `quantum` instructions.
+    pub(super) fn turn(&mut self, common: &mut Common, warp: &mut Warp, quantum: u32) -> Turn {
+        let mut left = quantum;
+        self.reach.renew();
+        for fragment in &mut warp.fragments {
+            if common.is_over(fragment.state) {
+                fragment.state = State::Ready;
+            }
+        }
+        while left > 0 {
+            let Some(mut fragment) = warp.pick() else { break };
+            let slice = if warp.taking_turns() { left.min(256) } else { left };
+            let mut spent = 0;
+            let end = self.run(common, warp, &mut fragment, slice, &mut spent);
+            left = left.saturating_sub(spent.max(1));
+            match end {
+                Ok(true) => {}
+                Ok(false) => warp.fragments.push(fragment),
+                Err(Blocked::Memory) => {
+                    // It is executed once the bytes are there.
+                    self.reach.counts.note(fragment.pc + 1, fragment.pc);
+                    fragment.state = State::Memory;
+                    warp.fragments.push(fragment);
+                }
+                Err(Blocked::Trap(lane, address, cause)) => {
+                    let trap = Some((fragment.pc, lane, address, cause));
+                    return Turn { executed: u64::from(quantum - left), trap };
+                }
+            }
+            if warp.fragments.iter().any(|f| common.is_over(f.state)) {
+                for fragment in &mut warp.fragments {
+                    if common.is_over(fragment.state) {
+                        fragment.state = State::Ready;
+                    }
+                }
+            }
+        }
+        Turn { executed: u64::from(quantum - left), trap: None }
+    }
+
+    /// Runs a fragment until it stops, meets another, or has spent its instructions. True if its
+    /// lanes have ended.
+    fn run(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        slice: u32,
+        spent: &mut u32,
+    ) -> Result<bool, Blocked> {
+        let program = self.program;
+        let mut meeting = warp.meeting(fragment);
+        while *spent < slice {
+            if fragment.pc >= meeting {
+                let turns = warp.taking_turns();
+                warp.merge(fragment);
+                if !turns
+                    && warp.fragments.iter().any(|f| f.state == State::Ready && f.pc < fragment.pc)
+                {
+                    return Ok(false);
+                }
+                meeting = warp.meeting(fragment);
+            }
+            let threads = u64::from(fragment.mask.count_ones());
+            let end = fragment.pc.saturating_add(slice - *spent).min(meeting);
+            let begin = fragment.pc;
+            let calculated = calculate(program, warp, fragment, end);
+            *spent += calculated;
+            self.reach.stats.thread_instructions += u64::from(calculated) * threads;
+            if fragment.pc >= end {
+                self.reach.counts.note(begin, fragment.pc);
+                continue;
+            }
+            let op = &program.ops[fragment.pc as usize];
+            *spent += 1;
+            self.reach.counts.note(begin, fragment.pc + 1);
+            self.reach.stats.thread_instructions += threads;
+            let mask = guarded(op, fragment.mask, || {
+                warp.predicates[fragment.frame.predicates as usize + usize::from(op.guard)]
+            });
+            if mask == 0 {
+                fragment.pc += 1;
+                continue;
+            }
+            match op.code {
+                Code::Load(access) if !access.shared => {
+                    self.load(common, warp, fragment, op, access, mask)?;
+                    fragment.pc += 1;
+                    continue;
+                }
+                Code::Store(access) => {
+                    self.store(common, warp, fragment, op, access, mask)?;
+                    fragment.pc += 1;
+                    continue;
+                }
+                _ => {}
+            }
+            if let Code::Branch(target) = op.code {
+                if mask == fragment.mask {
+                    self.jump(warp, fragment, target);
+                } else {
+                    self.split(warp, fragment, mask, target);
+                }
+                if !warp.fragments.is_empty() {
+                    if warp.fragments.iter().any(|f| precedes(f, fragment)) && !warp.taking_turns()
+                    {
+                        return Ok(false);
+                    }
+                    meeting = warp.meeting(fragment);
+                }
+                continue;
+            }
+            match self.other(common, warp, fragment, op, mask)? {
+                Next::Go => fragment.pc += 1,
+                Next::Jump => {
+                    if !warp.fragments.is_empty() {
+                        return Ok(fragment.mask == 0);
+                    }
+                    meeting = u32::MAX;
+                }
+                Next::Stop => return Ok(false),
+                Next::End => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// All lanes jump.
+    #[inline(always)]
+    pub(super) fn jump(&mut self, warp: &Warp, fragment: &mut Fragment, target: u32) {
+        if target <= fragment.pc && !warp.fragments.is_empty() {
+            fragment.spin += 1;
+        }
+        fragment.pc = target;
+    }
+
+    /// The lanes of the mask jump, and the others go on. The fragment becomes the one with the lower
+    /// position.
+    fn split(&mut self, warp: &mut Warp, fragment: &mut Fragment, mask: u32, target: u32) {
+        let mut other = fragment.clone();
+        other.mask = fragment.mask & !mask;
+        other.pc = fragment.pc + 1;
+        fragment.mask = mask;
+        self.jump(warp, fragment, target);
+        if other.pc < fragment.pc {
+            std::mem::swap(&mut other, fragment);
+        }
+        warp.fragments.push(other);
+    }
+
+    /// Keeps only the lanes of the mask in the fragment; the others go on behind the instruction.
+    pub(super) fn only(&mut self, warp: &mut Warp, fragment: &mut Fragment, mask: u32) {
+        if mask != fragment.mask {
+            let mut other = fragment.clone();
+            other.mask = fragment.mask & !mask;
+            other.pc += 1;
+            fragment.mask = mask;
+            warp.fragments.push(other);
+        }
+    }
+
+    fn other(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        op: &Op,
+        mask: u32,
+    ) -> Result<Next, Blocked> {
+        match op.code {
+            Code::Load(access) => {
+                if access.shared && !warp.fragments.is_empty() {
+                    fragment.spin += SPIN;
+                }
+                self.load(common, warp, fragment, op, access, mask)?;
+            }
+            Code::Atomic(atomic) => {
+                fragment.spin += SPIN;
+                self.atomic(common, warp, fragment, op, atomic, mask)?;
+            }
+            Code::Special(special) => self.special(common, warp, fragment, op, special, mask),
+            Code::FrameAddress { wide } => {
+                let base = u64::from(fragment.frame.local).wrapping_add(op.imm);
+                let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+                if wide {
+                    lanes.set_double(op.d[0], &[base; WIDTH]);
+                } else {
+                    lanes.set_word(op.d[0], &[base as u32; WIDTH]);
+                }
+            }
+            Code::Fence | Code::Sleep => {
+                if matches!(op.code, Code::Sleep) {
+                    fragment.spin += SPIN;
+                }
+            }
+            Code::Trap => return Err(Blocked::Trap(first(mask), None, Cause::Trap)),
+            Code::Exit
+            | Code::Return
+            | Code::Call(_)
+            | Code::CallIndirect(_)
+            | Code::BranchTable(_) => {
+                return self.control(common, warp, fragment, op, mask);
+            }
+            Code::Alloca | Code::StackSave | Code::StackRestore => {
+                self.stack(warp, fragment, op, mask)?
+            }
+            Code::Service(service) => {
+                self.service(common, warp, fragment, op, service, mask)?;
+                self.reach.renew();
+            }
+            Code::Copy { bytes, sized } => {
+                self.copy(common, warp, fragment, op, (bytes, sized), mask)?
+            }
+            Code::Mbarrier { what, place } => {
+                fragment.spin += SPIN;
+                self.mbarrier(common, warp, fragment, op, (what, place), mask)?;
+            }
+            _ => return self.together(common, warp, fragment, op, mask),
+        }
+        Ok(Next::Go)
+    }
+
+    fn special(
+        &mut self,
+        common: &Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        special: Special,
+        mask: u32,
+    ) {
+        let (now, index) = (self.reach.stats.warp_instructions, warp.index);
+        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let wide = match special {
+            Special::Clock64 => now,
+            Special::Grid => self.rules.shape.grid_id,
+            Special::GlobalTimer => self.host.nanoseconds(now),
+            Special::Thread(axis) => {
+                let coordinates = &self.rules.shape.coordinates[index as usize];
+                return lanes.set_word(op.d[0], &coordinates[usize::from(axis)]);
+            }
+            other => {
+                let same = match other {
+                    Special::Clock => Some(now as u32),
+                    Special::ClockHigh => Some((now >> 32) as u32),
+                    Special::GlobalTimerLow => Some(self.host.nanoseconds(now) as u32),
+                    Special::GlobalTimerHigh => Some((self.host.nanoseconds(now) >> 32) as u32),
+                    other => common.same_for_all(&self.rules.shape, index, other),
+                };
+                let values = same.map_or_else(|| Common::of_lane(other), |same| [same; WIDTH]);
+                return lanes.set_word(op.d[0], &values);
+            }
+        };
+        lanes.set_double(op.d[0], &[wide; WIDTH]);
+    }
+}
+
+/// Runs the instructions of registers only from the fragment's position on, before `end`. Gives how
+/// many there are.
+fn calculate(program: &Program, warp: &mut Warp, fragment: &mut Fragment, end: u32) -> u32 {
+    let from = fragment.pc as usize;
+    let ops = &program.ops[from..(end as usize).min(program.ops.len())];
+    if !matches!(ops.first(), Some(Op { code: Code::Pure(_), .. })) {
+        return 0;
+    }
+    let mut lanes = lanes(program, warp, &fragment.frame, fragment.mask);
+    let mut calculated = 0;
+    for op in ops {
+        let Code::Pure(run) = op.code else { break };
+        lanes.mask = guarded(op, fragment.mask, || lanes.predicate(op.guard));
+        if lanes.mask != 0 {
+            run(&mut lanes, op);
+        }
+        calculated += 1;
+    }
+    fragment.pc += calculated;
+    calculated
+}
+
+/// The lanes of a mask that execute an instruction, by its predicate.
+#[inline(always)]
+fn guarded(op: &Op, mask: u32, predicate: impl FnOnce() -> u32) -> u32 {
+    match (op.guard, op.negated) {
+        (UNGUARDED, _) => mask,
+        (_, false) => mask & predicate(),
+        (_, true) => mask & !predicate(),
+    }
+}
+
+/// Whether a fragment that can run is behind another.
+fn precedes(other: &Fragment, fragment: &Fragment) -> bool {
+    other.state == State::Ready
+        && (usize::MAX - other.stack.len(), other.pc)
+            < (usize::MAX - fragment.stack.len(), fragment.pc)
+}
+
+/// The first lane of a mask.
+pub(super) fn first(mask: u32) -> usize {
+    mask.trailing_zeros() as usize % WIDTH
+}

@@ -1,0 +1,249 @@
+//! The conversions of `printf`, as the C library formats them.
+
+/// A conversion of `printf`.
+#[derive(Debug, Default)]
+pub(super) struct Spec {
+    left: bool,
+    plus: bool,
+    space: bool,
+    alternate: bool,
+    zero: bool,
+    width: usize,
+    pub(super) star_width: bool,
+    pub(super) precision: Option<usize>,
+    pub(super) star_precision: bool,
+    long: bool,
+    short: u8,
+    pub(super) conversion: u8,
+}
+
+/// The widest field.
+const WIDEST: usize = 1024;
+
+impl Spec {
+    /// Reads what follows `%`, and says how many bytes that is.
+    pub(super) fn parse(text: &[u8]) -> (Self, usize) {
+        let mut spec = Self::default();
+        let mut at = 0;
+        let byte = |at: usize| text.get(at).copied().unwrap_or(0);
+        loop {
+            match byte(at) {
+                b'-' => spec.left = true,
+                b'+' => spec.plus = true,
+                b' ' => spec.space = true,
+                b'#' => spec.alternate = true,
+                b'0' => spec.zero = true,
+                _ => break,
+            }
+            at += 1;
+        }
+        let number = |at: &mut usize| {
+            let mut value = 0_usize;
+            while byte(*at).is_ascii_digit() {
+                value = (value * 10 + usize::from(byte(*at) - b'0')).min(WIDEST);
+                *at += 1;
+            }
+            value
+        };
+        if byte(at) == b'*' {
+            (spec.star_width, at) = (true, at + 1);
+        } else {
+            spec.width = number(&mut at);
+        }
+        if byte(at) == b'.' {
+            at += 1;
+            if byte(at) == b'*' {
+                (spec.star_precision, at) = (true, at + 1);
+            } else {
+                spec.precision = Some(number(&mut at));
+            }
+        }
+        loop {
+            match byte(at) {
+                b'l' | b'j' | b'z' | b't' | b'L' => spec.long = true,
+                b'h' => spec.short += 1,
+                _ => break,
+            }
+            at += 1;
+        }
+        spec.conversion = byte(at);
+        (spec, (at + 1).min(text.len()))
+    }
+
+    pub(super) fn take_star(&mut self, value: i32) {
+        if self.star_width {
+            self.star_width = false;
+            self.left |= value < 0;
+            self.width = (value.unsigned_abs() as usize).min(WIDEST);
+        } else {
+            self.precision = usize::try_from(value).ok().map(|most| most.min(WIDEST));
+        }
+    }
+
+    /// The bytes of the argument.
+    pub(super) fn bytes(&self) -> u8 {
+        match self.conversion {
+            b'd' | b'i' | b'u' | b'x' | b'X' | b'o' if !self.long => 4,
+            b'c' => 4,
+            _ => 8,
+        }
+    }
+
+    pub(super) fn pad(&self, out: &mut Vec<u8>, text: &[u8]) {
+        let fill = self.width.saturating_sub(text.len());
+        if !self.left {
+            out.resize(out.len() + fill, b' ');
+        }
+        out.extend_from_slice(text);
+        if self.left {
+            out.resize(out.len() + fill, b' ');
+        }
+    }
+
+    pub(super) fn value(&self, out: &mut Vec<u8>, value: u64) {
+        match self.conversion {
+            b'd' | b'i' => {
+                let value = if self.long {
+                    value.cast_signed()
+                } else {
+                    i64::from(self.shortened(value) as i32)
+                };
+                let value = match (self.long, self.short) {
+                    (false, 1) => i64::from(value as i16),
+                    (false, 2..) => i64::from(value as i8),
+                    _ => value,
+                };
+                self.number(out, value < 0, "", value.unsigned_abs().to_string());
+            }
+            b'u' => self.unsigned(out, "", self.shortened(value).to_string()),
+            b'x' if self.alternate && value != 0 => {
+                self.unsigned(out, "0x", format!("{:x}", self.shortened(value)))
+            }
+            b'X' if self.alternate && value != 0 => {
+                self.unsigned(out, "0X", format!("{:X}", self.shortened(value)))
+            }
+            b'x' => self.unsigned(out, "", format!("{:x}", self.shortened(value))),
+            b'X' => self.unsigned(out, "", format!("{:X}", self.shortened(value))),
+            b'o' => self.unsigned(
+                out,
+                if self.alternate { "0" } else { "" },
+                format!("{:o}", self.shortened(value)),
+            ),
+            b'c' => self.pad(out, &[value as u8]),
+            b'p' if value == 0 => self.pad(out, b"(nil)"),
+            b'p' => self.pad(out, format!("{value:#x}").as_bytes()),
+            b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
+                self.float(out, f64::from_bits(value))
+            }
+            _ => self.pad(out, b""),
+        }
+    }
+
+    fn shortened(&self, value: u64) -> u64 {
+        match (self.long, self.short) {
+            (true, _) => value,
+            (false, 0) => value & 0xffff_ffff,
+            (false, 1) => value & 0xffff,
+            _ => value & 0xff,
+        }
+    }
+
+    fn unsigned(&self, out: &mut Vec<u8>, prefix: &str, digits: String) {
+        self.placed(out, prefix, digits);
+    }
+
+    fn number(&self, out: &mut Vec<u8>, negative: bool, prefix: &str, digits: String) {
+        let sign = match (negative, self.plus, self.space) {
+            (true, ..) => "-",
+            (_, true, _) => "+",
+            (_, _, true) => " ",
+            _ => "",
+        };
+        self.placed(out, &format!("{sign}{prefix}"), digits);
+    }
+
+    /// Digits behind their prefix, filled to the precision and the width.
+    fn placed(&self, out: &mut Vec<u8>, prefix: &str, digits: String) {
+        let least = match self.precision {
+            Some(least) => least,
+            None if self.zero && !self.left => self.width.saturating_sub(prefix.len()),
+            None => 1,
+        };
+        let zeros = least.saturating_sub(digits.len());
+        let digits =
+            if self.precision == Some(0) && digits == "0" { String::new() } else { digits };
+        self.pad(out, format!("{prefix}{}{digits}", "0".repeat(zeros)).as_bytes());
+    }
+
+    fn float(&self, out: &mut Vec<u8>, value: f64) {
+        let upper = self.conversion.is_ascii_uppercase();
+        let negative = value.is_sign_negative() && !value.is_nan();
+        let precision = self.precision.unwrap_or(6);
+        let mut digits = if value.is_nan() {
+            "nan".to_owned()
+        } else if value.is_infinite() {
+            "inf".to_owned()
+        } else {
+            match self.conversion.to_ascii_lowercase() {
+                b'f' => format!("{:.precision$}", value.abs()),
+                b'e' => exponential(value.abs(), precision),
+                b'a' => hexadecimal(value.abs()),
+                _ => general(value.abs(), precision.max(1), self.alternate),
+            }
+        };
+        if upper {
+            digits = digits.to_uppercase();
+        }
+        let plain = Self { precision: None, zero: self.zero && value.is_finite(), ..*self };
+        plain.number(out, negative, "", digits);
+    }
+}
+
+/// `%e`: at least two digits of exponent.
+fn exponential(value: f64, precision: usize) -> String {
+    let text = format!("{value:.precision$e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
+/// `%g`
+fn general(value: f64, precision: usize, alternate: bool) -> String {
+    let exponent = if value == 0.0 {
+        0
+    } else {
+        let text = format!("{value:.*e}", precision - 1);
+        text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
+    };
+    if exponent < -4 || exponent >= precision as i32 {
+        let text = exponential(value, precision - 1);
+        let (digits, rest) = text.split_once('e').unwrap_or((&text, "+00"));
+        return format!("{}e{rest}", trimmed(digits, alternate));
+    }
+    let decimals = (precision as i32 - 1 - exponent).max(0) as usize;
+    trimmed(&format!("{value:.decimals$}"), alternate).to_owned()
+}
+
+fn trimmed(digits: &str, alternate: bool) -> &str {
+    if alternate || !digits.contains('.') {
+        digits
+    } else {
+        digits.trim_end_matches('0').trim_end_matches('.')
+    }
+}
+
+/// `%a`, without a precision
+fn hexadecimal(value: f64) -> String {
+    let bits = value.to_bits();
+    let (exponent, mantissa) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
+    let (lead, exponent) = match (exponent, mantissa) {
+        (0, 0) => (0, 0),
+        (0, _) => (0, -1022),
+        _ => (1, exponent - 1023),
+    };
+    let digits = format!("{mantissa:013x}");
+    let digits = digits.trim_end_matches('0');
+    let point = if digits.is_empty() { "" } else { "." };
+    format!("0x{lead}{point}{digits}p{exponent:+}")
+}

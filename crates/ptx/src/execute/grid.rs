@@ -1,0 +1,383 @@
+//! A run of a grid: blocks become resident, their warps take turns.
+
+use super::access::Reach;
+use super::block::{Block, Common, Shape, coordinates};
+use super::count::{Counts, InstructionCounts};
+use super::engine::{Engine, Rules};
+use super::host::Host;
+use super::launch::{Config, Launch, StartError};
+use super::memory::{Memory, Outstanding, Turn};
+use super::report::{Cause, Report, Stats, Step};
+use super::warp::{Bytes, State};
+use super::windows::Kept;
+use crate::code::has_wide_vectors;
+use crate::module::{Kernel, KernelInfo};
+
+/// The most blocks of a grid in x; in y and z there are at most 65535.
+const MOST_X: u32 = i32::MAX as u32;
+const MOST_YZ: u32 = 65535;
+
+/// A kernel that runs.
+pub struct Run {
+    kernel: Kernel,
+    rules: Rules,
+    quantum: u32,
+    limit: Option<u64>,
+    seed: u64,
+    shared: u32,
+    params: Bytes,
+    param_bytes: u32,
+    blocks: u64,
+    started: u64,
+    resident: Vec<Block>,
+    /// Blocks that have ended. The next ones use their buffers.
+    spare: Vec<Block>,
+    kept: Kept,
+    outstanding: Vec<Outstanding>,
+    stats: Stats,
+    counts: Counts,
+    /// The next block and warp, and whether a warp of this round has run.
+    cursor: (usize, usize),
+    progress: bool,
+    /// The rounds of barriers that the block had completed when its first warp began its turn.
+    rounds: u64,
+    end: Option<Box<Report>>,
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Run")
+            .field("kernel", &self.kernel.info.name)
+            .field("blocks", &self.blocks)
+            .field("started", &self.started)
+            .field("resident", &self.resident.len())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many blocks of a kernel a multiprocessor holds: the least of what its registers, its shared
+/// memory, its threads and its block slots allow. Zero if one block needs more than there is.
+#[must_use]
+pub fn blocks_per_sm(info: &KernelInfo, config: &Config, threads: u32, dynamic_shared: u32) -> u32 {
+    let limits = &config.limits;
+    let warps = threads.div_ceil(32).max(1);
+    // Registers are handed out to warps in pieces of 256.
+    let registers = (info.registers * 32).next_multiple_of(256) * warps;
+    let shared = info.static_shared.saturating_add(dynamic_shared);
+    if threads > limits.block_threads || shared > limits.block_shared {
+        return 0;
+    }
+    let shared = (shared + limits.reserved_shared).next_multiple_of(128).max(1);
+    let by_threads = limits.threads / (warps * 32);
+    let by_registers = limits.registers / registers.max(1);
+    limits.blocks.min(by_threads).min(by_registers).min(limits.shared / shared)
+}
+
+impl Kernel {
+    /// Starts a launch: the first blocks become resident. Nothing runs before [`Run::step`].
+    ///
+    /// # Errors
+    /// If the shape, the parameters or the resources are not ones that the machine takes.
+    pub fn start(&self, launch: &Launch<'_>, config: &Config) -> Result<Run, StartError> {
+        let [gx, gy, gz] = launch.grid;
+        let [bx, by, bz] = launch.block;
+        let shape = StartError::Shape { grid: launch.grid, block: launch.block };
+        let within =
+            (1..=MOST_X).contains(&gx) && [gy, gz].iter().all(|axis| (1..=MOST_YZ).contains(axis));
+        let block = (1..=1024).contains(&bx) && (1..=1024).contains(&by) && (1..=64).contains(&bz);
+        if !within
+            || !block
+            || self.info.required_threads.is_some_and(|block| block != launch.block)
+        {
+            return Err(shape);
+        }
+        if (launch.params.len() as u64) < u64::from(self.info.param_bytes) {
+            return Err(StartError::Parameters {
+                expected: self.info.param_bytes,
+                given: launch.params.len(),
+            });
+        }
+        let threads = bx * by * bz;
+        let blocks = u64::from(gx) * u64::from(gy) * u64::from(gz);
+        let per_sm = self.resources(threads, launch.dynamic_shared, config)?;
+        let resident = u64::from(per_sm) * u64::from(config.sms.max(1));
+        if launch.cooperative && blocks > resident {
+            return Err(StartError::Cooperative { blocks, resident });
+        }
+        let rules = Rules {
+            shape: Shape {
+                grid: launch.grid,
+                block: launch.block,
+                threads,
+                coordinates: coordinates(launch.block),
+                sms: config.sms,
+                grid_id: config.grid_id,
+                workspace: if launch.cooperative { config.workspace } else { 0 },
+                dynamic_shared: launch.dynamic_shared,
+            },
+            local_limit: self.info.local.saturating_add(config.stack_bytes),
+            wide_vectors: has_wide_vectors(),
+        };
+        let mut params = Bytes::default();
+        params.fill(&launch.params[..self.info.param_bytes as usize]);
+        let mut run = Run {
+            kernel: self.clone(),
+            rules,
+            quantum: config.quantum.max(1),
+            limit: config.instruction_limit,
+            seed: config.seed,
+            shared: self.static_shared.saturating_add(launch.dynamic_shared),
+            params,
+            param_bytes: self.info.param_bytes,
+            blocks,
+            started: 0,
+            resident: Vec::new(),
+            spare: Vec::new(),
+            kept: Kept::default(),
+            outstanding: Vec::new(),
+            stats: Stats::default(),
+            counts: Counts::new(&self.program),
+            cursor: (0, 0),
+            progress: false,
+            rounds: 0,
+            end: None,
+        };
+        // Hardware gives each multiprocessor one block, and then each a second one.
+        for slot in 0..per_sm.saturating_mul(config.sms.max(1)) {
+            run.begin_block(slot);
+        }
+        Ok(run)
+    }
+
+    fn resources(
+        &self,
+        threads: u32,
+        dynamic_shared: u32,
+        config: &Config,
+    ) -> Result<u32, StartError> {
+        let refuse = |what, needed: u32, limit: u32| {
+            Err(StartError::Resources { what, needed: u64::from(needed), limit: u64::from(limit) })
+        };
+        let most = self.info.max_threads.min(config.limits.block_threads);
+        if threads > most {
+            return refuse("threads", threads, most);
+        }
+        let shared = self.info.static_shared.saturating_add(dynamic_shared);
+        if shared > config.limits.block_shared {
+            return refuse("bytes of shared memory", shared, config.limits.block_shared);
+        }
+        match blocks_per_sm(&self.info, config, threads, dynamic_shared) {
+            0 => refuse("registers", self.info.registers * threads, config.limits.registers),
+            blocks => Ok(blocks),
+        }
+    }
+}
+
+impl Run {
+    /// Runs until the grid is complete, every warp waits, the kernel ends early, or about `budget`
+    /// instructions of warps are executed.
+    ///
+    /// A step after the end gives the end again.
+    pub fn step(&mut self, memory: &mut dyn Memory, host: &mut dyn Host, budget: u64) -> Step {
+        if let Some(report) = &self.end {
+            return Step::Trap(report.clone());
+        }
+        self.outstanding.clear();
+        self.kept.forget();
+        self.wake();
+        let target = self.stats.warp_instructions.saturating_add(budget);
+        loop {
+            if self.resident.is_empty() {
+                return Step::Done(self.stats);
+            }
+            if self.cursor.0 >= self.resident.len() {
+                let progress = std::mem::replace(&mut self.progress, false);
+                self.cursor = (0, 0);
+                if !progress {
+                    return if self.outstanding.is_empty() {
+                        self.deadlock()
+                    } else {
+                        Step::Waiting
+                    };
+                }
+            }
+            if let Some(report) = self.turn(memory, host) {
+                self.end = Some(Box::new(report));
+                self.resident.clear();
+                return self.end.clone().map_or(Step::Paused, Step::Trap);
+            }
+            if self.stats.warp_instructions >= target {
+                return if self.resident.is_empty() {
+                    Step::Done(self.stats)
+                } else {
+                    Step::Paused
+                };
+            }
+        }
+    }
+
+    /// The accesses that wait, in the order of their instructions. The next step repeats them.
+    #[must_use]
+    pub fn outstanding(&self) -> &[Outstanding] {
+        &self.outstanding
+    }
+
+    /// The figures so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The instructions so far, by class.
+    #[must_use]
+    pub fn instructions(&self) -> InstructionCounts {
+        self.counts.by_class(&self.kernel.program)
+    }
+
+    /// The kernel.
+    #[must_use]
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Fragments that wait for memory try again.
+    fn wake(&mut self) {
+        for fragment in
+            self.resident.iter_mut().flat_map(|b| &mut b.warps).flat_map(|w| &mut w.fragments)
+        {
+            if fragment.state == State::Memory {
+                fragment.state = State::Ready;
+            }
+        }
+        self.cursor = (0, 0);
+        self.progress = false;
+    }
+
+    /// The next block of the grid becomes resident in a slot.
+    fn begin_block(&mut self, slot: u32) {
+        if self.started == self.blocks {
+            return;
+        }
+        let linear = scattered(self.started, self.blocks, self.seed);
+        self.started += 1;
+        self.resident.push(Block::at(linear, slot, self.rules.shape.sms));
+    }
+
+    /// One turn of the next warp. Gives the report if the kernel ends by it.
+    fn turn(&mut self, memory: &mut dyn Memory, host: &mut dyn Host) -> Option<Report> {
+        let (index, warp) = self.cursor;
+        let quantum = match self.limit {
+            Some(limit) => u64::from(self.quantum)
+                .min(limit.saturating_sub(self.stats.warp_instructions))
+                .max(1),
+            None => u64::from(self.quantum),
+        };
+        let block = &mut self.resident[index];
+        if !block.has_begun() {
+            // Only now, so that a block that is through leaves its buffers to the next.
+            let spare = self.spare.pop();
+            block.begin(&self.kernel.program, &self.rules.shape, self.shared, spare);
+        }
+        if warp == 0 {
+            self.rounds = block.common.rounds;
+        }
+        let common = &block.common;
+        memory.turn(Turn { slot: common.slot, block: common.linear, warp: warp as u32 });
+        let mut engine = Engine {
+            program: &self.kernel.program,
+            rules: &self.rules,
+            reach: Reach {
+                memory,
+                kept: &mut self.kept,
+                params: &mut self.params,
+                param_bytes: self.param_bytes,
+                outstanding: &mut self.outstanding,
+                stats: &mut self.stats,
+                counts: &mut self.counts,
+            },
+            host,
+        };
+        let turn = engine.turn(&mut block.common, &mut block.warps[warp], quantum as u32);
+        self.stats.warp_instructions += turn.executed;
+        self.progress |= turn.executed > 0;
+        if let Some((pc, lane, address, cause)) = turn.trap {
+            return Some(self.report(index, warp, pc, lane, address, cause));
+        }
+        if self.limit.is_some_and(|limit| self.stats.warp_instructions >= limit) {
+            let pc = self.resident[index].warps[warp].fragments.first().map_or(0, |f| f.pc);
+            return Some(self.report(index, warp, pc, 0, None, Cause::InstructionLimit));
+        }
+        let block = &self.resident[index];
+        if block.common.live == 0 {
+            let ended = self.resident.swap_remove(index);
+            let slot = ended.common.slot;
+            self.spare.push(ended);
+            self.begin_block(slot);
+            self.cursor.1 = 0;
+            self.progress = true;
+        } else if warp + 1 < block.warps.len() {
+            self.cursor.1 += 1;
+        } else if block.common.rounds != self.rounds {
+            // Warps may go on behind a barrier, and their registers are at hand now.
+            self.cursor.1 = 0;
+        } else {
+            self.cursor = (index + 1, 0);
+        }
+        None
+    }
+
+    fn deadlock(&mut self) -> Step {
+        let block = &self.resident[0];
+        let warp = block.warps.iter().position(|warp| warp.live != 0).unwrap_or(0);
+        let pc =
+            block.warps[warp].fragments.first().map_or(0, |fragment| fragment.pc.saturating_sub(1));
+        let lane = block.warps[warp].live.trailing_zeros() as usize % 32;
+        let report = Box::new(self.report(0, warp, pc, lane, None, Cause::Deadlock));
+        self.end = Some(report.clone());
+        self.resident.clear();
+        Step::Trap(report)
+    }
+
+    fn report(
+        &self,
+        block: usize,
+        warp: usize,
+        pc: u32,
+        lane: usize,
+        address: Option<u64>,
+        cause: Cause,
+    ) -> Report {
+        let origin = self.kernel.program.origins.get(pc as usize).copied().unwrap_or_default();
+        let file =
+            self.kernel.files.iter().find(|(index, _)| *index == origin.file && origin.file != 0);
+        let block = &self.resident[block];
+        Report {
+            cause,
+            kernel: self.kernel.info.name.clone(),
+            line: origin.line,
+            source: file.map(|(_, name)| (name.clone(), origin.source)),
+            block: block.common.coordinates,
+            thread: Common::thread(&self.rules.shape, warp as u32, lane as u32),
+            address,
+        }
+    }
+}
+
+/// The `index`th block to start: ascending without a seed, else in an order that the seed gives.
+fn scattered(index: u64, blocks: u64, seed: u64) -> u64 {
+    if seed == 0 {
+        return index;
+    }
+    // A step without a common divisor visits each block once.
+    let mut step = (seed % blocks) | 1;
+    while greatest_common_divisor(step, blocks) != 1 {
+        step += 2;
+    }
+    let start = (seed >> 32) % blocks;
+    ((u128::from(index) * u128::from(step) + u128::from(start)) % u128::from(blocks)) as u64
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

@@ -1,0 +1,31 @@
+//! Execution: a grid of blocks of warps over the caller's memory.
+
+mod access;
+mod atomic;
+mod block;
+mod collective;
+mod control;
+mod count;
+mod engine;
+mod format;
+mod grid;
+mod host;
+mod launch;
+mod matrix;
+mod memory;
+mod report;
+mod rows;
+mod service;
+mod transfer;
+mod warp;
+mod windows;
+
+pub use count::InstructionCounts;
+pub use grid::{Run, blocks_per_sm};
+pub use host::{AssertFailure, Host};
+pub use launch::{Config, Launch, SmLimits, StartError};
+pub use memory::{
+    FUNCTION_WINDOW, Kind, LOCAL_WINDOW, Memory, Outstanding, PARAMETER_WINDOW, SHARED_WINDOW,
+    Stop, Turn, Window,
+};
+pub use report::{Cause, Report, Stats, Step};

@@ -1,0 +1,274 @@
+//! A warp: its registers, and the groups of lanes that run together.
+//!
+//! Lanes that are at the same instruction are one fragment. A branch splits a fragment; fragments
+//! that meet become one. Of those that can run, the deepest call runs first, and then the lowest
+//! instruction: lanes that are behind catch up. A fragment that loops while others could run gives
+//! way to them now and then, so that a lane which spins on a lock never starves its owner.
+
+use crate::code::{Program, WIDTH};
+
+/// Weights of loop ends and of atomics, after which a looping fragment gives way.
+const PATIENCE: u32 = 4096;
+/// The weight of an atomic or volatile access.
+pub(super) const SPIN: u32 = 128;
+/// How many turns the longest waiting fragment gets in a row.
+const TURNS: u32 = 64;
+
+/// Where a function's registers and local memory begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Frame {
+    /// The index of the function in the program.
+    pub(super) function: u32,
+    pub(super) words: u32,
+    pub(super) doubles: u32,
+    pub(super) predicates: u32,
+    /// The frame in local memory.
+    pub(super) local: u32,
+    /// Where the next frame begins.
+    pub(super) top: u32,
+}
+
+/// Where a call returns to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Return {
+    pub(super) pc: u32,
+    pub(super) frame: Frame,
+    /// The call: its results are copied.
+    pub(super) call: u32,
+}
+
+/// Whether a fragment can run, or the reason that it cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It can run.
+    Ready,
+    /// It waits until the barrier's count of completions differs.
+    Barrier { index: u8, round: u64 },
+    /// It waits for other lanes at an instruction that names them.
+    Lanes,
+    /// It waits for the bytes of an access.
+    Memory,
+}
+
+/// Lanes that run together.
+#[derive(Debug, Clone)]
+pub(super) struct Fragment {
+    pub(super) pc: u32,
+    pub(super) mask: u32,
+    pub(super) frame: Frame,
+    pub(super) stack: Vec<Return>,
+    pub(super) state: State,
+    /// When it ran last.
+    pub(super) ran: u64,
+    /// How long it has been looping.
+    pub(super) spin: u32,
+    /// Whether the lanes that it waits for can never come.
+    pub(super) alone: bool,
+    /// A barrier: the fragment reads its result when it runs again.
+    pub(super) barrier: Option<u8>,
+}
+
+/// Bytes at an address that is a multiple of 16.
+#[derive(Debug, Default)]
+pub(super) struct Bytes(Vec<u128>);
+
+impl Bytes {
+    pub(super) fn resize(&mut self, bytes: usize) {
+        self.0.resize(bytes.div_ceil(16), 0);
+    }
+
+    /// Holds a copy of the bytes, and zeros behind them.
+    pub(super) fn fill(&mut self, bytes: &[u8]) {
+        self.0 = bytes
+            .chunks(16)
+            .map(|chunk| {
+                let mut whole = [0; 16];
+                whole[..chunk.len()].copy_from_slice(chunk);
+                u128::from_ne_bytes(whole)
+            })
+            .collect();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len() * 16
+    }
+
+    pub(super) fn pointer(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// A warp.
+#[derive(Debug, Default)]
+pub(super) struct Warp {
+    pub(super) index: u32,
+    pub(super) words: Vec<[u32; WIDTH]>,
+    pub(super) doubles: Vec<[u64; WIDTH]>,
+    pub(super) predicates: Vec<u32>,
+    /// The lanes that have not ended.
+    pub(super) live: u32,
+    pub(super) fragments: Vec<Fragment>,
+    /// Local memory: the lanes one after another.
+    local: Bytes,
+    /// The bytes of one lane's local memory.
+    pub(super) local_bytes: u32,
+    clock: u64,
+    turns: u32,
+}
+
+impl Warp {
+    /// Begins a kernel with `lanes` threads.
+    pub(super) fn begin(&mut self, program: &Program, index: u32, lanes: u32) {
+        let kernel = &program.functions[0];
+        self.index = index;
+        self.words.clear();
+        self.doubles.clear();
+        self.predicates.clear();
+        self.words.resize(kernel.files.words as usize, [0; WIDTH]);
+        self.doubles.resize(kernel.files.doubles as usize, [0; WIDTH]);
+        self.predicates.resize(kernel.files.predicates as usize, 0);
+        self.live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
+        self.local.clear();
+        self.local_bytes = 0;
+        self.reserve_local(kernel.frame);
+        (self.clock, self.turns) = (0, 0);
+        self.fragments.clear();
+        self.fragments.push(Fragment {
+            pc: kernel.start,
+            mask: self.live,
+            frame: Frame { top: kernel.frame, ..Frame::default() },
+            stack: Vec::new(),
+            state: State::Ready,
+            ran: 0,
+            spin: 0,
+            alone: false,
+            barrier: None,
+        });
+    }
+
+    /// Makes registers for a frame.
+    pub(super) fn reserve(&mut self, words: u32, doubles: u32, predicates: u32) {
+        if self.words.len() < words as usize {
+            self.words.resize(words as usize, [0; WIDTH]);
+        }
+        if self.doubles.len() < doubles as usize {
+            self.doubles.resize(doubles as usize, [0; WIDTH]);
+        }
+        if self.predicates.len() < predicates as usize {
+            self.predicates.resize(predicates as usize, 0);
+        }
+    }
+
+    /// Makes `bytes` bytes of local memory for each lane.
+    pub(super) fn reserve_local(&mut self, bytes: u32) {
+        if bytes <= self.local_bytes {
+            return;
+        }
+        let grown = if self.local_bytes == 0 { bytes } else { bytes.next_power_of_two() };
+        let grown = grown.next_multiple_of(16);
+        let mut new = Bytes::default();
+        new.resize(grown as usize * WIDTH);
+        let (from, to) = (self.local.pointer(), new.pointer());
+        for lane in 0..WIDTH {
+            // SAFETY: both hold 32 lanes of their size, and the old size is the smaller one.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    from.add(lane * self.local_bytes as usize),
+                    to.add(lane * grown as usize),
+                    self.local_bytes as usize,
+                );
+            }
+        }
+        (self.local, self.local_bytes) = (new, grown);
+    }
+
+    /// Where the bytes of a lane's local memory are. `offset + bytes` is at most `local_bytes`.
+    pub(super) fn local_pointer(&mut self, lane: usize, offset: u64) -> *mut u8 {
+        debug_assert!(
+            offset <= u64::from(self.local_bytes)
+                && self.local.len() >= WIDTH * self.local_bytes as usize
+        );
+        self.local.pointer().wrapping_add(lane * self.local_bytes as usize + offset as usize)
+    }
+
+    /// Takes the fragment that runs next out of the warp.
+    pub(super) fn pick(&mut self) -> Option<Fragment> {
+        if self.fragments.len() == 1 {
+            let ready = self.fragments[0].state == State::Ready;
+            return if ready { self.fragments.pop() } else { self.pick_alone() };
+        }
+        let looping = self.fragments.iter().any(|f| f.state == State::Ready && f.spin > PATIENCE);
+        if looping && self.turns == 0 {
+            self.turns = TURNS;
+            for fragment in &mut self.fragments {
+                fragment.spin = 0;
+            }
+        }
+        let ready = self.fragments.iter().enumerate().filter(|(_, f)| f.state == State::Ready);
+        let index = if self.turns > 0 {
+            self.turns -= 1;
+            ready.min_by_key(|(_, f)| f.ran).map(|(index, _)| index)
+        } else {
+            ready.min_by_key(|(_, f)| (usize::MAX - f.stack.len(), f.pc)).map(|(index, _)| index)
+        };
+        let Some(index) = index else { return self.pick_alone() };
+        let mut fragment = self.fragments.swap_remove(index);
+        self.merge(&mut fragment);
+        self.clock += 1;
+        fragment.ran = self.clock;
+        Some(fragment)
+    }
+
+    /// If all fragments wait for lanes or barriers that cannot come, one goes on without them: the
+    /// program breaks the rules of the instruction, and a GPU goes on, too.
+    fn pick_alone(&mut self) -> Option<Fragment> {
+        if self.fragments.iter().any(|f| matches!(f.state, State::Ready | State::Memory)) {
+            return None;
+        }
+        let waiting = self.fragments.iter().enumerate().filter(|(_, f)| f.state == State::Lanes);
+        let index = waiting.min_by_key(|(_, f)| f.pc).map(|(index, _)| index)?;
+        let mut fragment = self.fragments.swap_remove(index);
+        fragment.state = State::Ready;
+        fragment.alone = true;
+        Some(fragment)
+    }
+
+    /// Joins fragments that are where this one is.
+    pub(super) fn merge(&mut self, fragment: &mut Fragment) {
+        let mut index = 0;
+        while index < self.fragments.len() {
+            let other = &self.fragments[index];
+            let meets = other.pc == fragment.pc
+                && matches!(other.state, State::Ready | State::Lanes)
+                && other.frame == fragment.frame
+                && other.barrier == fragment.barrier
+                && other.stack == fragment.stack;
+            if meets {
+                fragment.mask |= other.mask;
+                fragment.spin = 0;
+                self.fragments.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// The lowest instruction here or ahead where another fragment waits to be joined.
+    pub(super) fn meeting(&self, fragment: &Fragment) -> u32 {
+        let others = self.fragments.iter().filter(|other| {
+            matches!(other.state, State::Ready | State::Lanes)
+                && other.stack.len() == fragment.stack.len()
+                && other.pc >= fragment.pc
+        });
+        others.map(|other| other.pc).min().unwrap_or(u32::MAX)
+    }
+
+    /// Whether the turns of waiting fragments are on: a fragment then runs for a short time.
+    pub(super) fn taking_turns(&self) -> bool {
+        self.turns > 0
+    }
+}

@@ -1,0 +1,397 @@
+//! Conversions: `cvt`.
+
+use super::builder::Builder;
+use super::float::{encode, ftz, rounding, sat};
+use super::macros::{by_any_integer, slow_bin, slow_un, un};
+use super::modifiers::{Modifiers, Refusal};
+use super::operands::width;
+use crate::code::{Code, File, Pure, Slot};
+use crate::math::Rounding;
+use crate::math::convert::{self, Quarter, Target, Whole};
+use crate::math::half::{self, Binary16, Brain16};
+use crate::syntax::tree::Operand;
+use crate::types::Type;
+
+/// The modifiers of one conversion.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    to: Type,
+    from: Type,
+    /// `.rn` …
+    rounding: Option<Rounding>,
+    /// `.rni` …
+    integral: Option<Rounding>,
+    ftz: bool,
+    sat: bool,
+    relu: bool,
+    finite: bool,
+}
+
+/// The modifiers of an immediate: those of [`encode`], `.relu` at bit 10, `.satfinite` at bit 11.
+fn modifiers(imm: u64) -> convert::Modifiers {
+    convert::Modifiers {
+        rounding: rounding(imm),
+        ftz: ftz(imm),
+        sat: sat(imm),
+        relu: imm & 0x400 != 0,
+        finite: imm & 0x800 != 0,
+    }
+}
+
+fn is_integer(kind: Type) -> bool {
+    !matches!(kind, Type::F16 | Type::Bf16 | Type::F32 | Type::F64 | Type::Tf32 | Type::Pred)
+}
+
+impl<'t> Builder<'_, 't> {
+    /// `cvt`
+    pub(super) fn convert(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        if m.take("pack") {
+            return self.convert_packed_integers(m, o);
+        }
+        let integral = m.integer_rounding();
+        let rounding = m.rounding().or_else(|| m.take("rna").then_some(Rounding::NearestAway));
+        let (ftz, sat) = (m.take("ftz"), m.take("sat"));
+        let (finite, relu) = (m.take("satfinite"), m.take("relu"));
+        if let Some(result) = self.convert_quarters(m, o, relu) {
+            return result;
+        }
+        let form =
+            Form { to: m.kind()?, from: m.kind()?, rounding, integral, ftz, sat, relu, finite };
+        if matches!(form.to, Type::F16x2 | Type::Bf16x2) {
+            return self.convert_pair(form, o);
+        }
+        let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
+        let imm = encode(form.rounding.or(form.integral).unwrap_or(Rounding::Nearest), ftz, sat)
+            | u64::from(relu) << 10
+            | u64::from(finite) << 11;
+        let run = match (is_integer(form.from), is_integer(form.to)) {
+            (true, true) => integers(form)?,
+            (true, false) => from_integer(form)?,
+            (false, true) => to_integer(form)?,
+            (false, false) => floats(form)?,
+        };
+        let source = self.narrowed(from, form.from)?;
+        let register = self.relaxed_dest(to, form.to)?;
+        if register.bits == width(form.to) && width(form.to) != 16 {
+            self.emit(Code::Pure(run), &[register.slot], &[source], imm);
+            return Ok(());
+        }
+        let result = self.temporary(if width(form.to) == 64 { File::Double } else { File::Word });
+        self.emit(Code::Pure(run), &[result], &[source], imm);
+        self.extend(register.slot, register.bits, result, form.to);
+        Ok(())
+    }
+
+    /// A source in a register of the file of its type.
+    fn narrowed(&mut self, operand: &Operand<'t>, kind: Type) -> Result<Slot, Refusal> {
+        let source = self.relaxed_source(operand, kind)?;
+        let wide = matches!(source.file, File::Double | File::ConstantDouble);
+        if !wide || width(kind) == 64 {
+            return Ok(source);
+        }
+        let narrow = self.temporary(File::Word);
+        self.emit(Code::Pure(un!(u64 => u32, |a| a as u32)), &[narrow], &[source], 0);
+        Ok(narrow)
+    }
+
+    /// Fills a register with a value of a narrower type: with its sign, if it has one.
+    fn extend(&mut self, to: Slot, bits: u32, from: Slot, kind: Type) {
+        let run = match (kind, bits) {
+            (Type::S8, 16) => un!(i8 => i16, |a| i16::from(a)),
+            (Type::S8, 32) => un!(i8 => i32, |a| i32::from(a)),
+            (Type::S8, _) => un!(i8 => i64, |a| i64::from(a)),
+            (Type::S16, 32) => un!(i16 => i32, |a| i32::from(a)),
+            (Type::S16, 64) => un!(i16 => i64, |a| i64::from(a)),
+            (Type::S32, 64) => un!(i32 => i64, |a| i64::from(a)),
+            (_, 64) if width(kind) == 64 => un!(u64 => u64, |a| a),
+            (_, 64) => un!(u32 => u64, |a| u64::from(a)),
+            _ => un!(u32 => u32, |a| a),
+        };
+        self.emit(Code::Pure(run), &[to], &[from], 0);
+    }
+
+    /// `cvt.rn.f16x2.f32 d, a, b`: `a` is the upper half.
+    fn convert_pair(&mut self, form: Form, o: &[Operand<'t>]) -> Result<(), Refusal> {
+        if form.from != Type::F32 || form.rounding.is_none() {
+            return Err("this conversion to a pair is not supported".to_owned());
+        }
+        let imm = encode(form.rounding.unwrap_or(Rounding::Nearest), form.ftz, form.sat)
+            | u64::from(form.relu) << 10
+            | u64::from(form.finite) << 11;
+        let run = if form.to == Type::F16x2 {
+            slow_bin!(u32, u32 => u32, |op, a, b| {
+                let of = |bits| u32::from(convert::half_from_f32::<Binary16>(bits, modifiers(op.imm)));
+                of(a) << 16 | of(b)
+            })
+        } else {
+            slow_bin!(u32, u32 => u32, |op, a, b| {
+                let of = |bits| u32::from(convert::half_from_f32::<Brain16>(bits, modifiers(op.imm)));
+                of(a) << 16 | of(b)
+            })
+        };
+        self.plain(run, Type::B32, &[Type::F32; 2], o, imm)
+    }
+
+    /// Conversions from and to pairs of floats of 8 bits.
+    fn convert_quarters(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+        relu: bool,
+    ) -> Option<Result<(), Refusal>> {
+        let quarter = m.choose(&[("e4m3x2", Quarter::E4m3), ("e5m2x2", Quarter::E5m2)])?;
+        let imm = u64::from(relu) | u64::from(quarter == Quarter::E5m2) << 1;
+        // Which of the two types stood first is seen by the operands: one is a pair in 16 bits.
+        let other = match m.kind() {
+            Ok(kind) => kind,
+            Err(why) => return Some(Err(why)),
+        };
+        let result = match (other, o.len()) {
+            (Type::F32, 3) => {
+                let run = slow_bin!(u32, u32 => u16, |op, a, b| {
+                    let of = |bits| convert::quarter_from_f32(bits, quarter_of(op.imm), op.imm & 1 != 0);
+                    u16::from(of(a)) << 8 | u16::from(of(b))
+                });
+                self.plain(run, Type::B16, &[Type::F32; 2], o, imm)
+            }
+            (Type::F16x2, 2) if self.is_narrow(&o[0]) => {
+                let run = slow_un!(u32 => u16, |op, a| {
+                    let of = |bits: u32| convert::quarter_from_f16(bits as u16, quarter_of(op.imm), op.imm & 1 != 0);
+                    u16::from(of(a >> 16)) << 8 | u16::from(of(a))
+                });
+                self.plain(run, Type::B16, &[Type::B32], o, imm)
+            }
+            (Type::F16x2, 2) => {
+                let run = slow_un!(u16 => u32, |op, a| {
+                    let of = |bits: u16| convert::f16_from_quarter(bits as u8, quarter_of(op.imm), op.imm & 1 != 0);
+                    u32::from(of(a >> 8)) << 16 | u32::from(of(a))
+                });
+                self.plain(run, Type::B32, &[Type::B16], o, imm)
+            }
+            _ => Err("this conversion of floats of 8 bits is not supported".to_owned()),
+        };
+        Some(result)
+    }
+
+    fn is_narrow(&mut self, operand: &Operand<'t>) -> bool {
+        self.any_register(operand).ok().flatten().is_some_and(|register| register.bits == 16)
+    }
+
+    /// `cvt.pack.sat`: two integers, saturated, above the upper bits of a third.
+    fn convert_packed_integers(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        m.take("sat");
+        if let Some(kind) = ["u4", "s4", "u2", "s2"].iter().find(|kind| m.take(kind)) {
+            return Err(format!("`cvt.pack` to .{kind} is not supported"));
+        }
+        let (to, from) = (m.kind()?, m.kind()?);
+        if from != Type::S32 {
+            return Err("cvt.pack converts from .s32".to_owned());
+        }
+        let run = match to {
+            Type::U16 => {
+                slow_bin!(i32, i32 => u32, |_op, a, b| pair(a.clamp(0, 0xffff), b.clamp(0, 0xffff)))
+            }
+            Type::S16 => {
+                slow_bin!(i32, i32 => u32, |_op, a, b| pair(a.clamp(-0x8000, 0x7fff), b.clamp(-0x8000, 0x7fff)))
+            }
+            Type::U8 | Type::S8 => {
+                if m.kind()? != Type::B32 {
+                    return Err("the third source of cvt.pack is .b32".to_owned());
+                }
+                let run = if to == Type::U8 {
+                    super::macros::ter!(i32, i32, u32 => u32, |a, b, c| c << 16 | quarter_pair(a.clamp(0, 255), b.clamp(0, 255)))
+                } else {
+                    super::macros::ter!(i32, i32, u32 => u32, |a, b, c| c << 16 | quarter_pair(a.clamp(-128, 127), b.clamp(-128, 127)))
+                };
+                return self.plain(run, Type::B32, &[Type::S32, Type::S32, Type::B32], o, 0);
+            }
+            _ => return Err("this form of cvt.pack is not supported".to_owned()),
+        };
+        self.plain(run, Type::B32, &[Type::S32; 2], o, 0)
+    }
+}
+
+fn pair(a: i32, b: i32) -> u32 {
+    (a as u32 & 0xffff) << 16 | (b as u32 & 0xffff)
+}
+
+fn quarter_pair(a: i32, b: i32) -> u32 {
+    (a as u32 & 0xff) << 8 | (b as u32 & 0xff)
+}
+
+fn quarter_of(imm: u64) -> Quarter {
+    if imm & 2 != 0 { Quarter::E5m2 } else { Quarter::E4m3 }
+}
+
+/// Between integers.
+fn integers(form: Form) -> Result<Pure, Refusal> {
+    let run = if form.sat {
+        let signed = form.from.is_signed();
+        by_any_integer!(form.from, A => by_any_integer!(form.to, R => {
+            if signed {
+                un!(A => R, |a| <R as Target>::clamp_signed(a as i64))
+            } else {
+                un!(A => R, |a| <R as Target>::clamp_unsigned(a as u64))
+            }
+        }))
+    } else {
+        by_any_integer!(form.from, A => by_any_integer!(form.to, R => un!(A => R, |a| a as R)))
+    };
+    Ok(run)
+}
+
+/// From integers to floats.
+fn from_integer(form: Form) -> Result<Pure, Refusal> {
+    let near = form.rounding == Some(Rounding::Nearest) && !form.sat;
+    let signed = form.from.is_signed();
+    if form.rounding.is_none() && !(form.to == Type::F64 && width(form.from) <= 32) {
+        return Err("a conversion from an integer names its rounding".to_owned());
+    }
+    Ok(match form.to {
+        Type::F32 if near => {
+            by_any_integer!(form.from, A => un!(A => u32, |a| (a as f32).to_bits()))
+        }
+        Type::F64 if near => {
+            by_any_integer!(form.from, A => un!(A => u64, |a| (a as f64).to_bits()))
+        }
+        Type::F32 => by_any_integer!(form.from, A => if signed {
+            slow_un!(A => u32, |op, a| convert::f32_from_integer(Whole::from(a as i64), rounding(op.imm), sat(op.imm)))
+        } else {
+            slow_un!(A => u32, |op, a| convert::f32_from_integer(Whole::from(a as u64), rounding(op.imm), sat(op.imm)))
+        }),
+        Type::F64 => by_any_integer!(form.from, A => if signed {
+            slow_un!(A => u64, |op, a| convert::f64_from_integer(Whole::from(a as i64), rounding(op.imm), sat(op.imm)))
+        } else {
+            slow_un!(A => u64, |op, a| convert::f64_from_integer(Whole::from(a as u64), rounding(op.imm), sat(op.imm)))
+        }),
+        Type::F16 => by_any_integer!(form.from, A => if signed {
+            slow_un!(A => u16, |op, a| convert::half_from_integer::<Binary16>(Whole::from(a as i64), rounding(op.imm), sat(op.imm)))
+        } else {
+            slow_un!(A => u16, |op, a| convert::half_from_integer::<Binary16>(Whole::from(a as u64), rounding(op.imm), sat(op.imm)))
+        }),
+        Type::Bf16 => by_any_integer!(form.from, A => if signed {
+            slow_un!(A => u16, |op, a| convert::half_from_integer::<Brain16>(Whole::from(a as i64), rounding(op.imm), sat(op.imm)))
+        } else {
+            slow_un!(A => u16, |op, a| convert::half_from_integer::<Brain16>(Whole::from(a as u64), rounding(op.imm), sat(op.imm)))
+        }),
+        _ => return Err("this conversion is not supported".to_owned()),
+    })
+}
+
+/// From floats to integers. They clamp always.
+fn to_integer(form: Form) -> Result<Pure, Refusal> {
+    if form.integral.is_none() {
+        return Err("a conversion to an integer names its rounding, such as `.rzi`".to_owned());
+    }
+    Ok(match form.from {
+        Type::F32 => {
+            by_any_integer!(form.to, R => slow_un!(u32 => R, |op, a| convert::integer_from_f32::<R>(a, rounding(op.imm), ftz(op.imm))))
+        }
+        Type::F64 => {
+            by_any_integer!(form.to, R => slow_un!(u64 => R, |op, a| convert::integer_from_f64::<R>(a, rounding(op.imm))))
+        }
+        Type::F16 => by_any_integer!(form.to, R => slow_un!(u16 => R, |op, a| {
+            convert::integer_from_f32::<R>(convert::f32_from_half::<Binary16>(a, false, false), rounding(op.imm), false)
+        })),
+        Type::Bf16 => by_any_integer!(form.to, R => slow_un!(u16 => R, |op, a| {
+            convert::integer_from_f32::<R>(convert::f32_from_half::<Brain16>(a, false, false), rounding(op.imm), false)
+        })),
+        _ => return Err("this conversion is not supported".to_owned()),
+    })
+}
+
+/// Between floats.
+fn floats(form: Form) -> Result<Pure, Refusal> {
+    let integral = form.integral.is_some();
+    let near = form.rounding == Some(Rounding::Nearest) && !form.relu && !form.finite;
+    Ok(match (form.from, form.to) {
+        (Type::F32, Type::F32) if integral => {
+            slow_un!(u32 => u32, |op, a| convert::round_f32(a, rounding(op.imm), ftz(op.imm), sat(op.imm)))
+        }
+        (Type::F32, Type::F32) => {
+            slow_un!(u32 => u32, |op, a| convert::same_f32(a, ftz(op.imm), sat(op.imm)))
+        }
+        (Type::F64, Type::F64) if integral => {
+            slow_un!(u64 => u64, |op, a| convert::round_f64(a, rounding(op.imm), sat(op.imm)))
+        }
+        (Type::F64, Type::F64) if form.sat => {
+            slow_un!(u64 => u64, |_op, a| convert::same_f64(a, true))
+        }
+        (Type::F64, Type::F64) => un!(u64 => u64, |a| a),
+        (Type::F64, Type::F32) if near && !form.ftz && !form.sat => {
+            un!(u64 => u32, |a| convert::f32_from_f64::<false, false>(a))
+        }
+        (Type::F64, Type::F32) if form.rounding.is_some() => {
+            slow_un!(u64 => u32, |op, a| convert::f32_from_f64_rounded(a, rounding(op.imm), ftz(op.imm), sat(op.imm)))
+        }
+        (Type::F32, Type::F64) => match (form.ftz, form.sat) {
+            (false, false) => un!(u32 => u64, |a| convert::f64_from_f32::<false, false>(a)),
+            (true, false) => un!(u32 => u64, |a| convert::f64_from_f32::<true, false>(a)),
+            (false, true) => un!(u32 => u64, |a| convert::f64_from_f32::<false, true>(a)),
+            (true, true) => un!(u32 => u64, |a| convert::f64_from_f32::<true, true>(a)),
+        },
+        (Type::F16, Type::F32) => {
+            slow_un!(u16 => u32, |op, a| convert::f32_from_half::<Binary16>(a, ftz(op.imm), sat(op.imm)))
+        }
+        (Type::Bf16, Type::F32) => {
+            slow_un!(u16 => u32, |op, a| convert::f32_from_half::<Brain16>(a, ftz(op.imm), sat(op.imm)))
+        }
+        (Type::F16, Type::F64) => {
+            slow_un!(u16 => u64, |op, a| convert::f64_from_half::<Binary16>(a, sat(op.imm)))
+        }
+        (Type::Bf16, Type::F64) => {
+            slow_un!(u16 => u64, |op, a| convert::f64_from_half::<Brain16>(a, sat(op.imm)))
+        }
+        (Type::F16, Type::F16) if integral => {
+            slow_un!(u16 => u16, |op, a| convert::round_half::<Binary16>(a, rounding(op.imm), half_modifiers(op.imm)))
+        }
+        (Type::Bf16, Type::Bf16) if integral => {
+            slow_un!(u16 => u16, |op, a| convert::round_half::<Brain16>(a, rounding(op.imm), half_modifiers(op.imm)))
+        }
+        (Type::F32, Type::F16) if form.rounding.is_some() => {
+            slow_un!(u32 => u16, |op, a| convert::half_from_f32::<Binary16>(a, modifiers(op.imm)))
+        }
+        (Type::F32, Type::Bf16) if form.rounding.is_some() => {
+            slow_un!(u32 => u16, |op, a| convert::half_from_f32::<Brain16>(a, modifiers(op.imm)))
+        }
+        (Type::F64, Type::F16) if form.rounding.is_some() => {
+            slow_un!(u64 => u16, |op, a| convert::half_from_f64::<Binary16>(a, modifiers(op.imm)))
+        }
+        (Type::F64, Type::Bf16) if form.rounding.is_some() => {
+            slow_un!(u64 => u16, |op, a| convert::half_from_f64::<Brain16>(a, modifiers(op.imm)))
+        }
+        (Type::F32, Type::Tf32) if form.rounding.is_some() => {
+            slow_un!(u32 => u32, |op, a| convert::tf32_from_f32(a, modifiers(op.imm)))
+        }
+        (Type::Bf16, Type::Bf16) if !form.sat && !form.relu => un!(u16 => u16, |a| a),
+        (Type::F16, Type::F16) => {
+            slow_un!(u16 => u16, |op, a| convert::half_from_f32::<Binary16>(convert::f32_from_half::<Binary16>(a, false, false), modifiers(op.imm)))
+        }
+        (Type::Bf16, Type::Bf16) => {
+            slow_un!(u16 => u16, |op, a| convert::half_from_f32::<Brain16>(convert::f32_from_half::<Brain16>(a, false, false), modifiers(op.imm)))
+        }
+        (Type::F16, Type::Bf16) => {
+            slow_un!(u16 => u16, |op, a| convert::half_from_f32::<Brain16>(convert::f32_from_half::<Binary16>(a, false, false), modifiers(op.imm)))
+        }
+        (Type::Bf16, Type::F16) => {
+            slow_un!(u16 => u16, |op, a| convert::half_from_f32::<Binary16>(convert::f32_from_half::<Brain16>(a, false, false), modifiers(op.imm)))
+        }
+        _ => {
+            return Err(
+                "this conversion between floats is not supported, or lacks a rounding".to_owned()
+            );
+        }
+    })
+}
+
+fn half_modifiers(imm: u64) -> half::Modifiers {
+    half::Modifiers { ftz: ftz(imm), sat: sat(imm), relu: false }
+}

@@ -1,0 +1,115 @@
+//! Arithmetic on f16, bf16 and their pairs.
+
+use super::builder::Builder;
+use super::macros::{slow_bin, slow_ter, slow_un};
+use super::modifiers::{Modifiers, Refusal};
+use crate::code::Pure;
+use crate::math::half::{self, Binary16, Brain16, Choice};
+use crate::syntax::tree::Operand;
+use crate::types::Type;
+
+/// The modifiers of an immediate.
+fn modifiers(imm: u64) -> half::Modifiers {
+    half::Modifiers { ftz: imm & 1 != 0, sat: imm & 2 != 0, relu: imm & 4 != 0 }
+}
+
+/// The modifiers of `min` and `max` of an immediate.
+fn choice(imm: u64) -> Choice {
+    Choice { ftz: imm & 1 != 0, nan_wins: imm & 2 != 0, xorsign_abs: imm & 4 != 0 }
+}
+
+/// One of four functions, by the type. `$h` is the format.
+macro_rules! by_half {
+    ($kind:expr, $h:ident, one $one:expr, two $two:expr) => {
+        match $kind {
+            Type::F16 => {
+                type $h = Binary16;
+                $one
+            }
+            Type::Bf16 => {
+                type $h = Brain16;
+                $one
+            }
+            Type::F16x2 => {
+                type $h = Binary16;
+                $two
+            }
+            _ => {
+                type $h = Brain16;
+                $two
+            }
+        }
+    };
+}
+
+impl<'t> Builder<'_, 't> {
+    /// Arithmetic on halves.
+    pub(super) fn half(
+        &mut self,
+        name: &str,
+        kind: Type,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let ftz = m.take("ftz");
+        if matches!(name, "min" | "max") {
+            let nan = m.take("NaN");
+            let xorsign = m.take("xorsign") && m.take("abs");
+            let imm = u64::from(ftz) | u64::from(nan) << 1 | u64::from(xorsign) << 2;
+            let run: Pure = if name == "min" {
+                by_half!(kind, H,
+                    one slow_bin!(u16, u16 => u16, |op, a, b| half::min::<H>(a, b, choice(op.imm))),
+                    two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::min::<H>(a, b, choice(op.imm)))))
+            } else {
+                by_half!(kind, H,
+                    one slow_bin!(u16, u16 => u16, |op, a, b| half::max::<H>(a, b, choice(op.imm))),
+                    two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::max::<H>(a, b, choice(op.imm)))))
+            };
+            return self.plain(run, kind, &[kind; 2], o, imm);
+        }
+        m.take("rn");
+        let sat = m.take("sat");
+        let relu = name == "fma" && m.take("relu");
+        let imm = u64::from(ftz) | u64::from(sat) << 1 | u64::from(relu) << 2;
+        let (run, count): (Pure, usize) = match name {
+            "add" => (
+                by_half!(kind, H,
+                one slow_bin!(u16, u16 => u16, |op, a, b| half::add::<H>(a, b, modifiers(op.imm))),
+                two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::add::<H>(a, b, modifiers(op.imm))))),
+                2,
+            ),
+            "sub" => (
+                by_half!(kind, H,
+                one slow_bin!(u16, u16 => u16, |op, a, b| half::subtract::<H>(a, b, modifiers(op.imm))),
+                two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::subtract::<H>(a, b, modifiers(op.imm))))),
+                2,
+            ),
+            "mul" => (
+                by_half!(kind, H,
+                one slow_bin!(u16, u16 => u16, |op, a, b| half::multiply::<H>(a, b, modifiers(op.imm))),
+                two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::multiply::<H>(a, b, modifiers(op.imm))))),
+                2,
+            ),
+            "fma" => (
+                by_half!(kind, H,
+                one slow_ter!(u16, u16, u16 => u16, |op, a, b, c| half::fma::<H>(a, b, c, modifiers(op.imm))),
+                two slow_ter!(u32, u32, u32 => u32, |op, a, b, c| half::both_3(a, b, c, |a, b, c| half::fma::<H>(a, b, c, modifiers(op.imm))))),
+                3,
+            ),
+            "abs" => (
+                by_half!(kind, H,
+                one slow_un!(u16 => u16, |op, a| half::absolute::<H>(a, op.imm & 1 != 0)),
+                two slow_un!(u32 => u32, |op, a| half::both(a, |a| half::absolute::<H>(a, op.imm & 1 != 0)))),
+                1,
+            ),
+            "neg" => (
+                by_half!(kind, H,
+                one slow_un!(u16 => u16, |op, a| half::negate::<H>(a, op.imm & 1 != 0)),
+                two slow_un!(u32 => u32, |op, a| half::both(a, |a| half::negate::<H>(a, op.imm & 1 != 0)))),
+                1,
+            ),
+            _ => return Err(format!("`{name}` is not supported for {kind:?}")),
+        };
+        self.plain(run, kind, &[kind; 3][..count], o, imm)
+    }
+}

@@ -1,0 +1,475 @@
+//! Integer arithmetic.
+
+use super::builder::Builder;
+use super::macros::{bin, by_integer, slow_bin, slow_ter, ter, un};
+use super::modifiers::{Modifiers, Refusal};
+use crate::code::{Code, Pure, Value, bits, pack};
+use crate::math::integer::{self, Integer};
+use crate::math::{bits as fields, packed};
+use crate::syntax::tree::Operand;
+use crate::types::Type;
+
+impl<'t> Builder<'_, 't> {
+    /// `add`, `sub`, `mul`, `mad` … of integers.
+    pub(super) fn integer(
+        &mut self,
+        name: &str,
+        kind: Type,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        match name {
+            "add" | "sub" | "min" | "max" | "div" | "rem" => self.integer_binary(name, kind, m, o),
+            "mul" | "mad" => self.multiply(name, kind, m, o),
+            "abs" | "neg" => {
+                let run = match name {
+                    "abs" => by_integer!(kind, T => un!(T => T, |a| Integer::absolute(a))),
+                    _ => by_integer!(kind, T => un!(T => T, |a| a.wrapping_neg())),
+                };
+                self.one(run, kind, o)
+            }
+            "sad" => {
+                let run = by_integer!(kind, T => ter!(T, T, T => T, |a, b, c| a.sum_of_absolute_difference(b, c)));
+                self.plain(run, kind, &[kind, kind, kind], o, 0)
+            }
+            _ => Err(format!("`{name}` is not supported for integers")),
+        }
+    }
+
+    /// One result of one source of the same type.
+    pub(super) fn one(&mut self, run: Pure, kind: Type, o: &[Operand<'t>]) -> Result<(), Refusal> {
+        self.plain(run, kind, &[kind], o, 0)
+    }
+
+    /// A result and sources of given types.
+    pub(super) fn plain(
+        &mut self,
+        run: Pure,
+        result: Type,
+        sources: &[Type],
+        o: &[Operand<'t>],
+        imm: u64,
+    ) -> Result<(), Refusal> {
+        if o.len() != sources.len() + 1 {
+            return Err(format!("{} operands are expected", sources.len() + 1));
+        }
+        let mut slots = Vec::with_capacity(sources.len());
+        for (operand, &kind) in o[1..].iter().zip(sources) {
+            slots.push(self.source(operand, kind)?);
+        }
+        let d = self.dest(&o[0], result)?;
+        self.emit(Code::Pure(run), &[d], &slots, imm);
+        Ok(())
+    }
+
+    fn integer_binary(
+        &mut self,
+        name: &str,
+        kind: Type,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        if matches!(name, "add" | "sub") && m.take("cc") {
+            return self.carrying(name, kind, o, true, false);
+        }
+        if m.take("sat") {
+            let run = match (name, kind) {
+                ("add", Type::S32) => bin!(i32, i32 => i32, |a, b| a.saturating_add(b)),
+                ("sub", Type::S32) => bin!(i32, i32 => i32, |a, b| a.saturating_sub(b)),
+                _ => return Err("`.sat` is of .s32 sums and differences".to_owned()),
+            };
+            return self.plain(run, kind, &[kind, kind], o, 0);
+        }
+        let relu = matches!(name, "min" | "max") && m.take("relu");
+        let run = match (name, kind, relu) {
+            ("add", Type::U16x2 | Type::S16x2, _) => {
+                bin!(u32, u32 => u32, |a, b| packed::add_16x2(a, b))
+            }
+            ("min", Type::U16x2, false) => bin!(u32, u32 => u32, |a, b| packed::min_u16x2(a, b)),
+            ("max", Type::U16x2, false) => bin!(u32, u32 => u32, |a, b| packed::max_u16x2(a, b)),
+            ("min", Type::S16x2, false) => {
+                bin!(u32, u32 => u32, |a, b| packed::min_s16x2::<false>(a, b))
+            }
+            ("max", Type::S16x2, false) => {
+                bin!(u32, u32 => u32, |a, b| packed::max_s16x2::<false>(a, b))
+            }
+            ("min", Type::S16x2, true) => {
+                bin!(u32, u32 => u32, |a, b| packed::min_s16x2::<true>(a, b))
+            }
+            ("max", Type::S16x2, true) => {
+                bin!(u32, u32 => u32, |a, b| packed::max_s16x2::<true>(a, b))
+            }
+            ("min", Type::S32, true) => bin!(i32, i32 => i32, |a, b| a.min(b).max(0)),
+            ("max", Type::S32, true) => bin!(i32, i32 => i32, |a, b| a.max(b).max(0)),
+            (_, _, true) => return Err("`.relu` is of .s32 and .s16x2".to_owned()),
+            ("add", ..) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.wrapping_add(b))),
+            ("sub", ..) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.wrapping_sub(b))),
+            ("min", ..) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.min(b))),
+            ("max", ..) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.max(b))),
+            ("div", ..) => by_integer!(kind, T => slow_bin!(T, T => T, |_op, a, b| a.divide(b))),
+            _ => by_integer!(kind, T => slow_bin!(T, T => T, |_op, a, b| a.remainder(b))),
+        };
+        self.plain(run, kind, &[kind, kind], o, 0)
+    }
+
+    fn multiply(
+        &mut self,
+        name: &str,
+        kind: Type,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let part = m.must(&[("lo", 0), ("hi", 1), ("wide", 2)])?;
+        let add = name == "mad";
+        if add && m.take("cc") {
+            return self.multiply_carrying(part, kind, o, true, false);
+        }
+        if add && part == 1 && m.take("sat") {
+            if kind != Type::S32 {
+                return Err("`.sat` is of mad.hi.s32".to_owned());
+            }
+            let run = ter!(i32, i32, i32 => i32, |a, b, c| integer::multiply_high_add_saturating(a, b, c));
+            return self.plain(run, kind, &[kind; 3], o, 0);
+        }
+        if part == 2 {
+            let (run, wide) = match (kind, add) {
+                (Type::U16, false) => (bin!(u16, u16 => u32, |a, b| a.multiply_wide(b)), Type::U32),
+                (Type::S16, false) => (bin!(i16, i16 => i32, |a, b| a.multiply_wide(b)), Type::S32),
+                (Type::U32, false) => (bin!(u32, u32 => u64, |a, b| a.multiply_wide(b)), Type::U64),
+                (Type::S32, false) => (bin!(i32, i32 => i64, |a, b| a.multiply_wide(b)), Type::S64),
+                (Type::U16, true) => (
+                    ter!(u16, u16, u32 => u32, |a, b, c| a.multiply_wide(b).wrapping_add(c)),
+                    Type::U32,
+                ),
+                (Type::S16, true) => (
+                    ter!(i16, i16, i32 => i32, |a, b, c| a.multiply_wide(b).wrapping_add(c)),
+                    Type::S32,
+                ),
+                (Type::U32, true) => (
+                    ter!(u32, u32, u64 => u64, |a, b, c| a.multiply_wide(b).wrapping_add(c)),
+                    Type::U64,
+                ),
+                (Type::S32, true) => (
+                    ter!(i32, i32, i64 => i64, |a, b, c| a.multiply_wide(b).wrapping_add(c)),
+                    Type::S64,
+                ),
+                _ => return Err("`.wide` is of 16 and 32 bits".to_owned()),
+            };
+            let sources = [kind, kind, wide];
+            return self.plain(run, wide, &sources[..if add { 3 } else { 2 }], o, 0);
+        }
+        let run = match (part, add) {
+            (0, false) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.wrapping_mul(b))),
+            (0, true) => {
+                by_integer!(kind, T => ter!(T, T, T => T, |a, b, c| a.wrapping_mul(b).wrapping_add(c)))
+            }
+            (_, false) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.multiply_high(b))),
+            (_, true) => {
+                by_integer!(kind, T => ter!(T, T, T => T, |a, b, c| a.multiply_high(b).wrapping_add(c)))
+            }
+        };
+        self.plain(run, kind, &[kind; 3][..if add { 3 } else { 2 }], o, 0)
+    }
+
+    /// `mul24` and `mad24`
+    pub(super) fn multiply_24(
+        &mut self,
+        name: &str,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        let high = m.must(&[("lo", false), ("hi", true)])?;
+        if !matches!(kind, Type::U32 | Type::S32) {
+            return Err("24-bit products are of .u32 and .s32".to_owned());
+        }
+        let signed = kind == Type::S32;
+        if name == "mul24" {
+            let run = match (high, signed) {
+                (false, false) => bin!(u32, u32 => u32, |a, b| integer::multiply_24_low(a, b)),
+                (true, false) => bin!(u32, u32 => u32, |a, b| integer::multiply_24_high(a, b)),
+                (false, true) => {
+                    bin!(i32, i32 => i32, |a, b| integer::multiply_24_low_signed(a, b))
+                }
+                (true, true) => {
+                    bin!(i32, i32 => i32, |a, b| integer::multiply_24_high_signed(a, b))
+                }
+            };
+            return self.plain(run, kind, &[kind; 2], o, 0);
+        }
+        let run = match (high, signed, high && m.take("sat")) {
+            (true, true, true) => {
+                ter!(i32, i32, i32 => i32, |a, b, c| integer::multiply_24_high_signed(a, b).saturating_add(c))
+            }
+            (_, _, true) => return Err("`.sat` is of mad24.hi.s32".to_owned()),
+            (false, false, _) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| integer::multiply_24_low(a, b).wrapping_add(c))
+            }
+            (true, false, _) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| integer::multiply_24_high(a, b).wrapping_add(c))
+            }
+            (false, true, _) => {
+                ter!(i32, i32, i32 => i32, |a, b, c| integer::multiply_24_low_signed(a, b).wrapping_add(c))
+            }
+            (true, true, _) => {
+                ter!(i32, i32, i32 => i32, |a, b, c| integer::multiply_24_high_signed(a, b).wrapping_add(c))
+            }
+        };
+        self.plain(run, kind, &[kind; 3], o, 0)
+    }
+
+    /// `add.cc`, `addc`, `sub.cc`, `subc`. The carry is a predicate of the function.
+    pub(super) fn carrying(
+        &mut self,
+        name: &str,
+        kind: Type,
+        o: &[Operand<'t>],
+        sets: bool,
+        reads: bool,
+    ) -> Result<(), Refusal> {
+        if o.len() != 3 {
+            return Err("3 operands are expected".to_owned());
+        }
+        let (a, b) = (self.source(&o[1], kind)?, self.source(&o[2], kind)?);
+        let d = self.dest(&o[0], kind)?;
+        let carry = self.carry();
+        let subtract = name.starts_with("sub");
+        let run: Pure = match (super::operands::width(kind), subtract) {
+            (32, false) => |l, op| carry_through::<u32>(l, op, integer::add_carry_32),
+            (32, true) => |l, op| {
+                carry_through::<u32>(l, op, |a, b, carry| {
+                    let (result, borrow) = integer::subtract_borrow_32(a, b, !carry);
+                    (result, !borrow)
+                })
+            },
+            (64, false) => |l, op| carry_through::<u64>(l, op, integer::add_carry_64),
+            (64, true) => |l, op| {
+                carry_through::<u64>(l, op, |a, b, carry| {
+                    let (result, borrow) = integer::subtract_borrow_64(a, b, !carry);
+                    (result, !borrow)
+                })
+            },
+            _ => return Err("carries are of 32 and 64 bits".to_owned()),
+        };
+        let results = [d, carry];
+        // Hardware keeps the carry of a + !b + 1 of a difference: no borrow.
+        let flags = u64::from(reads) | u64::from(subtract) << 2;
+        self.emit(
+            Code::Pure(run),
+            &results[..if sets { 2 } else { 1 }],
+            &[a, b, carry],
+            flags | u64::from(sets) << 1,
+        );
+        Ok(())
+    }
+
+    /// `mad.cc`, `madc`
+    pub(super) fn multiply_carrying(
+        &mut self,
+        part: u32,
+        kind: Type,
+        o: &[Operand<'t>],
+        sets: bool,
+        reads: bool,
+    ) -> Result<(), Refusal> {
+        if o.len() != 4 || part == 2 {
+            return Err("4 operands, and `.lo` or `.hi`, are expected".to_owned());
+        }
+        let wide = super::operands::width(kind) == 64;
+        let product =
+            self.temporary(if wide { crate::code::File::Double } else { crate::code::File::Word });
+        let (a, b) = (self.source(&o[1], kind)?, self.source(&o[2], kind)?);
+        let run = if part == 0 {
+            by_integer!(kind, T => bin!(T, T => T, |a, b| a.wrapping_mul(b)))
+        } else {
+            by_integer!(kind, T => bin!(T, T => T, |a, b| a.multiply_high(b)))
+        };
+        self.emit(Code::Pure(run), &[product], &[a, b], 0);
+        let c = self.source(&o[3], kind)?;
+        let d = self.dest(&o[0], kind)?;
+        let carry = self.carry();
+        let run: Pure = if wide {
+            |l, op| carry_through::<u64>(l, op, integer::add_carry_64)
+        } else {
+            |l, op| carry_through::<u32>(l, op, integer::add_carry_32)
+        };
+        let results = [d, carry];
+        let flags = u64::from(reads) | u64::from(sets) << 1;
+        self.emit(
+            Code::Pure(run),
+            &results[..if sets { 2 } else { 1 }],
+            &[product, c, carry],
+            flags,
+        );
+        Ok(())
+    }
+
+    /// `dp4a` and `dp2a`
+    pub(super) fn dot(
+        &mut self,
+        name: &str,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let (a, b) = (m.kind()?, m.kind()?);
+        let signs = match (a, b) {
+            (Type::U32 | Type::S32, Type::U32 | Type::S32) => (a == Type::S32, b == Type::S32),
+            _ => return Err("dot products are of .u32 and .s32".to_owned()),
+        };
+        let run: Pure = if name == "dp4a" {
+            match signs {
+                (false, false) => {
+                    ter!(u32, u32, u32 => u32, |a, b, c| packed::dot_4::<false, false>(a, b, c))
+                }
+                (false, true) => {
+                    ter!(u32, u32, u32 => u32, |a, b, c| packed::dot_4::<false, true>(a, b, c))
+                }
+                (true, false) => {
+                    ter!(u32, u32, u32 => u32, |a, b, c| packed::dot_4::<true, false>(a, b, c))
+                }
+                (true, true) => {
+                    ter!(u32, u32, u32 => u32, |a, b, c| packed::dot_4::<true, true>(a, b, c))
+                }
+            }
+        } else {
+            match signs {
+                (false, false) => {
+                    slow_ter!(u32, u32, u32 => u32, |op, a, b, c| packed::dot_2::<false, false>(a, b, c, op.imm != 0))
+                }
+                (false, true) => {
+                    slow_ter!(u32, u32, u32 => u32, |op, a, b, c| packed::dot_2::<false, true>(a, b, c, op.imm != 0))
+                }
+                (true, false) => {
+                    slow_ter!(u32, u32, u32 => u32, |op, a, b, c| packed::dot_2::<true, false>(a, b, c, op.imm != 0))
+                }
+                (true, true) => {
+                    slow_ter!(u32, u32, u32 => u32, |op, a, b, c| packed::dot_2::<true, true>(a, b, c, op.imm != 0))
+                }
+            }
+        };
+        let upper = name == "dp2a" && m.must(&[("lo", false), ("hi", true)])?;
+        self.plain(run, Type::U32, &[Type::U32; 3], o, u64::from(upper))
+    }
+
+    /// `popc`, `clz`, `brev`, `bfind`, `bfe`, `bfi`, `fns`, `szext`, `bmsk`
+    pub(super) fn field(
+        &mut self,
+        name: &str,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        let wide = super::operands::width(kind) == 64;
+        let signed = kind.is_signed();
+        let word = Type::U32;
+        if !matches!(super::operands::width(kind), 32 | 64) {
+            return Err("the instruction is of 32 and 64 bits".to_owned());
+        }
+        match name {
+            "popc" if wide => self.plain(un!(u64 => u32, |a| a.count_ones()), word, &[kind], o, 0),
+            "popc" => self.plain(un!(u32 => u32, |a| a.count_ones()), word, &[kind], o, 0),
+            "clz" if wide => {
+                self.plain(un!(u64 => u32, |a| a.leading_zeros()), word, &[kind], o, 0)
+            }
+            "clz" => self.plain(un!(u32 => u32, |a| a.leading_zeros()), word, &[kind], o, 0),
+            "brev" if wide => self.one(un!(u64 => u64, |a| a.reverse_bits()), kind, o),
+            "brev" => self.one(un!(u32 => u32, |a| a.reverse_bits()), kind, o),
+            "bfind" => {
+                let run = match (wide, signed, m.take("shiftamt")) {
+                    (false, false, false) => un!(u32 => u32, |a| fields::find_32(a)),
+                    (false, true, false) => un!(i32 => u32, |a| fields::find_32_signed(a)),
+                    (true, false, false) => un!(u64 => u32, |a| fields::find_64(a)),
+                    (true, true, false) => un!(i64 => u32, |a| fields::find_64_signed(a)),
+                    (false, false, true) => {
+                        un!(u32 => u32, |a| fields::shift_amount(fields::find_32(a), 32))
+                    }
+                    (false, true, true) => {
+                        un!(i32 => u32, |a| fields::shift_amount(fields::find_32_signed(a), 32))
+                    }
+                    (true, false, true) => {
+                        un!(u64 => u32, |a| fields::shift_amount(fields::find_64(a), 64))
+                    }
+                    (true, true, true) => {
+                        un!(i64 => u32, |a| fields::shift_amount(fields::find_64_signed(a), 64))
+                    }
+                };
+                self.plain(run, word, &[kind], o, 0)
+            }
+            "bfe" => {
+                let run = match (wide, signed) {
+                    (false, false) => {
+                        ter!(u32, u32, u32 => u32, |a, b, c| fields::extract_32(a, b, c))
+                    }
+                    (false, true) => {
+                        ter!(i32, u32, u32 => i32, |a, b, c| fields::extract_32_signed(a, b, c))
+                    }
+                    (true, false) => {
+                        ter!(u64, u32, u32 => u64, |a, b, c| fields::extract_64(a, b, c))
+                    }
+                    (true, true) => {
+                        ter!(i64, u32, u32 => i64, |a, b, c| fields::extract_64_signed(a, b, c))
+                    }
+                };
+                self.plain(run, kind, &[kind, word, word], o, 0)
+            }
+            "bfi" => {
+                let run: Pure = if wide {
+                    |l, op| {
+                        crate::code::quaternary::<u64, u64, u32, u32, u64>(l, op, fields::insert_64)
+                    }
+                } else {
+                    |l, op| {
+                        crate::code::quaternary::<u32, u32, u32, u32, u32>(l, op, fields::insert_32)
+                    }
+                };
+                self.plain(run, kind, &[kind, kind, word, word], o, 0)
+            }
+            "fns" => {
+                let run = ter!(u32, u32, i32 => u32, |a, b, c| fields::find_nth_set(a, b, c));
+                self.plain(run, word, &[word, word, Type::S32], o, 0)
+            }
+            "szext" | "bmsk" => {
+                let wrap = m.must(&[("clamp", false), ("wrap", true)])?;
+                let run = match (name, signed) {
+                    ("bmsk", _) => {
+                        slow_bin!(u32, u32 => u32, |op, a, b| fields::mask(a, b, op.imm != 0))
+                    }
+                    (_, false) => {
+                        slow_bin!(u32, u32 => u32, |op, a, b| fields::zero_extend(a, b, op.imm != 0))
+                    }
+                    (_, true) => {
+                        slow_bin!(i32, u32 => i32, |op, a, b| fields::sign_extend(a, b, op.imm != 0))
+                    }
+                };
+                self.plain(run, kind, &[kind, word], o, u64::from(wrap))
+            }
+            _ => Err(format!("`{name}` is not supported")),
+        }
+    }
+}
+
+/// A sum or difference through the carry of each lane. Bit 0 of the immediate says whether it is
+/// read, bit 1 whether it is written, bit 2 its value if it is not read.
+fn carry_through<T: Value>(
+    lanes: &mut crate::code::Lanes<'_>,
+    op: &crate::code::Op,
+    f: impl Fn(T, T, bool) -> (T, bool),
+) {
+    let (a, b) = (T::read(lanes, op.s[0]), T::read(lanes, op.s[1]));
+    let carries = bits(if op.imm & 1 != 0 {
+        lanes.predicate(op.s[2])
+    } else if op.imm & 4 != 0 {
+        u32::MAX
+    } else {
+        0
+    });
+    let mut results = [T::default(); crate::code::WIDTH];
+    let mut out = [false; crate::code::WIDTH];
+    for lane in 0..crate::code::WIDTH {
+        (results[lane], out[lane]) = f(a[lane], b[lane], carries[lane]);
+    }
+    T::write(lanes, op.d[0], &results);
+    if op.imm & 2 != 0 {
+        lanes.set_predicate(op.d[1], pack(&out));
+    }
+}

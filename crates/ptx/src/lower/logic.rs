@@ -1,0 +1,422 @@
+//! Logic, shifts, permutations, moves, selections.
+
+use super::builder::{Builder, Local};
+use super::macros::{bin, by_bits, by_integer, pure, ter, un};
+use super::modifiers::{Modifiers, Refusal};
+use super::operands::width;
+use crate::code::{Code, Lanes, Op, Pure, Slot, Value, WIDTH, bits};
+use crate::math::bits::{self as fields, Permutation};
+use crate::math::compare::Comparison;
+use crate::math::integer::Integer;
+use crate::math::single;
+use crate::syntax::tree::Operand;
+use crate::types::Type;
+
+impl<'t> Builder<'_, 't> {
+    /// `and`, `or`, `xor`, `not`, `cnot`
+    pub(super) fn logic(
+        &mut self,
+        name: &str,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        if kind == Type::Pred {
+            let run: Pure = match name {
+                "and" => {
+                    |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]) & l.predicate(op.s[1]))
+                }
+                "or" => {
+                    |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]) | l.predicate(op.s[1]))
+                }
+                "xor" => {
+                    |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]) ^ l.predicate(op.s[1]))
+                }
+                "not" => |l, op| l.set_predicate(op.d[0], !l.predicate(op.s[0])),
+                _ => return Err("no instruction on predicates".to_owned()),
+            };
+            let sources = [kind; 2];
+            return self.plain(run, kind, &sources[..if name == "not" { 1 } else { 2 }], o, 0);
+        }
+        let run = match name {
+            "and" => by_bits!(kind, T => bin!(T, T => T, |a, b| a & b)),
+            "or" => by_bits!(kind, T => bin!(T, T => T, |a, b| a | b)),
+            "xor" => by_bits!(kind, T => bin!(T, T => T, |a, b| a ^ b)),
+            "not" => return self.one(by_bits!(kind, T => un!(T => T, |a| !a)), kind, o),
+            _ => return self.one(by_bits!(kind, T => un!(T => T, |a| T::from(a == 0))), kind, o),
+        };
+        self.plain(run, kind, &[kind; 2], o, 0)
+    }
+
+    /// `shl`, `shr`
+    pub(super) fn shift(
+        &mut self,
+        name: &str,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        let amount = o.get(2).and_then(|operand| self.literal(operand, Type::U32)).transpose()?;
+        // A shift of all lanes by the same amount is vectorised.
+        if let (Some(amount), 3) =
+            (amount.filter(|&amount| amount < u64::from(width(kind))), o.len())
+        {
+            let run: Pure = if name == "shl" {
+                by_bits!(kind, T => pure!(|l, op| crate::code::unary(l, op, |a: T| a << (op.imm & 63))))
+            } else if kind.is_signed() {
+                by_integer!(kind, T => pure!(|l, op| crate::code::unary(l, op, |a: T| a >> (op.imm & 63))))
+            } else {
+                by_bits!(kind, T => pure!(|l, op| crate::code::unary(l, op, |a: T| a >> (op.imm & 63))))
+            };
+            return self.plain(run, kind, &[kind], &o[..2], amount);
+        }
+        let run = if name == "shl" {
+            by_bits!(kind, T => bin!(T, u32 => T, |a, b| a.shift_left(b)))
+        } else if kind.is_signed() {
+            by_integer!(kind, T => bin!(T, u32 => T, |a, b| a.shift_right(b)))
+        } else {
+            by_bits!(kind, T => bin!(T, u32 => T, |a, b| a.shift_right(b)))
+        };
+        self.plain(run, kind, &[kind, Type::U32], o, 0)
+    }
+
+    /// `shf.l`, `shf.r`
+    pub(super) fn funnel(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        let left = m.must(&[("l", true), ("r", false)])?;
+        let wrap = m.must(&[("clamp", false), ("wrap", true)])?;
+        let run = match (left, wrap) {
+            (true, false) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::funnel_left(a, b, c, false))
+            }
+            (true, true) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::funnel_left(a, b, c, true))
+            }
+            (false, false) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::funnel_right(a, b, c, false))
+            }
+            (false, true) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::funnel_right(a, b, c, true))
+            }
+        };
+        self.plain(run, kind, &[Type::U32; 3], o, 0)
+    }
+
+    /// `lop3`, with its table as the last operand
+    pub(super) fn table_logic(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        let combines = m.choose(&[("or", false), ("and", true)]);
+        let (Some(table), true) = (o.get(4), kind == Type::B32) else {
+            return Err("lop3.b32 takes three sources and a table".to_owned());
+        };
+        let table = self.literal(table, Type::B32).ok_or("the table of lop3 is a number")?? & 0xff;
+        let run = pure!(|lanes, op| slow_free_ter(lanes, op));
+        let sources = [&o[1], &o[2], &o[3]].map(|operand| self.source(operand, kind));
+        let [a, b, c] = sources;
+        let (a, b, c) = (a?, b?, c?);
+        let Some(and) = combines else {
+            let d = self.dest(&o[0], kind)?;
+            self.emit(Code::Pure(run), &[d], &[a, b, c], table);
+            return Ok(());
+        };
+        let (d, p) = self.dest_pair(&o[0], kind)?;
+        let q = self.source(o.get(5).ok_or("a predicate is missing")?, Type::Pred)?;
+        self.emit(Code::Pure(run), &[d], &[a, b, c], table);
+        let run: Pure = if and {
+            |l, op| l.set_predicate(op.d[0], nonzero(l, op.s[0]) & l.predicate(op.s[1]))
+        } else {
+            |l, op| l.set_predicate(op.d[0], nonzero(l, op.s[0]) | l.predicate(op.s[1]))
+        };
+        let p = p.ok_or("a result `d|p` is expected")?;
+        self.emit(Code::Pure(run), &[p], &[d, q], 0);
+        Ok(())
+    }
+
+    /// `prmt`
+    pub(super) fn permute(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        let run = match m.choose(&[
+            ("f4e", 1),
+            ("b4e", 2),
+            ("rc8", 3),
+            ("ecl", 4),
+            ("ecr", 5),
+            ("rc16", 6),
+        ]) {
+            None => ter!(u32, u32, u32 => u32, |a, b, c| fields::permute_bytes(a, b, c)),
+            Some(1) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::Forward4))
+            }
+            Some(2) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::Backward4))
+            }
+            Some(3) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::Replicate8))
+            }
+            Some(4) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::ClampLeft))
+            }
+            Some(5) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::ClampRight))
+            }
+            Some(_) => {
+                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::Replicate16))
+            }
+        };
+        self.plain(run, kind, &[Type::B32; 3], o, 0)
+    }
+
+    /// `mov`: registers, addresses, and vectors as one register.
+    pub(super) fn moves(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
+        match (to, from) {
+            (Operand::Vector(parts), from) => self.unpack(kind, parts, from),
+            (to, Operand::Vector(parts)) => self.pack(kind, to, parts),
+            _ if kind == Type::Pred => {
+                let run: Pure = |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]));
+                self.one(run, kind, o)
+            }
+            _ => self.one(by_bits!(kind, T => un!(T => T, |a| a)), kind, o),
+        }
+    }
+
+    /// The register type of a part of a vector.
+    fn part(kind: Type, parts: usize) -> Result<Type, Refusal> {
+        match (width(kind), parts) {
+            (32, 2) | (64, 4) => Ok(Type::B16),
+            (64, 2) => Ok(Type::B32),
+            _ => Err("this vector does not fill the register".to_owned()),
+        }
+    }
+
+    fn pack(&mut self, kind: Type, to: &Operand<'t>, parts: &[Operand<'t>]) -> Result<(), Refusal> {
+        let part = Self::part(kind, parts.len())?;
+        let mut slots = Vec::new();
+        for operand in parts {
+            slots.push(self.source(operand, part)?);
+        }
+        let d = self.dest(to, kind)?;
+        let run: Pure = match (width(kind), parts.len()) {
+            (32, _) => bin!(u16, u16 => u32, |a, b| u32::from(a) | u32::from(b) << 16),
+            (_, 2) => bin!(u32, u32 => u64, |a, b| u64::from(a) | u64::from(b) << 32),
+            _ => pure!(|l, op| {
+                crate::code::quaternary::<u16, u16, u16, u16, u64>(l, op, |a, b, c, d| {
+                    u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
+                });
+            }),
+        };
+        self.emit(Code::Pure(run), &[d], &slots, 0);
+        Ok(())
+    }
+
+    fn unpack(
+        &mut self,
+        kind: Type,
+        parts: &[Operand<'t>],
+        from: &Operand<'t>,
+    ) -> Result<(), Refusal> {
+        let part = Self::part(kind, parts.len())?;
+        let from = self.source(from, kind)?;
+        // A part may be the register that is taken apart.
+        let mut results = Vec::new();
+        for operand in parts {
+            let sink = matches!(operand, Operand::Name("_"));
+            results.push(if sink { None } else { Some(self.dest(operand, part)?) });
+        }
+        let run: Pure = match (width(kind), width(part)) {
+            (32, _) => pure!(|l, op| take_apart::<u32, u16>(l, op, |a, i| (a >> (16 * i)) as u16)),
+            (_, 32) => pure!(|l, op| take_apart::<u64, u32>(l, op, |a, i| (a >> (32 * i)) as u32)),
+            _ => pure!(|l, op| take_apart::<u64, u16>(l, op, |a, i| (a >> (16 * i)) as u16)),
+        };
+        let mut which = 0;
+        let mut wanted = Vec::new();
+        for (index, slot) in results.into_iter().enumerate() {
+            if let Some(slot) = slot {
+                which |= (index as u64) << (4 * wanted.len());
+                wanted.push(slot);
+            }
+        }
+        which |= (wanted.len() as u64) << 32;
+        self.emit(Code::Pure(run), &wanted, &[from], which);
+        Ok(())
+    }
+
+    /// `selp`
+    pub(super) fn select(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let kind = m.kind()?;
+        let run: Pure =
+            by_bits!(kind, T => pure!(|l, op| choose::<T>(l, op, l.predicate(op.s[2]))));
+        self.plain(run, kind, &[kind, kind, Type::Pred], o, 0)
+    }
+
+    /// `slct`: the first source if the third is not negative
+    pub(super) fn select_sign(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let flush = m.take("ftz");
+        let kind = m.kind()?;
+        let sign = m.kind()?;
+        let run: Pure = match sign {
+            Type::S32 => {
+                by_bits!(kind, T => ter!(T, T, i32 => T, |a, b, c| if c >= 0 { a } else { b }))
+            }
+            Type::F32 if flush => by_bits!(kind, T => ter!(T, T, u32 => T, |a, b, c| {
+                if Comparison::GreaterOrEqual.holds(f32::from_bits(single::flush(c)), 0.0) { a } else { b }
+            })),
+            Type::F32 => by_bits!(kind, T => ter!(T, T, u32 => T, |a, b, c| {
+                if f32::from_bits(c) >= 0.0 { a } else { b }
+            })),
+            _ => return Err("the last type of slct is .s32 or .f32".to_owned()),
+        };
+        self.plain(run, kind, &[kind, kind, sign], o, 0)
+    }
+
+    /// `cvta`: generic addresses of the spaces of the executor
+    pub(super) fn convert_address(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        use crate::execute::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
+        let to = m.take("to");
+        m.take("entry");
+        let window = m.must(&[
+            ("global", 0),
+            ("const", 0),
+            ("shared", SHARED_WINDOW),
+            ("shared::cta", SHARED_WINDOW),
+            ("shared::cluster", SHARED_WINDOW),
+            ("local", LOCAL_WINDOW),
+            ("param", PARAMETER_WINDOW),
+            ("param::entry", PARAMETER_WINDOW),
+        ])?;
+        let kind = m.kind()?;
+        if width(kind) != 64 {
+            return Err("addresses have 64 bits".to_owned());
+        }
+        // Parameters of functions are in local memory, and those of kernels have their own window.
+        let run = if window == PARAMETER_WINDOW && !self.entry { LOCAL_WINDOW } else { window };
+        let offset = if to { run.wrapping_neg() } else { run };
+        self.plain(offset_by(), kind, &[kind], o, offset)
+    }
+
+    /// `isspacep`
+    pub(super) fn is_space(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        use crate::execute::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
+        // Constant memory is part of the caller's memory: no address is known as a constant's.
+        let window = m.must(&[
+            ("global", 0),
+            ("const", 0xff << 56),
+            ("shared", SHARED_WINDOW),
+            ("shared::cta", SHARED_WINDOW),
+            ("shared::cluster", SHARED_WINDOW),
+            ("local", LOCAL_WINDOW),
+            ("param", PARAMETER_WINDOW),
+            ("param::entry", PARAMETER_WINDOW),
+        ])?;
+        let run: Pure = |l, op| {
+            let inside = l.double(op.s[0]).map(|address| address >> 56 == op.imm >> 56);
+            l.set_predicate(op.d[0], crate::code::pack(&inside));
+        };
+        self.plain(run, Type::Pred, &[Type::B64], o, window)
+    }
+
+    /// The labels of an indirect branch.
+    pub(super) fn targets(&mut self, operand: &Operand<'t>) -> Option<&'t [&'t str]> {
+        let Operand::Name(name) = operand else { return None };
+        match self.find(name) {
+            Some(Local::Targets(targets)) => Some(targets),
+            _ => None,
+        }
+    }
+
+    /// A copy of a register.
+    pub(super) fn copy(&mut self, to: Slot, from: Slot) {
+        let run: Pure = match to.file {
+            crate::code::File::Double => un!(u64 => u64, |a| a),
+            crate::code::File::Predicate => |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])),
+            _ => un!(u32 => u32, |a| a),
+        };
+        self.emit(Code::Pure(run), &[to], &[from], 0);
+    }
+}
+
+/// Adds the immediate.
+fn offset_by() -> Pure {
+    pure!(|l, op| crate::code::unary(l, op, |a: u64| a.wrapping_add(op.imm)))
+}
+
+/// Any logic of three sources, by its table.
+#[inline(always)]
+fn slow_free_ter(lanes: &mut Lanes<'_>, op: &Op) {
+    let table = op.imm as u8;
+    let (a, b, c) = (*lanes.word(op.s[0]), *lanes.word(op.s[1]), *lanes.word(op.s[2]));
+    let mut result = [0; WIDTH];
+    for row in 0..8 {
+        if table >> row & 1 != 0 {
+            let (x, y, z) = (
+                if row & 4 != 0 { 0 } else { u32::MAX },
+                if row & 2 != 0 { 0 } else { u32::MAX },
+                if row & 1 != 0 { 0 } else { u32::MAX },
+            );
+            for lane in 0..WIDTH {
+                result[lane] |= (a[lane] ^ x) & (b[lane] ^ y) & (c[lane] ^ z);
+            }
+        }
+    }
+    lanes.set_word(op.d[0], &result);
+}
+
+#[inline(always)]
+fn nonzero(lanes: &Lanes<'_>, slot: u16) -> u32 {
+    crate::code::pack(&lanes.word(slot).map(|value| value != 0))
+}
+
+/// The first source where the bits are set, else the second.
+#[inline(always)]
+fn choose<T: Value>(lanes: &mut Lanes<'_>, op: &Op, which: u32) {
+    let (a, b) = (T::read(lanes, op.s[0]), T::read(lanes, op.s[1]));
+    let which = bits(which);
+    let mut results = [T::default(); WIDTH];
+    for lane in 0..WIDTH {
+        results[lane] = if which[lane] { a[lane] } else { b[lane] };
+    }
+    T::write(lanes, op.d[0], &results);
+}
+
+/// Parts of a register. The immediate holds how many, and four bits for the index of each.
+#[inline(always)]
+fn take_apart<A: Value, R: Value>(lanes: &mut Lanes<'_>, op: &Op, f: impl Fn(A, u32) -> R) {
+    let a = A::read(lanes, op.s[0]);
+    for result in 0..(op.imm >> 32) as usize {
+        let index = (op.imm >> (4 * result)) as u32 & 15;
+        R::write(lanes, op.d[result], &a.map(|value| f(value, index)));
+    }
+}

@@ -1,0 +1,387 @@
+//! Checks a syntax tree, and lowers its functions.
+//!
+//! Every instruction is known with all of its modifiers and types, or the module is refused.
+
+mod approximate;
+mod builder;
+mod class;
+mod compare;
+mod control;
+mod convert;
+mod float;
+mod fuse;
+mod half;
+mod instruction;
+mod integer;
+mod logic;
+mod macros;
+mod matrix;
+mod memory;
+mod modifiers;
+mod operands;
+mod special;
+mod symbols;
+mod video;
+mod warp;
+mod wmma;
+
+use std::collections::HashMap;
+
+use builder::{Builder, Local};
+pub(crate) use control::is_service;
+use control::{Labels, frame_access};
+use symbols::Symbols;
+
+use crate::code::{Code, Draft, Function, Op, Origin, Slot, UNGUARDED, allocate};
+use crate::error::LoadError;
+use crate::module::{KernelInfo, Module, Parameter, Space};
+use crate::syntax::tree::{self, Statement, StatementKind};
+
+/// The most bytes of a kernel's parameters.
+const MOST_PARAMETERS: u32 = 32764;
+
+/// Lowers a module for a compute capability.
+pub(crate) fn lower(tree: &tree::Module<'_>, compute: (u32, u32)) -> Result<Module, LoadError> {
+    check_target(tree, compute)?;
+    let mut symbols = Symbols::of(tree)?;
+    let mut functions = Vec::new();
+    let mut kernels = Vec::new();
+    for (index, function) in symbols.functions.clone().into_iter().enumerate() {
+        let (lowered, params) = lower_function(&mut symbols, function, compute)?;
+        if function.entry && function.body.is_some() {
+            kernels.push(kernel(index as u32, function, &lowered, params)?);
+        }
+        functions.push(lowered);
+    }
+    symbols.contents()?;
+    let constant = symbols.variables.iter().filter(|variable| variable.space == Space::Constant);
+    let constant =
+        constant.map(|variable| variable.bytes).sum::<u64>().min(u64::from(u32::MAX)) as u32;
+    let files = tree.files.iter().map(|&(index, name)| (index, name.to_owned())).collect();
+    let mut module = Module {
+        functions,
+        kernels: Vec::new(),
+        variables: symbols.variables,
+        shared: symbols.shared,
+        files,
+    };
+    for mut kernel in kernels {
+        kernel.constant = constant;
+        module.add_kernel(kernel);
+    }
+    Ok(module)
+}
+
+fn check_target(tree: &tree::Module<'_>, compute: (u32, u32)) -> Result<(), LoadError> {
+    let refuse = |message: String| Err(LoadError::at(1, 1, message));
+    if tree.address_size != 64 {
+        return refuse("only modules with `.address_size 64` are supported".to_owned());
+    }
+    for target in &tree.targets {
+        let Some(digits) = target.strip_prefix("sm_") else { continue };
+        let number: String = digits.chars().take_while(char::is_ascii_digit).collect();
+        let Ok(number) = number.parse::<u32>() else { continue };
+        if number > compute.0 * 10 + compute.1 {
+            return refuse(format!(
+                "the module is for {target}, and the GPU has {}.{}",
+                compute.0, compute.1
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The scopes of a body and their labels: a label is seen in its scope and the ones inside.
+struct Scopes<'t> {
+    parents: Vec<Option<usize>>,
+    labels: Vec<HashMap<&'t str, u32>>,
+    now: usize,
+    opened: usize,
+    count: u32,
+}
+
+impl<'t> Scopes<'t> {
+    fn of(body: &[Statement<'t>]) -> Result<Self, LoadError> {
+        let (parents, labels) = (vec![None], vec![HashMap::new()]);
+        let mut scopes = Self { parents, labels, now: 0, opened: 0, count: 0 };
+        for statement in body {
+            match &statement.kind {
+                StatementKind::Open => {
+                    scopes.parents.push(Some(scopes.now));
+                    scopes.labels.push(HashMap::new());
+                    scopes.now = scopes.parents.len() - 1;
+                }
+                StatementKind::Close => scopes.close(),
+                StatementKind::Label(name) => {
+                    if scopes.labels[scopes.now].insert(name, scopes.count).is_some() {
+                        return Err(statement
+                            .place
+                            .error(format!("the label `{name}` is there twice")));
+                    }
+                    scopes.count += 1;
+                }
+                _ => {}
+            }
+        }
+        scopes.now = 0;
+        Ok(scopes)
+    }
+
+    fn open(&mut self) {
+        self.opened += 1;
+        self.now = self.opened;
+    }
+
+    fn close(&mut self) {
+        self.now = self.parents[self.now].unwrap_or(0);
+    }
+}
+
+impl Labels for Scopes<'_> {
+    fn label(&self, name: &str) -> Option<u32> {
+        let mut scope = Some(self.now);
+        while let Some(at) = scope {
+            if let Some(&label) = self.labels[at].get(name) {
+                return Some(label);
+            }
+            scope = self.parents[at];
+        }
+        None
+    }
+}
+
+fn lower_function<'t>(
+    symbols: &mut Symbols<'t>,
+    function: &'t tree::Function<'t>,
+    _compute: (u32, u32),
+) -> Result<(Function, Vec<Parameter>), LoadError> {
+    let Some(body) = &function.body else {
+        return Ok((Function::default(), Vec::new()));
+    };
+    let mut builder = Builder::new(symbols, function.entry);
+    let refuse = |why: String| function.place.error(why);
+    let params = if function.entry {
+        kernel_parameters(&mut builder, function).map_err(refuse)?
+    } else {
+        function_parameters(&mut builder, function).map_err(refuse)?;
+        Vec::new()
+    };
+    let mut scopes = Scopes::of(body)?;
+    let mut positions = vec![0_u32; scopes.count as usize];
+    let mut location = (0, 0);
+    for statement in body {
+        let origin = Origin {
+            line: statement.place.line,
+            file: location.0,
+            source: location.1,
+            ..Origin::default()
+        };
+        builder.origin = origin;
+        match &statement.kind {
+            StatementKind::Open => {
+                scopes.open();
+                builder.open();
+            }
+            StatementKind::Close => {
+                scopes.close();
+                builder.close();
+            }
+            StatementKind::Label(name) => {
+                if let Some(label) = scopes.label(name) {
+                    positions[label as usize] = builder.drafts.len() as u32;
+                }
+            }
+            StatementKind::Variable(variable) => builder.declare(variable)?,
+            StatementKind::Location { file, line } => location = (*file, *line),
+            StatementKind::Targets(name, targets) => builder.define(name, Local::Targets(targets)),
+            StatementKind::Prototype(name, signature) => {
+                builder.define(name, Local::Prototype(signature))
+            }
+            StatementKind::Instruction(instruction) => {
+                builder.instruction(instruction, &scopes).map_err(|message| LoadError {
+                    instruction: shortened(instruction.text),
+                    ..statement.place.error(message)
+                })?;
+            }
+        }
+    }
+    builder.give_back();
+    finish(builder, function, &positions).map_err(refuse).map(|lowered| (lowered, params))
+}
+
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.len() > 160 {
+        format!("{}…", line.chars().take(160).collect::<String>())
+    } else {
+        line
+    }
+}
+
+/// Resolves labels, gives registers their places, and packs the instructions.
+fn finish(
+    builder: Builder<'_, '_>,
+    _function: &tree::Function<'_>,
+    positions: &[u32],
+) -> Result<Function, String> {
+    let mut builder = builder;
+    for draft in &mut builder.drafts {
+        if let Code::Branch(label) = &mut draft.code {
+            *label = positions[*label as usize];
+        }
+    }
+    for label in builder.tables.iter_mut().flatten() {
+        *label = positions[*label as usize];
+    }
+    let mut drafts = std::mem::take(&mut builder.drafts);
+    fuse::fuse(&mut drafts, &builder.tables, &builder.parts);
+    let files = allocate(&mut drafts, &builder.tables, builder.counts);
+    builder.check_slots(files)?;
+    Ok(Function {
+        ops: drafts.iter().map(pack).collect(),
+        origins: drafts.iter().map(|draft| draft.origin).collect(),
+        words: builder.words,
+        doubles: builder.doubles,
+        calls: builder.calls,
+        tables: builder.tables,
+        files,
+        frame: builder.frame.next_multiple_of(16),
+        shared: builder.shared,
+        references: builder.references,
+        indirect: builder.indirect,
+    })
+}
+
+fn pack(draft: &Draft) -> Op {
+    let first = |slots: &[Slot]| {
+        let mut packed = [0; 4];
+        for (place, slot) in packed.iter_mut().zip(slots) {
+            *place = slot.encoded();
+        }
+        packed
+    };
+    let rest = |slots: &[Slot]| slots.iter().skip(4).map(|slot| slot.encoded()).collect::<Vec<_>>();
+    let more = (draft.d.len() > 4 || draft.s.len() > 4)
+        .then(|| Box::new((rest(&draft.d), rest(&draft.s))));
+    Op {
+        code: draft.code,
+        guard: draft.guard.map_or(UNGUARDED, |(slot, _)| slot.encoded()),
+        negated: draft.guard.is_some_and(|(_, negated)| negated),
+        d: first(&draft.d),
+        s: first(&draft.s),
+        more,
+        imm: draft.imm,
+    }
+}
+
+fn kernel_parameters<'t>(
+    builder: &mut Builder<'_, 't>,
+    function: &'t tree::Function<'t>,
+) -> Result<Vec<Parameter>, String> {
+    let (mut at, mut params) = (0, Vec::new());
+    for variable in &function.signature.params {
+        let (offset, bytes) = Builder::signature_offset(&mut at, variable)?;
+        let align = symbols::extent(variable).map_err(|error| error.message)?.1 as u32;
+        params.push(Parameter { offset, bytes, align });
+        builder.define(variable.name, Local::Parameter(offset));
+    }
+    if at > MOST_PARAMETERS {
+        return Err(format!("a kernel takes at most {MOST_PARAMETERS} bytes"));
+    }
+    Ok(params)
+}
+
+/// The parameters and results of a function are the first bytes of its frame.
+fn function_parameters<'t>(
+    builder: &mut Builder<'_, 't>,
+    function: &'t tree::Function<'t>,
+) -> Result<(), String> {
+    let mut at = 0;
+    let signature = &function.signature;
+    let mut registers = Vec::new();
+    for (index, variable) in signature.params.iter().chain(&signature.returns).enumerate() {
+        let (offset, bytes) = Builder::signature_offset(&mut at, variable)?;
+        if variable.space == tree::Space::Register {
+            registers.push((variable, offset, index < signature.params.len()));
+        } else {
+            builder.define(variable.name, Local::Frame(offset, bytes));
+        }
+    }
+    builder.room(u64::from(at), 1)?;
+    for (variable, offset, taken) in registers {
+        builder.declare(variable).map_err(|error| error.message)?;
+        let Some(Local::Register(register)) = builder.find(variable.name) else {
+            return Err("a parameter in a vector register is not supported".to_owned());
+        };
+        if taken {
+            let base = builder.number(0, true);
+            builder.emit(
+                Code::Load(frame_access(register.bits)),
+                &[register.slot],
+                &[base],
+                u64::from(offset),
+            );
+        } else {
+            builder.returns.push((register, offset));
+        }
+    }
+    Ok(())
+}
+
+/// A kernel's own figures. Those of the functions that it calls are added by the module.
+fn kernel(
+    index: u32,
+    function: &tree::Function<'_>,
+    lowered: &Function,
+    params: Vec<Parameter>,
+) -> Result<KernelInfo, LoadError> {
+    let directive =
+        |name: &str| function.directives.iter().find(|directive| directive.name == name);
+    let axes = |directive: &tree::Directive<'_>| {
+        let axis = |index: usize| {
+            directive.values.get(index).map_or(1, |&value| value.min(u64::from(u32::MAX)) as u32)
+        };
+        [axis(0), axis(1), axis(2)]
+    };
+    let product = |axes: [u32; 3]| axes.iter().fold(1_u32, |all, &one| all.saturating_mul(one));
+    let required_threads = directive("reqntid").map(axes);
+    let max_threads =
+        directive("maxntid").map(axes).or(required_threads).map_or(1024, product).min(1024);
+    let param_bytes = params.last().map_or(0, |last| last.offset + last.bytes);
+    let min_blocks = directive("minnctapersm").and_then(|directive| directive.values.first());
+    for directive in &function.directives {
+        let known = [
+            "maxntid",
+            "reqntid",
+            "minnctapersm",
+            "maxnctapersm",
+            "maxnreg",
+            "noreturn",
+            "abi_preserve",
+        ];
+        if !known.contains(&directive.name) {
+            return Err(function
+                .place
+                .error(format!("the directive `.{}` is not supported", directive.name)));
+        }
+    }
+    Ok(KernelInfo {
+        name: function.name.to_owned(),
+        params,
+        param_bytes,
+        registers: registers(lowered),
+        static_shared: 0,
+        local: lowered.frame,
+        constant: 0,
+        max_threads,
+        required_threads,
+        min_blocks: min_blocks.map(|&value| value.min(u64::from(u32::MAX)) as u32),
+        function: index,
+    })
+}
+
+/// An estimate of a thread's registers: those that live at once, and some for addresses.
+fn registers(function: &Function) -> u32 {
+    let live = function.files.words + 2 * function.files.doubles;
+    (live + 4).next_multiple_of(8).clamp(16, 255)
+}

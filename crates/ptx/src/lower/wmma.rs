@@ -1,0 +1,250 @@
+//! `wmma`: fragments in the places of `mma`'s, loaded and stored element by element.
+
+use super::builder::Builder;
+use super::macros::{slow_bin, slow_un};
+use super::matrix::{Shape, factor, factors, register, sum};
+use super::memory::PLACES;
+use super::modifiers::{Modifiers, Refusal};
+use crate::code::{Access, Code, Factors, File, Fill, Layout, Place, Pure, Slot, WIDTH};
+use crate::syntax::tree::Operand;
+use crate::types::Type;
+
+const SHAPES: &[(&str, Shape)] = &[
+    ("m16n16k16", (16, 16, 16)),
+    ("m32n8k16", (32, 8, 16)),
+    ("m8n32k16", (8, 32, 16)),
+    ("m16n16k8", (16, 16, 8)),
+    ("m8n8k4", (8, 8, 4)),
+];
+
+/// A matrix of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    A,
+    B,
+    Sum,
+}
+
+/// A fragment and its matrix in memory.
+#[derive(Clone, Copy)]
+struct Fragment {
+    kind: Type,
+    layout: Layout,
+    /// How many registers hold it.
+    registers: usize,
+    /// Whether a line's elements are adjacent in memory.
+    along: bool,
+}
+
+impl Fragment {
+    /// The parts of a register that one access moves, and how many accesses it takes.
+    fn accesses(self) -> (usize, usize) {
+        if self.along { (self.layout.packed, 1) } else { (1, self.layout.packed) }
+    }
+
+    /// The place of an element as [`PLACE_OF`] reads it.
+    fn encoded(self, register: usize, part: usize) -> u64 {
+        let (line, place) = self.layout.origin(register, part);
+        line as u64
+            | (place as u64) << 8
+            | (self.layout.adjacent as u64) << 16
+            | u64::from(self.kind.bytes()) << 24
+            | u64::from(self.along) << 32
+    }
+}
+
+/// The address of each lane's element: of a matrix's address, the stride, and the immediate.
+const PLACE_OF: Pure = |lanes, op| {
+    let (base, strides) = (*lanes.double(op.s[0]), *lanes.word(op.s[1]));
+    let field = |shift: u32| op.imm >> shift & 0xff;
+    let mut addresses = [0; WIDTH];
+    for (lane, address) in addresses.iter_mut().enumerate() {
+        let (line, stride) = (field(0) + lane as u64 / 4, u64::from(strides[lane]));
+        let place = field(8) + lane as u64 % 4 * field(16);
+        let index = if field(32) != 0 { line * stride + place } else { place * stride + line };
+        *address = base[lane].wrapping_add(index.wrapping_mul(field(24)));
+    }
+    lanes.set_double(op.d[0], &addresses);
+};
+
+/// Whether `wmma` has the shape for the type of a part.
+fn is_known(shape: Shape, part: Part, kind: Type) -> bool {
+    let common = matches!(shape, (16, 16, 16) | (32, 8, 16) | (8, 32, 16));
+    match (part, kind) {
+        (_, Type::F16) | (Part::Sum, Type::S32) => common,
+        (Part::Sum, Type::F32) => common || shape == (16, 16, 8),
+        (_, Type::F64) => shape == (8, 8, 4),
+        (Part::A | Part::B, Type::Bf16 | Type::U8 | Type::S8) => common,
+        (Part::A | Part::B, Type::Tf32) => shape == (16, 16, 8),
+        _ => false,
+    }
+}
+
+/// The registers of a factor: `.f16` has each element more than once.
+fn count(layout: Layout, kind: Type) -> usize {
+    if kind == Type::F16 { 8 } else { layout.registers() }
+}
+
+impl<'t> Builder<'_, 't> {
+    /// `wmma.load`, `wmma.mma`, `wmma.store`
+    pub(super) fn fragments(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        if let Some(kind) = ["b1", "u4", "s4"].iter().find(|kind| m.take(kind)) {
+            return Err(format!("fragments of .{kind} are not supported"));
+        }
+        let what = m.must(&[("load", 0), ("store", 1), ("mma", 2)])?;
+        m.must(&[("sync", ())])?;
+        m.must(&[("aligned", ())])?;
+        let shape = m.must(SHAPES)?;
+        if what == 2 {
+            return self.fragments_product(shape, m, o);
+        }
+        let part = match what {
+            0 => m.must(&[("a", Part::A), ("b", Part::B), ("c", Part::Sum)])?,
+            _ => m.must(&[("d", Part::Sum)])?,
+        };
+        let rows_first = m.must(&[("row", true), ("col", false)])?;
+        let named = m.choose(PLACES);
+        let kind = m.kind()?;
+        if !is_known(shape, part, kind) {
+            return Err("wmma has no such shape for its type".to_owned());
+        }
+        let (rows, columns, depth) = shape;
+        let (layout, along) = match part {
+            Part::A => (factor(rows, depth, kind), rows_first),
+            Part::B => (factor(columns, depth, kind), !rows_first),
+            Part::Sum => (sum(kind)?.layout(rows.into(), columns.into()), rows_first),
+        };
+        let registers = if part == Part::Sum { layout.registers() } else { count(layout, kind) };
+        let fragment = Fragment { kind, layout, registers, along };
+        let (first, second) = (operand(o, 0)?, operand(o, 1)?);
+        let (matrix, value) = if what == 0 { (second, first) } else { (first, second) };
+        let address = self.address(matrix)?;
+        let place = self.place(named, &address)?;
+        let base = self.whole(&address);
+        let stride = match o.get(2) {
+            Some(stride) => self.source(stride, Type::B32)?,
+            None => {
+                let stride = if along { layout.length } else { layout.lines };
+                self.number(stride as u64, false)
+            }
+        };
+        // The registers of a load may be those of its address.
+        let addresses = self.places_of(fragment, base, stride);
+        if what == 0 {
+            self.load_fragment(fragment, place, &addresses, value)
+        } else {
+            self.store_fragment(fragment, place, &addresses, value)
+        }
+    }
+
+    /// `wmma.mma`. Fragments have the same places whatever their layout in memory was.
+    fn fragments_product(
+        &mut self,
+        shape: Shape,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        for _ in 0..2 {
+            m.must(&[("row", ()), ("col", ())])?;
+        }
+        let saturate = m.take("satfinite");
+        let (d, second) = (m.kind()?, m.kind()?);
+        // The types of halves as factors are not named.
+        let types = match m.kind() {
+            Ok(third) => [d, second, third, m.kind()?],
+            Err(_) => [d, Type::F16, Type::F16, second],
+        };
+        let factors = factors(types, saturate)?;
+        if factors == Factors::F64 {
+            m.take("rn");
+        }
+        let known = is_known(shape, Part::A, types[1]) && is_known(shape, Part::Sum, d);
+        let allowed = matches!(factors, Factors::Bytes { .. }) || !saturate;
+        if !known || !allowed {
+            return Err("wmma has no such shape for its types".to_owned());
+        }
+        let layouts = [factor(shape.0, shape.2, types[1]), factor(shape.1, shape.2, types[2])];
+        self.product(factors, shape, types, layouts.map(|layout| count(layout, types[1])), o)
+    }
+
+    /// The addresses of all accesses of a fragment, register by register.
+    fn places_of(&mut self, fragment: Fragment, base: Slot, stride: Slot) -> Vec<Slot> {
+        let (step, count) = fragment.accesses();
+        let mut addresses = Vec::new();
+        for register in 0..fragment.registers {
+            for access in 0..count {
+                let slot = self.temporary(File::Double);
+                let imm = fragment.encoded(register, access * step);
+                self.emit(Code::Pure(PLACE_OF), &[slot], &[base, stride], imm);
+                addresses.push(slot);
+            }
+        }
+        addresses
+    }
+
+    fn load_fragment(
+        &mut self,
+        fragment: Fragment,
+        place: Place,
+        addresses: &[Slot],
+        to: &Operand<'t>,
+    ) -> Result<(), Refusal> {
+        let results = self.results(to, fragment.kind, fragment.registers)?;
+        let access = access(fragment, place);
+        for (result, addresses) in results.iter().zip(addresses.chunks(fragment.accesses().1)) {
+            self.emit(Code::Load(access), &[*result], &[addresses[0]], 0);
+            for (part, address) in addresses.iter().enumerate().skip(1) {
+                let more = self.temporary(File::Word);
+                self.emit(Code::Load(access), &[more], &[*address], 0);
+                let join = slow_bin!(u32, u32 => u32, |op, a, b| a | b << op.imm);
+                let shift = part as u64 * 8 * u64::from(access.bytes);
+                self.emit(Code::Pure(join), &[*result], &[*result, more], shift);
+            }
+        }
+        Ok(())
+    }
+
+    fn store_fragment(
+        &mut self,
+        fragment: Fragment,
+        place: Place,
+        addresses: &[Slot],
+        from: &Operand<'t>,
+    ) -> Result<(), Refusal> {
+        let values = self.registers(from, fragment.kind, fragment.registers)?;
+        let access = access(fragment, place);
+        for (value, addresses) in values.iter().zip(addresses.chunks(fragment.accesses().1)) {
+            self.emit(Code::Store(access), &[], &[addresses[0], *value], 0);
+            for (part, address) in addresses.iter().enumerate().skip(1) {
+                let more = self.temporary(File::Word);
+                let cut = slow_un!(u32 => u32, |op, a| a >> op.imm);
+                let shift = part as u64 * 8 * u64::from(access.bytes);
+                self.emit(Code::Pure(cut), &[more], &[*value], shift);
+                self.emit(Code::Store(access), &[], &[*address, more], 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn operand<'o, 't>(o: &'o [Operand<'t>], index: usize) -> Result<&'o Operand<'t>, Refusal> {
+    o.get(index).ok_or_else(|| "operands are missing".to_owned())
+}
+
+/// One access of a fragment's register or of a part of it.
+fn access(fragment: Fragment, place: Place) -> Access {
+    let bytes = fragment.kind.bytes() as usize * fragment.accesses().0;
+    Access {
+        place,
+        bytes: bytes as u8,
+        count: 1,
+        wide: true,
+        fill: Fill::Zero,
+        doubles: u8::from(register(fragment.kind) == Type::F64),
+        shared: false,
+    }
+}

@@ -1,0 +1,39 @@
+//! Figures of kernels.
+
+/// A parameter of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameter {
+    /// Where it begins in the parameters' bytes.
+    pub offset: u32,
+    /// The size.
+    pub bytes: u32,
+    /// The alignment in bytes.
+    pub align: u32,
+}
+
+/// A kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelInfo {
+    /// The name.
+    pub name: String,
+    /// The parameters.
+    pub params: Vec<Parameter>,
+    /// The bytes of all parameters.
+    pub param_bytes: u32,
+    /// Registers of 32 bits that a thread needs. An estimate: the registers that live at once.
+    pub registers: u32,
+    /// Bytes of shared memory, without dynamic ones.
+    pub static_shared: u32,
+    /// Bytes of local memory of a thread: variables, and the arguments of calls.
+    pub local: u32,
+    /// Bytes of constant memory of the module.
+    pub constant: u32,
+    /// `.maxntid` as a product, or the most that any block has.
+    pub max_threads: u32,
+    /// `.reqntid`: the block that each launch must have.
+    pub required_threads: Option<[u32; 3]>,
+    /// `.minnctapersm`
+    pub min_blocks: Option<u32>,
+    /// The index in the module's functions.
+    pub(crate) function: u32,
+}

@@ -1,0 +1,141 @@
+//! All forms of the recording, executed as kernels.
+
+use std::fmt::Write as _;
+
+use pagewise_ptx::execute::{Config, Step};
+use pagewise_ptx::module::{Module, Target};
+
+use crate::machine::{BASE, Flat, Journal, start};
+use crate::operands::bits;
+use crate::recording::{Form, forms};
+
+/// Bytes between the arrays of operands and results.
+const ARRAY: u64 = 1 << 14;
+
+/// Bytes of an element of an operand: registers have at least 16 bits.
+fn size(kind: &str) -> usize {
+    bits(kind).max(16) as usize / 8
+}
+
+/// The text of a form's kernel, as `conformance/record.py` makes it.
+fn kernel(form: &Form) -> String {
+    let count = form.kinds.len() + form.sizes.len() + 1;
+    let params: Vec<_> = (0..count).map(|index| format!(".param .u64 p{index}")).collect();
+    let mut text = format!(
+        ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry form({}) {{\n",
+        params.join(", ")
+    );
+    let at = |text: &mut String, param: usize, size: usize| {
+        let _ = writeln!(
+            text,
+            "ld.param.u64 at, [p{param}]; cvta.to.global.u64 at, at; mul.wide.u32 n8, n, {size}; \
+             add.u64 at, at, n8;"
+        );
+    };
+    for (index, kind) in form.kinds.iter().enumerate() {
+        let _ = writeln!(text, ".reg .b{} a{index};", size(kind) * 8);
+    }
+    for (index, kind) in form.sizes.iter().enumerate() {
+        let _ = writeln!(text, ".reg .b{} d{index};", size(kind) * 8);
+    }
+    text.push_str(
+        ".reg .pred p, q; .reg .b32 lane, sa, sbase, n, t; .reg .b64 ga, at, n8;
+         .shared .align 16 .b8 shared[512];
+         mov.u32 lane, %tid.x; mov.u32 t, %ctaid.x; mad.lo.u32 n, t, 32, lane;
+         mov.u32 sbase, shared; mad.lo.u32 sa, lane, 16, sbase;\n",
+    );
+    at(&mut text, count - 1, 16);
+    text.push_str("mov.u64 ga, at;\n");
+    for (index, kind) in form.kinds.iter().enumerate() {
+        at(&mut text, index, size(kind));
+        let _ = writeln!(text, "ld.global.b{} a{index}, [at];", size(kind) * 8);
+    }
+    let _ = writeln!(text, "{}", form.body);
+    for (index, kind) in form.sizes.iter().enumerate() {
+        at(&mut text, form.kinds.len() + index, size(kind));
+        let _ = writeln!(text, "st.global.b{} [at], d{index};", size(kind) * 8);
+    }
+    text.push_str("ret;\n}\n");
+    text
+}
+
+/// How a form went.
+enum Outcome {
+    Equal,
+    Refused(String),
+    Differs(String),
+}
+
+fn run(form: &Form) -> Outcome {
+    let text = kernel(form);
+    if let Err(error) = Module::load(&text, &Target { compute: (9, 0) }) {
+        return Outcome::Refused(error.to_string());
+    }
+    let count = form.kinds.len() + form.sizes.len() + 1;
+    let array = |index: usize| BASE + ARRAY * index as u64;
+    let mut memory = Flat::new(1 << 20);
+    for (index, kind) in form.kinds.iter().enumerate() {
+        let values = form.operands.iter().map(|case| case[index].to_le_bytes());
+        let bytes: Vec<u8> = values.flat_map(|bytes| bytes[..size(kind)].to_vec()).collect();
+        memory.write(array(index), &bytes);
+    }
+    let params: Vec<u8> = (0..count).flat_map(|index| array(index).to_le_bytes()).collect();
+    let blocks = form.operands.len() as u32 / 32;
+    let config = Config { instruction_limit: Some(10_000_000), ..Config::default() };
+    let mut run = start(&text, "form", blocks, 32, &params, &config);
+    let mut journal = Journal::default();
+    let end = loop {
+        match run.step(&mut memory, &mut journal, 1_000_000) {
+            Step::Paused => {}
+            other => break other,
+        }
+    };
+    if !matches!(end, Step::Done(_)) {
+        return Outcome::Differs(format!("{end:?}"));
+    }
+    for (index, kind) in form.sizes.iter().enumerate() {
+        let (place, size) = (array(form.kinds.len() + index), size(kind));
+        let words = memory.words(place, (form.operands.len() * size).div_ceil(4));
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for (case, got) in bytes.chunks(size).take(form.operands.len()).enumerate() {
+            let mut value = [0; 8];
+            value[..size].copy_from_slice(got);
+            let (got, expected) = (u64::from_le_bytes(value), form.results[case][index]);
+            if got != expected {
+                let operands = &form.operands[case];
+                return Outcome::Differs(format!(
+                    "d{index} of {operands:x?}: {expected:x}, not {got:x}"
+                ));
+            }
+        }
+    }
+    Outcome::Equal
+}
+
+/// Forms that give other bits.
+const EXCEPTIONS: &[&str] = &[
+    // Near the bits of an H200: `approximations.rs` has the bounds.
+    "tanh.approx",
+    "rsqrt.approx.f64",
+];
+
+/// Whether a form is one of [`EXCEPTIONS`].
+fn is_exception(body: &str) -> bool {
+    EXCEPTIONS.iter().any(|begin| body.starts_with(begin))
+}
+
+#[test]
+fn every_form_but_the_exceptions_executes_as_on_an_h200() {
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for form in forms().iter().filter(|form| !is_exception(&form.body)) {
+        compared += 1;
+        match run(form) {
+            Outcome::Equal => {}
+            Outcome::Refused(how) | Outcome::Differs(how) => {
+                wrong.push(format!("{}: {how}", form.body));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared} forms:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!(compared, 1590);
+}
