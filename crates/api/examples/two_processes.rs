@@ -1,8 +1,9 @@
 //! Memory of one process in another: a pool of pinned and one of device memory, exported and
 //! imported.
 //!
-//! `cargo run -p pagewise --features cuda --example two_processes`, on a machine with a GPU. The
-//! program starts itself again; the descriptor of the pool travels as the child's standard input,
+//! `cargo run -p pagewise --features cuda --example two_processes`, on a machine with a GPU. Without
+//! one, `pagewise run --` before the program runs it on simulated devices. The program starts itself
+//! again; the descriptor of the pool travels as the child's standard input,
 //! everything else as arguments. Without a driver it says so.
 
 use std::error::Error;
@@ -30,7 +31,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let cuda = match CudaBackend::open() {
         Ok(cuda) => Arc::new(cuda),
         Err(error) => {
-            println!("this example needs a GPU: {error}");
+            println!("this example needs a CUDA driver, such as that of `pagewise run`: {error}");
             return Ok(());
         }
     };

@@ -124,16 +124,18 @@ pub use pagewise_cuda::{CudaBackend, CudaBuilder, LoadError};
 pub use pagewise_hal::mock;
 pub use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, BLOCK_BYTES, Backend, BackendExt,
-    BatchSupport, BytesByCause, CallName, CallRecords, Capabilities, Code, Copies, CopyAttributes,
-    CopyCause, CopyFlags, Counters, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr,
-    DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle, EventLog, EventsSince,
-    ExportedPointer, FaultAccess, FunctionHandle, Granularity, HandleTypes, HostAccess,
-    HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews, IpcMemHandle,
-    KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, Location, LocationKind,
-    MapCause, MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps, ModuleHandle,
-    PAGE_BYTES, PAGES_PER_BLOCK, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps,
-    Processor, RangeAttribute, Result, SHARED_BLOB_BYTES, ShareableHandle, SourceOrder, Span,
-    SpanCopy, StreamFlags, StreamHandle, StridedSpan, ThreadNumber, code_name,
+    BatchSupport, BestBlock, BytesByCause, CallName, CallRecords, Capabilities, Code, Copies,
+    CopyAttributes, CopyCause, CopyFlags, Counters, DeviceAccess, DeviceAttribute, DeviceId,
+    DevicePtr, DeviceTouch, DriverVersion, Error, ErrorKind, EventFlags, EventHandle, EventLog,
+    EventsSince, ExportedPointer, FaultAccess, FunctionAttribute, FunctionHandle, Granularity,
+    HandleTypes, HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch,
+    HostViews, IpcMemHandle, KernelAccess, KernelAccesses, KernelParam, KernelWalk, KernelWork,
+    LaunchShape, Location, LocationKind, MapCause, MemoryAccess, MemoryEvent, MemoryHandle,
+    MemoryInfo, MemoryProps, ModuleHandle, PAGE_BYTES, PAGES_PER_BLOCK, PageRun, ParamInfo,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, Processor, RangeAttribute,
+    RecordedBlock, RecordedBlocks, RecordedBlocksWriter, RecordedLaunch, RecordedStep, Result,
+    SHARED_BLOB_BYTES, ShareableHandle, SourceOrder, Span, SpanCopy, StreamFlags, StreamHandle,
+    StridedSpan, ThreadNumber, code_name,
 };
 #[cfg(feature = "sim")]
 pub use pagewise_sim::{

@@ -50,6 +50,7 @@ mod cupti;
 mod device;
 mod driver;
 mod forward;
+mod functions;
 mod host;
 #[cfg(feature = "cudarc")]
 pub mod interop;

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_void};
 
 use pagewise_hal::{
     Code, DeviceId, Error, FunctionHandle, KernelAccesses, KernelParam, LaunchShape, ModuleHandle,
-    Result, StreamHandle,
+    RecordedLaunch, Result, StreamHandle,
 };
 
 use crate::abi::handle;
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::live::InUse;
 use crate::uses::Taken;
 
-const NO_MODULE: &str = "no live module of this back end: unloaded, or of another one";
+pub(crate) const NO_MODULE: &str = "no live module of this back end: unloaded, or of another one";
 const NO_FUNCTION: &str =
     "no kernel of a live module of this back end: the module was unloaded, or is of another one";
 
@@ -31,6 +31,17 @@ impl CudaBackend {
             "kernel_accesses",
             Code::NOT_SUPPORTED,
             "a driver runs kernels and carries out no declared accesses: load a module and launch \
+             its kernel",
+        )
+    }
+
+    /// # Safety
+    /// As [`Backend::launch_recorded`](pagewise_hal::Backend::launch_recorded).
+    pub(crate) unsafe fn launch_recorded(&self, _: &RecordedLaunch, _: StreamHandle) -> Result<()> {
+        refuse(
+            "launch_recorded",
+            Code::NOT_SUPPORTED,
+            "a driver runs kernels and carries out no recorded accesses: load a module and launch \
              its kernel",
         )
     }
@@ -155,7 +166,7 @@ impl CudaBackend {
         }
     }
 
-    fn use_module(
+    pub(crate) fn use_module(
         &self,
         operation: &'static str,
         raw: u64,
@@ -169,7 +180,7 @@ impl CudaBackend {
 
     /// Keeps the module of a kernel live for a call; says on which device it is. A kernel from
     /// elsewhere is of no module that is known here.
-    fn use_function(
+    pub(crate) fn use_function(
         &self,
         operation: &'static str,
         function: FunctionHandle,

@@ -176,6 +176,18 @@ entry_points! {
         module_unload: c"cuModuleUnload" @ 2000 (module: Handle);
         module_get_function: c"cuModuleGetFunction" @ 2000
             (function: *mut Handle, module: Handle, name: *const c_char);
+        module_get_global: c"cuModuleGetGlobal" @ 3020
+            (ptr: *mut u64, bytes: *mut usize, module: Handle, name: *const c_char);
+        func_get_attribute: c"cuFuncGetAttribute" @ 2020
+            (value: *mut i32, attribute: i32, function: Handle);
+        func_set_attribute: c"cuFuncSetAttribute" @ 9000
+            (function: Handle, attribute: i32, value: i32);
+        occupancy_blocks: c"cuOccupancyMaxActiveBlocksPerMultiprocessor" @ 6050
+            (blocks: *mut i32, function: Handle, threads: i32, shared_bytes: usize);
+        occupancy_best_block: c"cuOccupancyMaxPotentialBlockSize" @ 6050 (
+            grid: *mut i32, block: *mut i32, function: Handle,
+            shared_bytes_of: *const c_void, shared_bytes: usize, limit: i32
+        );
         launch_kernel: c"cuLaunchKernel" @ 4000 (
             function: Handle,
             grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
@@ -185,6 +197,8 @@ entry_points! {
         );
     }
     optional {
+        func_get_param_info: c"cuFuncGetParamInfo" @ 12040
+            (function: Handle, index: usize, offset: *mut usize, bytes: *mut usize);
         mem_host_register: c"cuMemHostRegister" @ 6050
             (ptr: *mut c_void, bytes: usize, flags: c_uint);
         mem_host_unregister: c"cuMemHostUnregister" @ 4000 (ptr: *mut c_void);

@@ -3,13 +3,14 @@
 use std::fmt::Debug;
 
 use crate::{
-    AccessFlags, Advice, AllocationType, AttachFlags, Capabilities, CopyAttributes,
+    AccessFlags, Advice, AllocationType, AttachFlags, BestBlock, Capabilities, CopyAttributes,
     DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags, EventHandle,
-    EventsSince, ExportedPointer, FunctionHandle, Granularity, HandleTypes, HostAddresses,
-    HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, KernelAccesses, KernelParam,
-    LaunchShape, Location, MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps,
-    ModuleHandle, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
-    Result, ShareableHandle, Span, SpanCopy, StreamFlags, StreamHandle,
+    EventsSince, ExportedPointer, FunctionAttribute, FunctionHandle, Granularity, HandleTypes,
+    HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, IpcMemHandle, KernelAccesses,
+    KernelParam, LaunchShape, Location, MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo,
+    MemoryProps, ModuleHandle, PageRun, ParamInfo, PointerAttribute, PoolAttribute, PoolHandle,
+    PoolProps, RangeAttribute, RecordedLaunch, Result, ShareableHandle, Span, SpanCopy,
+    StreamFlags, StreamHandle,
 };
 
 /// The calls of a CUDA driver for managed memory.
@@ -787,7 +788,9 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// | back end | behaviour |
     /// | --- | --- |
     /// | simulator | makes the accesses; no code runs |
-    /// | CUDA | `Unsupported` (801): there kernels run, see [`launch`](Self::launch) |
+    /// | CUDA | `Unsupported` (801): there only code runs, see [`launch`](Self::launch) |
+    ///
+    /// Requires [`Capabilities::declared_kernels`].
     ///
     /// # Errors
     /// In this order: `InvalidDevice`; `InvalidHandle` for a stream that was made on another
@@ -798,45 +801,135 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// No thread, and no other work of a device, may use the ranges meanwhile.
     unsafe fn kernel_accesses(&self, kernel: &KernelAccesses, stream: StreamHandle) -> Result<()>;
 
+    /// Carries out the accesses of a launch that was observed on some machine: pages move as they
+    /// did there, as far as this machine is alike. Contents stay as they are.
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | simulator | makes the accesses; no code runs |
+    /// | CUDA | `Unsupported` (801): there kernels run, see [`launch`](Self::launch) |
+    ///
+    /// # Errors
+    /// In this order: `InvalidDevice`; `InvalidHandle` for a stream that was made on another
+    /// device; `InvalidValue` for what [`RecordedLaunch::check`] refuses, and for accesses that
+    /// cannot be read or leave their ranges; `IllegalAddress` if a range is not within one managed
+    /// allocation that the device can reach. Nothing moves then.
+    ///
+    /// # Safety
+    /// No thread, and no other work of a device, may use the ranges meanwhile.
+    unsafe fn launch_recorded(&self, launch: &RecordedLaunch, stream: StreamHandle) -> Result<()>;
+
     /// Loads a module into a device's context (`cuModuleLoadData`). Requires
     /// [`Capabilities::kernels`]. `image` is PTX text, a cubin or a fatbin; a NUL after text is not
-    /// needed.
+    /// needed. The module's global variables get memory, with their first values.
+    ///
+    /// | back end | behaviour |
+    /// | --- | --- |
+    /// | simulator | checks and lowers PTX; executes no machine code |
+    /// | CUDA | the driver compiles PTX |
     ///
     /// # Errors
     /// `InvalidDevice`; `InvalidValue` for an empty image; the driver's, such as 200
-    /// (`INVALID_IMAGE`) and 218 (`INVALID_PTX`). `Unsupported` (801) from the simulator, which
-    /// compiles and runs no kernels.
+    /// (`INVALID_IMAGE`) and 218 (`INVALID_PTX`), of which the simulator's detail names line and
+    /// column. From the simulator `Unsupported` (801) for an image without PTX, and on a machine that
+    /// keeps no contents.
     ///
     /// # Safety
     /// A cubin or fatbin must be whole: the driver reads as many bytes as its header says.
     unsafe fn module_load(&self, device: DeviceId, image: &[u8]) -> Result<ModuleHandle>;
 
-    /// Unloads a module (`cuModuleUnload`). Its functions are gone with it. While a call uses a
-    /// function of the module, the module stays until that call ends.
+    /// Unloads a module (`cuModuleUnload`). Its functions and variables are gone with it. While a
+    /// call uses a function of the module, the module stays until that call ends.
     ///
     /// # Errors
-    /// `InvalidHandle` if it is no live module that this back end loaded; `Unsupported` (801) from
-    /// the simulator.
+    /// `InvalidHandle` if it is no live module that this back end loaded.
     ///
     /// # Safety
-    /// No kernel of the module may be running or waiting in a stream.
+    /// No kernel of the module may be running or waiting in a stream, and no code may use its
+    /// variables any more.
     unsafe fn module_unload(&self, module: ModuleHandle) -> Result<()>;
 
     /// A kernel of a module (`cuModuleGetFunction`).
     ///
     /// # Errors
     /// `InvalidHandle` if it is no live module that this back end loaded; `InvalidValue` for a name
-    /// with a NUL; 500
-    /// (`NOT_FOUND`) if the module has no such kernel; `Unsupported` (801) from the simulator.
+    /// with a NUL; 500 (`NOT_FOUND`) if the module has no such kernel.
     fn module_function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle>;
+
+    /// The memory of a global variable of a module (`cuModuleGetGlobal`): memory of the module's
+    /// device, or managed memory.
+    ///
+    /// # Errors
+    /// As [`module_function`](Self::module_function).
+    fn module_global(&self, module: ModuleHandle, name: &str) -> Result<Span>;
+
+    /// The parameters that a kernel declares, in their order (`cuFuncGetParamInfo`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` for a function of a module that is not live; `Unsupported` on drivers before
+    /// CUDA 12.4, which do not tell.
+    fn function_params(&self, function: FunctionHandle) -> Result<Vec<ParamInfo>>;
+
+    /// An attribute of a kernel (`cuFuncGetAttribute`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` for a function of a module that is not live; `InvalidValue` for an attribute
+    /// that the driver does not know.
+    fn function_attribute(
+        &self,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+    ) -> Result<i32>;
+
+    /// Sets an attribute of a kernel (`cuFuncSetAttribute`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` for a function of a module that is not live; `InvalidValue` for an attribute
+    /// that cannot be set, or a value that the device does not take.
+    fn function_set_attribute(
+        &self,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32,
+    ) -> Result<()>;
+
+    /// Blocks of a kernel that a multiprocessor holds at once, with so many threads and so many
+    /// bytes of dynamic shared memory each (`cuOccupancyMaxActiveBlocksPerMultiprocessor`); 0 if it
+    /// cannot hold one. The simulator estimates the registers of a thread.
+    ///
+    /// # Errors
+    /// `InvalidHandle` for a function of a module that is not live; `InvalidValue` for no threads.
+    fn occupancy_blocks(
+        &self,
+        function: FunctionHandle,
+        block_threads: u32,
+        shared_bytes: u32,
+    ) -> Result<u32>;
+
+    /// The block that keeps most threads of a multiprocessor busy, and a grid that fills the device
+    /// (`cuOccupancyMaxPotentialBlockSize`). `threads_max` limits the block, unless it is 0.
+    ///
+    /// # Errors
+    /// `InvalidHandle` for a function of a module that is not live.
+    fn occupancy_best_block(
+        &self,
+        function: FunctionHandle,
+        shared_bytes: u32,
+        threads_max: u32,
+    ) -> Result<BestBlock>;
 
     /// Launches a kernel in stream order (`cuLaunchKernel`), and does not wait for it. `params` are
     /// its parameters in their order.
     ///
+    /// A kernel that ends early, by a wild access for one, is no error of this call: all later calls
+    /// that need the device return its code, such as 700 (`ILLEGAL_ADDRESS`). The simulator's detail
+    /// then is a report with the line of the PTX, the thread, the address and the memory near it.
+    /// The simulator runs the kernel within this call.
+    ///
     /// # Errors
     /// `InvalidHandle` if function or stream is not live, or of different devices; `InvalidValue`
-    /// for a grid with 0 blocks or threads, or one that the device does not take; `Unsupported`
-    /// (801) from the simulator.
+    /// for a grid with 0 blocks or threads, or one that the device does not take, and from the
+    /// simulator for other parameters than the kernel's; 701 (`LAUNCH_OUT_OF_RESOURCES`).
     ///
     /// # Safety
     /// `params` must be as many as the kernel declares, each of the size of its type. The kernel

@@ -262,6 +262,10 @@ macro_rules! with_calls {
                 kernel: &$crate::KernelAccesses,
                 stream: $crate::StreamHandle
             ) -> ();
+            LaunchRecorded = [unsafe] fn launch_recorded(
+                kernel: &$crate::RecordedLaunch,
+                stream: $crate::StreamHandle
+            ) -> ();
             ModuleLoad = [unsafe] fn module_load(
                 device: $crate::DeviceId,
                 image: &[u8]
@@ -271,6 +275,32 @@ macro_rules! with_calls {
                 module: $crate::ModuleHandle,
                 name: &str
             ) -> $crate::FunctionHandle;
+            ModuleGlobal = [] fn module_global(
+                module: $crate::ModuleHandle,
+                name: &str
+            ) -> $crate::Span;
+            FunctionParams = [] fn function_params(
+                function: $crate::FunctionHandle
+            ) -> Vec<$crate::ParamInfo>;
+            FunctionAttribute = [] fn function_attribute(
+                function: $crate::FunctionHandle,
+                attribute: $crate::FunctionAttribute
+            ) -> i32;
+            FunctionSetAttribute = [] fn function_set_attribute(
+                function: $crate::FunctionHandle,
+                attribute: $crate::FunctionAttribute,
+                value: i32
+            ) -> ();
+            OccupancyBlocks = [] fn occupancy_blocks(
+                function: $crate::FunctionHandle,
+                block_threads: u32,
+                shared_bytes: u32
+            ) -> u32;
+            OccupancyBestBlock = [] fn occupancy_best_block(
+                function: $crate::FunctionHandle,
+                shared_bytes: u32,
+                threads_max: u32
+            ) -> $crate::BestBlock;
             Launch = [unsafe] fn launch(
                 function: $crate::FunctionHandle,
                 shape: $crate::LaunchShape,

@@ -55,10 +55,12 @@ pub struct Capabilities {
     pub pool_self_import: bool,
     /// The same calls give the same events and times on every run.
     pub deterministic: bool,
-    /// Kernels are code: [`module_load`](crate::Backend::module_load) and
-    /// [`launch`](crate::Backend::launch). Without it kernels are declared, by
-    /// [`kernel_accesses`](crate::Backend::kernel_accesses), which then works.
+    /// Kernels are code: [`module_load`](crate::Backend::module_load),
+    /// [`launch`](crate::Backend::launch) and the calls between them.
     pub kernels: bool,
+    /// Kernels are declared, by [`kernel_accesses`](crate::Backend::kernel_accesses).
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub declared_kernels: bool,
     /// [`range_attribute`](crate::Backend::range_attribute) answers by the pages of the range, as
     /// documented. Without it, as a driver does: driver 580 walks over runs of pages and can report
     /// a value that no page has.
@@ -91,6 +93,7 @@ impl Capabilities {
             pool_self_import: false,
             deterministic: false,
             kernels: true,
+            declared_kernels: false,
             range_attributes_by_page: false,
         }
     }

@@ -1,7 +1,7 @@
 //! Kernels: accesses that a kernel is declared to make, and launches of functions of modules.
 //!
-//! A simulator runs no code of a device. It carries out the accesses that a caller declares
-//! ([`KernelAccesses`]). A driver runs a function of a module ([`LaunchShape`], [`KernelParam`]).
+//! A simulator carries out the accesses that a caller declares ([`KernelAccesses`]). It runs a
+//! function of a module of PTX as a driver does ([`LaunchShape`], [`KernelParam`]).
 
 use crate::{DeviceId, DevicePtr, Span};
 

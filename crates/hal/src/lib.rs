@@ -55,6 +55,7 @@ mod error;
 mod event;
 mod event_log;
 mod ext;
+mod function;
 mod handle;
 mod host;
 mod kernel;
@@ -63,6 +64,8 @@ pub mod mock;
 mod operation;
 mod place;
 mod pool;
+mod recorded;
+mod recorded_blocks;
 mod sharing;
 mod starts;
 mod touch;
@@ -82,6 +85,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::{CopyCause, FaultAccess, MapCause, MemoryEvent, PageRun};
 pub use event_log::{EventLog, EventsSince};
 pub use ext::BackendExt;
+pub use function::{BestBlock, FunctionAttribute, ParamInfo};
 pub use handle::{
     EventFlags, EventHandle, FunctionHandle, MemoryHandle, ModuleHandle, PoolHandle, StreamFlags,
     StreamHandle,
@@ -91,6 +95,8 @@ pub use kernel::{KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchSh
 pub use operation::Operation;
 pub use place::{DeviceId, Location, LocationKind, Processor};
 pub use pool::{AccessFlags, AllocationType, HandleTypes, MemoryInfo, PoolProps};
+pub use recorded::{KernelWork, RecordedLaunch};
+pub use recorded_blocks::{RecordedBlock, RecordedBlocks, RecordedBlocksWriter, RecordedStep};
 pub use sharing::{
     ExportedPointer, HostRegisterFlags, IpcMemHandle, SHARED_BLOB_BYTES, ShareableHandle,
 };

@@ -151,7 +151,16 @@ impl Sim {
             return Ok(());
         }
         let allocation = self.allocation_starting(ptr)?;
-        if self.end_import(ptr) {
+        match allocation.kind {
+            // The driver takes plain device memory too (CONTRACT-14).
+            MemoryKind::Pool(_) | MemoryKind::Device(_) => {}
+            MemoryKind::Managed => return unsupported("managed memory is freed by cuMemFree"),
+            MemoryKind::Pinned => return invalid("pinned memory is freed by cuMemFreeHost"),
+            MemoryKind::Mapped(_) => return invalid(MAPPED),
+            MemoryKind::Opened(_) => return invalid(OPENED),
+            MemoryKind::Registered => return invalid(REGISTERED),
+        }
+        if self.rehearses || self.end_import(ptr) {
             return Ok(());
         }
         match allocation.kind {
@@ -159,13 +168,7 @@ impl Sim {
                 self.leave_pool(&allocation, pool, true);
                 Ok(())
             }
-            // The driver takes plain device memory too (CONTRACT-14).
-            MemoryKind::Device(_) => self.free(ptr),
-            MemoryKind::Managed => unsupported("managed memory is freed by cuMemFree"),
-            MemoryKind::Pinned => invalid("pinned memory is freed by cuMemFreeHost"),
-            MemoryKind::Mapped(_) => invalid(MAPPED),
-            MemoryKind::Opened(_) => invalid(OPENED),
-            MemoryKind::Registered => invalid(REGISTERED),
+            _ => self.free(ptr),
         }
     }
 

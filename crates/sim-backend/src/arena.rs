@@ -47,6 +47,11 @@ pub(crate) enum Zone {
     Virtual,
 }
 
+/// Bytes of private memory that are copied to a shared file at once.
+const COPIED_BYTES: usize = 1 << 20;
+
+const ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+
 /// Address space of one zone, aligned to [`Arena::ALIGNMENT`]. No two segments are adjacent.
 #[derive(Debug)]
 struct Segment {
@@ -353,10 +358,19 @@ impl Arena {
         if self.skips_contents {
             return Ok(());
         }
-        for address in addresses.clone().step_by(PAGE_BYTES as usize) {
-            let bytes = self.read(address, PAGE_BYTES);
-            if bytes.iter().any(|byte| *byte != 0) {
-                file.write(offset + (address - addresses.start), &bytes)?;
+        for address in addresses.clone().step_by(COPIED_BYTES) {
+            let bytes = self.read(address, (addresses.end - address).min(COPIED_BYTES as u64));
+            // Pages of zeros take no memory in the file.
+            let is_zero = |page: &[u8]| *page == ZEROS[..page.len()];
+            let pages: Vec<&[u8]> = bytes.chunks(PAGE_BYTES as usize).collect();
+            let mut at = 0;
+            for alike in pages.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
+                let run = at..at + alike.iter().map(|page| page.len()).sum::<usize>();
+                if !is_zero(alike[0]) {
+                    let to = offset + (address - addresses.start) + at as u64;
+                    file.write(to, &bytes[run.clone()])?;
+                }
+                at = run.end;
             }
         }
         Ok(())
@@ -412,6 +426,14 @@ impl Arena {
         }
         let next = self.redirects.range(address..).next();
         (address, next.map_or(bytes, |(&start, _)| bytes.min(start - address)))
+    }
+
+    /// The engine's pointer to a byte of live memory, and for how many of `bytes` from there on it
+    /// leads to what the device sees. `None` if contents are skipped.
+    pub(crate) fn window(&self, address: u64, bytes: u64) -> Option<(*mut u8, u64)> {
+        let (place, length) = self.directed(address, bytes);
+        let (at, length) = self.checked(place, length);
+        (length > 0).then_some((at, length as u64))
     }
 
     /// The parts of a range by the addresses that have their bytes: the address, the length, and

@@ -3,14 +3,15 @@
 use std::sync::{Arc, MutexGuard};
 
 use pagewise_hal::{
-    AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, CallName,
+    AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, BestBlock, CallName,
     Capabilities, CopyAttributes, Counters, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch,
     DriverVersion, Error, ErrorKind, EventFlags, EventHandle, EventsSince, ExportedPointer,
-    FunctionHandle, Granularity, HandleTypes, HostAddresses, HostAllocFlags, HostRegisterFlags,
-    HostTouch, HostViews, IpcMemHandle, KernelAccesses, KernelParam, LaunchShape, Location,
-    MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps, ModuleHandle, Operation,
-    PAGE_BYTES, PageRun, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, Processor,
-    RangeAttribute, Result, ShareableHandle, Span, SpanCopy, StreamFlags, StreamHandle,
+    FunctionAttribute, FunctionHandle, Granularity, HandleTypes, HostAddresses, HostAllocFlags,
+    HostRegisterFlags, HostTouch, HostViews, IpcMemHandle, KernelAccesses, KernelParam,
+    LaunchShape, Location, MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps,
+    ModuleHandle, Operation, PAGE_BYTES, PageRun, ParamInfo, PointerAttribute, PoolAttribute,
+    PoolHandle, PoolProps, Processor, RangeAttribute, RecordedLaunch, Result, ShareableHandle,
+    Span, SpanCopy, StreamFlags, StreamHandle,
 };
 
 use crate::clock;
@@ -21,9 +22,9 @@ use crate::copies::Pattern;
 use crate::cost::{Call, Control, CostObservation, PoolCall};
 use crate::fault_observer::HostFault;
 use crate::host_faults::service::Service;
-use crate::kernels::no_kernels;
 use crate::machine::{Machine, error};
 use crate::pressure::Pressure;
+use crate::programs::{Heaps, KernelFault, Modules};
 use crate::refusal::Checked;
 use crate::sim::Sim;
 use crate::space::Allocation;
@@ -53,6 +54,8 @@ const BULK: Call = Call::DeviceTouch { threads: 1, bulk: true };
 pub struct SimBackend {
     config: SimConfig,
     machine: Arc<Machine>,
+    heaps: Heaps,
+    modules: Modules,
     /// Keeps the threads for the host's faults, if it has any.
     _faults: Option<Service>,
 }
@@ -82,7 +85,13 @@ impl SimBackend {
             return Err(invalid().with_detail("host faults need contents: MemoryContents::Real"));
         }
         let (machine, faults) = Machine::start(&config)?;
-        Ok(Self { config, machine, _faults: faults })
+        Ok(Self {
+            config,
+            machine,
+            heaps: Heaps::default(),
+            modules: Modules::default(),
+            _faults: faults,
+        })
     }
 
     /// The machine that is simulated.
@@ -331,12 +340,36 @@ impl SimBackend {
         })
     }
 
+    /// The heaps of the devices.
+    pub(crate) const fn heaps(&self) -> &Heaps {
+        &self.heaps
+    }
+
+    /// Modules that calls loaded.
+    pub(crate) const fn modules(&self) -> &Modules {
+        &self.modules
+    }
+
+    /// A kernel ended early: later calls that need the device have its error.
+    pub(crate) fn lose(&self, fault: KernelFault) {
+        self.machine.lose(fault.code, fault.report);
+    }
+
+    /// Refuses a call if the device is lost.
+    pub(crate) fn check_not_lost(&self, operation: Operation) -> Result<()> {
+        self.machine.check_not_lost(operation)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Sim> {
         self.machine.lock()
     }
 
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// Carries out one call: an operation, with the stream that it names if it takes one.
-    fn call<T>(
+    pub(crate) fn call<T>(
         &self,
         name: impl Into<CallName>,
         call: Call,
@@ -414,7 +447,8 @@ impl Backend for SimBackend {
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
         capabilities.pool_self_import = true;
-        capabilities.kernels = false;
+        capabilities.kernels = self.config.contents == MemoryContents::Real;
+        capabilities.declared_kernels = true;
         capabilities.range_attributes_by_page = self.config.range_reads == RangeReads::Pages;
         capabilities
     }
@@ -764,6 +798,7 @@ impl Backend for SimBackend {
     }
 
     fn stream_synchronize(&self, stream: StreamHandle) -> Result<()> {
+        self.modules.text.flush();
         self.call((Operation::StreamSynchronize, stream), Call::Wait, |sim| {
             sim.streams.check(stream)?;
             sim.waited_for(stream);
@@ -832,6 +867,7 @@ impl Backend for SimBackend {
     }
 
     fn event_synchronize(&self, event: EventHandle) -> Result<()> {
+        self.modules.text.flush();
         self.call(Operation::EventSynchronize, Call::Wait, |sim| {
             sim.streams.check_event(event)?;
             sim.waited_for_event(event);
@@ -909,26 +945,77 @@ impl Backend for SimBackend {
         })
     }
 
-    unsafe fn module_load(&self, _: DeviceId, _: &[u8]) -> Result<ModuleHandle> {
-        self.call(Operation::ModuleLoad, Call::Other, |_| no_kernels())
+    unsafe fn launch_recorded(&self, launch: &RecordedLaunch, stream: StreamHandle) -> Result<()> {
+        let call = Call::DeviceTouch { threads: launch.threads(), bulk: false };
+        self.call((Operation::LaunchRecorded, stream), call, |sim| {
+            sim.launch_recorded(launch, stream)
+        })
     }
 
-    unsafe fn module_unload(&self, _: ModuleHandle) -> Result<()> {
-        self.call(Operation::ModuleUnload, Call::Other, |_| no_kernels())
+    unsafe fn module_load(&self, device: DeviceId, image: &[u8]) -> Result<ModuleHandle> {
+        self.load_module(device, image)
     }
 
-    fn module_function(&self, _: ModuleHandle, _: &str) -> Result<FunctionHandle> {
-        self.call(Operation::ModuleFunction, Call::Other, |_| no_kernels())
+    unsafe fn module_unload(&self, module: ModuleHandle) -> Result<()> {
+        self.unload_module(module)
+    }
+
+    fn module_function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle> {
+        self.find_function(module, name)
+    }
+
+    fn module_global(&self, module: ModuleHandle, name: &str) -> Result<Span> {
+        self.find_global(module, name)
+    }
+
+    fn function_params(&self, function: FunctionHandle) -> Result<Vec<ParamInfo>> {
+        self.params_of(function)
+    }
+
+    fn function_attribute(
+        &self,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+    ) -> Result<i32> {
+        self.attribute_of(function, attribute)
+    }
+
+    fn function_set_attribute(
+        &self,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32,
+    ) -> Result<()> {
+        self.set_attribute_of(function, attribute, value)
+    }
+
+    fn occupancy_blocks(
+        &self,
+        function: FunctionHandle,
+        block_threads: u32,
+        shared_bytes: u32,
+    ) -> Result<u32> {
+        self.occupancy_of(function, block_threads, shared_bytes)
+    }
+
+    fn occupancy_best_block(
+        &self,
+        function: FunctionHandle,
+        shared_bytes: u32,
+        threads_max: u32,
+    ) -> Result<BestBlock> {
+        self.best_block_of(function, shared_bytes, threads_max)
     }
 
     unsafe fn launch(
         &self,
-        _: FunctionHandle,
-        _: LaunchShape,
-        _: &[KernelParam],
-        _: StreamHandle,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        params: &[KernelParam],
+        stream: StreamHandle,
     ) -> Result<()> {
-        self.call(Operation::Launch, Call::Other, |_| no_kernels())
+        // SAFETY: the caller of this method promised what the other one asks for.
+        unsafe { self.launch_function(function, shape, params, stream) }
     }
 
     fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {

@@ -1,8 +1,8 @@
-//! Calls for other processes that the trait of back ends does not have: the C entry points of
-//! `pagewise-driver` make them. They take no virtual time and have no records.
+//! Calls that the trait of back ends does not have, most of them for other processes: the C entry
+//! points of `pagewise-driver` make them. They take no virtual time and have no records.
 
 use pagewise_hal::{
-    EventHandle, HandleTypes, MemoryHandle, Result, SHARED_BLOB_BYTES, ShareableHandle,
+    DevicePtr, EventHandle, HandleTypes, MemoryHandle, Result, SHARED_BLOB_BYTES, ShareableHandle,
 };
 
 use crate::backend::SimBackend;
@@ -37,6 +37,17 @@ impl SimBackend {
         kind: HandleTypes,
     ) -> Result<MemoryHandle> {
         self.beside("memory_import", |sim| sim.memory_import(handle, kind))
+    }
+
+    /// The handle of the physical memory that is mapped at an address
+    /// (`cuMemRetainAllocationHandle`): the one that was mapped, also if the program released it. It
+    /// is released once for each time that a call gave it.
+    ///
+    /// # Errors
+    /// `InvalidValue` if nothing is mapped at the address; `NotSupported` on a device without virtual
+    /// memory management.
+    pub fn memory_retain(&self, ptr: DevicePtr) -> Result<MemoryHandle> {
+        self.beside("memory_retain", |sim| sim.memory_retain(ptr))
     }
 
     /// A handle by which another process opens an event (`cuIpcGetEventHandle`), until the event is

@@ -148,6 +148,8 @@ pub struct SimConfig {
     pub(crate) events: EventCapture,
     #[serde(default)]
     pub(crate) seed: u64,
+    #[serde(default)]
+    pub(crate) instruction_limit: Option<u64>,
 }
 
 impl SimConfig {
@@ -169,6 +171,7 @@ impl SimConfig {
             host_faults: HostFaults::default(),
             events: EventCapture::default(),
             seed: 0,
+            instruction_limit: None,
         }
     }
 
@@ -254,6 +257,15 @@ impl SimConfig {
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
+        self
+    }
+
+    /// The most instructions of warps that one kernel may execute. A kernel that executes more is
+    /// ended with 702 (`LAUNCH_TIMEOUT`) and a report. Without a limit, which is the default, a
+    /// kernel that never ends is not ended.
+    #[must_use]
+    pub fn instruction_limit(mut self, limit: Option<u64>) -> Self {
+        self.instruction_limit = limit;
         self
     }
 

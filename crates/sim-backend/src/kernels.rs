@@ -1,4 +1,4 @@
-//! Kernels: accesses that a caller declares. No code of a device runs here.
+//! Accesses of kernels that a caller declares. No code of a device runs here: `programs` runs it.
 
 use pagewise_hal::{KernelAccess, KernelAccesses, Span, StreamHandle, StridedSpan};
 
@@ -6,7 +6,7 @@ use crate::arrival::Threads;
 use crate::concurrency::StreamWork;
 use crate::locate::processor_of;
 use crate::pager::{Access, AccessProgram, KernelProgram};
-use crate::refusal::{Checked, bad_device, illegal_address, invalid, unsupported};
+use crate::refusal::{Checked, bad_device, illegal_address, invalid};
 use crate::sim::Sim;
 
 /// The engine's accesses at a place, in order.
@@ -103,12 +103,4 @@ impl Sim {
         found.dedup();
         Ok(found)
     }
-}
-
-/// The refusal of calls that load or launch code of a device.
-pub(crate) const fn no_kernels<T>() -> Checked<T> {
-    unsupported(
-        "the simulator compiles and runs no kernels: declare what the kernel accesses with \
-         `kernel_accesses` (`pagewise::Launch`), which runs a closure of the host",
-    )
 }

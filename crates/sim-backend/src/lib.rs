@@ -14,10 +14,12 @@
 //! | the calls of the trait | `backend` |
 //! | lock, errors | `machine` |
 //! | time | `clock` |
-//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `copies`, `kernels`, `attaching`, `concurrency`, `sharing`, `physical_sharing`, `ipc` |
+//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `copies`, `kernels`, `device_code`, `attaching`, `concurrency`, `sharing`, `physical_sharing`, `ipc` |
 //! | genuine faults of the host | `faulting` decides, over `host_view` and `host_faults` |
+//! | kernels in PTX | `programs`, over `pagewise-ptx` and `device_code` |
 //! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` (over `exported_pool`, `imported_pool`, `shared_memory`) |
 //! | what attribute reads report | `attributes` (over `runs`) |
+//! | how long kernels take without faults | `kernel_time` |
 //! | which thread faults when, in kernels of many | [`arrival`], over `places` |
 //! | where pages are and why they move | `paging` |
 //! | how long that takes | [`cost`] |
@@ -70,6 +72,7 @@ mod attributes;
 mod backend;
 mod between;
 mod clock;
+mod code_place;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "sizes of live allocations, which fit the device"
@@ -84,6 +87,8 @@ mod contents;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod copies;
 pub mod cost;
+#[allow(clippy::arithmetic_side_effects, reason = "granules are not 0, and hold an address")]
+mod device_code;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "sizes of live allocations, which fit the device, and counts of calls"
@@ -117,6 +122,7 @@ mod imported_pool;
     reason = "sizes of live allocations; `About::read` bounds what a file says"
 )]
 mod ipc;
+mod kernel_time;
 mod kernels;
 mod link;
 mod locate;
@@ -153,8 +159,11 @@ mod pressure;
     reason = "`within` has checked the bound; fields are counted"
 )]
 mod profile;
+mod programs;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod queries;
+#[allow(clippy::arithmetic_side_effects, reason = "divisors are at least 1")]
+mod recorded_code;
 #[allow(clippy::arithmetic_side_effects, reason = "records are counted")]
 mod records;
 mod refusal;
@@ -190,20 +199,35 @@ mod space;
 mod state;
 #[allow(clippy::arithmetic_side_effects, reason = "handles are counted")]
 mod streams;
+mod submission;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod touching;
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "steps and rounds are counted; lines of addresses that code accessed"
+)]
+mod tracer;
 mod virtual_memory;
 
 pub use arrival::ArrivalParams;
 pub use backend::SimBackend;
+pub use code_place::{CodePlace, DeviceWait};
 pub use config::{
     DiscardedContents, EventCapture, HostFaultMechanism, HostFaultSupport, HostFaults,
     MemoryContents, RangeReads, SimConfig,
 };
 pub use cost::{CostObservation, CostParams};
+pub use device_code::{CodeState, DeviceCode, DeviceMemory, DeviceWindow};
 pub use fault_observer::HostFault;
 pub use host_faults::support as host_fault_support;
+pub use kernel_time::KernelParams;
 pub use link::{HostLink, PeerLink};
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub use pressure::{Confidence, Pressure, Trust, Verdict};
 pub use profile::{DeviceAttributes, Evidence, GpuProfile, ProfileError, Source, Sources};
+pub use programs::{
+    GridLimits, KernelFault, KernelOutput, Program, ProgramError, ProgramKernel, ProgramLaunch,
+    ProgramVariable,
+};
+pub use submission::{Submission, Targets};
+pub use tracer::TracedAccesses;

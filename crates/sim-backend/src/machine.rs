@@ -1,7 +1,7 @@
 //! One machine behind its lock: calls with their time and their records, and faults of the host.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagewise_hal::{CallName, Code, Error, ErrorKind, Operation, Result};
 
@@ -16,6 +16,9 @@ use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal};
 use crate::sim::Sim;
 
+/// Calls that work on a machine that lost its device: the others return the error of the kernel.
+const WITHOUT_DEVICE: [Operation; 2] = [Operation::DeviceAttribute, Operation::HostTouch];
+
 /// A simulated process, for the threads that call it and those that service its host's faults.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -24,6 +27,8 @@ pub(crate) struct Machine {
     pub(crate) fault_observer: FaultObserver,
     /// Present with genuine faults of the host.
     gate: Option<Arc<Gate>>,
+    /// The code and the report of the kernel that ended early, once one did.
+    lost: OnceLock<(i32, String)>,
     /// The mechanism of the gate.
     pub(crate) host_faults: Option<HostFaultSupport>,
 }
@@ -48,6 +53,7 @@ impl Machine {
             deliveries: Deliveries::default(),
             fault_observer: FaultObserver::default(),
             gate: gate.clone(),
+            lost: OnceLock::new(),
             host_faults,
         });
         let serving = machine.clone();
@@ -85,6 +91,21 @@ impl Machine {
         self.deliveries.set(listener);
     }
 
+    /// A kernel ended early. The first one counts.
+    pub(crate) fn lose(&self, code: i32, report: String) {
+        _ = self.lost.set((code, report));
+    }
+
+    /// Refuses a call that needs the device, if that is lost.
+    pub(crate) fn check_not_lost(&self, operation: Operation) -> Result<()> {
+        match self.lost.get() {
+            Some((code, report)) if !WITHOUT_DEVICE.contains(&operation) => {
+                Err(Error::from_code(operation.name(), *code).with_detail(report.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Carries out one call: an operation, with the stream that it names if it takes one.
     pub(crate) fn call<T>(
         &self,
@@ -93,6 +114,7 @@ impl Machine {
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
         self.check_process(name.operation.name())?;
+        self.check_not_lost(name.operation)?;
         let mut sim = self.lock();
         let (pace_ns, faults) = sim.pace.take().unzip();
         sim.pager.pace(faults.unwrap_or_default());
@@ -112,6 +134,21 @@ impl Machine {
     ) -> Result<T> {
         self.check_process(name)?;
         act(&mut self.lock()).map_err(|refusal| error(name, refusal))
+    }
+
+    /// Checks what a call asks for, as far as its function of the machine heeds `rehearses`: nothing
+    /// is carried out.
+    pub(crate) fn rehearse<T>(
+        &self,
+        name: &'static str,
+        act: impl FnOnce(&mut Sim) -> Checked<T>,
+    ) -> Result<T> {
+        self.check_process(name)?;
+        let mut sim = self.lock();
+        sim.rehearses = true;
+        let answer = act(&mut sim);
+        sim.rehearses = false;
+        answer.map_err(|refusal| error(name, refusal))
     }
 
     fn check_process(&self, name: &'static str) -> Result<()> {

@@ -34,8 +34,8 @@ pub(crate) struct Physical {
     pub(crate) props: MemoryProps,
     /// The processor that has the memory.
     pub(crate) home: Processor,
-    /// Whether the program still has the handle.
-    held: bool,
+    /// How often the program has yet to release the handle.
+    references: u64,
     /// Where it is mapped, the latest last: that one has the bytes.
     mapped_at: Vec<u64>,
     kept: Contents,
@@ -167,7 +167,7 @@ impl Mappings {
         self.last_handle += 1;
         let (mapped_at, kept, is_imported) = (Vec::new(), Contents::default(), file.is_some());
         let memory =
-            Physical { bytes, props, home, held: true, mapped_at, kept, file, is_imported };
+            Physical { bytes, props, home, references: 1, mapped_at, kept, file, is_imported };
         self.physical.insert(self.last_handle, memory);
         self.last_handle
     }
@@ -208,7 +208,7 @@ impl Mappings {
 
     /// Memory with a handle that the program still has.
     pub(crate) fn held(&self, handle: u64) -> Option<&Physical> {
-        self.physical.get(&handle).filter(|memory| memory.held)
+        self.physical.get(&handle).filter(|memory| memory.references > 0)
     }
 
     /// Memory that is mapped or that the program has the handle of.
@@ -216,16 +216,23 @@ impl Mappings {
         self.physical.get(&handle)
     }
 
-    /// The program gives the handle back.
+    /// The program gets the handle of memory once more, and has to release it once more.
+    pub(crate) fn retain(&mut self, handle: u64) {
+        if let Some(memory) = self.physical.get_mut(&handle) {
+            memory.references = memory.references.saturating_add(1);
+        }
+    }
+
+    /// The program gives the handle back, which it may have got more than once.
     pub(crate) fn release(&mut self, handle: u64) {
         if let Some(memory) = self.physical.get_mut(&handle) {
-            memory.held = false;
+            memory.references = memory.references.saturating_sub(1);
             self.forget_if_unused(handle);
         }
     }
 
     fn forget_if_unused(&mut self, handle: u64) {
-        let is_unused = |memory: &Physical| !memory.held && memory.mapped_at.is_empty();
+        let is_unused = |memory: &Physical| memory.references == 0 && memory.mapped_at.is_empty();
         if self.physical.get(&handle).is_some_and(is_unused) {
             self.physical.remove(&handle);
         }

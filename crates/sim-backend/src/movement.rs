@@ -190,6 +190,9 @@ impl Sim {
     /// Ranges are rounded inward: bytes outside them keep their contents. Driver 580 takes a range
     /// that begins and ends inside one page for the end of the list (CONTRACT-22).
     fn discard(&mut self, spans: &[Span], manner: Discard) {
+        if self.rehearses {
+            return;
+        }
         for span in spans {
             let end = span.end().unwrap_or(u64::MAX);
             if span.ptr.0.div_ceil(PAGE_BYTES) > end / PAGE_BYTES {
@@ -221,6 +224,9 @@ impl Sim {
 
     /// Records where a range was asked to go, even if nothing moves, and lets the engine migrate it.
     fn carry_out(&mut self, (pages, to, recorded): Prefetch) {
+        if self.rehearses {
+            return;
+        }
         self.attributes.change(pages.clone(), AttributeChange::LastPrefetch(recorded));
         self.pager.migrate(pages, to);
     }

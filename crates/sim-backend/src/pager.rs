@@ -19,7 +19,9 @@ use crate::paging::{
     self, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink,
     TurnWalk, WalkReach, Work, WorkCause,
 };
-pub(crate) use crate::paging::{Access, Discard, Group, HostAccess};
+pub(crate) use crate::paging::{
+    Access, Discard, ExecutedKernel, Group, HostAccess, LaneWait, Missing,
+};
 use crate::places::Places;
 use crate::pressure::Pressure;
 use crate::records::Records;
@@ -296,6 +298,43 @@ impl Pager {
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
         (self.call, self.now_ns) = (call, now_ns);
         self.reports.meter.begin(call, now_ns);
+    }
+
+    /// The figures by which faults of a kernel arrive, and the kernel's number, which no other has.
+    pub(crate) fn arrival_of_next(&mut self) -> (ArrivalParams, u64, u64) {
+        let nth = self.kernels;
+        self.kernels += 1;
+        (self.arrival.clone(), self.seed, nth)
+    }
+
+    /// Whether a device accesses a page without a fault, and the pages around it for which this
+    /// holds too. `None` if there is no managed memory at the page.
+    pub(crate) fn reached(
+        &self,
+        by: Processor,
+        page: u64,
+        access: Access,
+    ) -> Option<Result<Range<u64>, Missing>> {
+        self.paging.reached(by, page, access)
+    }
+
+    /// A kernel of executed code begins at `now_ns`.
+    pub(crate) fn begin_executed(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// Services a batch of the faults of lanes that wait. Returns whether there was one.
+    pub(crate) fn service_executed(
+        &mut self,
+        kernel: &mut ExecutedKernel<'_>,
+        lanes: &[LaneWait],
+    ) -> bool {
+        self.paging.service_executed(kernel, lanes, &mut self.reports)
+    }
+
+    /// Notes pages that the code of a device accessed.
+    pub(crate) fn note_accessed(&mut self, by: Processor, pages: Range<u64>) {
+        self.paging.note_accessed(by, pages);
     }
 
     /// Brings ranges to a processor, as a prefetch would, before the call that is being carried out

@@ -54,6 +54,8 @@ pub(crate) struct Sim {
     pub(crate) pace: Option<(u64, VecDeque<FaultPace>)>,
     /// Whether a listener wants each call's records.
     pub(crate) listened: bool,
+    /// Whether calls are checked and not carried out: see `submission`.
+    pub(crate) rehearses: bool,
     /// Bytes of `cuMemAlloc` by device.
     pub(crate) device_bytes: Vec<u64>,
 }
@@ -86,6 +88,7 @@ impl Sim {
             clock_ns: 0,
             pace: None,
             listened: false,
+            rehearses: false,
             device_bytes: vec![0; config.devices as usize],
             arena,
             config,
@@ -181,7 +184,9 @@ impl Sim {
                 if allocation.kind == MemoryKind::Managed
                     && (span.bytes == 0 || span.bytes == allocation.bytes) =>
             {
-                self.attach(&allocation, flags, stream);
+                if !self.rehearses {
+                    self.attach(&allocation, flags, stream);
+                }
                 Ok(())
             }
             _ => invalid("give one whole managed allocation, with its size or 0"),

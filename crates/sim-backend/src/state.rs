@@ -33,6 +33,7 @@ impl fmt::Debug for State<'_> {
             clock_ns: _,
             pace: _,
             listened,
+            rehearses: _,
             device_bytes,
         } = self.0;
         f.debug_struct("State")

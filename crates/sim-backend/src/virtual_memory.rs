@@ -143,6 +143,16 @@ impl Sim {
         Ok(())
     }
 
+    /// `cuMemRetainAllocationHandle`: CONTRACT-122.
+    pub(crate) fn memory_retain(&mut self, ptr: DevicePtr) -> Checked<MemoryHandle> {
+        self.check_manages_virtual_memory()?;
+        let Some(memory) = self.mappings.at(ptr.0).map(|mapping| mapping.memory) else {
+            return invalid("nothing is mapped at the address");
+        };
+        self.mappings.retain(memory);
+        Ok(MemoryHandle::checked(memory))
+    }
+
     /// `cuMemMap`: CONTRACT-122.
     pub(crate) fn memory_map(
         &mut self,

@@ -79,6 +79,14 @@ impl Indeterminate {
                     }
                 }
             }
+            Op::Launch(launch) => {
+                for part in &launch.ranges {
+                    let bytes = bytes_from(part.offset, part.bytes);
+                    if !bytes.is_empty() {
+                        self.bytes.entry(part.buf).or_default().insert(bytes);
+                    }
+                }
+            }
             Op::Memset { part, .. } | Op::MemsetD16 { part, .. } | Op::MemsetD32 { part, .. } => {
                 self.write(part.buf, bytes_from(part.offset, part.bytes))
             }

@@ -14,6 +14,7 @@
 //! | --- | --- |
 //! | a page that an operation touches, fills, copies, moves or discards | 1 |
 //! | 512 accesses to one page, or 32 of a kernel of several threads | 1 |
+//! | 4 bytes of the accesses of a launch, unpacked | 1 |
 //! | a strided range of a walk of a kernel; twice if the walk reads and writes | 1 |
 //! | 2 MiB that were touched, of what advice, attachment and attribute reads name | 1 |
 //! | 32 MiB that they or allocations name | 1 |
@@ -35,7 +36,7 @@ use std::time::Duration;
 use pagewise_hal::{BLOCK_BYTES, DeviceAccess, HostAccess, KernelAccess, PAGE_BYTES};
 
 use crate::error::Reason;
-use crate::format::{MAX_MAPPED_BYTES, Op, RecordedOp, Walk};
+use crate::format::{Launch, MAX_MAPPED_BYTES, Op, RecordedOp, Walk};
 
 /// The limits of a trace. The [module](self) explains the units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,9 @@ impl Default for WorkLimits {
 const CASE_WORK: u64 = 1000;
 const TEXT_BYTES_PER_WORK: u64 = 256;
 const SLEEP_WORK_PER_MS: u64 = 16;
+/// An access takes three bytes at least. It is read twice, and looked for in the page tables.
+const LAUNCH_BYTES_PER_WORK: u64 = 4;
+const LEAST_ACCESS_BYTES: u64 = 3;
 const SERIAL_ACCESSES_PER_WORK: u64 = 512;
 const PARALLEL_ACCESSES_PER_WORK: u64 = 32;
 
@@ -329,8 +333,20 @@ impl CaseState {
                     .iter()
                     .fold(0, |work: u64, walk| work.saturating_add(self.walk(walk, per_work)))
             }
+            Op::Launch(launch) => self.launch(launch),
             _ => 0,
         }
+    }
+
+    /// A launch: its accesses are fewer than their bytes, and touch a page each at most.
+    fn launch(&mut self, launch: &Launch) -> u64 {
+        let accesses = launch.accesses.len() / LEAST_ACCESS_BYTES;
+        let all = launch.ranges.iter().fold(0, |all: u64, part| all.saturating_add(part.bytes));
+        let bytes = self.named(all).min(accesses.saturating_mul(PAGE_BYTES));
+        let touched = self.pages(bytes, true);
+        self.state_bytes = self.state_bytes.saturating_add(launch.accesses.len());
+        let read = launch.accesses.len() / LAUNCH_BYTES_PER_WORK;
+        touched.saturating_add(read).saturating_add(launch.ranges.len() as u64)
     }
 
     /// A walk of a kernel. Each of its ranges counts as work, as it is looked up by itself.

@@ -15,7 +15,7 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 
 use crate::error::{Reason, TraceError};
-use crate::format::{Case, Header, OpLine, RawLine, RecordedOp};
+use crate::format::{Case, Header, Op, OpLine, RawLine, RecordedOp};
 use crate::limits::{Meter, WorkLimits};
 use crate::time_limit::{TimeLimit, WallClock};
 
@@ -226,6 +226,7 @@ impl<'a> TraceReader<'a> {
                     }
                     case.text_bytes = case.text_bytes.saturating_add(bytes);
                     self.meter.op(&record)?;
+                    check_launch(&record)?;
                     case.ops.push(OpLine { line, recorded: record });
                     within_limits(case)?;
                 }
@@ -233,6 +234,13 @@ impl<'a> TraceReader<'a> {
         }
         Ok(case)
     }
+}
+
+/// Refuses a launch with accesses that cannot be read. Its work was counted.
+fn check_launch(record: &RecordedOp) -> Result<(), Reason> {
+    let Op::Launch(launch) = &record.op else { return Ok(()) };
+    let bad = |why| Reason::BadField(format!("op `launch`: field `accesses`: {why}"));
+    launch.check().map_err(bad)
 }
 
 fn opened(path: &Path) -> Result<File, TraceError> {

@@ -77,6 +77,7 @@ mod methods;
 mod slices;
 mod transfer;
 
+pub(crate) use elements::Part;
 pub use elements::{Elements, ElementsMut};
 pub use fill::fill;
 pub use slices::{SLICE_PIECE_BYTES, copy_from_slice, copy_to_slice};

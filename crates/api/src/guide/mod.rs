@@ -1,4 +1,4 @@
-//! The guide: first steps, tests without a GPU, advice, copies, memory that grows, versions,
+//! The guide: first steps, tests without a GPU, kernels, advice, copies, memory that grows, versions,
 //! recordings, cudarc, pitfalls.
 //!
 //! Every program in the guide runs on the simulator whenever the documentation is tested.
@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`first_program`] | first |
 //! | [`testing`] | to test code that uses managed memory |
+//! | [`kernels`] | to launch kernels of PTX, with or without a GPU |
 //! | [`advice`] | to choose advice by what it does |
 //! | [`copies`] | to copy between kinds of memory, and to fill |
 //! | `host_faults` (feature `sim`) | to test code with raw pointers to managed memory |
@@ -21,6 +22,9 @@ pub mod first_program {}
 
 #[doc = include_str!("testing.md")]
 pub mod testing {}
+
+#[doc = include_str!("kernels.md")]
+pub mod kernels {}
 
 #[doc = include_str!("advice.md")]
 pub mod advice {}

@@ -2,7 +2,7 @@
 
 use pagewise_hal::{
     Backend, Capabilities, DeviceTouch, HostTouch, KernelAccesses, Location, LocationKind,
-    Operation, Result, Span, SpanCopy, with_calls,
+    Operation, RecordedLaunch, Result, Span, SpanCopy, with_calls,
 };
 
 use super::call::Call;
@@ -29,6 +29,12 @@ impl Touch for HostTouch {
 impl Touch for DeviceTouch {
     fn describe(&self, call: Call) -> Call {
         call.on(self.span).at(Location::device(self.device))
+    }
+}
+
+impl Touch for &RecordedLaunch {
+    fn describe(&self, call: Call) -> Call {
+        call.all(&self.ranges).at(Location::device(self.device))
     }
 }
 

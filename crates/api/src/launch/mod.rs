@@ -1,4 +1,16 @@
-//! Kernels: what they access is declared, and a closure of the host computes what they would.
+//! Kernels: code of a module, or a closure of the host with declared accesses.
+//!
+//! There are two ways to launch a kernel, and tests need no GPU for either:
+//!
+//! | | [`Kernel::launch`] | [`Launch::run`] |
+//! | --- | --- | --- |
+//! | what computes | PTX of a [`Module`] | a closure of the host; on a driver the PTX |
+//! | on the simulator | the PTX is executed, and its own accesses move pages | declared accesses move pages |
+//! | on a driver | the driver compiles and runs the PTX | likewise, and it is waited for |
+//! | arguments | numbers and memory ([`KernelArgs`]), checked against what the kernel declares | operands of managed memory |
+//! | fit for | programs that have kernels | programs that have none yet, and for what-if studies |
+//!
+//! # Declared kernels
 //!
 //! A [`Launch`] runs a kernel over *operands*: elements of buffers, each read, written, updated or
 //! updated atomically ([`read`], [`write()`], [`update`], [`atomic`]), all of them or some
@@ -74,6 +86,9 @@
 //! # Ok::<(), pagewise::Error>(())
 //! ```
 
+mod argument;
+mod kernel;
+mod loaded;
 mod module;
 mod operand;
 mod operands;
@@ -82,7 +97,9 @@ mod view;
 
 use pagewise_hal::{HostViews, KernelAccesses, KernelParam, LaunchShape, Result};
 
-pub use module::{Function, Module};
+pub use argument::{KernelArg, KernelArgs};
+pub use kernel::{Extent, Kernel};
+pub use module::Module;
 pub use operand::{Operand, Read, ReadSome, Write, WriteSome, atomic, read, update, write};
 pub use operands::Operands;
 pub use view::{Places, PlacesMut};
@@ -90,6 +107,12 @@ pub use view::{Places, PlacesMut};
 use crate::refuse::{invalid, unsupported};
 use crate::{Device, Machine, Stream};
 use operand::{Declared, OPERATION};
+
+/// Whether a back end runs code and nothing else.
+fn runs_code(machine: &Machine) -> bool {
+    let capabilities = machine.capabilities();
+    capabilities.kernels && !capabilities.declared_kernels
+}
 
 /// A kernel to be run over operands. See the [module](self).
 ///
@@ -99,7 +122,7 @@ use operand::{Declared, OPERATION};
 pub struct Launch {
     device: Device,
     shape: LaunchShape,
-    kernel: Option<(Function, Vec<KernelParam>)>,
+    kernel: Option<(Kernel, Vec<KernelParam>)>,
 }
 
 impl Launch {
@@ -121,10 +144,10 @@ impl Launch {
         self
     }
 
-    /// The code that a driver runs. Its parameters are the addresses of the operands, in their
+    /// The code that a driver runs, and no closure. Its parameters are the addresses of the operands, in their
     /// order, and then these.
     ///
-    /// The simulator does not run it, so a test can give it or leave it out.
+    /// The simulator runs the closure all the same, so a test can give it or leave it out.
     ///
     /// # Safety
     /// For every [`run`](Self::run) of this value: the kernel declares these parameters, one pointer
@@ -133,10 +156,10 @@ impl Launch {
     /// by [`write()`].
     pub unsafe fn kernel(
         mut self,
-        function: &Function,
+        kernel: &Kernel,
         params: impl IntoIterator<Item = KernelParam>,
     ) -> Self {
-        self.kernel = Some((function.clone(), params.into_iter().collect()));
+        self.kernel = Some((kernel.clone(), params.into_iter().collect()));
         self
     }
 
@@ -188,7 +211,7 @@ impl Launch {
             region.named(region.memory.wait_for_copies(region.span))?;
             region.wait_for_discards()?;
         }
-        if machine.capabilities().kernels {
+        if runs_code(machine) {
             self.run_code(machine, &declared, stream)?;
         } else {
             // SAFETY: the ranges are those of the operands, which are borrowed exclusively where
@@ -221,7 +244,7 @@ impl Launch {
             return Err(invalid(OPERATION, why));
         }
         declared.iter().try_for_each(Declared::check_readable)?;
-        if machine.capabilities().kernels {
+        if runs_code(machine) {
             let Some((function, _)) = &self.kernel else {
                 let why = "this back end runs kernels, and the launch has none: give one with \
                            `Launch::kernel`";

@@ -375,7 +375,7 @@ fn a_launch_on_a_driver_is_one_call_with_the_addresses_first_and_one_wait() -> R
     permit_machine(&mut mock);
 
     let machine = Machine::from(Arc::new(mock));
-    let kernel = Module::from_ptx(&machine, Device::FIRST, "// PTX")?.function("add")?;
+    let kernel = Module::from_ptx(&machine, Device::FIRST, "// PTX")?.kernel("add")?;
     let stream = Stream::new(&machine, Device::FIRST)?;
     let mut buffer = ManagedBuffer::<u64>::new(&machine, 4)?;
     let launch = Launch::new(Device::FIRST).grid(4, 32).shared_bytes(64);

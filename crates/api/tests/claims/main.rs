@@ -10,6 +10,7 @@ mod copies;
 mod foundations;
 mod giving_back;
 mod ipc;
+mod kernels;
 mod launch;
 mod leaks;
 mod names;

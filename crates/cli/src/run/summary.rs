@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
+use pagewise_hal::BytesByCause;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -39,21 +40,11 @@ pub(super) struct Summary {
     buffers: Vec<Buffer>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Ways {
-    h2d: Causes,
-    d2h: Causes,
-}
-
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 #[serde(default)]
-struct Causes {
-    user: u64,
-    coherence: u64,
-    prefetch: u64,
-    eviction: u64,
-    access_counters: u64,
+struct Ways {
+    h2d: BytesByCause,
+    d2h: BytesByCause,
 }
 
 /// The use that one process made of one device.
@@ -118,8 +109,8 @@ impl Summary {
         sum(&mut self.h2d_bytes, one.h2d_bytes);
         sum(&mut self.d2h_bytes, one.d2h_bytes);
         sum(&mut self.d2d_bytes, one.d2d_bytes);
-        self.bytes_by_cause.h2d.add(one.bytes_by_cause.h2d);
-        self.bytes_by_cause.d2h.add(one.bytes_by_cause.d2h);
+        add(&mut self.bytes_by_cause.h2d, one.bytes_by_cause.h2d);
+        add(&mut self.bytes_by_cause.d2h, one.bytes_by_cause.d2h);
         sum(&mut self.thrashing, one.thrashing);
         sum(&mut self.throttling, one.throttling);
         sum(&mut self.remote_maps, one.remote_maps);
@@ -135,25 +126,27 @@ impl Summary {
     }
 }
 
-impl Causes {
-    fn add(&mut self, more: Self) {
-        self.user = self.user.saturating_add(more.user);
-        self.coherence = self.coherence.saturating_add(more.coherence);
-        self.prefetch = self.prefetch.saturating_add(more.prefetch);
-        self.eviction = self.eviction.saturating_add(more.eviction);
-        self.access_counters = self.access_counters.saturating_add(more.access_counters);
-    }
+/// Adds the bytes of a process.
+fn add(to: &mut BytesByCause, more: BytesByCause) {
+    to.user = to.user.saturating_add(more.user);
+    to.coherence = to.coherence.saturating_add(more.coherence);
+    to.prefetch = to.prefetch.saturating_add(more.prefetch);
+    to.eviction = to.eviction.saturating_add(more.eviction);
+    to.access_counters = to.access_counters.saturating_add(more.access_counters);
 }
 
+/// The causes that there were, by bytes.
+struct Causes(BytesByCause);
+
 impl fmt::Display for Causes {
-    /// The causes that there were, by bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(bytes) = self;
         let causes = [
-            ("asked for", self.user),
-            ("faulted", self.coherence),
-            ("prefetched with faults", self.prefetch),
-            ("evicted", self.eviction),
-            ("by access counters", self.access_counters),
+            ("asked for", bytes.user),
+            ("faulted", bytes.coherence),
+            ("prefetched with faults", bytes.prefetch),
+            ("evicted", bytes.eviction),
+            ("by access counters", bytes.access_counters),
         ];
         let mut gap = "  (";
         for (name, bytes) in causes.into_iter().filter(|(_, bytes)| *bytes > 0) {
@@ -175,7 +168,8 @@ impl fmt::Display for Summary {
         if *processes > 1 {
             write!(f, ", {processes} processes")?;
         }
-        let Ways { h2d, d2h } = &self.bytes_by_cause;
+        let Ways { h2d, d2h } = self.bytes_by_cause;
+        let (h2d, d2h) = (Causes(h2d), Causes(d2h));
         writeln!(f, "\n  host to device   {}{h2d}", size(self.h2d_bytes))?;
         writeln!(f, "  device to host   {}{d2h}", size(self.d2h_bytes))?;
         if self.d2d_bytes > 0 {

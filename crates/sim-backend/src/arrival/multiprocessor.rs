@@ -4,16 +4,17 @@
     reason = "faults, lines and turns are counted; a unit only goes on from where it waits"
 )]
 
-use super::grid::{Grid, Missing, Position, Unit, WARP};
+use super::faults::RaisedFault;
+use super::grid::{Grid, Missing, Nearby, Position, Unit, WARP};
 use super::params::ArrivalParams;
+use super::rounds::{Around, Raises, Timing};
+use super::sectors::Sectors;
 
-/// Pages of a sector (see [`ArrivalParams::sectors_per_multiprocessor`]).
-const SECTOR_PAGES: u64 = 4;
 /// Parts of a multiprocessor with a scheduler each; warps are dealt out to them in turn
 /// (published: Hopper tuning guide).
-const PARTITIONS: usize = 4;
+pub(super) const PARTITIONS: usize = 4;
 /// Warps of one partition that come before those of another. Fitted.
-const TURN: usize = 2;
+pub(super) const TURN: usize = 2;
 /// A unit that does not wait for its accesses is at most this many iterations ahead of the first
 /// that faults. A bound on work: sectors run out long before.
 const AHEAD_MAX: u64 = 64;
@@ -33,22 +34,11 @@ struct Waiting {
     moved: bool,
 }
 
-/// A fault of a walk on a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct RaisedFault {
-    pub(crate) page: u64,
-    /// The number of the walk.
-    pub(crate) walk: usize,
-}
-
 /// One multiprocessor.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Multiprocessor {
     units: Vec<Waiting>,
-    /// When it begins to fault, after the replay.
-    pub(super) start_ns: u64,
-    /// Time that is left of the last start, if that was not reached.
-    pub(super) carried_ns: Option<u64>,
+    timing: Timing,
     round: RoundFaults,
 }
 
@@ -63,13 +53,11 @@ struct RoundFaults {
     ahead: Vec<(u32, Position)>,
     /// Accesses that those in the queue wait for.
     ahead_by: u64,
-    sectors: Vec<u64>,
+    sectors: Sectors,
     /// The warp that faulted last, by its unit and where that was.
     warp: Option<(u32, Position)>,
     /// The fault that comes next, if there is one.
     next: Option<NextFaults>,
-    /// Faults raised on each page.
-    on_pages: Vec<(u64, u64)>,
     raised: u64,
     /// Turns taken.
     slots: u64,
@@ -89,11 +77,6 @@ struct NextFaults {
 }
 
 impl Multiprocessor {
-    /// Whether a unit waits.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.units.is_empty()
-    }
-
     /// Thread blocks that are not through.
     pub(super) fn blocks(&self) -> usize {
         self.units.chunk_by(|a, b| a.block == b.block).count()
@@ -111,11 +94,7 @@ impl Multiprocessor {
         let before = self.units.len();
         let units: Vec<Unit> = grid.units(block).collect();
         for turn in units.chunks(PARTITIONS * TURN) {
-            let mut order: [usize; PARTITIONS] = std::array::from_fn(|partition| partition);
-            for last in (1..PARTITIONS).rev() {
-                order.swap(last, draw(last as u64 + 1) as usize);
-            }
-            for partition in order {
+            for partition in partition_order(&mut draw) {
                 let own = turn.iter().skip(partition).step_by(PARTITIONS);
                 self.units.extend(own.filter_map(|unit| {
                     let at = grid.seek(unit, Position::default(), missing)?;
@@ -147,12 +126,6 @@ impl Multiprocessor {
         progress
     }
 
-    /// Begins a round.
-    pub(super) fn begin(&mut self, start_ns: u64) {
-        self.start_ns = start_ns;
-        (self.round.raised, self.round.slots, self.round.next) = (0, 0, None);
-    }
-
     /// Queues the units: those that stayed where they were fault before those that moved.
     fn queue(&mut self) {
         let RoundFaults { queue, turn, ahead, sectors, .. } = &mut self.round;
@@ -166,63 +139,6 @@ impl Multiprocessor {
         *turn = 0;
         self.round.ahead_by = 0;
         self.round.warp = None;
-        self.round.on_pages.clear();
-    }
-
-    /// The fault of the first unit that waits.
-    pub(super) fn first_fault(&self) -> Option<RaisedFault> {
-        self.units.first().map(|&Waiting { page, walk, .. }| RaisedFault { page, walk })
-    }
-
-    /// When the next fault of this round is raised.
-    pub(super) fn next_ns(&self, params: &ArrivalParams, grid: &Grid) -> u64 {
-        let first = u64::from(params.wave_slots[0]);
-        let both = first + u64::from(params.wave_slots[1]);
-        let round = &self.round;
-        let nth = round.next.map_or(0, |next| round.slot_of(next));
-        let turn_ns = grid.turn_ns();
-        let delay_ns = if nth < first {
-            turn_ns.saturating_mul(nth)
-        } else if nth < both {
-            params.wave_ns.saturating_add(turn_ns.saturating_mul(nth - first))
-        } else {
-            let others_ns = (nth - both).saturating_mul(params.fault_ns);
-            params.wave_ns.saturating_mul(2).saturating_add(others_ns)
-        };
-        let before = round.next.and_then(|next| next.ahead.checked_sub(1));
-        let written_ns = before.map_or(0, |before| {
-            params.wave_ns.saturating_mul(2).saturating_add(params.write_ns.saturating_mul(before))
-        });
-        let delay_ns = delay_ns.max(written_ns);
-        self.start_ns.saturating_add(delay_ns)
-    }
-
-    /// The page of the first fault of a round that has begun.
-    pub(super) fn first_page(&mut self, grid: &Grid, missing: &impl Missing) -> Option<u64> {
-        self.queue();
-        self.next_fault(grid, missing).map(|next| next.fault.page)
-    }
-
-    /// The next fault of this round.
-    pub(super) fn raise(
-        &mut self,
-        params: &ArrivalParams,
-        grid: &Grid,
-        missing: &impl Missing,
-    ) -> Option<RaisedFault> {
-        if self.round.raised == 0 {
-            self.queue();
-            self.round.next = self.admitted(params, grid, missing);
-        }
-        let next = self.round.next?;
-        self.round.slots = self.round.slot_of(next) + 1;
-        self.round.raised += 1;
-        let come = (next.come + 1) % next.of_warp;
-        self.round.next = match next.left {
-            ..=1 => self.admitted(params, grid, missing),
-            left => Some(NextFaults { left: left - 1, come, ..next }),
-        };
-        Some(next.fault)
     }
 
     /// The next faults that the multiprocessor has room for.
@@ -234,12 +150,12 @@ impl Multiprocessor {
     ) -> Option<NextFaults> {
         loop {
             let next = self.next_fault(grid, missing)?;
-            if !self.round.admits(params, next.fault.page) {
+            if !self.round.sectors.admits(params, next.fault.page) {
                 return None;
             }
             let most = u64::from(params.page_writes);
             let left = match next.is_write {
-                true => self.round.take_room(next.fault.page, next.left, most),
+                true => self.round.sectors.take_room(next.fault.page, next.left, most),
                 false => next.left,
             };
             if left > 0 {
@@ -294,33 +210,101 @@ impl Multiprocessor {
     }
 }
 
+/// The partitions in a random order. `draw` gives a random number below its argument.
+pub(super) fn partition_order(mut draw: impl FnMut(u64) -> u64) -> [usize; PARTITIONS] {
+    let mut order: [usize; PARTITIONS] = std::array::from_fn(|partition| partition);
+    for last in (1..PARTITIONS).rev() {
+        order.swap(last, draw(last as u64 + 1) as usize);
+    }
+    order
+}
+
+/// A grid and the pages that its kernel misses.
+pub(super) struct OnGrid<'a, M> {
+    pub(super) grid: &'a Grid,
+    pub(super) missing: &'a M,
+}
+
+impl<M: Missing> Around for OnGrid<'_, M> {
+    fn mapped_near(&self, page: u64) -> Nearby {
+        self.missing.mapped_near(page)
+    }
+
+    fn begins_at_once(&self) -> bool {
+        self.grid.is_bulk()
+    }
+}
+
+impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
+    fn is_waiting(&self) -> bool {
+        !self.units.is_empty()
+    }
+
+    fn timing(&mut self) -> &mut Timing {
+        &mut self.timing
+    }
+
+    fn begin(&mut self) {
+        (self.round.raised, self.round.slots, self.round.next) = (0, 0, None);
+    }
+
+    fn first_fault(&self) -> Option<RaisedFault> {
+        self.units.first().map(|&Waiting { page, walk, .. }| RaisedFault { page, walk })
+    }
+
+    fn first_page(&mut self, around: &OnGrid<'_, M>) -> Option<u64> {
+        self.queue();
+        self.next_fault(around.grid, around.missing).map(|next| next.fault.page)
+    }
+
+    fn next_ns(&self, params: &ArrivalParams, around: &OnGrid<'_, M>) -> u64 {
+        let next = self.round.next;
+        let nth = next.map_or(0, |next| self.round.slot_of(next));
+        let ahead = next.map_or(0, |next| next.ahead);
+        let delay_ns = delay_ns(params, around.grid.turn_ns(), nth, ahead);
+        self.timing.start_ns.saturating_add(delay_ns)
+    }
+
+    fn raise(&mut self, params: &ArrivalParams, around: &OnGrid<'_, M>) -> Option<RaisedFault> {
+        let OnGrid { grid, missing } = *around;
+        if self.round.raised == 0 {
+            self.queue();
+            self.round.next = self.admitted(params, grid, missing);
+        }
+        let next = self.round.next?;
+        self.round.slots = self.round.slot_of(next) + 1;
+        self.round.raised += 1;
+        let come = (next.come + 1) % next.of_warp;
+        self.round.next = match next.left {
+            ..=1 => self.admitted(params, grid, missing),
+            left => Some(NextFaults { left: left - 1, come, ..next }),
+        };
+        Some(next.fault)
+    }
+}
+
+/// From the start of a multiprocessor to the fault in its turn `nth`, `ahead` accesses of its warp
+/// after one that waits. Turns of a wave are `turn_ns` apart.
+pub(super) fn delay_ns(params: &ArrivalParams, turn_ns: u64, nth: u64, ahead: u64) -> u64 {
+    let first = u64::from(params.wave_slots[0]);
+    let both = first + u64::from(params.wave_slots[1]);
+    let delay_ns = if nth < first {
+        turn_ns.saturating_mul(nth)
+    } else if nth < both {
+        params.wave_ns.saturating_add(turn_ns.saturating_mul(nth - first))
+    } else {
+        let others_ns = (nth - both).saturating_mul(params.fault_ns);
+        params.wave_ns.saturating_mul(2).saturating_add(others_ns)
+    };
+    let written_ns = ahead.checked_sub(1).map_or(0, |before| {
+        params.wave_ns.saturating_mul(2).saturating_add(params.write_ns.saturating_mul(before))
+    });
+    delay_ns.max(written_ns)
+}
+
 impl RoundFaults {
     /// The turn at which a fault comes. A warp's access takes a turn before its faults.
     fn slot_of(&self, next: NextFaults) -> u64 {
         self.slots + u64::from(next.come == 0)
-    }
-
-    /// The faults for which there is room on a page that may have so many.
-    fn take_room(&mut self, page: u64, faults: u64, most: u64) -> u64 {
-        let known = self.on_pages.iter().position(|(known, _)| *known == page);
-        let at = known.unwrap_or(self.on_pages.len());
-        if known.is_none() {
-            self.on_pages.push((page, 0));
-        }
-        let on_page = &mut self.on_pages[at].1;
-        let taken = faults.min(most.saturating_sub(*on_page));
-        *on_page += taken;
-        taken
-    }
-
-    /// Whether faults on a page are raised. If not, the multiprocessor is stuck.
-    fn admits(&mut self, params: &ArrivalParams, page: u64) -> bool {
-        let sector = page / SECTOR_PAGES;
-        let known = self.sectors.contains(&sector);
-        let room = self.sectors.len() < params.sectors_per_multiprocessor.max(1) as usize;
-        if !known && room {
-            self.sectors.push(sector);
-        }
-        known || room
     }
 }

@@ -2,6 +2,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
+use super::rounds::Raises;
 use super::*;
 use crate::GpuProfile;
 use crate::places::Places;
@@ -179,8 +180,9 @@ fn a_warp_that_reads_misses_its_32_pages_and_one_that_writes_up_to_56() {
         let memory = wide(runs_ahead).memory();
         let mut multiprocessor = Multiprocessor::default();
         assert!(multiprocessor.take(0, &grid, &memory, |_| 0));
-        multiprocessor.begin(0);
-        let next = || multiprocessor.raise(&params, &grid, &memory);
+        let around = OnGrid { grid: &grid, missing: &memory };
+        Raises::<OnGrid<'_, Memory>>::begin(&mut multiprocessor);
+        let next = || multiprocessor.raise(&params, &around);
         std::iter::from_fn(next).map(|fault| fault.page).collect::<BTreeSet<u64>>()
     };
     assert_eq!(raised(false), (0..32).collect());

@@ -7,7 +7,7 @@ use super::processor::ProcId;
 use super::protection::Protection;
 
 /// An access of a processor to a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     /// Reads.
     Read,

@@ -95,7 +95,7 @@ impl Paging {
     }
 
     /// Services a batch. Walks have the accesses that are given, by their number.
-    fn batch(
+    pub(super) fn batch(
         &mut self,
         (by, accesses): (ProcId, &[Access]),
         batch: &FaultBatch,
@@ -255,7 +255,7 @@ fn mask_of(pages: &[u64], first_page: u64) -> PageMask {
 /// Stretches of memory in which a kernel misses nothing. Found when they were passed, so that they
 /// need not be searched again; they hold until the next eviction.
 #[derive(Debug)]
-struct Passed {
+pub(super) struct Passed {
     /// From, to.
     stretches: BTreeMap<u64, u64>,
     /// The total number of evictions when the stretches were found.
@@ -263,7 +263,7 @@ struct Passed {
 }
 
 impl Passed {
-    fn new(evictions: u64) -> Self {
+    pub(super) fn new(evictions: u64) -> Self {
         Self { stretches: BTreeMap::new(), evictions }
     }
 
@@ -290,7 +290,7 @@ const GROUP_ENTRIES: u64 = 8;
 const LOOKS: usize = 32;
 
 /// The pages that a kernel misses, as they are now.
-struct Missed<'a> {
+pub(super) struct Missed<'a> {
     paging: &'a Paging,
     by: ProcId,
     needs: Protection,
@@ -301,7 +301,7 @@ struct Missed<'a> {
 }
 
 impl<'a> Missed<'a> {
-    fn new(
+    pub(super) fn new(
         paging: &'a Paging,
         (by, access): (ProcId, Access),
         end_page: u64,
@@ -336,7 +336,7 @@ impl<'a> Missed<'a> {
 }
 
 impl Missed<'_> {
-    fn mapped_near(&self, page: u64) -> Nearby {
+    pub(super) fn mapped_near(&self, page: u64) -> Nearby {
         let near = |of: u64, mapped: &dyn Fn(u64) -> bool| {
             let any = |entries: u64| {
                 let first = page / of / entries * entries;

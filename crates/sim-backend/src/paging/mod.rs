@@ -14,6 +14,7 @@
 //! | `block`, `state`, `presence` | a va_block, its pages, what one processor has of them |
 //! | `range` | policy, and splits |
 //! | `touch`, `batch` | accesses of one thread, and of many: which faults are serviced together |
+//! | `executed` | accesses of code that the caller executes |
 //! | `service` | the faults on one block: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
 //! | `host_access`, `host_changes` | what the host's page table allows, for a caller that enforces it |
 //! | `groups` | pages that faults nearby do not bring along |
@@ -37,6 +38,7 @@ mod counters;
 mod discard;
 mod engine;
 mod evict;
+mod executed;
 mod groups;
 mod host_access;
 mod host_changes;
@@ -75,6 +77,7 @@ pub(crate) use batch::WalkReach;
 pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use discard::Discard;
 pub(crate) use engine::{GpuMemory, Paging};
+pub(crate) use executed::{ExecutedKernel, LaneWait, Missing};
 pub(crate) use groups::Group;
 pub(crate) use host_access::HostAccess;
 pub(crate) use mask::PageMask;

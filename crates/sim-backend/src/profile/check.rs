@@ -13,6 +13,7 @@ use super::error::ProfileError;
 use super::gpu::GpuProfile;
 use crate::arena::Arena;
 use crate::arrival::ArrivalParams;
+use crate::kernel_time::KernelParams;
 use crate::link::{HostLink, PeerLink};
 use crate::paging::PagingParams;
 
@@ -25,6 +26,7 @@ pub(super) fn check(profile: &GpuProfile) -> Verdict {
     attributes(profile)?;
     paging(&profile.paging)?;
     arrival(&profile.arrival)?;
+    kernels(&profile.kernels)?;
     costs(profile)?;
     match profile.sources.malformed() {
         None => Ok(()),
@@ -160,6 +162,31 @@ fn paging(params: &PagingParams) -> Verdict {
     if least > most {
         let remedy = "give at most paging.thrashing.lapse_max_ns";
         return refuse("paging.thrashing.lapse_min_ns", least, remedy);
+    }
+    Ok(())
+}
+
+fn kernels(params: &KernelParams) -> Verdict {
+    // No multiprocessor issues more than a few instructions of warps in a clock; the slowest unit
+    // takes 64 clocks for one.
+    let rates = [
+        ("clock_ghz", params.clock_ghz, 0.01, 100.0),
+        ("issue", params.issue, 0.001, 1000.0),
+        ("fp32", params.fp32, 0.001, 1000.0),
+        ("fp64", params.fp64, 0.001, 1000.0),
+        ("integer", params.integer, 0.001, 1000.0),
+        ("special", params.special, 0.001, 1000.0),
+        ("memory", params.memory, 0.001, 1000.0),
+        ("shared", params.shared, 0.001, 1000.0),
+        ("tensor", params.tensor, 0.001, 1000.0),
+        ("control", params.control, 0.001, 1000.0),
+        ("bytes_per_ns", params.bytes_per_ns, 1.0, 1_000_000.0),
+        ("block_ns", params.block_ns, 0.0, 1000.0),
+        ("access_ns", params.access_ns, 0.0, 100_000.0),
+        ("instruction_ns", params.instruction_ns, 0.0, 100_000.0),
+    ];
+    for (name, rate, least, most) in rates {
+        within(&format!("kernels.{name}"), rate, least, most)?;
     }
     Ok(())
 }

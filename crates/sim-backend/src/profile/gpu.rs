@@ -7,6 +7,7 @@ use super::attributes::DeviceAttributes;
 use super::sources::Sources;
 use crate::arrival::ArrivalParams;
 use crate::cost::CostParams;
+use crate::kernel_time::KernelParams;
 use crate::link::{HostLink, PeerLink};
 use crate::paging::PagingParams;
 
@@ -45,6 +46,8 @@ pub struct GpuProfile {
     pub paging: PagingParams,
     /// How the faults of many threads arrive.
     pub arrival: ArrivalParams,
+    /// How fast kernels are executed.
+    pub kernels: KernelParams,
     /// How long calls take.
     pub cost: CostParams,
     /// Where the figures come from: by field, or by the table that a field is in, with dots

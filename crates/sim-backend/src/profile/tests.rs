@@ -190,6 +190,10 @@ fn every_figure_has_a_bound_that_its_error_names() {
         ("arrival.copies.threads", "1024", "1025"),
         ("arrival.copies.bytes_per_access", "256", "257"),
         ("arrival.copies.parts", "1024", "1025"),
+        ("kernels.clock_ghz", "100.0", "100.5"),
+        ("kernels.memory", "1000.0", "1000.5"),
+        ("kernels.bytes_per_ns", "1000000.0", "1000000.5"),
+        ("kernels.access_ns", "100000.0", "100000.5"),
         ("cost.prefetch.call", "10000000000.0", "10000000001.0"),
         ("cost.prefetch.to_device_byte", "1000.0", "1000.5"),
     ] {

@@ -1,10 +1,9 @@
 //! Kernels: their declared accesses move pages as the accesses of programs do.
 
 use pagewise_hal::{
-    Advice, Backend, BackendExt, Code, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, Error,
-    ErrorKind, FaultAccess, FunctionHandle, KernelAccess, KernelAccesses, KernelParam, KernelWalk,
-    LaunchShape, Location, MemoryEvent, ModuleHandle, PAGE_BYTES, Processor, RangeAttribute,
-    Result, Span, StreamFlags, StreamHandle, StridedSpan,
+    Advice, Backend, BackendExt, Code, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, FaultAccess,
+    KernelAccess, KernelAccesses, KernelWalk, Location, MemoryEvent, PAGE_BYTES, Processor,
+    RangeAttribute, Result, Span, StreamFlags, StreamHandle, StridedSpan,
 };
 use pagewise_sim::{DiscardedContents, SimBackend, SimConfig};
 use proptest::prelude::*;
@@ -165,29 +164,6 @@ fn kernels_are_refused_before_anything_moves() {
     assert_eq!(code(elsewhere), Code::INVALID_HANDLE);
     assert_eq!(sim.take_events(), Ok(Vec::new()));
     run(&sim, &good).expect("inside");
-}
-
-#[test]
-fn modules_are_refused_with_what_to_do_instead() {
-    let sim = sim();
-    let (module, function) = (ModuleHandle::checked(1), FunctionHandle::checked(2));
-    let shape = LaunchShape::linear(1, 1);
-    let params = [KernelParam::from(DevicePtr(0))];
-    // SAFETY: the simulator reads no image and runs no kernel.
-    let answers: [Result<()>; 4] = unsafe {
-        [
-            sim.module_load(DEVICE, b".version 6.0").map(drop),
-            sim.module_function(module, "add").map(drop),
-            sim.launch(function, shape, &params, StreamHandle::NULL),
-            sim.module_unload(module),
-        ]
-    };
-    for answer in answers {
-        let error: Error = answer.expect_err("no kernels");
-        assert_eq!((error.kind(), error.code()), (ErrorKind::Unsupported, Some(801)));
-        assert!(error.detail().contains("kernel_accesses"), "{error}");
-    }
-    assert!(!sim.capabilities().kernels);
 }
 
 proptest! {

@@ -4,6 +4,7 @@
 
 #[cfg(all(not(miri), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod between;
+mod code;
 mod common;
 mod contents;
 mod copies;
@@ -15,6 +16,8 @@ mod oversubscription;
 mod pool_memory;
 mod pools;
 mod profiles;
+mod programs;
 mod published;
+mod recorded_launches;
 mod records;
 mod virtual_memory;

@@ -237,6 +237,35 @@ fn memory_is_mapped_as_a_whole_and_what_is_beside_it_is_not_mapped() {
     }
 }
 
+/// CONTRACT-122
+#[test]
+fn a_mapping_gives_the_handle_of_its_memory_which_is_released_once_more() {
+    let sim = SimBackend::new(SimConfig::h200()).unwrap();
+    let before = taken(&sim);
+    let base = sim.address_reserve(4 * UNIT, 0, DevicePtr::NULL).unwrap();
+    let memory = sim.memory_create(2 * UNIT, MemoryProps::at(GPU)).unwrap();
+    let retain = |offset| sim.memory_retain(base.offset(offset)).ok();
+    // SAFETY: the handle is used afterwards, and the simulator refuses it then.
+    let release = || code(unsafe { sim.memory_release(memory) });
+    let span = |offset| Span::new(base.offset(offset), 2 * UNIT);
+    // SAFETY: only the test uses the memory.
+    let map = |offset| code(unsafe { sim.memory_map(span(offset), 0, memory) });
+    assert_eq!(retain(0), None, "nothing is mapped");
+    assert_eq!(map(0), Code::SUCCESS);
+    let found = [0, UNIT + 12_345, 2 * UNIT - 1, 2 * UNIT].map(retain);
+    assert_eq!(found, [Some(memory), Some(memory), Some(memory), None]);
+    assert_eq!([(); 3].map(|()| release()), [Code::SUCCESS; 3]);
+    assert_eq!(map(2 * UNIT), Code::SUCCESS, "one reference is left");
+    assert_eq!([release(), release()], [Code::SUCCESS, Code::INVALID_VALUE]);
+    assert_eq!(retain(0), Some(memory), "the mapping keeps the memory");
+    assert_eq!(taken(&sim), before + 2 * UNIT);
+    assert_eq!(release(), Code::SUCCESS);
+    // SAFETY: only the test uses the memory.
+    assert_eq!(code(unsafe { sim.memory_unmap(Span::new(base, 4 * UNIT)) }), Code::SUCCESS);
+    assert_eq!((release(), retain(0), taken(&sim)), (Code::INVALID_VALUE, None, before));
+    assert_eq!(code(sim.memory_retain(DevicePtr::NULL)), Code::INVALID_VALUE);
+}
+
 /// CONTRACT-120
 #[test]
 fn memory_of_the_host_takes_a_driver_that_has_it_and_as_a_whole_is_not_exported() {

@@ -202,6 +202,7 @@ impl Tally {
             op,
             Op::DeviceTouch { .. }
                 | Op::KernelAccesses { .. }
+                | Op::Launch(_)
                 | Op::Memset { .. }
                 | Op::MemsetD16 { .. }
                 | Op::MemsetD32 { .. }

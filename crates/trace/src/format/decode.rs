@@ -2,13 +2,13 @@
 
 use pagewise_hal::{
     Advice, AllocationType, CopyAttributes, DeviceAccess, HostAccess, KernelAccess, Location,
-    LocationKind, PAGE_BYTES,
+    LocationKind, PAGE_BYTES, RecordedLaunch,
 };
 
 use super::raw::{NameOrInt, RawLocation, RawWalk};
 use super::{
-    Batch, CopyBatch, CopyPart, LocationArg, MAX_HOST_MEMORY_BYTES, MAX_ID, MAX_SLOTS, Observed,
-    Op, Part, PoolQuery, RawCopyAttributes, RawLine, RecordedOp, Stream, Walk,
+    Batch, CopyBatch, CopyPart, Launch, LocationArg, MAX_HOST_MEMORY_BYTES, MAX_ID, MAX_SLOTS,
+    Observed, Op, Part, PoolQuery, RawCopyAttributes, RawLine, RecordedOp, Stream, Walk,
 };
 use crate::error::Reason;
 
@@ -61,6 +61,7 @@ impl Reading {
             | "stream_attach" => self.access_op(&name)?,
             "memcpy_batch" => Op::MemcpyBatch(self.copy_batch()?),
             "kernel_accesses" => self.kernel_accesses()?,
+            "launch" => Op::Launch(Box::new(self.launch()?)),
             "prefetch_batch" => Op::PrefetchBatch(self.batch()?),
             "discard_prefetch_batch" => Op::DiscardPrefetchBatch(self.batch()?),
             "discard_batch" => Op::DiscardBatch {
@@ -455,6 +456,20 @@ impl Reading {
             blocks: need!(self.blocks)?,
             threads: need!(self.threads)?,
             walks: walks.iter().map(|walk| self.walk(walk)).collect::<Result<_>>()?,
+        })
+    }
+
+    fn launch(&mut self) -> Result<Launch> {
+        let accesses = need!(take self.accesses)?;
+        if accesses.len() > RecordedLaunch::ACCESSES_MAX as u64 {
+            return Err(self.bad("accesses", "more than 32 MiB"));
+        }
+        Ok(Launch {
+            device: need!(self.device)?,
+            stream: self.stream()?,
+            shape: need!(take self.launch)?,
+            ranges: self.ranges()?,
+            accesses,
         })
     }
 

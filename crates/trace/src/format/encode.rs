@@ -79,6 +79,7 @@ fn put_op(raw: &mut RawLine, op: &Op) {
         Op::HostTouch { .. }
         | Op::DeviceTouch { .. }
         | Op::KernelAccesses { .. }
+        | Op::Launch(_)
         | Op::Memset { .. }
         | Op::MemsetD16 { .. }
         | Op::MemsetD32 { .. }
@@ -113,6 +114,12 @@ fn put_access_op(raw: &mut RawLine, op: &Op) {
         Op::KernelAccesses { device, blocks, threads, walks } => {
             (raw.device, raw.blocks, raw.threads) = (Some(*device), Some(*blocks), Some(*threads));
             raw.walks = Some(walks.iter().map(raw_walk).collect());
+        }
+        Op::Launch(launch) => {
+            (raw.device, raw.stream) = (Some(launch.device), stream_name(launch.stream));
+            raw.ranges = Some(launch.ranges.iter().map(range).collect());
+            raw.launch = Some(launch.shape.clone());
+            raw.accesses = Some(launch.accesses.clone());
         }
         Op::Memset { part, value, stream } => {
             put_part(raw, *part);
@@ -323,6 +330,7 @@ impl Op {
             Self::HostTouch { .. } => "host_touch",
             Self::DeviceTouch { .. } => "device_touch",
             Self::KernelAccesses { .. } => "kernel_accesses",
+            Self::Launch(_) => "launch",
             Self::Memset { .. } => "memset",
             Self::MemsetD16 { .. } => "memset_d16",
             Self::MemsetD32 { .. } => "memset_d32",

@@ -30,6 +30,7 @@
 //! | `ipc_open_mem_handle` | `buf`, `device`, `share` |
 //! | `ipc_close_mem_handle` | `buf`, `offset` |
 //! | `kernel_accesses` | `device`, `blocks`, `threads`, `walks` |
+//! | `launch` | `device`, `stream` (optional), `ranges`, `launch`, `accesses` |
 //!
 //! `share` is an id like those of buffers and pools. It names what a call made for other processes:
 //! a handle of a pool, or a blob that stands for an allocation. An id that no call made stands for
@@ -39,6 +40,19 @@
 //! `update` or `atomic`, `ranges` a list of `[buf, offset, bytes, stride]`. Contents that such a
 //! kernel writes are not in the trace, so a recorder marks the `sum` of a read of them as
 //! `unstable`.
+//!
+//! A `launch` has no code. Its accesses are those that a machine observed: for each block the first
+//! access of each kind to each page, and every access that waited for its page, warp by warp in their
+//! order. `ranges` are the allocations that hold them. `launch` is an object: the name `kernel`,
+//! `grid` and `block` (three numbers each), `registers` of a thread, `shared_bytes` of a block,
+//! `multiprocessors` of the machine and `blocks_each` that one of them held, and `work`, the executed
+//! instructions of warps by class ([`KernelWork`](pagewise_hal::KernelWork)). `accesses` is an object: `bytes`, at most 32 MiB, and
+//! `packed`, these bytes as zstd in base64 without padding. [`RecordedBlocks`] says what they are.
+//! Addresses are kept to 128 bytes, and a launch of more than three million steps has later ones only
+//! for pages that it did not access before. Contents that it writes are not in the trace.
+//! A reader from before there was this operation says that it does not know it.
+//!
+//! [`RecordedBlocks`]: pagewise_hal::RecordedBlocks
 //!
 //! `copies` is a list of `[dst_buf, dst_offset, src_buf, src_offset, bytes]`, `attribute_sets` a
 //! list of objects: `order` is the number of the source's access order, `flags` (0 if they are
@@ -51,6 +65,7 @@ mod copies;
 mod decode;
 mod encode;
 mod header;
+mod launch;
 mod observed;
 mod part;
 mod raw;
@@ -59,6 +74,7 @@ use pagewise_hal::{Advice, AllocationType, DeviceAccess, HostAccess, KernelAcces
 
 pub use copies::{CopyBatch, CopyPart};
 pub use header::{Header, RecordedOn};
+pub use launch::{Launch, LaunchShape, PackedAccesses};
 pub use observed::{
     AttributeRead, AttributeValue, Attributes, Detail, Label, MemoryRecord, Observed, PageMap,
     Timing,
@@ -166,6 +182,8 @@ pub enum Op {
     },
     /// The declared accesses of a kernel
     KernelAccesses { device: i32, blocks: u32, threads: u32, walks: Vec<Walk> },
+    /// A launch of a kernel, by the accesses that it made
+    Launch(Box<Launch>),
     /// `cuMemsetD8Async`
     Memset { part: Part, value: u8, stream: Option<Stream> },
     /// `cuMemsetD16Async`
@@ -257,7 +275,10 @@ impl Op {
             | Self::KernelAccesses { blocks, threads, .. } => {
                 u64::from(blocks).saturating_mul(threads.into()) > 1
             }
-            Self::Memset { .. } | Self::MemsetD16 { .. } | Self::MemsetD32 { .. } => true,
+            Self::Memset { .. }
+            | Self::MemsetD16 { .. }
+            | Self::MemsetD32 { .. }
+            | Self::Launch(_) => true,
             _ => false,
         }
     }
@@ -273,6 +294,7 @@ impl Op {
                 | Self::DiscardBatch { .. }
                 | Self::DeviceTouch { .. }
                 | Self::KernelAccesses { .. }
+                | Self::Launch(_)
                 | Self::Memset { .. }
                 | Self::MemsetD16 { .. }
                 | Self::MemsetD32 { .. }

@@ -11,6 +11,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::launch::{LaunchShape, PackedAccesses};
 use super::observed::{Attributes, MemoryRecord, PageMap, Timing};
 
 /// A name, or the raw integer of a value that has none.
@@ -193,6 +194,8 @@ raw_line! {
     ms: u64,
     slots: u32,
     walks: Vec<RawWalk>,
+    launch: LaunchShape,
+    accesses: PackedAccesses,
     copies: Vec<(i64, u64, i64, u64, u64)>,
     attribute_sets: Vec<RawCopyAttributes>,
     attribute_starts: Vec<u64>,

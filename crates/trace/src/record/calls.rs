@@ -1,18 +1,19 @@
 //! Every call of a recorder: passed on to its back end, and noted.
 
 use pagewise_hal::{
-    AccessFlags, Advice, AllocationType, AttachFlags, Backend, Capabilities, Code, CopyAttributes,
-    DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion, EventFlags,
-    EventHandle, EventsSince, ExportedPointer, FunctionHandle, Granularity, HandleTypes,
-    HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags, HostTouch, HostViews,
-    IpcMemHandle, KernelAccesses, KernelParam, KernelWalk, LaunchShape, Location, MemoryAccess,
-    MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps, ModuleHandle, PageRun, PointerAttribute,
-    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, ShareableHandle, Span, SpanCopy,
-    StreamFlags, StreamHandle,
+    AccessFlags, Advice, AllocationType, AttachFlags, Backend, BestBlock, Capabilities, Code,
+    CopyAttributes, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr, DeviceTouch, DriverVersion,
+    EventFlags, EventHandle, EventsSince, ExportedPointer, FunctionAttribute, FunctionHandle,
+    Granularity, HandleTypes, HostAccess, HostAddresses, HostAllocFlags, HostRegisterFlags,
+    HostTouch, HostViews, IpcMemHandle, KernelAccesses, KernelParam, KernelWalk, LaunchShape,
+    Location, MemoryAccess, MemoryEvent, MemoryHandle, MemoryInfo, MemoryProps, ModuleHandle,
+    PageRun, ParamInfo, PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute,
+    RecordedLaunch, Result, ShareableHandle, Span, SpanCopy, StreamFlags, StreamHandle,
 };
 
 use super::copies;
 use super::ids::{GivenValue, HostMemory};
+use super::launches::launch_of;
 use super::log::{Log, stream_of};
 use super::recorder::Recorder;
 use crate::format::{Batch, LocationArg, MAX_SLOTS, Observed, Op, Part, PoolQuery, Walk};
@@ -758,6 +759,16 @@ impl<B: Backend> Backend for Recorder<B> {
         )
     }
 
+    unsafe fn launch_recorded(&self, launch: &RecordedLaunch, stream: StreamHandle) -> Result<()> {
+        self.streamed(
+            stream,
+            |log| Op::Launch(Box::new(launch_of(log, launch, stream))),
+            // SAFETY: the inner call asks that no other code uses the ranges meanwhile; the caller
+            // of this method promised that.
+            |inner| unsafe { inner.launch_recorded(launch, stream) },
+        )
+    }
+
     unsafe fn module_load(&self, device: DeviceId, image: &[u8]) -> Result<ModuleHandle> {
         // SAFETY: the inner call asks that an image which is no text is whole; the caller of this
         // method promised that.
@@ -772,6 +783,49 @@ impl<B: Backend> Backend for Recorder<B> {
 
     fn module_function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle> {
         self.inner.module_function(module, name)
+    }
+
+    fn module_global(&self, module: ModuleHandle, name: &str) -> Result<Span> {
+        self.inner.module_global(module, name)
+    }
+
+    fn function_params(&self, function: FunctionHandle) -> Result<Vec<ParamInfo>> {
+        self.inner.function_params(function)
+    }
+
+    fn function_attribute(
+        &self,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+    ) -> Result<i32> {
+        self.inner.function_attribute(function, attribute)
+    }
+
+    fn function_set_attribute(
+        &self,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32,
+    ) -> Result<()> {
+        self.inner.function_set_attribute(function, attribute, value)
+    }
+
+    fn occupancy_blocks(
+        &self,
+        function: FunctionHandle,
+        block_threads: u32,
+        shared_bytes: u32,
+    ) -> Result<u32> {
+        self.inner.occupancy_blocks(function, block_threads, shared_bytes)
+    }
+
+    fn occupancy_best_block(
+        &self,
+        function: FunctionHandle,
+        shared_bytes: u32,
+        threads_max: u32,
+    ) -> Result<BestBlock> {
+        self.inner.occupancy_best_block(function, shared_bytes, threads_max)
     }
 
     unsafe fn launch(

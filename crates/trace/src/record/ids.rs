@@ -30,6 +30,7 @@ pub(super) fn is_about_unknown_memory(op: &Op) -> bool {
         Op::KernelAccesses { walks, .. } => {
             walks.iter().flat_map(|walk| &walk.ranges).any(|(part, _)| unknown(part))
         }
+        Op::Launch(launch) => launch.ranges.iter().any(unknown),
         Op::PointerAttributes { buf, offset }
         | Op::PoolExportPointer { buf, offset, .. }
         | Op::IpcMemHandle { buf, offset, .. } => *buf == NO_BUFFER && *offset != 0,

@@ -13,6 +13,7 @@ mod copies;
 mod file;
 mod ids;
 mod journal;
+mod launches;
 mod log;
 mod merge;
 mod pass;

@@ -27,7 +27,7 @@ use crate::replay::code::coded;
 /// [`left_out`](Self::left_out): freeing an address that is not the start of a live buffer, filling
 /// or copying memory that the case does not know, other calls that reach such memory by its address,
 /// reserving addresses, creating and mapping physical memory, launching a kernel (declared accesses
-/// are noted, code is not), pools and memory of other processes, registering host memory that is
+/// are noted, and [launches that were observed](Self::launch_observed), code is not), pools and memory of other processes, registering host memory that is
 /// registered in part, the contents of host memory when it was registered (unless they were zeros),
 /// and sleeps of less than 1 ms.
 ///

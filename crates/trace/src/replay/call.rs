@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use pagewise_hal::{
-    AccessFlags, AttachFlags, Backend, Code, DeviceId, DevicePtr, DeviceTouch, HandleTypes,
-    HostAccess, HostAllocFlags, HostTouch, KernelAccesses, KernelWalk, PointerAttribute,
-    PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span, StreamHandle, StridedSpan,
+    AccessFlags, AttachFlags, Backend, Code, DeviceId, DevicePtr, DeviceTouch, Error, ErrorKind,
+    HandleTypes, HostAccess, HostAllocFlags, HostTouch, KernelAccesses, KernelWalk,
+    PointerAttribute, PoolAttribute, PoolHandle, PoolProps, RangeAttribute, Result, Span,
+    StreamHandle, StridedSpan,
 };
 
 use super::code::{code_of, coded};
 use super::running::Running;
 use crate::format::{
-    AttributeRead, AttributeValue, Attributes, Batch, Label, LocationArg, Observed, Op, Part,
-    PoolQuery, Stream, Walk,
+    AttributeRead, AttributeValue, Attributes, Batch, Label, Launch, LocationArg, Observed, Op,
+    Part, PoolQuery, Stream, Walk,
 };
 
 /// The value of `access_flags` where the call failed.
@@ -194,8 +195,28 @@ impl Running<'_> {
                     unsafe { backend.kernel_accesses(&kernel, stream) }
                 })
             }
+            Op::Launch(ref launch) => self.launch(launch),
             _ => unreachable!("`{}` is carried out elsewhere", op.name()),
         }
+    }
+
+    /// A launch, over memory of the case.
+    fn launch(&mut self, launch: &Launch) -> Observed {
+        let device = DeviceId(launch.device);
+        let unpacked = launch.unpack(|part| self.own_span(part));
+        let invalid = |why| Error::new("launch_recorded", ErrorKind::InvalidValue).with_detail(why);
+        let result = unpacked.map_err(invalid).and_then(|unpacked| {
+            let stream = match launch.stream {
+                Some(Stream::Legacy) if device == DeviceId(0) => StreamHandle::NULL,
+                _ => self.device_stream(device)?,
+            };
+            // SAFETY: the ranges are memory of the case or null, so no code outside of the case uses
+            // them, and earlier calls of the case were waited for.
+            let called = unsafe { self.backend.launch_recorded(&unpacked, stream) };
+            let waited = self.backend.stream_synchronize(stream);
+            called.and(waited)
+        });
+        coded(&result)
     }
 
     /// A walk over memory of the case: a range that is not becomes one at the null address.

@@ -124,6 +124,7 @@ impl Running<'_> {
     pub(super) fn prepare(&mut self, op: &Op) {
         let device = match op {
             Op::DeviceTouch { device, .. } | Op::KernelAccesses { device, .. } => DeviceId(*device),
+            Op::Launch(launch) => DeviceId(launch.device),
             op if op.is_asynchronous() => DeviceId(0),
             _ => return,
         };

@@ -1,0 +1,214 @@
+//! Faults of code that is executed: the executor lists the accesses that wait, and these
+//! multiprocessors raise their faults in the same rhythm as those of declared kernels.
+#![allow(clippy::arithmetic_side_effects, reason = "partitions and warps of a block are few")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::faults::{FaultBatch, RaisedFault};
+use super::grid::Nearby;
+use super::multiprocessor::{PARTITIONS, TURN, delay_ns, partition_order};
+use super::params::ArrivalParams;
+use super::rounds::{Around, Raises, Rounds, Timing};
+use super::sectors::Sectors;
+
+/// A page that an access of a warp waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// The page and the kind of access.
+    pub(crate) fault: RaisedFault,
+    /// The block, by its number in the grid.
+    pub(crate) block: u64,
+    /// The warp in the block.
+    pub(crate) warp: u32,
+    /// The faults that the access raises on the page, at least 1.
+    pub(crate) faults: u64,
+    /// How many accesses the warp issued before this one that still wait.
+    pub(crate) ahead: u64,
+    /// Whether the warp got here since the last replay.
+    pub(crate) moved: bool,
+    /// Whether the access is one with the one before it in the list, on another page.
+    pub(crate) goes_on: bool,
+    /// Whether it writes.
+    pub(crate) is_write: bool,
+}
+
+/// The multiprocessors of a device that executes a kernel.
+#[derive(Debug)]
+pub(crate) struct ExecutedArrival<'a> {
+    rounds: Rounds<'a>,
+    multiprocessors: Vec<Multiprocessor>,
+    turns: Turns,
+}
+
+/// The random order of the partitions of a multiprocessor, for each turn of warps of each block that
+/// faulted.
+#[derive(Debug, Default)]
+struct Turns(BTreeMap<(u64, u32), [usize; PARTITIONS]>);
+
+/// Orders that are kept. Those of blocks that wait no more are dropped then.
+const ORDERS: usize = 1 << 16;
+
+impl Turns {
+    /// Draws the orders of warps that wait and have none.
+    fn draw(&mut self, waiting: &[Waiting], rounds: &mut Rounds<'_>) {
+        for access in waiting {
+            let known = self.0.entry((access.block, turn(access.warp)));
+            known.or_insert_with(|| partition_order(|limit| rounds.below(limit)));
+        }
+    }
+
+    /// Drops the orders of blocks that do not wait, if there are many.
+    fn forget(&mut self, multiprocessors: &[Multiprocessor]) {
+        if self.0.len() > ORDERS {
+            let all = multiprocessors.iter().flat_map(|one| &one.waiting);
+            let waiting: BTreeSet<u64> = all.map(|access| access.block).collect();
+            self.0.retain(|(block, _), _| waiting.contains(block));
+        }
+    }
+
+    /// The place of an access among those of its multiprocessor. The first accesses of all warps
+    /// come before the second ones, and warps that stayed where they were before those that moved.
+    fn place(&self, access: &Waiting) -> (u64, bool, u64, u32, usize, u32) {
+        let Waiting { block, warp, ahead, moved, .. } = *access;
+        let order = self.0.get(&(block, turn(warp)));
+        let partition = warp as usize % PARTITIONS;
+        let comes = order.and_then(|order| order.iter().position(|one| *one == partition));
+        (ahead, moved, block, turn(warp), comes.unwrap_or(0), warp)
+    }
+}
+
+/// The turn of a warp: so many of each partition come before those of another.
+fn turn(warp: u32) -> u32 {
+    warp / (PARTITIONS * TURN) as u32
+}
+
+/// How near the device's mappings are to a page.
+struct Nearness<F>(F);
+
+impl<F: Fn(u64) -> Nearby> Around for Nearness<F> {
+    fn mapped_near(&self, page: u64) -> Nearby {
+        self.0(page)
+    }
+
+    fn begins_at_once(&self) -> bool {
+        false
+    }
+}
+
+impl<'a> ExecutedArrival<'a> {
+    /// The faults of a kernel. `nth` tells the kernels of one seed apart.
+    pub(crate) fn new(params: &'a ArrivalParams, seed: u64, nth: u64) -> Self {
+        let count = params.multiprocessors.max(1) as usize;
+        let multiprocessors = vec![Multiprocessor::default(); count];
+        let turns = Turns::default();
+        Self { rounds: Rounds::new(params, seed, nth), multiprocessors, turns }
+    }
+
+    /// The next batch; `None` if no access waits. `waiting` lists the accesses that do, each with
+    /// its multiprocessor, in the order in which they were issued. Multiprocessors that the device
+    /// does not have count as its last.
+    pub(crate) fn next_batch(
+        &mut self,
+        progress: bool,
+        waiting: impl Iterator<Item = (u32, Waiting)>,
+        near: impl Fn(u64) -> Nearby,
+    ) -> Option<FaultBatch> {
+        self.multiprocessors.iter_mut().for_each(|one| one.waiting.clear());
+        let last = self.multiprocessors.len().saturating_sub(1);
+        for (number, access) in waiting {
+            self.multiprocessors[last.min(number as usize)].waiting.push(access);
+        }
+        self.turns.forget(&self.multiprocessors);
+        for one in &mut self.multiprocessors {
+            self.turns.draw(&one.waiting, &mut self.rounds);
+            one.waiting.sort_by_key(|access| self.turns.place(access));
+        }
+        self.rounds.next_batch(progress, &mut self.multiprocessors, &Nearness(near))
+    }
+}
+
+/// One multiprocessor.
+#[derive(Debug, Clone, Default)]
+struct Multiprocessor {
+    waiting: Vec<Waiting>,
+    timing: Timing,
+    /// The access that raises its faults now, and how many of them were raised.
+    turn: usize,
+    raised: u64,
+    /// The faults of that access for which there is room; `None` before the multiprocessor looked.
+    room: Option<u64>,
+    /// Turns taken.
+    slots: u64,
+    sectors: Sectors,
+}
+
+impl Multiprocessor {
+    /// Goes on to the next access on a page that has room for faults. Returns whether there is one.
+    fn admit(&mut self, params: &ArrivalParams) -> bool {
+        while let Some(next) = self.waiting.get(self.turn) {
+            if let Some(room) = self.room {
+                if self.raised < room {
+                    return true;
+                }
+                self.turn = self.turn.saturating_add(1);
+                (self.raised, self.room) = (0, None);
+                continue;
+            }
+            if !self.sectors.admits(params, next.fault.page) {
+                return false;
+            }
+            let most = if next.is_write { u64::from(params.page_writes) } else { u64::MAX };
+            self.room = Some(self.sectors.take_room(next.fault.page, next.faults, most));
+        }
+        false
+    }
+
+    /// The turn of the next fault. A warp's access takes a turn before its faults.
+    fn slot(&self) -> u64 {
+        let begins = |next: &Waiting| self.raised == 0 && !next.goes_on;
+        self.slots.saturating_add(self.waiting.get(self.turn).is_some_and(begins).into())
+    }
+}
+
+impl<F: Fn(u64) -> Nearby> Raises<Nearness<F>> for Multiprocessor {
+    fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn timing(&mut self) -> &mut Timing {
+        &mut self.timing
+    }
+
+    fn begin(&mut self) {
+        (self.turn, self.raised, self.room, self.slots) = (0, 0, None, 0);
+        self.sectors.clear();
+    }
+
+    fn first_fault(&self) -> Option<RaisedFault> {
+        self.waiting.first().map(|access| access.fault)
+    }
+
+    fn first_page(&mut self, _: &Nearness<F>) -> Option<u64> {
+        self.waiting.first().map(|access| access.fault.page)
+    }
+
+    fn next_ns(&self, params: &ArrivalParams, _: &Nearness<F>) -> u64 {
+        let begun = self.slots > 0;
+        let next = self.waiting.get(self.turn).filter(|_| begun);
+        let ahead = next.map_or(0, |next| next.ahead);
+        let nth = if begun { self.slot() } else { 0 };
+        self.timing.start_ns.saturating_add(delay_ns(params, 0, nth, ahead))
+    }
+
+    fn raise(&mut self, params: &ArrivalParams, _: &Nearness<F>) -> Option<RaisedFault> {
+        if !self.admit(params) {
+            return None;
+        }
+        let fault = self.waiting.get(self.turn)?.fault;
+        self.slots = self.slot().saturating_add(1);
+        self.raised = self.raised.saturating_add(1);
+        // The time of the next fault depends on which it is.
+        self.admit(params);
+        Some(fault)
+    }
+}

@@ -1,0 +1,206 @@
+//! Rounds: the faults of waiting multiprocessors, from one replay to the next.
+//!
+//! A multiprocessor says when its next fault comes and which it is. The rounds draw when each
+//! begins, read a batch as the driver does, and keep what is left over for the next.
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "faults are counted; a batch has as many as were read"
+)]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+
+use super::faults::{FaultBatch, RaisedFault};
+use super::grid::Nearby;
+use super::params::ArrivalParams;
+
+/// Rounds in which no thread gets further, as when pages push each other out, before faults come
+/// one by one, so that one thread does.
+const ROUNDS_IN_VAIN_MAX: u32 = 16;
+
+/// The kernel and the pages that it misses, as multiprocessors and rounds see them.
+pub(super) trait Around {
+    /// The mapping of the device nearest to a page.
+    fn mapped_near(&self, page: u64) -> Nearby;
+
+    /// Whether all multiprocessors begin to fault at once in the first round, as in a fill or copy
+    /// (TIMING-35).
+    fn begins_at_once(&self) -> bool;
+}
+
+/// When the next fault of each multiprocessor comes, the soonest first.
+type Coming = BinaryHeap<Reverse<(u64, usize)>>;
+
+/// When a multiprocessor faults, in nanoseconds after the replay.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Timing {
+    /// When it begins to fault.
+    pub(super) start_ns: u64,
+    /// Time that is left of the last start, if that was not reached.
+    pub(super) carried_ns: Option<u64>,
+}
+
+/// A multiprocessor that raises faults.
+pub(super) trait Raises<A> {
+    /// Whether a thread waits.
+    fn is_waiting(&self) -> bool;
+    fn timing(&mut self) -> &mut Timing;
+    /// Begins a round.
+    fn begin(&mut self);
+    /// The fault of the first thread that waits.
+    fn first_fault(&self) -> Option<RaisedFault>;
+    /// The page of the first fault of a round that has begun.
+    fn first_page(&mut self, around: &A) -> Option<u64>;
+    /// When the next fault of this round is raised.
+    fn next_ns(&self, params: &ArrivalParams, around: &A) -> u64;
+    /// The next fault of this round.
+    fn raise(&mut self, params: &ArrivalParams, around: &A) -> Option<RaisedFault>;
+}
+
+/// The rounds of one kernel.
+#[derive(Debug)]
+pub(super) struct Rounds<'a> {
+    params: &'a ArrivalParams,
+    rng: ChaCha8Rng,
+    left_over: Vec<RaisedFault>,
+    in_vain: u32,
+    /// Whether a round has begun.
+    faulted: bool,
+}
+
+impl<'a> Rounds<'a> {
+    /// The rounds of a kernel. `nth` tells the kernels of one seed apart.
+    pub(super) fn new(params: &'a ArrivalParams, seed: u64, nth: u64) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let mut rng = ChaCha8Rng::from_seed(bytes);
+        rng.set_stream(nth);
+        Self { params, rng, left_over: Vec::new(), in_vain: 0, faulted: false }
+    }
+
+    /// A random number below `limit`, by fixed-point multiplication: the same on every machine.
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.rng.next_u64()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// The next batch; `None` if no thread waits. `progress` says whether a thread got further since
+    /// the last one.
+    pub(super) fn next_batch<A: Around>(
+        &mut self,
+        progress: bool,
+        multiprocessors: &mut [impl Raises<A>],
+        around: &A,
+    ) -> Option<FaultBatch> {
+        self.in_vain = if progress { 0 } else { self.in_vain + 1 };
+        if !multiprocessors.iter().any(Raises::is_waiting) {
+            return None;
+        }
+        if self.in_vain > ROUNDS_IN_VAIN_MAX {
+            // One fault alone.
+            self.left_over.clear();
+            let fault = multiprocessors.iter().find_map(Raises::first_fault)?;
+            return Some(FaultBatch::of(vec![fault]));
+        }
+        self.start(multiprocessors, around);
+        Some(self.collect(multiprocessors, around))
+    }
+
+    /// The time that the walk of the page tables to a page takes.
+    fn walk_ns(&self, page: u64, around: &impl Around) -> u64 {
+        let [group, pair, block, nothing] = self.params.walk_ns;
+        match around.mapped_near(page) {
+            Nearby::Group => group,
+            Nearby::Pair => pair,
+            Nearby::Block => block,
+            Nearby::Nothing => nothing,
+        }
+    }
+
+    /// Draws when each multiprocessor begins to fault, unless that is known from the last round. In
+    /// the first round of a fill or copy they all begin at once (TIMING-35).
+    fn start<A: Around>(&mut self, multiprocessors: &mut [impl Raises<A>], around: &A) {
+        let waiting = multiprocessors.iter().filter(|m| m.is_waiting()).count() as u64;
+        let first = !std::mem::replace(&mut self.faulted, true);
+        let spread_ns = if first && around.begins_at_once() { 0 } else { self.params.spread_ns };
+        let within_ns = spread_ns.saturating_mul(waiting);
+        for multiprocessor in multiprocessors.iter_mut().filter(|m| m.is_waiting()) {
+            let carried_ns = multiprocessor.timing().carried_ns.take();
+            let start_ns = carried_ns.unwrap_or_else(|| self.below(within_ns));
+            multiprocessor.timing().start_ns = start_ns;
+            multiprocessor.begin();
+        }
+    }
+
+    /// Reads a batch, and notes what is left over from before the replay.
+    fn collect<A: Around>(
+        &mut self,
+        multiprocessors: &mut [impl Raises<A>],
+        around: &A,
+    ) -> FaultBatch {
+        let params = self.params;
+        let most = params.batch_faults.max(1) as usize;
+        let waiting = multiprocessors.iter().enumerate().filter(|(_, m)| m.is_waiting());
+        let mut coming: Coming =
+            waiting.map(|(at, m)| Reverse((m.next_ns(params, around), at))).collect();
+        let mut read = std::mem::take(&mut self.left_over);
+        let looks_ns = match coming.peek() {
+            Some(&Reverse((first_ns, at))) if read.is_empty() => {
+                let first = multiprocessors[at].first_page(around);
+                first_ns.saturating_add(first.map_or(0, |page| self.walk_ns(page, around)))
+            }
+            _ => params.reads_late_after_ns,
+        };
+        let mut now_ns = looks_ns.saturating_add(params.fault_ns.saturating_mul(read.len() as u64));
+        while read.len() < most
+            && let Some(Reverse((ns, at))) = coming.peek().copied()
+            && ns <= now_ns
+        {
+            coming.pop();
+            let multiprocessor = &mut multiprocessors[at];
+            if let Some(fault) = multiprocessor.raise(params, around) {
+                read.push(fault);
+                now_ns = now_ns.saturating_add(params.fault_ns);
+                coming.push(Reverse((multiprocessor.next_ns(params, around), at)));
+            }
+        }
+        let batch = FaultBatch::of(read);
+        let replay_ns =
+            now_ns.saturating_add(params.service_block_ns.saturating_mul(batch.blocks()));
+        for multiprocessor in multiprocessors.iter_mut().filter(|m| m.is_waiting()) {
+            let timing = multiprocessor.timing();
+            timing.carried_ns = timing.start_ns.checked_sub(replay_ns);
+        }
+        if batch.duplicate_percent() <= params.drop_all_percent {
+            self.leave(coming, looks_ns..replay_ns, multiprocessors, around);
+        }
+        batch
+    }
+
+    /// The faults left over: those raised before the replay by multiprocessors that began after the
+    /// driver looked.
+    fn leave<A: Around>(
+        &mut self,
+        mut coming: Coming,
+        Range { start: looks_ns, end: replay_ns }: Range<u64>,
+        multiprocessors: &mut [impl Raises<A>],
+        around: &A,
+    ) {
+        let params = self.params;
+        while self.left_over.len() < params.batch_faults as usize
+            && let Some(Reverse((ns, at))) = coming.pop()
+            && ns < replay_ns
+        {
+            let multiprocessor = &mut multiprocessors[at];
+            if multiprocessor.timing().start_ns > looks_ns
+                && let Some(fault) = multiprocessor.raise(params, around)
+            {
+                self.left_over.push(fault);
+                coming.push(Reverse((multiprocessor.next_ns(params, around), at)));
+            }
+        }
+    }
+}
