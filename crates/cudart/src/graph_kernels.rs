@@ -30,7 +30,7 @@ pub struct KernelNode {
 /// `CUDA_KERNEL_NODE_PARAMS` since CUDA 12.0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct DriverKernelNode {
+pub(crate) struct DriverKernelNode {
     function: Handle,
     grid: Dim3,
     block: Dim3,
@@ -57,7 +57,8 @@ pub unsafe extern "C" fn cudaGraphAddKernelNode(
     })
 }
 
-/// Writes what a node launches.
+/// Writes what a node launches. Returns 98 (`cudaErrorInvalidDeviceFunction`) if that is no function
+/// of the program, such as a kernel of a library.
 pub unsafe extern "C" fn cudaGraphKernelNodeGetParams(node: Handle, to: *mut KernelNode) -> c_int {
     with_context(|| {
         if to.is_null() {
@@ -77,8 +78,7 @@ pub unsafe extern "C" fn cudaGraphKernelNodeGetParams(node: Handle, to: *mut Ker
         // SAFETY: the place is writable; the driver checks the node.
         unsafe { cu!("cuGraphKernelNodeGetParams" @ 12000, node, &raw mut found) }?;
         let DriverKernelNode { grid, block, shared_bytes, arguments, extra, .. } = found;
-        let launched = if found.kernel.is_null() { found.function } else { found.kernel };
-        let function = host_function(launched);
+        let function = host_function(found.kernel).ok_or(Error::INVALID_DEVICE_FUNCTION)?;
         // SAFETY: the caller promises that the place is writable.
         unsafe { write(to, KernelNode { function, grid, block, shared_bytes, arguments, extra }) }
     })
@@ -111,7 +111,8 @@ pub unsafe extern "C" fn cudaGraphExecKernelNodeSetParams(
     })
 }
 
-fn driver_node(node: KernelNode) -> Outcome<DriverKernelNode> {
+/// The driver's description of a launch.
+pub(crate) fn driver_node(node: KernelNode) -> Outcome<DriverKernelNode> {
     let KernelNode { function, grid, block, shared_bytes, arguments, extra } = node;
     Ok(DriverKernelNode {
         function: null_mut(),

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::contexts::check;
+use crate::contexts::{check, count};
 use crate::driver::cu;
-use crate::outcome::{Error, Outcome, api};
+use crate::outcome::{Error, Outcome, api, write};
 
 /// A member that holds attributes of the device.
 struct Property {
@@ -42,6 +42,61 @@ pub unsafe extern "C" fn cudaGetDeviceProperties(to: *mut c_void, device: c_int)
 pub unsafe extern "C" fn cudaGetDeviceProperties_12(to: *mut c_void, device: c_int) -> c_int {
     // SAFETY: the caller promises a structure of that layout.
     api(|| unsafe { write_properties(to, device, Layout::Release12) })
+}
+
+/// Writes the device that has most of the properties of a structure (`cudaDeviceProp` of release
+/// 13): those that are at least as large there. The first of several devices is chosen.
+pub unsafe extern "C" fn cudaChooseDevice(to: *mut c_int, wanted: *const c_void) -> c_int {
+    // SAFETY: the caller promises a structure of that layout.
+    api(|| unsafe { choose(to, wanted, Layout::Release13) })
+}
+
+/// Writes the device that has most of the properties of a structure (`cudaDeviceProp` of release
+/// 12).
+pub unsafe extern "C" fn cudaChooseDevice_12(to: *mut c_int, wanted: *const c_void) -> c_int {
+    // SAFETY: the caller promises a structure of that layout.
+    api(|| unsafe { choose(to, wanted, Layout::Release12) })
+}
+
+/// Writes the device that fits best.
+///
+/// # Safety
+/// Places that are not null are writable, or readable in the layout.
+unsafe fn choose(to: *mut c_int, wanted: *const c_void, layout: Layout) -> Outcome {
+    if to.is_null() || wanted.is_null() {
+        return Err(Error::INVALID_VALUE);
+    }
+    let mut bytes = vec![0_u8; layout as usize];
+    // SAFETY: the caller promises that the structure is readable in the layout.
+    unsafe { wanted.cast::<u8>().copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+    let mut best = (0, 0);
+    for device in 0..count()? {
+        let found = properties(device, layout)?;
+        let fits = numbers(&found, layout).zip(numbers(&bytes, layout));
+        let score = fits.filter(|(found, wanted)| found >= wanted).count();
+        if score > best.0 {
+            best = (score, device);
+        }
+    }
+    // SAFETY: the caller promises that the place is writable.
+    unsafe { write(to, best.1) }
+}
+
+/// The numbers of a structure, in the order of the table.
+fn numbers(bytes: &[u8], layout: Layout) -> impl Iterator<Item = i64> {
+    PROPERTIES.iter().flat_map(move |property| {
+        let place = property.at[usize::from(matches!(layout, Layout::Release13))];
+        let width = property.bytes.checked_div(property.attributes.len()).unwrap_or(0);
+        let number = move |index: usize| {
+            let start = place?.checked_add(index.checked_mul(width)?)?;
+            let bytes = bytes.get(start..start.checked_add(width)?)?;
+            match bytes.try_into() {
+                Ok(wide) => Some(i64::from_ne_bytes(wide)),
+                Err(_) => bytes.try_into().ok().map(|narrow| c_int::from_ne_bytes(narrow).into()),
+            }
+        };
+        (0..property.attributes.len()).filter_map(number)
+    })
 }
 
 /// Fills the caller's structure once all of it is known.

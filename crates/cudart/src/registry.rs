@@ -152,14 +152,14 @@ pub(crate) fn is_held(function: *const c_void) -> bool {
     lock().held.contains(&(function as usize))
 }
 
-/// The host function of a kernel of the driver, or the kernel itself.
-pub(crate) fn host_function(kernel: Handle) -> *mut c_void {
+/// The host function of a kernel of the driver.
+pub(crate) fn host_function(kernel: Handle) -> Option<*mut c_void> {
     let registry = lock();
     let function = registry.kernels.iter().find(|(_, known)| **known == kernel as usize);
     let host = function.and_then(|(function, _)| {
         registry.functions.iter().find(|(_, known)| address_of(known) == *function)
     });
-    host.map_or(kernel, |(host, _)| *host as *mut c_void)
+    host.map(|(host, _)| *host as *mut c_void)
 }
 
 /// Remembers a kernel of the driver that the program holds, so that it can be launched.

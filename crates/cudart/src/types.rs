@@ -88,3 +88,14 @@ pub struct ChannelFormat {
     /// The kind of numbers.
     pub kind: c_int,
 }
+
+/// The layout of elements with channels of so many bits.
+pub extern "C" fn cudaCreateChannelDesc(
+    x: c_int,
+    y: c_int,
+    z: c_int,
+    w: c_int,
+    kind: c_int,
+) -> ChannelFormat {
+    ChannelFormat { x, y, z, w, kind }
+}

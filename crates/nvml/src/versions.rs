@@ -28,6 +28,44 @@ pub unsafe extern "C" fn nvmlSystemGetDriverVersion(to: *mut c_char, room: c_uin
     api(|| unsafe { write_text(to, room, driver_version(started()?.version()?)) })
 }
 
+/// `nvmlSystemDriverBranchInfo_v1_t`
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct DriverBranchInfo {
+    /// The size of this structure, with the number of its form in the highest byte.
+    pub version: c_uint,
+    /// The name of the branch.
+    pub branch: [c_char; 80],
+}
+
+/// The version of [`DriverBranchInfo`], as `NVML_STRUCT_VERSION` makes it.
+const BRANCH_INFO: c_uint = size_of::<DriverBranchInfo>() as c_uint | 1 << 24;
+
+/// Writes the branch of the driver, such as `r580_00`: the first number of its version. The release
+/// within the branch is a guess.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlSystemGetDriverBranch(
+    info: *mut DriverBranchInfo,
+    room: c_uint,
+) -> c_int {
+    api(|| {
+        let driver = driver_version(started()?.version()?).to_string_lossy();
+        if info.is_null() {
+            return Err(Error::INVALID_ARGUMENT);
+        }
+        // SAFETY: the caller promises that the structure is there; it starts with its version.
+        if unsafe { (&raw const (*info).version).read_unaligned() } != BRANCH_INFO {
+            return Err(Error::ARGUMENT_VERSION_MISMATCH);
+        }
+        let first = driver.split('.').next().unwrap_or_default();
+        let text = format!("r{first}_00\0");
+        let text = CStr::from_bytes_with_nul(text.as_bytes()).map_err(|_| Error::UNKNOWN)?;
+        let room = room.min(80);
+        // SAFETY: the structure has room for 80 bytes.
+        unsafe { write_text((&raw mut (*info).branch).cast(), room, text) }
+    })
+}
+
 /// Writes the version of the library as text: the CUDA version's major number before the driver's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlSystemGetNVMLVersion(to: *mut c_char, room: c_uint) -> c_int {

@@ -73,6 +73,14 @@ fn two_devices_have_names_ids_and_memory() {
             let mut version = 0;
             assert_eq!((nvmlSystemGetCudaDriverVersion_v2(&raw mut version), version), (0, 12040));
             assert_eq!(text(|to, room| nvmlSystemGetDriverVersion(to, room)), "550.54.14");
+            let mut branch = DriverBranchInfo { version: 0x0100_0054, branch: [0; 80] };
+            assert_eq!(nvmlSystemGetDriverBranch(&raw mut branch, 80), 0);
+            let name = CStr::from_ptr(branch.branch.as_ptr());
+            assert_eq!(name, c"r550_00");
+            assert_eq!(nvmlSystemGetDriverBranch(&raw mut branch, 7), 7, "no room");
+            branch.version = 1;
+            assert_eq!(nvmlSystemGetDriverBranch(&raw mut branch, 80), 25);
+            assert_eq!(nvmlSystemGetDriverBranch(std::ptr::null_mut(), 80), 2);
         }
         assert_eq!(nvmlShutdown(), 0);
     });

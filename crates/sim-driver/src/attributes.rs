@@ -10,7 +10,7 @@ use crate::driver::{Driver, Outcome, answer};
 const TABLE: &str = include_str!("../data/attributes.tsv");
 
 /// The profile of the GPU that was recorded.
-const RECORDED: &str = "h200";
+pub(crate) const RECORDED: &str = "h200";
 
 /// The attribute of a device: the simulator's answer, or else that of the recorded GPU.
 pub(crate) fn attribute_of(driver: &Driver, device: c_int, number: c_int) -> Outcome<c_int> {

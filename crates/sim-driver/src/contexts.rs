@@ -58,6 +58,10 @@ pub(crate) enum Kind {
     Memory,
     /// By `cuMemFreeHost`; with the flags that `cuMemHostGetFlags` reports.
     Pinned(c_uint),
+    /// By `cuMemHostUnregister`; with the flags that `cuMemHostGetFlags` reports.
+    Registered(c_uint),
+    /// By `cuIpcCloseMemHandle`, once for each time that it was opened.
+    Opened,
 }
 
 /// A stream that was created.

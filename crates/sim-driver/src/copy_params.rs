@@ -96,7 +96,7 @@ pub struct Memcpy3DSide {
     pub device: u64,
     /// The array, if it is one.
     pub array: *mut c_void,
-    /// Must be null.
+    /// Must be null, or is the context of a copy between devices.
     pub reserved: *mut c_void,
     /// Bytes from a row to the next.
     pub pitch: usize,

@@ -1,6 +1,8 @@
 //! Memory of graphs on the simulated machine: addresses are reserved when a node is made, and
 //! physical memory is mapped by the first launch.
 
+use std::ffi::c_int;
+
 use pagewise_hal::{
     AccessFlags, AllocationType, Backend, Code, DeviceId, DevicePtr, HandleTypes, Location,
     MemoryAccess, MemoryHandle, MemoryProps, Span,
@@ -8,6 +10,18 @@ use pagewise_hal::{
 
 use crate::driver::{Driver, Outcome, answer};
 use crate::graphs::{Allocation, BLOCK_BYTES, Graphs, Task, Unmapped};
+
+/// The memory that a node allocates.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// The device that has it.
+    pub(crate) device: DeviceId,
+    /// The kind, as `CUmemAllocationType` numbers it. It changes nothing but the answer about it.
+    pub(crate) kind: c_int,
+    /// Other devices with access.
+    pub(crate) peers: Vec<DeviceId>,
+    pub(crate) bytes: u64,
+}
 
 /// Makes a node that allocates memory, and gives the node and the address.
 ///
@@ -18,8 +32,9 @@ pub(crate) fn add_allocation(
     driver: &Driver,
     graphs: &mut Graphs,
     (graph, after): (usize, &[usize]),
-    (device, peers, bytes): (DeviceId, Vec<DeviceId>, u64),
+    wanted: Wanted,
 ) -> Outcome<(usize, u64)> {
+    let Wanted { device, kind, peers, bytes } = wanted;
     let known = graphs.graph(graph)?;
     known.check_nodes(after)?;
     if known.owner.is_some() {
@@ -42,7 +57,7 @@ pub(crate) fn add_allocation(
             graphs.memory.place(of, bytes, &before).ok_or(Code::UNKNOWN)?
         }
     };
-    let task = Task::Allocate(Allocation { device, bytes, address });
+    let task = Task::Allocate(Allocation { device, kind, bytes, address });
     Ok((graphs.add_node(graph, after, task)?, address))
 }
 

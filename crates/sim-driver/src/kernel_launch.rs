@@ -17,6 +17,8 @@ pub(crate) struct Request {
 pub(crate) struct Launch {
     pub(crate) device: DeviceId,
     pub(crate) function: Function,
+    /// The module that has the kernel, in the context of the launch.
+    pub(crate) module: usize,
     pub(crate) request: Request,
     /// The bytes of all parameters, each at its offset.
     pub(crate) parameters: Vec<u8>,

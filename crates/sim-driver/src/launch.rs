@@ -1,19 +1,16 @@
 //! Launches of kernels: their checks, and the seam to what executes them.
 //!
 //! A launch that passes its checks is a value, which is run now or later. The touch kernels of
-//! `pagewise-cuda` are executed, as access programs. Nothing executes other kernels yet: they are
-//! refused with `CUDA_ERROR_NOT_SUPPORTED`.
+//! `pagewise-cuda` run as access programs, and all others as the PTX that they are.
 
 use std::ffi::c_int;
 
 use pagewise_hal::{Code, DeviceId, LaunchShape, StreamHandle};
 
 use crate::driver::{Driver, Outcome};
-use crate::image::parts::Kernel;
 pub(crate) use crate::kernel_launch::{Launch, Request};
 use crate::occupancy;
 use crate::programs::device::{limits, multiprocessor};
-use crate::programs::limits::Limits;
 use crate::programs::tables::Function;
 
 /// `CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`
@@ -59,7 +56,7 @@ pub(crate) fn check(
     if !fits {
         return Err(Code::INVALID_VALUE);
     }
-    check_cluster(function, kernel, request, &limits)?;
+    check_cluster(driver, device, function, request)?;
     if request.is_cooperative {
         let multiprocessor = multiprocessor(driver, device)?;
         let (threads, shared) = (threads as u32, u64::from(shared_bytes));
@@ -72,12 +69,13 @@ pub(crate) fn check(
 }
 
 /// Checks the cluster of a launch: the grid must hold a whole number of them.
-fn check_cluster(
+pub(crate) fn check_cluster(
+    driver: &Driver,
+    device: DeviceId,
     function: &Function,
-    kernel: &Kernel,
     request: &Request,
-    limits: &Limits,
 ) -> Outcome {
+    let (kernel, limits) = (function.kernel()?, limits(driver, device)?);
     let cluster = request.cluster.or(function.settings.cluster(kernel));
     let Some(cluster) = cluster else {
         return if kernel.needs_cluster { Err(INVALID_CLUSTER_SIZE) } else { Ok(()) };
@@ -88,19 +86,4 @@ fn check_cluster(
         && request.shape.grid.iter().zip(&cluster).all(is_whole)
         && product(cluster) <= u64::from(most);
     if fits { Ok(()) } else { Err(INVALID_CLUSTER_SIZE) }
-}
-
-impl Launch {
-    /// Runs the launch.
-    pub(crate) fn run(
-        &self,
-        driver: &Driver,
-        on: StreamHandle,
-        executor: Option<&dyn Executor>,
-    ) -> Outcome {
-        match executor {
-            Some(executor) => executor.run(driver, self, on),
-            None => driver.refuse("cuLaunchKernel of a compiled kernel"),
-        }
-    }
 }

@@ -1,13 +1,16 @@
-//! Launches of executable graphs: the tasks run in the stream, one after the other, before the call
-//! returns. Functions of the host are called by the thread that calls those of streams.
+//! Launches of kernels and of executable graphs. The tasks of a graph run in the stream, one after
+//! the other. Those behind a function of the host wait for it, as other work of the stream does.
 
 use std::ffi::c_void;
 
-use pagewise_hal::{Backend, Code, StreamHandle};
+use pagewise_hal::{Code, StreamHandle};
+use pagewise_sim::KernelOutput;
 
-use crate::driver::{Driver, Outcome, answer, stream};
+use crate::deferring;
+use crate::driver::{Driver, Outcome, stream};
 use crate::graph_memory;
-use crate::graphs::{AUTO_FREE, Graphs, Task};
+use crate::graphs::{AUTO_FREE, Branch, Condition, Due, Graphs, Task};
+use crate::kernels::PtxKernel;
 use crate::launch::{Executor, Launch};
 use crate::running;
 use crate::touch_kernels::TouchKernel;
@@ -34,19 +37,94 @@ pub(crate) unsafe fn launch(driver: &Driver, handle: usize, raw: *mut c_void) ->
         return Ok(());
     }
     driver.check_legacy(on)?;
-    let tasks = prepare(driver, &mut driver.graphs(), handle)?;
+    let all = prepare(driver, &mut driver.graphs(), handle)?;
     let working = driver.working(on, device)?;
-    for task in &tasks {
-        // SAFETY: `run` asks what this function asks.
-        unsafe { run(driver, task, (on, working)) }?;
+    let defaults = defaults_of(&all);
+    if !defaults.is_empty() {
+        now_or_later(driver, on, move |driver| {
+            defaults.iter().for_each(|&(handle, value)| driver.output.set_condition(handle, value));
+            Ok(())
+        })?;
+    }
+    for due in all {
+        match due {
+            // SAFETY: `run` asks what this function asks.
+            Due::Task(task) => unsafe { run(driver, &task, (on, working)) }?,
+            Due::Condition(condition, bodies) => now_or_later(driver, on, move |driver| {
+                // SAFETY: `branch` asks what this function asks.
+                unsafe { branch(driver, &condition, &bodies, (on, working)) }
+            })?,
+        }
     }
     Ok(())
 }
 
+/// The values that conditions begin a launch with, with those of inner conditions.
+fn defaults_of(all: &[Due]) -> Vec<(u64, u32)> {
+    let each = all.iter().flat_map(|due| match due {
+        Due::Task(_) => Vec::new(),
+        Due::Condition(condition, bodies) => {
+            let own = condition.default.map(|value| (condition.handle, value));
+            let inner = bodies.iter().flat_map(|body| defaults_of(body));
+            own.into_iter().chain(inner).collect()
+        }
+    });
+    each.collect()
+}
+
+/// Does something in the order of a stream.
+fn now_or_later(
+    driver: &Driver,
+    on: StreamHandle,
+    operation: impl FnOnce(&Driver) -> Outcome + Send + 'static,
+) -> Outcome {
+    let lane = driver.lane(on);
+    if driver.deferred.is_behind(lane) {
+        return deferring::later(driver, lane, operation);
+    }
+    operation(driver)
+}
+
+/// Runs the graphs of a conditional node, which hold no functions of the host. A device that is
+/// lost ends a loop.
+///
+/// # Safety
+/// As [`launch`].
+unsafe fn branch(
+    driver: &Driver,
+    condition: &Condition,
+    bodies: &[Vec<Due>],
+    on: (StreamHandle, StreamHandle),
+) -> Outcome {
+    let value = || driver.output.condition(condition.handle);
+    let body = |index: usize| {
+        for due in bodies.get(index).into_iter().flatten() {
+            // SAFETY: both functions ask what this function asks.
+            unsafe {
+                match due {
+                    Due::Task(task) => carry_out(driver, task, on),
+                    Due::Condition(inner, bodies) => branch(driver, inner, bodies, on),
+                }
+            }?;
+        }
+        driver.faults.of_work()
+    };
+    match condition.branch {
+        Branch::If => body(usize::from(value() == 0)),
+        Branch::Switch => body(value() as usize),
+        Branch::While => {
+            while value() != 0 {
+                body(0)?;
+            }
+            Ok(())
+        }
+    }
+}
+
 /// The tasks of an executable graph, with memory for its allocations.
-fn prepare(driver: &Driver, graphs: &mut Graphs, handle: usize) -> Outcome<Vec<Task>> {
+fn prepare(driver: &Driver, graphs: &mut Graphs, handle: usize) -> Outcome<Vec<Due>> {
     let executable = graphs.executable(handle)?;
-    let (tasks, flags) = (executable.tasks(), executable.flags);
+    let (tasks, all, flags) = (executable.tasks(), executable.due(), executable.flags);
     let exists = |task: &&Task| match task {
         Task::Allocate(allocation) => graphs.memory.is_live(allocation.address),
         _ => false,
@@ -63,7 +141,7 @@ fn prepare(driver: &Driver, graphs: &mut Graphs, handle: usize) -> Outcome<Vec<T
             graphs.memory.end(allocation.address)?;
         }
     }
-    Ok(tasks)
+    Ok(all)
 }
 
 /// Prepares an executable graph for its launch: its allocations get physical memory.
@@ -85,32 +163,63 @@ unsafe fn run(
     task: &Task,
     (on, working): (StreamHandle, StreamHandle),
 ) -> Outcome {
-    if let Task::Host(call) = task {
-        return running::submit_host(driver, on, *call);
+    let lane = driver.lane(on);
+    match task {
+        Task::Host(call) => return running::submit_host(driver, on, *call),
+        Task::Wait(event) => return deferring::wait(driver, *event, on),
+        Task::Record(event) => {
+            deferring::record(driver, *event, on)?;
+            return driver.graphs().captures.record(event.as_raw(), None);
+        }
+        Task::Child(_) | Task::Condition(_) | Task::Empty => return Ok(()),
+        _ if driver.deferred.is_behind(lane) => {}
+        // SAFETY: `carry_out` asks what this function asks.
+        _ => return unsafe { carry_out(driver, task, (on, working)) },
     }
-    driver.wait_for_host(on);
+    let task = task.clone();
+    deferring::later(driver, lane, move |driver| {
+        // SAFETY: `carry_out` asks what this function asks, until the stream reaches the task.
+        unsafe { carry_out(driver, &task, (on, working)) }
+    })
+}
+
+/// Carries out a task of memory or of a kernel.
+///
+/// # Safety
+/// As [`launch`].
+unsafe fn carry_out(
+    driver: &Driver,
+    task: &Task,
+    (on, working): (StreamHandle, StreamHandle),
+) -> Outcome {
     // SAFETY: `run` asks what this function asks.
     let work = |work| unsafe { running::run(driver, &work, working) };
     match task {
-        Task::Kernel(launch) => execute(driver, launch, on),
+        Task::Kernel(node) => execute(driver, &node.launch, on),
         Task::Copy(copy) => work(Work::Slices(*copy)),
         Task::Fill(fill) => work(Work::Rows(*fill)),
-        Task::Wait(event) => answer(driver.sim.stream_wait_event(on, *event)),
-        Task::Record(event) => {
-            answer(driver.sim.event_record(*event, on))?;
-            driver.graphs().captures.record(event.as_raw(), None)
-        }
         Task::Allocate(allocation) => {
             driver.graphs().memory.begin(allocation.address, allocation.bytes)
         }
         Task::Free(address) => driver.graphs().memory.end(*address),
-        Task::Host(_) | Task::Child(_) | Task::Empty => Ok(()),
+        Task::Host(_) | Task::Wait(_) | Task::Record(_) => Ok(()),
+        Task::Child(_) | Task::Condition(_) | Task::Empty => Ok(()),
     }
 }
 
+/// Executes the launch of a kernel that passed its checks, in the order of its stream.
+pub(crate) fn launch_kernel(driver: &Driver, launch: Launch, on: StreamHandle) -> Outcome {
+    let lane = driver.lane(on);
+    if !driver.deferred.is_behind(lane) {
+        return execute(driver, &launch, on);
+    }
+    deferring::later(driver, lane, move |driver| execute(driver, &launch, on))
+}
+
 /// Executes the launch of a kernel that passed its checks.
-pub(crate) fn execute(driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
-    let touch = TouchKernel::of(launch.function.kernel()?);
-    let executor = touch.as_ref().map(|touch| touch as &dyn Executor);
-    launch.run(driver, on, executor)
+fn execute(driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
+    match TouchKernel::of(launch.function.kernel()?) {
+        Some(touch) => touch.run(driver, launch, on),
+        None => PtxKernel.run(driver, launch, on),
+    }
 }

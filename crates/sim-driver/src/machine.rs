@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pagewise_hal::Backend;
-use pagewise_sim::{HostFault, SimBackend};
+use pagewise_hal::{Backend, Result, StreamHandle};
+use pagewise_sim::{HostFault, KernelFault, KernelOutput, ProgramLaunch, SimBackend};
 use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::record::{Recorder, recover};
 
@@ -54,7 +54,7 @@ impl Machine {
     pub(crate) fn new(
         simulator: SimBackend,
         recording: Option<&Recording>,
-    ) -> Result<(Arc<dyn Backend>, Self), String> {
+    ) -> std::result::Result<(Arc<dyn Backend>, Self), String> {
         let simulator = Arc::new(simulator);
         let mut recorded = Recorded { unfinished: None, process: std::process::id() };
         let (journal, family) = match recording {
@@ -84,6 +84,30 @@ impl Machine {
                 recorder.access_undeclared(|_| service().map(|fault| (fault.touch, fault.answer)))
             }
             None => _ = service(),
+        }
+    }
+
+    /// Launches a kernel, and notes its accesses if there is a recording.
+    ///
+    /// # Errors
+    /// As [`SimBackend::launch_program`].
+    ///
+    /// # Safety
+    /// As [`SimBackend::launch_program`].
+    pub(crate) unsafe fn launch(
+        &self,
+        launch: &ProgramLaunch<'_>,
+        memory: &dyn Backend,
+        output: &dyn KernelOutput,
+        on: StreamHandle,
+    ) -> Result<Option<KernelFault>> {
+        match &self.recorder {
+            // SAFETY: `trace_program` asks what this function asks.
+            Some(recorder) => recorder.launch_observed(on, |simulator| unsafe {
+                simulator.trace_program(launch, memory, output, on)
+            }),
+            // SAFETY: `launch_program` asks what this function asks.
+            None => unsafe { self.simulator.launch_program(launch, memory, output, on) },
         }
     }
 

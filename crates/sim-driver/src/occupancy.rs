@@ -48,6 +48,27 @@ pub(crate) fn active_blocks(
     Ok(blocks.min(by_warps).min(by_registers).min(by_shared))
 }
 
+/// Blocks of clusters that a multiprocessor holds at once, at most (`tests/data/clusters.tsv`).
+const CLUSTER_BLOCKS: u32 = 8;
+
+/// Clusters of so many blocks that a device holds at once. A cluster lies in one group of
+/// multiprocessors, which has at least as many as the cluster has blocks.
+pub(crate) fn active_clusters(
+    function: &Function,
+    limits: &Limits,
+    multiprocessor: &Multiprocessor,
+    groups: &[u32],
+    (cluster, threads, dynamic_bytes): (u32, u32, u64),
+) -> Outcome<u32> {
+    let each = active_blocks(function, limits, multiprocessor, threads, dynamic_bytes)?;
+    let each = each.min(CLUSTER_BLOCKS);
+    let of_group = |group: &&u32| **group >= cluster && cluster > 0;
+    let clusters = groups.iter().filter(of_group);
+    Ok(clusters.fold(0, |sum: u32, group| {
+        sum.saturating_add(group.saturating_mul(each).checked_div(cluster).unwrap_or(0))
+    }))
+}
+
 /// The block that keeps most threads of a multiprocessor busy, and the blocks of the smallest grid
 /// that fills a device: the larger block of two that are as good. `dynamic_bytes` gives the dynamic
 /// shared memory of a block of so many threads; `most` limits the block, unless it is 0.

@@ -25,6 +25,7 @@ struct Hidden {
 /// | `devices` | how many of the GPU; 0 lets `cuInit` fail as a driver without device does | 1 |
 /// | `memory` | the memory of each device in bytes, if it is to have less than the profile's; with `KiB`, `MiB`, `GiB` or `TiB` behind the number, or without | the profile's |
 /// | `seed` | the seed of the order of faults in kernels of many threads | 0 |
+/// | `instructions` | the most instructions of warps of one kernel; one with more is ended with 702 | no limit |
 /// | `init` | what `cuInit` returns | 0 |
 /// | `hide` | an entry point that is missing: its base name, or `name@12020` for one form of it | – |
 /// | `faults` | a file (TOML) that says which calls fail or take longer: the README has its keys | – |
@@ -47,6 +48,7 @@ pub struct Options {
     version: Option<DriverVersion>,
     pub(crate) devices: u32,
     seed: Option<u64>,
+    instructions: Option<u64>,
     /// A limit on the memory of each device, in bytes.
     memory_bytes: Option<u64>,
     pub(crate) init: i32,
@@ -73,6 +75,7 @@ impl Default for Options {
             version: None,
             devices: 1,
             seed: None,
+            instructions: None,
             memory_bytes: None,
             init: 0,
             faults: Plan::default(),
@@ -111,6 +114,7 @@ impl Options {
         SimConfig::new(gpu)
             .devices(self.devices)
             .seed(self.seed.unwrap_or(0))
+            .instruction_limit(self.instructions)
             .driver_version(self.version().max(DriverVersion::CUDA_12_0))
             .range_reads(self.reads)
             .discarded_contents(self.discarded)
@@ -140,6 +144,11 @@ impl Options {
             "devices" => self.devices = expect("a number of devices", value.parse().ok())?,
             "memory" => self.memory_bytes = Some(expect("bytes, such as 8GiB", bytes(value))?),
             "seed" => self.seed = Some(expect("an integer from 0 on", value.parse().ok())?),
+            "instructions" => {
+                let wanted = "a number of instructions of warps, at least 1";
+                let limit = value.parse().ok().filter(|limit| *limit > 0);
+                self.instructions = Some(expect(wanted, limit)?);
+            }
             "init" => self.init = expect("a CUresult", value.parse().ok())?,
             "faults" => {
                 let Plan { rules, memory_limit_bytes } = Plan::read(Path::new(value))?;
@@ -194,12 +203,13 @@ impl Options {
 }
 
 /// The keys, for messages.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "profile",
     "version",
     "devices",
     "memory",
     "seed",
+    "instructions",
     "init",
     "faults",
     "fail_prefetch",
@@ -342,6 +352,7 @@ mod tests {
             ("memory=8GB", "8GiB"),
             ("memory=18446744073709551615KiB", "8GiB"),
             ("seed=-1", "from 0 on"),
+            ("instructions=0", "at least 1"),
             ("host_faults=some", "real, userfaultfd, protection or declared"),
         ] {
             let error = format!("devices=2 {wrong}").parse::<Options>().unwrap_err();

@@ -4,19 +4,25 @@ use std::ffi::c_void;
 
 use pagewise_hal::{Backend, Code, DevicePtr, Span, StreamHandle};
 
-use crate::copy_params::{ARRAY, DEVICE, HOST, Memcpy3D, Memcpy3DSide, UNIFIED};
-use crate::driver::{Driver, Outcome, answer, host_queue, stream};
-use crate::entry::{span, span_is_live};
+use crate::copy_params::Memcpy3D;
+use crate::deferred::{self, Entry};
+use crate::deferring::later;
+use crate::driver::{Driver, Outcome, answer, stream};
+use crate::entry::span;
 use crate::graphs::Task;
+use crate::staging::{self, Prepared};
 use crate::transfer::{self, Rows, Shape};
 use crate::work::{HostNodeParams, MemsetParams, Range, Use, Work};
+use crate::work_checks::{check_capture, check_rows, check_slices, slice};
 
-/// Submits work to a stream of the caller: it runs, or becomes a node of the capture.
+/// Submits work to a stream of the caller: it runs, becomes a node of the capture, or waits behind a
+/// function of the host. A call without a stream is of the legacy default stream, and is complete
+/// when it returns.
 ///
 /// # Safety
 /// No other code may use the memory of the work, and its function must be sound to call.
-pub(crate) unsafe fn submit(driver: &Driver, raw: *mut c_void, work: Work) -> Outcome {
-    let handle = stream(raw);
+pub(crate) unsafe fn submit(driver: &Driver, raw: Option<*mut c_void>, work: Work) -> Outcome {
+    let handle = stream(raw.unwrap_or_default());
     let device = driver.device_of_stream(handle)?;
     if let Some(key) = driver.capturing(handle) {
         if work.is_empty() {
@@ -31,9 +37,28 @@ pub(crate) unsafe fn submit(driver: &Driver, raw: *mut c_void, work: Work) -> Ou
         answer(driver.sim.stream_synchronize(on))?;
         return submit_host(driver, handle, call);
     }
-    driver.wait_for_host(handle);
-    // SAFETY: `run` asks what this function asks.
-    unsafe { run(driver, &work, on) }
+    let lane = driver.lane(handle);
+    if raw.is_none() || !driver.deferred.is_behind(lane) {
+        driver.deferred.wait_ahead(lane)?;
+        driver.faults.of_work()?;
+        // SAFETY: `run` asks what this function asks.
+        return unsafe { run(driver, &work, on) };
+    }
+    // SAFETY: `prepare` asks what this function asks.
+    match unsafe { staging::prepare(driver, work, on) }? {
+        Prepared::Nothing => Ok(()),
+        // SAFETY: `run` asks what this function asks, until the stream reaches the work.
+        Prepared::Work => later(driver, lane, move |driver| unsafe { run(driver, &work, on) }),
+        Prepared::Staged(copy) => later(driver, lane, move |driver| {
+            // SAFETY: `copy` asks what this function asks, until the stream reaches the work.
+            unsafe { copy.copy(driver, on) }
+        }),
+        Prepared::Host => {
+            driver.deferred.wait_ahead(lane)?;
+            // SAFETY: `run` asks what this function asks.
+            unsafe { run(driver, &work, on) }
+        }
+    }
 }
 
 /// Lets the thread of functions of the host make a call, in the order of a stream.
@@ -50,25 +75,9 @@ pub(crate) fn submit_host(
         // thread.
         unsafe { function(call.data) };
     };
-    if driver.host_work.submit(host_queue(handle), Box::new(work)) {
-        Ok(())
-    } else {
-        Err(Code::OUT_OF_MEMORY)
-    }
-}
-
-/// A capture refuses ranges that begin in an allocation and pass its end. It takes other addresses
-/// as they are, as driver 580 does: memory of the host, and addresses of nothing.
-fn check_capture(driver: &Driver, work: &Work) -> Outcome {
-    let fits = |address: u64, bytes: usize| {
-        !span_is_live(driver, address, 1) || span_is_live(driver, address, bytes as u64)
-    };
-    let fit = match work {
-        Work::Copy(Range { to, from, bytes }) => fits(to.0, *bytes) && fits(from.0, *bytes),
-        Work::Fill(fill) | Work::Rows(fill) => fits(fill.address, fill.extent()?),
-        Work::Slices(_) | Work::Host(_) => true,
-    };
-    if fit { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    let work = deferred::Work::Function(Box::new(work));
+    let lane = driver.lane(handle);
+    driver.deferred.submit(Entry { lane, work, records: None, waits_for: None })
 }
 
 /// Carries work out.
@@ -118,54 +127,6 @@ unsafe fn copy_range(
     unsafe { transfer::copy(driver, to, from, shape, on) }
 }
 
-/// Whether the rows of a side have room for a copy, in memory that copies know.
-fn check_side(driver: &Driver, side: &Memcpy3DSide, copy: &Memcpy3D) -> Outcome {
-    match side.kind {
-        HOST | DEVICE | UNIFIED => {}
-        ARRAY => return driver.refuse("copies of arrays"),
-        _ => return Err(Code::INVALID_VALUE),
-    }
-    let room = side.x.checked_add(copy.width).ok_or(Code::INVALID_VALUE)?;
-    let fits = side.pitch == 0 || copy.height == 1 || room <= side.pitch;
-    if fits { Ok(()) } else { Err(Code::INVALID_VALUE) }
-}
-
-/// The rows of both sides of one slice.
-fn slice(driver: &Driver, copy: &Memcpy3D, index: usize) -> Outcome<(Rows, Rows)> {
-    let shape = Shape { width: copy.width as u64, rows: copy.height as u64 };
-    let rows = |side: &Memcpy3DSide, how| {
-        let first = side.row(index, copy.width, copy.height).ok_or(Code::INVALID_VALUE)?;
-        Rows::new(driver, first, shape, how)
-    };
-    Ok((rows(&copy.destination, Use::Write)?, rows(&copy.source, Use::Read)?))
-}
-
-/// Refuses a copy of slices if its memory cannot be used. `is_known` says that a range can, as it
-/// will be there when the copy runs.
-pub(crate) fn check_slices(
-    driver: &Driver,
-    copy: &Memcpy3D,
-    is_known: impl Fn(u64, u64) -> bool,
-) -> Outcome {
-    check_side(driver, &copy.source, copy)?;
-    check_side(driver, &copy.destination, copy)?;
-    if copy.is_empty() {
-        return Ok(());
-    }
-    let shape = Shape { width: copy.width as u64, rows: copy.height as u64 };
-    // The last slice ends last.
-    let last = copy.depth.saturating_sub(1);
-    for (side, how) in [(&copy.destination, Use::Write), (&copy.source, Use::Read)] {
-        let (start, pitch) = side.row(last, copy.width, copy.height).ok_or(Code::INVALID_VALUE)?;
-        let before_last = shape.rows.saturating_sub(1).checked_mul(pitch);
-        let extent = before_last.and_then(|bytes| bytes.checked_add(shape.width));
-        if !extent.is_some_and(|extent| is_known(start, extent)) {
-            Rows::new(driver, (start, pitch), shape, how)?;
-        }
-    }
-    Ok(())
-}
-
 /// Copies slices of rows.
 ///
 /// # Safety
@@ -204,16 +165,6 @@ unsafe fn fill_range(
             _ => driver.sim.memset_d32(range, fill.value, on),
         }
     })
-}
-
-/// Refuses a fill of rows that are not within one allocation.
-fn check_rows(driver: &Driver, fill: &MemsetParams) -> Outcome {
-    let extent = fill.extent()?;
-    if span_is_live(driver, fill.address, extent as u64) {
-        Ok(())
-    } else {
-        Err(Code::INVALID_VALUE)
-    }
 }
 
 /// Fills rows.

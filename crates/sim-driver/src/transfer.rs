@@ -2,11 +2,12 @@
 //! simulator does not know.
 //!
 //! Memory of the program goes through a page-locked allocation of the simulator, so that the other
-//! side pays and moves as it does for any copy. A call that may get any address for host memory
+//! side pays and moves as it does for any copy. The driver reads and writes that allocation through
+//! the engine's view, where it takes no fault of the host. A call that may get any address for host memory
 //! looks first whether the process has it mapped: a wrong address is an error and not a crash.
 
 use pagewise_hal::{
-    Backend, Code, DevicePtr, HostAllocFlags, PointerAttribute, Span, StreamHandle,
+    Backend, Code, DevicePtr, HostAddresses, HostAllocFlags, PointerAttribute, Span, StreamHandle,
 };
 
 use crate::driver::{Driver, Outcome, answer};
@@ -53,6 +54,30 @@ impl Rows {
             start != 0 && (how == Use::Promised || is_mapped(start, extent, how == Use::Write))
         };
         if usable { Ok(Self { start, pitch, is_simulated }) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    /// Rows of the host that the caller knows to be there.
+    pub(crate) fn of_host((start, pitch): (u64, u64)) -> Self {
+        Self { start, pitch, is_simulated: false }
+    }
+
+    /// Whether the memory is the simulator's.
+    pub(crate) fn is_simulated(self) -> bool {
+        self.is_simulated
+    }
+
+    /// Appends the bytes of rows of the program.
+    ///
+    /// # Safety
+    /// The rows must be mapped for reading, and no other code may write them.
+    pub(crate) unsafe fn read(self, shape: Shape, into: &mut Vec<u8>) {
+        for row in 0..shape.rows {
+            let source = place(self.row(row)).cast_const();
+            // SAFETY: by this function's contract the row can be read, and nothing writes it.
+            into.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(source, shape.width as usize)
+            });
+        }
     }
 
     fn row(self, index: u64) -> u64 {
@@ -121,8 +146,7 @@ pub(crate) unsafe fn copy(
                 // SAFETY: by this function's contract the row can be read. The staging memory has as
                 // many rows and is new, so the two do not overlap.
                 unsafe {
-                    place(staging.rows.row(row))
-                        .copy_from_nonoverlapping(source, shape.width as usize)
+                    staging.place(row).copy_from_nonoverlapping(source, shape.width as usize)
                 };
             }
             // SAFETY: by this function's contract no other code uses the destination, and only this
@@ -135,7 +159,7 @@ pub(crate) unsafe fn copy(
             // function knows the staging memory.
             unsafe { copy_simulated(driver, staging.rows, from, shape, on) }?;
             for row in 0..shape.rows {
-                let source = place(staging.rows.row(row));
+                let source = staging.place(row);
                 // SAFETY: by this function's contract the row can be written. Only this function
                 // knows the staging memory, so the two do not overlap.
                 unsafe {
@@ -147,7 +171,7 @@ pub(crate) unsafe fn copy(
     }
 }
 
-/// Memory at an address of this process, those of the simulator included.
+/// Memory at an address of this process.
 fn place(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
@@ -187,6 +211,11 @@ impl<'a> Staging<'a> {
         let bytes = shape.width.checked_mul(shape.rows).ok_or(Code::INVALID_VALUE)?;
         let start = answer(driver.sim.alloc_pinned(bytes, HostAllocFlags::empty()))?.0;
         Ok(Self { driver, rows: Rows { start, pitch: shape.width, is_simulated: true } })
+    }
+
+    /// A row in the engine's view.
+    fn place(&self, row: u64) -> *mut u8 {
+        place(self.driver.machine.simulator.kernel_address(DevicePtr(self.rows.row(row))).0)
     }
 }
 

@@ -228,3 +228,30 @@ fn a_function_of_the_host_has_returned_when_its_stream_is_synchronized() {
         assert_eq!(cuLaunchHostFunc(stream, Some(count), data), 400);
     }
 }
+
+#[test]
+fn memory_has_the_context_that_it_was_allocated_or_registered_in() {
+    start();
+    let mut context = null_mut();
+    let mut own = vec![0_u8; 1 << 16];
+    let registered = own.as_mut_ptr().cast::<c_void>();
+    let (mut ptr, mut of, mut is_capable, mut flags) = (0, null_mut::<c_void>(), 7_u32, 0);
+    // SAFETY: the driver writes locals of the right sizes. The memory is registered until the
+    // context goes, which is before it is freed.
+    unsafe {
+        assert_eq!(cuCtxCreate_v2(&raw mut context, 0, 0), 0);
+        assert_eq!(cuMemAlloc_v2(&raw mut ptr, 4096), 0);
+        assert_eq!(cuMemHostRegister_v2(registered, 1 << 16, 0), 0);
+        for address in [ptr, ptr + 5, registered.addr() as u64] {
+            assert_eq!(cuPointerGetAttribute((&raw mut of).cast(), 1, address), 0);
+            assert_eq!(of, context);
+        }
+        assert_eq!(cuPointerGetAttribute((&raw mut is_capable).cast(), 10, ptr), 0);
+        assert_eq!(is_capable, 1);
+        // As an H200 answers.
+        assert_eq!(cuMemHostGetFlags(&raw mut flags, registered), 0);
+        assert_eq!(flags, 2);
+        assert_eq!(cuCtxDestroy_v2(context), 0);
+        assert_eq!(cuPointerGetAttribute((&raw mut of).cast(), 1, registered.addr() as u64), 1);
+    }
+}

@@ -237,6 +237,22 @@ fn an_allocation_takes_the_address_of_one_that_was_freed_before() {
     assert_eq!((free_node(graph, &[], other).0, free_node(graph, &[], 0).0), (1, 1));
 }
 
+/// As driver 580 on an H200 answered, in each mode of a capture.
+#[test]
+fn an_allocation_of_0_bytes_in_a_capture_is_null_and_no_node() {
+    let _alone = start();
+    let on = stream();
+    let (mut ptr, mut nodes) = (77, 9);
+    // SAFETY: places are locals that outlive the call, and handles may be any numbers.
+    unsafe {
+        assert_eq!(cuStreamBeginCapture_v2(on, 2), 0);
+        assert_eq!((cuMemAllocAsync(&raw mut ptr, 0, on), ptr), (0, 0));
+        let graph = made(|out| cuStreamEndCapture(on, out));
+        assert_eq!(cuGraphGetNodes(graph, null_mut(), &raw mut nodes), 0);
+        assert_eq!(nodes, 0);
+    }
+}
+
 #[test]
 fn memory_of_graphs_is_counted_in_blocks_until_it_is_trimmed() {
     let _alone = start();

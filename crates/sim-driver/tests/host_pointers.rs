@@ -266,6 +266,25 @@ fn page_locked_and_registered_memory_is_accessible_without_faults() {
 }
 
 #[test]
+fn copies_of_pageable_memory_leave_the_same_trace_and_counts_with_each_mechanism() {
+    // The driver looks up the program's own memory, which lies elsewhere in each process.
+    let work = |run: &Run| -> Vec<_> {
+        let ops = run.trace().ops.into_iter();
+        ops.filter(|line| !matches!(line.recorded.op, Op::PointerAttributes { .. })).collect()
+    };
+    let declared = Run::of("copies", "declared").succeeded();
+    let (expected, mut summary) = (work(&declared), declared.summary());
+    for mechanism in mechanisms() {
+        let run = Run::of("copies", mechanism).succeeded();
+        let done = work(&run);
+        assert_eq!(done.iter().zip(&expected).find(|(a, b)| a != b), None, "{mechanism}");
+        assert_eq!(done.len(), expected.len(), "{mechanism}");
+        summary["host_faults"] = run.summary()["host_faults"].clone();
+        assert_eq!(run.summary(), summary, "{mechanism}");
+    }
+}
+
+#[test]
 fn a_child_gets_not_initialized_from_every_call_and_its_parent_goes_on() {
     for mechanism in mechanisms() {
         let run = Run::of("forks", mechanism).succeeded();

@@ -268,14 +268,19 @@ pub unsafe extern "C" fn cuCtxGetDevice_v2(out: *mut c_int, context: *mut c_void
     })
 }
 
-/// `cuCtxSynchronize`: calls are complete when they return, but for functions of the host.
+/// Waits for the work of a context: calls are complete when they return, but for functions of the
+/// host and the work behind them.
+fn finish(driver: &Driver, context: usize) -> Outcome {
+    driver.check_captures(context)?;
+    driver.deferred.wait_context(context)?;
+    driver.output.flush();
+    driver.faults.of_work()
+}
+
+/// `cuCtxSynchronize`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSynchronize() -> c_int {
-    in_context("cuCtxSynchronize", |driver, _| {
-        driver.check_captures(Driver::current())?;
-        driver.host_work.wait();
-        Ok(())
-    })
+    in_context("cuCtxSynchronize", |driver, _| finish(driver, Driver::current()))
 }
 
 /// `cuCtxSynchronize`, the form of CUDA 13.0: of any context, or of the current one.
@@ -283,9 +288,7 @@ pub extern "C" fn cuCtxSynchronize() -> c_int {
 pub extern "C" fn cuCtxSynchronize_v2(context: *mut c_void) -> c_int {
     started("cuCtxSynchronize_v2", |driver| {
         let context = driver.context_or_current(context.addr())?;
-        driver.check_captures(context)?;
-        driver.host_work.wait();
-        Ok(())
+        finish(driver, context)
     })
 }
 

@@ -5,10 +5,10 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use pagewise_hal::{
-    Backend, CopyAttributes, CopyFlags, DevicePtr, SourceOrder, SpanCopy, StreamHandle,
-};
+use pagewise_hal::{CopyAttributes, CopyFlags, DevicePtr, SourceOrder, SpanCopy, StreamHandle};
+use pagewise_sim::Submission;
 
+use crate::deferring;
 use crate::driver::{Driver, Outcome, answer, has_place, in_context, started_after, stream};
 use crate::entry::MemLocation;
 use crate::entry::movement::{gather, not_legacy};
@@ -87,10 +87,11 @@ impl Batch {
             }
         })?;
         let (attributes, starts): (Vec<_>, Vec<_>) = both.into_iter().unzip();
+        let batch = Submission::CopyBatch { copies, attributes, starts };
         // SAFETY: `memcpy_batch` asks that no other code uses the ranges and that they do not
         // overlap; the caller of this function promised that. The simulator refuses ranges outside
         // of live allocations.
-        let copied = unsafe { driver.sim.memcpy_batch(&copies, &attributes, &starts, on) };
+        let copied = unsafe { deferring::call_on(driver, on, batch) }?;
         answer(copied.inspect_err(|error| *failed = error.item()))
     }
 }
@@ -100,7 +101,8 @@ fn batch_stream(driver: &Driver, on: *mut c_void) -> Outcome<StreamHandle> {
     if driver.capturing(stream(on)).is_some() {
         return Err(STREAM_CAPTURE_UNSUPPORTED);
     }
-    driver.working_stream(driver.stream(on)?)
+    let on = driver.stream(on)?;
+    driver.working(on, driver.device_of_stream(on)?)
 }
 
 /// `cuMemcpyBatchAsync`, the form of CUDA 12.8
@@ -157,7 +159,7 @@ pub unsafe extern "C" fn cuMemcpyBatchAsync_v2(
     })
 }
 
-/// Runs a copy between places that the caller promised nothing about, in a stream.
+/// Runs a copy between places that the caller promised nothing about, in a stream or at once.
 ///
 /// # Safety
 /// No other code may use the ranges.
@@ -166,7 +168,7 @@ unsafe fn copy_any(
     destination: u64,
     source: u64,
     bytes: usize,
-    on: *mut c_void,
+    on: Option<*mut c_void>,
 ) -> c_int {
     in_context(symbol, |driver, _| {
         let (to, from) = ((destination, Use::Write), (source, Use::Read));
@@ -184,7 +186,7 @@ unsafe fn copy_from_host(
     destination: u64,
     source: *const c_void,
     bytes: usize,
-    on: *mut c_void,
+    on: Option<*mut c_void>,
 ) -> c_int {
     let source = source.expose_provenance() as u64;
     in_context(symbol, |driver, _| {
@@ -203,7 +205,7 @@ unsafe fn copy_to_host(
     destination: *mut c_void,
     source: u64,
     bytes: usize,
-    on: *mut c_void,
+    on: Option<*mut c_void>,
 ) -> c_int {
     let destination = destination.expose_provenance() as u64;
     in_context(symbol, |driver, _| {
@@ -212,9 +214,6 @@ unsafe fn copy_to_host(
         unsafe { submit(driver, on, Work::Copy(Range { to, from, bytes })) }
     })
 }
-
-/// The legacy default stream, on which calls without a stream work.
-const NO_STREAM: *mut c_void = std::ptr::null_mut();
 
 /// `cuMemcpyAsync`: between memory of the simulator and any memory of the process.
 ///
@@ -228,7 +227,7 @@ pub unsafe extern "C" fn cuMemcpyAsync(
     on: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller promises that no other code uses the ranges.
-    unsafe { copy_any("cuMemcpyAsync", destination, source, bytes, on) }
+    unsafe { copy_any("cuMemcpyAsync", destination, source, bytes, Some(on)) }
 }
 
 /// `cuMemcpy`
@@ -238,7 +237,7 @@ pub unsafe extern "C" fn cuMemcpyAsync(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy(destination: u64, source: u64, bytes: usize) -> c_int {
     // SAFETY: the caller promises that no other code uses the ranges.
-    unsafe { copy_any("cuMemcpy", destination, source, bytes, NO_STREAM) }
+    unsafe { copy_any("cuMemcpy", destination, source, bytes, None) }
 }
 
 /// `cuMemcpyDtoDAsync`
@@ -253,7 +252,7 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
     on: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller promises that no other code uses the ranges.
-    unsafe { copy_any("cuMemcpyDtoDAsync_v2", destination, source, bytes, on) }
+    unsafe { copy_any("cuMemcpyDtoDAsync_v2", destination, source, bytes, Some(on)) }
 }
 
 /// `cuMemcpyDtoD`
@@ -263,7 +262,7 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoD_v2(destination: u64, source: u64, bytes: usize) -> c_int {
     // SAFETY: the caller promises that no other code uses the ranges.
-    unsafe { copy_any("cuMemcpyDtoD_v2", destination, source, bytes, NO_STREAM) }
+    unsafe { copy_any("cuMemcpyDtoD_v2", destination, source, bytes, None) }
 }
 
 /// Copies between contexts: addresses say where memory is, so the contexts have to exist only.
@@ -275,7 +274,7 @@ unsafe fn copy_between(
     (destination, to): (u64, *mut c_void),
     (source, from): (u64, *mut c_void),
     bytes: usize,
-    on: *mut c_void,
+    on: Option<*mut c_void>,
 ) -> c_int {
     in_context(symbol, |driver, _| {
         driver.live(to.addr())?;
@@ -299,7 +298,7 @@ pub unsafe extern "C" fn cuMemcpyPeer(
     bytes: usize,
 ) -> c_int {
     // SAFETY: the caller promises that no other code uses the ranges.
-    unsafe { copy_between("cuMemcpyPeer", (destination, to), (source, from), bytes, NO_STREAM) }
+    unsafe { copy_between("cuMemcpyPeer", (destination, to), (source, from), bytes, None) }
 }
 
 /// `cuMemcpyPeerAsync`
@@ -316,7 +315,7 @@ pub unsafe extern "C" fn cuMemcpyPeerAsync(
     on: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller promises that no other code uses the ranges.
-    unsafe { copy_between("cuMemcpyPeerAsync", (destination, to), (source, from), bytes, on) }
+    unsafe { copy_between("cuMemcpyPeerAsync", (destination, to), (source, from), bytes, Some(on)) }
 }
 
 /// `cuMemcpyHtoDAsync`
@@ -331,7 +330,7 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     on: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller promises of the ranges what `copy_from_host` asks for.
-    unsafe { copy_from_host("cuMemcpyHtoDAsync_v2", destination, source, bytes, on) }
+    unsafe { copy_from_host("cuMemcpyHtoDAsync_v2", destination, source, bytes, Some(on)) }
 }
 
 /// `cuMemcpyHtoD`
@@ -345,7 +344,7 @@ pub unsafe extern "C" fn cuMemcpyHtoD_v2(
     bytes: usize,
 ) -> c_int {
     // SAFETY: the caller promises of the ranges what `copy_from_host` asks for.
-    unsafe { copy_from_host("cuMemcpyHtoD_v2", destination, source, bytes, NO_STREAM) }
+    unsafe { copy_from_host("cuMemcpyHtoD_v2", destination, source, bytes, None) }
 }
 
 /// `cuMemcpyDtoHAsync`
@@ -360,7 +359,7 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     on: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller promises of the ranges what `copy_to_host` asks for.
-    unsafe { copy_to_host("cuMemcpyDtoHAsync_v2", destination, source, bytes, on) }
+    unsafe { copy_to_host("cuMemcpyDtoHAsync_v2", destination, source, bytes, Some(on)) }
 }
 
 /// `cuMemcpyDtoH`
@@ -374,5 +373,5 @@ pub unsafe extern "C" fn cuMemcpyDtoH_v2(
     bytes: usize,
 ) -> c_int {
     // SAFETY: the caller promises of the ranges what `copy_to_host` asks for.
-    unsafe { copy_to_host("cuMemcpyDtoH_v2", destination, source, bytes, NO_STREAM) }
+    unsafe { copy_to_host("cuMemcpyDtoH_v2", destination, source, bytes, None) }
 }

@@ -5,15 +5,21 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use pagewise_hal::{Backend, Code, DeviceAttribute, DeviceId};
 
 use crate::attributes::attribute_of;
-use crate::driver::{Driver, Outcome, answer, any_time, has_place, started, started_after, store};
+use crate::driver::{
+    Driver, Outcome, answer, any_time, has_place, start, started, started_after, store,
+};
 
 /// `cuInit`
 #[unsafe(no_mangle)]
 pub extern "C" fn cuInit(flags: c_uint) -> c_int {
-    any_time("cuInit", |driver| match (flags, driver.start()) {
-        (0, Code::SUCCESS) => Ok(()),
-        (0, code) => Err(code),
-        _ => Err(Code::INVALID_VALUE),
+    any_time("cuInit", |driver| {
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        match start(driver) {
+            Code::SUCCESS => Ok(()),
+            code => Err(code),
+        }
     })
 }
 

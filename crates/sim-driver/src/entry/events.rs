@@ -5,6 +5,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use pagewise_hal::{Backend, Code, EventFlags, EventHandle};
 
 use crate::contexts;
+use crate::deferred::NOT_READY;
+use crate::deferring;
 use crate::driver::{
     Driver, Outcome, answer, has_place, in_context, is_handle, started, started_after, store,
     stream,
@@ -54,6 +56,7 @@ pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> c_int {
         // function promised that. The simulator refuses a handle of a destroyed event, so even a
         // broken promise does no harm.
         answer(unsafe { driver.sim.event_destroy(event(handle)) })?;
+        driver.deferred.forget_event(event(handle).as_raw());
         driver.graphs().captures.forget_event(event(handle).as_raw());
         driver.contexts().events.remove(&handle.addr());
         Ok(())
@@ -84,8 +87,7 @@ fn record(driver: &Driver, raw: *mut c_void, on: *mut c_void, is_external: bool)
         return graphs.captures.record(handle.as_raw(), capturing);
     }
     driver.check_legacy(on)?;
-    driver.wait_for_host(on);
-    answer(driver.sim.event_record(handle, on))?;
+    deferring::record(driver, handle, on)?;
     driver.graphs().captures.record(handle.as_raw(), None)
 }
 
@@ -107,6 +109,9 @@ pub extern "C" fn cuEventRecord(handle: *mut c_void, on: *mut c_void) -> c_int {
 pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
     started_after("cuEventQuery", is_handle(handle), |driver| {
         look(driver, event(handle))?;
+        if driver.deferred.is_event_pending(event(handle).as_raw()) {
+            return Err(NOT_READY);
+        }
         answer(driver.sim.event_query(event(handle))).map(|_| ())
     })
 }
@@ -116,6 +121,9 @@ pub extern "C" fn cuEventQuery(handle: *mut c_void) -> c_int {
 pub extern "C" fn cuEventSynchronize(handle: *mut c_void) -> c_int {
     started_after("cuEventSynchronize", is_handle(handle), |driver| {
         look(driver, event(handle))?;
+        driver.deferred.wait_event(event(handle).as_raw())?;
+        driver.output.flush();
+        driver.faults.of_work()?;
         answer(driver.sim.event_synchronize(event(handle)))
     })
 }
@@ -152,6 +160,11 @@ unsafe fn elapsed(
         has_place(milliseconds)?;
         for one in [start, end] {
             driver.graphs().captures.check_event(event(one).as_raw(), false)?;
+        }
+        if [start, end].iter().any(|one| driver.deferred.is_event_pending(event(*one).as_raw())) {
+            check_event(driver, start)?;
+            check_event(driver, end)?;
+            return Err(NOT_READY);
         }
         let ns = answer(driver.sim.event_elapsed_ns(event(start), event(end)))?;
         // SAFETY: by this function's contract the place is null or valid for writing.

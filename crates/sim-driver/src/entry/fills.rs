@@ -36,7 +36,7 @@ unsafe fn fill_one(
     ptr: u64,
     element: Element,
     count: usize,
-    on: *mut c_void,
+    on: Option<*mut c_void>,
 ) -> c_int {
     let fill = element.fill((ptr, 0), (count, 1));
     // SAFETY: `submit` asks that no other code uses the range, as this function does.
@@ -53,15 +53,12 @@ unsafe fn fill_rows(
     rows: (u64, usize),
     element: Element,
     size: (usize, usize),
-    on: *mut c_void,
+    on: Option<*mut c_void>,
 ) -> c_int {
     let fill = element.fill(rows, size);
     // SAFETY: `submit` asks that no other code uses the rows, as this function does.
     in_context(symbol, |driver, _| unsafe { submit(driver, on, Work::Rows(fill)) })
 }
-
-/// The legacy default stream, on which calls without a stream work.
-const NO_STREAM: *mut c_void = std::ptr::null_mut();
 
 /// `cuMemsetD8Async`
 ///
@@ -75,7 +72,7 @@ pub unsafe extern "C" fn cuMemsetD8Async(
     on: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller promises that no other code uses the range.
-    unsafe { fill_one("cuMemsetD8Async", ptr, Element::Byte(value), count, on) }
+    unsafe { fill_one("cuMemsetD8Async", ptr, Element::Byte(value), count, Some(on)) }
 }
 
 /// `cuMemsetD8`
@@ -85,7 +82,7 @@ pub unsafe extern "C" fn cuMemsetD8Async(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8_v2(ptr: u64, value: u8, count: usize) -> c_int {
     // SAFETY: the caller promises that no other code uses the range.
-    unsafe { fill_one("cuMemsetD8_v2", ptr, Element::Byte(value), count, NO_STREAM) }
+    unsafe { fill_one("cuMemsetD8_v2", ptr, Element::Byte(value), count, None) }
 }
 
 /// `cuMemsetD2D8Async`
@@ -103,7 +100,7 @@ pub unsafe extern "C" fn cuMemsetD2D8Async(
 ) -> c_int {
     let (rows, element) = ((ptr, pitch), Element::Byte(value));
     // SAFETY: the caller promises that no other code uses the rows.
-    unsafe { fill_rows("cuMemsetD2D8Async", rows, element, (width, height), on) }
+    unsafe { fill_rows("cuMemsetD2D8Async", rows, element, (width, height), Some(on)) }
 }
 
 /// `cuMemsetD2D8`
@@ -120,7 +117,7 @@ pub unsafe extern "C" fn cuMemsetD2D8_v2(
 ) -> c_int {
     let (rows, element) = ((ptr, pitch), Element::Byte(value));
     // SAFETY: the caller promises that no other code uses the rows.
-    unsafe { fill_rows("cuMemsetD2D8_v2", rows, element, (width, height), NO_STREAM) }
+    unsafe { fill_rows("cuMemsetD2D8_v2", rows, element, (width, height), None) }
 }
 
 /// `cuMemsetD16Async`
@@ -135,7 +132,7 @@ pub unsafe extern "C" fn cuMemsetD16Async(
     on: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller promises that no other code uses the range.
-    unsafe { fill_one("cuMemsetD16Async", ptr, Element::Half(value), count, on) }
+    unsafe { fill_one("cuMemsetD16Async", ptr, Element::Half(value), count, Some(on)) }
 }
 
 /// `cuMemsetD16`
@@ -145,7 +142,7 @@ pub unsafe extern "C" fn cuMemsetD16Async(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD16_v2(ptr: u64, value: c_ushort, count: usize) -> c_int {
     // SAFETY: the caller promises that no other code uses the range.
-    unsafe { fill_one("cuMemsetD16_v2", ptr, Element::Half(value), count, NO_STREAM) }
+    unsafe { fill_one("cuMemsetD16_v2", ptr, Element::Half(value), count, None) }
 }
 
 /// `cuMemsetD2D16Async`
@@ -163,7 +160,7 @@ pub unsafe extern "C" fn cuMemsetD2D16Async(
 ) -> c_int {
     let (rows, element) = ((ptr, pitch), Element::Half(value));
     // SAFETY: the caller promises that no other code uses the rows.
-    unsafe { fill_rows("cuMemsetD2D16Async", rows, element, (width, height), on) }
+    unsafe { fill_rows("cuMemsetD2D16Async", rows, element, (width, height), Some(on)) }
 }
 
 /// `cuMemsetD2D16`
@@ -180,7 +177,7 @@ pub unsafe extern "C" fn cuMemsetD2D16_v2(
 ) -> c_int {
     let (rows, element) = ((ptr, pitch), Element::Half(value));
     // SAFETY: the caller promises that no other code uses the rows.
-    unsafe { fill_rows("cuMemsetD2D16_v2", rows, element, (width, height), NO_STREAM) }
+    unsafe { fill_rows("cuMemsetD2D16_v2", rows, element, (width, height), None) }
 }
 
 /// `cuMemsetD32Async`
@@ -195,7 +192,7 @@ pub unsafe extern "C" fn cuMemsetD32Async(
     on: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller promises that no other code uses the range.
-    unsafe { fill_one("cuMemsetD32Async", ptr, Element::Word(value), count, on) }
+    unsafe { fill_one("cuMemsetD32Async", ptr, Element::Word(value), count, Some(on)) }
 }
 
 /// `cuMemsetD32`
@@ -205,7 +202,7 @@ pub unsafe extern "C" fn cuMemsetD32Async(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD32_v2(ptr: u64, value: c_uint, count: usize) -> c_int {
     // SAFETY: the caller promises that no other code uses the range.
-    unsafe { fill_one("cuMemsetD32_v2", ptr, Element::Word(value), count, NO_STREAM) }
+    unsafe { fill_one("cuMemsetD32_v2", ptr, Element::Word(value), count, None) }
 }
 
 /// `cuMemsetD2D32Async`
@@ -223,7 +220,7 @@ pub unsafe extern "C" fn cuMemsetD2D32Async(
 ) -> c_int {
     let (rows, element) = ((ptr, pitch), Element::Word(value));
     // SAFETY: the caller promises that no other code uses the rows.
-    unsafe { fill_rows("cuMemsetD2D32Async", rows, element, (width, height), on) }
+    unsafe { fill_rows("cuMemsetD2D32Async", rows, element, (width, height), Some(on)) }
 }
 
 /// `cuMemsetD2D32`
@@ -240,5 +237,5 @@ pub unsafe extern "C" fn cuMemsetD2D32_v2(
 ) -> c_int {
     let (rows, element) = ((ptr, pitch), Element::Word(value));
     // SAFETY: the caller promises that no other code uses the rows.
-    unsafe { fill_rows("cuMemsetD2D32_v2", rows, element, (width, height), NO_STREAM) }
+    unsafe { fill_rows("cuMemsetD2D32_v2", rows, element, (width, height), None) }
 }

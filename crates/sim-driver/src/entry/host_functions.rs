@@ -1,10 +1,11 @@
-//! Entry points that let a stream call a function of the host: see `host_work`.
+//! Entry points that let a stream call a function of the host: see `deferred`.
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::Code;
 
-use crate::driver::{Driver, Outcome, host_queue, started, stream};
+use crate::deferred::{self, Entry};
+use crate::driver::{Driver, Outcome, started, stream};
 use crate::running;
 use crate::work::{HostNodeParams, Work};
 
@@ -23,12 +24,10 @@ unsafe impl<T> Send for Sent<T> {}
 /// Submits a function to a stream.
 fn submit(driver: &Driver, on: *mut c_void, work: impl FnOnce() + Send + 'static) -> Outcome {
     let handle = stream(on);
+    driver.device_of_stream(handle)?;
     driver.submittable(handle)?;
-    if driver.host_work.submit(host_queue(handle), Box::new(work)) {
-        Ok(())
-    } else {
-        Err(Code::OUT_OF_MEMORY)
-    }
+    let (lane, work) = (driver.lane(handle), deferred::Work::Function(Box::new(work)));
+    driver.deferred.submit(Entry { lane, work, records: None, waits_for: None })
 }
 
 /// `cuLaunchHostFunc`
@@ -45,7 +44,7 @@ pub unsafe extern "C" fn cuLaunchHostFunc(
         function.ok_or(Code::INVALID_VALUE)?;
         let call = Work::Host(HostNodeParams { function, data });
         // SAFETY: the caller promises that the function can be called with its data.
-        unsafe { running::submit(driver, on, call) }
+        unsafe { running::submit(driver, Some(on), call) }
     })
 }
 

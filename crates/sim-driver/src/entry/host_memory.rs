@@ -8,7 +8,7 @@ use crate::contexts::Kind;
 use crate::driver::{Driver, Outcome, answer, has_place, in_context, started, store};
 
 /// `CU_MEMHOSTALLOC_DEVICEMAP`, which all page-locked memory has.
-const DEVICE_MAP: c_uint = 2;
+pub(crate) const DEVICE_MAP: c_uint = 2;
 
 /// Allocates page-locked memory in the current context.
 ///
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn cuMemFreeHost(ptr: *mut c_void) -> c_int {
     let ptr = DevicePtr(ptr.addr() as u64);
     started("cuMemFreeHost", |driver| {
         driver.check_unsafe()?;
-        driver.host_work.wait();
+        driver.deferred.wait()?;
         // SAFETY: `free_pinned` asks that no code uses the allocation any more; the caller of this
         // function promised that.
         answer(unsafe { driver.sim.free_pinned(ptr) })?;
@@ -74,7 +74,7 @@ fn start_of(driver: &Driver, ptr: u64) -> Outcome<u64> {
     answer(driver.sim.pointer_attribute(DevicePtr(ptr), start))
 }
 
-/// `cuMemHostGetFlags`: of page-locked memory, and 2 of managed memory.
+/// `cuMemHostGetFlags`: of page-locked and registered memory, and 2 of managed memory.
 ///
 /// # Safety
 /// As the module says.
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn cuMemHostGetFlags(flags: *mut c_uint, ptr: *mut c_void)
         let kind = driver.contexts().memory.get(&start).copied();
         let managed = driver.sim.pointer_attribute(DevicePtr(ptr), PointerAttribute::IS_MANAGED);
         let found = match (kind, managed) {
-            (Some((_, Kind::Pinned(flags))), _) => flags,
+            (Some((_, Kind::Pinned(flags) | Kind::Registered(flags))), _) => flags,
             (_, Ok(1)) => DEVICE_MAP,
             _ => return Err(Code::INVALID_VALUE),
         };

@@ -29,6 +29,8 @@ const ERROR_LOG: c_int = 5;
 struct Log {
     buffer: Option<*mut u8>,
     size: Option<*mut *mut c_void>,
+    /// Bytes of the buffer. Later the option says how many are used.
+    room: usize,
 }
 
 /// The options of a loading call.
@@ -68,6 +70,9 @@ impl JitOptions {
                 log.buffer = (!buffer.is_null()).then_some(buffer);
             } else {
                 log.size = Some(slot);
+                // SAFETY: by this function's contract the array has an item of this index. Its value is a
+                // number of 32 bits, in the place of a pointer.
+                log.room = unsafe { slot.cast::<c_uint>().read_unaligned() } as usize;
             }
         }
         Ok(found)
@@ -92,9 +97,7 @@ impl Log {
     /// The buffer must be as long as the option says, which must be valid for writing.
     unsafe fn write(self, text: &str) {
         let Some(size) = self.size else { return };
-        // SAFETY: by this function's contract the option can be read. Its value is a number of 32
-        // bits, in the place of a pointer.
-        let room = unsafe { size.cast::<c_uint>().read_unaligned() } as usize;
+        let room = self.room;
         let kept = text.len().min(room.saturating_sub(1));
         if let (Some(buffer), 1..) = (self.buffer, room) {
             // SAFETY: by this function's contract `room` bytes can be written at the buffer, and
@@ -114,7 +117,7 @@ pub(crate) fn machine(driver: &Driver, device: DeviceId) -> Outcome<Machine> {
     Ok(Machine { capability: capability(driver, device)?, driver: driver.options.version() })
 }
 
-/// Reads an image, and reports errors to the logs.
+/// Reads an image that is loaded, and reports errors to the logs.
 ///
 /// # Safety
 /// As [`JitOptions::read`] says.
@@ -124,7 +127,32 @@ pub(crate) unsafe fn read(
     bytes: &[u8],
     options: &JitOptions,
 ) -> Outcome<Result<Image, Refusal>> {
+    let image = Image::read(bytes, machine(driver, device)?).and_then(Image::whole);
+    // SAFETY: by this function's contract the buffers are as long as the options say.
+    unsafe { reported(image, options) }
+}
+
+/// Reads an image that is linked with others, and reports errors to the logs.
+///
+/// # Safety
+/// As [`JitOptions::read`] says.
+pub(crate) unsafe fn read_part(
+    driver: &Driver,
+    device: DeviceId,
+    bytes: &[u8],
+    options: &JitOptions,
+) -> Outcome<Result<Image, Refusal>> {
     let image = Image::read(bytes, machine(driver, device)?);
+    // SAFETY: by this function's contract the buffers are as long as the options say.
+    unsafe { reported(image, options) }
+}
+
+/// # Safety
+/// As [`JitOptions::read`] says.
+unsafe fn reported(
+    image: Result<Image, Refusal>,
+    options: &JitOptions,
+) -> Outcome<Result<Image, Refusal>> {
     let log = image.as_ref().err().map_or("", |refusal| &refusal.log);
     // SAFETY: by this function's contract the buffers are as long as the options say.
     unsafe { options.report(log) };

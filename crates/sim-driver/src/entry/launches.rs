@@ -6,10 +6,11 @@ use pagewise_hal::{Code, DeviceId, EventHandle, LaunchShape, StreamHandle};
 
 use crate::driver::{Driver, Outcome, has_place, in_context, in_context_after, load, stream};
 use crate::entry::functions::function;
-use crate::graphs::Task;
+use crate::entry::libraries::function_of_kernel;
+use crate::graphs::{KernelNode, Named};
 use crate::image::parts::Kernel;
 use crate::launch::{self, Launch, Request};
-use crate::launching::execute;
+use crate::launching::launch_kernel;
 use crate::programs::tables::Function;
 
 /// `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`
@@ -61,9 +62,9 @@ pub struct LaunchConfig {
 
 /// Parameters as a program passes them: an address each, or a buffer of all.
 #[derive(Debug, Clone, Copy)]
-struct Arguments {
-    each: *mut *mut c_void,
-    extra: *mut *mut c_void,
+pub(super) struct Arguments {
+    pub(super) each: *mut *mut c_void,
+    pub(super) extra: *mut *mut c_void,
 }
 
 /// Launches a kernel.
@@ -83,22 +84,47 @@ unsafe fn launch(
     let on = stream(on);
     check_stream(driver, device, &function, on)?;
     let capturing = driver.capturing(on);
-    if let Err(code) = launch::check(driver, device, &function, &request) {
-        // A launch that is refused invalidates the capture, as driver 580 answered.
-        if capturing.is_some() {
-            _ = driver.submittable(on);
-        }
-        return Err(code);
-    }
     // SAFETY: by this function's contract the arguments are those of the kernel.
-    let parameters = unsafe { arguments.read(function.kernel()?) }?;
-    let launch = Launch { device, request, parameters, function };
+    let launch = unsafe { launch_of(driver, device, function, request, arguments) };
+    if launch.is_err() && capturing.is_some() {
+        // A launch that is refused invalidates the capture, as driver 580 answered.
+        _ = driver.submittable(on);
+    }
+    let launch = launch?;
     if let Some(key) = capturing {
-        return driver.graphs().capture(key, Task::Kernel(launch)).map(drop);
+        let named = match launch.function.context {
+            Some(context) => Named { function: handle.addr(), kernel: 0, context },
+            None => {
+                let function = function_of_kernel(driver, handle.addr())?;
+                Named { function, kernel: handle.addr(), context: driver.context_of_stream(on)? }
+            }
+        };
+        let node = KernelNode::new(launch, named, !arguments.extra.is_null());
+        return driver.graphs().capture(key, node.into()).map(drop);
     }
     driver.check_legacy(on)?;
-    driver.wait_for_host(on);
-    execute(driver, &launch, on)
+    launch_kernel(driver, launch, on)
+}
+
+/// A launch that passes its checks, with the bytes of its parameters.
+///
+/// # Safety
+/// The arguments must be those of the kernel.
+pub(super) unsafe fn launch_of(
+    driver: &Driver,
+    device: DeviceId,
+    function: Function,
+    request: Request,
+    arguments: Arguments,
+) -> Outcome<Launch> {
+    launch::check(driver, device, &function, &request)?;
+    // SAFETY: by this function's contract the arguments are those of the kernel.
+    let parameters = unsafe { arguments.read(function.kernel()?) }?;
+    let module = match function.context {
+        Some(_) => function.of,
+        None => super::libraries::module(driver, function.of)?,
+    };
+    Ok(Launch { device, function, module, request, parameters })
 }
 
 /// Checks the stream, whatever the grid is (CONTRACT-101). It must belong to the context of the

@@ -91,7 +91,7 @@ unsafe fn load_library(
 pub extern "C" fn cuLibraryUnload(library: *mut c_void) -> c_int {
     started_after("cuLibraryUnload", is_handle(library), |driver| {
         driver.programs().library(library.addr())?;
-        driver.host_work.wait();
+        driver.deferred.wait()?;
         let memory = driver.programs().remove_library(library.addr());
         free(driver, memory);
         Ok(())
@@ -284,12 +284,17 @@ pub unsafe extern "C" fn cuLibraryGetUnifiedFunction(
 pub unsafe extern "C" fn cuKernelGetFunction(out: *mut *mut c_void, kernel: *mut c_void) -> c_int {
     any_time("cuKernelGetFunction", |driver| {
         has_place(out)?;
-        let (library, index) = driver.programs().kernel(kernel.addr())?;
-        let module = module(driver, library)?;
-        let function = driver.programs().function_of(module, index)?;
+        let function = function_of_kernel(driver, kernel.addr())?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(out, std::ptr::without_provenance_mut(function)) }
     })
+}
+
+/// The function that a kernel of a library is in the current context.
+pub(super) fn function_of_kernel(driver: &Driver, kernel: usize) -> Outcome<usize> {
+    let (library, index) = driver.programs().kernel(kernel)?;
+    let module = module(driver, library)?;
+    driver.programs().function_of(module, index)
 }
 
 /// `cuKernelGetLibrary`

@@ -80,7 +80,7 @@ pub unsafe extern "C" fn cuMemFree_v2(ptr: u64) -> c_int {
         if driver.programs().owns(ptr) {
             return Err(Code::INVALID_VALUE);
         }
-        driver.host_work.wait();
+        driver.deferred.wait()?;
         if let Some(freed) = graph_memory::free(driver, ptr) {
             return freed;
         }
@@ -274,11 +274,41 @@ unsafe fn store_attribute(data: *mut c_void, attribute: PointerAttribute, value:
     Ok(())
 }
 
+/// `CU_POINTER_ATTRIBUTE_CONTEXT`
+const CONTEXT: PointerAttribute = PointerAttribute(1);
+/// `CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE`
+const IS_LEGACY_IPC_CAPABLE: PointerAttribute = PointerAttribute(10);
+
+fn start_of(driver: &Driver, ptr: u64) -> Outcome<u64> {
+    let start = PointerAttribute::RANGE_START_ADDR;
+    answer(driver.sim.pointer_attribute(DevicePtr(ptr), start))
+}
+
+/// The context that memory was allocated, registered or opened in, or that a variable's module was
+/// loaded in. Memory of pools and mapped memory have none that is known.
+fn context_of(driver: &Driver, ptr: u64) -> Outcome<u64> {
+    let start = start_of(driver, ptr)?;
+    let variable = driver.programs().context_of(start);
+    let owner = variable.or_else(|| Some(driver.contexts().memory.get(&start)?.0));
+    owner.map(|context| context as u64).ok_or(Code::INVALID_VALUE)
+}
+
+/// Whether `cuIpcGetMemHandle` takes the memory: that of `cuMemAlloc`. An H200 says no of variables
+/// and of memory that was imported.
+fn is_legacy_ipc_capable(driver: &Driver, ptr: u64) -> Outcome<u64> {
+    let start = start_of(driver, ptr)?;
+    let owned = driver.contexts().memory.get(&start).copied();
+    let managed = driver.sim.pointer_attribute(DevicePtr(ptr), PointerAttribute::IS_MANAGED);
+    Ok(u64::from(matches!(owned, Some((_, Kind::Memory))) && managed == Ok(0)))
+}
+
 fn pointer_attribute(driver: &Driver, ptr: u64, attribute: PointerAttribute) -> Outcome<u64> {
     let of_graph = driver.graphs().memory.around(ptr);
     match (attribute, of_graph) {
         (PointerAttribute::RANGE_START_ADDR, Some((start, _))) => return Ok(start),
         (PointerAttribute::RANGE_SIZE, Some((_, bytes))) => return Ok(bytes),
+        (CONTEXT, None) => return context_of(driver, ptr),
+        (IS_LEGACY_IPC_CAPABLE, None) => return is_legacy_ipc_capable(driver, ptr),
         _ => {}
     }
     answer(driver.sim.pointer_attribute(DevicePtr(ptr), attribute))

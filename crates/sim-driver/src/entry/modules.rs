@@ -133,8 +133,9 @@ pub extern "C" fn cuModuleUnload(module: *mut c_void) -> c_int {
         if of_library {
             return Err(Code::INVALID_HANDLE);
         }
-        driver.host_work.wait();
+        driver.deferred.wait()?;
         let memory = driver.programs().remove_module(module.addr());
+        driver.instances.forget(module.addr());
         free(driver, memory);
         Ok(())
     })

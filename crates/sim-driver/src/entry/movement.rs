@@ -3,7 +3,9 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{Advice, Backend, Code, Location, Span};
+use pagewise_sim::{Submission, Targets};
 
+use crate::deferring::call;
 use crate::driver::{Outcome, answer, has_place, in_context, started, started_after, stream};
 use crate::entry::{MemLocation, span};
 
@@ -39,7 +41,10 @@ pub extern "C" fn cuMemPrefetchAsync(
     on: *mut c_void,
 ) -> c_int {
     started("cuMemPrefetchAsync", |driver| {
-        answer(driver.sim.prefetch_ordinal(span(ptr, bytes), device, driver.stream(on)?))
+        let on = driver.stream(on)?;
+        let prefetch = Submission::PrefetchOrdinal(span(ptr, bytes), device);
+        // SAFETY: a prefetch asks nothing.
+        unsafe { call(driver, on, prefetch) }
     })
 }
 
@@ -53,7 +58,10 @@ pub extern "C" fn cuMemPrefetchAsync_v2(
     on: *mut c_void,
 ) -> c_int {
     started("cuMemPrefetchAsync_v2", |driver| {
-        answer(driver.sim.prefetch(span(ptr, bytes), location.into(), flags, driver.stream(on)?))
+        let on = driver.stream(on)?;
+        let (span, location) = (span(ptr, bytes), location.into());
+        // SAFETY: a prefetch asks nothing.
+        unsafe { call(driver, on, Submission::Prefetch { span, location, flags }) }
     })
 }
 
@@ -133,7 +141,9 @@ pub unsafe extern "C" fn cuMemPrefetchBatchAsync(
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: the caller promises that both arrays are null or have `locations_count` items.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
-        answer(driver.sim.prefetch_batch(&spans, &locations, &starts, flags, on))
+        let targets = Targets { spans, locations, starts, flags };
+        // SAFETY: a prefetch asks nothing.
+        unsafe { call(driver, on, Submission::PrefetchBatch(targets)) }
     })
 }
 
@@ -155,7 +165,7 @@ pub unsafe extern "C" fn cuMemDiscardBatchAsync(
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: `discard_batch` asks that no code reads the contents until they are written
         // again; the caller of this function promised that.
-        answer(unsafe { driver.sim.discard_batch(&spans, flags, on) })
+        unsafe { call(driver, on, Submission::DiscardBatch { spans, flags }) }
     })
 }
 
@@ -180,9 +190,9 @@ pub unsafe extern "C" fn cuMemDiscardAndPrefetchBatchAsync(
         let spans = unsafe { spans(ptrs, bytes, count) }?;
         // SAFETY: the caller promises that both arrays are null or have `locations_count` items.
         let (locations, starts) = unsafe { targets(locations, starts, locations_count) }?;
-        let sim = &driver.sim;
+        let targets = Targets { spans, locations, starts, flags };
         // SAFETY: `discard_prefetch_batch` asks that no code reads the contents until they are
         // written again; the caller of this function promised that.
-        answer(unsafe { sim.discard_prefetch_batch(&spans, &locations, &starts, flags, on) })
+        unsafe { call(driver, on, Submission::DiscardPrefetchBatch(targets)) }
     })
 }

@@ -4,13 +4,15 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{Code, DeviceId};
 
+use crate::attributes::RECORDED;
 use crate::driver::{Driver, Outcome, has_place, in_context, in_context_after, load, store};
 use crate::entry::functions::function;
 use crate::entry::launches::{LaunchConfig, requested};
-use crate::launch::{CLUSTER_MAX, CLUSTER_PORTABLE, INVALID_CLUSTER_SIZE};
-use crate::occupancy::{active_blocks, available_shared, best_block};
+use crate::launch::{CLUSTER_MAX, CLUSTER_PORTABLE, INVALID_CLUSTER_SIZE, Request};
+use crate::occupancy::{active_blocks, active_clusters, available_shared, best_block};
 use crate::programs::device::{limits, multiprocessor};
-use crate::programs::limits::{Limits, Multiprocessor};
+use crate::programs::limits::{CLUSTER_GROUPS, Limits, Multiprocessor};
+use crate::programs::tables::Function;
 
 /// `CUoccupancyB2DSize`: the dynamic shared memory of a block of so many threads.
 pub type BlockToDynamicShared = Option<unsafe extern "C" fn(c_int) -> usize>;
@@ -180,6 +182,37 @@ pub unsafe extern "C" fn cuOccupancyAvailableDynamicSMemPerBlock(
     })
 }
 
+/// The cluster of a launch: its blocks in each dimension, none without a cluster, and the most that
+/// the kernel may have.
+fn cluster(
+    driver: &Driver,
+    device: DeviceId,
+    function: &Function,
+    request: &Request,
+) -> Outcome<(Option<[u32; 3]>, u32)> {
+    if !limits(driver, device)?.has_clusters {
+        return Err(INVALID_CLUSTER_SIZE);
+    }
+    let is_non_portable = function.settings.is_non_portable;
+    let most = if is_non_portable { CLUSTER_MAX } else { CLUSTER_PORTABLE };
+    let set = function.settings.cluster(function.kernel()?);
+    let Some(cluster) = request.cluster.filter(|cluster| *cluster != [0; 3]).or(set) else {
+        return Ok((None, most));
+    };
+    let mut pairs = cluster.iter().zip(request.shape.grid);
+    let fits = pairs.all(|(cluster, grid)| *cluster > 0 && grid.is_multiple_of(*cluster));
+    // A kernel that may have more than is portable is not refused for its size.
+    if !fits || (product(cluster) > most && !is_non_portable) {
+        return Err(INVALID_CLUSTER_SIZE);
+    }
+    Ok((Some(cluster), most))
+}
+
+/// How many there are of what three dimensions measure.
+fn product(of: [u32; 3]) -> u32 {
+    of.iter().fold(1, |all, one| all.saturating_mul(*one))
+}
+
 /// `cuOccupancyMaxPotentialClusterSize`
 ///
 /// # Safety
@@ -196,22 +229,47 @@ pub unsafe extern "C" fn cuOccupancyMaxPotentialClusterSize(
         // SAFETY: the caller promises that the configuration is valid for reading, with as many
         // attributes as it says.
         let request = unsafe { requested(driver, handle, &load(config)?) }?;
-        let function = function(driver, handle)?;
-        let limits = limits(driver, device)?;
-        if !limits.has_clusters {
-            return Err(INVALID_CLUSTER_SIZE);
-        }
-        let most = if function.settings.is_non_portable { CLUSTER_MAX } else { CLUSTER_PORTABLE };
-        let cluster = request.cluster.unwrap_or([1; 3]);
-        let fits = cluster
-            .iter()
-            .zip(request.shape.grid)
-            .all(|(cluster, grid)| *cluster > 0 && grid.is_multiple_of(*cluster));
-        let blocks = cluster.iter().fold(1_u32, |all, one| all.saturating_mul(*one));
-        if !fits || blocks > most {
-            return Err(INVALID_CLUSTER_SIZE);
-        }
+        let (_, most) = cluster(driver, device, &function(driver, handle)?, &request)?;
         // SAFETY: the caller promises that the place is null or valid for writing.
         unsafe { store(size, most.cast_signed()) }
+    })
+}
+
+/// `cuOccupancyMaxActiveClusters`: of an H200. Without a cluster in the configuration there are
+/// none.
+///
+/// # Safety
+/// As [`cuOccupancyMaxPotentialClusterSize`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuOccupancyMaxActiveClusters(
+    clusters: *mut c_int,
+    handle: *mut c_void,
+    config: *const LaunchConfig,
+) -> c_int {
+    let arguments = has_place(clusters)
+        .and_then(|()| if handle.is_null() { Err(Code::INVALID_VALUE) } else { Ok(()) })
+        .and_then(|()| has_place(config));
+    in_context_after("cuOccupancyMaxActiveClusters", arguments, |driver, device| {
+        // SAFETY: the caller promises that the configuration is valid for reading, with as many
+        // attributes as it says.
+        let request = unsafe { requested(driver, handle, &load(config)?) }?;
+        let function = function(driver, handle)?;
+        let shape = request.shape;
+        if shape.grid.contains(&0) || shape.block.contains(&0) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let found = match cluster(driver, device, &function, &request)? {
+            (None, _) => 0,
+            (Some(_), _) if driver.options.gpu_name() != RECORDED => {
+                return driver.refuse("cuOccupancyMaxActiveClusters of this profile");
+            }
+            (Some(cluster), _) => {
+                let (limits, processor) = both_limits(driver, device)?;
+                let of = (product(cluster), product(shape.block), shape.shared_bytes.into());
+                active_clusters(&function, &limits, &processor, &CLUSTER_GROUPS, of)?
+            }
+        };
+        // SAFETY: the caller promises that the place is null or valid for writing.
+        unsafe { store(clusters, found.cast_signed()) }
     })
 }

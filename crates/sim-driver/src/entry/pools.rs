@@ -3,13 +3,14 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{
-    AccessFlags, AllocationType, Backend, Code, DeviceId, DevicePtr, HandleTypes, Location,
-    PoolAttribute, PoolHandle, PoolProps, Result,
+    AccessFlags, AllocationType, Backend, Code, DeviceId, HandleTypes, Location, PoolAttribute,
+    PoolHandle, PoolProps, Result,
 };
 
+use crate::deferring;
 use crate::driver::{Driver, Outcome, answer, has_place, load, started, store, stream};
 use crate::entry::MemLocation;
-use crate::graph_memory;
+use crate::graph_memory::{self, Wanted};
 use crate::graphs::Key;
 
 /// `CUmemPoolProps` as of CUDA 12.2.
@@ -39,6 +40,13 @@ pub struct MemAccessDesc {
     /// Which access.
     pub flags: c_int,
 }
+
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`
+pub(in crate::entry) const PINNED: c_int = 1;
+/// `CU_MEM_LOCATION_TYPE_NONE`
+pub(in crate::entry) const NOWHERE: c_int = 0;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`
+pub(in crate::entry) const DEVICE: c_int = 1;
 
 /// A pool of the caller: the simulator looks it up and refuses what it did not make.
 pub(super) fn pool(raw: *mut c_void) -> PoolHandle {
@@ -81,12 +89,14 @@ pub unsafe extern "C" fn cuMemPoolCreate(
         if props.reserved != [0; 56] {
             return Err(Code::INVALID_VALUE);
         }
-        Ok(driver.sim.pool_create(PoolProps {
+        let location = props.location.into();
+        let made = driver.sim.pool_create(PoolProps {
             allocation_type: AllocationType(props.allocation_type),
-            location: props.location.into(),
+            location,
             handle_types: HandleTypes::from_bits_retain(props.handle_types),
             max_bytes: props.max_bytes as u64,
-        }))
+        });
+        Ok(made.inspect(|pool| driver.graphs().memory.note_pool(*pool, location)))
     };
     // SAFETY: `give` asks for a place that is null or valid for writing; the caller promises that
     // of `out`.
@@ -99,10 +109,14 @@ pub unsafe extern "C" fn cuMemPoolCreate(
 /// The handle may not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolDestroy(handle: *mut c_void) -> c_int {
-    // SAFETY: `pool_destroy` asks that the handle is not used again; the caller of this function
-    // promised that. The simulator refuses a handle of a destroyed pool, so even a broken promise
-    // does no harm.
-    started("cuMemPoolDestroy", |driver| answer(unsafe { driver.sim.pool_destroy(pool(handle)) }))
+    started("cuMemPoolDestroy", |driver| {
+        // SAFETY: `pool_destroy` asks that the handle is not used again; the caller of this function
+        // promised that. The simulator refuses a handle of a destroyed pool, so even a broken
+        // promise does no harm.
+        answer(unsafe { driver.sim.pool_destroy(pool(handle)) })?;
+        driver.graphs().memory.forget_pool(pool(handle));
+        Ok(())
+    })
 }
 
 /// Whether the driver takes the attribute as an `int`, not as 64 bits.
@@ -343,14 +357,37 @@ fn capturing(driver: &Driver, on: *mut c_void) -> Outcome<Option<Key>> {
     Ok(driver.capturing(stream(on)))
 }
 
-/// Makes a node that allocates memory of the stream's device: a graph has its own memory, and none
-/// of a pool.
-fn capture_alloc(driver: &Driver, key: Key, on: *mut c_void, bytes: usize) -> Outcome<u64> {
-    let device = driver.device_of_stream(stream(on))?;
+/// The device of memory that a captured allocation takes of a pool. The pool is on a device: others
+/// are refused, with the capture as it was.
+fn device_of_pool(driver: &Driver, pool: PoolHandle, on: *mut c_void) -> Outcome<DeviceId> {
+    answer(driver.sim.pool_attribute(pool, PoolAttribute::RELEASE_THRESHOLD))?;
+    let place = driver.graphs().memory.place_of_pool(pool);
+    let is_default = |device: &DeviceId| {
+        let default = driver.sim.pool_default(Location::device(*device), AllocationType::PINNED);
+        default == Ok(pool)
+    };
+    match place.map(|place| (place.kind.0, place.id)) {
+        Some((DEVICE, device)) => Ok(DeviceId(device)),
+        Some((NOWHERE, _)) => Err(Code::INVALID_VALUE),
+        Some(_) => Err(Code::NOT_SUPPORTED),
+        None => match driver.options.ordinals().map(DeviceId).find(is_default) {
+            Some(device) => Ok(device),
+            // A pool of another process.
+            None => driver.device_of_stream(stream(on)),
+        },
+    }
+}
+
+/// Makes a node that allocates memory of a device: a graph has its own memory, and none of a pool.
+/// An allocation of nothing is null, without a node.
+fn capture_alloc(driver: &Driver, key: Key, device: DeviceId, bytes: usize) -> Outcome<u64> {
     let mut graphs = driver.graphs();
     graphs.captures.check(key)?;
+    if bytes == 0 {
+        return Ok(0);
+    }
     let (graph, tips) = graphs.captures.place(key)?;
-    let wanted = (device, Vec::new(), bytes as u64);
+    let wanted = Wanted { device, kind: PINNED, peers: Vec::new(), bytes: bytes as u64 };
     let (node, address) =
         graph_memory::add_allocation(driver, &mut graphs, (graph, &tips), wanted)?;
     graphs.captures.advance(key, node);
@@ -385,9 +422,9 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
     started("cuMemAllocFromPoolAsync", |driver| {
         if let Some(key) = capturing(driver, on)? {
             has_place(ptr)?;
-            answer(driver.sim.pool_attribute(pool(handle), PoolAttribute::RELEASE_THRESHOLD))?;
+            let device = device_of_pool(driver, pool(handle), on)?;
             // SAFETY: the caller promises that `ptr` is null or valid for writing.
-            return unsafe { store(ptr, capture_alloc(driver, key, on, bytes)?) };
+            return unsafe { store(ptr, capture_alloc(driver, key, device, bytes)?) };
         }
         let on = driver.stream(on)?;
         has_place(ptr)?;
@@ -406,8 +443,9 @@ pub unsafe extern "C" fn cuMemAllocAsync(ptr: *mut u64, bytes: usize, on: *mut c
     started("cuMemAllocAsync", |driver| {
         if let Some(key) = capturing(driver, on)? {
             has_place(ptr)?;
+            let device = driver.device_of_stream(stream(on))?;
             // SAFETY: the caller promises that `ptr` is null or valid for writing.
-            return unsafe { store(ptr, capture_alloc(driver, key, on, bytes)?) };
+            return unsafe { store(ptr, capture_alloc(driver, key, device, bytes)?) };
         }
         let on = driver.stream(on)?;
         has_place(ptr)?;
@@ -429,12 +467,7 @@ pub unsafe extern "C" fn cuMemFreeAsync(ptr: u64, on: *mut c_void) -> c_int {
         if let Some(key) = capturing(driver, on)? {
             return capture_free(driver, key, ptr);
         }
-        let on = driver.stream(on)?;
-        if let Some(freed) = graph_memory::free(driver, ptr) {
-            return freed;
-        }
-        // SAFETY: `free_async` asks that no work uses the memory after the free in the stream; the
-        // caller of this function promised that.
-        answer(unsafe { driver.sim.free_async(DevicePtr(ptr), on) })
+        // SAFETY: the caller promises that no work submitted later uses the memory.
+        unsafe { deferring::free(driver, on, ptr) }
     })
 }

@@ -4,14 +4,19 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use pagewise_hal::{
     Backend, Code, DevicePtr, ExportedPointer, HandleTypes, HostRegisterFlags, IpcMemHandle,
-    SHARED_BLOB_BYTES, ShareableHandle,
+    PointerAttribute, SHARED_BLOB_BYTES, ShareableHandle,
 };
 
+use crate::contexts::Kind;
 use crate::driver::{
     Driver, answer, has_place, in_context, in_context_after, load, started, store,
 };
+use crate::entry::host_memory::DEVICE_MAP;
 use crate::entry::pools::{give, pool};
 use crate::entry::span;
+
+/// `CU_MEMHOSTREGISTER_PORTABLE`
+const PORTABLE: c_uint = 1;
 
 /// `CUmemPoolPtrExportData` and `CUipcMemHandle`
 #[repr(C)]
@@ -35,7 +40,10 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(
         driver.check_unsafe()?;
         // SAFETY: `host_register` asks that the memory is live until it is unregistered; the caller
         // of this function promised that.
-        answer(unsafe { driver.sim.host_register(span, flags) })
+        answer(unsafe { driver.sim.host_register(span, flags) })?;
+        // An H200 reports 2 for flags of 0: `CU_MEMHOSTREGISTER_DEVICEMAP`.
+        driver.own(span.ptr, Kind::Registered(flags.bits() & PORTABLE | DEVICE_MAP));
+        Ok(())
     })
 }
 
@@ -50,7 +58,9 @@ pub unsafe extern "C" fn cuMemHostUnregister(ptr: *mut c_void) -> c_int {
         driver.check_unsafe()?;
         // SAFETY: `host_unregister` asks that no device uses the memory any more; the caller of
         // this function promised that.
-        answer(unsafe { driver.sim.host_unregister(ptr) })
+        answer(unsafe { driver.sim.host_unregister(ptr) })?;
+        driver.disown(ptr);
+        Ok(())
     })
 }
 
@@ -167,6 +177,7 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags:
         // SAFETY: `ipc_open_mem_handle` asks that the exporter keeps the memory. Here it stays
         // while it is mapped, so even a broken promise does no harm.
         let ptr = answer(unsafe { driver.sim.ipc_open_mem_handle(device, IpcMemHandle(blob.0)) })?;
+        driver.own(ptr, Kind::Opened);
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, ptr.0) }
     })
@@ -181,6 +192,12 @@ pub unsafe extern "C" fn cuIpcCloseMemHandle(ptr: u64) -> c_int {
     in_context("cuIpcCloseMemHandle", |driver, _| {
         // SAFETY: `ipc_close_mem_handle` asks that no code uses the memory any more; the caller of
         // this function promised that.
-        answer(unsafe { driver.sim.ipc_close_mem_handle(DevicePtr(ptr)) })
+        answer(unsafe { driver.sim.ipc_close_mem_handle(DevicePtr(ptr)) })?;
+        // The program may have opened it more than once.
+        let start = PointerAttribute::RANGE_START_ADDR;
+        if driver.sim.pointer_attribute(DevicePtr(ptr), start).is_err() {
+            driver.disown(DevicePtr(ptr));
+        }
+        Ok(())
     })
 }

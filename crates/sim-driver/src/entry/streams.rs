@@ -4,18 +4,18 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::without_provenance_mut;
 
 use pagewise_hal::{AttachFlags, Backend, Code, StreamFlags};
+use pagewise_sim::Submission;
 
 use crate::contexts::{self, Stream};
+use crate::deferred::NOT_READY;
+use crate::deferring;
 use crate::driver::{
-    Driver, Outcome, answer, has_place, host_queue, in_context_after, is_handle, load, started,
-    started_after, store, stream,
+    Driver, Outcome, answer, has_place, in_context_after, is_handle, load, started, started_after,
+    store, stream,
 };
 use crate::entry::events::{EXTERNAL, check_event, event};
 use crate::entry::span;
 use crate::graphs::{Key, Task};
-
-/// `CUDA_ERROR_NOT_READY`
-const NOT_READY: c_int = 600;
 
 /// The least priority of a stream, which is the default.
 pub(super) const PRIORITY_LEAST: c_int = 0;
@@ -71,10 +71,8 @@ unsafe fn create(symbol: &str, out: *mut *mut c_void, flags: c_uint, priority: c
 pub unsafe extern "C" fn cuStreamDestroy_v2(on: *mut c_void) -> c_int {
     in_context_after("cuStreamDestroy_v2", is_handle(on), |driver, _| {
         let key = driver.key_of(stream(on));
-        // SAFETY: `stream_destroy` asks that the handle is not used again; the caller of this
-        // function promised that. The simulator refuses a handle of a destroyed stream, so even a
-        // broken promise does no harm.
-        answer(unsafe { driver.sim.stream_destroy(stream(on)) })?;
+        // SAFETY: the caller promises that the handle is not used again.
+        unsafe { deferring::destroy_stream(driver, on) }?;
         if let Some(key) = key {
             driver.graphs().forget_stream(key);
         }
@@ -95,20 +93,30 @@ fn check_wait(driver: &Driver, on: *mut c_void) -> Outcome {
 pub extern "C" fn cuStreamSynchronize(on: *mut c_void) -> c_int {
     started("cuStreamSynchronize", |driver| {
         check_wait(driver, on)?;
-        answer(driver.sim.stream_synchronize(driver.stream(on)?))
+        let on = driver.stream(on)?;
+        let lane = driver.lane(on);
+        if on.is_legacy() {
+            driver.deferred.wait_ahead(lane)?;
+        } else {
+            driver.deferred.wait_lane(lane)?;
+        }
+        driver.output.flush();
+        driver.faults.of_work()?;
+        answer(driver.sim.stream_synchronize(on))
     })
 }
 
 /// `cuStreamQuery`: a stream is idle, because calls are complete when they return, unless a
-/// function of the host has yet to return.
+/// function of the host has yet to return, and the work behind it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(on: *mut c_void) -> c_int {
     started("cuStreamQuery", |driver| {
         check_wait(driver, on)?;
-        if driver.host_work.is_pending(host_queue(stream(on))) {
+        let on = driver.stream(on)?;
+        if driver.deferred.is_pending(driver.lane(on)) {
             return Err(NOT_READY);
         }
-        answer(driver.sim.stream_synchronize(driver.stream(on)?))
+        answer(driver.sim.stream_synchronize(on))
     })
 }
 
@@ -132,8 +140,7 @@ pub extern "C" fn cuStreamWaitEvent(on: *mut c_void, for_: *mut c_void, flags: c
             return Ok(());
         }
         driver.check_legacy(on)?;
-        driver.wait_for_host(on);
-        answer(driver.sim.stream_wait_event(on, handle))
+        deferring::wait(driver, handle, on)
     })
 }
 
@@ -152,7 +159,9 @@ pub unsafe extern "C" fn cuStreamAttachMemAsync(
     started("cuStreamAttachMemAsync", |driver| {
         // SAFETY: `stream_attach` asks that the memory is accessed only as the attachment allows;
         // the caller of this function promised that.
-        answer(unsafe { driver.sim.stream_attach(driver.stream(on)?, span(ptr, bytes), flags) })
+        unsafe {
+            deferring::call(driver, driver.stream(on)?, Submission::Attach(span(ptr, bytes), flags))
+        }
     })
 }
 

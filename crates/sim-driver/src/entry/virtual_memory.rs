@@ -150,6 +150,21 @@ pub unsafe extern "C" fn cuMemRelease(handle: u64) -> c_int {
     })
 }
 
+/// `cuMemRetainAllocationHandle`
+///
+/// # Safety
+/// `out` as the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemRetainAllocationHandle(out: *mut u64, address: *mut c_void) -> c_int {
+    started("cuMemRetainAllocationHandle", |driver| {
+        has_place(out)?;
+        let ptr = DevicePtr(address.addr() as u64);
+        let memory = answer(driver.machine.simulator.memory_retain(ptr))?;
+        // SAFETY: the caller promises that `out` is null or valid for writing.
+        unsafe { store(out, memory.as_raw()) }
+    })
+}
+
 /// `cuMemMap`
 ///
 /// # Safety

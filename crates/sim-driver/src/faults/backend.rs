@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use pagewise_hal::{
     Backend, Capabilities, DevicePtr, DeviceTouch, Error, HostAddresses, HostTouch, HostViews,
-    KernelAccesses, Location, LocationKind, Operation, Result, Span, SpanCopy, with_calls,
+    KernelAccesses, Location, LocationKind, Operation, RecordedLaunch, Result, Span, SpanCopy,
+    with_calls,
 };
 use pagewise_sim::SimBackend;
 
@@ -60,6 +61,12 @@ impl Touch for HostTouch {
 impl Touch for DeviceTouch {
     fn describe(&self, about: About) -> About {
         about.over([self.span]).at(Location::device(self.device))
+    }
+}
+
+impl Touch for &RecordedLaunch {
+    fn describe(&self, about: About) -> About {
+        about.over(self.ranges.iter().copied()).at(Location::device(self.device))
     }
 }
 

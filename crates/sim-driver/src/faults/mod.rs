@@ -136,7 +136,9 @@ impl Faults {
         make: impl FnOnce() -> Outcome,
         sleep: impl FnOnce(u64),
     ) -> Outcome {
-        let idle = self.armed.is_empty() && self.memory_limit_bytes.is_none();
+        let idle = self.armed.is_empty()
+            && self.memory_limit_bytes.is_none()
+            && self.lost.load(Ordering::Relaxed) == Code::SUCCESS;
         if (idle && self.counts.is_none()) || ENTRY.get().is_some() {
             return make();
         }
@@ -159,6 +161,19 @@ impl Faults {
             longer => sleep(longer),
         }
         Ok(())
+    }
+
+    /// The device is lost: all later calls that need it return the code.
+    pub(crate) fn lose(&self, code: c_int) {
+        self.lost.store(code, Ordering::Relaxed);
+    }
+
+    /// The code of work that failed, for calls that waited for it.
+    pub(crate) fn of_work(&self) -> Outcome {
+        match self.lost.load(Ordering::Relaxed) {
+            Code::SUCCESS => Ok(()),
+            code => Err(code),
+        }
     }
 
     /// Refuses what needs the device, if that is lost.

@@ -256,7 +256,10 @@ impl Captures {
         match (of_stream, of_event) {
             (None, None) => Ok(false),
             (Some((_, true)), _) => Err(STREAM_CAPTURE_INVALIDATED),
-            (_, Some((id, _))) if !self.running.contains_key(&id) => Err(Code::INVALID_VALUE),
+            (stream, Some((id, _))) if !self.running.contains_key(&id) => {
+                let own: Vec<u64> = stream.into_iter().map(|(id, _)| id).collect();
+                self.spoil(&own, Code::INVALID_VALUE)
+            }
             (Some((id, _)), None) => {
                 if !self.recorded.contains(&event) {
                     return Ok(true);
@@ -286,6 +289,11 @@ impl Captures {
             }
         }
         Err(code)
+    }
+
+    /// Whether a capture makes nodes of a graph.
+    pub(crate) fn is_into(&self, graph: usize) -> bool {
+        self.running.values().any(|capture| capture.graph == graph)
     }
 
     /// Ends the capture of a stream.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pagewise_hal::Code;
 
+use crate::graphs::graph::Edge;
 use crate::graphs::tables::{DEPTH_MAX, Graphs, NODES_MAX};
 use crate::graphs::task::Task;
 use crate::outcome::Outcome;
@@ -12,7 +13,7 @@ impl Graphs {
     /// Clones a graph with the graphs of its child nodes.
     ///
     /// # Errors
-    /// `CUDA_ERROR_NOT_SUPPORTED` if a node allocates or frees memory; `CUDA_ERROR_OUT_OF_MEMORY`
+    /// `CUDA_ERROR_NOT_SUPPORTED` if a node allocates or frees memory, or has a condition; `CUDA_ERROR_OUT_OF_MEMORY`
     /// if there are too many nodes or levels; as [`graph`](Self::graph).
     pub(crate) fn clone_graph(&mut self, handle: usize) -> Outcome<usize> {
         let mut room = NODES_MAX;
@@ -25,7 +26,7 @@ impl Graphs {
         let graph = self.graph(handle)?;
         let levels = levels.checked_sub(1).ok_or(Code::OUT_OF_MEMORY)?;
         *room = room.checked_sub(graph.nodes.len()).ok_or(Code::OUT_OF_MEMORY)?;
-        if graph.has_memory_nodes() {
+        if graph.is_alone() {
             return Err(Code::NOT_SUPPORTED);
         }
         graph.nodes.values().try_for_each(|node| match node.task {
@@ -53,7 +54,10 @@ impl Graphs {
         }
         let edges: Vec<_> = original
             .edges()
-            .filter_map(|(from, to)| Some((*clones.get(&from)?, *clones.get(&to)?)))
+            .filter_map(|(from, to)| {
+                let data = original.data(from, to);
+                Some(Edge { from: *clones.get(&from)?, to: *clones.get(&to)?, data })
+            })
             .collect();
         let graph = self.graph_mut(made)?;
         graph.connect(&edges)?;
@@ -67,16 +71,13 @@ impl Graphs {
         Ok(made)
     }
 
-    /// Notes that the graph of a child node belongs to the node.
+    /// Notes that the graphs of a child node or conditional node belong to the node.
     pub(crate) fn own_child(&mut self, node: usize) {
-        let child = self.nodes.get(&node).and_then(|graph| {
-            match self.graphs.get(graph)?.nodes.get(&node)?.task {
-                Task::Child(child) => Some(child),
-                _ => None,
+        let Ok(known) = self.node(node) else { return };
+        for child in known.task.graphs().to_vec() {
+            if let Some(child) = self.graphs.get_mut(&child) {
+                child.owner = Some(node);
             }
-        });
-        if let Some(child) = child.and_then(|child| self.graphs.get_mut(&child)) {
-            child.owner = Some(node);
         }
     }
 

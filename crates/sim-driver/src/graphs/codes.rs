@@ -6,6 +6,8 @@ use pagewise_hal::Code;
 
 /// `CUDA_ERROR_ILLEGAL_STATE`
 pub(crate) const ILLEGAL_STATE: c_int = 401;
+/// `CUDA_ERROR_LOSSY_QUERY`
+pub(crate) const LOSSY_QUERY: c_int = 402;
 /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`
 pub(crate) const STREAM_CAPTURE_UNSUPPORTED: c_int = 900;
 /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`

@@ -23,6 +23,7 @@ impl Task {
             Self::Record(_) => "EVENT_RECORD",
             Self::Allocate(_) => "MEM_ALLOC",
             Self::Free(_) => "MEM_FREE",
+            Self::Condition(_) => "CONDITIONAL",
         }
     }
 }
@@ -54,9 +55,7 @@ impl Graphs {
                     _ = write!(text, "\\n{handle:#x}");
                 }
                 text += "\"];\n";
-                if let Task::Child(child) = node.task {
-                    next.push(child);
-                }
+                next.extend(node.task.graphs());
             }
             for (from, to) in graph.edges() {
                 let (from, to) = (graph.node(from)?.local_id, graph.node(to)?.local_id);

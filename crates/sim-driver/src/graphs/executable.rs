@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use pagewise_hal::Code;
 
 use crate::copy_params::Memcpy3D;
-use crate::graphs::task::Task;
+use crate::graphs::task::{Condition, Task};
 use crate::outcome::Outcome;
 
 /// `CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED`
@@ -31,6 +31,37 @@ pub(crate) struct Step {
     pub(super) children: Vec<Step>,
 }
 
+impl Step {
+    /// Whether a graph of a conditional node may have this step.
+    pub(super) fn can_be_conditional(&self) -> bool {
+        self.task.can_be_conditional() && self.children.iter().all(Self::can_be_conditional)
+    }
+}
+
+/// A task in the order of a launch.
+#[derive(Debug, Clone)]
+pub(crate) enum Due {
+    Task(Task),
+    /// A conditional node, with the tasks of its graphs.
+    Condition(Condition, Vec<Vec<Due>>),
+}
+
+/// The tasks of enabled steps in their order, those of child graphs in place of the child.
+fn due(steps: &[Step]) -> Vec<Due> {
+    let mut all = Vec::new();
+    for step in steps.iter().filter(|step| step.is_enabled) {
+        match &step.task {
+            Task::Child(_) => all.extend(due(&step.children)),
+            Task::Condition(condition) => {
+                let bodies = step.children.iter().map(|body| due(&body.children)).collect();
+                all.push(Due::Condition(condition.clone(), bodies));
+            }
+            task => all.push(Due::Task(task.clone())),
+        }
+    }
+    all
+}
+
 /// An executable graph.
 #[derive(Debug)]
 pub(crate) struct Executable {
@@ -53,19 +84,18 @@ pub(crate) struct Difference {
 }
 
 impl Executable {
-    /// The tasks of enabled steps in their order, those of child graphs in place of the child.
+    /// The tasks of a launch, in their order.
+    pub(crate) fn due(&self) -> Vec<Due> {
+        due(&self.steps)
+    }
+
+    /// The tasks outside of conditional nodes: memory is allocated nowhere else.
     pub(crate) fn tasks(&self) -> Vec<Task> {
-        fn add(steps: &[Step], tasks: &mut Vec<Task>) {
-            for step in steps.iter().filter(|step| step.is_enabled) {
-                match step.task {
-                    Task::Child(_) => add(&step.children, tasks),
-                    _ => tasks.push(step.task.clone()),
-                }
-            }
-        }
-        let mut tasks = Vec::new();
-        add(&self.steps, &mut tasks);
-        tasks
+        let outside = self.due().into_iter().filter_map(|due| match due {
+            Due::Task(task) => Some(task),
+            Due::Condition(..) => None,
+        });
+        outside.collect()
     }
 
     /// The step of a node, in child graphs too.
@@ -95,6 +125,9 @@ pub(crate) fn compare(old: &Task, new: &Task) -> Result<(), c_int> {
         _ if old.kind() != new.kind() => return Err(TYPE_CHANGED),
         (Task::Copy(old), Task::Copy(new)) => kinds(old) == kinds(new),
         (Task::Fill(old), Task::Fill(new)) => (old.height > 1) == (new.height > 1),
+        (Task::Condition(old), Task::Condition(new)) => {
+            old.branch == new.branch && old.bodies.len() == new.bodies.len()
+        }
         (Task::Allocate(_) | Task::Free(_), _) => return Err(NOT_SUPPORTED),
         _ => true,
     };

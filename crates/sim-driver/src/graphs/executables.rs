@@ -21,6 +21,15 @@ const DEVICE_LAUNCH: u64 = 4;
 /// All flags, with `CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY`.
 const FLAGS: u64 = 15;
 
+/// Whether a device could launch steps: they launch kernels, copy, fill, or are children of such.
+fn are_of_devices(steps: &[Step]) -> bool {
+    steps.iter().all(|step| match step.task {
+        Task::Kernel(_) | Task::Copy(_) | Task::Fill(_) => true,
+        Task::Child(_) => are_of_devices(&step.children),
+        _ => false,
+    })
+}
+
 impl Graphs {
     /// The steps of a graph.
     ///
@@ -38,6 +47,10 @@ impl Graphs {
             let known = graph.node(node)?;
             let children = match known.task {
                 Task::Child(child) => self.steps(child, levels, room)?,
+                Task::Condition(ref condition) => {
+                    let bodies = condition.bodies.iter();
+                    bodies.map(|body| self.body(*body, levels, room)).collect::<Outcome<_>>()?
+                }
                 _ => Vec::new(),
             };
             let after = known.after.iter().filter_map(|node| places.get(node).copied());
@@ -47,11 +60,22 @@ impl Graphs {
         order.iter().map(step).collect()
     }
 
+    /// A graph of a conditional node, as the step of a child.
+    fn body(&self, graph: usize, levels: usize, room: &mut usize) -> Outcome<Step> {
+        let children = self.steps(graph, levels, room)?;
+        if !children.iter().all(Step::can_be_conditional) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let (node, task) = (graph, Task::Child(graph));
+        Ok(Step { node, task, after: Vec::new(), is_enabled: true, children })
+    }
+
     /// Makes an executable graph. `may_upload` says whether the call takes the flag for that.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` for unknown flags and circles; `CUDA_ERROR_NOT_SUPPORTED` if the
-    /// graph has nodes of memory and an executable graph already.
+    /// `CUDA_ERROR_INVALID_VALUE` for unknown flags and circles, and if devices may launch the graph
+    /// and a node is none of a kernel, a copy, a fill or a child; `CUDA_ERROR_NOT_SUPPORTED` if the
+    /// graph has nodes of memory or of conditions and an executable graph already.
     pub(crate) fn instantiate(
         &mut self,
         graph: usize,
@@ -64,11 +88,14 @@ impl Graphs {
             return Err(Code::INVALID_VALUE);
         }
         let mut others = self.executables.values();
-        if known.has_memory_nodes() && others.any(|one| one.graph == graph) {
+        if known.is_alone() && others.any(|one| one.graph == graph) {
             return Err(Code::NOT_SUPPORTED);
         }
         let objects = known.objects.clone();
         let steps = self.steps(graph, DEPTH_MAX, &mut { NODES_MAX })?;
+        if flags & DEVICE_LAUNCH != 0 && !are_of_devices(&steps) {
+            return Err(Code::INVALID_VALUE);
+        }
         for (&object, &count) in &objects {
             self.objects.retain(object, count)?;
         }
@@ -120,7 +147,21 @@ impl Graphs {
             return Ok(Err(difference));
         }
         replace_all(&mut old.steps, new);
+        self.exchange_objects(executable, graph)?;
         Ok(Ok(()))
+    }
+
+    /// An executable graph keeps the user objects of the graph that it was updated with, and no others.
+    fn exchange_objects(&mut self, executable: usize, graph: usize) -> Outcome {
+        let new = self.graph(graph)?.objects.clone();
+        for (&object, &count) in &new {
+            self.objects.retain(object, count)?;
+        }
+        let old = std::mem::replace(&mut self.executable(executable)?.objects, new);
+        for (object, count) in old {
+            self.objects.release(object, count);
+        }
+        Ok(())
     }
 
     /// Gives a child of an executable graph the tasks of another graph of the same shape.
@@ -149,7 +190,7 @@ impl Graphs {
     }
 
     fn graph_of_steps(&mut self, steps: &[Step]) -> Outcome<usize> {
-        if steps.iter().any(|step| step.task.is_of_memory()) {
+        if steps.iter().any(|step| step.task.is_of_one_graph()) {
             return Err(Code::NOT_SUPPORTED);
         }
         let graph = self.create();

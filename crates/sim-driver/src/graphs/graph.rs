@@ -24,10 +24,35 @@ pub(crate) struct Node {
     pub(crate) local_id: u32,
 }
 
+/// An edge, with `CUgraphEdgeData`: bytes for the port that it leaves, the port that it enters, the
+/// type, and five that are zero.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Edge {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) data: u64,
+}
+
+/// Whether an edge between two nodes may have some data, as driver 580 answered. Kernels have two
+/// more ports (`CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC` and `_LAUNCH_ORDER`), and edges between
+/// kernels another type (`CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`). A kernel here begins when its
+/// predecessor is done, which each of them allows.
+fn fits(from: &Task, to: &Task, data: u64) -> bool {
+    let are_kernels = (matches!(from, Task::Kernel(_)), matches!(to, Task::Kernel(_)));
+    match data.to_ne_bytes() {
+        [0, 0, 0, 0, 0, 0, 0, 0] => true,
+        [2, 0, 0, 0, 0, 0, 0, 0] => are_kernels.0,
+        [1 | 2, 0, 1, 0, 0, 0, 0, 0] => are_kernels == (true, true),
+        _ => false,
+    }
+}
+
 /// One graph.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Graph {
     pub(crate) nodes: BTreeMap<usize, Node>,
+    /// The data of edges that have any.
+    data: BTreeMap<(usize, usize), u64>,
     /// The node that owns it, if it is the graph of a child node.
     pub(crate) owner: Option<usize>,
     /// The graph of which it is a clone.
@@ -78,6 +103,7 @@ impl Graph {
     /// Removes a node with its edges.
     pub(crate) fn remove(&mut self, handle: usize) -> Option<Node> {
         let node = self.nodes.remove(&handle)?;
+        self.data.retain(|(from, to), _| *from != handle && *to != handle);
         for other in &node.after {
             if let Some(other) = self.nodes.get_mut(other) {
                 other.before.remove(&handle);
@@ -91,36 +117,48 @@ impl Graph {
         Some(node)
     }
 
-    /// Adds edges, or none of them. A circle is found when the graph is instantiated.
-    pub(crate) fn connect(&mut self, edges: &[(usize, usize)]) -> Outcome {
-        let mut new = BTreeSet::new();
-        for &(from, to) in edges {
-            self.node(from)?;
-            let exists = self.node(to)?.after.contains(&from);
-            if from == to || exists || !new.insert((from, to)) {
+    /// Adds edges with their data, or none of them. A circle is found when the graph is
+    /// instantiated.
+    pub(crate) fn connect(&mut self, edges: &[Edge]) -> Outcome {
+        let mut new = BTreeMap::new();
+        for &Edge { from, to, data } in edges {
+            let (source, target) = (self.node(from)?, self.node(to)?);
+            let fits = fits(&source.task, &target.task, data);
+            let exists = target.after.contains(&from);
+            if from == to || exists || !fits || new.insert((from, to), data).is_some() {
                 return Err(Code::INVALID_VALUE);
             }
         }
-        for (from, to) in new {
+        for ((from, to), data) in new {
             self.link(from, to, true);
+            if data != 0 {
+                self.data.insert((from, to), data);
+            }
         }
         Ok(())
     }
 
-    /// Removes edges, or none of them.
-    pub(crate) fn disconnect(&mut self, edges: &[(usize, usize)]) -> Outcome {
+    /// Removes edges, or none of them. Data that is not zero has to be that of the edge.
+    pub(crate) fn disconnect(&mut self, edges: &[Edge]) -> Outcome {
         let mut gone = BTreeSet::new();
-        for &(from, to) in edges {
+        for &Edge { from, to, data } in edges {
             self.node(from)?;
             let exists = self.node(to)?.after.contains(&from);
-            if !exists || !gone.insert((from, to)) {
+            let is_other = data != 0 && data != self.data(from, to);
+            if !exists || is_other || !gone.insert((from, to)) {
                 return Err(Code::INVALID_VALUE);
             }
         }
         for (from, to) in gone {
             self.link(from, to, false);
+            self.data.remove(&(from, to));
         }
         Ok(())
+    }
+
+    /// The data of an edge.
+    pub(crate) fn data(&self, from: usize, to: usize) -> u64 {
+        self.data.get(&(from, to)).copied().unwrap_or_default()
     }
 
     fn link(&mut self, from: usize, to: usize, exists: bool) {
@@ -181,8 +219,8 @@ impl Graph {
     }
 
     /// Whether a node of it allocates or frees memory.
-    pub(crate) fn has_memory_nodes(&self) -> bool {
-        self.nodes.values().any(|node| node.task.is_of_memory())
+    pub(crate) fn is_alone(&self) -> bool {
+        self.nodes.values().any(|node| node.task.is_of_one_graph())
     }
 }
 
@@ -190,15 +228,19 @@ impl Graph {
 mod tests {
     use super::*;
 
+    fn edge(from: usize, to: usize) -> Edge {
+        Edge { from, to, data: 0 }
+    }
+
     #[test]
     fn the_oldest_of_the_nodes_that_are_ready_comes_first() {
         let mut graph = Graph::new(1);
         for handle in 1..=4 {
             graph.add(handle, &[], Task::Empty);
         }
-        assert_eq!(graph.connect(&[(4, 1), (2, 3)]), Ok(()));
+        assert_eq!(graph.connect(&[edge(4, 1), edge(2, 3)]), Ok(()));
         assert_eq!(graph.order(), Some(vec![2, 3, 4, 1]));
-        assert_eq!(graph.connect(&[(1, 4)]), Ok(()), "a circle is found later");
+        assert_eq!(graph.connect(&[edge(1, 4)]), Ok(()), "a circle is found later");
         assert_eq!(graph.order(), None);
         assert!(graph.remove(1).is_some());
         assert_eq!(graph.order(), Some(vec![2, 3, 4]));
@@ -211,9 +253,10 @@ mod tests {
         graph.add(2, &[1], Task::Empty);
         graph.add(3, &[], Task::Empty);
         for refused in [[(1, 3), (1, 2)], [(1, 3), (1, 3)], [(1, 3), (3, 3)], [(1, 3), (9, 1)]] {
-            assert_eq!(graph.connect(&refused), Err(1), "{refused:?}");
+            let edges = refused.map(|(from, to)| edge(from, to));
+            assert_eq!(graph.connect(&edges), Err(1), "{refused:?}");
         }
-        assert_eq!(graph.disconnect(&[(1, 2), (1, 3)]), Err(1));
+        assert_eq!(graph.disconnect(&[edge(1, 2), edge(1, 3)]), Err(1));
         assert_eq!(graph.edges().collect::<Vec<_>>(), [(1, 2)]);
     }
 }

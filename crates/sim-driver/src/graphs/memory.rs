@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pagewise_hal::{DeviceId, DevicePtr, MemoryHandle, Span};
+use pagewise_hal::{DeviceId, DevicePtr, Location, MemoryHandle, PoolHandle, Span};
 
 use crate::outcome::Outcome;
 use pagewise_hal::Code;
@@ -65,9 +65,26 @@ pub(crate) struct Memory {
     live: BTreeMap<u64, u64>,
     /// The most bytes that were mapped on each device, in use and in all.
     peaks: BTreeMap<i32, [u64; 2]>,
+    /// The places of pools that the program made.
+    pools: BTreeMap<u64, Location>,
 }
 
 impl Memory {
+    /// A pool comes to be.
+    pub(crate) fn note_pool(&mut self, pool: PoolHandle, place: Location) {
+        self.pools.insert(pool.as_raw(), place);
+    }
+
+    /// A pool is gone.
+    pub(crate) fn forget_pool(&mut self, pool: PoolHandle) {
+        self.pools.remove(&pool.as_raw());
+    }
+
+    /// The place of a pool that the program made.
+    pub(crate) fn place_of_pool(&self, pool: PoolHandle) -> Option<Location> {
+        self.pools.get(&pool.as_raw()).copied()
+    }
+
     /// A place in the ranges that a graph has, for a node after `before`.
     pub(crate) fn place(
         &mut self,

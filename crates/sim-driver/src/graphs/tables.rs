@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use pagewise_hal::Code;
 
 use crate::graphs::captures::{Captures, Key};
-use crate::graphs::codes::{STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_UNJOINED, no_handle};
+use crate::graphs::codes::{
+    ILLEGAL_STATE, STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_UNJOINED, no_handle,
+};
+use crate::graphs::conditions::Conditions;
 use crate::graphs::executable::Executable;
 use crate::graphs::graph::{Graph, Node};
 use crate::graphs::memory::Memory;
@@ -28,6 +31,7 @@ pub(crate) struct Graphs {
     pub(crate) captures: Captures,
     pub(crate) memory: Memory,
     pub(crate) objects: Objects,
+    pub(super) conditions: Conditions,
     /// How many handles there have been.
     handles: usize,
     /// How many graphs there have been.
@@ -106,8 +110,8 @@ impl Graphs {
         }
         let graph = self.graph_of(handle)?;
         self.nodes.remove(&handle);
-        if let Some(Node { task: Task::Child(child), .. }) = self.graph_mut(graph)?.remove(handle) {
-            self.remove(child);
+        if let Some(gone) = self.graph_mut(graph)?.remove(handle) {
+            gone.task.graphs().iter().for_each(|&owned| self.remove(owned));
         }
         self.captures.forget_node(handle);
         Ok(())
@@ -190,10 +194,14 @@ impl Graphs {
     /// Destroys a graph of the program.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` if a child node owns it; as [`graph`](Self::graph).
+    /// `CUDA_ERROR_INVALID_VALUE` if a child node owns it; `CUDA_ERROR_ILLEGAL_STATE` while a capture
+    /// makes nodes of it; as [`graph`](Self::graph).
     pub(crate) fn destroy(&mut self, handle: usize) -> Outcome {
         if self.graph(handle)?.owner.is_some() {
             return Err(Code::INVALID_VALUE);
+        }
+        if self.captures.is_into(handle) {
+            return Err(ILLEGAL_STATE);
         }
         self.remove(handle);
         Ok(())
@@ -205,14 +213,13 @@ impl Graphs {
         while let Some(handle) = next.pop() {
             let Some(graph) = self.graphs.remove(&handle) else { continue };
             self.captures.forget_graph(handle);
+            self.conditions.forget_graph(handle);
             for (object, count) in graph.objects {
                 self.objects.release(object, count);
             }
             for (node, Node { task, .. }) in graph.nodes {
                 self.nodes.remove(&node);
-                if let Task::Child(child) = task {
-                    next.push(child);
-                }
+                next.extend(task.graphs());
             }
         }
     }

@@ -17,7 +17,7 @@ use std::fmt;
 use pagewise_hal::DriverVersion;
 
 use fatbin::Form;
-use parts::{Kernel, Linkage, Space, Target, Variable};
+use parts::{Kernel, Space, Target, Variable};
 
 /// `CUDA_ERROR_INVALID_IMAGE`
 pub(crate) const INVALID_IMAGE: c_int = 200;
@@ -49,6 +49,18 @@ impl Refusal {
         Self { code, log: String::new() }
     }
 
+    /// An image without code for the machine.
+    fn no_binary(machine: Machine) -> Self {
+        let capability = machine.capability;
+        let log = format!(
+            "error   : the image has no PTX, and no machine code for compute capability {}.{}; \
+             build with PTX: -gencode arch=compute_75,code=compute_75",
+            capability / 10,
+            capability % 10
+        );
+        Self { code: NO_BINARY_FOR_GPU, log }
+    }
+
     /// Bytes that are no image.
     fn not_an_image() -> Self {
         let log = "error   : Binary format for key='0', ident='' is not recognized".to_owned();
@@ -71,6 +83,8 @@ impl From<ptx::Fault> for Refusal {
 pub(crate) struct Image {
     /// The text of PTX; empty for machine code.
     pub(crate) text: Vec<u8>,
+    /// A function that it calls and another module has to define.
+    unresolved: Option<String>,
     pub(crate) target: Target,
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) variables: Vec<Variable>,
@@ -104,7 +118,7 @@ impl Image {
         let mut entries = fatbin::entries(bytes);
         entries.retain(|entry| entry.target.runs_on(machine.capability));
         let best = entries.into_iter().max_by_key(|entry| (entry.form, entry.target));
-        let best = best.ok_or_else(|| Refusal::new(NO_BINARY_FOR_GPU))?;
+        let best = best.ok_or_else(|| Refusal::no_binary(machine))?;
         let contents = best.contents().ok_or_else(|| Refusal::new(INVALID_IMAGE))?;
         match best.form {
             Form::Ptx => Self::of_ptx(&contents, machine),
@@ -115,7 +129,7 @@ impl Image {
     fn of_cubin(bytes: &[u8], machine: Machine) -> Result<Self, Refusal> {
         let cubin = cubin::read(bytes).ok_or_else(Refusal::not_an_image)?;
         if !cubin.target.runs_on(machine.capability) {
-            return Err(Refusal::new(NO_BINARY_FOR_GPU));
+            return Err(Refusal::no_binary(machine));
         }
         Ok(Self::new(Vec::new(), cubin.target, cubin.kernels, cubin.variables))
     }
@@ -124,22 +138,35 @@ impl Image {
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         let text = text.get(..end).unwrap_or_default();
         let module = ptx::read(text, machine.driver)?;
-        let ptx::Module { target, kernels, variables } = module;
+        let ptx::Module { target, kernels, variables, unresolved } = module;
         if !target.runs_on(machine.capability) {
             return Err(ptx::Fault::newer_target().into());
         }
-        Ok(Self::new(text.to_vec(), target, kernels, variables))
+        Ok(Self { unresolved, ..Self::new(text.to_vec(), target, kernels, variables) })
     }
 
     fn new(text: Vec<u8>, target: Target, kernels: Vec<Kernel>, variables: Vec<Variable>) -> Self {
         let names = kernels.iter().enumerate();
         let kernel_indices = names.map(|(index, one)| (one.name().to_owned(), index)).collect();
-        // Modules that were linked may have internal variables of the same name.
-        let (internal, others): (Vec<_>, Vec<_>) =
-            variables.iter().enumerate().partition(|(_, one)| one.linkage == Linkage::Internal);
-        let names = internal.into_iter().chain(others);
+        let names = variables.iter().enumerate();
         let variable_indices = names.map(|(index, one)| (one.name.clone(), index)).collect();
-        Self { text, target, kernels, variables, kernel_indices, variable_indices }
+        Self {
+            text,
+            unresolved: None,
+            target,
+            kernels,
+            variables,
+            kernel_indices,
+            variable_indices,
+        }
+    }
+
+    /// The image, if it can be loaded as it is, without others.
+    pub(crate) fn whole(self) -> Result<Self, Refusal> {
+        match &self.unresolved {
+            Some(name) => Err(ptx::Fault::unresolved(name).into()),
+            None => Ok(self),
+        }
     }
 
     /// The index of a kernel.

@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 
-use pagewise_hal::DeviceId;
+use pagewise_hal::{Code, DeviceId};
 
-use super::limits::{Limits, Multiprocessor, optin};
+use super::limits::{Figures, Limits, Multiprocessor, optin};
 use crate::attributes::attribute_of;
 use crate::driver::{Driver, Outcome};
 
@@ -19,8 +19,21 @@ pub(crate) fn capability(driver: &Driver, device: DeviceId) -> Outcome<u32> {
     Ok(ask(75)?.saturating_mul(10).saturating_add(ask(76)?))
 }
 
+/// Refuses a device that the driver does not have; the kept figures answer for all others.
+fn check(driver: &Driver, DeviceId(device): DeviceId) -> Outcome {
+    match driver.options.ordinals().any(|one| one == device) {
+        true => Ok(()),
+        false => Err(Code::INVALID_DEVICE),
+    }
+}
+
 /// The limits of a device.
 pub(crate) fn limits(driver: &Driver, device: DeviceId) -> Outcome<Limits> {
+    check(driver, device)?;
+    Figures::kept(&driver.figures.limits, || read_limits(driver, device))
+}
+
+fn read_limits(driver: &Driver, device: DeviceId) -> Outcome<Limits> {
     let capability = capability(driver, device)?;
     let ask = ask(driver, device);
     Ok(Limits {
@@ -35,6 +48,11 @@ pub(crate) fn limits(driver: &Driver, device: DeviceId) -> Outcome<Limits> {
 
 /// The multiprocessors of a device.
 pub(crate) fn multiprocessor(driver: &Driver, device: DeviceId) -> Outcome<Multiprocessor> {
+    check(driver, device)?;
+    Figures::kept(&driver.figures.multiprocessor, || read_multiprocessor(driver, device))
+}
+
+fn read_multiprocessor(driver: &Driver, device: DeviceId) -> Outcome<Multiprocessor> {
     let ask = ask(driver, device);
     Ok(Multiprocessor {
         count: ask(16)?,

@@ -1,5 +1,9 @@
 //! The limits of a device that launches and occupancy depend on.
 
+use std::sync::OnceLock;
+
+use crate::outcome::Outcome;
+
 /// Limits of a device; sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -31,6 +35,31 @@ pub(crate) struct Multiprocessor {
     /// Threads of a warp.
     pub(crate) warp: u32,
 }
+
+/// The limits of a driver's devices, which are all of one profile. Read once, as launches ask often.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) limits: OnceLock<Limits>,
+    pub(crate) multiprocessor: OnceLock<Multiprocessor>,
+}
+
+impl Figures {
+    /// A figure that is kept, or else read now.
+    pub(crate) fn kept<T: Copy>(
+        place: &OnceLock<T>,
+        read: impl FnOnce() -> Outcome<T>,
+    ) -> Outcome<T> {
+        match place.get() {
+            Some(kept) => Ok(*kept),
+            None => read().map(|value| *place.get_or_init(|| value)),
+        }
+    }
+}
+
+/// The groups of multiprocessors that hold clusters, by their sizes, of an H200. They were found by
+/// `cuOccupancyMaxActiveClusters` for 576 shapes (`tests/data/clusters.tsv`). Chips of one model may
+/// differ: which multiprocessors work is a chip's own.
+pub(crate) const CLUSTER_GROUPS: [u32; 12] = [18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2];
 
 /// The most shared memory of a block: "Technical specifications per compute capability" of the
 /// CUDA programming guide.

@@ -1,42 +1,113 @@
 //! Programs that are linked of several modules of PTX.
 //!
-//! The result is an image of its own form: the texts of all modules, one behind another, behind a
-//! first line that says so. It loads as any image does. Machine code is not linked.
+//! The result is the text of one module, which loads as any image does. Machine code is not linked.
+
+use std::ffi::c_int;
+use std::fmt;
+
+use pagewise_hal::Code;
+use pagewise_ptx::link::{LinkError, Unit, link};
 
 use crate::image::Image;
-use crate::image::ptx::LINKED;
+
+/// Writes errors to the logs of the program that began a link.
+pub(crate) type Report = Box<dyn Fn(&str) + Send>;
 
 /// A link that is under way.
-#[derive(Debug, Default)]
 pub(crate) struct Link {
-    /// The texts of the modules.
-    texts: Vec<Vec<u8>>,
+    report: Report,
+    /// All errors so far.
+    errors: String,
+    /// The names and the texts of the modules.
+    units: Vec<(String, Vec<u8>)>,
     /// The image, once it was asked for. It stays where it is until the link is destroyed.
     image: Option<Box<[u8]>>,
+    /// The code of the link, once a module made it impossible.
+    pub(crate) failed: Option<c_int>,
+    /// Whether a module was refused on its own.
+    pub(crate) refused: bool,
+}
+
+/// `CUDA_ERROR_INVALID_SOURCE`: modules that do not fit together.
+const INVALID_SOURCE: c_int = 300;
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.units.iter().map(|(name, _)| name)).finish()
+    }
 }
 
 impl Link {
-    /// Adds a module, which passed its checks.
-    pub(crate) fn add(&mut self, image: Image) {
-        self.texts.push(image.text);
+    /// A link that begins.
+    pub(crate) fn new(report: Report) -> Self {
+        Self {
+            report,
+            errors: String::new(),
+            units: Vec::new(),
+            image: None,
+            failed: None,
+            refused: false,
+        }
     }
 
-    /// The image of all modules, with a NUL at its end. A link of nothing is an empty module for a
-    /// device of this compute capability.
-    pub(crate) fn complete(&mut self, capability: u32) -> &[u8] {
-        let texts = &self.texts;
-        self.image.get_or_insert_with(|| {
-            let mut all = LINKED.to_vec();
-            if texts.is_empty() {
-                let empty = format!(".version 8.0\n.target sm_{capability}\n.address_size 64\n");
-                all.extend_from_slice(empty.as_bytes());
+    /// Adds errors to the link's logs, which hold all of them.
+    pub(crate) fn report(&mut self, errors: &str) {
+        if !self.errors.is_empty() {
+            self.errors.push('\n');
+        }
+        self.errors.push_str(errors);
+        (self.report)(&self.errors);
+    }
+
+    /// Adds a module, which passed its checks. One that does not fit to those before makes the link
+    /// impossible. A later module may define the names that are missing so far.
+    pub(crate) fn add(&mut self, name: String, image: Image) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.units.push((name, image.text));
+        match self.linked() {
+            Ok(_) | Err(LinkError::Undefined { .. }) => {}
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn fail(&mut self, error: &LinkError) {
+        self.report(&format!("error   : {error}"));
+        self.failed = Some(if self.refused { Code::UNKNOWN } else { INVALID_SOURCE });
+    }
+
+    /// Links the modules. A link of nothing is an empty module for a device of this compute
+    /// capability.
+    ///
+    /// # Errors
+    /// If the modules do not fit together, and if they are linked already.
+    pub(crate) fn complete(&mut self, capability: u32) -> Result<(), c_int> {
+        if self.image.is_some() {
+            return Err(Code::INVALID_HANDLE);
+        }
+        if self.failed.is_none() && self.units.is_empty() {
+            let text = format!(".version 8.0\n.target sm_{capability}\n.address_size 64\n\0");
+            self.image = Some(text.into_bytes().into_boxed_slice());
+        } else if self.failed.is_none() {
+            match self.linked() {
+                Ok(text) => self.image = Some((text + "\0").into_bytes().into_boxed_slice()),
+                Err(error) => self.fail(&error),
             }
-            for text in texts {
-                all.extend_from_slice(text);
-                all.push(b'\n');
-            }
-            all.push(0);
-            all.into_boxed_slice()
-        })
+        }
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// The image of all modules, with a NUL at its end.
+    pub(crate) fn image(&self) -> &[u8] {
+        self.image.as_deref().unwrap_or_default()
+    }
+
+    fn linked(&self) -> Result<String, LinkError> {
+        let texts = self.units.iter().map(|(_, text)| String::from_utf8_lossy(text));
+        let texts: Vec<_> = texts.collect();
+        let units = self.units.iter().zip(&texts);
+        let units: Vec<_> = units.map(|((name, _), text)| Unit { name, text }).collect();
+        link(&units)
     }
 }

@@ -62,6 +62,8 @@ struct Member {
 pub(crate) struct Function {
     pub(crate) image: Arc<Image>,
     index: usize,
+    /// The module; for a kernel of a library, the library.
+    pub(crate) of: usize,
     pub(crate) settings: Settings,
     /// The context of the module; none for a kernel of a library.
     pub(crate) context: Option<usize>,
@@ -222,11 +224,13 @@ impl Programs {
             let module = self.module(member.of)?;
             let image = Arc::clone(&module.image);
             let (index, context) = (member.index, Some(module.context));
-            return Ok(Function { image, index, settings: settings(OF_FUNCTION), context });
+            let (of, settings) = (member.of, settings(OF_FUNCTION));
+            return Ok(Function { image, index, of, settings, context });
         }
         let (library, index) = self.kernel(handle)?;
         let image = Arc::clone(self.library(library)?.image()?);
-        Ok(Function { image, index, settings: settings(device), context: None })
+        let settings = settings(device);
+        Ok(Function { image, index, of: library, settings, context: None })
     }
 
     /// Sets what a program changed of a function, or of a kernel on a device.
@@ -236,9 +240,9 @@ impl Programs {
     }
 
     /// A link begins.
-    pub(crate) fn add_link(&mut self) -> usize {
+    pub(crate) fn add_link(&mut self, link: Link) -> usize {
         let handle = self.handle();
-        self.links.insert(handle, Link::default());
+        self.links.insert(handle, link);
         handle
     }
 
@@ -253,6 +257,13 @@ impl Programs {
     /// A link is gone, with its image.
     pub(crate) fn remove_link(&mut self, handle: usize) -> Outcome {
         self.links.remove(&handle).map(drop).ok_or(Code::INVALID_HANDLE)
+    }
+
+    /// The context of the module that memory of variables belongs to; `None` for memory that a
+    /// library's modules share, and for other memory.
+    pub(crate) fn context_of(&self, ptr: u64) -> Option<usize> {
+        let mut modules = self.modules.values();
+        modules.find(|module| module.storage.to_free().any(|of| of == ptr)).map(|of| of.context)
     }
 
     /// Whether an address is that of memory of variables, which programs cannot free.

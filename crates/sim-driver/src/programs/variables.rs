@@ -5,14 +5,14 @@ use pagewise_hal::{AttachFlags, Backend, DeviceId, DevicePtr, Span, StreamHandle
 use super::storage::Storage;
 use crate::driver::{Driver, Outcome, answer};
 use crate::image::Image;
-use crate::image::parts::{Linkage, Space, Variable};
+use crate::image::parts::{Space, Variable};
 use crate::transfer::{Rows, Shape, copy};
 use crate::work::Use;
 
-/// Whether a variable has memory outside of kernels, and in this module.
+/// Whether a variable has memory outside of kernels. One that no module defines has memory of
+/// zeros, as on an H200: a link refuses it, a load does not.
 fn has_memory(variable: &Variable) -> bool {
-    let is_defined = variable.linkage != Linkage::Extern;
-    is_defined && variable.space != Space::Shared && variable.bytes > 0
+    variable.space != Space::Shared && variable.bytes > 0
 }
 
 /// Makes the managed variables of a library, which all its modules share.

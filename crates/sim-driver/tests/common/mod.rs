@@ -8,6 +8,7 @@ use pagewise_driver::{
 };
 
 /// The program that an H200 was asked about.
+#[allow(dead_code, reason = "tests of kernels have programs of their own")]
 pub(crate) const PTX: &str = "\
 .version 7.0
 .target sm_52
@@ -34,6 +35,7 @@ pub(crate) fn start() -> *mut c_void {
 }
 
 /// A module of PTX text.
+#[allow(dead_code, reason = "not every test has kernels")]
 pub(crate) fn module_of(text: &str) -> *mut c_void {
     let text = CString::new(text).expect("PTX has no NUL");
     let mut module = null_mut();
@@ -43,6 +45,7 @@ pub(crate) fn module_of(text: &str) -> *mut c_void {
 }
 
 /// A function of a module.
+#[allow(dead_code, reason = "not every test has kernels")]
 pub(crate) fn function_of(module: *mut c_void, name: &str) -> *mut c_void {
     let name = CString::new(name).expect("a name has no NUL");
     let mut function = null_mut();

@@ -128,6 +128,28 @@ static void plain(void) {
     CHECK(((unsigned char *)pinned)[4 * PAGE - 1] == 4 && ((unsigned char *)pinned)[4 * PAGE] == 3);
 }
 
+/* Copies between pageable, managed and device memory, larger than what one fault shows. */
+static void copies(void) {
+    CUdeviceptr device;
+    size_t bytes = 3 * BLOCK;
+    start();
+    unsigned char *own = malloc(bytes);
+    CHECK(own && call("cuMemAlloc_v2", (unsigned long)&device, bytes, 0, 0) == 0);
+    shared = managed(bytes);
+    memset(own, 5, bytes);
+    CHECK(call("cuMemcpyHtoD_v2", device, (unsigned long)own, bytes, 0) == 0);
+    memset(own, 0, bytes);
+    CHECK(call("cuMemcpyDtoH_v2", (unsigned long)own, device, bytes, 0) == 0);
+    CHECK(own[0] == 5 && own[bytes - 1] == 5);
+    memset(own, 6, bytes);
+    CHECK(call("cuMemcpy", (unsigned long)shared, (unsigned long)own, bytes, 0) == 0);
+    to_device(shared, bytes);
+    memset(own, 0, bytes);
+    CHECK(call("cuMemcpy", (unsigned long)own, (unsigned long)shared, bytes, 0) == 0);
+    CHECK(own[0] == 6 && own[bytes - 1] == 6);
+    free(own);
+}
+
 static int end_of(pid_t child) {
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
@@ -251,6 +273,7 @@ int main(int count, char **arguments) {
     else if (!strcmp(what, "files")) files(count > 3 ? arguments[3] : "file");
     else if (!strcmp(what, "device")) device();
     else if (!strcmp(what, "plain")) plain();
+    else if (!strcmp(what, "copies")) copies();
     else if (!strcmp(what, "forks")) forks();
     else if (!strcmp(what, "forks first")) forks_first();
     else if (!strcmp(what, "crash")) crash();

@@ -10,7 +10,8 @@ use pagewise_driver::*;
 
 use crate::socket::{DESCRIPTORS, receive, send};
 
-const BYTES: usize = 4 << 20;
+/// The granularity of physical memory: the least that can be mapped.
+const BYTES: usize = 2 << 20;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`
 const FD: c_int = 1;
 /// `CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS`
@@ -49,6 +50,8 @@ struct Own {
 
 /// Memory of the other process.
 struct Theirs {
+    /// The context that the memory of `cuMemAlloc` was opened in, if that is not the primary one.
+    context: Option<*mut c_void>,
     pool: *mut c_void,
     physical: u64,
     event: *mut c_void,
@@ -254,25 +257,67 @@ impl Session {
         }
         let mapped = self.map(physical);
         let (mut opened, mut known) = (0, 0);
+        // One of the two opens in a context of its own, which it destroys.
+        let context = (self.value == 2).then(|| self.push_context());
         self.call(|| {
             // SAFETY: the driver writes a local that outlives the call.
             opened = unsafe { cuIpcOpenMemHandle_v2(&raw mut plain, handle, 1) };
+            if context.is_some() {
+                // SAFETY: the place may be null.
+                assert_eq!(unsafe { cuCtxPopCurrent_v2(null_mut()) }, 0);
+            }
             // SAFETY: the driver writes a local that outlives the call.
             known = unsafe { cuIpcOpenEventHandle(&raw mut event, event_handle) };
             0
         });
         if (opened, known) == (0, 0) {
-            return Some(Theirs { pool, physical, event, memory: [pooled, plain, mapped] });
+            self.check_attributes(plain);
+            return Some(Theirs {
+                context,
+                pool,
+                physical,
+                event,
+                memory: [pooled, plain, mapped],
+            });
         }
         // The process was killed: its memory has no descriptor, and its event either.
         assert!(matches!((opened, known), (0 | 1, 400)), "{opened} {known}");
         assert!(self.meet().is_none(), "it lives");
-        if opened == 0 {
-            // SAFETY: no code uses the memory.
-            self.call(|| unsafe { cuIpcCloseMemHandle(plain) });
+        if opened == 0 || context.is_some() {
+            self.close_memory(plain, context);
         }
         self.let_go(pool, pooled, mapped, physical);
         None
+    }
+
+    fn push_context(&mut self) -> *mut c_void {
+        let mut context = null_mut();
+        // SAFETY: the driver writes a local that outlives the call.
+        self.call(|| unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) });
+        context
+    }
+
+    /// Opened memory has a context, and its handle cannot be had again: an H200 says so too.
+    fn check_attributes(&mut self, plain: u64) {
+        let (mut context, mut is_capable) = (null_mut::<c_void>(), 7_u32);
+        let [context_at, capable_at] =
+            [(&raw mut context).cast(), (&raw mut is_capable).cast::<c_void>()];
+        // SAFETY: the driver writes locals of the attributes' sizes, which outlive the calls.
+        unsafe {
+            self.call(|| cuPointerGetAttribute(context_at, 1, plain));
+            self.call(|| cuPointerGetAttribute(capable_at, 10, plain));
+        }
+        assert!(!context.is_null() && is_capable == 0, "{context:?} {is_capable}");
+    }
+
+    fn close_memory(&mut self, plain: u64, context: Option<*mut c_void>) {
+        // SAFETY: no code uses the memory any more, nor the context.
+        self.call(|| unsafe {
+            match context {
+                Some(context) => cuCtxDestroy_v2(context),
+                None => cuIpcCloseMemHandle(plain),
+            }
+        });
     }
 
     fn let_go(&mut self, pool: *mut c_void, pooled: u64, mapped: u64, physical: u64) {
@@ -285,14 +330,12 @@ impl Session {
     }
 
     fn close(&mut self, theirs: Theirs) {
-        let Theirs { pool, physical, event, memory: [pooled, plain, mapped] } = theirs;
+        let Theirs { context, pool, physical, event, memory: [pooled, plain, mapped] } = theirs;
         self.call(|| cuStreamWaitEvent(null_mut(), event, 0));
         self.call(|| cuEventQuery(event));
-        // SAFETY: no code uses the event and the memory any more.
-        unsafe {
-            self.call(|| cuEventDestroy_v2(event));
-            self.call(|| cuIpcCloseMemHandle(plain));
-        }
+        // SAFETY: no code uses the event any more.
+        self.call(|| unsafe { cuEventDestroy_v2(event) });
+        self.close_memory(plain, context);
         self.let_go(pool, pooled, mapped, physical);
     }
 

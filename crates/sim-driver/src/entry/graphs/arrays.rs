@@ -7,6 +7,7 @@ use pagewise_hal::Code;
 
 use crate::driver::{Outcome, has_place};
 use crate::entry::movement::gather;
+use crate::graphs::LOSSY_QUERY;
 
 /// The handles of an array.
 ///
@@ -27,7 +28,22 @@ pub(in crate::entry) unsafe fn handles(
     })
 }
 
-/// Refuses data of edges other than zero: no kernel of the simulator has more than one port.
+/// The data of edges. Without an array it is zero.
+///
+/// # Safety
+/// `edges` must be null or have `count` items.
+pub(super) unsafe fn edge_data(edges: *const u64, count: usize) -> Outcome<Vec<u64>> {
+    gather(count, |index| {
+        if edges.is_null() {
+            return 0;
+        }
+        // SAFETY: `edges` is not null, so by this function's contract it has `count` items of 8
+        // bytes, and `index` is below `count`.
+        unsafe { edges.wrapping_add(index).read_unaligned() }
+    })
+}
+
+/// Refuses data of edges other than zero, which captures and new nodes do not take.
 ///
 /// # Safety
 /// `edges` must be null or have `count` items.
@@ -35,11 +51,8 @@ pub(in crate::entry) unsafe fn plain_edges(edges: *const u64, count: usize) -> O
     if edges.is_null() {
         return Ok(());
     }
-    let data = gather(count, |index| {
-        // SAFETY: `edges` is not null, so by this function's contract it has `count` items of 8
-        // bytes, and `index` is below `count`.
-        unsafe { edges.wrapping_add(index).read_unaligned() }
-    })?;
+    // SAFETY: by this function's contract the array has `count` items.
+    let data = unsafe { edge_data(edges, count) }?;
     if data.iter().all(|edge| *edge == 0) { Ok(()) } else { Err(Code::NOT_SUPPORTED) }
 }
 
@@ -71,20 +84,29 @@ pub(super) unsafe fn give_handles(
     Ok(())
 }
 
-/// Gives the data of edges, which are all zero, to an array that may be missing.
+/// Gives the data of edges to an array that may be missing if all data is zero.
+///
+/// # Errors
+/// `CUDA_ERROR_LOSSY_QUERY` if edges have data and nodes are asked for without it.
 ///
 /// # Safety
 /// `count` must be null or valid for reading; `out` null or as long as it says.
-pub(super) unsafe fn give_edges(found: usize, out: *mut u64, count: *const usize) -> Outcome {
+pub(super) unsafe fn give_edges(
+    found: &[u64],
+    out: *mut u64,
+    count: *const usize,
+    gives_nodes: bool,
+) -> Outcome {
     has_place(count)?;
     if out.is_null() {
-        return Ok(());
+        let is_lossy = gives_nodes && found.iter().any(|data| *data != 0);
+        return if is_lossy { Err(LOSSY_QUERY) } else { Ok(()) };
     }
     // SAFETY: `count` is not null, so by this function's contract it can be read, and `out` has as
     // many items as it says.
     unsafe {
-        for index in 0..count.read_unaligned().min(found) {
-            out.wrapping_add(index).write_unaligned(0);
+        for (index, data) in found.iter().enumerate().take(count.read_unaligned()) {
+            out.wrapping_add(index).write_unaligned(*data);
         }
     }
     Ok(())

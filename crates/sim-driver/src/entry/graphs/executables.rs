@@ -177,8 +177,9 @@ pub extern "C" fn cuGraphUpload(executable: *mut c_void, on: *mut c_void) -> c_i
 pub unsafe extern "C" fn cuGraphExecGetFlags(executable: *mut c_void, flags: *mut u64) -> c_int {
     started("cuGraphExecGetFlags", |driver| {
         let found = driver.graphs().executable(executable.addr())?.flags;
+        // The upload was a matter of the call that made the graph.
         // SAFETY: the caller promises that the place is null or valid for writing.
-        unsafe { store(flags, found) }
+        unsafe { store(flags, found & !UPLOAD) }
     })
 }
 
@@ -201,7 +202,9 @@ fn update(
     executable: *mut c_void,
     graph: *mut c_void,
 ) -> Outcome<Result<(), Difference>> {
-    driver.graphs().update(executable.addr(), graph.addr())
+    let updated = driver.graphs().update(executable.addr(), graph.addr())?;
+    driver.drop_objects();
+    Ok(updated)
 }
 
 /// `cuGraphExecUpdate`, the form of CUDA 10.2

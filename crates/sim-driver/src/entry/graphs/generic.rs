@@ -5,13 +5,14 @@ use std::ffi::{c_int, c_uint, c_void};
 use pagewise_hal::Code;
 
 use crate::copy_params::Memcpy3D;
-use crate::driver::{Driver, Outcome, load, started};
+use crate::driver::{Driver, Outcome, has_place, load, started, store};
 use crate::entry::graphs::arrays::plain_edges;
 use crate::entry::graphs::executables::set_step;
+use crate::entry::graphs::kernels::{kernel, set as set_kernel, set_in_executable};
 use crate::entry::graphs::nodes::{NewNode, add, add_allocation, add_child, add_task, set};
 use crate::entry::graphs::parameters::{check_context, copy, fill, host, known_event};
 use crate::graph_memory;
-use crate::graphs::{Graphs, Task};
+use crate::graphs::{Branch, Graphs, Task};
 use crate::work::{HostNodeParams, MemsetParams};
 
 /// `CUgraphNodeParams`
@@ -28,6 +29,9 @@ pub struct GraphNodeParams {
     pub reserved_after: u64,
 }
 
+/// `CU_GRAPH_NODE_TYPE_KERNEL`
+const KERNEL: c_int = 0;
+
 /// `CUDA_MEMCPY_NODE_PARAMS`
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -43,6 +47,17 @@ struct CopyBody {
 #[derive(Clone, Copy)]
 struct FillBody {
     fill: MemsetParams,
+    context: *mut c_void,
+}
+
+/// `CUDA_CONDITIONAL_NODE_PARAMS`
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct ConditionBody {
+    handle: u64,
+    branch: c_int,
+    count: c_uint,
+    graphs: *const usize,
     context: *mut c_void,
 }
 
@@ -65,8 +80,13 @@ impl GraphNodeParams {
     }
 
     /// The task of a type that has no place of its own for results.
-    fn task(&self, driver: &Driver, graphs: &Graphs) -> Outcome<Task> {
+    ///
+    /// # Safety
+    /// The arguments of a kernel must be its own.
+    unsafe fn task(&self, driver: &Driver, graphs: &Graphs) -> Outcome<Task> {
         match self.kind {
+            // SAFETY: by this function's contract the arguments are those of the kernel.
+            KERNEL => unsafe { kernel(driver, &self.body(), None).map(Task::from) },
             1 => {
                 let body: CopyBody = self.body();
                 check_context(driver, body.context)?;
@@ -92,14 +112,69 @@ impl GraphNodeParams {
 /// The answer for types of nodes that are not implemented.
 fn unsupported(driver: &Driver, kind: c_int) -> c_int {
     let name = match kind {
-        0 => "kernel nodes of graphs",
         8 | 9 => "nodes of external semaphores",
         12 => "nodes of batches of memory operations",
-        13 => "conditional nodes",
+        13 => "changes of conditional nodes",
         14..=18 => "nodes of batches and engines",
         _ => return Code::INVALID_VALUE,
     };
     driver.refuse(name).err().unwrap_or(Code::NOT_SUPPORTED)
+}
+
+/// Makes a conditional node, and shows the program the graphs that it owns.
+///
+/// # Safety
+/// As [`add`]; `params` must be valid for reading and writing.
+unsafe fn add_conditional(driver: &Driver, new: NewNode, params: *mut GraphNodeParams) -> Outcome {
+    // SAFETY: by this function's contract the parameters can be read.
+    let mut body: ConditionBody = unsafe { load(params.cast_const())? }.body();
+    let branch = Branch::new(body.branch, body.count).ok_or(Code::INVALID_VALUE)?;
+    if body.count > CONDITION_GRAPHS_MAX {
+        return Err(Code::OUT_OF_MEMORY);
+    }
+    check_context(driver, body.context)?;
+    let out = &mut body.graphs;
+    // SAFETY: `add` asks what this function asks, and the parameters can be written.
+    unsafe {
+        add(driver, new, |graphs, at| {
+            let (node, made) = graphs.add_conditional(at, body.handle, (branch, body.count))?;
+            *out = made.bodies.as_ptr();
+            Ok(node)
+        })?;
+        (&raw mut (*params).body).cast::<ConditionBody>().write_unaligned(body);
+    }
+    Ok(())
+}
+
+/// The most graphs of a conditional node: each is made with the node.
+const CONDITION_GRAPHS_MAX: u32 = 1 << 16;
+
+/// `CU_GRAPH_COND_ASSIGN_DEFAULT`
+const ASSIGN_DEFAULT: c_uint = 1;
+
+/// `cuGraphConditionalHandleCreate`
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphConditionalHandleCreate(
+    out: *mut u64,
+    graph: *mut c_void,
+    context: *mut c_void,
+    default: c_uint,
+    flags: c_uint,
+) -> c_int {
+    started("cuGraphConditionalHandleCreate", |driver| {
+        has_place(out)?;
+        if flags & !ASSIGN_DEFAULT != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        check_context(driver, context)?;
+        let default = (flags & ASSIGN_DEFAULT != 0).then_some(default);
+        let made = driver.graphs().add_condition(graph.addr(), default)?;
+        // SAFETY: the caller promises that the place is null or valid for writing.
+        unsafe { store(out, made) }
+    })
 }
 
 /// Makes a node of any type.
@@ -122,6 +197,7 @@ unsafe fn add_any(symbol: &str, new: NewNode, params: *mut GraphNodeParams) -> c
                     let address = read.body();
                     add(driver, new, |graphs, at| graph_memory::add_free(graphs, at, address))
                 }
+                13 => add_conditional(driver, new, params),
                 _ => add_task(driver, new, |graphs| read.task(driver, graphs)),
             }
         }
@@ -181,7 +257,13 @@ pub unsafe extern "C" fn cuGraphNodeSetParams(
     started("cuGraphNodeSetParams", |driver| {
         // SAFETY: the caller promises that the place is null or valid for reading.
         let params = unsafe { load(params.cast_const()) }?;
-        set(driver, node, |graphs| params.task(driver, graphs))
+        // SAFETY: the caller promises that the arguments of a kernel are its own.
+        unsafe {
+            match params.kind {
+                KERNEL => set_kernel(driver, node, &params.body()),
+                _ => set(driver, node, |graphs| params.task(driver, graphs)),
+            }
+        }
     })
 }
 
@@ -198,6 +280,12 @@ pub unsafe extern "C" fn cuGraphExecNodeSetParams(
     started("cuGraphExecNodeSetParams", |driver| {
         // SAFETY: the caller promises that the place is null or valid for reading.
         let params = unsafe { load(params.cast_const()) }?;
-        set_step(driver, executable, node, |graphs| params.task(driver, graphs))
+        // SAFETY: the caller promises that the arguments of a kernel are its own.
+        unsafe {
+            match params.kind {
+                KERNEL => set_in_executable(driver, executable, node, &params.body()),
+                _ => set_step(driver, executable, node, |graphs| params.task(driver, graphs)),
+            }
+        }
     })
 }

@@ -6,6 +6,7 @@
 mod arrays;
 mod executables;
 mod generic;
+mod kernels;
 mod memory;
 mod nodes;
 mod objects;
@@ -14,6 +15,7 @@ mod structure;
 
 pub use executables::*;
 pub use generic::*;
+pub use kernels::*;
 pub use memory::*;
 pub use nodes::*;
 pub use objects::*;

@@ -11,9 +11,9 @@ use crate::entry::MemLocation;
 use crate::entry::graphs::arrays::handles;
 pub use crate::entry::graphs::parameters::MemAllocNodeParams;
 use crate::entry::graphs::parameters::{
-    DEVICE, PINNED, check_context, copy, fill, host, known_event, wanted_memory,
+    check_context, copy, fill, host, known_event, wanted_memory,
 };
-use crate::entry::pools::MemPoolProps;
+use crate::entry::pools::{DEVICE, MemPoolProps};
 use crate::graph_memory;
 use crate::graphs::{Allocation, Graphs, Task};
 pub use crate::work::{HostNodeParams, MemsetParams};
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn cuGraphAddMemFreeNode(
 ///
 /// # Safety
 /// `out` must be null or valid for writing.
-unsafe fn give<T: Copy>(
+pub(super) unsafe fn give<T: Copy>(
     symbol: &str,
     node: *mut c_void,
     out: *mut T,
@@ -389,9 +389,9 @@ pub unsafe extern "C" fn cuGraphMemAllocNodeGetParams(
     params: *mut MemAllocNodeParams,
 ) -> c_int {
     let found = |task: &Task| match task {
-        Task::Allocate(Allocation { device, bytes, address, .. }) => Some(MemAllocNodeParams {
+        Task::Allocate(Allocation { device, kind, bytes, address }) => Some(MemAllocNodeParams {
             props: MemPoolProps {
-                allocation_type: PINNED,
+                allocation_type: *kind,
                 handle_types: 0,
                 location: MemLocation { kind: DEVICE, id: device.0 },
                 win32_security_attributes: std::ptr::null_mut(),

@@ -8,11 +8,12 @@ use crate::copy_params::Memcpy3D;
 use crate::driver::{Driver, Outcome, has_place};
 use crate::entry::events::{check_event, event};
 use crate::entry::movement::gather;
-use crate::entry::pools::{MemAccessDesc, MemPoolProps};
+use crate::entry::pools::{DEVICE, MemAccessDesc, MemPoolProps, NOWHERE, PINNED};
 use crate::entry::span_is_live;
+use crate::graph_memory::Wanted;
 use crate::graphs::{Graphs, Task};
-use crate::running;
 use crate::work::{HostNodeParams, MemsetParams};
+use crate::work_checks;
 
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`
 #[repr(C)]
@@ -30,12 +31,8 @@ pub struct MemAllocNodeParams {
     pub address: u64,
 }
 
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`
-pub(super) const PINNED: c_int = 1;
 /// `CU_MEM_ALLOCATION_TYPE_MANAGED`
 const MANAGED: c_int = 2;
-/// `CU_MEM_LOCATION_TYPE_DEVICE`
-pub(super) const DEVICE: c_int = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
 pub(super) const READ_WRITE: c_int = 3;
 
@@ -49,7 +46,7 @@ pub(super) fn copy(driver: &Driver, graphs: &Graphs, copy: Memcpy3D) -> Outcome<
     if copy.is_empty() {
         return Err(Code::INVALID_VALUE);
     }
-    running::check_slices(driver, &copy, |start, bytes| graphs.memory.covers(start, bytes))?;
+    work_checks::check_slices(driver, &copy, |start, bytes| graphs.memory.covers(start, bytes))?;
     Ok(Task::Copy(copy))
 }
 
@@ -77,24 +74,25 @@ pub(super) fn known_event(driver: &Driver, raw: *mut c_void) -> Outcome<EventHan
     Ok(event(raw))
 }
 
-/// The device, the peers and the size of an allocation.
+/// The memory that a node allocates. Managed memory is the device's, as driver 580 answered.
 ///
 /// # Safety
 /// The array of places with access must be null or as long as it says.
 pub(super) unsafe fn wanted_memory(
     driver: &Driver,
     params: &MemAllocNodeParams,
-) -> Outcome<(DeviceId, Vec<DeviceId>, u64)> {
+) -> Outcome<Wanted> {
     let MemAllocNodeParams { props, access, access_count, bytes, .. } = *params;
-    match props.allocation_type {
-        PINNED => {}
-        MANAGED => {
-            driver.refuse("managed memory of graphs")?;
-        }
-        _ => return Err(Code::INVALID_VALUE),
+    if ![PINNED, MANAGED].contains(&props.allocation_type) {
+        return Err(Code::INVALID_VALUE);
     }
-    if props.handle_types != 0 || props.location.kind != DEVICE {
+    if props.handle_types != 0 {
         return Err(Code::NOT_SUPPORTED);
+    }
+    match (props.location.kind, props.allocation_type) {
+        (DEVICE, _) => {}
+        (NOWHERE, PINNED) => return Err(Code::INVALID_VALUE),
+        _ => return Err(Code::NOT_SUPPORTED),
     }
     let device = |ordinal| {
         driver.handle_of(ordinal).map(|_| DeviceId(ordinal)).map_err(|_| Code::INVALID_VALUE)
@@ -125,5 +123,5 @@ pub(super) unsafe fn wanted_memory(
             peers.push(peer);
         }
     }
-    Ok((home, peers, bytes as u64))
+    Ok(Wanted { device: home, kind: props.allocation_type, peers, bytes: bytes as u64 })
 }

@@ -6,8 +6,8 @@ use std::ptr::without_provenance_mut;
 use pagewise_hal::Code;
 
 use crate::driver::{Driver, Outcome, has_place, started, store};
-use crate::entry::graphs::arrays::{give_edges, give_handles, handles, plain_edges};
-use crate::graphs::{Graph, Task};
+use crate::entry::graphs::arrays::{edge_data, give_edges, give_handles, handles};
+use crate::graphs::{Edge, Graph, Task};
 
 /// `CUDA_ERROR_OPERATING_SYSTEM`
 const OPERATING_SYSTEM: c_int = 304;
@@ -142,12 +142,18 @@ unsafe fn give_neighbours(
 ) -> c_int {
     started(symbol, |driver| {
         let graphs = driver.graphs();
-        let node = graphs.node(node.addr())?;
+        let (handle, graph) = (node.addr(), graphs.graph(graphs.graph_of(node.addr())?)?);
+        let node = graph.node(handle)?;
         let set = if is_before { &node.after } else { &node.before };
         let found: Vec<usize> = set.iter().copied().collect();
+        let data = |other: &usize| match is_before {
+            true => graph.data(*other, handle),
+            false => graph.data(handle, *other),
+        };
+        let data: Vec<u64> = found.iter().map(data).collect();
         // SAFETY: by this function's contract the places are null, or valid and as long as they say.
         unsafe {
-            give_edges(found.len(), edges, count)?;
+            give_edges(&data, edges, count, !nodes.is_null())?;
             give_handles(&found, nodes, count)
         }
     })
@@ -226,7 +232,9 @@ unsafe fn give_all_edges(
 ) -> c_int {
     started(symbol, |driver| {
         let graphs = driver.graphs();
-        let (sources, targets): (Vec<_>, Vec<_>) = graphs.graph(graph.addr())?.edges().unzip();
+        let graph = graphs.graph(graph.addr())?;
+        let (sources, targets): (Vec<_>, Vec<_>) = graph.edges().unzip();
+        let data: Vec<u64> = graph.edges().map(|(from, to)| graph.data(from, to)).collect();
         if from.is_null() != to.is_null() {
             return Err(Code::INVALID_VALUE);
         }
@@ -236,7 +244,7 @@ unsafe fn give_all_edges(
         // second, so that is kept.
         unsafe {
             let room = count.read_unaligned();
-            give_edges(sources.len(), edges, count)?;
+            give_edges(&data, edges, count, !from.is_null())?;
             give_handles(&sources, from, count)?;
             count.write_unaligned(room);
             give_handles(&targets, to, count)
@@ -285,15 +293,14 @@ unsafe fn change_edges(
     graph: *mut c_void,
     (from, to): (*const *mut c_void, *const *mut c_void),
     (edges, count): (*const u64, usize),
-    change: impl FnOnce(&mut Graph, &[(usize, usize)]) -> Outcome,
+    change: impl FnOnce(&mut Graph, &[Edge]) -> Outcome,
 ) -> c_int {
     started(symbol, |driver| {
         // SAFETY: by this function's contract the arrays are null or have `count` items.
-        let (from, to) = unsafe {
-            plain_edges(edges, count)?;
-            (handles(from, count)?, handles(to, count)?)
-        };
-        let pairs: Vec<_> = from.into_iter().zip(to).collect();
+        let (from, to, data) =
+            unsafe { (handles(from, count)?, handles(to, count)?, edge_data(edges, count)?) };
+        let pairs = from.into_iter().zip(to).zip(data);
+        let pairs: Vec<_> = pairs.map(|((from, to), data)| Edge { from, to, data }).collect();
         change(driver.graphs().graph_mut(graph.addr())?, &pairs)
     })
 }

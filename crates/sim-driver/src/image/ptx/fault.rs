@@ -29,6 +29,12 @@ impl Fault {
         Self { code: INVALID_PTX, line: None, what: what.to_owned() }
     }
 
+    /// A call of a function that no module defines.
+    pub(crate) fn unresolved(name: &str) -> Self {
+        let what = format!("Unresolved extern function '{name}'");
+        Self { code: INVALID_PTX, line: None, what }
+    }
+
     /// Text of a newer PTX than the driver knows.
     pub(super) fn newer_version(line: usize, found: (u32, u32), newest: (u32, u32)) -> Self {
         let ((major, minor), (own_major, own_minor)) = (found, newest);

@@ -12,7 +12,7 @@ mod parser;
 mod variable;
 
 pub(crate) use fault::Fault;
-pub(crate) use parser::{LINKED, Module, read};
+pub(crate) use parser::{Module, read};
 
 /// Whether an image is PTX: comments, and then its version.
 pub(crate) fn is_ptx(image: &[u8]) -> bool {

@@ -12,12 +12,11 @@ use super::lexer::{Lexer, Token};
 use super::variable::{self, Declared};
 use crate::image::parts::{Kernel, Linkage, Parameter, Space, Target, Variable};
 
-/// The first line of the text of several modules that were linked.
-pub(crate) const LINKED: &[u8] = b"// Linked modules of PTX\n";
-
 /// A module of PTX.
 #[derive(Debug, Default)]
 pub(crate) struct Module {
+    /// A function of another module that this one calls.
+    pub(crate) unresolved: Option<String>,
     pub(crate) target: Target,
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) variables: Vec<Variable>,
@@ -65,7 +64,12 @@ struct Parser<'a> {
     /// Bytes and alignment of shared variables outside of bodies.
     shared: BTreeMap<String, (u64, u64)>,
     bodies: BTreeMap<String, Body<'a>>,
+    /// Functions without a body, and whether another module may have it.
+    declared: BTreeMap<&'a str, bool>,
 }
+
+/// The functions that every driver has.
+const SYSTEM: [&str; 5] = ["__assertfail", "cudaGraphSetConditional", "free", "malloc", "vprintf"];
 
 /// Reads a module for a driver.
 pub(crate) fn read(text: &[u8], driver: DriverVersion) -> Result<Module, Fault> {
@@ -75,19 +79,12 @@ pub(crate) fn read(text: &[u8], driver: DriverVersion) -> Result<Module, Fault> 
         indices: BTreeMap::new(),
         shared: BTreeMap::new(),
         bodies: BTreeMap::new(),
+        declared: BTreeMap::new(),
     };
     parser.header(driver)?;
-    let is_linked = text.starts_with(LINKED);
-    while parser.statement()? {
-        if is_linked && parser.lexer.peek()? == Some(Token::Directive("version")) {
-            parser.header(driver)?;
-            // Names that only the module before sees.
-            let seen = &parser.module.variables;
-            let is_seen = |one: &Variable| one.linkage != Linkage::Internal;
-            parser.indices.retain(|_, index| seen.get(*index).is_some_and(is_seen));
-        }
-    }
+    while parser.statement()? {}
     parser.finish();
+    parser.resolve()?;
     Ok(parser.module)
 }
 
@@ -148,7 +145,7 @@ impl<'a> Parser<'a> {
                     return Ok(true);
                 }
                 "entry" => return self.kernel().map(|()| true),
-                "func" => return self.function().map(|()| true),
+                "func" => return self.function(linkage).map(|()| true),
                 "global" => return self.variables(Space::Global, linkage),
                 "const" => return self.constants(linkage),
                 "shared" => return self.variables(Space::Shared, linkage),
@@ -215,7 +212,12 @@ impl<'a> Parser<'a> {
                     _ => return Ok(()),
                 }
             },
-            "pragma" | "alias" | "tex" | "surf" | "sampler" => self.skip_to_semicolon(),
+            "alias" => {
+                let name = self.lexer.word()?;
+                self.declared.remove(name);
+                self.skip_to_semicolon()
+            }
+            "pragma" | "tex" | "surf" | "sampler" => self.skip_to_semicolon(),
             _ => Err(self.lexer.fault(format!("'.{name}' begins no statement"))),
         }
     }
@@ -314,7 +316,7 @@ impl<'a> Parser<'a> {
         Ok(numbers)
     }
 
-    fn function(&mut self) -> Result<(), Fault> {
+    fn function(&mut self, linkage: Linkage) -> Result<(), Fault> {
         // The place of the result, and other directives, come before the name.
         let name = loop {
             match self.lexer.next()? {
@@ -329,6 +331,7 @@ impl<'a> Parser<'a> {
                 Some(Token::Sign(b'{')) => break,
                 Some(Token::Sign(b';')) => {
                     self.lexer.next()?;
+                    self.declared.insert(name, linkage == Linkage::Extern);
                     return Ok(());
                 }
                 Some(Token::Sign(b'(')) => {
@@ -362,6 +365,9 @@ impl<'a> Parser<'a> {
             match self.lexer.next()? {
                 Some(Token::Sign(b'(')) => open = open.saturating_add(1),
                 Some(Token::Sign(b')')) => open = open.saturating_sub(1),
+                Some(Token::Sign(b'{')) => {
+                    return Err(self.lexer.fault("Parsing error near '{': syntax error"));
+                }
                 Some(_) => {}
                 None => return Err(self.lexer.fault("parentheses have no end")),
             }
@@ -441,6 +447,20 @@ impl<'a> Parser<'a> {
         // `ld.shared.u32 %r1, [x]` looks like a declaration of `%r1`.
         if !declared.name.starts_with('%') {
             *bytes = bytes.next_multiple_of(declared.align).saturating_add(declared.bytes);
+        }
+        Ok(())
+    }
+
+    /// Finds a function that a body uses and none defines. Only another module's may be missing.
+    fn resolve(&mut self) -> Result<(), Fault> {
+        let missing = |name: &&str| !self.bodies.contains_key(*name) && !SYSTEM.contains(name);
+        let used = self.bodies.values().flat_map(|body| body.names.iter().copied());
+        for name in used.filter(missing) {
+            match self.declared.get(name) {
+                Some(true) => self.module.unresolved = Some(name.to_owned()),
+                Some(false) => return Err(Fault::unresolved(name)),
+                None => {}
+            }
         }
         Ok(())
     }

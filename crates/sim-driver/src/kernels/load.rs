@@ -1,0 +1,44 @@
+//! Modules as the simulator executes them: each is lowered at the first launch of a kernel of it.
+
+use std::sync::Arc;
+
+use pagewise_hal::Code;
+use pagewise_sim::{Program, ProgramKernel};
+
+use crate::driver::{Driver, Outcome};
+use crate::launch::Launch;
+
+/// The kernel of a launch.
+///
+/// # Errors
+/// `CUDA_ERROR_NOT_SUPPORTED` if the module has an instruction that is not executed, which the log
+/// names, and for machine code.
+pub(super) fn kernel(driver: &Driver, launch: &Launch) -> Outcome<ProgramKernel> {
+    let mut known = driver.instances.lock();
+    let program = match known.get(&launch.module) {
+        Some(program) => program,
+        None => known.entry(launch.module).or_insert(Arc::new(program(driver, launch)?)),
+    };
+    program.kernel(launch.function.kernel()?.name()).ok_or(Code::NOT_FOUND)
+}
+
+fn program(driver: &Driver, launch: &Launch) -> Outcome<Program> {
+    let programs = driver.programs();
+    let module = programs.module(launch.module)?;
+    if module.image.text.is_empty() {
+        return driver.refuse_why(
+            "launching machine code; build with PTX (-gencode arch=compute_75,code=compute_75)",
+        );
+    }
+    let text = String::from_utf8_lossy(&module.image.text);
+    let simulator = &driver.machine.simulator;
+    // SAFETY: the module's variables have their memory as long as the module is, which the lock keeps.
+    // No kernel of the module has run yet.
+    let program = unsafe {
+        Program::load(simulator, &text, |variable| {
+            let index = module.image.variable(variable.name());
+            index.and_then(|index| module.storage.address(index))
+        })
+    };
+    program.or_else(|error| driver.refuse_why(&format!("a launch from this module: {error}")))
+}

@@ -1,0 +1,380 @@
+//! Work behind a function of the host that has not returned. An H200 with driver 580 was asked:
+//! records of events, asynchronous copies and fills, prefetches, allocations and frees in stream
+//! order, launches of kernels and graphs return 0 at once, queries say 600, and synchronous calls
+//! wait.
+
+mod common;
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use common::{function_of, module_of, start};
+use pagewise_driver::*;
+
+/// A function of the host that returns when it is let.
+#[derive(Default)]
+struct Gate {
+    is_open: AtomicBool,
+}
+
+unsafe extern "C" fn wait(gate: *mut c_void) {
+    // SAFETY: the test passes a gate that outlives the call.
+    let gate = unsafe { &*gate.cast::<Gate>() };
+    while !gate.is_open.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// A test that fails must not hold up the others.
+struct Opener(&'static Gate);
+
+impl std::ops::Deref for Opener {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        self.0
+    }
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+impl Gate {
+    /// A gate that is closed. Its memory stays, as a function may look at it at any time.
+    fn closed() -> Opener {
+        Opener(Box::leak(Box::default()))
+    }
+
+    /// A stream with a function that waits for this gate.
+    fn stream(&self, flags: u32) -> *mut c_void {
+        let mut stream = null_mut();
+        // SAFETY: the place is a local. Each test opens the gate and synchronizes before it ends.
+        unsafe {
+            assert_eq!(cuStreamCreate(&raw mut stream, flags), 0);
+            let gate = std::ptr::from_ref(self).cast_mut().cast();
+            assert_eq!(cuLaunchHostFunc(stream, Some(wait), gate), 0);
+        }
+        stream
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
+    }
+}
+
+const BYTES: usize = 4096;
+
+fn allocate() -> u64 {
+    let mut ptr = 0;
+    // SAFETY: the place is a local.
+    assert_eq!(unsafe { cuMemAlloc_v2(&raw mut ptr, BYTES) }, 0);
+    ptr
+}
+
+fn event() -> *mut c_void {
+    let mut event = null_mut();
+    // SAFETY: the place is a local.
+    assert_eq!(unsafe { cuEventCreate(&raw mut event, 0) }, 0);
+    event
+}
+
+fn bytes_at(ptr: u64) -> Vec<u8> {
+    let mut bytes = vec![0_u8; BYTES];
+    // SAFETY: the buffer has as many bytes.
+    assert_eq!(unsafe { cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), ptr, BYTES) }, 0);
+    bytes
+}
+
+#[test]
+fn copies_and_fills_return_at_once_and_run_in_the_order_of_their_stream() {
+    start();
+    let (gate, first, second) = (Gate::closed(), allocate(), allocate());
+    let stream = gate.stream(1);
+    let mut source = vec![5_u8; BYTES];
+    // SAFETY: all memory is this test's and outlives the calls.
+    unsafe {
+        assert_eq!(cuMemsetD8_v2(first, 1, BYTES), 0, "another stream waits for nothing");
+        assert_eq!(cuMemsetD8Async(first, 3, BYTES, stream), 0);
+        assert_eq!(cuMemcpyDtoDAsync_v2(second, first, BYTES, stream), 0);
+        let from = source.as_ptr().cast();
+        assert_eq!(cuMemcpyHtoDAsync_v2(first, from, BYTES, stream), 0);
+        assert_eq!(cuStreamQuery(stream), 600);
+    }
+    assert_eq!(bytes_at(first), [1; BYTES], "nothing ran yet");
+    source.fill(9);
+    gate.open();
+    assert_eq!(cuStreamSynchronize(stream), 0);
+    assert_eq!(cuStreamQuery(stream), 0);
+    assert_eq!(bytes_at(second), [3; BYTES]);
+    assert_eq!(bytes_at(first), [5; BYTES], "the source was read at once");
+}
+
+#[test]
+fn rows_of_the_host_are_read_at_once_too() {
+    start();
+    let (gate, to) = (Gate::closed(), allocate());
+    let stream = gate.stream(1);
+    let mut source: Vec<u8> = (0..64).collect();
+    let copy = Memcpy2D {
+        source_x: 0,
+        source_y: 0,
+        source_kind: 1,
+        source_host: source.as_ptr().cast(),
+        source_device: 0,
+        source_array: null_mut(),
+        source_pitch: 16,
+        destination_x: 0,
+        destination_y: 0,
+        destination_kind: 2,
+        destination_host: null_mut(),
+        destination_device: to,
+        destination_array: null_mut(),
+        destination_pitch: 8,
+        width: 8,
+        height: 4,
+    };
+    // SAFETY: all memory is this test's and outlives the calls.
+    unsafe {
+        assert_eq!(cuMemsetD8_v2(to, 0, BYTES), 0);
+        assert_eq!(cuMemcpy2DAsync_v2(&raw const copy, stream), 0);
+    }
+    source.fill(0);
+    gate.open();
+    assert_eq!(cuStreamSynchronize(stream), 0);
+    let rows: Vec<u8> = (0..4).flat_map(|row| row * 16..row * 16 + 8).collect();
+    assert_eq!(bytes_at(to)[..32], rows);
+}
+
+#[test]
+fn events_behind_a_function_are_not_ready_until_it_returned() {
+    start();
+    let (gate, recorded, idle) = (Gate::closed(), event(), event());
+    let stream = gate.stream(1);
+    let mut milliseconds = 0_f32;
+    // SAFETY: the places are locals.
+    unsafe {
+        assert_eq!(cuEventRecord(idle, null_mut()), 0);
+        assert_eq!(cuEventQuery(idle), 0);
+        assert_eq!(cuEventRecord(recorded, stream), 0);
+        assert_eq!(cuEventQuery(recorded), 600);
+        assert_eq!(cuEventElapsedTime_v2(&raw mut milliseconds, idle, recorded), 600);
+        gate.open();
+        assert_eq!(cuEventSynchronize(recorded), 0);
+        assert_eq!(cuEventQuery(recorded), 0);
+        assert_eq!(cuEventElapsedTime_v2(&raw mut milliseconds, idle, recorded), 0);
+    }
+}
+
+#[test]
+fn an_event_that_is_recorded_again_elsewhere_is_that_record() {
+    start();
+    let (gate, event) = (Gate::closed(), event());
+    let stream = gate.stream(1);
+    assert_eq!(cuEventRecord(event, stream), 0);
+    assert_eq!(cuEventQuery(event), 600);
+    let mut other = null_mut();
+    // SAFETY: the place is a local.
+    assert_eq!(unsafe { cuStreamCreate(&raw mut other, 1) }, 0);
+    assert_eq!(cuEventRecord(event, other), 0);
+    assert_eq!(cuEventQuery(event), 0);
+    gate.open();
+    assert_eq!(cuStreamSynchronize(stream), 0);
+}
+
+#[test]
+fn a_stream_that_waits_for_such_an_event_waits_for_its_work_even_if_the_event_goes() {
+    start();
+    let (gate, event, ptr) = (Gate::closed(), event(), allocate());
+    let stream = gate.stream(1);
+    let mut other = null_mut();
+    // SAFETY: all memory is this test's; the event is not used after it is destroyed.
+    unsafe {
+        assert_eq!(cuStreamCreate(&raw mut other, 1), 0);
+        assert_eq!(cuMemsetD8Async(ptr, 1, BYTES, stream), 0);
+        assert_eq!(cuEventRecord(event, stream), 0);
+        assert_eq!(cuStreamQuery(other), 0);
+        assert_eq!(cuStreamWaitEvent(other, event, 0), 0);
+        assert_eq!(cuStreamQuery(other), 600);
+        assert_eq!(cuMemsetD8Async(ptr, 2, 1, other), 0);
+        assert_eq!(cuEventDestroy_v2(event), 0);
+        assert_eq!(cuEventQuery(event), 400);
+    }
+    gate.open();
+    assert_eq!(cuStreamSynchronize(other), 0);
+    assert_eq!(bytes_at(ptr)[..2], [2, 1]);
+}
+
+#[test]
+fn a_stream_that_is_destroyed_does_its_work_and_takes_no_more() {
+    start();
+    let (gate, ptr) = (Gate::closed(), allocate());
+    let stream = gate.stream(1);
+    // SAFETY: all memory is this test's. The handle is used to see that it is refused.
+    unsafe {
+        assert_eq!(cuMemsetD8_v2(ptr, 0, BYTES), 0);
+        assert_eq!(cuMemsetD8Async(ptr, 7, BYTES, stream), 0);
+        assert_eq!(cuStreamDestroy_v2(stream), 0);
+        assert_eq!(cuStreamDestroy_v2(stream), 400);
+        assert_eq!(cuStreamQuery(stream), 400);
+        assert_eq!(cuMemsetD8Async(ptr, 8, BYTES, stream), 400);
+        assert_eq!(cuMemPrefetchAsync(ptr, BYTES, 0, stream), 400);
+    }
+    gate.open();
+    assert_eq!(cuCtxSynchronize(), 0);
+    assert_eq!(bytes_at(ptr), [7; BYTES]);
+}
+
+#[test]
+fn the_legacy_stream_waits_for_blocking_streams_and_they_wait_for_it() {
+    // A context of its own: other tests use the legacy stream of the primary one.
+    start();
+    let mut context = null_mut();
+    // SAFETY: the place is a local.
+    assert_eq!(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) }, 0);
+    let (gate, ptr) = (Gate::closed(), allocate());
+    let stream = gate.stream(0);
+    let (mut other, mut apart) = (null_mut(), null_mut());
+    // SAFETY: all memory is this test's and outlives the calls.
+    unsafe {
+        assert_eq!(cuStreamCreate(&raw mut other, 0), 0);
+        assert_eq!(cuStreamCreate(&raw mut apart, 1), 0);
+        assert_eq!(cuMemsetD8Async(ptr, 1, BYTES, stream), 0);
+        assert_eq!(cuStreamQuery(other), 0);
+        assert_eq!(cuMemsetD8Async(ptr, 2, BYTES, null_mut()), 0, "the legacy stream, deferred");
+        assert_eq!(cuMemsetD8Async(ptr, 3, 1, other), 0);
+        assert_eq!(cuStreamQuery(other), 600);
+        assert_eq!(cuStreamQuery(apart), 0);
+    }
+    gate.open();
+    assert_eq!(cuStreamSynchronize(null_mut()), 0);
+    assert_eq!(bytes_at(ptr)[..2], [3, 2]);
+    // SAFETY: nothing of the context is used afterwards.
+    assert_eq!(unsafe { cuCtxDestroy_v2(context) }, 0);
+}
+
+#[test]
+fn memory_is_allocated_at_once_and_freed_in_order_and_only_once() {
+    start();
+    let gate = Gate::closed();
+    let stream = gate.stream(1);
+    let (mut ptr, mut managed) = (0, 0);
+    // SAFETY: all memory is this test's and outlives the calls.
+    unsafe {
+        assert_eq!(cuMemAllocManaged(&raw mut managed, BYTES, 1), 0);
+        assert_eq!(cuMemAllocAsync(&raw mut ptr, BYTES, stream), 0);
+        assert_eq!(cuMemsetD8Async(ptr, 4, BYTES, stream), 0);
+        assert_eq!(cuMemcpyAsync(managed, ptr, BYTES, stream), 0);
+        assert_eq!(cuMemPrefetchAsync(managed, BYTES, 0, stream), 0);
+        assert_eq!(cuMemFreeAsync(ptr, stream), 0);
+        assert_eq!(cuMemFreeAsync(ptr, stream), 1);
+    }
+    gate.open();
+    assert_eq!(cuStreamSynchronize(stream), 0);
+    assert_eq!(bytes_at(managed), [4; BYTES]);
+    // SAFETY: the memory was freed, which is refused.
+    assert_eq!(unsafe { cuMemFreeAsync(ptr, stream) }, 1);
+}
+
+#[test]
+fn wrong_arguments_are_refused_at_once() {
+    start();
+    let (gate, ptr) = (Gate::closed(), allocate());
+    let stream = gate.stream(1);
+    // SAFETY: every call is refused.
+    unsafe {
+        assert_eq!(cuMemsetD8Async(ptr, 0, BYTES + 1, stream), 1);
+        assert_eq!(cuMemcpyDtoDAsync_v2(ptr, 64, BYTES, stream), 1);
+        assert_eq!(cuMemPrefetchAsync(ptr, BYTES, 0, stream), 1);
+        assert_eq!(cuMemFreeAsync(ptr + 1, stream), 1);
+        assert_eq!(cuEventRecord(null_mut(), stream), 400);
+    }
+    gate.open();
+    assert_eq!(cuStreamSynchronize(stream), 0);
+    assert_eq!(cuCtxSynchronize(), 0, "nothing failed later");
+}
+
+/// A kernel that adds 1 to a word.
+const PTX: &str = "\
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry count(.param .u64 place) {
+  .reg .u64 %p; .reg .u32 %v;
+  ld.param.u64 %p, [place]; ld.global.u32 %v, [%p]; add.u32 %v, %v, 1; st.global.u32 [%p], %v; ret;
+}
+";
+
+#[test]
+fn kernels_and_graphs_are_launched_at_once_and_run_later() {
+    start();
+    let (gate, mut ptr) = (Gate::closed(), allocate());
+    let function = function_of(module_of(PTX), "count");
+    let stream = gate.stream(1);
+    let (mut other, mut graph, mut executable) = (null_mut(), null_mut(), null_mut());
+    let mut parameters = [(&raw mut ptr).cast::<c_void>()];
+    let mut launch = |on| {
+        let parameters = parameters.as_mut_ptr();
+        // SAFETY: the kernel has one parameter, an address of memory of this test.
+        unsafe { cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, on, parameters, null_mut()) }
+    };
+    // SAFETY: all memory is this test's and outlives the calls.
+    unsafe {
+        assert_eq!(cuMemsetD8_v2(ptr, 0, BYTES), 0);
+        assert_eq!(cuStreamCreate(&raw mut other, 1), 0);
+        assert_eq!(cuStreamBeginCapture_v2(other, 2), 0);
+        assert_eq!(launch(other), 0);
+        assert_eq!(launch(other), 0);
+        assert_eq!(cuStreamEndCapture(other, &raw mut graph), 0);
+        assert_eq!(cuGraphInstantiateWithFlags(&raw mut executable, graph, 0), 0);
+        assert_eq!(launch(stream), 0);
+        assert_eq!(cuGraphLaunch(executable, stream), 0);
+        assert_eq!(cuGraphExecDestroy(executable), 0);
+    }
+    assert_eq!(bytes_at(ptr)[0], 0);
+    gate.open();
+    assert_eq!(cuStreamSynchronize(stream), 0);
+    assert_eq!(bytes_at(ptr)[0], 3);
+}
+
+#[test]
+fn a_function_of_the_host_is_refused_to_wait_for_its_own_stream() {
+    static ANSWER: AtomicU32 = AtomicU32::new(0);
+    unsafe extern "C" fn wait_for(stream: *mut c_void) {
+        ANSWER.store(cuStreamSynchronize(stream).cast_unsigned(), Ordering::SeqCst);
+    }
+    start();
+    let mut stream = null_mut();
+    // SAFETY: the place is a local; the function gets the stream, which outlives it.
+    unsafe {
+        assert_eq!(cuStreamCreate(&raw mut stream, 1), 0);
+        assert_eq!(cuLaunchHostFunc(stream, Some(wait_for), stream), 0);
+    }
+    assert_eq!(cuStreamSynchronize(stream), 0);
+    assert_eq!(ANSWER.load(Ordering::SeqCst), 800);
+}
+
+#[test]
+fn a_context_goes_when_its_work_is_done() {
+    start();
+    let (gate, mut context, mut ptr) = (Gate::closed(), null_mut(), 0);
+    // SAFETY: the managed memory belongs to no context that goes; all else is this test's.
+    unsafe {
+        assert_eq!(cuMemAllocHost_v2((&raw mut ptr).cast(), BYTES), 0);
+        assert_eq!(cuCtxCreate_v2(&raw mut context, 0, 0), 0);
+        let stream = gate.stream(1);
+        assert_eq!(cuMemsetD8Async(ptr, 6, BYTES, stream), 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                gate.open();
+            });
+            assert_eq!(cuCtxDestroy_v2(context), 0);
+        });
+        assert_eq!(bytes_at(ptr), [6; BYTES]);
+    }
+}
