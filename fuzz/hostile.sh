@@ -12,9 +12,7 @@ export PAGEWISE_DRIVER="log=off ${PAGEWISE_DRIVER:-}"
 "$folder/attack" symbols --calls 1000000 --threads 8 "$@"
 
 if command -v valgrind >/dev/null; then
-    # A call takes a thousand times as long there.
-    valgrind --quiet --error-exitcode=9 --max-stackframe=4000000 \
-        "$folder/attack" symbols --calls 2000 --threads 2 --call-limit 600
+    fuzz/valgrind.sh
 else
     echo "valgrind is missing: its run is left out" >&2
 fi

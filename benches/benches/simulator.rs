@@ -6,8 +6,8 @@ use chacha20::ChaCha8Rng;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pagewise::{
     Advice, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, EventCapture, HostAccess,
-    HostTouch, Location, MemoryContents, RangeAttribute, SimBackend, SimConfig, Span, StreamFlags,
-    StreamHandle,
+    HostTouch, KernelParam, LaunchShape, Location, MemoryContents, RangeAttribute, SimBackend,
+    SimConfig, Span, StreamFlags, StreamHandle,
 };
 use rand::{RngExt, SeedableRng};
 
@@ -56,6 +56,26 @@ fn calls(criterion: &mut Criterion) {
             unsafe { sim.free(small.ptr) }.expect("managed memory");
         });
     });
+    group.finish();
+}
+
+/// A kernel of one instruction, by a call of the trait: what a launch costs beside its kernel.
+fn launches(criterion: &mut Criterion) {
+    const EMPTY: &[u8] = b".version 7.0\n.target sm_70\n.address_size 64\n\
+        .visible .entry empty(.param .u64 at) { ret; }";
+    let (sim, span) = machine_of(SimConfig::h200().events(EventCapture::Off), 64 * MIB);
+    // SAFETY: the image is text, which need not be whole.
+    let module = unsafe { sim.module_load(DeviceId(0), EMPTY) }.expect("PTX");
+    let empty = sim.module_function(module, "empty").expect("in the module");
+    let params = [KernelParam::from(span.ptr)];
+    let mut group = criterion.benchmark_group("launch");
+    for blocks in [1, 132] {
+        let shape = LaunchShape::linear(blocks, 32);
+        group.bench_function(format!("an empty kernel, {blocks} warps"), |bench| {
+            // SAFETY: the kernel uses no memory.
+            bench.iter(|| unsafe { sim.launch(empty, shape, &params, StreamHandle::NULL) });
+        });
+    }
     group.finish();
 }
 
@@ -187,5 +207,5 @@ fn machines(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, calls, pages, whole_ranges, oversubscribed, machines);
+criterion_group!(benches, calls, launches, pages, whole_ranges, oversubscribed, machines);
 criterion_main!(benches);

@@ -6,9 +6,10 @@
 
 use std::sync::OnceLock;
 
+use pagewise_hal::{FaultAccess, RecordedBlock, RecordedBlocksWriter, RecordedStep};
 use pagewise_sim::{SimBackend, SimConfig};
 use pagewise_trace::compare::compare_case;
-use pagewise_trace::format::{Case, Op, Part};
+use pagewise_trace::format::{Case, Launch, LaunchShape, Op, PackedAccesses, Part};
 use pagewise_trace::reader::TraceReader;
 use pagewise_trace::replay::replay_case;
 
@@ -26,13 +27,18 @@ const SHIPPED_BYTES_MAX: u64 = 16 << 10;
 /// A recording that the others are changed from: small, with operations of many kinds.
 const SHIPPED: &[u8] = include_bytes!("../../tests/data/traces/h200-580/batch.jsonl.zst");
 
+/// The first line of a recording of two devices.
+const HEADER: &str = "{\"format\":\"pagewise-trace\",\"version\":1,\"family\":\"launch\",\
+     \"recorded_on\":{\"gpus\":2,\"cuda_driver_version\":13000}}";
+
 /// Reads the bytes as a recording: as they are, or as changes of one.
 ///
 /// # Panics
 /// If reader, replayer or simulator does.
 pub fn attack(choices: &mut Choices<'_>, log: &mut Log) {
-    let file = match choices.below(4) {
+    let file = match choices.below(5) {
         0 => choices.rest().to_vec(),
+        4 => with_a_launch(choices),
         1 => changed(SHIPPED.to_vec(), choices),
         _ => changed(plain_text(choices), choices),
     };
@@ -47,6 +53,47 @@ fn plain_text(choices: &mut Choices<'_>) -> Vec<u8> {
     let wanted = (1 + choices.below(SHIPPED_BYTES_MAX)).min(text.len() as u64) as usize;
     let whole_lines = text[..wanted].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     text[..whole_lines].to_vec()
+}
+
+/// A recording with a launch of a kernel, of which the accesses are changed before they are packed.
+fn with_a_launch(choices: &mut Choices<'_>) -> Vec<u8> {
+    let mut writer = RecordedBlocksWriter::default();
+    for block in 0..choices.below(6) {
+        let mut step = || match choices.below(5) {
+            0 => {
+                RecordedStep::Resumption { of_grid: choices.below(2) == 0, round: choices.below(4) }
+            }
+            1 => RecordedStep::Order(vec![1, 0]),
+            kind => RecordedStep::Access {
+                range: 0,
+                offset: choices.below(4 << 20),
+                access: [FaultAccess::Read, FaultAccess::Write, FaultAccess::Atomic]
+                    [kind as usize - 2],
+                ahead: choices.below(3) as u32,
+                waited: kind > 2,
+            },
+        };
+        let warps = (0..2).map(|warp| (warp, (0..4).map(|_| step()).collect())).collect();
+        writer.push(&RecordedBlock { block, slot: choices.below(8) as u32, warps });
+    }
+    let accesses = PackedAccesses::pack(&changed(writer.finish(), choices));
+    let shape = LaunchShape {
+        grid: [choices.below(7) as u32, 1, 1],
+        block: [choices.below(70) as u32, 1, 1],
+        multiprocessors: [132, 1, choices.below(4) as u32][choices.below(3) as usize],
+        blocks_each: choices.below(3) as u32,
+        ..LaunchShape::default()
+    };
+    let ranges = vec![Part { buf: 0, offset: 0, bytes: 4 << 20 }];
+    let launch = Launch { device: choices.below(3) as i32, stream: None, shape, ranges, accesses };
+    let mut line = Op::Launch(Box::new(launch)).to_json();
+    line["code"] = 0.into();
+    let text = format!(
+        "{HEADER}\n{{\"case\":\"one\"}}\n\
+         {{\"op\":\"alloc_managed\",\"buf\":0,\"bytes\":4194304,\"attach_flags\":1,\"code\":0}}\n\
+         {line}\n"
+    );
+    text.into_bytes()
 }
 
 /// A few bytes overwritten, removed, repeated or put in.
@@ -122,6 +169,7 @@ fn named_bytes(op: &Op) -> u64 {
         | Op::DeviceTouch { part, .. } => part.bytes,
         Op::PrefetchBatch(batch) | Op::DiscardPrefetchBatch(batch) => all(&batch.ranges),
         Op::DiscardBatch { ranges, .. } => all(ranges),
+        Op::Launch(launch) => all(&launch.ranges).saturating_add(launch.accesses.len()),
         Op::MemcpyBatch(batch) => {
             batch.copies.iter().fold(0, |sum: u64, copy| sum.saturating_add(copy.bytes))
         }

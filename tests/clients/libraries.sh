@@ -1,22 +1,53 @@
-# Sourced by the scripts of clients: a folder with the simulated driver under the names of NVIDIA's
-# libraries, first on the loader's path.
+# Sourced by the scripts of clients: a folder with the simulated libraries under the names of
+# NVIDIA's, first on the loader's path; and Python's packages.
 #
-# PAGEWISE_LIBRARIES names a folder that holds them already; otherwise they are built here.
+# PAGEWISE_LIBRARIES names a folder that holds the libraries already; otherwise they are built here.
+# CLIENTS_KEPT names a folder that keeps packages and builds for the next run; otherwise they go when
+# the script ends.
+
+# The status of a script that cannot have its client.
+unavailable=75
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 clients=$repository/tests/clients
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+kept=${CLIENTS_KEPT:-$work/kept}
+mkdir -p "$kept"
 
 if [ -z "${PAGEWISE_LIBRARIES:-}" ]; then
-    (cd "$repository" && cargo build --quiet --package pagewise-driver --package pagewise-nvml)
+    # The packages that the gate builds in one go: others would have features of theirs built anew.
+    (cd "$repository" && cargo build --quiet --locked --package pagewise-driver \
+        --package pagewise-nvml --package pagewise-cudart-13 --package pagewise-cli)
     built=${CARGO_TARGET_DIR:-$repository/target}/debug
     PAGEWISE_LIBRARIES=$work/libraries
     mkdir "$PAGEWISE_LIBRARIES"
     ln -s "$built/libpagewise_driver.so" "$PAGEWISE_LIBRARIES/libcuda.so.1"
     ln -s "$built/libpagewise_driver.so" "$PAGEWISE_LIBRARIES/libcuda.so"
     ln -s "$built/libpagewise_nvml.so" "$PAGEWISE_LIBRARIES/libnvidia-ml.so.1"
+    ln -s "$built/libpagewise_cudart_13.so" "$PAGEWISE_LIBRARIES/libcudart.so.13"
 fi
-export LD_LIBRARY_PATH=$PAGEWISE_LIBRARIES${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# Tests that fill a device take as much of the host: 2 GiB are enough for all of them.
-export PAGEWISE_DRIVER="memory=2GiB ${PAGEWISE_DRIVER:-}"
+
+# Ends the script, because its client cannot be had.
+absent() {
+    echo "skipped: $1"
+    exit $unavailable
+}
+
+# Installs packages of Python that all clients share, unless these are there already.
+python_with() {
+    local installed
+    installed=$kept/python/installed-$(echo "$* ${PIP_CONSTRAINT:-}" | cksum | cut -d ' ' -f 1)
+    python=$kept/python/bin/python
+    [ ! -e "$installed" ] || return 0
+    python3 -m venv "$kept/python" &&
+        "$python" -m pip install --quiet --disable-pip-version-check "$@" && touch "$installed" ||
+        absent "the registry does not give $*"
+}
+
+# From here on programs find the simulated libraries first.
+use_libraries() {
+    export LD_LIBRARY_PATH=$PAGEWISE_LIBRARIES${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    # Tests that fill a device take as much of the host: 2 GiB are enough for all of them.
+    export PAGEWISE_DRIVER="memory=2GiB ${PAGEWISE_DRIVER:-}"
+}

@@ -2,13 +2,16 @@
 //!
 //! So the CUDA back end runs without a GPU: its table, its conversions, its contexts and its
 //! kernels' launches, over the C ABI. Each [`SimulatedDriver`] is a copy of the library's file,
-//! because a process loads a file once, and one library holds one machine.
+//! because a process loads a file once, and one library holds one machine. A process cannot unload
+//! a copy, so a test takes one that another test has done with.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::Library;
 use pagewise::{Error, HostAccess, HostTouch, MemoryEvent, PageRun, Result, Span};
@@ -32,7 +35,22 @@ pub const WRITE_KERNEL: &str = "\
 type UseText = unsafe extern "C" fn(*mut c_void, *const u8, usize);
 
 /// A simulated driver library of its own.
-pub struct SimulatedDriver {
+pub struct SimulatedDriver(ManuallyDrop<Loaded>);
+
+/// Copies that tests have done with. They have no machine.
+static IDLE: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+
+impl Deref for SimulatedDriver {
+    type Target = Loaded;
+
+    fn deref(&self) -> &Loaded {
+        &self.0
+    }
+}
+
+/// A copy of the library, with the functions that tests call.
+#[derive(Debug)]
+pub struct Loaded {
     path: TempPath,
     reset: unsafe extern "C" fn(*const c_char) -> c_int,
     host_pages: unsafe extern "C" fn(u64, usize, *mut u8) -> c_int,
@@ -68,12 +86,19 @@ fn built() -> PathBuf {
 }
 
 impl SimulatedDriver {
-    /// Loads a copy.
+    /// Takes a copy that is idle, or loads one.
     ///
     /// # Panics
     /// If the library was not built or cannot be loaded.
     #[must_use]
     pub fn load() -> Arc<Self> {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Arc::new(Self(ManuallyDrop::new(idle.unwrap_or_else(Loaded::new))))
+    }
+}
+
+impl Loaded {
+    fn new() -> Self {
         let path = tempfile::Builder::new().prefix("libcuda").suffix(".so.1").tempfile();
         let path = path.expect("a temporary file").into_temp_path();
         std::fs::copy(built(), &path).expect("room for a copy");
@@ -81,7 +106,7 @@ impl SimulatedDriver {
         // preconditions.
         let library = unsafe { Library::new(path.as_os_str()) }.expect("a library that loads");
         // SAFETY: each type is that of `pagewise_driver`'s function of this name.
-        let driver = unsafe {
+        unsafe {
             Self {
                 reset: *library.get(b"pagewise_driver_reset\0").expect("exported"),
                 host_pages: *library.get(b"pagewise_driver_host_pages\0").expect("exported"),
@@ -98,10 +123,11 @@ impl SimulatedDriver {
                 path,
                 _library: library,
             }
-        };
-        Arc::new(driver)
+        }
     }
+}
 
+impl SimulatedDriver {
     /// Starts over with a machine as [`pagewise_driver::Options`] describe it. No back end over
     /// the old one may be used any more. The host's accesses are those that `Watch` declares,
     /// unless the options say otherwise.
@@ -192,6 +218,12 @@ impl Drop for SimulatedDriver {
         // SAFETY: no code may use the machine that ends here. Back ends hold a reference to this
         // driver, so none is left.
         unsafe { (self.reset)(std::ptr::null()) };
+        // A test that failed may have left anything behind.
+        if !std::thread::panicking() {
+            // SAFETY: the copy is taken once, here, and not used through `self` again.
+            let loaded = unsafe { ManuallyDrop::take(&mut self.0) };
+            IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(loaded);
+        }
     }
 }
 
@@ -234,9 +266,7 @@ impl Host for Watch {
         if self.1 == Accesses::Plain {
             // SAFETY: the caller promised that the range is live memory that the host may access
             // and that no other code uses.
-            let sum = unsafe { touch_plainly(touch) };
-            self.sleep_ns(0); // The rest of the time that the whole program is to take.
-            return Ok(sum);
+            return Ok(unsafe { touch_plainly(touch) });
         }
         let value = match access {
             HostAccess::Read => -1,

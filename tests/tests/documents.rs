@@ -26,11 +26,12 @@ const TABLES: [(&str, usize); 4] = [
 ];
 
 /// The folders of the tests that the tables name.
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 6] = [
     "crates/api/tests",
     "crates/api/tests/claims",
     "crates/managers/tests",
     "crates/managers/tests/claims",
+    "crates/sim-driver/tests",
     "tests/tests",
 ];
 

@@ -92,6 +92,7 @@ fn common(capabilities: Capabilities) -> Capabilities {
     capabilities.backend = String::new();
     capabilities.deterministic = false;
     capabilities.kernels = true;
+    capabilities.declared_kernels = false;
     capabilities.pool_self_import = false;
     capabilities.range_attributes_by_page = false;
     capabilities

@@ -79,7 +79,7 @@ fn one_declaration_adds_vectors_on_the_simulator_and_on_a_gpu() -> Result<()> {
     let machine = Machine::from(Arc::new(driver));
     let without = sums(&machine, &add()).expect_err("a driver runs kernels");
     assert_eq!(without.kind(), ErrorKind::Unsupported, "{without}");
-    let kernel = Module::from_ptx(&machine, Device::FIRST, VECTOR_ADD)?.function("vector_add")?;
+    let kernel = Module::from_ptx(&machine, Device::FIRST, VECTOR_ADD)?.kernel("vector_add")?;
     let length = KernelParam::new((LENGTH as u32).to_ne_bytes());
     // SAFETY: the kernel takes three pointers and a length. It reads `length` floats from each of
     // the first two and writes as many to the third, one thread each.
@@ -95,7 +95,7 @@ fn a_driver_runs_the_kernel_and_not_the_closure() -> Result<()> {
     let driver = SimulatedDriver::load();
     let machine = Machine::from(Arc::new(driver.fresh("devices=2")));
     let module = Module::from_ptx(&machine, Device::FIRST, WRITE_KERNEL)?;
-    let kernel = module.function("pagewise_write")?;
+    let kernel = module.kernel("pagewise_write")?;
     drop(module);
     let stream = Stream::new(&machine, Device::FIRST)?;
     let mut bytes = ManagedBuffer::<u8>::zeroed(&machine, 8192)?;

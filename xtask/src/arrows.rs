@@ -20,7 +20,8 @@ struct Crate {
 /// ARCHITECTURE.md draws these arrows.
 const CRATES: &[Crate] = &[
     Crate { name: "pagewise-hal", layer: 0, may_use: &[] },
-    Crate { name: "pagewise-sim", layer: 1, may_use: &["pagewise-hal"] },
+    Crate { name: "pagewise-sim", layer: 1, may_use: &["pagewise-hal", "pagewise-ptx"] },
+    Crate { name: "pagewise-ptx", layer: 0, may_use: &[] },
     Crate { name: "pagewise-cuda", layer: 1, may_use: &["pagewise-hal"] },
     Crate { name: "pagewise-trace", layer: 1, may_use: &["pagewise-hal"] },
     Crate {
@@ -32,7 +33,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "pagewise-driver",
         layer: 2,
-        may_use: &["pagewise-hal", "pagewise-sim", "pagewise-trace"],
+        may_use: &["pagewise-hal", "pagewise-ptx", "pagewise-sim", "pagewise-trace"],
     },
     Crate { name: "pagewise-cudart", layer: 0, may_use: &[] },
     Crate { name: "pagewise-cudart-12", layer: 1, may_use: &["pagewise-cudart"] },

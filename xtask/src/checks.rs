@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use crate::command::{Outcome, cargo, metadata, output, run, target_directory};
 use crate::release;
@@ -35,19 +37,29 @@ pub(crate) fn features() -> Outcome {
     Ok(())
 }
 
-/// Interop compiles for the oldest, the newest and other versions of CUDA that cudarc knows, each a
-/// feature that excludes the others; and it runs over the simulated driver.
-pub(crate) fn cudarc() -> Outcome {
-    const VERSIONS: [&str; 4] = ["cuda-12000", "cuda-12090", "cuda-13000", "cuda-13040"];
+/// A command of cargo's about interop with cudarc, for a version of CUDA: a feature that excludes
+/// the others.
+fn interop(command: &str, version: &str, target: &Path) -> Command {
+    let mut cargo = cargo(&[command, "--quiet", "--locked", "--features", version]);
+    cargo.args(["--manifest-path", "tests/cudarc-interop/Cargo.toml", "--target-dir"]);
+    cargo.arg(target.join("cudarc-interop"));
+    cargo
+}
+
+/// Interop compiles for the other versions of CUDA that cudarc knows than those of the gate.
+pub(crate) fn cudarc_versions() -> Outcome {
     let target = target_directory()?;
-    let interop = |command, version| {
-        let mut cargo = cargo(&[command, "--quiet", "--locked", "--features", version]);
-        cargo.args(["--manifest-path", "tests/cudarc-interop/Cargo.toml", "--target-dir"]);
-        cargo.arg(target.join("cudarc-interop"));
-        cargo
-    };
-    for version in VERSIONS {
-        run(&mut interop("check", version))?;
+    ["cuda-12090", "cuda-13000"]
+        .iter()
+        .try_for_each(|version| run(&mut interop("check", version, &target)))
+}
+
+/// Interop compiles for the oldest and the newest version of CUDA that cudarc knows, and it runs
+/// over the simulated driver.
+pub(crate) fn cudarc() -> Outcome {
+    let target = target_directory()?;
+    for version in ["cuda-12000", "cuda-13040"] {
+        run(&mut interop("check", version, &target))?;
     }
     if !cfg!(target_os = "linux") {
         return Ok(());
@@ -60,11 +72,11 @@ pub(crate) fn cudarc() -> Outcome {
     copied.map_err(|error| format!("the simulated driver cannot be copied: {error}"))?;
     // With a second device, there are contexts that cudarc's work may be in besides the first.
     for options in ["", "devices=2"] {
-        let mut interop = interop("run", "cuda-13000");
+        let mut interop = interop("run", "cuda-13000", &target);
         run(interop.env("LD_LIBRARY_PATH", &folder).env("PAGEWISE_DRIVER", options))?;
     }
     // The status of a panic is 101, that of an error which `main` returns is 1.
-    let mut without = interop("run", "cuda-13000");
+    let mut without = interop("run", "cuda-13000", &target);
     without.env("PAGEWISE_LIBCUDA", "/nonexistent/libcuda.so.1");
     match without.status().map_err(|error| error.to_string())?.code() {
         Some(1) => Ok(()),
@@ -123,10 +135,11 @@ const FORBIDDEN: &[Forbidden] = &[
 ];
 
 /// The command is built of fewer crates, those of the project and of build scripts included.
-const COMMAND_CRATES: usize = 70;
+const COMMAND_CRATES: usize = 71;
 
 /// Builds contain no crate that they have no use for, and the command is built of few.
 pub(crate) fn dependencies() -> Outcome {
+    locks_are_current()?;
     forbidden_crates()?;
     let tree = ["tree", "--edges", "normal,build", "--prefix", "none", "--locked"];
     let text = output(cargo(&tree).args(["--package", "pagewise-cli"]))?;
@@ -134,6 +147,17 @@ pub(crate) fn dependencies() -> Outcome {
     println!("pagewise-cli: {} crates", names.len());
     if names.len() >= COMMAND_CRATES {
         return Err(format!("pagewise-cli is built of {COMMAND_CRATES} crates or more"));
+    }
+    Ok(())
+}
+
+/// The lock files of the packages outside the workspace fit the workspace's manifests: a change of
+/// a dependency here would else be noticed only minutes later, by a build of those packages.
+fn locks_are_current() -> Outcome {
+    for package in ["tests/cudarc-interop", "fuzz/libfuzzer"] {
+        let manifest = format!("{package}/Cargo.toml");
+        output(&mut cargo(&["tree", "--depth", "0", "--locked", "--manifest-path", &manifest]))
+            .map_err(|why| format!("{package}/Cargo.lock is old, `cargo tree` mends it: {why}"))?;
     }
     Ok(())
 }

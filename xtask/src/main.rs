@@ -6,6 +6,7 @@
 mod arrows;
 mod checks;
 mod circles;
+mod clients;
 mod command;
 mod files;
 mod harness;
@@ -104,29 +105,40 @@ const STEPS: &[Step] = &[
     ("features", checks::features),
     ("cudarc", checks::cudarc),
     ("documentation", checks::documentation),
-    ("licences", release::licences),
     ("oldest compiler", release::oldest_compiler),
     ("public API", release::public_api),
     ("packages", release::packages),
     ("peers", peers::check),
+    ("clients", clients::check),
     ("main command", checks::main_command),
     ("determinism", checks::determinism),
-    ("schedules", checks::schedules),
     ("tests", || suite::run(None, Some(PROPERTIES))),
 ];
 
-/// Runs the steps that are named, all if none is, and prints how long each took; stops at the first
-/// that fails.
+/// Steps that take long and rarely fail: `.ci/slow` names them.
+const SLOW_STEPS: &[Step] = &[
+    ("licences", release::licences),
+    ("cudarc versions", checks::cudarc_versions),
+    ("schedules", checks::schedules),
+];
+
+/// Runs the steps that are named, all of the gate if none is, and prints how long each took; stops
+/// at the first that fails.
 fn ci(named: &[String]) -> Outcome {
-    let known = |name: &String| STEPS.iter().any(|(step, _)| step == name);
+    let all = || STEPS.iter().chain(SLOW_STEPS);
+    let known = |name: &String| all().any(|(step, _)| step == name);
     if let Some(unknown) = named.iter().find(|name| !known(name)) {
-        let names: Vec<_> = STEPS.iter().map(|(step, _)| *step).collect();
+        let names: Vec<_> = all().map(|(step, _)| *step).collect();
         return Err(format!("there is no step {unknown:?}, but: {}", names.join(", ")));
     }
     let begin = Instant::now();
     let mut times = Vec::new();
-    let is_meant = |step: &str| named.is_empty() || named.iter().any(|name| name == step);
-    for (name, step) in STEPS.iter().filter(|(name, _)| is_meant(name)) {
+    let is_meant = |step: &str| named.iter().any(|name| name == step);
+    let meant: Vec<&Step> = match named.is_empty() {
+        true => STEPS.iter().collect(),
+        false => all().filter(|(name, _)| is_meant(name)).collect(),
+    };
+    for (name, step) in meant {
         let begin = Instant::now();
         step().map_err(|failure| format!("{name}: {failure}"))?;
         times.push(format!("{name} {} s", begin.elapsed().as_secs()));

@@ -179,7 +179,9 @@ impl<'a, 'b> Caller<'a, 'b> {
 
     fn by_signature(&mut self, entry: &'static EntryPoint, log: &mut Log) -> c_int {
         let code = log.call(entry.symbol, || entry.attack(&mut self.0), |code| *code);
-        assert!(code != UNKNOWN, "{} answered {UNKNOWN}", entry.symbol);
+        // An H200's driver answers so about machine code that it cannot link.
+        let may_be_unknown = entry.symbol.starts_with("cuLinkAddData");
+        assert!(code != UNKNOWN || may_be_unknown, "{} answered {UNKNOWN}", entry.symbol);
         code
     }
 

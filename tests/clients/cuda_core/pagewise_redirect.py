@@ -7,6 +7,9 @@ calls (cudaDeviceSynchronize, cudaDeviceGetPCIBusId, cudaSetDevice), and its tes
 calls of the driver.
 """
 
+import os
+
+import cuda.bindings
 from cuda.bindings import driver, runtime
 import cuda.core._memory
 import cuda.core._memory._ipc
@@ -57,6 +60,10 @@ def attribute(which, device):
     result, value = driver.cuDeviceGetAttribute(driver.CUdevice_attribute(int(which)), device)
     return _code(result), value
 
+
+# Tests import cuda.bindings._test_helpers, which the wheel lacks and their checkout has.
+if "CUDA_BINDINGS_TEST_HELPERS" in os.environ:
+    cuda.bindings.__path__.append(os.environ["CUDA_BINDINGS_TEST_HELPERS"])
 
 runtime.cudaGetDevice = get_device
 runtime.cudaDeviceGetAttribute = attribute

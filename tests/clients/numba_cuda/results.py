@@ -32,7 +32,13 @@ class Results(unittest.TextTestResult):
         self.note("skipped", test)
 
 
-with open(sys.argv[1], "w", encoding="utf-8") as Results.file:
-    names = [f"numba.cuda.tests.cudadrv.test_{module}" for module in sys.argv[2:]]
-    suite = unittest.defaultTestLoader.loadTestsFromNames(names)
-    unittest.TextTestRunner(resultclass=Results).run(suite)
+def main():
+    """Runs the modules. A test starts processes that import this file, so nothing else does."""
+    with open(sys.argv[1], "w", encoding="utf-8") as Results.file:
+        names = [f"numba.cuda.tests.cudadrv.test_{module}" for module in sys.argv[2:]]
+        suite = unittest.defaultTestLoader.loadTestsFromNames(names)
+        unittest.TextTestRunner(resultclass=Results).run(suite)
+
+
+if __name__ == "__main__":
+    main()
