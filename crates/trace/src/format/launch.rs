@@ -149,7 +149,7 @@ impl Launch {
             shared_bytes,
             multiprocessors,
             blocks_each,
-            work: work.into(),
+            work,
             ranges: self.ranges.iter().map(|part| span(*part)).collect(),
             accesses,
         })
