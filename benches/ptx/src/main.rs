@@ -122,6 +122,7 @@ fn here(instance: &Instance, case: &Case) -> (f64, Vec<f32>, u64) {
         dynamic_shared: 0,
         params: &params,
         cooperative: false,
+        cluster: None,
     };
     let before = Instant::now();
     let mut run = kernel.start(&launch, &Config::default()).expect("it starts");

@@ -97,8 +97,14 @@ fn once(
 ) -> (Stats, Duration) {
     let params: Vec<u8> =
         [BASE, BASE + BYTES as u64 / 2].iter().flat_map(|p| p.to_le_bytes()).collect();
-    let launch =
-        Launch { grid, block: [256, 1, 1], dynamic_shared: 0, params: &params, cooperative: false };
+    let launch = Launch {
+        grid,
+        block: [256, 1, 1],
+        dynamic_shared: 0,
+        params: &params,
+        cooperative: false,
+        cluster: None,
+    };
     let kernel = instance.kernel(name).expect("a kernel of the text");
     let begun = processor_time();
     let mut run = kernel.start(&launch, &Config::default()).expect("a launch");

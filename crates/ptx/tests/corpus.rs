@@ -11,10 +11,10 @@ use pagewise_ptx::execute::Config;
 type Results = BTreeMap<String, Vec<u8>>;
 
 /// Runs every case and panics with all that differ.
-fn compare_all(config: &Config, choose: impl Fn(&Case) -> bool) {
+fn compare_all(config: &Config, waits: bool, choose: impl Fn(&Case) -> bool) {
     let mut wrong = Vec::new();
     for (case, expected, results) in case::all().into_iter().filter(|(case, ..)| choose(case)) {
-        let difference = match outcome::run(&case, config) {
+        let difference = match outcome::run(&case, config, waits) {
             Ok(outcome) => compare(&case, &expected, &results, &outcome),
             Err(error) => Some(error),
         };
@@ -81,14 +81,19 @@ fn agree(buffer: &Buffer, mine: &[u8], theirs: &[u8]) -> bool {
 
 #[test]
 fn kernels_leave_the_bytes_that_an_h200_leaves() {
-    compare_all(&Config::default(), |_| true);
+    compare_all(&Config::default(), false, |_| true);
+}
+
+#[test]
+fn accesses_that_wait_for_pages_change_no_result() {
+    compare_all(&Config::default(), true, |case| !case.name.ends_with("@nvrtc"));
 }
 
 #[test]
 fn the_order_of_blocks_and_warps_changes_no_result() {
     for (seed, quantum, sms) in [(1, 1, 2), (2, 7, 1), (3, 64, 132)] {
         let config = Config { seed, quantum, sms, ..Config::default() };
-        compare_all(&config, |case| !case.name.ends_with("@nvrtc"));
+        compare_all(&config, false, |case| !case.name.ends_with("@nvrtc"));
     }
 }
 

@@ -96,6 +96,7 @@ fn tried(text: &str, which: usize) -> bool {
         dynamic_shared: 64,
         params: &params[..kernel.info().param_bytes as usize],
         cooperative: false,
+        cluster: None,
     };
     let config = Config { instruction_limit: Some(20_000), sms: 2, ..Config::default() };
     let Ok(mut run) = kernel.start(&launch, &config) else { return true };

@@ -11,7 +11,7 @@ use machine::{Machine, pack};
 use pagewise_ptx::execute::{Config, Launch};
 
 /// The hash of what the kernel of a seed leaves.
-fn left_behind(seed: u64, config: &Config) -> u64 {
+fn left_behind(seed: u64, config: &Config, waits: bool) -> u64 {
     let mut machine = Machine::new();
     let instance =
         machine.load(&random::kernel(seed)).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
@@ -30,7 +30,11 @@ fn left_behind(seed: u64, config: &Config) -> u64 {
         dynamic_shared: 0,
         params: &params,
         cooperative: false,
+        cluster: None,
     };
+    if waits {
+        machine.memory.wait_for_pages();
+    }
     if let Err(report) = machine.launch(&kernel, launch, config) {
         panic!("seed {seed}: {report}");
     }
@@ -61,15 +65,24 @@ fn recorded() -> Vec<(u64, String)> {
     all
 }
 
-#[test]
-fn random_kernels_leave_the_bytes_that_an_h200_leaves() {
+fn compare_all(waits: bool) {
     let wrong: Vec<u64> = recorded()
         .into_iter()
         .filter(|(seed, hash)| {
-            let left = left_behind(*seed, &Config::default());
+            let left = left_behind(*seed, &Config::default(), waits);
             format!("{left:016x}") != *hash
         })
         .map(|(seed, _)| seed)
         .collect();
     assert!(wrong.is_empty(), "{} seeds differ: {wrong:?}", wrong.len());
+}
+
+#[test]
+fn random_kernels_leave_the_bytes_that_an_h200_leaves() {
+    compare_all(false);
+}
+
+#[test]
+fn accesses_that_wait_for_pages_change_no_byte_of_random_kernels() {
+    compare_all(true);
 }

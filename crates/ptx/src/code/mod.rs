@@ -7,6 +7,7 @@ mod matrix;
 mod op;
 mod program;
 mod unit;
+mod uses;
 mod wide;
 
 pub(crate) use allocate::{allocate, blocks};
@@ -18,4 +19,5 @@ pub(crate) use matrix::{Factors, Layout, Product, Spot, Sum};
 pub(crate) use op::*;
 pub(crate) use program::{Program, reached};
 pub(crate) use unit::*;
+pub(crate) use uses::{Register, Uses};
 pub(crate) use wide::{chosen, has_wide_vectors};

@@ -311,10 +311,19 @@ pub(crate) enum Special {
     WorkspaceHigh,
     /// `%envreg2`: the lower half.
     WorkspaceLow,
+    /// The cluster of the block, and how many there are.
+    Cluster(u8),
+    Clusters(u8),
+    /// The block in its cluster, and how many a cluster has.
+    ClusterBlock(u8),
+    ClusterBlocks(u8),
+    /// As the two before, counted over all axes.
+    ClusterRank,
+    ClusterSize,
+    /// Whether the launch has clusters.
+    InCluster,
     /// A register that is always zero here.
     Zero,
-    /// A register that is always one here.
-    One,
 }
 
 /// A service of the process around the kernel.

@@ -3,6 +3,7 @@
 use super::lanes::WIDTH;
 use super::op::{Code, Op, Origin};
 use super::unit::{Call, Constant, Files, Function};
+use super::uses::Uses;
 
 /// A function of a program.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +24,7 @@ pub(crate) struct Linked {
 pub(crate) struct Program {
     pub(crate) ops: Vec<Op>,
     pub(crate) origins: Vec<Origin>,
+    pub(crate) uses: Uses,
     pub(crate) constant_words: Vec<[u32; WIDTH]>,
     pub(crate) constant_doubles: Vec<[u64; WIDTH]>,
     /// Calls; their functions are indices of `functions`.
@@ -61,6 +63,7 @@ impl Program {
         let mut program = Self {
             ops: Vec::new(),
             origins: Vec::new(),
+            uses: Uses::default(),
             constant_words: Vec::new(),
             constant_doubles: Vec::new(),
             calls: Vec::new(),
@@ -91,6 +94,7 @@ impl Program {
                 program.ops.push(op);
             }
             program.origins.extend(&function.origins);
+            program.uses.append(&function.uses);
             program
                 .constant_words
                 .extend(function.words.iter().map(|&word| [value(word) as u32; WIDTH]));

@@ -1,6 +1,7 @@
 //! Lowered functions, and the parts of a module that they name.
 
 use super::op::{Op, Origin};
+use super::uses::Uses;
 
 /// A constant of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,6 +40,7 @@ pub(crate) struct Files {
 pub(crate) struct Function {
     pub(crate) ops: Vec<Op>,
     pub(crate) origins: Vec<Origin>,
+    pub(crate) uses: Uses,
     pub(crate) words: Vec<Constant>,
     pub(crate) doubles: Vec<Constant>,
     pub(crate) calls: Vec<Call>,

@@ -34,6 +34,8 @@ pub(super) struct Reach<'a> {
     pub(super) outstanding: &'a mut Vec<Outstanding>,
     pub(super) stats: &'a mut Stats,
     pub(super) counts: &'a mut Counts,
+    /// The place of the instruction among those of the warp that wait.
+    pub(super) nth: u32,
 }
 
 /// Where the bytes of the active lanes are.
@@ -140,10 +142,16 @@ impl Reach<'_> {
 
     /// The access waits: once for each page of 4 KiB of an instruction.
     fn wait(&mut self, common: &Common, warp: &Warp, address: u64, kind: Kind) {
-        let new =
-            Outstanding { block: common.linear, warp: warp.index, sm: common.sm, address, kind };
+        let new = Outstanding {
+            block: common.linear,
+            warp: warp.index,
+            sm: common.sm,
+            nth: self.nth,
+            address,
+            kind,
+        };
         let same = self.outstanding.iter().rev().take(WIDTH).any(|old| {
-            (old.block, old.warp, old.kind) == (new.block, new.warp, new.kind)
+            (old.block, old.warp, old.nth, old.kind) == (new.block, new.warp, new.nth, new.kind)
                 && old.address >> 12 == address >> 12
         });
         if !same {

@@ -67,6 +67,9 @@ pub(super) struct Shape {
     pub(super) grid_id: u64,
     pub(super) workspace: u64,
     pub(super) dynamic_shared: u32,
+    /// The blocks of a cluster; without clusters each block is one of its own.
+    pub(super) cluster: [u32; 3],
+    pub(super) has_clusters: bool,
 }
 
 /// The coordinates of the lanes of each warp of a block.
@@ -206,6 +209,7 @@ impl Common {
 
     /// A special register that is the same for all lanes of a warp, but for clocks.
     pub(super) fn same_for_all(&self, shape: &Shape, warp: u32, special: Special) -> Option<u32> {
+        let in_cluster = |axis: usize| self.coordinates[axis] % shape.cluster[axis];
         Some(match special {
             Special::Threads(axis) => shape.block[usize::from(axis)],
             Special::Block(axis) => self.coordinates[usize::from(axis)],
@@ -219,7 +223,20 @@ impl Common {
             Special::TotalShared => self.shared_bytes,
             Special::WorkspaceHigh => (shape.workspace >> 32) as u32,
             Special::WorkspaceLow => shape.workspace as u32,
-            Special::One => 1,
+            Special::Cluster(axis) => {
+                self.coordinates[usize::from(axis)] / shape.cluster[usize::from(axis)]
+            }
+            Special::Clusters(axis) => {
+                shape.grid[usize::from(axis)] / shape.cluster[usize::from(axis)]
+            }
+            Special::ClusterBlock(axis) => in_cluster(axis.into()),
+            Special::ClusterBlocks(axis) => shape.cluster[usize::from(axis)],
+            Special::ClusterRank => {
+                in_cluster(0)
+                    + shape.cluster[0] * (in_cluster(1) + shape.cluster[1] * in_cluster(2))
+            }
+            Special::ClusterSize => shape.cluster.iter().product(),
+            Special::InCluster => u32::from(shape.has_clusters),
             Special::Zero => 0,
             _ => return None,
         })

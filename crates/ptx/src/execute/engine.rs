@@ -85,6 +85,9 @@ impl Engine<'_> {
                 Err(Blocked::Memory) => {
                     // It is executed once the bytes are there.
                     self.reach.counts.note(fragment.pc + 1, fragment.pc);
+                    let threads = u64::from(fragment.mask.count_ones());
+                    self.reach.stats.thread_instructions -= threads;
+                    self.look_ahead(common, warp, &fragment);
                     fragment.state = State::Memory;
                     warp.fragments.push(fragment);
                 }
@@ -225,7 +228,7 @@ impl Engine<'_> {
         }
     }
 
-    fn other(
+    pub(super) fn other(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
@@ -345,7 +348,7 @@ fn calculate(program: &Program, warp: &mut Warp, fragment: &mut Fragment, end: u
 
 /// The lanes of a mask that execute an instruction, by its predicate.
 #[inline(always)]
-fn guarded(op: &Op, mask: u32, predicate: impl FnOnce() -> u32) -> u32 {
+pub(super) fn guarded(op: &Op, mask: u32, predicate: impl FnOnce() -> u32) -> u32 {
     match (op.guard, op.negated) {
         (UNGUARDED, _) => mask,
         (_, false) => mask & predicate(),

@@ -16,6 +16,8 @@ use crate::module::{Kernel, KernelInfo};
 /// The most blocks of a grid in x; in y and z there are at most 65535.
 const MOST_X: u32 = i32::MAX as u32;
 const MOST_YZ: u32 = 65535;
+/// The most blocks of a cluster (published: Hopper tuning guide).
+const CLUSTER_MAX: u32 = 16;
 
 /// A kernel that runs.
 pub struct Run {
@@ -92,6 +94,14 @@ impl Kernel {
         {
             return Err(shape);
         }
+        let cluster = launch.cluster.unwrap_or([1; 3]);
+        let is_whole = |(grid, cluster): (u32, u32)| {
+            (1..=CLUSTER_MAX).contains(&cluster) && grid.is_multiple_of(cluster)
+        };
+        let fits = launch.grid.into_iter().zip(cluster).all(is_whole);
+        if !fits || cluster.iter().product::<u32>() > CLUSTER_MAX {
+            return Err(StartError::Cluster { grid: launch.grid, cluster });
+        }
         if (launch.params.len() as u64) < u64::from(self.info.param_bytes) {
             return Err(StartError::Parameters {
                 expected: self.info.param_bytes,
@@ -115,6 +125,8 @@ impl Kernel {
                 grid_id: config.grid_id,
                 workspace: if launch.cooperative { config.workspace } else { 0 },
                 dynamic_shared: launch.dynamic_shared,
+                cluster,
+                has_clusters: launch.cluster.is_some(),
             },
             local_limit: self.info.local.saturating_add(config.stack_bytes),
             wide_vectors: has_wide_vectors(),
@@ -295,6 +307,7 @@ impl Run {
                 outstanding: &mut self.outstanding,
                 stats: &mut self.stats,
                 counts: &mut self.counts,
+                nth: 0,
             },
             host,
         };

@@ -15,6 +15,11 @@ pub struct Launch<'a> {
     pub params: &'a [u8],
     /// Whether all blocks must be resident together: a grid barrier needs it.
     pub cooperative: bool,
+    /// The blocks of a cluster in x, y and z, 16 at most; the grid is a whole number of clusters.
+    ///
+    /// Special registers name the cluster. Its blocks run as others do: a module that uses barriers of
+    /// clusters, or shared memory of other blocks, is refused when it is loaded.
+    pub cluster: Option<[u32; 3]>,
 }
 
 /// The most that one multiprocessor holds at once.
@@ -94,6 +99,14 @@ pub enum StartError {
         grid: [u32; 3],
         /// The block that was asked for.
         block: [u32; 3],
+    },
+    /// The grid is not a whole number of clusters, or these have more than 16 blocks (`CUDA_ERROR_INVALID_CLUSTER_SIZE`).
+    #[error("the grid {grid:?} is no whole number of clusters of {cluster:?} blocks, 16 at most")]
+    Cluster {
+        /// The grid that was asked for.
+        grid: [u32; 3],
+        /// The cluster that was asked for.
+        cluster: [u32; 3],
     },
     /// The parameters' bytes do not fit the kernel's (`CUDA_ERROR_INVALID_VALUE`).
     #[error("the kernel takes {expected} bytes of parameters, and the launch gives {given}")]

@@ -118,6 +118,9 @@ pub struct Outstanding {
     pub warp: u32,
     /// The multiprocessor that the block runs on.
     pub sm: u32,
+    /// The place of the instruction among those of the warp that wait: 0 for the first. The others
+    /// need no result of one that waits.
+    pub nth: u32,
     /// The device address of the first byte of one lane.
     pub address: u64,
     /// How the instruction uses the bytes.

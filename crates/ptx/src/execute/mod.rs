@@ -1,6 +1,7 @@
 //! Execution: a grid of blocks of warps over the caller's memory.
 
 mod access;
+mod ahead;
 mod atomic;
 mod block;
 mod collective;

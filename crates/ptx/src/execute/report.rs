@@ -120,7 +120,8 @@ pub enum Step {
     /// No resident warp can go on before an access of
     /// [`Run::outstanding`](crate::execute::Run::outstanding) is served.
     Waiting,
-    /// The step's budget of instructions is used up; the next step goes on.
+    /// The step's budget of instructions is used up; the next step goes on. Warps that run may spin
+    /// until an access of [`Run::outstanding`](crate::execute::Run::outstanding) is served.
     Paused,
     /// The kernel ended early. Blocks that had not ended never will.
     Trap(Box<Report>),

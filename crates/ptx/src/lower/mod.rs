@@ -32,7 +32,7 @@ pub(crate) use control::is_service;
 use control::{Labels, frame_access};
 use symbols::Symbols;
 
-use crate::code::{Code, Draft, Function, Op, Origin, Slot, UNGUARDED, allocate};
+use crate::code::{Code, Draft, Function, Op, Origin, Slot, UNGUARDED, Uses, allocate};
 use crate::error::LoadError;
 use crate::module::{KernelInfo, Module, Parameter, Space};
 use crate::syntax::tree::{self, Statement, StatementKind};
@@ -240,6 +240,7 @@ fn finish(
     Ok(Function {
         ops: drafts.iter().map(pack).collect(),
         origins: drafts.iter().map(|draft| draft.origin).collect(),
+        uses: Uses::of(&drafts),
         words: builder.words,
         doubles: builder.doubles,
         calls: builder.calls,

@@ -18,11 +18,10 @@ pub(super) fn special(name: &str) -> Option<(Special, u32)> {
             "ntid" => Special::Threads(axis),
             "ctaid" => Special::Block(axis),
             "nctaid" => Special::Blocks(axis),
-            // Each block is a cluster of its own.
-            "clusterid" => Special::Block(axis),
-            "nclusterid" => Special::Blocks(axis),
-            "cluster_ctaid" => Special::Zero,
-            "cluster_nctaid" => Special::One,
+            "clusterid" => Special::Cluster(axis),
+            "nclusterid" => Special::Clusters(axis),
+            "cluster_ctaid" => Special::ClusterBlock(axis),
+            "cluster_nctaid" => Special::ClusterBlocks(axis),
             _ => return None,
         };
         return Some((special, 32));
@@ -48,17 +47,16 @@ pub(super) fn special(name: &str) -> Option<(Special, u32)> {
         "lanemask_gt" => Special::MaskGreater,
         "dynamic_smem_size" => Special::DynamicShared,
         "total_smem_size" | "aggr_smem_size" => Special::TotalShared,
-        "cluster_ctarank" => Special::Zero,
-        "cluster_nctarank" => Special::One,
+        "cluster_ctarank" => Special::ClusterRank,
+        "cluster_nctarank" => Special::ClusterSize,
+        "is_explicit_cluster" => Special::InCluster,
         "gridid" => return Some((Special::Grid, 64)),
         "clock64" => return Some((Special::Clock64, 64)),
         "globaltimer" => return Some((Special::GlobalTimer, 64)),
         "envreg1" => Special::WorkspaceHigh,
         "envreg2" => Special::WorkspaceLow,
         _ if numbered(name, "envreg", 32) || numbered(name, "pm", 8) => Special::Zero,
-        "is_explicit_cluster" | "reserved_smem_offset_begin" | "reserved_smem_offset_end" => {
-            Special::Zero
-        }
+        "reserved_smem_offset_begin" | "reserved_smem_offset_end" => Special::Zero,
         _ => return None,
     };
     Some((narrow, 32))

@@ -10,10 +10,16 @@ use pagewise_ptx::module::{Instance, Kernel, Module, Target};
 
 const HEAP_BYTES: u64 = 1 << 20;
 
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
 /// Memory of 16-byte words, by address.
 #[derive(Default)]
 pub(crate) struct Flat {
     allocations: BTreeMap<u64, Vec<u128>>,
+    /// The pages that have come, if accesses wait for theirs.
+    arrived: Option<BTreeSet<u64>>,
+    generation: u64,
 }
 
 impl Flat {
@@ -31,6 +37,21 @@ impl Flat {
         let (&start, words) = self.allocations.range_mut(..=address).next_back()?;
         let offset = address - start;
         (offset.checked_add(bytes)? <= 16 * words.len() as u64).then_some((start, words))
+    }
+
+    /// From now on a page comes only after an access waited for it, and later pages may come first.
+    pub(crate) fn wait_for_pages(&mut self) {
+        self.arrived = Some(BTreeSet::new());
+    }
+
+    /// The page of the last access that waits comes, and about half of the others.
+    fn bring(&mut self, waiting: &[u64]) {
+        self.generation += 1;
+        let pages = waiting.iter().map(|address| address / PAGE);
+        let odd =
+            |page: &u64| (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63) == self.generation % 2;
+        let chosen = pages.clone().filter(odd).chain(pages.clone().next_back());
+        self.arrived.get_or_insert_default().extend(chosen);
     }
 
     pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) {
@@ -56,12 +77,24 @@ impl Memory for Flat {
         let refused = || Stop::Refused("no allocation holds it".into());
         let (start, words) = self.place(address, u64::from(bytes)).ok_or_else(refused)?;
         let length = 16 * words.len() as u64;
+        let all = words.as_mut_ptr().cast::<u8>();
+        if let Some(arrived) = &self.arrived {
+            if !arrived.contains(&(address / PAGE)) {
+                return Err(Stop::Wait);
+            }
+            // Allocations begin with a page.
+            let offset = (address - start) / PAGE * PAGE;
+            let bytes = PAGE.min(length - offset);
+            let at = all.wrapping_add(offset as usize);
+            // SAFETY: as below; the page is a part of the words.
+            return Ok(unsafe { Window::new(start + offset, bytes, at) });
+        }
         // SAFETY: the words stay where they are while the kernel runs, and nothing else uses them.
-        Ok(unsafe { Window::new(start, length, words.as_mut_ptr().cast()) })
+        Ok(unsafe { Window::new(start, length, all) })
     }
 
     fn generation(&self) -> u64 {
-        0
+        self.generation
     }
 }
 
@@ -131,11 +164,16 @@ impl Machine {
         let config = Config { instruction_limit: Some(20_000_000), workspace, ..config.clone() };
         let mut run = kernel.start(&launch, &config).unwrap_or_else(|error| panic!("{error}"));
         loop {
-            match run.step(&mut self.memory, &mut self.services, 1 << 24) {
+            match run.step(&mut self.memory, &mut self.services, 1 << 18) {
                 Step::Done(_) => return Ok(()),
                 Step::Trap(report) => return Err(report),
-                Step::Paused => {}
-                Step::Waiting => panic!("no access waits here"),
+                Step::Paused if run.outstanding().is_empty() => {}
+                // Others may spin until one that waits goes on.
+                Step::Paused | Step::Waiting => {
+                    let waiting: Vec<u64> =
+                        run.outstanding().iter().map(|one| one.address).collect();
+                    self.memory.bring(&waiting);
+                }
             }
         }
     }

@@ -19,8 +19,8 @@ pub(crate) struct Outcome {
     pub(crate) report: Option<Box<Report>>,
 }
 
-/// Runs a case on a machine of its own.
-pub(crate) fn run(case: &Case, config: &Config) -> Result<Outcome, String> {
+/// Runs a case on a machine of its own, where accesses wait for pages or do not.
+pub(crate) fn run(case: &Case, config: &Config, waits: bool) -> Result<Outcome, String> {
     let text = fs::read_to_string(corpus().join(&case.ptx)).unwrap();
     let mut machine = Machine::new();
     let instance = machine.load(&text)?;
@@ -40,6 +40,9 @@ pub(crate) fn run(case: &Case, config: &Config) -> Result<Outcome, String> {
     }
     let mut outcome =
         Outcome { status: 0, results: BTreeMap::new(), printed: String::new(), report: None };
+    if waits {
+        machine.memory.wait_for_pages();
+    }
     for launch in &case.launches {
         let kernel = instance.kernel(&launch.kernel).ok_or("no such kernel")?;
         let params = pack(&kernel, &launch.arguments(|name| addresses[name]));
@@ -49,6 +52,7 @@ pub(crate) fn run(case: &Case, config: &Config) -> Result<Outcome, String> {
             dynamic_shared: launch.shared,
             params: &params,
             cooperative: launch.cooperative,
+            cluster: None,
         };
         if let Err(report) = machine.launch(&kernel, shape, config) {
             outcome.status = status(&report.cause);

@@ -168,6 +168,7 @@ pub(crate) fn start(
         dynamic_shared: 0,
         params,
         cooperative: false,
+        cluster: None,
     };
     instance.kernel(name).unwrap().start(&launch, config).unwrap()
 }
@@ -215,6 +216,7 @@ pub(crate) fn end(
         dynamic_shared: 0,
         params: &params,
         cooperative: false,
+        cluster: None,
     };
     let config = Config { instruction_limit: Some(50_000_000), ..Config::default() };
     let mut run = instance.kernel("k").unwrap().start(&launch, &config).unwrap();
