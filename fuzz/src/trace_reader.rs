@@ -71,6 +71,7 @@ fn with_a_launch(choices: &mut Choices<'_>) -> Vec<u8> {
                     [kind as usize - 2],
                 ahead: choices.below(3) as u32,
                 waited: kind > 2,
+                joined: choices.below(2) == 0,
             },
         };
         let warps = (0..2).map(|warp| (warp, (0..4).map(|_| step()).collect())).collect();

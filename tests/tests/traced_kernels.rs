@@ -133,6 +133,7 @@ fn launch(recorder: &Recorder<Arc<SimBackend>>, program: &Program, name: &str, m
         shape: LaunchShape { grid: [WORDS / 256, 1, 1], block: [256, 1, 1], shared_bytes: 0 },
         parameters: &parameters,
         is_cooperative: false,
+        cluster: None,
         stack_bytes: 1024,
         heap_bytes: 0,
     };

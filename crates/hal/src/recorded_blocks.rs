@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | block | its number less the one before and 1, signed; its slot; how many warps follow |
 //! | warp | its number less the one before; how many steps follow |
-//! | access | 0 read, 1 write, 2 atomic, plus 4 if it waited, plus 8 if the number of its range follows; accesses of the warp that may still wait; the line of 128 bytes in the range, as a signed difference |
+//! | access | 0 read, 1 write, 2 atomic, plus 4 if it waited, plus 8 if the number of its range follows, plus 16 if it is of the same instruction as the access before; accesses of the warp that may still wait; the line of 128 bytes in the range, as a signed difference |
 //! | resumption | 3, or 7 for the grid's rounds instead of the block's; the round |
 //! | order | 11; how many; the places in the old order |
 
@@ -22,6 +22,7 @@ const NEW_RANGE: u64 = 8;
 const RESUMPTION: u64 = 3;
 const RESUMPTION_OF_GRID: u64 = 7;
 const ORDER: u64 = 11;
+const JOINED: u64 = 16;
 
 /// The most accesses of a warp that wait together, and the most warps of a block.
 const WAITS_MAX: u64 = 4096;
@@ -53,6 +54,8 @@ pub enum RecordedStep {
         ahead: u32,
         /// Whether it waited for its page. If not, it was the block's first to the page.
         waited: bool,
+        /// Whether it is of the same instruction as the access of the warp before it.
+        joined: bool,
     },
     /// The warp went on for another reason than its own pages, such as a barrier.
     Resumption {
@@ -127,7 +130,7 @@ impl RecordedBlocksWriter {
 
     fn step(&mut self, warp: usize, step: &RecordedStep, made: &mut Vec<(u32, u64)>) {
         match *step {
-            RecordedStep::Access { range, offset, access, ahead, waited } => {
+            RecordedStep::Access { range, offset, access, ahead, waited, joined } => {
                 let (expected_range, expected) = self.before.expected(warp, made);
                 let kind = match access {
                     FaultAccess::Write => 1,
@@ -135,8 +138,9 @@ impl RecordedBlocksWriter {
                     _ => 0,
                 };
                 let waits = if waited { WAITED } else { 0 };
+                let joins = if joined { JOINED } else { 0 };
                 let new_range = if range == expected_range { 0 } else { NEW_RANGE };
-                self.number(kind | waits | new_range);
+                self.number(kind | waits | new_range | joins);
                 if range != expected_range {
                     self.number(range.into());
                 }
@@ -234,7 +238,7 @@ impl<'a> RecordedBlocks<'a> {
             2 => FaultAccess::Atomic,
             _ => return Err(LARGE),
         };
-        if kind > (WAITED | NEW_RANGE | 3) {
+        if kind > (WAITED | NEW_RANGE | JOINED | 3) {
             return Err(LARGE);
         }
         let (mut range, expected) = self.before.expected(warp, made);
@@ -245,7 +249,8 @@ impl<'a> RecordedBlocks<'a> {
         let line = expected.wrapping_add(self.signed()?.cast_unsigned());
         let offset = line.checked_mul(LINE_BYTES).ok_or(LARGE)?;
         made.push((range, line));
-        Ok(RecordedStep::Access { range, offset, access, ahead, waited: kind & WAITED != 0 })
+        let (waited, joined) = (kind & WAITED != 0, kind & JOINED != 0);
+        Ok(RecordedStep::Access { range, offset, access, ahead, waited, joined })
     }
 
     fn number(&mut self) -> Result<u64, &'static str> {
@@ -291,7 +296,8 @@ mod tests {
     use super::*;
 
     fn access(offset: u64, ahead: u32, waited: bool) -> RecordedStep {
-        RecordedStep::Access { range: 1, offset, access: FaultAccess::Write, ahead, waited }
+        let joined = ahead % 2 == 1;
+        RecordedStep::Access { range: 1, offset, access: FaultAccess::Write, ahead, waited, joined }
     }
 
     #[test]

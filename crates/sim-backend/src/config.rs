@@ -148,7 +148,7 @@ pub struct SimConfig {
     pub(crate) events: EventCapture,
     #[serde(default)]
     pub(crate) seed: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instruction_limit: Option<u64>,
 }
 

@@ -52,6 +52,17 @@ impl Slots {
 struct Wait {
     address: u64,
     access: FaultAccess,
+    /// The number of its instruction.
+    instruction: u32,
+}
+
+/// The places of the instructions of a warp's accesses: neighbours with one number are one.
+fn places(waits: &[Wait]) -> impl Iterator<Item = u32> {
+    let before = std::iter::once(None).chain(waits.iter().map(|wait| Some(wait.instruction)));
+    waits.iter().zip(before).scan(0, |place, (wait, before)| {
+        *place += u32::from(before.is_some_and(|before| before != wait.instruction));
+        Some(*place)
+    })
 }
 
 #[derive(Debug)]
@@ -59,6 +70,8 @@ struct Warp {
     number: u32,
     steps: VecDeque<RecordedStep>,
     waits: Vec<Wait>,
+    /// The number of the instruction that made the last access.
+    last: u32,
 }
 
 #[derive(Debug)]
@@ -151,6 +164,7 @@ impl<'a> RecordedCode<'a> {
                 number,
                 steps: steps.into(),
                 waits: Vec::new(),
+                last: 0,
             };
             let warps = next.warps.into_iter().map(warp).collect();
             self.resident.push(Block { number: next.block, slot, warps, rounds: 0 });
@@ -213,14 +227,16 @@ impl<'a> RecordedCode<'a> {
         let multiprocessors = self.slots.multiprocessors.max(1);
         for block in &self.resident {
             for warp in &block.warps {
-                self.waits.extend(warp.waits.iter().map(|&Wait { address, access }| DeviceWait {
-                    multiprocessor: block.slot % multiprocessors,
-                    block: block.number,
-                    warp: warp.number,
-                    nth: 0,
-                    address,
-                    access,
-                }));
+                let listed =
+                    warp.waits.iter().zip(places(&warp.waits)).map(|(wait, nth)| DeviceWait {
+                        multiprocessor: block.slot % multiprocessors,
+                        block: block.number,
+                        warp: warp.number,
+                        nth,
+                        address: wait.address,
+                        access: wait.access,
+                    });
+                self.waits.extend(listed);
             }
         }
         self.waits.sort_by_key(|wait| (wait.multiprocessor, wait.block, wait.warp));
@@ -233,14 +249,15 @@ impl Warp {
     fn run(&mut self, memory: &DeviceMemory<'_>, ranges: &[Span], rounds: (u64, u64)) -> bool {
         while let Some(step) = self.steps.front() {
             match *step {
-                RecordedStep::Access { range, offset, access, ahead, .. } => {
+                RecordedStep::Access { range, offset, access, ahead, joined, .. } => {
                     if self.waits.len() > ahead as usize {
                         break;
                     }
                     let range = ranges.get(range as usize).map_or(DevicePtr::NULL, |span| span.ptr);
                     let address = range.0.saturating_add(offset);
+                    self.last = self.last.saturating_add(u32::from(!joined));
                     if !memory.reaches(address, access) {
-                        self.waits.push(Wait { address, access });
+                        self.waits.push(Wait { address, access, instruction: self.last });
                     }
                 }
                 RecordedStep::Resumption { of_grid, round } => {

@@ -60,7 +60,7 @@ impl Wait {
 /// An access or another step, before its range is known.
 #[derive(Debug)]
 enum Step {
-    Access { line: u64, access: FaultAccess, ahead: u32, waited: bool },
+    Access { line: u64, access: FaultAccess, ahead: u32, waited: bool, joined: bool },
     Resumption { of_grid: bool, round: u64 },
     Order(Box<[u32]>),
 }
@@ -148,7 +148,8 @@ impl Tracer {
             return;
         }
         let ahead = self.explain(at, warp).waits.len() as u32;
-        self.push(at, warp, Step::Access { line: wait.line, access, ahead, waited: false });
+        let Wait { line, access } = wait;
+        self.push(at, warp, Step::Access { line, access, ahead, waited: false, joined: false });
     }
 
     /// Whether the block accesses a page for the first time; of the launch, if it has many steps.
@@ -189,46 +190,49 @@ impl Tracer {
         let of_warp = |a: &DeviceWait, b: &DeviceWait| (a.block, a.warp) == (b.block, b.warp);
         for waits in waits.chunk_by(of_warp) {
             let Some(&at) = self.places.get(&waits[0].block) else { continue };
-            let wait =
-                |wait: &DeviceWait| Wait { line: wait.address / LINE_BYTES, access: wait.access };
+            let wait = |wait: &DeviceWait| {
+                (Wait { line: wait.address / LINE_BYTES, access: wait.access }, wait.nth)
+            };
             self.wait(at, waits[0].warp, waits.iter().map(wait).collect());
         }
     }
 
-    /// A warp waits for these accesses: those that it waited for before, and new ones.
-    fn wait(&mut self, at: usize, warp: u32, listed: Vec<Wait>) {
+    /// A warp waits for these accesses of numbered instructions: those that it waited for before, and
+    /// new ones.
+    fn wait(&mut self, at: usize, warp: u32, listed: Vec<(Wait, u32)>) {
         let state = self.blocks[at].warps.entry(warp).or_default();
-        if state.waits == listed {
+        if state.waits.iter().eq(listed.iter().map(|(wait, _)| wait)) {
             return;
         }
         let (came, old) = (state.explained, std::mem::take(&mut state.waits));
-        let mut left: Vec<Option<Wait>> = listed.iter().copied().map(Some).collect();
+        let mut left: Vec<Option<(Wait, u32)>> = listed.iter().copied().map(Some).collect();
         let mut take = |is_it: &dyn Fn(&Wait) -> bool| {
-            let place = left.iter().position(|one| one.as_ref().is_some_and(is_it))?;
-            left[place] = None;
-            Some(place)
+            let place = left.iter().position(|one| one.as_ref().is_some_and(|(one, _)| is_it(one)));
+            left[place?] = None;
+            place
         };
         // The places in the list of those that waited before, and then of new ones.
         let kept = old.iter().filter_map(|wait| {
             take(&|one| one == wait).or_else(|| take(&|one| one.touch() == wait.touch()))
         });
         let mut order: Vec<usize> = kept.collect();
-        let new: Vec<(usize, Wait)> =
-            left.iter().enumerate().filter_map(|(place, one)| Some((place, (*one)?))).collect();
-        for (place, wait) in new {
+        let new = left.iter().enumerate().filter_map(|(place, one)| Some((place, (*one)?)));
+        let mut before = None;
+        for (place, (wait, nth)) in new {
             if !self.is_first(at, wait) && self.coarse.is_some() {
                 continue;
             }
             self.explain(at, warp);
-            let ahead = order.len() as u32;
+            let (ahead, joined) = (order.len() as u32, before == Some(nth));
             let Wait { line, access } = wait;
-            self.push(at, warp, Step::Access { line, access, ahead, waited: true });
+            self.push(at, warp, Step::Access { line, access, ahead, waited: true, joined });
             order.push(place);
+            before = Some(nth);
         }
         let mut sorted: Vec<u32> = (0..order.len() as u32).collect();
         sorted.sort_by_key(|place| order[*place as usize]);
         let state = self.blocks[at].warps.entry(warp).or_default();
-        state.waits = sorted.iter().map(|place| listed[order[*place as usize]]).collect();
+        state.waits = sorted.iter().map(|place| listed[order[*place as usize]].0).collect();
         let moved = !sorted.is_sorted() && (came || state.explained);
         if moved {
             self.push(at, warp, Step::Order(sorted.into()));
@@ -252,12 +256,12 @@ impl Tracer {
         let used: Vec<usize> = used.into_iter().collect();
         let ranges: Vec<Span> = used.iter().filter_map(|at| managed.get(*at).copied()).collect();
         let recorded = |step: &Step| match *step {
-            Step::Access { line, access, ahead, waited } => {
+            Step::Access { line, access, ahead, waited, joined } => {
                 let range = used.binary_search(&holder(line)).unwrap_or(0);
                 let span = ranges.get(range).copied().unwrap_or(Span::new(DevicePtr::NULL, 1));
                 let offset = line.saturating_mul(LINE_BYTES).saturating_sub(span.ptr.0);
                 let offset = offset.min(span.bytes.saturating_sub(1)) / LINE_BYTES * LINE_BYTES;
-                RecordedStep::Access { range: range as u32, offset, access, ahead, waited }
+                RecordedStep::Access { range: range as u32, offset, access, ahead, waited, joined }
             }
             Step::Resumption { of_grid, round } => RecordedStep::Resumption { of_grid, round },
             Step::Order(ref places) => RecordedStep::Order(places.to_vec()),

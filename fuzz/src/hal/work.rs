@@ -2,9 +2,11 @@
 
 use pagewise_hal::{
     Backend, CopyAttributes, CopyFlags, DeviceAccess, DeviceAttribute, DeviceId, DevicePtr,
-    DeviceTouch, EventFlags, FunctionHandle, HostAccess, HostTouch, KernelAccess, KernelAccesses,
-    KernelParam, KernelWalk, LaunchShape, Location, LocationKind, ModuleHandle, PointerAttribute,
-    RangeAttribute, SourceOrder, Span, SpanCopy, StreamFlags, StreamHandle, StridedSpan,
+    DeviceTouch, EventFlags, FaultAccess, FunctionAttribute, FunctionHandle, HostAccess, HostTouch,
+    KernelAccess, KernelAccesses, KernelParam, KernelWalk, KernelWork, LaunchShape, Location,
+    LocationKind, ModuleHandle, PointerAttribute, RangeAttribute, RecordedBlock,
+    RecordedBlocksWriter, RecordedLaunch, RecordedStep, SourceOrder, Span, SpanCopy, StreamFlags,
+    StreamHandle, StridedSpan,
 };
 
 use super::round::Round;
@@ -115,16 +117,69 @@ impl Round<'_, '_> {
             // SAFETY: only this round uses the memory, from one thread.
             self.call("kernel_accesses", |sim| unsafe { sim.kernel_accesses(&kernel, stream) });
         }
+        self.recorded(touch, stream);
         // SAFETY: the simulator reads no image.
         self.call("module_load", |sim| unsafe { sim.module_load(device, b".version 6.0") });
         let (module, function) = (ModuleHandle::checked(span.ptr.0), FunctionHandle::NULL);
         self.call("module_function", |sim| sim.module_function(module, "kernel"));
+        self.call("module_global", |sim| sim.module_global(module, "variable"));
+        self.call("function_params", |sim| sim.function_params(function));
+        let attribute = FunctionAttribute(threads as i32 & 15);
+        self.call("function_attribute", |sim| sim.function_attribute(function, attribute));
+        self.call("function_set_attribute", |sim| {
+            sim.function_set_attribute(function, attribute, blocks as i32)
+        });
+        self.call("occupancy_blocks", |sim| sim.occupancy_blocks(function, threads, blocks));
+        self.call("occupancy_best_block", |sim| {
+            sim.occupancy_best_block(function, blocks, threads)
+        });
         let shape = LaunchShape::linear(blocks, threads);
         let params = [KernelParam::from(span.ptr)];
         // SAFETY: the simulator runs no kernel.
         self.call("launch", |sim| unsafe { sim.launch(function, shape, &params, stream) });
         // SAFETY: the simulator runs no kernel and has no module.
         self.call("module_unload", |sim| unsafe { sim.module_unload(module) });
+    }
+
+    /// A launch by its accesses, which are whole or end early: it draws nothing either.
+    fn recorded(&mut self, touch: DeviceTouch, stream: StreamHandle) {
+        let DeviceTouch { device, span, stride_bytes, blocks, threads, .. } = touch;
+        let step = |offset, ahead| RecordedStep::Access {
+            range: 0,
+            offset,
+            access: FaultAccess::Write,
+            ahead,
+            waited: true,
+            joined: offset % 2 == 1,
+        };
+        let warp = vec![
+            step(0, 0),
+            step(stride_bytes, 1),
+            RecordedStep::Order(vec![1, 0]),
+            RecordedStep::Resumption { of_grid: true, round: 1 },
+            step(span.bytes / 2, 0),
+        ];
+        let mut writer = RecordedBlocksWriter::default();
+        writer.push(&RecordedBlock { block: 0, slot: 0, warps: vec![(0, warp)] });
+        let whole = writer.finish();
+        let cut = whole.len() - 1 - span.bytes as usize % whole.len();
+        for accesses in [&whole[..], &whole[..cut]] {
+            let launch = RecordedLaunch {
+                device,
+                kernel: "recorded".to_owned(),
+                grid: [blocks, 1, 1],
+                block: [threads, 1, 1],
+                registers: 32,
+                shared_bytes: 0,
+                multiprocessors: 132,
+                blocks_each: 1,
+                work: KernelWork::default(),
+                ranges: vec![span],
+                accesses: accesses.to_vec(),
+            };
+            // SAFETY: only this round uses the memory, from one thread.
+            self.call("launch_recorded", |sim| unsafe { sim.launch_recorded(&launch, stream) });
+        }
     }
 
     pub(super) fn query(&mut self) {

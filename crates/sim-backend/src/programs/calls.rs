@@ -282,6 +282,7 @@ impl SimBackend {
             shape,
             parameters: &parameters,
             is_cooperative: false,
+            cluster: None,
             stack_bytes: STACK_BYTES,
             heap_bytes: HEAP_BYTES,
         };

@@ -106,8 +106,9 @@ impl DeviceCode for Code<'_> {
         let mut view = View { memory, generation: self.generation };
         let end = loop {
             match self.run.step(&mut view, &mut self.services, BUDGET) {
-                Step::Paused => {}
-                Step::Waiting => {
+                Step::Paused if self.run.outstanding().is_empty() => {}
+                // Warps that run may spin until one that waits has its page.
+                Step::Paused | Step::Waiting => {
                     self.generation = view.generation;
                     return CodeState::Waits;
                 }
@@ -129,12 +130,12 @@ impl DeviceCode for Code<'_> {
                 multiprocessor: one.sm,
                 block: one.block,
                 warp: one.warp,
-                nth: 0,
+                nth: one.nth,
                 address: one.address,
                 access: access(one.kind),
             })
             .collect();
-        waits.sort_by_key(|wait| (wait.multiprocessor, wait.block, wait.warp));
+        waits.sort_by_key(|wait| (wait.multiprocessor, wait.block, wait.warp, wait.nth));
         waits
     }
 }

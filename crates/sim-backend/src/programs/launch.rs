@@ -17,6 +17,8 @@ use crate::backend::SimBackend;
 /// `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`, `CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`
 const OUT_OF_RESOURCES: i32 = 701;
 const COOPERATIVE_TOO_LARGE: i32 = 720;
+/// `CUDA_ERROR_INVALID_CLUSTER_SIZE`
+const INVALID_CLUSTER: i32 = 912;
 /// `CUDA_ERROR_ASSERT`, `CUDA_ERROR_MISALIGNED_ADDRESS`, `CUDA_ERROR_INVALID_ADDRESS_SPACE`,
 /// `CUDA_ERROR_INVALID_PC`, `CUDA_ERROR_LAUNCH_FAILED`, `CUDA_ERROR_LAUNCH_TIMEOUT`
 const ASSERT: i32 = 710;
@@ -42,6 +44,8 @@ pub struct ProgramLaunch<'a> {
     pub parameters: &'a [u8],
     /// Whether all blocks must be resident together.
     pub is_cooperative: bool,
+    /// The blocks of a cluster, if the launch has clusters.
+    pub cluster: Option<[u32; 3]>,
     /// `CU_LIMIT_STACK_SIZE`: bytes of local memory of a thread.
     pub stack_bytes: u32,
     /// `CU_LIMIT_MALLOC_HEAP_SIZE`: bytes of the heap that the device gets with its first kernel
@@ -55,7 +59,8 @@ impl SimBackend {
     ///
     /// # Errors
     /// `InvalidValue` for a shape or parameters that are not the kernel's; 701
-    /// (`LAUNCH_OUT_OF_RESOURCES`); 720 (`COOPERATIVE_LAUNCH_TOO_LARGE`); those of
+    /// (`LAUNCH_OUT_OF_RESOURCES`); 720 (`COOPERATIVE_LAUNCH_TOO_LARGE`); 912
+    /// (`INVALID_CLUSTER_SIZE`); those of
     /// [`run_code`](Self::run_code), and of allocations for the heap. A kernel that ends early is an
     /// answer: the launch itself succeeded.
     ///
@@ -145,6 +150,7 @@ impl SimBackend {
             dynamic_shared: shape.shared_bytes,
             params: launch.parameters,
             cooperative: is_cooperative,
+            cluster: launch.cluster,
         };
         let grid = kernel.kernel.start(&of_ptx, &config).map_err(|error| refused(&error))?;
         let (blocks, each) = (product(shape.grid), product(shape.block));
@@ -197,6 +203,7 @@ const fn code_of(cause: &Cause) -> i32 {
 fn refused(error: &StartError) -> Error {
     let code = match error {
         StartError::Cooperative { .. } => COOPERATIVE_TOO_LARGE,
+        StartError::Cluster { .. } => INVALID_CLUSTER,
         StartError::Resources { .. } => OUT_OF_RESOURCES,
         StartError::Shape { .. } | StartError::Parameters { .. } => Code::INVALID_VALUE,
     };

@@ -42,6 +42,26 @@ AGAIN:
     bra AGAIN;
 }
 
+.visible .entry hand_over(.param .u64 page)
+{
+    .reg .pred %p;
+    .reg .b64 %d<2>;
+    .reg .b32 %r<3>;
+    ld.param.u64 %d1, [page];
+    mov.u32 %r1, %ctaid.x;
+    setp.ne.u32 %p, %r1, 0;
+    @%p bra SPIN;
+    ld.global.u32 %r2, [%d1];
+    mov.u32 %r1, 1;
+    st.volatile.global.u32 [zeros], %r1;
+    ret;
+SPIN:
+    ld.volatile.global.u32 %r2, [zeros];
+    setp.eq.u32 %p, %r2, 0;
+    @%p bra SPIN;
+    ret;
+}
+
 .visible .entry count()
 {
     .reg .b32 %r<2>;
@@ -100,6 +120,18 @@ fn a_kernel_writes_managed_memory_which_moves_to_its_device() {
     // SAFETY: the word is live memory of the machine, which no other code uses.
     assert_eq!(unsafe { place.read_volatile() }, 7);
     assert!(sim.capabilities().kernels && sim.capabilities().declared_kernels);
+}
+
+#[test]
+fn a_block_that_spins_goes_on_when_the_page_of_another_has_come() {
+    let sim = open(SimConfig::h200().instruction_limit(Some(200_000_000)));
+    let span = sim.alloc(4096).expect("room");
+    let kernel = kernel(&sim, "hand_over");
+    let params = [span.ptr.into()];
+    // SAFETY: no other code uses memory of the machine; the simulator checks parameters.
+    let ran = unsafe { sim.launch(kernel, LaunchShape::linear(2, 1), &params, StreamHandle::NULL) };
+    assert_eq!(ran, Ok(()));
+    assert_eq!(sim.stream_synchronize(StreamHandle::NULL), Ok(()));
 }
 
 #[test]

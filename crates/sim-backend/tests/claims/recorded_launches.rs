@@ -26,12 +26,15 @@ enum Instruction {
     Barrier,
 }
 
+/// Lanes of a warp that run together.
+type Lanes = VecDeque<Instruction>;
+
 #[derive(Debug)]
 struct Warp {
     number: u32,
-    code: VecDeque<Instruction>,
+    /// Lanes that parted each have code of their own.
+    code: Vec<Lanes>,
     waits: Vec<DeviceWait>,
-    at_barrier: bool,
 }
 
 /// A kernel of warps with barriers, on a few slots of a device.
@@ -50,7 +53,7 @@ impl Kernel {
             state ^= state << 17;
             state % bound
         };
-        let mut warp = |block: u64, number: u32| {
+        let mut lanes = |block: u64| {
             let mut code = VecDeque::new();
             for phase in 0..3 {
                 for _ in 0..below(4) {
@@ -63,7 +66,12 @@ impl Kernel {
                 }
                 code.push_back(Instruction::Barrier);
             }
-            Warp { number, code, waits: Vec::new(), at_barrier: false }
+            code
+        };
+        let mut warp = |block: u64, number: u32| {
+            let parts = 1 + (block + u64::from(number)) % 2;
+            let code = (0..parts).map(|_| lanes(block)).collect();
+            Warp { number, code, waits: Vec::new() }
         };
         let block = |block| (block, (0..warps).map(|number| warp(block, number)).collect());
         let blocks = (0..blocks).map(block).collect();
@@ -72,40 +80,74 @@ impl Kernel {
 }
 
 impl Warp {
-    /// Runs until it waits; whether it did anything.
+    /// Runs until all lanes wait; whether any did anything.
     fn run(&mut self, memory: &DeviceMemory<'_>, place: CodePlace) -> bool {
         memory.turn(place);
         self.waits.clear();
         let mut ran = false;
-        while !self.at_barrier {
-            match self.code.front() {
-                None => return ran,
-                Some(Instruction::Barrier) => self.at_barrier = true,
-                Some(Instruction::Access(addresses, access)) => {
-                    let missing =
-                        |address: &&u64| memory.window(**address, *access) == DeviceWindow::Missing;
-                    self.waits = addresses
-                        .iter()
-                        .filter(missing)
-                        .map(|&address| DeviceWait {
-                            multiprocessor: place.slot % MULTIPROCESSORS,
-                            block: place.block,
-                            warp: place.warp,
-                            nth: 0,
-                            address,
-                            access: *access,
-                        })
-                        .collect();
-                    if !self.waits.is_empty() {
-                        return ran;
-                    }
-                }
-            }
-            self.code.pop_front();
-            ran = true;
+        for lanes in &mut self.code {
+            let before = lanes.len();
+            self.waits.extend(run(lanes, memory, place));
+            ran |= lanes.len() < before;
         }
+        self.waits.sort_by_key(|wait| wait.nth);
         ran
     }
+
+    fn at_barrier(&self) -> bool {
+        let waits = |lanes: &Lanes| matches!(lanes.front(), None | Some(Instruction::Barrier));
+        self.code.iter().all(waits)
+    }
+
+    fn pass_barrier(&mut self) {
+        self.code.iter_mut().for_each(|lanes| _ = lanes.pop_front());
+        self.code.retain(|lanes| !lanes.is_empty());
+    }
+}
+
+/// Runs lanes up to a barrier or an access that waits, and gives what waits. Behind a write that does,
+/// the accesses up to the next read or barrier are issued.
+fn run(lanes: &mut Lanes, memory: &DeviceMemory<'_>, place: CodePlace) -> Vec<DeviceWait> {
+    while let Some(Instruction::Access(addresses, access)) = lanes.front() {
+        let mut waits = missing(memory, place, 0, addresses, *access);
+        if waits.is_empty() {
+            lanes.pop_front();
+            continue;
+        }
+        let (mut nth, mut before) = (1, *access);
+        for instruction in lanes.iter().skip(1) {
+            let Instruction::Access(addresses, access) = instruction else { break };
+            if before != FaultAccess::Write {
+                break;
+            }
+            let behind = missing(memory, place, nth, addresses, *access);
+            nth += u32::from(!behind.is_empty());
+            waits.extend(behind);
+            before = *access;
+        }
+        return waits;
+    }
+    Vec::new()
+}
+
+/// The lanes of an access that wait.
+fn missing(
+    memory: &DeviceMemory<'_>,
+    place: CodePlace,
+    nth: u32,
+    addresses: &[u64],
+    access: FaultAccess,
+) -> Vec<DeviceWait> {
+    let is_missing = |address: &&u64| memory.window(**address, access) == DeviceWindow::Missing;
+    let wait = |&address: &u64| DeviceWait {
+        multiprocessor: place.slot % MULTIPROCESSORS,
+        block: place.block,
+        warp: place.warp,
+        nth,
+        address,
+        access,
+    };
+    addresses.iter().filter(is_missing).map(wait).collect()
 }
 
 impl DeviceCode for Kernel {
@@ -125,9 +167,9 @@ impl DeviceCode for Kernel {
                     let place = CodePlace { slot, block: *block, warp: warp.number };
                     progress |= warp.run(memory, place);
                 }
-                warps.retain(|warp| !warp.code.is_empty() || warp.at_barrier);
-                if warps.iter().all(|warp| warp.at_barrier) {
-                    warps.iter_mut().for_each(|warp| warp.at_barrier = false);
+                if warps.iter().all(Warp::at_barrier) {
+                    warps.iter_mut().for_each(Warp::pass_barrier);
+                    warps.retain(|warp| !warp.code.is_empty());
                     progress = true;
                 }
                 !warps.is_empty()
@@ -144,7 +186,7 @@ impl DeviceCode for Kernel {
     fn waiting(&self) -> Vec<DeviceWait> {
         let warps = self.resident.values().flat_map(|(_, warps)| warps);
         let mut waits: Vec<_> = warps.flat_map(|warp| warp.waits.clone()).collect();
-        waits.sort_by_key(|wait| (wait.multiprocessor, wait.block, wait.warp));
+        waits.sort_by_key(|wait| (wait.multiprocessor, wait.block, wait.warp, wait.nth));
         waits
     }
 }
