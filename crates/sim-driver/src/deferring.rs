@@ -136,7 +136,13 @@ pub(crate) fn record(driver: &Driver, event: EventHandle, on: StreamHandle) -> O
         return Ok(());
     }
     check_event(driver, event)?;
-    keep(driver, lane, (Some(raw), None), move |driver| answer(driver.sim.event_record(event, on)))
+    keep(driver, lane, (Some(raw), None), move |driver| {
+        match answer(driver.sim.event_record(event, on)) {
+            // It was destroyed just now. The stream lives until its work is done.
+            Err(Code::INVALID_HANDLE) => Ok(()),
+            recorded => recorded,
+        }
+    })
 }
 
 /// Lets a stream wait for the last record of an event.
@@ -168,15 +174,14 @@ fn check_event(driver: &Driver, event: EventHandle) -> Outcome {
 /// The handle may not be used again.
 pub(crate) unsafe fn destroy_stream(driver: &Driver, raw: *mut c_void) -> Outcome {
     let on = stream(raw);
-    if driver.deferred.is_stream_pending(on.as_raw()) && !on.is_default() {
-        driver.created_stream(on)?;
-    }
     let lane = driver.lane(on);
     // SAFETY: `stream_destroy` asks that the handle is not used again, as this function does. The
     // simulator refuses a handle of a destroyed stream, so even a broken promise does no harm.
     let destroy = move |driver: &Driver| answer(unsafe { driver.sim.stream_destroy(on) });
-    if !driver.deferred.is_pending(lane) {
+    // A default stream is refused at once.
+    if on.is_default() || !driver.deferred.is_stream_pending(on.as_raw()) {
         return destroy(driver);
     }
+    driver.created_stream(on)?;
     later(driver, lane, destroy)
 }

@@ -68,6 +68,12 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// The cluster of a launch: its own, or else the function's.
+pub(crate) fn cluster_of(function: &Function, request: &Request) -> Outcome<Option<[u32; 3]>> {
+    let kernel = function.kernel()?;
+    Ok(request.cluster.or(function.settings.cluster(kernel)))
+}
+
 /// Checks the cluster of a launch: the grid must hold a whole number of them.
 pub(crate) fn check_cluster(
     driver: &Driver,
@@ -76,8 +82,7 @@ pub(crate) fn check_cluster(
     request: &Request,
 ) -> Outcome {
     let (kernel, limits) = (function.kernel()?, limits(driver, device)?);
-    let cluster = request.cluster.or(function.settings.cluster(kernel));
-    let Some(cluster) = cluster else {
+    let Some(cluster) = cluster_of(function, request)? else {
         return if kernel.needs_cluster { Err(INVALID_CLUSTER_SIZE) } else { Ok(()) };
     };
     let most = if function.settings.is_non_portable { CLUSTER_MAX } else { CLUSTER_PORTABLE };

@@ -56,3 +56,72 @@ fn a_device_holds_as_many_clusters_as_an_h200() {
     }
     assert!(asked > 200, "{asked} rows");
 }
+
+const REGISTERS: &str = "
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry kernel(.param .u64 out)
+{
+    .reg .b32 %r<9>;
+    .reg .b64 %d<3>;
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ctaid.y;
+    mad.lo.u32 %r1, %r2, 4, %r1;
+    mul.wide.u32 %d2, %r1, 16;
+    add.u64 %d1, %d1, %d2;
+    mov.u32 %r3, %cluster_ctarank;
+    mov.u32 %r4, %cluster_nctarank;
+    mov.u32 %r5, %clusterid.x;
+    mov.u32 %r6, %clusterid.y;
+    mad.lo.u32 %r5, %r6, 100, %r5;
+    mov.u32 %r7, %cluster_ctaid.y;
+    mov.u32 %r8, %nclusterid.x;
+    mad.lo.u32 %r7, %r7, 100, %r8;
+    st.global.v4.u32 [%d1], {%r3, %r4, %r5, %r7};
+    ret;
+}
+";
+
+/// The rank of each block of a grid of 4 by 2 in its cluster, the blocks of a cluster, the cluster as
+/// 100 y + x, and 100 times the block's y in the cluster plus the clusters in x.
+fn registers(cluster: Option<[u32; 2]>) -> Vec<[u32; 4]> {
+    let function = function_of(module_of(REGISTERS), "kernel");
+    let mut value = [0; 16];
+    [value[0], value[1], value[2]] = cluster.map_or([0; 3], |[x, y]| [x, y, 1]);
+    let attribute = LaunchAttribute { id: 4, value: LaunchAttributeValue(value) };
+    let config = LaunchConfig {
+        grid: [4, 2, 1],
+        block: [1, 1, 1],
+        shared_bytes: 0,
+        stream: null_mut(),
+        attributes: &raw const attribute,
+        count: u32::from(cluster.is_some()),
+    };
+    let (mut out, mut values) = (0_u64, vec![[0; 4]; 8]);
+    // SAFETY: places are locals that outlive the calls, and the memory is as long as the copy.
+    unsafe {
+        assert_eq!(cuMemAlloc_v2(&raw mut out, 128), 0);
+        let mut places: [*mut c_void; 1] = [(&raw mut out).cast()];
+        let launched =
+            cuLaunchKernelEx(&raw const config, function, places.as_mut_ptr(), null_mut());
+        assert_eq!(launched, 0);
+        assert_eq!(cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), out, 128), 0);
+        assert_eq!(cuMemFree_v2(out), 0);
+    }
+    values
+}
+
+#[test]
+fn blocks_read_their_place_in_a_cluster() {
+    start();
+    let of_one: Vec<[u32; 4]> =
+        (0..8).map(|block| [0, 1, block / 4 * 100 + block % 4, 4]).collect();
+    assert_eq!(registers(None), of_one);
+    let of_four = |block: u32| {
+        let (x, y) = (block % 4, block / 4);
+        [x % 2 + 2 * y, 4, x / 2, 100 * y + 2]
+    };
+    assert_eq!(registers(Some([2, 2])), (0..8).map(of_four).collect::<Vec<_>>());
+}

@@ -127,3 +127,18 @@ fn a_module_with_an_instruction_that_is_not_executed_loads_and_does_not_launch()
     let module = module_of(text);
     assert_eq!(launch(function_of(module, "kernel"), 1, Vec::new()), 801);
 }
+
+#[test]
+fn a_kernel_in_machine_code_only_loads_and_its_launch_finds_no_binary() {
+    start();
+    let (image, mut module) = (include_bytes!("data/kernel.cubin"), null_mut());
+    let (mut values, none) = (vec![0_u64; 3], null_mut());
+    let mut places = parameters(&mut values);
+    // SAFETY: the image is a whole cubin, and the array has an item for each parameter.
+    let codes = unsafe {
+        let loaded = cuModuleLoadData(&raw mut module, image.as_ptr().cast());
+        let (function, places) = (function_of(module, "kernel"), places.as_mut_ptr());
+        (loaded, cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, none, places, none.cast()))
+    };
+    assert_eq!(codes, (0, 209));
+}

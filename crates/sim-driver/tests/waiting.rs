@@ -378,3 +378,38 @@ fn a_context_goes_when_its_work_is_done() {
         assert_eq!(bytes_at(ptr), [6; BYTES]);
     }
 }
+
+#[test]
+fn a_default_stream_is_not_destroyed_also_while_it_waits() {
+    start();
+    let gate = Gate::closed();
+    let stream = gate.stream(0);
+    let (legacy, memory) = (std::ptr::without_provenance_mut::<c_void>(1), allocate());
+    // SAFETY: the memory is this test's; a refused handle is not used.
+    unsafe {
+        assert_eq!(cuMemsetD8Async(memory, 3, BYTES, legacy), 0, "it waits for the stream");
+        assert_eq!(cuStreamQuery(legacy), 600);
+        assert_eq!(cuStreamDestroy_v2(legacy), 400);
+        gate.open();
+        assert_eq!(cuStreamSynchronize(legacy), 0);
+        assert_eq!(cuStreamDestroy_v2(stream), 0);
+    }
+    assert_eq!(bytes_at(memory), [3; BYTES]);
+}
+
+#[test]
+fn an_event_that_is_destroyed_while_it_is_recorded_fails_nothing() {
+    start();
+    for _ in 0..200 {
+        let gate = Gate::closed();
+        let (stream, recorded) = (gate.stream(1), event());
+        // SAFETY: the event is not used after it was destroyed.
+        unsafe {
+            assert_eq!(cuEventRecord(recorded, stream), 0);
+            gate.open();
+            assert_eq!(cuEventDestroy_v2(recorded), 0);
+            assert_eq!(cuStreamSynchronize(stream), 0);
+            assert_eq!(cuStreamDestroy_v2(stream), 0);
+        }
+    }
+}

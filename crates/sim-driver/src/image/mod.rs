@@ -22,7 +22,7 @@ use parts::{Kernel, Space, Target, Variable};
 /// `CUDA_ERROR_INVALID_IMAGE`
 pub(crate) const INVALID_IMAGE: c_int = 200;
 /// `CUDA_ERROR_NO_BINARY_FOR_GPU`
-const NO_BINARY_FOR_GPU: c_int = 209;
+pub(crate) const NO_BINARY_FOR_GPU: c_int = 209;
 
 /// The first four bytes of an ELF file.
 const ELF: u32 = u32::from_le_bytes([0x7F, b'E', b'L', b'F']);

@@ -12,7 +12,7 @@ use crate::launch::Launch;
 ///
 /// # Errors
 /// `CUDA_ERROR_NOT_SUPPORTED` if the module has an instruction that is not executed, which the log
-/// names, and for machine code.
+/// names; `CUDA_ERROR_NO_BINARY_FOR_GPU` for machine code.
 pub(super) fn kernel(driver: &Driver, launch: &Launch) -> Outcome<ProgramKernel> {
     let mut known = driver.instances.lock();
     let program = match known.get(&launch.module) {
@@ -26,9 +26,7 @@ fn program(driver: &Driver, launch: &Launch) -> Outcome<Program> {
     let programs = driver.programs();
     let module = programs.module(launch.module)?;
     if module.image.text.is_empty() {
-        return driver.refuse_why(
-            "launching machine code; build with PTX (-gencode arch=compute_75,code=compute_75)",
-        );
+        return driver.refuse_machine_code();
     }
     let text = String::from_utf8_lossy(&module.image.text);
     let simulator = &driver.machine.simulator;

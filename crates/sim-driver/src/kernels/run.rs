@@ -7,7 +7,7 @@ use pagewise_sim::{KernelFault, ProgramLaunch};
 
 use super::load;
 use crate::driver::{Driver, Outcome, answer};
-use crate::launch::{Executor, Launch};
+use crate::launch::{Executor, Launch, cluster_of};
 
 /// `CU_LIMIT_STACK_SIZE`, `CU_LIMIT_MALLOC_HEAP_SIZE`
 const STACK_BYTES: c_int = 0;
@@ -32,6 +32,7 @@ impl Executor for PtxKernel {
             shape: launch.request.shape,
             parameters: &launch.parameters,
             is_cooperative: launch.request.is_cooperative,
+            cluster: cluster_of(&launch.function, &launch.request)?,
             stack_bytes: u32::try_from(stack_bytes).unwrap_or(u32::MAX),
             heap_bytes: heap_bytes as u64,
         };

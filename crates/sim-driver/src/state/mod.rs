@@ -16,6 +16,7 @@ use crate::deferred::Deferred;
 use crate::faults::{Faults, FaultyBackend};
 use crate::forms::missing;
 use crate::graphs::Graphs;
+use crate::image::NO_BINARY_FOR_GPU;
 use crate::kernels::{Instances, Output};
 use crate::machine::Machine;
 use crate::options::Options;
@@ -217,13 +218,27 @@ impl Driver {
         ))
     }
 
+    /// Refuses the launch of a kernel that the image has as machine code only, and says so the first
+    /// time.
+    pub(crate) fn refuse_machine_code<T>(&self) -> Outcome<T> {
+        const WHAT: &str = "a kernel in machine code: build with PTX \
+                            (-gencode arch=compute_75,code=compute_75)";
+        if self.is_first_refusal(WHAT) {
+            self.warn(&format!("the simulator executes PTX, not {WHAT}"));
+        }
+        Err(NO_BINARY_FOR_GPU)
+    }
+
     fn refuse_once<T>(&self, what: String) -> Outcome<T> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if !refused.contains(&what) {
+        if self.is_first_refusal(&what) {
             self.warn(&format!("{what} is not implemented (CUDA_ERROR_NOT_SUPPORTED)"));
-            refused.insert(what);
         }
         Err(Code::NOT_SUPPORTED)
+    }
+
+    fn is_first_refusal(&self, what: &str) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.insert(what.to_owned())
     }
 }
 
