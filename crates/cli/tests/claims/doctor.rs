@@ -53,7 +53,7 @@ fn without_a_device_it_says_so_and_lists_the_entry_points_all_the_same() {
     assert_says(
         &report,
         &[
-            "required entry points 53 of 53 found",
+            "required entry points 58 of 58 found",
             "those of virtual memory 9 of 9 found",
             "cuMemAdvise as of 12.2 found",
             "devices the driver is there but sees no GPU",
@@ -177,7 +177,7 @@ fn virtual_memory_is_told_by_entry_points_devices_and_units() {
         assert_says(
             &report,
             &[
-                "required entry points 53 of 53 found",
+                "required entry points 58 of 58 found",
                 "those of virtual memory 8 of 9 found",
                 &format!("missing: {name}"),
                 "virtual memory 1",
@@ -198,7 +198,7 @@ fn virtual_memory_is_told_by_entry_points_devices_and_units() {
 #[test]
 fn an_incomplete_driver_is_named_with_what_it_lacks() {
     let report = doctor(&simulated(), "hide=cuMemFree", &[]);
-    assert_says(&report, &["required entry points 52 of 53 found", "missing: cuMemFree"]);
+    assert_says(&report, &["required entry points 57 of 58 found", "missing: cuMemFree"]);
 }
 
 #[test]

@@ -334,7 +334,8 @@ fn a_profile_is_a_name_or_a_file() {
     let profile = files.add("gpu.json", profile);
     let file = files.add("a.jsonl", trace(AGREEING));
     assert_eq!(status(&pagewise(&["replay", "--profile", "H200", &file])), 0);
-    assert_eq!(status(&pagewise(&["replay", "--profile", &profile, &file])), 0);
+    let said = pagewise(&["replay", "--profile", &profile, &file]);
+    assert_eq!(status(&said), 0, "{}", stderr(&said));
     for (name, text) in [
         ("part.toml", "base = 'h200'\n[cost.prefetch]\ncall = 2000.0\n"),
         ("part.json", r#"{"base": "h200", "cost": {"prefetch": {"call": 2000}}}"#),
