@@ -81,6 +81,11 @@ pub enum DeviceWindow {
 }
 
 impl DeviceMemory<'_> {
+    /// Whether accesses are noted.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.tracer.borrow().is_some()
+    }
+
     /// A warp takes its turn: the accesses that follow are its own. Returns whether windows that were
     /// given before are to be asked for again, so that the accesses of its block are noted.
     pub fn turn(&self, place: CodePlace) -> bool {

@@ -145,6 +145,7 @@ impl Block {
 
 impl Common {
     /// Whether a fragment that waited may go on.
+    #[inline(always)]
     pub(super) fn is_over(&self, state: State) -> bool {
         match state {
             State::Barrier { index, round } => self.barriers[usize::from(index)].round != round,

@@ -17,6 +17,10 @@ impl Engine<'_> {
         mask: u32,
     ) -> Result<Next, Blocked> {
         self.only(warp, fragment, mask);
+        if let Code::Barrier { kind, counted } = op.code {
+            fragment.alone = false;
+            return Ok(self.barrier(common, warp, fragment, op, (kind, counted)));
+        }
         let named = match op.code {
             Code::Shuffle { sync: true, .. } => Some(op.s[3]),
             Code::Vote { sync: true, .. } | Code::Match { .. } | Code::Reduce(_) => Some(op.s[1]),
@@ -30,15 +34,12 @@ impl Engine<'_> {
             None if matches!(op.code, Code::Product(_) | Code::Tiles(_)) => [u32::MAX; WIDTH],
             None => [mask; WIDTH],
         };
-        let wanted = active(mask).fold(0, |all, lane| all | members[lane]) & warp.live;
+        let wanted = union(&members, mask) & warp.live;
         if wanted & !mask != 0 && !fragment.alone {
             fragment.state = State::Lanes;
             return Ok(Next::Stop);
         }
         fragment.alone = false;
-        if let Code::Barrier { kind, counted } = op.code {
-            return Ok(self.barrier(common, warp, fragment, op, (kind, counted)));
-        }
         if let Code::Tiles(tiles) = op.code {
             return self.tiles(common, warp, fragment, op, tiles, mask).map(|()| Next::Go);
         }
@@ -73,7 +74,7 @@ impl Engine<'_> {
 
     /// Barriers of the block. A fragment that waits is already behind the instruction; the result of
     /// a reduction is read by a second look at the instruction.
-    fn barrier(
+    pub(super) fn barrier(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
@@ -114,6 +115,16 @@ impl Engine<'_> {
         fragment.state = if common.is_over(state) { State::Ready } else { state };
         Next::Stop
     }
+}
+
+/// All lanes that those of a mask name.
+fn union(members: &[u32; WIDTH], mask: u32) -> u32 {
+    let first = members[mask.trailing_zeros() as usize % WIDTH];
+    // Nearly always all name the same.
+    if members.iter().fold(0, |all, members| all | (members ^ first)) == 0 {
+        return first;
+    }
+    active(mask).fold(0, |all, lane| all | members[lane])
 }
 
 fn shuffle(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool) {

@@ -5,7 +5,7 @@ use super::block::{Common, Shape};
 use super::host::Host;
 use super::report::Cause;
 use super::warp::{Fragment, Frame, SPIN, State, Warp};
-use crate::code::{Code, Lanes, Op, Program, Special, UNGUARDED, WIDTH};
+use crate::code::{Barrier, Code, Lanes, Op, Program, Special, UNGUARDED, WIDTH};
 
 /// The rules of a run that instructions look at.
 #[derive(Debug, Clone)]
@@ -81,7 +81,13 @@ impl Engine<'_> {
             left = left.saturating_sub(spent.max(1));
             match end {
                 Ok(true) => {}
-                Ok(false) => warp.fragments.push(fragment),
+                Ok(false) => {
+                    let waits = matches!(fragment.state, State::Barrier { .. });
+                    warp.fragments.push(fragment);
+                    if waits && warp.fragments.len() == 1 {
+                        break;
+                    }
+                }
                 Err(Blocked::Memory) => {
                     // It is executed once the bytes are there.
                     self.reach.counts.note(fragment.pc + 1, fragment.pc);
@@ -152,7 +158,7 @@ impl Engine<'_> {
                 continue;
             }
             match op.code {
-                Code::Load(access) if !access.shared => {
+                Code::Load(access) if !access.shared || warp.fragments.is_empty() => {
                     self.load(common, warp, fragment, op, access, mask)?;
                     fragment.pc += 1;
                     continue;
@@ -161,6 +167,12 @@ impl Engine<'_> {
                     self.store(common, warp, fragment, op, access, mask)?;
                     fragment.pc += 1;
                     continue;
+                }
+                Code::Barrier { kind: Barrier::Sync, counted } if mask == fragment.mask => {
+                    fragment.alone = false;
+                    // It does not go on at once: the turn looks whether the barrier is complete.
+                    self.barrier(common, warp, fragment, op, (Barrier::Sync, counted));
+                    return Ok(false);
                 }
                 _ => {}
             }

@@ -10,6 +10,7 @@ use super::engine::{Engine, lanes};
 use super::memory::Kind;
 use super::rows;
 use super::warp::{Fragment, Warp};
+use super::words;
 use crate::code::{Access, Fill, Lanes, Op, WIDTH, active};
 
 /// Where the bytes of the lanes are.
@@ -90,6 +91,12 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> Result<(), Blocked> {
+        if words::is_one(access) {
+            let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+            if words::load(&mut lanes, op, common, self.rules.wide_vectors) {
+                return Ok(());
+            }
+        }
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.rules.wide_vectors {
             // SAFETY: the machine has the instructions that the function is compiled with.
@@ -107,6 +114,12 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> Result<(), Blocked> {
+        if words::is_one(access) {
+            let lanes = lanes(self.program, warp, &fragment.frame, mask);
+            if words::store(&lanes, op, common, self.rules.wide_vectors) {
+                return Ok(());
+            }
+        }
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.rules.wide_vectors {
             // SAFETY: the machine has the instructions that the function is compiled with.

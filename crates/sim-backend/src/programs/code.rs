@@ -60,6 +60,7 @@ struct Services<'a> {
 /// The simulator's memory while the kernel runs.
 struct View<'a> {
     memory: &'a DeviceMemory<'a>,
+    is_traced: bool,
     generation: u64,
 }
 
@@ -103,7 +104,8 @@ impl<'a> Code<'a> {
 impl DeviceCode for Code<'_> {
     fn run(&mut self, memory: &DeviceMemory<'_>) -> CodeState {
         self.generation = self.generation.saturating_add(1);
-        let mut view = View { memory, generation: self.generation };
+        let (is_traced, generation) = (memory.is_traced(), self.generation);
+        let mut view = View { memory, is_traced, generation };
         let end = loop {
             match self.run.step(&mut view, &mut self.services, BUDGET) {
                 Step::Paused if self.run.outstanding().is_empty() => {}
@@ -166,7 +168,7 @@ impl Memory for View<'_> {
     }
 
     fn turn(&mut self, Turn { slot, block, warp }: Turn) {
-        if self.memory.turn(CodePlace { slot, block, warp }) {
+        if self.is_traced && self.memory.turn(CodePlace { slot, block, warp }) {
             self.generation = self.generation.saturating_add(1);
         }
     }
