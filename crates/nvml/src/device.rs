@@ -46,8 +46,9 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex(index: c_uint, to: *mut Devi
     unsafe { nvmlDeviceGetHandleByIndex_v2(index, to) }
 }
 
-/// Writes the handle of a device by its id, `GPU-…`. Returns 6 (`NVML_ERROR_NOT_FOUND`) if there is
-/// none.
+/// Writes the handle of a device by its id, `GPU-…`, also without these four letters: a test of
+/// NVIDIA's cuda.core gives it so (`Device.to_system_device`). Returns 6 (`NVML_ERROR_NOT_FOUND`) if
+/// there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, to: *mut Device) -> c_int {
     api(|| {
@@ -56,8 +57,12 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, to: *mut
             return Err(Error::INVALID_ARGUMENT);
         }
         // SAFETY: the caller promises a C string.
-        let wanted = unsafe { CStr::from_ptr(uuid) };
-        let found = find(driver, |device| Ok(uuid_of(driver, device)?.as_c_str() == wanted))?;
+        let wanted = unsafe { CStr::from_ptr(uuid) }.to_bytes();
+        let found = find(driver, |device| {
+            let uuid = uuid_of(driver, device)?;
+            let bare = uuid.as_bytes().strip_prefix(b"GPU-");
+            Ok(uuid.as_bytes() == wanted || bare == Some(wanted))
+        })?;
         // SAFETY: the caller promises that the place is writable.
         unsafe { write(to, handle(found)) }
     })

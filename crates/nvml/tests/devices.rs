@@ -55,6 +55,10 @@ fn two_devices_have_names_ids_and_memory() {
             let uuid = CString::new(uuid).expect("text");
             assert_eq!(nvmlDeviceGetHandleByUUID(uuid.as_ptr(), &raw mut again), 0);
             assert_eq!(again, device);
+            let bare = CString::new(&uuid.as_bytes()[4..]).expect("text");
+            again = std::ptr::null_mut();
+            assert_eq!(nvmlDeviceGetHandleByUUID(bare.as_ptr(), &raw mut again), 0);
+            assert_eq!(again, device, "without its prefix");
             let mut pci = PciInfo {
                 bus_id_legacy: [0; 16],
                 domain: 9,

@@ -13,4 +13,6 @@ def outcome(case):
 
 for path in sys.argv[1:]:
     for case in ElementTree.parse(path).iter("testcase"):
-        print(f"{outcome(case)}\t{case.get('classname')}.{case.get('name')}")
+        # pytest counts the folder in or not, by what lies beside it.
+        module = case.get("classname").removeprefix("tests.")
+        print(f"{outcome(case)}\t{module}.{case.get('name')}")
