@@ -156,8 +156,9 @@ impl Kernel {
             end: None,
         };
         // Hardware gives each multiprocessor one block, and then each a second one.
-        for slot in 0..per_sm.saturating_mul(config.sms.max(1)) {
-            run.begin_block(slot);
+        let slots = u64::from(per_sm) * u64::from(config.sms.max(1));
+        for slot in 0..slots.min(blocks) {
+            run.begin_block(slot as u32);
         }
         Ok(run)
     }

@@ -81,7 +81,7 @@ fn load_each(lanes: &mut Lanes<'_>, op: &Op, common: &mut Common) -> bool {
 fn store_each(lanes: &Lanes<'_>, op: &Op, common: &mut Common) -> bool {
     let Some(offsets) = offsets(lanes, op, common) else { return false };
     let (memory, values) = (common.shared.pointer(), lanes.word(op.s[1]));
-    // SAFETY: as in `load_each`.
+    // SAFETY: the offset is one of a word inside of the block's shared memory, as in `load_each`.
     let write = |lane: usize| unsafe {
         memory.add(offsets[lane] as usize).cast::<u32>().write(values[lane]);
     };

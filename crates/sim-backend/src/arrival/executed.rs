@@ -36,6 +36,8 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct ExecutedArrival<'a> {
     rounds: Rounds<'a>,
+    params: &'a ArrivalParams,
+    /// None before the first fault: many kernels have none.
     multiprocessors: Vec<Multiprocessor>,
     turns: Turns,
 }
@@ -98,10 +100,8 @@ impl<F: Fn(u64) -> Nearby> Around for Nearness<F> {
 impl<'a> ExecutedArrival<'a> {
     /// The faults of a kernel. `nth` tells the kernels of one seed apart.
     pub(crate) fn new(params: &'a ArrivalParams, seed: u64, nth: u64) -> Self {
-        let count = params.multiprocessors.max(1) as usize;
-        let multiprocessors = vec![Multiprocessor::default(); count];
-        let turns = Turns::default();
-        Self { rounds: Rounds::new(params, seed, nth), multiprocessors, turns }
+        let (multiprocessors, turns) = (Vec::new(), Turns::default());
+        Self { rounds: Rounds::new(params, seed, nth), params, multiprocessors, turns }
     }
 
     /// The next batch; `None` if no access waits. `waiting` lists the accesses that do, each with
@@ -113,6 +113,8 @@ impl<'a> ExecutedArrival<'a> {
         waiting: impl Iterator<Item = (u32, Waiting)>,
         near: impl Fn(u64) -> Nearby,
     ) -> Option<FaultBatch> {
+        let count = self.params.multiprocessors.max(1) as usize;
+        self.multiprocessors.resize_with(count, Multiprocessor::default);
         self.multiprocessors.iter_mut().for_each(|one| one.waiting.clear());
         let last = self.multiprocessors.len().saturating_sub(1);
         for (number, access) in waiting {
