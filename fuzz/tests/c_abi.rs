@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pagewise_driver::{pagewise_driver_panics, pagewise_driver_reset, pagewise_driver_state};
+use pagewise_driver::{
+    pagewise_driver_panics, pagewise_driver_reset, pagewise_driver_state, pagewise_driver_wait,
+};
 use pagewise_fuzz::c_abi::{Caller, entry_points};
 use pagewise_fuzz::unchanged::Snapshot;
 use pagewise_fuzz::{Choices, Log};
@@ -49,6 +51,8 @@ fn refusals_change_nothing(options: &str, seed: u64, rounds: u64, log: &mut Log)
         let mut caller = Caller::new(&mut choices);
         while !caller.is_done() {
             caller.prepare();
+            // Functions of the host run on a thread of their own, and work waits behind them.
+            assert_eq!(pagewise_driver_wait(), 0);
             let (before, places) = (snapshot(&caller), caller.world().places().to_vec());
             let (symbol, code) = caller.call(log);
             if code == 0 {

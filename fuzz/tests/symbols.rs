@@ -5,7 +5,9 @@ use std::ffi::{CString, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pagewise_driver::{pagewise_driver_panics, pagewise_driver_reset, pagewise_driver_state};
+use pagewise_driver::{
+    pagewise_driver_panics, pagewise_driver_reset, pagewise_driver_state, pagewise_driver_wait,
+};
 use pagewise_fuzz::c_abi::{Caller, entry_points, unwritten};
 use pagewise_fuzz::campaign::{self, Plan};
 use pagewise_fuzz::{Choices, Log};
@@ -71,6 +73,8 @@ fn answers(seed: u64, rounds: u64) -> Vec<(&'static str, c_int)> {
         let mut caller = Caller::new(&mut choices);
         while !caller.is_done() {
             caller.prepare();
+            // Functions of the host run on a thread of their own.
+            assert_eq!(pagewise_driver_wait(), 0);
             answers.push(caller.call_any(&mut log));
         }
     }
@@ -100,6 +104,7 @@ fn a_refused_call_of_any_symbol_changes_nothing() {
         let mut caller = Caller::new(&mut choices);
         while !caller.is_done() {
             caller.prepare();
+            assert_eq!(pagewise_driver_wait(), 0);
             let before = state();
             let (symbol, code) = caller.call_any(&mut log);
             // A batch of copies ends at the first bad one (CONTRACT-105).

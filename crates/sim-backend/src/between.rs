@@ -2,7 +2,8 @@
 //! points of `pagewise-driver` make them. They take no virtual time and have no records.
 
 use pagewise_hal::{
-    DevicePtr, EventHandle, HandleTypes, MemoryHandle, Result, SHARED_BLOB_BYTES, ShareableHandle,
+    DevicePtr, EventHandle, HandleTypes, MemoryHandle, MemoryProps, Result, SHARED_BLOB_BYTES,
+    ShareableHandle,
 };
 
 use crate::backend::SimBackend;
@@ -48,6 +49,15 @@ impl SimBackend {
     /// memory management.
     pub fn memory_retain(&self, ptr: DevicePtr) -> Result<MemoryHandle> {
         self.beside("memory_retain", |sim| sim.memory_retain(ptr))
+    }
+
+    /// The properties that physical memory was made with (`cuMemGetAllocationPropertiesFromHandle`).
+    ///
+    /// # Errors
+    /// `InvalidValue` for no live memory; `NotSupported` on a device without virtual memory
+    /// management.
+    pub fn memory_props(&self, memory: MemoryHandle) -> Result<MemoryProps> {
+        self.beside("memory_props", |sim| sim.memory_props(memory))
     }
 
     /// A handle by which another process opens an event (`cuIpcGetEventHandle`), until the event is

@@ -153,6 +153,15 @@ impl Sim {
         Ok(MemoryHandle::checked(memory))
     }
 
+    /// `cuMemGetAllocationPropertiesFromHandle`
+    pub(crate) fn memory_props(&self, memory: MemoryHandle) -> Checked<MemoryProps> {
+        self.check_manages_virtual_memory()?;
+        match self.mappings.held(memory.as_raw()) {
+            Some(physical) => Ok(physical.props),
+            None => invalid(NO_MEMORY),
+        }
+    }
+
     /// `cuMemMap`: CONTRACT-122.
     pub(crate) fn memory_map(
         &mut self,

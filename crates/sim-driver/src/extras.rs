@@ -32,6 +32,14 @@ pub unsafe extern "C" fn pagewise_driver_reset(options: *const c_char) -> c_int 
     }
 }
 
+/// Waits until all work behind functions of the host is done, whatever its stream: a test that does
+/// so before each call gets the same answers each time. Returns 0, or 800
+/// (`CUDA_ERROR_NOT_PERMITTED`) if a function of the host calls it.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagewise_driver_wait() -> c_int {
+    beside(|driver| driver.deferred.wait())
+}
+
 /// Which pages of a range of one allocation the host has mapped: one byte per page, 0 or 1.
 /// Returns a `CUresult`.
 ///

@@ -4,13 +4,15 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 use pagewise_driver::{
-    MemAccessDesc, MemLocation, MemPoolProps, cuCtxGetCurrent, cuCtxSetCurrent, cuDeviceGet,
-    cuDeviceGetCount, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuDriverGetVersion,
-    cuGetErrorName, cuGetProcAddress, cuGetProcAddress_v2, cuInit, cuMemAdvise, cuMemAdvise_v2,
-    cuMemAllocManaged, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync, cuMemFree_v2,
-    cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolGetAccess, cuMemPoolSetAccess, cuMemPrefetchAsync,
-    cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cuMemcpyHtoDAsync_v2,
-    cuPointerGetAttribute, cuPointerGetAttributes, cuStreamCreate, cuStreamSynchronize,
+    MemAccessDesc, MemAllocationProp, MemLocation, MemPoolProps, cuCtxGetCurrent, cuCtxSetCurrent,
+    cuDeviceGet, cuDeviceGetCount, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain,
+    cuDriverGetVersion, cuGetErrorName, cuGetProcAddress, cuGetProcAddress_v2, cuInit, cuMemAdvise,
+    cuMemAdvise_v2, cuMemAllocManaged, cuMemCreate, cuMemDiscardAndPrefetchBatchAsync,
+    cuMemDiscardBatchAsync, cuMemFree_v2, cuMemGetAllocationPropertiesFromHandle, cuMemPoolCreate,
+    cuMemPoolDestroy, cuMemPoolGetAccess, cuMemPoolSetAccess, cuMemPrefetchAsync,
+    cuMemPrefetchAsync_v2, cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cuMemRelease,
+    cuMemcpyHtoDAsync_v2, cuPointerGetAttribute, cuPointerGetAttributes, cuStreamCreate,
+    cuStreamSynchronize,
 };
 
 /// Starts the driver and makes device 0's context current on this thread.
@@ -343,4 +345,31 @@ fn a_function_that_is_not_implemented_is_found_and_refuses() {
     // SAFETY: the place is a local that outlives the call.
     assert_eq!(unsafe { create(&raw mut texture) }, 801);
     assert!(texture.is_null(), "a refused call changes nothing");
+}
+
+#[test]
+fn physical_memory_says_what_it_was_made_as() {
+    start();
+    let made = |handle_types: c_int| MemAllocationProp {
+        allocation_type: 1,
+        handle_types,
+        location: MemLocation { kind: 1, id: 0 },
+        win32_handle_meta_data: null_mut(),
+        alloc_flags: [0; 8],
+    };
+    for handle_types in [0, 1] {
+        let (props, mut said, mut memory) = (made(handle_types), made(9), 0);
+        // SAFETY: places are null or locals that outlive the calls.
+        unsafe {
+            assert_eq!(cuMemCreate(&raw mut memory, 2 << 20, &raw const props, 0), 0);
+            assert_eq!(cuMemGetAllocationPropertiesFromHandle(&raw mut said, memory), 0);
+            assert_eq!(cuMemGetAllocationPropertiesFromHandle(null_mut(), memory), 1);
+            assert_eq!(cuMemRelease(memory), 0);
+        }
+        assert_eq!(format!("{said:?}"), format!("{props:?}"));
+        said = made(9);
+        // SAFETY: as above: the place is a local.
+        let refused = unsafe { cuMemGetAllocationPropertiesFromHandle(&raw mut said, memory) };
+        assert_eq!((refused, said.handle_types), (1, 9));
+    }
 }

@@ -80,6 +80,12 @@ impl From<MemLocation> for Location {
     }
 }
 
+impl From<Location> for MemLocation {
+    fn from(location: Location) -> Self {
+        Self { kind: location.kind.0, id: location.id }
+    }
+}
+
 /// Whether a range lies within one live allocation.
 pub(crate) fn span_is_live(driver: &Driver, ptr: u64, bytes: u64) -> bool {
     let ask = |attribute| driver.sim.pointer_attribute(DevicePtr(ptr), attribute).ok();

@@ -165,6 +165,30 @@ pub unsafe extern "C" fn cuMemRetainAllocationHandle(out: *mut u64, address: *mu
     })
 }
 
+/// `cuMemGetAllocationPropertiesFromHandle`. Its flags are 0: what they ask for changes nothing here.
+///
+/// # Safety
+/// `out` as the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetAllocationPropertiesFromHandle(
+    out: *mut MemAllocationProp,
+    handle: u64,
+) -> c_int {
+    started("cuMemGetAllocationPropertiesFromHandle", |driver| {
+        has_place(out)?;
+        let props = answer(driver.machine.simulator.memory_props(memory(handle)))?;
+        let props = MemAllocationProp {
+            allocation_type: props.allocation_type.0,
+            handle_types: props.handle_types.bits().cast_signed(),
+            location: props.location.into(),
+            win32_handle_meta_data: std::ptr::null_mut(),
+            alloc_flags: [0; 8],
+        };
+        // SAFETY: the caller promises that `out` is null or valid for writing.
+        unsafe { store(out, props) }
+    })
+}
+
 /// `cuMemMap`
 ///
 /// # Safety
