@@ -368,7 +368,7 @@ fn physical_memory_says_what_it_was_made_as() {
         }
         assert_eq!(format!("{said:?}"), format!("{props:?}"));
         said = made(9);
-        // SAFETY: as above: the place is a local.
+        // SAFETY: the place is a local that outlives the call.
         let refused = unsafe { cuMemGetAllocationPropertiesFromHandle(&raw mut said, memory) };
         assert_eq!((refused, said.handle_types), (1, 9));
     }
