@@ -311,7 +311,11 @@ const PTX: &str = "\
 
 #[test]
 fn kernels_and_graphs_are_launched_at_once_and_run_later() {
+    // A context of its own: another test waits for all of the primary one, which ends captures.
     start();
+    let mut context = null_mut();
+    // SAFETY: the place is a local.
+    assert_eq!(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) }, 0);
     let (gate, mut ptr) = (Gate::closed(), allocate());
     let function = function_of(module_of(PTX), "count");
     let stream = gate.stream(1);
@@ -339,6 +343,8 @@ fn kernels_and_graphs_are_launched_at_once_and_run_later() {
     gate.open();
     assert_eq!(cuStreamSynchronize(stream), 0);
     assert_eq!(bytes_at(ptr)[0], 3);
+    // SAFETY: nothing of the context is used afterwards.
+    assert_eq!(unsafe { cuCtxDestroy_v2(context) }, 0);
 }
 
 #[test]
@@ -381,7 +387,11 @@ fn a_context_goes_when_its_work_is_done() {
 
 #[test]
 fn a_default_stream_is_not_destroyed_also_while_it_waits() {
+    // A context of its own: other tests use the legacy stream of the primary one.
     start();
+    let mut context = null_mut();
+    // SAFETY: the place is a local.
+    assert_eq!(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) }, 0);
     let gate = Gate::closed();
     let stream = gate.stream(0);
     let (legacy, memory) = (std::ptr::without_provenance_mut::<c_void>(1), allocate());
@@ -395,6 +405,8 @@ fn a_default_stream_is_not_destroyed_also_while_it_waits() {
         assert_eq!(cuStreamDestroy_v2(stream), 0);
     }
     assert_eq!(bytes_at(memory), [3; BYTES]);
+    // SAFETY: nothing of the context is used afterwards.
+    assert_eq!(unsafe { cuCtxDestroy_v2(context) }, 0);
 }
 
 #[test]
