@@ -5,7 +5,8 @@
 //! [`SimBackend::check_submission`], keeps the value, and submits it when its turn comes.
 
 use pagewise_hal::{
-    AttachFlags, Backend, CopyAttributes, DevicePtr, Location, Result, Span, SpanCopy, StreamHandle,
+    AttachFlags, Backend, CopyAttributes, DevicePtr, DeviceTouch, Location, Result, Span, SpanCopy,
+    StreamHandle,
 };
 
 use crate::backend::SimBackend;
@@ -58,6 +59,8 @@ pub enum Submission {
     Attach(Span, AttachFlags),
     /// [`Backend::free_async`]
     Free(DevicePtr),
+    /// [`Backend::device_touch`], without the sum of what it read.
+    Touch(DeviceTouch),
 }
 
 /// Ranges, with the locations that they go to.
@@ -106,6 +109,7 @@ impl Submission {
                 }
                 Self::Attach(span, flags) => to.stream_attach(on, *span, *flags),
                 Self::Free(ptr) => to.free_async(*ptr, on),
+                Self::Touch(touch) => to.device_touch(*touch, on).map(drop),
             }
         }
     }
@@ -158,6 +162,7 @@ impl SimBackend {
                 }
                 Submission::Attach(span, flags) => sim.stream_attach(on, *span, *flags),
                 Submission::Free(ptr) => sim.free_async(*ptr, on),
+                Submission::Touch(touch) => sim.device_touch(*touch, on).map(drop),
                 _ => Ok(()),
             }),
         }
@@ -166,7 +171,7 @@ impl SimBackend {
 
 #[cfg(test)]
 mod tests {
-    use pagewise_hal::{BackendExt, Code, DeviceId, RangeAttribute};
+    use pagewise_hal::{BackendExt, Code, DeviceAccess, DeviceId, RangeAttribute};
 
     use super::*;
     use crate::config::SimConfig;
@@ -187,6 +192,10 @@ mod tests {
             flags: 0,
         };
         let location = Location::device(DeviceId(0));
+        let touch = |span| {
+            let (device, access) = (DeviceId(0), DeviceAccess::Write(7));
+            DeviceTouch { device, span, stride_bytes: 512, access, blocks: 2, threads: 32 }
+        };
         let fine = [
             Submission::Copy(SpanCopy::new(span.ptr, DevicePtr(span.ptr.0 + 4096), 4096)),
             Submission::Fill32(span, 7),
@@ -196,6 +205,7 @@ mod tests {
             Submission::DiscardBatch { spans: vec![span], flags: 0 },
             Submission::DiscardPrefetchBatch(targets(vec![span])),
             Submission::Attach(span, AttachFlags::HOST),
+            Submission::Touch(touch(span)),
             Submission::Free(pooled),
         ];
         let nowhere = Span::new(DevicePtr(4096), 4096);
@@ -208,6 +218,8 @@ mod tests {
             Submission::Attach(nowhere, AttachFlags::HOST),
             Submission::Free(span.ptr),
             Submission::Free(DevicePtr(pooled.0 + 1)),
+            Submission::Touch(touch(nowhere)),
+            Submission::Touch(DeviceTouch { threads: 0, ..touch(span) }),
         ];
         let before = sim.state();
         for work in &fine {

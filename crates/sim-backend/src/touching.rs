@@ -63,8 +63,12 @@ impl Sim {
         let threads =
             if touch.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
         let by = processor_of(device);
+        let program = AccessProgram { by, span, stride_bytes, access: fault, threads };
+        if self.rehearses {
+            return self.check_program(&program).map(|_| 0);
+        }
         self.launch(by, StreamWork::Program(&[span]), stream)?;
-        self.run_program(AccessProgram { by, span, stride_bytes, access: fault, threads })?;
+        self.run_program(program)?;
         self.waited_for(stream);
         let Span { ptr, bytes } = span;
         match access {
@@ -86,17 +90,22 @@ impl Sim {
         if program.span.bytes == 0 {
             return Ok(());
         }
+        if self.check_program(&program)? {
+            self.run_on_managed(program);
+        } else {
+            self.pager.ran_on_plain_memory(program);
+        }
+        Ok(())
+    }
+
+    /// Checks that the processor can reach the memory of a program: whether the memory is managed.
+    fn check_program(&self, program: &AccessProgram) -> Checked<bool> {
         let Some(allocation) = self.space.holding(program.span) else {
             return illegal_address("the range is not within one live allocation");
         };
-        if self.is_managed(allocation) {
-            self.run_on_managed(program);
-            return Ok(());
-        }
-        let writes = program.access != Access::Read;
-        if self.reaches_all(program.by, allocation, program.span, writes) {
-            self.pager.ran_on_plain_memory(program);
-            return Ok(());
+        let (managed, writes) = (self.is_managed(allocation), program.access != Access::Read);
+        if managed || self.reaches_all(program.by, allocation, program.span, writes) {
+            return Ok(managed);
         }
         illegal_address("the processor cannot reach the memory")
     }

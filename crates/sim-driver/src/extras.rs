@@ -40,6 +40,19 @@ pub extern "C" fn pagewise_driver_wait() -> c_int {
     beside(|driver| driver.deferred.wait())
 }
 
+/// Gives a lost device back: calls are answered as before it was lost. A GPU's process has to end
+/// for that; attacks and tests of errors that go on call this. Returns the code that the device was
+/// lost with, or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagewise_driver_recover() -> c_int {
+    let mut code = Code::SUCCESS;
+    beside(|driver| {
+        code = driver.faults.recover();
+        Ok(())
+    });
+    code
+}
+
 /// Which pages of a range of one allocation the host has mapped: one byte per page, 0 or 1.
 /// Returns a `CUresult`.
 ///

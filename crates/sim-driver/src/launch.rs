@@ -25,6 +25,10 @@ pub(crate) const CLUSTER_MAX: u32 = 16;
 
 /// Executes kernels.
 pub(crate) trait Executor {
+    /// Checks a launch that runs later: it is refused for the reasons for which [`run`](Self::run)
+    /// refuses it now.
+    fn check(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome;
+
     /// Executes a launch in stream order.
     fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome;
 }

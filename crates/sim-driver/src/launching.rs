@@ -195,7 +195,7 @@ unsafe fn carry_out(
     // SAFETY: `run` asks what this function asks.
     let work = |work| unsafe { running::run(driver, &work, working) };
     match task {
-        Task::Kernel(node) => execute(driver, &node.launch, on),
+        Task::Kernel(node) => executor(&node.launch)?.run(driver, &node.launch, on),
         Task::Copy(copy) => work(Work::Slices(*copy)),
         Task::Fill(fill) => work(Work::Rows(*fill)),
         Task::Allocate(allocation) => {
@@ -211,15 +211,16 @@ unsafe fn carry_out(
 pub(crate) fn launch_kernel(driver: &Driver, launch: Launch, on: StreamHandle) -> Outcome {
     let lane = driver.lane(on);
     if !driver.deferred.is_behind(lane) {
-        return execute(driver, &launch, on);
+        return executor(&launch)?.run(driver, &launch, on);
     }
-    deferring::later(driver, lane, move |driver| execute(driver, &launch, on))
+    executor(&launch)?.check(driver, &launch, on)?;
+    deferring::later(driver, lane, move |driver| executor(&launch)?.run(driver, &launch, on))
 }
 
-/// Executes the launch of a kernel that passed its checks.
-fn execute(driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
-    match TouchKernel::of(launch.function.kernel()?) {
-        Some(touch) => touch.run(driver, launch, on),
-        None => PtxKernel.run(driver, launch, on),
-    }
+/// The executor of a launch's kernel.
+fn executor(launch: &Launch) -> Outcome<Box<dyn Executor>> {
+    Ok(match TouchKernel::of(launch.function.kernel()?) {
+        Some(touch) => Box::new(touch),
+        None => Box::new(PtxKernel),
+    })
 }

@@ -4,6 +4,7 @@
 use pagewise_hal::{
     Backend, Code, DeviceAccess, DevicePtr, DeviceTouch, HostAddresses, Span, StreamHandle,
 };
+use pagewise_sim::Submission;
 
 use crate::driver::{Driver, Outcome, answer};
 use crate::entry::span_is_live;
@@ -36,13 +37,18 @@ impl TouchKernel {
     }
 }
 
-impl Executor for TouchKernel {
-    fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
-        let (shape, access) = (launch.request.shape, self.0);
-        let flat = [shape.grid[1], shape.grid[2], shape.block[1], shape.block[2]] == [1; 4];
-        if !flat {
-            return Err(Code::INVALID_VALUE);
-        }
+/// The parameters of a launch of a touch kernel.
+struct Parameters {
+    address: u64,
+    places: u64,
+    stride: u64,
+    value: u64,
+    /// The 8 bytes that the sum of a read is added to.
+    result: u64,
+}
+
+impl Parameters {
+    fn of(launch: &Launch) -> Outcome<Self> {
         let number = |index: usize| -> Outcome<u64> {
             let &(offset, bytes) = PARAMETERS.get(index).ok_or(Code::INVALID_VALUE)?;
             let end = offset.saturating_add(bytes) as usize;
@@ -50,9 +56,21 @@ impl Executor for TouchKernel {
             Ok(bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
         };
         let (address, places, stride) = (number(0)?, number(1)?, number(2)?);
-        let (value, result) = (number(3)?, number(4)?);
+        Ok(Self { address, places, stride, value: number(3)?, result: number(4)? })
+    }
+}
+
+impl TouchKernel {
+    /// The access program of a launch, and the place of its sum. A launch without places has none.
+    fn touch(&self, driver: &Driver, launch: &Launch) -> Outcome<Option<(DeviceTouch, u64)>> {
+        let (shape, access) = (launch.request.shape, self.0);
+        let flat = [shape.grid[1], shape.grid[2], shape.block[1], shape.block[2]] == [1; 4];
+        if !flat {
+            return Err(Code::INVALID_VALUE);
+        }
+        let Parameters { address, places, stride, value, result } = Parameters::of(launch)?;
         if places == 0 {
-            return Ok(());
+            return Ok(None);
         }
         // The sum is added to the result's place, which has to be there before anything moves.
         if matches!(access, DeviceAccess::Read) {
@@ -69,6 +87,18 @@ impl Executor for TouchKernel {
             blocks: shape.grid[0],
             threads: shape.block[0],
         };
+        Ok(Some((touch, result)))
+    }
+}
+
+impl Executor for TouchKernel {
+    fn check(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
+        let Some((touch, _)) = self.touch(driver, launch)? else { return Ok(()) };
+        answer(driver.machine.simulator.check_submission(&Submission::Touch(touch), on))
+    }
+
+    fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
+        let Some((touch, result)) = self.touch(driver, launch)? else { return Ok(()) };
         // SAFETY: `device_touch` asks that no other code uses the range; the caller that launched the
         // kernel promised that. The simulator refuses ranges outside of live allocations.
         let sum = answer(unsafe { driver.sim.device_touch(touch, on) })?;

@@ -67,6 +67,28 @@ impl Gate {
     }
 }
 
+/// A context of a test's own, for tests that use the legacy stream or a capture: others wait for all
+/// work of the primary context. It goes with this value.
+struct OwnContext(*mut c_void);
+
+impl OwnContext {
+    fn start() -> Self {
+        start();
+        let mut context = null_mut();
+        // SAFETY: the place is a local.
+        assert_eq!(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) }, 0);
+        Self(context)
+    }
+}
+
+impl Drop for OwnContext {
+    fn drop(&mut self) {
+        // SAFETY: nothing of the context is used afterwards.
+        let code = unsafe { cuCtxDestroy_v2(self.0) };
+        assert!(code == 0 || std::thread::panicking(), "{code}");
+    }
+}
+
 const BYTES: usize = 4096;
 
 fn allocate() -> u64 {
@@ -231,11 +253,7 @@ fn a_stream_that_is_destroyed_does_its_work_and_takes_no_more() {
 
 #[test]
 fn the_legacy_stream_waits_for_blocking_streams_and_they_wait_for_it() {
-    // A context of its own: other tests use the legacy stream of the primary one.
-    start();
-    let mut context = null_mut();
-    // SAFETY: the place is a local.
-    assert_eq!(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) }, 0);
+    let _context = OwnContext::start();
     let (gate, ptr) = (Gate::closed(), allocate());
     let stream = gate.stream(0);
     let (mut other, mut apart) = (null_mut(), null_mut());
@@ -253,8 +271,6 @@ fn the_legacy_stream_waits_for_blocking_streams_and_they_wait_for_it() {
     gate.open();
     assert_eq!(cuStreamSynchronize(null_mut()), 0);
     assert_eq!(bytes_at(ptr)[..2], [3, 2]);
-    // SAFETY: nothing of the context is used afterwards.
-    assert_eq!(unsafe { cuCtxDestroy_v2(context) }, 0);
 }
 
 #[test]
@@ -311,11 +327,7 @@ const PTX: &str = "\
 
 #[test]
 fn kernels_and_graphs_are_launched_at_once_and_run_later() {
-    // A context of its own: another test waits for all of the primary one, which ends captures.
-    start();
-    let mut context = null_mut();
-    // SAFETY: the place is a local.
-    assert_eq!(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) }, 0);
+    let _context = OwnContext::start();
     let (gate, mut ptr) = (Gate::closed(), allocate());
     let function = function_of(module_of(PTX), "count");
     let stream = gate.stream(1);
@@ -343,8 +355,44 @@ fn kernels_and_graphs_are_launched_at_once_and_run_later() {
     gate.open();
     assert_eq!(cuStreamSynchronize(stream), 0);
     assert_eq!(bytes_at(ptr)[0], 3);
-    // SAFETY: nothing of the context is used afterwards.
-    assert_eq!(unsafe { cuCtxDestroy_v2(context) }, 0);
+}
+
+/// A kernel of `pagewise-cuda`, which touches places of memory.
+const TOUCH: &str = "\
+.version 7.0
+.target sm_52
+.address_size 64
+.entry pagewise_write(.param .u64 a, .param .u64 n, .param .u64 s, .param .u32 v, .param .u64 r) { ret; }
+";
+
+#[test]
+fn a_launch_that_would_be_refused_now_is_refused_before_it_waits() {
+    start();
+    let (gate, memory) = (Gate::closed(), allocate());
+    let function = function_of(module_of(TOUCH), "pagewise_write");
+    let stream = gate.stream(1);
+    let launch = |(mut address, mut places): (u64, u64), on| {
+        let (mut stride, mut value, mut none) = (512_u64, 7_u32, 0_u64);
+        let mut parameters = [
+            (&raw mut address).cast::<c_void>(),
+            (&raw mut places).cast(),
+            (&raw mut stride).cast(),
+            (&raw mut value).cast(),
+            (&raw mut none).cast(),
+        ];
+        let parameters = parameters.as_mut_ptr();
+        // SAFETY: the kernel has these five parameters, and no other code uses the memory.
+        unsafe { cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, on, parameters, null_mut()) }
+    };
+    for wrong in [(0x10, 8), (memory, 9), (memory, u64::MAX)] {
+        let now = launch(wrong, std::ptr::without_provenance_mut(2));
+        assert_ne!(now, 0, "{wrong:?}");
+        assert_eq!(launch(wrong, stream), now, "{wrong:?}");
+    }
+    assert_eq!(launch((memory, 8), stream), 0);
+    gate.open();
+    assert_eq!(cuStreamSynchronize(stream), 0, "the device is not lost");
+    assert!(bytes_at(memory).chunks(512).all(|chunk| chunk[0] == 7));
 }
 
 #[test]
@@ -387,11 +435,7 @@ fn a_context_goes_when_its_work_is_done() {
 
 #[test]
 fn a_default_stream_is_not_destroyed_also_while_it_waits() {
-    // A context of its own: other tests use the legacy stream of the primary one.
-    start();
-    let mut context = null_mut();
-    // SAFETY: the place is a local.
-    assert_eq!(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) }, 0);
+    let _context = OwnContext::start();
     let gate = Gate::closed();
     let stream = gate.stream(0);
     let (legacy, memory) = (std::ptr::without_provenance_mut::<c_void>(1), allocate());
@@ -405,8 +449,6 @@ fn a_default_stream_is_not_destroyed_also_while_it_waits() {
         assert_eq!(cuStreamDestroy_v2(stream), 0);
     }
     assert_eq!(bytes_at(memory), [3; BYTES]);
-    // SAFETY: nothing of the context is used afterwards.
-    assert_eq!(unsafe { cuCtxDestroy_v2(context) }, 0);
 }
 
 #[test]

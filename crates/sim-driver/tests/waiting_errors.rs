@@ -34,4 +34,6 @@ fn work_that_fails_later_is_an_error_of_every_call_after_it() {
     release.send(()).expect("the function waits");
     assert_eq!(cuStreamSynchronize(stream), 700, "an illegal address");
     assert_eq!(cuCtxSynchronize(), 700);
+    assert_eq!(pagewise_driver_recover(), 700);
+    assert_eq!((cuCtxSynchronize(), pagewise_driver_recover()), (0, 0));
 }

@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::LazyLock;
 
-use pagewise_driver::{cuInit, pagewise_driver_panics};
+use pagewise_driver::{cuInit, pagewise_driver_panics, pagewise_driver_recover};
 
 use signatures::EntryPoint;
 use world::Attempt;
@@ -89,9 +89,11 @@ fn attempts() -> impl Iterator<Item = &'static (&'static str, Attempt)> {
 pub struct Caller<'a, 'b>(World<'a, 'b>);
 
 impl<'a, 'b> Caller<'a, 'b> {
-    /// A program that does what the choices say. It initialises the driver.
+    /// A program that does what the choices say. It initialises the driver. A device that an earlier
+    /// program lost is there again.
     #[must_use]
     pub fn new(choices: &'a mut Choices<'b>) -> Self {
+        pagewise_driver_recover();
         cuInit(0);
         Self::without_start(choices)
     }

@@ -9,7 +9,7 @@ use pagewise_driver::{
     cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2,
     cuMemFree_v2, cuMemFreeAsync, cuMemFreeHost, cuMemHostUnregister, cuMemPoolCreate,
     cuMemPoolDestroy, cuStreamCreate, cuStreamDestroy_v2, cuStreamEndCapture, cuStreamSynchronize,
-    cuThreadExchangeStreamCaptureMode,
+    cuThreadExchangeStreamCaptureMode, pagewise_driver_recover,
 };
 
 use super::made::Made;
@@ -406,6 +406,8 @@ impl<'a, 'b> World<'a, 'b> {
 
 impl Drop for World<'_, '_> {
     fn drop(&mut self) {
+        // Without the device nothing could be freed.
+        pagewise_driver_recover();
         self.make_current();
         self.end_captures();
         for memory in std::mem::take(&mut self.registered) {

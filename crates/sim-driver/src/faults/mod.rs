@@ -168,6 +168,11 @@ impl Faults {
         self.lost.store(code, Ordering::Relaxed);
     }
 
+    /// The device is no longer lost: the code that it was lost with.
+    pub(crate) fn recover(&self) -> c_int {
+        self.lost.swap(Code::SUCCESS, Ordering::Relaxed)
+    }
+
     /// The code of work that failed, for calls that waited for it.
     pub(crate) fn of_work(&self) -> Outcome {
         match self.lost.load(Ordering::Relaxed) {

@@ -18,6 +18,10 @@ const HEAP_BYTES: c_int = 2;
 pub(crate) struct PtxKernel;
 
 impl Executor for PtxKernel {
+    fn check(&self, driver: &Driver, launch: &Launch, _on: StreamHandle) -> Outcome {
+        load::kernel(driver, launch).map(drop)
+    }
+
     fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
         let kernel = load::kernel(driver, launch)?;
         let context = launch.function.context.unwrap_or_else(Driver::current);
