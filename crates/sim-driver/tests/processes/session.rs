@@ -282,7 +282,8 @@ impl Session {
         }
         // The process was killed: its memory has no descriptor, and its event either.
         assert!(matches!((opened, known), (0 | 1, 400)), "{opened} {known}");
-        assert!(self.meet().is_none(), "it lives");
+        // It may have sent the byte of one meeting before; it sends no second one.
+        assert!(self.meet().and_then(|()| self.meet()).is_none(), "it lives");
         if opened == 0 || context.is_some() {
             self.close_memory(plain, context);
         }
