@@ -17,13 +17,14 @@ use pagewise_cuda::CudaBackend;
 use pagewise_tests::driver::SimulatedDriver;
 use pagewise_tests::gpu::gpu;
 
+/// No parameter has the name of a kernel: ptxas 13.0 and the compiler of driver 580 crash on that.
 const PTX: &str = "
 .version 7.0
 .target sm_70
 .address_size 64
 .visible .global .align 8 .u64 start = 7;
 .visible .global .attribute(.managed) .align 4 .u32 total = 40;
-.visible .entry scale(.param .u64 values, .param .f32 factor, .param .u32 count)
+.visible .entry scale(.param .u64 values, .param .f32 factor, .param .u32 length)
 {
     .reg .pred %p;
     .reg .b32 %r<5>;
@@ -31,7 +32,7 @@ const PTX: &str = "
     .reg .b64 %d<3>;
     ld.param.u64 %d1, [values];
     ld.param.f32 %f1, [factor];
-    ld.param.u32 %r4, [count];
+    ld.param.u32 %r4, [length];
     mov.u32 %r1, %ctaid.x;
     mov.u32 %r2, %ntid.x;
     mov.u32 %r3, %tid.x;
