@@ -244,6 +244,43 @@ fn a_wild_access_is_reported_with_its_thread() {
     assert_eq!((report.thread, report.address), ([37, 0, 0], Some(BASE + 16_777_216)));
 }
 
+/// The first warp of the grid reads nothing's memory. The others do `then`.
+fn wild_first(then: &str) -> String {
+    let first = ".reg .pred %p; .reg .b32 %r; sub.u64 %rd, %mine, %out; setp.ge.u64 %p, %rd, 128;";
+    let wild = "@%p bra others; ld.global.u32 %r, [%out+16777216];";
+    kernel(&format!(".reg .b64 %rd; {first} {wild} st.global.u32 [%mine], %r; ret; others: {then}"))
+}
+
+#[test]
+fn an_illegal_address_halts_its_warp_and_the_others_end() {
+    let text = wild_first("st.global.u32 [%mine], 7;");
+    let (mut memory, mut journal) = (Flat::new(1 << 20), Journal::default());
+    let Step::Trap(report) = end(&text, 2000, 64, &mut memory, &mut journal) else {
+        panic!("no trap")
+    };
+    assert_eq!((report.block, report.address), ([0; 3], Some(BASE + 16_777_216)));
+    let words = memory.words(BASE, 2000 * 64);
+    assert_eq!(words[..32], [0; 32]);
+    assert!(words[32..].iter().all(|word| *word == 7));
+}
+
+#[test]
+fn a_kernel_that_waits_for_a_halted_warp_ends() {
+    let at_barrier = wild_first("bar.sync 0; st.global.u32 [%mine], 7;");
+    let spins =
+        wild_first("spin: ld.volatile.global.u32 %r, [%out]; setp.eq.u32 %p, %r, 0; @%p bra spin;");
+    for text in [at_barrier, spins] {
+        let (mut memory, mut journal) = (Flat::new(1 << 20), Journal::default());
+        let config = Config { instruction_limit: None, ..Config::default() };
+        let mut run = machine::start(&text, "k", 1, 64, &BASE.to_le_bytes(), &config);
+        let Step::Trap(report) = run.step(&mut memory, &mut journal, u64::MAX) else {
+            panic!("no trap")
+        };
+        assert!(matches!(report.cause, Cause::IllegalAddress { .. }), "{report}");
+        assert_eq!(memory.words(BASE, 64), [0; 64]);
+    }
+}
+
 #[test]
 fn misaligned_and_outside_accesses_end_the_kernel() {
     let cause = |body: &str| {
