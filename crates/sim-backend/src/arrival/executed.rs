@@ -70,13 +70,19 @@ impl Turns {
 
     /// The place of an access among those of its multiprocessor. The first accesses of all warps
     /// come before the second ones, and warps that stayed where they were before those that moved.
+    /// Blocks come in no order of their numbers: so groups of faults are as many as an H200's.
     fn place(&self, access: &Waiting) -> (u64, bool, u64, u32, usize, u32) {
         let Waiting { block, warp, ahead, moved, .. } = *access;
         let order = self.0.get(&(block, turn(warp)));
         let partition = warp as usize % PARTITIONS;
         let comes = order.and_then(|order| order.iter().position(|one| *one == partition));
-        (ahead, moved, block, turn(warp), comes.unwrap_or(0), warp)
+        (ahead, moved, scattered(block), turn(warp), comes.unwrap_or(0), warp)
     }
+}
+
+/// The place of a block among others. A product with an odd number has no two blocks at one place.
+const fn scattered(block: u64) -> u64 {
+    block.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The turn of a warp: so many of each partition come before those of another.
