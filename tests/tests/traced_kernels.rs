@@ -6,7 +6,7 @@ use pagewise::{
     Backend, BackendExt, DeviceId, FaultAccess, HostAccess, HostTouch, LaunchShape, RecordedBlocks,
     RecordedStep, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
-use pagewise_sim::{KernelOutput, Program, ProgramLaunch};
+use pagewise_sim::{KernelOutput, LoweredProgram, Program, ProgramLaunch};
 use pagewise_trace::compare::compare_case;
 use pagewise_trace::format::{Case, Header, Op, OpLine, RecordedOn};
 use pagewise_trace::reader::TraceReader;
@@ -151,8 +151,9 @@ fn launch(
 /// A program with kernels, recorded on an H200 with a seed.
 fn recorded(seed: u64) -> Case {
     let sim = Arc::new(machine("h200", seed));
+    let lowered = LoweredProgram::new((9, 0), KERNELS).expect("PTX");
     // SAFETY: the program has no variables.
-    let program = unsafe { Program::load(&sim, KERNELS, |_| None) }.expect("PTX");
+    let program = unsafe { Program::place(&sim, &lowered, |_| None) }.expect("no variables");
     let recorder = Recorder::new(Arc::clone(&sim));
     let memory = [recorder.alloc(u64::from(WORDS) * 4), recorder.alloc(8192)];
     let memory = memory.map(|span| span.expect("memory"));

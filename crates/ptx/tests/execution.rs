@@ -3,7 +3,7 @@
 mod machine;
 
 use machine::{BASE, Flat, Journal, done, end, kernel, module, words};
-use pagewise_ptx::execute::{Cause, Config, Step};
+use pagewise_ptx::execute::{Cause, Config, Launch, Step};
 
 #[test]
 fn each_thread_computes_its_own_word() {
@@ -37,6 +37,50 @@ fn lanes_that_leave_a_loop_wait_for_the_others() {
     );
     let expected: Vec<u32> = (0..32).collect();
     assert_eq!(words(&text, 1, 32, 32), expected);
+}
+
+#[test]
+fn the_system_has_the_first_kilobyte_of_shared_memory_as_on_an_h200() {
+    // 20 static bytes, and 100 dynamic ones behind them with an alignment of 16.
+    let registers = [
+        ("reserved_smem_offset_begin", 0),
+        ("reserved_smem_offset_end", 288),
+        ("reserved_smem_offset_cap", 1024),
+        ("reserved_smem_offset_0", 0),
+        ("reserved_smem_offset_1", 0),
+        ("total_smem_size", 256),
+        ("aggr_smem_size", 1024 + 132),
+        ("dynamic_smem_size", 100),
+    ];
+    let moves = registers.map(|(name, _)| {
+        format!("mov.u32 %r, %{name}; st.global.u32 [%out], %r; add.s64 %out, %out, 4;\n")
+    });
+    let text = module(&format!(
+        ".extern .shared .align 16 .b8 dynamic[];
+         .visible .entry k(.param .u64 k_out) {{
+         .shared .align 4 .b8 own[20]; .reg .b32 %r; .reg .b64 %out; ld.param.u64 %out, [k_out]; {}
+         mov.u32 %r, own; st.global.u32 [%out], %r; mov.u32 %r, dynamic; st.global.u32 [%out+4], %r; ret; }}",
+        moves.concat()
+    ));
+    let (mut memory, mut journal) = (Flat::new(1 << 20), Journal::default());
+    let launch = Launch {
+        grid: [1; 3],
+        block: [1; 3],
+        dynamic_shared: 100,
+        params: &BASE.to_le_bytes(),
+        cooperative: false,
+        cluster: None,
+    };
+    let mut run = machine::load(&text)
+        .instantiate(&[])
+        .unwrap()
+        .kernel("k")
+        .unwrap()
+        .start(&launch, &Config::default())
+        .unwrap();
+    assert!(matches!(run.step(&mut memory, &mut journal, u64::MAX), Step::Done(_)));
+    let expected: Vec<u32> = registers.iter().map(|one| one.1).chain([1024, 1056]).collect();
+    assert_eq!(memory.words(BASE, 10), expected);
 }
 
 #[test]
@@ -293,8 +337,10 @@ fn misaligned_and_outside_accesses_end_the_kernel() {
     assert_eq!(cause("st.global.u32 [%out+2], 1;"), Cause::Misaligned { bytes: 4 });
     assert_eq!(
         cause(".shared .b8 s[16]; st.shared.u32 [s+16], 1;"),
-        Cause::OutsideShared { bytes: 16 }
+        Cause::OutsideShared { bytes: 1024 + 16 }
     );
+    // The bytes of the system come first, and a kernel may use them, as on an H200.
+    assert_eq!(cause(".shared .b8 s[16]; st.shared.u32 [s-1024], 1; trap;"), Cause::Trap);
     assert_eq!(cause("trap;"), Cause::Trap);
     assert_eq!(cause("l: bra l;"), Cause::InstructionLimit);
     let text = ".reg .pred %p; setp.ne.s32 %p, %t, 0; @%p bra l; l: ret;";

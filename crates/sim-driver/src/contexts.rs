@@ -10,6 +10,7 @@ use std::ffi::{c_int, c_uint};
 use pagewise_hal::Code;
 
 use crate::outcome::Outcome;
+use crate::stream_attributes::StreamAttributes;
 
 /// `CUDA_ERROR_INVALID_CONTEXT`
 pub(crate) const INVALID_CONTEXT: c_int = 201;
@@ -72,8 +73,7 @@ pub(crate) struct Stream {
     pub(crate) flags: c_uint,
     pub(crate) priority: c_int,
     pub(crate) id: u64,
-    /// `CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY`
-    pub(crate) policy: c_int,
+    pub(crate) attributes: StreamAttributes,
 }
 
 /// A context that exists.
@@ -85,6 +85,8 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     /// The numbers of its default streams: the legacy one and the threads' own, which share one.
     pub(crate) default_ids: [u64; 2],
+    /// The attributes of its default streams, in the same order.
+    pub(crate) default_attributes: [StreamAttributes; 2],
     limits: BTreeMap<c_int, usize>,
     pub(crate) cache_config: c_int,
     pub(crate) peers: BTreeSet<usize>,
@@ -108,6 +110,9 @@ const LIMITS: [(c_int, usize, usize); 7] = [
     (7, 232_448, 232_448),
 ];
 
+/// Bytes of the L2 cache for data that is kept come in multiples of this.
+const PERSISTING_UNIT: usize = 3_932_160;
+
 /// The least bytes for `printf`.
 const PRINTF_BYTES_MIN: usize = 512 << 10;
 
@@ -118,6 +123,7 @@ impl Context {
             flags,
             id,
             default_ids,
+            default_attributes: [StreamAttributes::default(); 2],
             limits: LIMITS.iter().map(|&(limit, default, _)| (limit, default)).collect(),
             cache_config: 0,
             peers: BTreeSet::new(),
@@ -142,8 +148,9 @@ impl Context {
         let known = LIMITS.iter().find(|&&(known, _, _)| known == limit);
         let &(_, _, most) = known.ok_or(Code::INVALID_VALUE)?;
         let value = match limit {
-            0 | 7 if value > most => return Err(Code::INVALID_VALUE),
+            0 | 6 | 7 if value > most => return Err(Code::INVALID_VALUE),
             1 => value.max(PRINTF_BYTES_MIN),
+            6 => value.next_multiple_of(PERSISTING_UNIT),
             _ => value.min(most),
         };
         self.limits.insert(limit, value);
@@ -242,7 +249,8 @@ impl Contexts {
         (flags, priority): (c_uint, c_int),
     ) {
         let id = self.next_stream_id();
-        let stream = Stream { context, device, flags, priority, id, policy: 1 };
+        let attributes = StreamAttributes::default();
+        let stream = Stream { context, device, flags, priority, id, attributes };
         self.streams.insert(handle, stream);
     }
 }
@@ -278,6 +286,8 @@ mod tests {
         assert_eq!(set(2, 1 << 23), (Ok(()), Ok(1 << 23)));
         assert_eq!(set(3, 2), (Err(215), Err(215)));
         assert_eq!(set(6, 0), (Ok(()), Ok(0)));
+        assert_eq!(set(6, 123_457), (Ok(()), Ok(3_932_160)));
+        assert_eq!(set(6, 1 << 40), (Err(1), Ok(3_932_160)));
         assert_eq!(set(99, 1), (Err(1), Err(1)));
     }
 

@@ -65,6 +65,7 @@ mod running;
 mod simulator;
 mod staging;
 mod state;
+mod stream_attributes;
 mod summary;
 mod touch_kernels;
 mod transfer;

@@ -38,7 +38,8 @@ pub(crate) fn active_blocks(
     }
     let warps = threads.div_ceil(warp);
     let by_warps = all.checked_div(warp).and_then(|all| all.checked_div(warps)).unwrap_or(0);
-    let of_warp = registers(kernel).saturating_mul(warp).next_multiple_of(REGISTER_UNIT);
+    let of_warp =
+        registers(&function.image, kernel).saturating_mul(warp).next_multiple_of(REGISTER_UNIT);
     let by_registers = room.checked_div(of_warp.saturating_mul(warps)).unwrap_or(u32::MAX);
     let bytes = kernel.shared_bytes.saturating_add(dynamic_bytes);
     let bytes = bytes.saturating_add(multiprocessor.reserved_bytes);

@@ -350,15 +350,15 @@ fn a_function_that_is_not_implemented_is_found_and_refuses() {
 #[test]
 fn physical_memory_says_what_it_was_made_as() {
     start();
-    let made = |handle_types: c_int| MemAllocationProp {
+    let made = |handle_types: c_int, compression: u8| MemAllocationProp {
         allocation_type: 1,
         handle_types,
         location: MemLocation { kind: 1, id: 0 },
         win32_handle_meta_data: null_mut(),
-        alloc_flags: [0; 8],
+        alloc_flags: [compression, 0, 0, 0, 0, 0, 0, 0],
     };
-    for handle_types in [0, 1] {
-        let (props, mut said, mut memory) = (made(handle_types), made(9), 0);
+    for (handle_types, compression) in [(0, 0), (1, 0), (0, 1), (1, 1), (0, 0)] {
+        let (props, mut said, mut memory) = (made(handle_types, compression), made(9, 9), 0);
         // SAFETY: places are null or locals that outlive the calls.
         unsafe {
             assert_eq!(cuMemCreate(&raw mut memory, 2 << 20, &raw const props, 0), 0);
@@ -367,9 +367,17 @@ fn physical_memory_says_what_it_was_made_as() {
             assert_eq!(cuMemRelease(memory), 0);
         }
         assert_eq!(format!("{said:?}"), format!("{props:?}"));
-        said = made(9);
+        said = made(9, 9);
         // SAFETY: the place is a local that outlives the call.
         let refused = unsafe { cuMemGetAllocationPropertiesFromHandle(&raw mut said, memory) };
         assert_eq!((refused, said.handle_types), (1, 9));
+    }
+    // As an H200 answered: there is one compression, and none of memory of the host.
+    let of_host = MemAllocationProp { location: MemLocation { kind: 3, id: 0 }, ..made(0, 1) };
+    for props in [made(0, 2), made(0, 3), of_host] {
+        let mut memory = 0;
+        // SAFETY: the places are locals that outlive the call.
+        assert_eq!(unsafe { cuMemCreate(&raw mut memory, 2 << 20, &raw const props, 0) }, 1);
+        assert_eq!(memory, 0, "a refused call changes nothing");
     }
 }

@@ -322,6 +322,12 @@ pub(crate) enum Special {
     ClusterSize,
     /// Whether the launch has clusters.
     InCluster,
+    /// Where the system's part of shared memory ends (`%reserved_smem_offset_end`).
+    ReservedEnd,
+    /// The bytes of the system's part of shared memory (`%reserved_smem_offset_cap`).
+    ReservedBytes,
+    /// The bytes of shared memory of a block, with the system's part (`%aggr_smem_size`).
+    AllShared,
     /// A register that is always zero here.
     Zero,
 }

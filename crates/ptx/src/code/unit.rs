@@ -56,6 +56,15 @@ pub(crate) struct Function {
     pub(crate) indirect: bool,
 }
 
+impl Function {
+    /// An estimate of a thread's registers of 32 bits, from the values that live at once. A compiler
+    /// keeps values that all lanes share elsewhere, and folds addresses into accesses.
+    pub(crate) fn registers(&self) -> u32 {
+        let Files { words, doubles, .. } = self.files;
+        words.saturating_add(doubles).max((words / 2).saturating_add(doubles * 2) + 2).min(255)
+    }
+}
+
 /// A shared variable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SharedVariable {

@@ -6,6 +6,12 @@ use crate::code::{Barrier, Program, Special, WIDTH};
 /// The barriers of a block.
 const BARRIERS: usize = 16;
 
+/// Shared memory is given to a block in multiples of this many bytes.
+const SHARED_UNIT: u32 = 128;
+
+/// Where the used part of the system's shared memory ends on an H200.
+const RESERVED_END: u32 = 288;
+
 /// A barrier of a block.
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
@@ -67,6 +73,8 @@ pub(super) struct Shape {
     pub(super) grid_id: u64,
     pub(super) workspace: u64,
     pub(super) dynamic_shared: u32,
+    /// Bytes at the beginning of shared memory that are the system's.
+    pub(super) reserved_shared: u32,
     /// The blocks of a cluster; without clusters each block is one of its own.
     pub(super) cluster: [u32; 3],
     pub(super) has_clusters: bool,
@@ -221,7 +229,12 @@ impl Common {
             Special::Sms => shape.sms,
             Special::Grid => shape.grid_id as u32,
             Special::DynamicShared => shape.dynamic_shared,
-            Special::TotalShared => self.shared_bytes,
+            Special::TotalShared => {
+                (self.shared_bytes - shape.reserved_shared).next_multiple_of(SHARED_UNIT)
+            }
+            Special::AllShared => self.shared_bytes,
+            Special::ReservedEnd => RESERVED_END.min(shape.reserved_shared),
+            Special::ReservedBytes => shape.reserved_shared,
             Special::WorkspaceHigh => (shape.workspace >> 32) as u32,
             Special::WorkspaceLow => shape.workspace as u32,
             Special::Cluster(axis) => {

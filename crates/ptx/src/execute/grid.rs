@@ -131,6 +131,7 @@ impl Kernel {
                 grid_id: config.grid_id,
                 workspace: if launch.cooperative { config.workspace } else { 0 },
                 dynamic_shared: launch.dynamic_shared,
+                reserved_shared: self.reserved_shared,
                 cluster,
                 has_clusters: launch.cluster.is_some(),
             },

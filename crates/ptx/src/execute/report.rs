@@ -34,7 +34,7 @@ pub enum Cause {
     },
     /// The address is beyond the block's shared memory (`CUDA_ERROR_ILLEGAL_ADDRESS`).
     OutsideShared {
-        /// How many bytes the block has.
+        /// How many bytes the block has, with those of the system.
         bytes: u32,
     },
     /// The address is beyond the thread's local memory (`CUDA_ERROR_ILLEGAL_ADDRESS`).
@@ -98,7 +98,9 @@ impl fmt::Display for Cause {
         match self {
             Self::IllegalAddress { kind, why } => write!(out, "illegal address ({kind:?}: {why})"),
             Self::Misaligned { bytes } => write!(out, "an access of {bytes} bytes is misaligned"),
-            Self::OutsideShared { bytes } => write!(out, "beyond {bytes} bytes of shared memory"),
+            Self::OutsideShared { bytes } => {
+                write!(out, "beyond {bytes} bytes of shared memory, with the system's")
+            }
             Self::OutsideLocal { bytes } => write!(out, "beyond {bytes} bytes of local memory"),
             Self::OutsideParameters => write!(out, "beyond the parameters"),
             Self::AddressSpace => write!(out, "no such operation in this address space"),

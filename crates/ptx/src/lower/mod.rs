@@ -40,6 +40,15 @@ use crate::syntax::tree::{self, Statement, StatementKind};
 /// The most bytes of a kernel's parameters.
 const MOST_PARAMETERS: u32 = 32764;
 
+/// The first GPUs on which the system has bytes of shared memory in each block, and how many
+/// (`%reserved_smem_offset_cap`, read on an H200). Cooperative groups keep their state there.
+const FIRST_TO_RESERVE: (u32, u32) = (8, 0);
+const RESERVED_SHARED: u32 = 1024;
+
+/// The bounds of a thread's registers.
+const FEWEST_REGISTERS: u64 = 16;
+const MOST_REGISTERS: u64 = 255;
+
 /// Lowers a module for a compute capability.
 pub(crate) fn lower(tree: &tree::Module<'_>, compute: (u32, u32)) -> Result<Module, LoadError> {
     check_target(tree, compute)?;
@@ -63,6 +72,7 @@ pub(crate) fn lower(tree: &tree::Module<'_>, compute: (u32, u32)) -> Result<Modu
         kernels: Vec::new(),
         variables: symbols.variables,
         shared: symbols.shared,
+        reserved_shared: if compute >= FIRST_TO_RESERVE { RESERVED_SHARED } else { 0 },
         files,
     };
     for mut kernel in kernels {
@@ -366,11 +376,15 @@ fn kernel(
                 .error(format!("the directive `.{}` is not supported", directive.name)));
         }
     }
+    let bounds = directive("maxntid").or(directive("reqntid")).map(|_| max_threads);
+    let most = directive("maxnreg").and_then(|directive| directive.values.first());
+    let registers_max = registers_max(bounds, min_blocks.copied(), most.copied());
     Ok(KernelInfo {
         name: function.name.to_owned(),
         params,
         param_bytes,
-        registers: registers(lowered),
+        registers: lowered.registers().min(registers_max),
+        registers_max,
         static_shared: 0,
         local: lowered.frame,
         constant: 0,
@@ -381,8 +395,14 @@ fn kernel(
     })
 }
 
-/// An estimate of a thread's registers: those that live at once, and some for addresses.
-fn registers(function: &Function) -> u32 {
-    let live = function.files.words + 2 * function.files.doubles;
-    (live + 4).next_multiple_of(8).clamp(16, 255)
+/// The most registers of a thread, by what a kernel declares of its launches: a compiler has to fit
+/// so many blocks of so many threads into a multiprocessor's 65,536 registers.
+fn registers_max(threads: Option<u32>, blocks: Option<u64>, most: Option<u64>) -> u32 {
+    let by_bounds = threads.map_or(u64::MAX, |threads| {
+        let warps = u64::from(threads).div_ceil(32).max(1);
+        let each = 65536 / (32 * warps) / blocks.unwrap_or(1).max(1);
+        each - each % 8
+    });
+    let most = most.unwrap_or(u64::MAX).min(by_bounds);
+    most.clamp(FEWEST_REGISTERS, MOST_REGISTERS) as u32
 }

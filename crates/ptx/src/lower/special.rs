@@ -46,7 +46,8 @@ pub(super) fn special(name: &str) -> Option<(Special, u32)> {
         "lanemask_ge" => Special::MaskGreaterOrEqual,
         "lanemask_gt" => Special::MaskGreater,
         "dynamic_smem_size" => Special::DynamicShared,
-        "total_smem_size" | "aggr_smem_size" => Special::TotalShared,
+        "total_smem_size" => Special::TotalShared,
+        "aggr_smem_size" => Special::AllShared,
         "cluster_ctarank" => Special::ClusterRank,
         "cluster_nctarank" => Special::ClusterSize,
         "is_explicit_cluster" => Special::InCluster,
@@ -56,7 +57,12 @@ pub(super) fn special(name: &str) -> Option<(Special, u32)> {
         "envreg1" => Special::WorkspaceHigh,
         "envreg2" => Special::WorkspaceLow,
         _ if numbered(name, "envreg", 32) || numbered(name, "pm", 8) => Special::Zero,
-        "reserved_smem_offset_begin" | "reserved_smem_offset_end" => Special::Zero,
+        // So on an H200, also in a kernel that uses both numbered offsets.
+        "reserved_smem_offset_begin" | "reserved_smem_offset_0" | "reserved_smem_offset_1" => {
+            Special::Zero
+        }
+        "reserved_smem_offset_end" => Special::ReservedEnd,
+        "reserved_smem_offset_cap" => Special::ReservedBytes,
         _ => return None,
     };
     Some((narrow, 32))

@@ -9,6 +9,9 @@ use super::{KernelInfo, Module, Reference};
 use crate::code::{Constant, Program, reached};
 use crate::execute::FUNCTION_WINDOW;
 
+/// Registers that a kernel keeps while a function that it calls runs, at least.
+const CALL_REGISTERS: u32 = 4;
+
 /// Refusals of places for modules.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InstanceError {
@@ -38,6 +41,8 @@ pub struct Kernel {
     pub(crate) files: Arc<Vec<(u32, String)>>,
     /// Where dynamic shared memory begins.
     pub(crate) static_shared: u32,
+    /// The bytes of shared memory before all variables.
+    pub(crate) reserved_shared: u32,
 }
 
 impl Kernel {
@@ -87,23 +92,24 @@ impl Module {
     /// Adds a kernel with the figures of all functions that it reaches.
     pub(crate) fn add_kernel(&mut self, mut kernel: KernelInfo) {
         let order = reached(&self.functions, kernel.function);
-        kernel.static_shared = self.shared_layout(&order).1;
+        kernel.static_shared = self.shared_layout(&order).1.saturating_sub(self.reserved_shared);
         for &index in &order[1..] {
             let function = &self.functions[index as usize];
-            let live = function.files.words + 2 * function.files.doubles;
-            kernel.registers = kernel.registers.max((live + 8).next_multiple_of(8)).min(255);
+            kernel.registers = kernel.registers.max(function.registers() + CALL_REGISTERS);
             kernel.local = kernel.local.saturating_add(function.frame);
         }
+        kernel.registers = kernel.registers.min(kernel.registers_max);
         self.kernels.push(kernel);
     }
 
-    /// The offsets of the shared variables that functions name, and where dynamic ones begin.
+    /// The offsets of the shared variables that functions name, and where dynamic ones begin. The
+    /// system's bytes come first: on an H200 the first variable is at 1024.
     fn shared_layout(&self, order: &[u32]) -> (HashMap<u32, u32>, u32) {
         let mut named: Vec<u32> =
             order.iter().flat_map(|&f| self.functions[f as usize].shared.clone()).collect();
         named.sort_unstable();
         named.dedup();
-        let (mut offsets, mut at) = (HashMap::new(), 0_u32);
+        let (mut offsets, mut at) = (HashMap::new(), self.reserved_shared);
         for dynamic in [false, true] {
             let mut dynamic_align = 1;
             for &index in &named {
@@ -193,6 +199,7 @@ impl Instance {
             info: Arc::new(info.clone()),
             files: Arc::clone(&self.files),
             static_shared,
+            reserved_shared: self.module.reserved_shared,
         }
     }
 }

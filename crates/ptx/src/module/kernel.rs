@@ -20,8 +20,13 @@ pub struct KernelInfo {
     pub params: Vec<Parameter>,
     /// The bytes of all parameters.
     pub param_bytes: u32,
-    /// Registers of 32 bits that a thread needs. An estimate: the registers that live at once.
+    /// Registers of 32 bits that a thread needs, within `registers_max`.
+    ///
+    /// An estimate from the values that live at once. Of 245 kernels of NVIDIA's samples, half are
+    /// within 11 % of what ptxas 13.0 says for compute capability 9.0.
     pub registers: u32,
+    /// The most that a thread may need by `.maxntid`, `.minnctapersm` and `.maxnreg`.
+    pub(crate) registers_max: u32,
     /// Bytes of shared memory, without dynamic ones.
     pub static_shared: u32,
     /// Bytes of local memory of a thread: variables, and the arguments of calls.

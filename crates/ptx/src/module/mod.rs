@@ -24,6 +24,8 @@ pub struct Module {
     pub(crate) kernels: Vec<KernelInfo>,
     pub(crate) variables: Vec<Variable>,
     pub(crate) shared: Vec<SharedVariable>,
+    /// The bytes of shared memory before all variables, which the system has in each block.
+    pub(crate) reserved_shared: u32,
     pub(crate) files: Vec<(u32, String)>,
 }
 

@@ -13,7 +13,7 @@ use super::launch::ProgramLaunch;
 use super::limits::GridLimits;
 use super::modules::{Function, LoadedModule, Variable};
 use super::occupancy;
-use super::program::Lowered;
+use super::program::LoweredProgram;
 use crate::backend::SimBackend;
 use crate::config::MemoryContents;
 use crate::cost::Call;
@@ -91,8 +91,8 @@ impl SimBackend {
                 }
             }
         })?;
-        let lowered =
-            Lowered::new(self.config().gpu(), text).map_err(|error| not_loaded(&error))?;
+        let capability = self.config().gpu().compute_capability;
+        let lowered = LoweredProgram::new(capability, text).map_err(|error| not_loaded(&error))?;
         let mut places = Vec::new();
         let loaded = self.place_variables(device, &lowered, &mut places).and_then(|program| {
             self.fill_variables(device, &program, &places)?;
@@ -113,7 +113,7 @@ impl SimBackend {
     fn place_variables(
         &self,
         device: DeviceId,
-        lowered: &Lowered,
+        lowered: &LoweredProgram,
         places: &mut Vec<Option<Span>>,
     ) -> Result<super::Program> {
         for variable in lowered.module.variables() {

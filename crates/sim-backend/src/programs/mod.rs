@@ -23,4 +23,4 @@ pub use launch::ProgramLaunch;
 pub use limits::GridLimits;
 pub(crate) use modules::Modules;
 pub use output::KernelOutput;
-pub use program::{Program, ProgramError, ProgramKernel, ProgramVariable};
+pub use program::{LoweredProgram, Program, ProgramError, ProgramKernel, ProgramVariable};

@@ -3,27 +3,25 @@
 use pagewise_hal::{DevicePtr, HostAddresses};
 use pagewise_ptx::module::{Instance, Reference, Variable};
 
-use super::program::{Lowered, NOWHERE, Program, ProgramError, ProgramVariable};
+use super::program::{LoweredProgram, NOWHERE, Program, ProgramError, ProgramVariable};
 use crate::backend::SimBackend;
 
 impl Program {
-    /// Checks and lowers the text of a module for the machine's GPU. `address` says where a variable
-    /// is; one without an address is nowhere. The caller has written first contents there, apart
-    /// from the addresses of functions, which this writes.
+    /// Places a module in the memory of a machine. `address` says where a variable is; one without
+    /// an address is nowhere. The caller has written first contents there, apart from the addresses
+    /// of functions, which this writes.
     ///
     /// # Errors
-    /// If the text is no PTX, is for a newer GPU, or has an instruction that is not executed; if an
-    /// address is misaligned.
+    /// If an address is misaligned.
     ///
     /// # Safety
     /// An address is that of live memory of this machine, which no other code uses meanwhile, with
     /// as many bytes as the text says.
-    pub unsafe fn load(
+    pub unsafe fn place(
         sim: &SimBackend,
-        text: &str,
+        lowered: &LoweredProgram,
         mut address: impl FnMut(ProgramVariable<'_>) -> Option<u64>,
     ) -> Result<Self, ProgramError> {
-        let lowered = Lowered::new(sim.config().gpu(), text)?;
         let variables = lowered.module.variables();
         let program = lowered.at(variables.iter().map(|one| address(ProgramVariable(one))))?;
         for (index, variable) in variables.iter().enumerate() {

@@ -6,8 +6,6 @@ use pagewise_ptx::LoadError;
 use pagewise_ptx::module::{Instance, InstanceError, Kernel, Module, Target, Variable};
 use thiserror::Error;
 
-use crate::profile::GpuProfile;
-
 /// An address for variables that have none: no memory is there.
 pub(super) const NOWHERE: u64 = 1 << 55;
 
@@ -54,18 +52,29 @@ impl ProgramVariable<'_> {
 }
 
 /// A module of PTX that is checked and lowered, and in no memory yet.
-pub(super) struct Lowered {
+#[derive(Debug)]
+pub struct LoweredProgram {
     pub(super) module: Arc<Module>,
     uses_heap: bool,
 }
 
-impl Lowered {
-    /// Checks and lowers the text of a module for a GPU.
-    pub(super) fn new(gpu: &GpuProfile, text: &str) -> Result<Self, LoadError> {
-        let (major, minor) = gpu.compute_capability;
+impl LoweredProgram {
+    /// Checks and lowers the text of a module for a GPU of a compute capability: major and minor.
+    ///
+    /// # Errors
+    /// If the text is no PTX, is for a newer GPU, or has an instruction that is not executed.
+    pub fn new((major, minor): (i32, i32), text: &str) -> Result<Self, LoadError> {
         let target = Target { compute: (major.unsigned_abs(), minor.unsigned_abs()) };
         let module = Arc::new(Module::load(text, &target)?);
         Ok(Self { module, uses_heap: text.contains(MALLOC) })
+    }
+
+    /// Registers of 32 bits of each thread of a kernel: an estimate, and the count that a launch
+    /// takes of a multiprocessor's.
+    #[must_use]
+    pub fn registers(&self, kernel: &str) -> Option<u32> {
+        let kernel = self.module.kernels().iter().find(|one| one.name == kernel)?;
+        Some(kernel.registers)
     }
 
     /// The module with an address for each variable that has one.

@@ -186,9 +186,11 @@ pub(super) fn known(driver: &Driver, on: *mut c_void) -> Outcome<Stream> {
     }
     let device = driver.device()?.0;
     let context = contexts::current();
-    let [legacy, own] = driver.contexts().get(context)?.default_ids;
-    let id = if handle.is_legacy() { legacy } else { own };
-    Ok(Stream { context, device, flags: 0, priority: PRIORITY_LEAST, id, policy: 1 })
+    let contexts = driver.contexts();
+    let owner = contexts.get(context)?;
+    let index = usize::from(!handle.is_legacy());
+    let (id, attributes) = (owner.default_ids[index], owner.default_attributes[index]);
+    Ok(Stream { context, device, flags: 0, priority: PRIORITY_LEAST, id, attributes })
 }
 
 /// Runs a call that reads a figure of a stream, and stores it.
@@ -270,15 +272,14 @@ pub unsafe extern "C" fn cuStreamGetCtx_v2(
     })
 }
 
-/// `CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY`
-const SYNCHRONIZATION_POLICY: c_int = 3;
 /// `CU_LAUNCH_ATTRIBUTE_PRIORITY`
 const PRIORITY: c_int = 8;
 
-/// `cuStreamGetAttribute`: the policy of waiting, and the priority.
+/// `cuStreamGetAttribute`: the priority, the policy of waiting, the window of the L2 cache, and domains
+/// of memory.
 ///
 /// # Safety
-/// `value` must be null or valid for writing an `int`.
+/// `value` must be null or valid for writing the attribute's member of `CUlaunchAttributeValue`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetAttribute(
     on: *mut c_void,
@@ -288,20 +289,21 @@ pub unsafe extern "C" fn cuStreamGetAttribute(
     started("cuStreamGetAttribute", |driver| {
         has_place(value)?;
         let stream = known(driver, on)?;
-        let read = match attribute {
-            SYNCHRONIZATION_POLICY => stream.policy,
-            PRIORITY => stream.priority,
-            _ => return Err(Code::INVALID_VALUE),
-        };
-        // SAFETY: the caller promises that the place is null or valid for writing.
-        unsafe { store(value.cast(), read) }
+        // SAFETY: the caller promises that the place is null or valid for writing the value.
+        unsafe {
+            match attribute {
+                PRIORITY => store(value.cast(), stream.priority),
+                other => stream.attributes.get(other, value),
+            }
+        }
     })
 }
 
-/// `cuStreamSetAttribute`: the policy of waiting, and the priority. Default streams keep theirs.
+/// `cuStreamSetAttribute`: as `cuStreamGetAttribute`. Default streams keep their priority and their
+/// policy of waiting.
 ///
 /// # Safety
-/// `value` must be null or valid for reading an `int`.
+/// `value` must be null or valid for reading the attribute's member of `CUlaunchAttributeValue`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamSetAttribute(
     on: *mut c_void,
@@ -309,29 +311,25 @@ pub unsafe extern "C" fn cuStreamSetAttribute(
     value: *const c_void,
 ) -> c_int {
     started("cuStreamSetAttribute", |driver| {
-        // SAFETY: the caller promises that the place is null or valid for reading.
-        let wanted = unsafe { load(value.cast::<c_int>()) }?;
+        has_place(value.cast_mut())?;
         known(driver, on)?;
-        change(driver, on, |stream| match attribute {
-            SYNCHRONIZATION_POLICY if (1..=4).contains(&wanted) => {
-                stream.policy = wanted;
-                Ok(())
-            }
-            PRIORITY => {
+        let mut contexts = driver.contexts();
+        let Some(stream) = contexts.streams.get_mut(&on.addr()) else {
+            let index = usize::from(!stream(on).is_legacy());
+            let owner = contexts.get_mut(contexts::current())?;
+            // SAFETY: the caller promises that the place is null or valid for reading the value.
+            return unsafe { owner.default_attributes[index].set_of_default(attribute, value) };
+        };
+        // SAFETY: as for default streams, by the caller's promise.
+        unsafe {
+            if attribute == PRIORITY {
+                let wanted = load(value.cast::<c_int>())?;
                 stream.priority = wanted.clamp(PRIORITY_GREATEST, PRIORITY_LEAST);
-                Ok(())
+                return Ok(());
             }
-            _ => Err(Code::INVALID_VALUE),
-        })
+            stream.attributes.set(attribute, value)
+        }
     })
-}
-
-/// Changes the properties of a stream that was created.
-fn change(driver: &Driver, on: *mut c_void, how: impl FnOnce(&mut Stream) -> Outcome) -> Outcome {
-    match driver.contexts().streams.get_mut(&on.addr()) {
-        Some(stream) => how(stream),
-        None => Err(Code::INVALID_VALUE),
-    }
 }
 
 /// `cuStreamCopyAttributes`
@@ -340,9 +338,9 @@ pub extern "C" fn cuStreamCopyAttributes(to: *mut c_void, from: *mut c_void) -> 
     started("cuStreamCopyAttributes", |driver| {
         let source = known(driver, from)?;
         known(driver, to)?;
-        change(driver, to, |stream| {
-            (stream.policy, stream.priority) = (source.policy, source.priority);
-            Ok(())
-        })
+        let mut contexts = driver.contexts();
+        let stream = contexts.streams.get_mut(&to.addr()).ok_or(Code::INVALID_VALUE)?;
+        (stream.attributes, stream.priority) = (source.attributes, source.priority);
+        Ok(())
     })
 }

@@ -4,8 +4,8 @@
 use std::ffi::{c_int, c_void};
 
 use pagewise_hal::{
-    AccessFlags, AllocationType, Backend, Code, DevicePtr, Granularity, HandleTypes, MemoryAccess,
-    MemoryHandle, MemoryProps,
+    AccessFlags, AllocationType, Backend, Code, DevicePtr, Granularity, HandleTypes, LocationKind,
+    MemoryAccess, MemoryHandle, MemoryProps,
 };
 
 use crate::driver::{Outcome, answer, has_place, load, started, store};
@@ -24,10 +24,13 @@ pub struct MemAllocationProp {
     pub location: MemLocation,
     /// Windows only.
     pub win32_handle_meta_data: *mut c_void,
-    /// Compression, RDMA and, in two bytes, usage, which change nothing here; four reserved bytes,
-    /// which are zero.
+    /// Compression, which is noted, RDMA and, in two bytes, usage, which change nothing here; four
+    /// reserved bytes, which are zero.
     pub alloc_flags: [u8; 8],
 }
+
+/// `CU_MEM_ALLOCATION_COMP_GENERIC`
+const COMPRESSION_GENERIC: u8 = 1;
 
 /// The most places that one call gives access: all devices, the host and its nodes.
 const PLACES_MAX: usize = 1024;
@@ -127,10 +130,24 @@ pub unsafe extern "C" fn cuMemCreate(
         no_flags(flags)?;
         // SAFETY: the caller promises that `props` is null or valid for reading.
         let (props, alloc_flags) = unsafe { properties(props) }?;
-        if !alloc_flags.ends_with(&[0; 4]) {
+        let [compression, _, _, _, reserved @ ..] = alloc_flags;
+        let takes_compression = match compression {
+            0 => true,
+            // Memory of the host is never compressible on an H200.
+            COMPRESSION_GENERIC => props.location.kind == LocationKind::DEVICE,
+            _ => false,
+        };
+        if reserved != [0; 4] || !takes_compression {
             return Err(Code::INVALID_VALUE);
         }
         let made = answer(driver.sim.memory_create(bytes as u64, props))?;
+        if compression == COMPRESSION_GENERIC {
+            let exists =
+                |handle: &u64| driver.machine.simulator.memory_props(memory(*handle)).is_ok();
+            let mut compressible = driver.compressible();
+            compressible.retain(exists);
+            compressible.insert(made.as_raw());
+        }
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, made.as_raw()) }
     })
@@ -165,7 +182,8 @@ pub unsafe extern "C" fn cuMemRetainAllocationHandle(out: *mut u64, address: *mu
     })
 }
 
-/// `cuMemGetAllocationPropertiesFromHandle`. Its flags are 0: what they ask for changes nothing here.
+/// `cuMemGetAllocationPropertiesFromHandle`. Of its flags compression is as the memory was asked for;
+/// the others are 0.
 ///
 /// # Safety
 /// `out` as the module says.
@@ -182,7 +200,7 @@ pub unsafe extern "C" fn cuMemGetAllocationPropertiesFromHandle(
             handle_types: props.handle_types.bits().cast_signed(),
             location: props.location.into(),
             win32_handle_meta_data: std::ptr::null_mut(),
-            alloc_flags: [0; 8],
+            alloc_flags: [u8::from(driver.compressible().contains(&handle)), 0, 0, 0, 0, 0, 0, 0],
         };
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, props) }

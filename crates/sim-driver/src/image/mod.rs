@@ -13,8 +13,11 @@ pub(crate) mod source;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt;
+use std::sync::OnceLock;
 
 use pagewise_hal::DriverVersion;
+use pagewise_ptx::LoadError;
+use pagewise_sim::LoweredProgram;
 
 use fatbin::Form;
 use parts::{Kernel, Space, Target, Variable};
@@ -86,6 +89,10 @@ pub(crate) struct Image {
     /// A function that it calls and another module has to define.
     unresolved: Option<String>,
     pub(crate) target: Target,
+    /// The compute capability of the device: ten times the major one, and the minor one.
+    capability: u32,
+    /// The text as it is executed, once a caller asked for it.
+    lowered: OnceLock<Result<LoweredProgram, LoadError>>,
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) variables: Vec<Variable>,
     /// Indices by name.
@@ -131,7 +138,8 @@ impl Image {
         if !cubin.target.runs_on(machine.capability) {
             return Err(Refusal::no_binary(machine));
         }
-        Ok(Self::new(Vec::new(), cubin.target, cubin.kernels, cubin.variables))
+        let new = Self::new(Vec::new(), cubin.target, cubin.kernels, cubin.variables);
+        Ok(Self { capability: machine.capability, ..new })
     }
 
     fn of_ptx(text: &[u8], machine: Machine) -> Result<Self, Refusal> {
@@ -142,7 +150,8 @@ impl Image {
         if !target.runs_on(machine.capability) {
             return Err(ptx::Fault::newer_target().into());
         }
-        Ok(Self { unresolved, ..Self::new(text.to_vec(), target, kernels, variables) })
+        let new = Self::new(text.to_vec(), target, kernels, variables);
+        Ok(Self { unresolved, capability: machine.capability, ..new })
     }
 
     fn new(text: Vec<u8>, target: Target, kernels: Vec<Kernel>, variables: Vec<Variable>) -> Self {
@@ -152,13 +161,22 @@ impl Image {
         let variable_indices = names.map(|(index, one)| (one.name.clone(), index)).collect();
         Self {
             text,
-            unresolved: None,
             target,
             kernels,
             variables,
             kernel_indices,
             variable_indices,
+            ..Self::default()
         }
+    }
+
+    /// The text, checked and lowered by the first caller. Machine code has none.
+    pub(crate) fn lowered(&self) -> Result<&LoweredProgram, &LoadError> {
+        let lower = || {
+            let [major, minor] = [self.capability / 10, self.capability % 10].map(u32::cast_signed);
+            LoweredProgram::new((major, minor), &String::from_utf8_lossy(&self.text))
+        };
+        self.lowered.get_or_init(lower).as_ref()
     }
 
     /// The image, if it can be loaded as it is, without others.

@@ -1,5 +1,6 @@
 //! Modules as the simulator executes them: each is lowered at the first launch of a kernel of it.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use pagewise_hal::Code;
@@ -28,15 +29,19 @@ fn program(driver: &Driver, launch: &Launch) -> Outcome<Program> {
     if module.image.text.is_empty() {
         return driver.refuse_machine_code();
     }
-    let text = String::from_utf8_lossy(&module.image.text);
-    let simulator = &driver.machine.simulator;
+    let refuse =
+        |error: &dyn Display| driver.refuse_why(&format!("a launch from this module: {error}"));
+    let lowered = match module.image.lowered() {
+        Ok(lowered) => lowered,
+        Err(error) => return refuse(error),
+    };
     // SAFETY: the module's variables have their memory as long as the module is, which the lock keeps.
     // No kernel of the module has run yet.
     let program = unsafe {
-        Program::load(simulator, &text, |variable| {
+        Program::place(&driver.machine.simulator, lowered, |variable| {
             let index = module.image.variable(variable.name());
             index.and_then(|index| module.storage.address(index))
         })
     };
-    program.or_else(|error| driver.refuse_why(&format!("a launch from this module: {error}")))
+    program.or_else(|error| refuse(&error))
 }

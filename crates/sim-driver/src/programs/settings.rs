@@ -12,8 +12,8 @@ use crate::outcome::Outcome;
 /// Bytes of shared memory that a block may have unless its kernel asks for more.
 const SHARED_BYTES: u64 = 48 << 10;
 
-/// Registers that a thread of a PTX kernel is taken to use. Nothing compiles the text here; with
-/// as many a multiprocessor has room for all its threads.
+/// Registers of a thread of a kernel that cannot be executed: with as many a multiprocessor has room
+/// for all its threads.
 const REGISTERS: u32 = 32;
 
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`
@@ -73,7 +73,7 @@ impl Settings {
             1 => number(kernel.shared_bytes),
             2 => number(image.constant_bytes()),
             3 => number(kernel.local_bytes),
-            4 => number(u64::from(registers(kernel))),
+            4 => number(u64::from(registers(image, kernel))),
             5 => number(u64::from(image.target.capability)),
             // PTX is compiled for the device.
             6 if image.text.is_empty() => number(u64::from(image.target.capability)),
@@ -132,7 +132,9 @@ impl Settings {
     }
 }
 
-/// Registers of each thread of a kernel.
-pub(crate) fn registers(kernel: &Kernel) -> u32 {
-    kernel.registers.unwrap_or(REGISTERS)
+/// Registers of each thread of a kernel: those of its machine code, or as many as a launch of its
+/// text takes.
+pub(crate) fn registers(image: &Image, kernel: &Kernel) -> u32 {
+    let of_text = || image.lowered().ok().and_then(|lowered| lowered.registers(kernel.name()));
+    kernel.registers.or_else(of_text).unwrap_or(REGISTERS)
 }

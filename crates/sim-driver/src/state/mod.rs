@@ -52,6 +52,8 @@ pub(crate) struct Driver {
     pub(crate) deferred: Deferred<Self>,
     /// Addresses that work which waits is going to free.
     freeing: Mutex<BTreeSet<u64>>,
+    /// Handles of compressible memory.
+    compressible: Mutex<BTreeSet<u64>>,
     programs: Mutex<Programs>,
     graphs: Mutex<Graphs>,
     /// Modules that kernels were launched from.
@@ -96,6 +98,7 @@ impl Driver {
             contexts: Mutex::default(),
             deferred: Deferred::default(),
             freeing: Mutex::default(),
+            compressible: Mutex::default(),
             programs: Mutex::default(),
             graphs: Mutex::default(),
             instances: Instances::default(),
@@ -120,6 +123,12 @@ impl Driver {
     /// Addresses that work which waits is going to free. No other lock is taken while this one is held.
     pub(crate) fn freeing(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.freeing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Handles of compressible memory, of which some may be gone. Its lock is taken before that of the
+    /// simulator.
+    pub(crate) fn compressible(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.compressible.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the driver, if its options let it.
@@ -179,6 +188,7 @@ impl Driver {
             contexts,
             deferred: _,
             freeing: _,
+            compressible,
             programs,
             graphs: _,
             instances: _,
@@ -186,7 +196,7 @@ impl Driver {
             figures: _,
         } = self;
         let simulator = machine.simulator.state();
-        format!("{number} {started:?} {contexts:#?}\n{programs:?}\n{simulator}")
+        format!("{number} {started:?} {contexts:#?}\n{compressible:?}{programs:?}\n{simulator}")
     }
 
     /// A shared library cannot take a symbol back: an entry point that the driver does not
