@@ -21,6 +21,7 @@ mod progress;
 mod record;
 mod run;
 mod shipped;
+mod signals;
 mod sim_target;
 mod standard;
 mod status;

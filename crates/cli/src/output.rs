@@ -15,6 +15,7 @@ use std::time::Duration;
 use pagewise_trace::output;
 use tempfile::TempDir;
 
+use crate::signals::when_asked_to_end;
 use crate::standard::is_standard;
 use crate::status::Failure;
 
@@ -126,7 +127,7 @@ fn unfinished() -> MutexGuard<'static, Unfinished> {
     WATCH.call_once(|| {
         // Where signals cannot be watched, an interruption leaves a file behind: no reason to
         // refuse the command.
-        _ = ctrlc::set_handler(|| {
+        _ = when_asked_to_end(|| {
             // Held to the end, so that nothing new is begun.
             let mut unfinished = unfinished();
             if let Some(child) = &mut unfinished.child {

@@ -1,12 +1,12 @@
 //! `pagewise run`: any program on a simulated driver, and what moved.
 
+mod child;
 mod loader;
 mod start;
 mod summary;
 mod sweep;
 mod traces;
 
-use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Run, as_json: bool) -> Result<Answer, Failure> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     loader.prepare(&mut command, &options, args.trace.is_some());
-    let status = wait_for(&mut command).map_err(|error| not_started(&args.command[0], &error))?;
+    let status = child::run(&mut command).map_err(|error| not_started(&args.command[0], &error))?;
     let exit = exit_of(status);
     let summary = Summary::collect(loader.folder(), exit).map_err(own)?;
     if let Some(path) = &args.trace {
@@ -45,14 +45,6 @@ pub(crate) fn run(args: &Run, as_json: bool) -> Result<Answer, Failure> {
         write_file(path, format!("{}\n", summary.json()).as_bytes())?;
     }
     Ok(Answer::of_program(u8::try_from(exit).unwrap_or(OWN_FAILURE), summary.to_string()))
-}
-
-/// Starts a program and waits for its end. A signal from the terminal reaches the program too, which
-/// decides what to do about it; this process goes on, to tell what moved.
-fn wait_for(command: &mut Command) -> io::Result<ExitStatus> {
-    // Without it, the command ends with the program and leaves a folder behind: no reason to refuse.
-    _ = ctrlc::set_handler(|| {});
-    command.spawn()?.wait()
 }
 
 fn exit_of(status: ExitStatus) -> i32 {

@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::loader::Loader;
 use super::start::{OWN_FAILURE, not_started};
 use crate::args::{Run, SweepArgs};
+use crate::signals::when_asked_to_end;
 use crate::status::{Answer, Failure};
 
 /// The status if some run crashed or hung.
@@ -88,7 +89,7 @@ pub(super) fn sweep(args: &Run, options: &str) -> Result<Answer, Failure> {
         return Err(Failure::Usage(message.to_owned()));
     }
     // Without it, an interrupted sweep leaves a program running: no reason to refuse.
-    _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
+    _ = when_asked_to_end(|| INTERRUPTED.store(true, Ordering::Relaxed));
     let own = |why: String| Failure::Started(OWN_FAILURE, why);
     let loader = Loader::new().map_err(own)?;
     let runner = Runner { args, loader: &loader, timeout: args.sweep.timeout };

@@ -97,6 +97,69 @@ fn an_interrupted_recording_of_a_driver_leaves_nothing_of_its_processes() {
     assert_eq!(kept.names(), ["long.jsonl"], "there is no trace, nor a part of one");
 }
 
+/// A shell that `pagewise run` starts, and its number.
+#[cfg(target_os = "linux")]
+struct Started {
+    files: Files,
+    command: std::process::Child,
+    program: String,
+}
+
+/// Runs a shell that says when it is asked to end, and with which number it runs.
+#[cfg(target_os = "linux")]
+fn started() -> Started {
+    let files = Files::new();
+    let (number, asked) = (files.path("number"), files.path("asked"));
+    let script = format!(
+        "trap 'echo yes > {asked}; exit 3' TERM; echo $$ > {number}.part; mv {number}.part {number};
+         while :; do sleep 0.02; done"
+    );
+    let library = std::env::current_exe().expect("a test knows its path");
+    let mut command = command(&["run", "--", "sh", "-c", &script]);
+    command.env("PAGEWISE_DRIVER_LIBRARY", library.with_file_name("libpagewise_driver.so"));
+    let mut command = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let program = eventually(|| std::fs::read_to_string(&number).ok());
+    assert!(command.try_wait().expect("a child").is_none(), "the command waits for its program");
+    Started { files, command, program: program.trim().to_owned() }
+}
+
+/// The first answer, within a minute.
+#[cfg(target_os = "linux")]
+fn eventually<T>(mut answer: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        match answer() {
+            Some(answer) => return answer,
+            None => assert!(Instant::now() < patience, "nothing happens"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_request_to_end_reaches_the_program_of_a_run_and_its_status_is_the_runs() {
+    let mut started = started();
+    let id = started.command.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    let status = eventually(|| started.command.try_wait().expect("a child"));
+    assert_eq!(status.code(), Some(3));
+    assert_eq!(std::fs::read_to_string(started.files.path("asked")).expect("written"), "yes\n");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_program_of_a_run_that_is_killed_ends_too() {
+    let mut started = started();
+    started.command.kill().expect("it runs");
+    started.command.wait().expect("a child");
+    let stat = format!("/proc/{}/stat", started.program);
+    // A process that ended stays as a zombie until its new parent asks for its status.
+    let ended = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+    eventually(|| ended().then_some(()));
+    assert!(!std::path::Path::new(&started.files.path("asked")).exists(), "it had no choice");
+}
+
 #[test]
 fn an_interrupted_comparison_leaves_whole_programs_only() {
     let files = Files::new();
