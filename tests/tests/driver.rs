@@ -93,6 +93,7 @@ fn common(capabilities: Capabilities) -> Capabilities {
     capabilities.deterministic = false;
     capabilities.kernels = true;
     capabilities.declared_kernels = false;
+    capabilities.traced_launches = false;
     capabilities.pool_self_import = false;
     capabilities.range_attributes_by_page = false;
     capabilities

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use pagewise::{
     Advice, AllocationType, AttachFlags, Backend, BackendExt, DeviceId, DevicePtr,
     DiscardedContents, DriverVersion, Error, HandleTypes, HostAccess, HostRegisterFlags, HostTouch,
-    KernelAccess, KernelAccesses, KernelWalk, Location, PoolProps, RangeReads, ShareableHandle,
-    SimBackend, SimConfig, Span, StreamHandle, StridedSpan,
+    KernelAccess, KernelAccesses, KernelParam, KernelWalk, LaunchShape, Location, PoolProps,
+    RangeReads, ShareableHandle, SimBackend, SimConfig, Span, StreamHandle, StridedSpan,
 };
 use pagewise_trace::compare::{Levels, Tally, compare_case, compare_recordings};
 use pagewise_trace::format::{AttributeValue, Case, Header, Op, OpLine};
@@ -386,6 +386,50 @@ fn declared_kernels_are_recorded_and_replay_with_equal_pages_and_events() {
     assert_eq!(read.ops.iter().filter(unstable).count(), 4, "reads of results");
     let faults = |case: &Case| case.ops.iter().map(|op| op.recorded.observed.events.len()).sum();
     let events: usize = faults(&read);
+    assert!(events > 300, "{events}");
+}
+
+/// A kernel in PTX that doubles the words of a buffer, launched over and over between reads of the host.
+fn launches(backend: &dyn Backend) -> Result<(), Error> {
+    const DOUBLE: &str = ".version 8.0\n.target sm_60\n.address_size 64
+        .visible .entry double(.param .u64 words) {
+            .reg .b32 %r<5>; .reg .b64 %rd<4>;
+            ld.param.u64 %rd1, [words]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+            mad.lo.s32 %r1, %r1, %r2, %r3; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;
+            ld.global.u32 %r4, [%rd1]; shl.b32 %r4, %r4, 1; st.global.u32 [%rd1], %r4; ret; }";
+    let span = backend.alloc(8 << 20)?;
+    // SAFETY: only this test knows the memory, it is used from one thread, and freed once.
+    unsafe {
+        let module = backend.module_load(DeviceId(0), DOUBLE.as_bytes())?;
+        let double = backend.module_function(module, "double")?;
+        for _ in 0..3 {
+            let access = HostAccess::Write(1);
+            backend.host_touch(HostTouch { span, stride_bytes: 1 << 16, access })?;
+            let shape = LaunchShape::linear(8192, 256);
+            let params = [KernelParam::new(span.ptr.0.to_le_bytes())];
+            backend.launch(double, shape, &params, StreamHandle::NULL)?;
+            let access = HostAccess::Read;
+            backend.host_touch(HostTouch { span, stride_bytes: 4096, access })?;
+        }
+        backend.module_unload(module)?;
+        backend.free(span.ptr)
+    }
+}
+
+#[test]
+fn launches_of_code_are_recorded_and_replay_with_equal_pages_and_events() {
+    let header = Header::new("launches", shipped("migrate").header().recorded_on.clone());
+    let recorder = Recorder::new(simulator(&header));
+    launches(&recorder).expect("inside");
+    assert_eq!(recorder.left_out(), 0);
+    let recorded = recorder.take_case("launches");
+    let read = read_back(&header, &recorded);
+    let kept: Vec<_> = read.ops.iter().map(|line| line.recorded.op.name()).collect();
+    assert_eq!(kept.iter().filter(|name| **name == "launch").count(), 3, "{kept:?}");
+    let again = replay_case(&simulator(&header), &read, |_, _| ());
+    let tally = compare_case(&read, &again, true);
+    assert!(tally.agrees(), "{:?}", tally.first_divergence());
+    let events: usize = read.ops.iter().map(|op| op.recorded.observed.events.len()).sum();
     assert!(events > 300, "{events}");
 }
 

@@ -47,6 +47,23 @@ impl CudaBackend {
     }
 
     /// # Safety
+    /// As [`Backend::launch_traced`](pagewise_hal::Backend::launch_traced).
+    pub(crate) unsafe fn launch_traced(
+        &self,
+        _: FunctionHandle,
+        _: LaunchShape,
+        _: &[KernelParam],
+        _: StreamHandle,
+    ) -> Result<RecordedLaunch> {
+        refuse(
+            "launch_traced",
+            Code::NOT_SUPPORTED,
+            "a driver does not say what a kernel accessed: launch it without a trace, or on the \
+             simulator",
+        )
+    }
+
+    /// # Safety
     /// As [`Backend::module_load`](pagewise_hal::Backend::module_load).
     pub(crate) unsafe fn module_load(
         &self,

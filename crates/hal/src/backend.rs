@@ -943,6 +943,27 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
         stream: StreamHandle,
     ) -> Result<()>;
 
+    /// Launches a kernel as [`launch`](Self::launch) does, and says what it accessed: by page, and in
+    /// the order in which its warps waited. [`launch_recorded`](Self::launch_recorded) moves the same
+    /// pages without the kernel. Requires [`Capabilities::traced_launches`], which a driver lacks.
+    ///
+    /// A kernel that faults gives what it accessed until then. Its error is that of later calls, as
+    /// after `launch`.
+    ///
+    /// # Errors
+    /// Those of [`launch`](Self::launch). `Unsupported` without the capability; then nothing is
+    /// launched.
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    unsafe fn launch_traced(
+        &self,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        params: &[KernelParam],
+        stream: StreamHandle,
+    ) -> Result<RecordedLaunch>;
+
     // ---- observation --------------------------------------------------------------------------
 
     /// The host's page table for the pages of a range, as runs; adjacent runs differ.

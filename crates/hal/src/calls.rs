@@ -307,6 +307,12 @@ macro_rules! with_calls {
                 params: &[$crate::KernelParam],
                 stream: $crate::StreamHandle
             ) -> ();
+            LaunchTraced = [unsafe] fn launch_traced(
+                function: $crate::FunctionHandle,
+                shape: $crate::LaunchShape,
+                params: &[$crate::KernelParam],
+                stream: $crate::StreamHandle
+            ) -> $crate::RecordedLaunch;
             HostPageMap = [] fn host_page_map(span: $crate::Span) -> Vec<$crate::PageRun>;
             TakeEvents = [] fn take_events() -> Vec<$crate::MemoryEvent>;
             EventsSince = [] fn events_since(position: u64) -> $crate::EventsSince;

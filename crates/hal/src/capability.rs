@@ -61,6 +61,9 @@ pub struct Capabilities {
     /// Kernels are declared, by [`kernel_accesses`](crate::Backend::kernel_accesses).
     #[cfg_attr(feature = "serde", serde(default))]
     pub declared_kernels: bool,
+    /// [`launch_traced`](crate::Backend::launch_traced) says what a kernel accessed.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub traced_launches: bool,
     /// [`range_attribute`](crate::Backend::range_attribute) answers by the pages of the range, as
     /// documented. Without it, as a driver does: driver 580 walks over runs of pages and can report
     /// a value that no page has.
@@ -94,6 +97,7 @@ impl Capabilities {
             deterministic: false,
             kernels: true,
             declared_kernels: false,
+            traced_launches: false,
             range_attributes_by_page: false,
         }
     }

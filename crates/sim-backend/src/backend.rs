@@ -449,6 +449,7 @@ impl Backend for SimBackend {
         capabilities.pool_self_import = true;
         capabilities.kernels = self.config.contents == MemoryContents::Real;
         capabilities.declared_kernels = true;
+        capabilities.traced_launches = capabilities.kernels;
         capabilities.range_attributes_by_page = self.config.range_reads == RangeReads::Pages;
         capabilities
     }
@@ -1016,6 +1017,17 @@ impl Backend for SimBackend {
     ) -> Result<()> {
         // SAFETY: the caller of this method promised what the other one asks for.
         unsafe { self.launch_function(function, shape, params, stream) }
+    }
+
+    unsafe fn launch_traced(
+        &self,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        params: &[KernelParam],
+        stream: StreamHandle,
+    ) -> Result<RecordedLaunch> {
+        // SAFETY: the caller of this method promised what the other one asks for.
+        unsafe { self.trace_function(function, shape, params, stream) }
     }
 
     fn host_page_map(&self, span: Span) -> Result<Vec<PageRun>> {

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use pagewise_hal::{
     AttachFlags, Backend, BestBlock, Code, DeviceId, DevicePtr, Error, FunctionAttribute,
     FunctionHandle, HostAddresses, HostAllocFlags, KernelParam, LaunchShape, ModuleHandle,
-    Operation, ParamInfo, Result, Span, StreamFlags, StreamHandle,
+    Operation, ParamInfo, RecordedLaunch, Result, Span, StreamFlags, StreamHandle,
 };
 use pagewise_ptx::LoadError;
 
+use super::fault::KernelFault;
 use super::launch::ProgramLaunch;
 use super::limits::GridLimits;
 use super::modules::{Function, LoadedModule, Variable};
 use super::occupancy;
 use super::program::LoweredProgram;
+use super::text::Text;
 use crate::backend::SimBackend;
 use crate::config::MemoryContents;
 use crate::cost::Call;
@@ -264,17 +266,46 @@ impl SimBackend {
         params: &[KernelParam],
         on: StreamHandle,
     ) -> Result<()> {
-        const OPERATION: Operation = Operation::Launch;
-        self.check_not_lost(OPERATION)?;
+        self.launch_checked(Operation::Launch, function, (shape, params), |launch, text| {
+            // SAFETY: the caller promised that no other code uses the memory that the kernel uses, and
+            // that the module outlives the launch.
+            Ok((unsafe { self.launch_program(launch, self, text, on) }?, ()))
+        })
+    }
+
+    /// # Safety
+    /// As [`Backend::launch_traced`], but for the parameters, which are checked.
+    pub(crate) unsafe fn trace_function(
+        &self,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        params: &[KernelParam],
+        on: StreamHandle,
+    ) -> Result<RecordedLaunch> {
+        self.launch_checked(Operation::LaunchTraced, function, (shape, params), |launch, text| {
+            // SAFETY: the caller's promise, as for `launch_function`.
+            unsafe { self.trace_program(launch, self, text, on) }
+        })
+    }
+
+    /// Checks a launch and lets `carry_out` carry it out. The device is lost if the kernel faults.
+    fn launch_checked<T>(
+        &self,
+        operation: Operation,
+        function: FunctionHandle,
+        (shape, params): (LaunchShape, &[KernelParam]),
+        carry_out: impl FnOnce(&ProgramLaunch<'_>, &Text) -> Result<(Option<KernelFault>, T)>,
+    ) -> Result<T> {
+        self.check_not_lost(operation)?;
         let limits = self.limits();
         let found: Checked<Arc<Function>> = self.modules().live(function.as_raw());
         let checked = found.and_then(|found| {
             found.check_shape(&shape, &limits)?;
             Ok(found)
         });
-        let found = checked.map_err(|refusal| crate::machine::error(OPERATION.name(), refusal))?;
+        let found = checked.map_err(|refusal| crate::machine::error(operation.name(), refusal))?;
         let parameters = found.pack(params).map_err(|why| {
-            Error::from_code(OPERATION.name(), Code::INVALID_VALUE).with_detail(why)
+            Error::from_code(operation.name(), Code::INVALID_VALUE).with_detail(why)
         })?;
         let launch = ProgramLaunch {
             kernel: &found.kernel,
@@ -287,13 +318,12 @@ impl SimBackend {
             heap_bytes: HEAP_BYTES,
         };
         let text = &self.modules().text;
-        // SAFETY: the caller promised that no other code uses the memory that the kernel uses, and
-        // that the module outlives the launch.
-        if let Some(fault) = unsafe { self.launch_program(&launch, self, text, on) }? {
+        let (fault, answer) = carry_out(&launch, text)?;
+        if let Some(fault) = fault {
             // Text from before is not lost with the device.
             text.flush();
             self.lose(fault);
         }
-        Ok(())
+        Ok(answer)
     }
 }

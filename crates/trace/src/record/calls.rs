@@ -835,6 +835,10 @@ impl<B: Backend> Backend for Recorder<B> {
         params: &[KernelParam],
         stream: StreamHandle,
     ) -> Result<()> {
+        if self.inner.capabilities().traced_launches {
+            // SAFETY: the caller of this method promised what the other one asks for.
+            return unsafe { self.launch_traced(function, shape, params, stream) }.map(drop);
+        }
         let mut log = self.next_call();
         // SAFETY: the inner call asks that the parameters are the kernel's and that it may use the
         // memory that it uses; the caller of this method promised that.
@@ -844,6 +848,20 @@ impl<B: Backend> Backend for Recorder<B> {
             log.leave_out();
         }
         answer
+    }
+
+    unsafe fn launch_traced(
+        &self,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        params: &[KernelParam],
+        stream: StreamHandle,
+    ) -> Result<RecordedLaunch> {
+        self.launch_observed(stream, |inner| {
+            // SAFETY: as for `launch`, by the caller's promise.
+            let launch = unsafe { inner.launch_traced(function, shape, params, stream) }?;
+            Ok((launch.clone(), launch))
+        })
     }
 
     // ---- observation --------------------------------------------------------------------------

@@ -26,9 +26,10 @@ use crate::replay::code::coded;
 /// calls that a trace cannot express. The latter count in
 /// [`left_out`](Self::left_out): freeing an address that is not the start of a live buffer, filling
 /// or copying memory that the case does not know, other calls that reach such memory by its address,
-/// reserving addresses, creating and mapping physical memory, launching a kernel (declared accesses
-/// are noted, and [launches that were observed](Self::launch_observed), code is not), pools and memory of other processes, registering host memory that is
-/// registered in part, the contents of host memory when it was registered (unless they were zeros),
+/// reserving addresses, creating and mapping physical memory, launching a kernel on a back end that
+/// does not say what it accessed ([`traced_launches`](pagewise_hal::Capabilities::traced_launches)), or
+/// that accessed memory which the case does not know, such as variables of a module, pools and memory
+/// of other processes, registering host memory that is registered in part, the contents of host memory when it was registered (unless they were zeros),
 /// and sleeps of less than 1 ms.
 ///
 /// A case takes memory until it ends: its operations and records, and after each operation the page
