@@ -104,6 +104,8 @@ mod faulting;
     reason = "addresses inside one zone; `has` and `About::read` bound what a file says"
 )]
 mod foreign;
+#[allow(clippy::arithmetic_side_effects, reason = "addresses inside one zone")]
+mod holes;
 #[cfg_attr(
     not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
     path = "host_faults/elsewhere.rs"

@@ -4,9 +4,9 @@
 //! that fits over all slabs; only if none fits is there a new slab. Holes merge when their
 //! neighbours are freed, and a slab goes back when its last allocation does (CONTRACT-11).
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use pagewise_hal::BLOCK_BYTES;
+
+use crate::holes::Holes;
 
 /// Sizes are rounded up to this many bytes.
 pub(crate) const STEP_BYTES: u64 = 512;
@@ -14,10 +14,7 @@ pub(crate) const STEP_BYTES: u64 = 512;
 /// The holes of all slabs.
 #[derive(Debug, Default)]
 pub(crate) struct Slabs {
-    /// Hole by address: length.
-    by_address: BTreeMap<u64, u64>,
-    /// The holes by length and address: the smallest first, and the lowest among equals.
-    by_length: BTreeSet<(u64, u64)>,
+    holes: Holes,
 }
 
 impl Slabs {
@@ -28,56 +25,25 @@ impl Slabs {
 
     /// Takes `bytes` from the smallest hole that fits, or `None` if a new slab is needed.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
-        let wanted = bytes.next_multiple_of(STEP_BYTES);
-        let &(length, address) = self.by_length.range((wanted, 0)..).next()?;
-        self.remove_hole(address, length);
-        if length > wanted {
-            self.insert_hole(address + wanted, length - wanted);
-        }
-        Some(address)
+        self.holes.take_shortest(bytes.next_multiple_of(STEP_BYTES))
     }
 
     /// Adds an empty slab.
     pub(crate) fn add(&mut self, slab: u64) {
         debug_assert_eq!(slab % BLOCK_BYTES, 0, "slabs are aligned");
-        self.insert_hole(slab, BLOCK_BYTES);
+        self.holes.insert(slab, BLOCK_BYTES);
     }
 
     /// Gives an allocation back. Returns its slab if that is now empty, and forgets the slab.
     pub(crate) fn give(&mut self, address: u64, bytes: u64) -> Option<u64> {
         let slab = address / BLOCK_BYTES * BLOCK_BYTES;
-        let mut first = address;
-        let mut length = bytes.next_multiple_of(STEP_BYTES);
-        let before = self.by_address.range(slab..address).next_back();
-        if let Some((&hole, &hole_length)) = before
-            && hole + hole_length == address
-        {
-            self.remove_hole(hole, hole_length);
-            first = hole;
-            length += hole_length;
+        let bytes = bytes.next_multiple_of(STEP_BYTES);
+        let (hole, length) = self.holes.give(address, bytes, slab..slab + BLOCK_BYTES);
+        if length < BLOCK_BYTES {
+            return None;
         }
-        let after = first + length;
-        if after < slab + BLOCK_BYTES
-            && let Some(&hole_length) = self.by_address.get(&after)
-        {
-            self.remove_hole(after, hole_length);
-            length += hole_length;
-        }
-        if length == BLOCK_BYTES {
-            return Some(slab);
-        }
-        self.insert_hole(first, length);
-        None
-    }
-
-    fn insert_hole(&mut self, address: u64, length: u64) {
-        self.by_address.insert(address, length);
-        self.by_length.insert((length, address));
-    }
-
-    fn remove_hole(&mut self, address: u64, length: u64) {
-        self.by_address.remove(&address);
-        self.by_length.remove(&(length, address));
+        self.holes.forget(hole);
+        Some(slab)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Address space in units of 2 MiB.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use pagewise_hal::BLOCK_BYTES;
+
+use crate::holes::Holes;
 
 /// Hands out runs of 2 MiB slots of one zone: of its oldest segment that has room, the lowest
 /// address first.
@@ -12,88 +13,44 @@ use pagewise_hal::BLOCK_BYTES;
 /// memory with addresses that no recording shows; managed memory has `regions`.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
-    /// Oldest first.
-    segments: Vec<SlotSegment>,
-}
-
-#[derive(Debug)]
-struct SlotSegment {
-    addresses: Range<u64>,
-    /// Free runs: first address to bytes. Never adjacent.
-    free: BTreeMap<u64, u64>,
+    /// Oldest first: the addresses of each segment, and those that are free.
+    segments: Vec<(Range<u64>, Holes)>,
 }
 
 impl Slots {
     /// Adds a segment of whole slots, all of it free.
     pub(crate) fn add(&mut self, addresses: Range<u64>) {
-        let free = BTreeMap::from([(addresses.start, addresses.end - addresses.start)]);
-        self.segments.push(SlotSegment { addresses, free });
+        let mut free = Holes::default();
+        free.insert(addresses.start, addresses.end - addresses.start);
+        self.segments.push((addresses, free));
     }
 
     /// Takes the first run of slots that holds `bytes`, or `None` if no segment has room.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
         let wanted = bytes.checked_next_multiple_of(BLOCK_BYTES)?;
-        self.segments.iter_mut().find_map(|segment| segment.take(wanted))
+        self.segments.iter_mut().find_map(|(_, free)| {
+            let first = free.lowest(wanted)?;
+            free.take_at(first, wanted).then_some(first)
+        })
     }
 
     /// Takes the run at an address if it is free, and says whether it was.
     pub(crate) fn take_at(&mut self, address: u64, bytes: u64) -> bool {
         let Some(wanted) = bytes.checked_next_multiple_of(BLOCK_BYTES) else { return false };
         let mut segments = self.segments.iter_mut();
-        let segment = segments.find(|segment| segment.addresses.contains(&address));
-        segment.is_some_and(|segment| segment.take_at(address, wanted))
+        let segment = segments.find(|(addresses, _)| addresses.contains(&address));
+        segment.is_some_and(|(_, free)| free.take_at(address, wanted))
     }
 
     /// Gives a run back.
     pub(crate) fn give(&mut self, address: u64, bytes: u64) {
         let mut segments = self.segments.iter_mut();
-        match segments.find(|segment| segment.addresses.contains(&address)) {
-            Some(segment) => segment.give(address, bytes.next_multiple_of(BLOCK_BYTES)),
+        match segments.find(|(addresses, _)| addresses.contains(&address)) {
+            Some((addresses, free)) => {
+                free.give(address, bytes.next_multiple_of(BLOCK_BYTES), addresses.clone());
+            }
             None => debug_assert!(false, "{address:#x} is in no segment"),
         }
-    }
-}
-
-impl SlotSegment {
-    fn take(&mut self, wanted: u64) -> Option<u64> {
-        let (&address, &length) = self.free.iter().find(|&(_, &length)| length >= wanted)?;
-        self.free.remove(&address);
-        if length > wanted {
-            self.free.insert(address + wanted, length - wanted);
-        }
-        Some(address)
-    }
-
-    fn take_at(&mut self, address: u64, wanted: u64) -> bool {
-        let Some((&first, &length)) = self.free.range(..=address).next_back() else { return false };
-        let before = address - first;
-        let Some(after) = length.checked_sub(before).and_then(|rest| rest.checked_sub(wanted))
-        else {
-            return false;
-        };
-        self.free.remove(&first);
-        if before > 0 {
-            self.free.insert(first, before);
-        }
-        if after > 0 {
-            self.free.insert(address + wanted, after);
-        }
-        true
-    }
-
-    fn give(&mut self, address: u64, bytes: u64) {
-        let (mut first, mut length) = (address, bytes);
-        if let Some((&before, &before_length)) = self.free.range(..address).next_back() {
-            debug_assert!(before + before_length <= address, "freed twice");
-            if before + before_length == address {
-                first = before;
-                length += before_length;
-            }
-        }
-        if let Some(after_length) = self.free.remove(&(first + length)) {
-            length += after_length;
-        }
-        self.free.insert(first, length);
     }
 }
 
