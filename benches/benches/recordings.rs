@@ -1,8 +1,9 @@
 //! A bench of the shipped recordings: each operation against the time that the H200 took for it.
 //!
 //! Elements are recorded nanoseconds, sleeps left out: 50 Gelem/s is 1/50 of the machine's time.
-//! Reading the recording and making a machine for each case are not measured. Once with pages only
-//! and once with the contents of memory, which mostly measures how fast this machine zeroes memory.
+//! Reading the recording and making a machine for each case are not measured. Once with pages only,
+//! once with the contents that calls write, as a replay has them, and once with these in memory,
+//! which mostly measures how fast this machine zeroes memory.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -63,9 +64,11 @@ fn recordings(criterion: &mut Criterion) {
         let name = path.file_name().expect("a file").to_string_lossy();
         let name = name.split('.').next().expect("a name").to_owned();
         group.throughput(Throughput::Elements(cases.iter().map(recorded_ns).sum()));
-        for (mode, contents) in
-            [("pages", MemoryContents::Skipped), ("contents", MemoryContents::Real)]
-        {
+        for (mode, contents) in [
+            ("pages", MemoryContents::Skipped),
+            ("contents", MemoryContents::Described),
+            ("memory", MemoryContents::Real),
+        ] {
             let config = config.clone().contents(contents);
             group.bench_function(format!("{name}, {mode}"), |bench| {
                 bench.iter_custom(|times| (0..times).map(|_| carry_out(&config, &cases)).sum());

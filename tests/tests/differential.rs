@@ -211,6 +211,20 @@ fn a_recorder_gives_the_case_that_was_carried_out_on_it() {
     }
 }
 
+/// Random programs of every family read the same whether contents are in memory or described.
+#[test]
+fn described_contents_are_those_in_memory() {
+    let offers = Offers { devices: 2, version: DriverVersion::CUDA_13_0 };
+    for family in Family::ALL {
+        let campaign = campaign(family, offers, 1500);
+        let described = || simulator(as_a_driver(offers).contents(MemoryContents::Described));
+        let sides =
+            Sides { reference: &|| Ok(simulator(as_a_driver(offers))?.backend), other: &described };
+        let outcome = carry_out(&campaign, &sides, |_, _| ()).expect("address space");
+        assert_agrees(&outcome, &campaign);
+    }
+}
+
 /// Each pair differs in one thing, which must be found, at its level, in a small program.
 #[test]
 fn a_difference_between_back_ends_is_found_and_made_small() {

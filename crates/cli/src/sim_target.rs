@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pagewise_hal::{DriverVersion, PAGE_BYTES, Result};
-use pagewise_sim::{DiscardedContents, GpuProfile, RangeReads, SimBackend, SimConfig};
+use pagewise_sim::{
+    DiscardedContents, GpuProfile, MemoryContents, RangeReads, SimBackend, SimConfig,
+};
 use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::pace::Pace;
 use pagewise_trace::run::{Session, Target};
@@ -32,7 +34,7 @@ impl SimTarget {
         };
         // Sums of bytes are compared, also those of discarded memory.
         let config = config.discarded_contents(DiscardedContents::Driver);
-        Ok(Self { config, reads })
+        Ok(Self { config: described(config), reads })
     }
 
     /// The same target with this seed, if there is one.
@@ -67,6 +69,15 @@ impl Target for SimTarget {
 
     fn is_concurrent(&self) -> bool {
         true
+    }
+}
+
+/// The same machine with contents that are described, unless its file says that it has none: replays
+/// make calls, and no other accesses.
+fn described(config: SimConfig) -> SimConfig {
+    match config == config.clone().contents(MemoryContents::Real) {
+        true => config.contents(MemoryContents::Described),
+        false => config,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The arena: real memory behind simulated addresses.
+//! The arena: memory behind simulated addresses, and its contents.
 //!
 //! Every simulated allocation lies in address space that this module reserved, so that an address
 //! is the host's address of the same bytes. Pages cost nothing until they are written. Zones keep
@@ -7,295 +7,241 @@
 //! idle machine holds no address space, and no machine takes what another one needs. This module
 //! knows no policy: `regions`, `slabs`, `slots` and `pool_regions` place allocations.
 //!
-//! Segments are private mappings. A process that forks gets a copy of each, so parent and child
-//! have a machine of their own. Behind a gate (`host_faults`) they are shared memory in two views, of
-//! which a child has neither. Memory that was exported to other processes, or imported, is in files
-//! of its own (`shared_memory`), which take the place of parts of a segment; a child shares it as
-//! other processes do. Nothing is unmapped before the machine goes, and buffers keep it.
-//!
-//! Miri backs all of a mapping at once and knows no `madvise`. For it segments are as short as they
-//! can be, and memory is cleared byte by byte.
+//! Contents are in that memory. On a machine that describes them (`MemoryContents::Described`) they
+//! are not, until the program or the code of a kernel asks for the bytes: then all that was
+//! described is written to memory, and stays there.
+
+mod described;
+mod files;
+mod memory;
+mod page;
+mod segments;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
-use pagewise_hal::{BLOCK_BYTES, PAGE_BYTES};
+use described::Described;
+use page::LENGTH;
+use pagewise_hal::PAGE_BYTES;
+use segments::Segments;
 
-use crate::host_faults::double_map::DoubleMap;
+pub(crate) use self::page::Page;
+pub(crate) use self::segments::Zone;
+use crate::config::MemoryContents;
 use crate::host_faults::gate::Gate;
-use crate::shared_memory::{SharedFile, map_over, map_private};
+use crate::shared_memory::SharedFile;
 
 /// The reason if there are no addresses left.
 pub(crate) const NO_ADDRESSES: &str = "no address space is left: drop machines that are not \
     needed, raise the limit of the process (`ulimit -v`), or ask for less; one machine has 16 TiB \
     for each kind of memory";
 
-/// A kind of memory that has addresses of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Zone {
-    Managed,
-    /// Pools of managed memory.
-    ManagedPools,
-    /// Other pools.
-    Pools,
-    Device,
-    Pinned,
-    /// Reserved by `cuMemAddressReserve`.
-    Virtual,
-}
-
-/// Bytes of private memory that are copied to a shared file at once.
-const COPIED_BYTES: usize = 1 << 20;
-
-const ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
-
-/// Address space of one zone, aligned to [`Arena::ALIGNMENT`]. No two segments are adjacent.
-#[derive(Debug)]
-struct Segment {
-    zone: Zone,
-    map: Map,
-    bytes: u64,
-}
-
-/// The memory of a segment.
-#[derive(Debug)]
-enum Map {
-    /// One mapping for the program and the engine.
-    Private(MmapRaw),
-    /// A view for the program, which is accessible as its pages are, and one for the engine.
-    Double(DoubleMap),
-}
-
 /// The bytes of memory that has no address: its pages that are not all zero, by number.
-pub(crate) type Kept = BTreeMap<u64, Box<[u8]>>;
+pub(crate) type Kept = BTreeMap<u64, Page>;
 
 /// The address space of one machine.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    /// By first address. A segment stays until the machine goes.
-    segments: BTreeMap<u64, Segment>,
+    segments: Segments,
     /// Mappings of memory that has its bytes at another mapping: by first address, their bytes and
     /// the first address of that one.
     redirects: BTreeMap<u64, (u64, u64)>,
-    /// Addresses with the memory of shared files, by first address. They do not overlap.
-    shared: BTreeMap<u64, Range<u64>>,
-    /// Present with genuine faults of the host: what the program's addresses are kept behind.
-    gate: Option<Arc<Gate>>,
-    /// Whether bytes are read and written at all.
-    skips_contents: bool,
+    contents: Contents,
+}
+
+/// The contents of the segments. Those of registered memory are always in that memory.
+#[derive(Debug, Default)]
+enum Contents {
+    /// In their memory.
+    #[default]
+    Real,
+    Described(Described),
+    /// Nowhere: writes do nothing, and every byte reads as zero.
+    Skipped,
+}
+
+/// The place of the contents at one address.
+enum Store<'a> {
+    Memory(&'a Segments),
+    Described(&'a mut Described),
+    Nowhere,
 }
 
 impl Arena {
-    /// Most address space of a zone. A process has 128 TiB.
-    pub(crate) const ZONE_BYTES_MAX: u64 = 16 << 40;
-    /// The alignment of segments: 16 va_blocks, as a device reads 16 entries of a page table
-    /// together (TIMING-32). So only the distances between addresses matter.
-    const ALIGNMENT: u64 = if cfg!(miri) { BLOCK_BYTES } else { 16 * BLOCK_BYTES };
-    /// The bytes of a segment if the process may not reserve as many as wanted.
-    const BYTES_LIMITED: u64 = 1 << 30;
-    /// The bytes of managed memory, from its start, that huge pages may back. The limit bounds the
-    /// memory that a sparse program wastes.
-    #[cfg(target_os = "linux")]
-    const HUGE_PAGES_BYTES: u64 = 512 << 20;
+    /// Most address space of a zone.
+    pub(crate) const ZONE_BYTES_MAX: u64 = Segments::ZONE_BYTES_MAX;
 
     /// An arena with memory that the program can access, or behind a gate.
-    pub(crate) fn behind(gate: Option<Arc<Gate>>) -> Self {
-        Self { gate, ..Self::default() }
-    }
-
-    /// Makes the arena hold no contents from now on: writes do nothing, and every byte reads as
-    /// zero.
-    pub(crate) fn skip_contents(&mut self) {
-        self.skips_contents = true;
+    pub(crate) fn new(contents: MemoryContents, gate: Option<Arc<Gate>>) -> Self {
+        let contents = match (contents, &gate) {
+            (MemoryContents::Skipped, _) => Contents::Skipped,
+            (MemoryContents::Described, None) => Contents::Described(Described::default()),
+            _ => Contents::Real,
+        };
+        Self { segments: Segments::behind(gate), contents, ..Self::default() }
     }
 
     /// Reserves one more segment of a zone and returns its addresses: as many bytes as wanted, or
     /// fewer if the process may not have as many, but never less than needed. `None` if there is no
     /// address space left, of the zone or of the process.
     pub(crate) fn grow(&mut self, zone: Zone, wanted: u64, needed: u64) -> Option<Range<u64>> {
-        let of_zone = self.segments.values().filter(|segment| segment.zone == zone);
-        let left = Self::ZONE_BYTES_MAX - of_zone.map(|segment| segment.bytes).sum::<u64>();
-        let needed = needed.checked_next_multiple_of(BLOCK_BYTES).filter(|&bytes| bytes <= left)?;
-        let sizes = if cfg!(miri) { [needed; 3] } else { [wanted, Self::BYTES_LIMITED, needed] };
-        let mut sizes = sizes.into_iter().map(|bytes| bytes.clamp(needed, left));
-        sizes.find_map(|bytes| self.reserve(zone, bytes).ok())
-    }
-
-    fn reserve(&mut self, zone: Zone, bytes: u64) -> io::Result<Range<u64>> {
-        if let Some(gate) = &self.gate {
-            let map = DoubleMap::new(gate, bytes, Self::ALIGNMENT)?;
-            let view = map.view();
-            self.segments.insert(view.start, Segment { zone, map: Map::Double(map), bytes });
-            return Ok(view);
-        }
-        // More on both sides keeps what the host places next to it apart.
-        let with_guards = usize::try_from(bytes + 2 * Self::ALIGNMENT).map_err(io::Error::other)?;
-        let map: MmapRaw = Self::options().len(with_guards).map_anon()?.into();
-        let base = (map.as_ptr() as u64 + 1).next_multiple_of(Self::ALIGNMENT);
-        let is_first = self.segments.values().all(|segment| segment.zone != zone);
-        if zone == Zone::Managed && is_first {
-            prefer_huge_pages(&map, base, bytes);
-        }
-        let segment = Segment { zone, map: Map::Private(map), bytes };
-        self.segments.insert(base, segment);
-        Ok(base..base + bytes)
-    }
-
-    /// Options of a mapping that takes memory, and swap space, only for written pages.
-    fn options() -> MmapOptions {
-        let mut options = MmapOptions::new();
-        if !cfg!(miri) {
-            options.no_reserve_swap();
-        }
-        options
+        self.segments.grow(zone, wanted, needed)
     }
 
     /// Whether a range touches a segment.
     pub(crate) fn reserves(&self, address: u64, bytes: u64) -> bool {
-        let past = address.saturating_add(bytes.max(1));
-        let before = self.segments.range(..past).next_back();
-        before.is_some_and(|(base, segment)| address < base + segment.bytes)
+        self.segments.reserves(address, bytes)
+    }
+
+    /// Writes described contents to their memory. From now on all contents are there.
+    pub(crate) fn expose(&mut self) {
+        if let Contents::Described(described) = &mut self.contents {
+            for (number, page) in described.drain() {
+                self.segments.put_page(number, &page);
+            }
+            self.contents = Contents::Real;
+        }
+    }
+
+    fn store(&mut self, address: u64) -> Store<'_> {
+        match &mut self.contents {
+            Contents::Skipped => Store::Nowhere,
+            Contents::Described(described) if self.segments.holding(address).is_some() => {
+                Store::Described(described)
+            }
+            _ => Store::Memory(&self.segments),
+        }
+    }
+
+    /// The description of an address, if it has one.
+    fn described(&self, address: u64) -> Option<&Described> {
+        match &self.contents {
+            Contents::Described(described) if self.segments.holding(address).is_some() => {
+                Some(described)
+            }
+            _ => None,
+        }
     }
 
     /// Drops the contents of whole pages: they read as zero from now on.
-    pub(crate) fn clear(&self, address: u64, bytes: u64) {
-        if cfg!(miri) {
-            return self.fill(address, bytes, 0);
-        }
-        let map = match &self.segment(address, bytes).map {
-            Map::Private(map) => map,
-            Map::Double(map) => {
-                if map.clear(&(address..address + bytes)).is_err() {
-                    self.fill(address, bytes, 0);
-                }
-                return;
-            }
-        };
-        let (offset, length) = ((address - map.as_ptr() as u64) as usize, bytes as usize);
-        // SAFETY: the range lies in this private anonymous mapping, in which `segment` found it. No
-        // safe call clears memory in use: an allocation is cleared when an `unsafe` call frees or
-        // unmaps it, and a pool's chunk when it is given back, which needs that it holds no allocation. The
-        // simulator's own accesses are behind its lock.
-        let advised =
-            unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, length) };
-        if advised.is_err() {
-            self.fill(address, bytes, 0);
-        }
-    }
-
-    /// Sets every byte of a range.
-    pub(crate) fn fill(&self, address: u64, bytes: u64, value: u8) {
-        for (place, bytes, _) in self.parts(address, bytes) {
-            let (place, length) = self.checked(place, bytes);
-            // SAFETY: `checked` gives mapped memory. Live memory is filled only by `memset`, an
-            // `unsafe` call: its caller promises that no other code uses the range. All other
-            // callers fill pages that are freed, or that are marked as discarded and so not read.
-            unsafe { place.write_bytes(value, length) }
+    pub(crate) fn clear(&mut self, address: u64, bytes: u64) {
+        match &mut self.contents {
+            Contents::Described(described) => described.clear(address, bytes),
+            // A program may have written memory that calls do not write.
+            Contents::Real | Contents::Skipped => self.segments.clear(address, bytes),
         }
     }
 
     /// Writes a value of 1, 2 or 4 bytes over and over. The range is whole elements.
-    pub(crate) fn fill_pattern(&self, address: u64, bytes: u64, pattern: &[u8]) {
-        if let &[value] = pattern {
-            return self.fill(address, bytes, value);
-        }
-        let width = pattern.len();
-        // The address is a multiple of the width, and parts end at multiples of 2 MiB: no element
-        // is in two parts.
-        for (place, bytes, _) in self.parts(address, bytes) {
-            let (place, length) = self.checked(place, bytes);
-            for offset in (0..length.saturating_sub(width - 1)).step_by(width) {
-                // SAFETY: the element ends at or before `length`, in memory that `checked` found
-                // mapped. Only fills get here, which are `unsafe` calls: their caller promised that
-                // no other code uses the range.
-                unsafe { place.add(offset).copy_from_nonoverlapping(pattern.as_ptr(), width) }
+    pub(crate) fn fill(&mut self, address: u64, bytes: u64, pattern: &[u8]) {
+        // The address is a multiple of the value's size, and parts end at multiples of 2 MiB: no
+        // element is in two parts.
+        let mut places = Places::of(address, bytes, 1);
+        while let Some((place, bytes)) = places.next(&self.redirects) {
+            match self.store(place) {
+                Store::Memory(memory) => memory.fill(place, bytes, pattern),
+                Store::Described(described) => described.fill(place, bytes, pattern),
+                Store::Nowhere => {}
             }
         }
     }
 
-    /// The bytes of a range.
-    pub(crate) fn read(&self, address: u64, bytes: u64) -> Box<[u8]> {
-        let (place, length) = self.checked(address, bytes);
-        let mut bytes = vec![0; length];
-        // SAFETY: `checked` gives mapped memory of `length` bytes, and the copy has as many. No
-        // reference to the memory is made, because whole pages are read here and a view may hold
-        // other bytes of the same page. Bytes written through that view meanwhile may be in the
-        // copy or not. Both are right: the copy stands for memory that was left behind, which is
-        // shown only once the whole page is discarded, or of memory that is no longer mapped here.
-        unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), length) }
-        bytes.into()
+    /// The byte at an address.
+    pub(crate) fn byte(&self, address: u64) -> u8 {
+        self.sum_strided(address, 1, 1) as u8
     }
 
-    /// Writes bytes.
-    pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
-        let (place, length) = self.checked(address, bytes.len() as u64);
-        // SAFETY: `checked` gives mapped memory of at least `length` bytes, and `bytes` has as many
-        // in memory of its own. No view of the page exists: it is marked as discarded, or memory
-        // has just been mapped there.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, length) }
+    /// The bytes of a page, by its number.
+    pub(crate) fn page(&self, number: u64) -> Page {
+        match (&self.contents, self.described(number * PAGE_BYTES)) {
+            (Contents::Skipped, _) => Page::ZERO,
+            (_, Some(described)) => described.page(number),
+            (_, None) => self.segments.page(number),
+        }
+    }
+
+    /// Writes a page.
+    pub(crate) fn put_page(&mut self, number: u64, page: &Page) {
+        match self.store(number * PAGE_BYTES) {
+            Store::Memory(memory) => memory.put_page(number, page),
+            Store::Described(described) => described.put_page(number, page),
+            Store::Nowhere => {}
+        }
     }
 
     /// Copies between ranges, which may overlap.
-    pub(crate) fn copy(&self, destination: u64, source: u64, bytes: u64) {
+    pub(crate) fn copy(&mut self, destination: u64, source: u64, bytes: u64) {
         let mut done = 0;
         while done < bytes {
-            let (to, to_bytes) = self.directed(destination + done, bytes - done);
-            let (from, from_bytes) = self.directed(source + done, bytes - done);
+            let (to, to_bytes) = directed(&self.redirects, destination + done, bytes - done);
+            let (from, from_bytes) = directed(&self.redirects, source + done, bytes - done);
             let part = to_bytes.min(from_bytes);
-            let (to, length) = self.checked(to, part);
-            let (from, _) = self.checked(from, part);
-            // SAFETY: `checked` gives mapped memory for both ranges, and `ptr::copy` allows
-            // overlap. Only `memcpy` gets here, an `unsafe` call: its caller promises that no other
-            // code writes the source or uses the destination.
-            unsafe { std::ptr::copy(from, to, length) }
+            self.copy_part(to, from, part);
             done += part;
+        }
+    }
+
+    fn copy_part(&mut self, to: u64, from: u64, bytes: u64) {
+        let is_described = self.described(from).is_some();
+        match self.store(to) {
+            Store::Nowhere => {}
+            Store::Memory(memory) if !is_described => memory.copy(to, from, bytes),
+            Store::Described(described) if is_described => described.copy(to, from, bytes),
+            _ => {
+                let mut buffer = [0; LENGTH];
+                for start in (0..bytes).step_by(LENGTH) {
+                    let part = &mut buffer[..(bytes - start).min(PAGE_BYTES) as usize];
+                    match self.described(from + start) {
+                        Some(described) => described.read(from + start, part),
+                        None => self.segments.read(from + start, part),
+                    }
+                    match self.store(to + start) {
+                        Store::Described(described) => described.write(to + start, part),
+                        _ => self.segments.write(to + start, part),
+                    }
+                }
+            }
         }
     }
 
     /// The sum of the bytes at `address`, `address + stride`, … below `address + bytes`.
     pub(crate) fn sum_strided(&self, address: u64, bytes: u64, stride: u64) -> u64 {
-        let parts = self.parts(address, bytes).map(|(place, bytes, offset)| {
-            let (place, length) = self.checked(place, bytes);
-            let steps = steps(offset, length, stride);
-            // SAFETY: every step lies below `length`, in memory that `checked` found mapped. Only
-            // `host_touch` and `device_touch` get here, both `unsafe`: the caller promised that no
-            // other code writes the range meanwhile.
-            steps.map(|step| u64::from(unsafe { place.add(step).read() })).sum::<u64>()
-        });
-        parts.sum()
+        if matches!(self.contents, Contents::Skipped) {
+            return 0;
+        }
+        let (mut places, mut sum) = (Places::of(address, bytes, stride), 0);
+        while let Some((place, bytes)) = places.next(&self.redirects) {
+            sum += match self.described(place) {
+                Some(described) => described.sum_strided(place, bytes, stride),
+                None => self.segments.sum_strided(place, bytes, stride),
+            };
+        }
+        sum
     }
 
     /// Writes a byte at `address`, `address + stride`, … below `address + bytes`.
-    pub(crate) fn write_strided(&self, address: u64, bytes: u64, stride: u64, value: u8) {
-        for (place, bytes, offset) in self.parts(address, bytes) {
-            let (place, length) = self.checked(place, bytes);
-            for step in steps(offset, length, stride) {
-                // SAFETY: every step lies below `length`, in memory that `checked` found mapped.
-                // Only `host_touch` and `device_touch` get here, both `unsafe`: the caller promised
-                // that no other code uses the range meanwhile.
-                unsafe { place.add(step).write(value) }
+    pub(crate) fn write_strided(&mut self, address: u64, bytes: u64, stride: u64, value: u8) {
+        let mut places = Places::of(address, bytes, stride);
+        while let Some((place, bytes)) = places.next(&self.redirects) {
+            match self.store(place) {
+                Store::Memory(memory) => memory.write_strided(place, bytes, stride, value),
+                Store::Described(described) => described.write_strided(place, bytes, stride, value),
+                Store::Nowhere => {}
             }
         }
     }
 
     /// Adds 1 to the little-endian word that holds each of those places. The words lie in the range:
     /// [`DeviceTouch::check`](pagewise_hal::DeviceTouch::check).
-    pub(crate) fn add_strided(&self, address: u64, bytes: u64, stride: u64) {
-        for (place, bytes, offset) in self.parts(address, bytes) {
-            let (place, length) = self.checked(place, bytes);
-            for step in steps(offset, length, stride) {
-                // SAFETY: the word lies wholly in the range, which the only caller has checked
-                // before, and in this part of it: parts end at multiples of 2 MiB. The caller of
-                // `device_touch` promised that no other code uses the range meanwhile.
-                unsafe {
-                    let byte = place.add(step);
-                    let word = byte.sub(byte.addr() & 3).cast::<[u8; 4]>();
-                    let value = u32::from_le_bytes(word.read()).wrapping_add(1);
-                    word.write(value.to_le_bytes());
-                }
+    pub(crate) fn add_strided(&mut self, address: u64, bytes: u64, stride: u64) {
+        let mut places = Places::of(address, bytes, stride);
+        while let Some((place, bytes)) = places.next(&self.redirects) {
+            match self.store(place) {
+                Store::Memory(memory) => memory.add_strided(place, bytes, stride),
+                Store::Described(described) => described.add_strided(place, bytes, stride),
+                Store::Nowhere => {}
             }
         }
     }
@@ -311,22 +257,27 @@ impl Arena {
         self.redirects.remove(&address);
     }
 
+    /// Whether the bytes of an address are those of another.
+    pub(crate) fn is_redirected(&self, address: u64) -> bool {
+        directed(&self.redirects, address, 1).0 != address
+    }
+
     /// Takes the bytes of whole pages out of the arena: they read as zero from now on.
-    pub(crate) fn take_contents(&self, address: u64, bytes: u64) -> Kept {
-        if self.skips_contents {
+    pub(crate) fn take_contents(&mut self, address: u64, bytes: u64) -> Kept {
+        if matches!(self.contents, Contents::Skipped) {
             return Kept::new();
         }
-        let pages = (0..bytes / PAGE_BYTES).map(|page| (page, address + page * PAGE_BYTES));
-        let read = pages.map(|(page, place)| (page, self.read(place, PAGE_BYTES)));
-        let kept = read.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0)).collect();
+        let first = address / PAGE_BYTES;
+        let pages = (0..bytes / PAGE_BYTES).map(|page| (page, self.page(first + page)));
+        let kept = pages.filter(|(_, page)| *page != Page::ZERO).collect();
         self.clear(address, bytes);
         kept
     }
 
     /// Puts bytes that were taken out at an address where there are zeros.
-    pub(crate) fn put_contents(&self, address: u64, kept: Kept) {
+    pub(crate) fn put_contents(&mut self, address: u64, kept: Kept) {
         for (page, bytes) in kept {
-            self.write(address + page * PAGE_BYTES, &bytes);
+            self.put_page(address / PAGE_BYTES + page, &bytes);
         }
     }
 
@@ -350,30 +301,16 @@ impl Arena {
     /// # Errors
     /// If the host has no memory left.
     pub(crate) fn copy_to_file(
-        &self,
+        &mut self,
         addresses: &Range<u64>,
         file: &SharedFile,
         offset: u64,
     ) -> io::Result<()> {
-        if self.skips_contents {
-            return Ok(());
+        self.expose();
+        match self.contents {
+            Contents::Skipped => Ok(()),
+            _ => self.segments.copy_to_file(addresses, file, offset),
         }
-        for address in addresses.clone().step_by(COPIED_BYTES) {
-            let bytes = self.read(address, (addresses.end - address).min(COPIED_BYTES as u64));
-            // Pages of zeros take no memory in the file.
-            let is_zero = |page: &[u8]| *page == ZEROS[..page.len()];
-            let pages: Vec<&[u8]> = bytes.chunks(PAGE_BYTES as usize).collect();
-            let mut at = 0;
-            for alike in pages.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
-                let run = at..at + alike.iter().map(|page| page.len()).sum::<usize>();
-                if !is_zero(alike[0]) {
-                    let to = offset + (address - addresses.start) + at as u64;
-                    file.write(to, &bytes[run.clone()])?;
-                }
-                at = run.end;
-            }
-        }
-        Ok(())
     }
 
     /// Puts the bytes of a shared file at whole pages, in place of what they hold.
@@ -386,158 +323,80 @@ impl Arena {
         file: &SharedFile,
         offset: u64,
     ) -> io::Result<()> {
-        match &self.segment(addresses.start, addresses.end - addresses.start).map {
-            // SAFETY: `segment` found the addresses in a mapping of this arena. What they hold is in
-            // the file, or the memory was not handed out yet.
-            Map::Private(_) => unsafe { map_over(addresses, file, offset)? },
-            Map::Double(map) => file.map_in_views(map, addresses, offset)?,
-        }
-        self.shared.insert(addresses.start, addresses.clone());
-        Ok(())
+        self.expose();
+        self.segments.share(addresses, file, offset)
     }
 
     /// Takes addresses back from shared files: they have private memory of zeros. Other processes
     /// keep what they mapped.
     pub(crate) fn reclaim(&mut self, addresses: &Range<u64>) {
-        let inside: Vec<_> =
-            self.shared.range(addresses.clone()).map(|(_, at)| at.clone()).collect();
-        for part in inside {
-            let bytes = part.end - part.start;
-            let done = match &self.segment(part.start, bytes).map {
-                // SAFETY: `segment` found the addresses in a mapping of this arena. An `unsafe` call
-                // freed the memory, and its caller promised not to use it any more.
-                Map::Private(_) => unsafe { map_private(&part) },
-                Map::Double(map) => map.reclaim(&part),
-            };
-            self.shared.remove(&part.start);
-            if done.is_err() {
-                // The process has no mapping left. The addresses keep the file's memory.
-                self.fill(part.start, bytes, 0);
-            }
-        }
-    }
-
-    /// The address that has the bytes of an address, and for how many of `bytes` from there on.
-    fn directed(&self, address: u64, bytes: u64) -> (u64, u64) {
-        if let Some((&start, &(length, to))) = self.redirects.range(..=address).next_back()
-            && address - start < length
-        {
-            return (to + (address - start), bytes.min(length - (address - start)));
-        }
-        let next = self.redirects.range(address..).next();
-        (address, next.map_or(bytes, |(&start, _)| bytes.min(start - address)))
+        self.segments.reclaim(addresses);
     }
 
     /// The engine's pointer to a byte of live memory, and for how many of `bytes` from there on it
-    /// leads to what the device sees. `None` if contents are skipped.
+    /// leads to what the device sees. `None` if contents are skipped. Contents are not described.
     pub(crate) fn window(&self, address: u64, bytes: u64) -> Option<(*mut u8, u64)> {
-        let (place, length) = self.directed(address, bytes);
-        let (at, length) = self.checked(place, length);
-        (length > 0).then_some((at, length as u64))
-    }
-
-    /// The parts of a range by the addresses that have their bytes: the address, the length, and
-    /// the offset in the range.
-    fn parts(&self, address: u64, bytes: u64) -> impl Iterator<Item = (u64, u64, u64)> {
-        let mut offset = 0;
-        std::iter::from_fn(move || {
-            if offset == bytes {
-                return None;
-            }
-            let (place, length) = self.directed(address + offset, bytes - offset);
-            let part = (place, length, offset);
-            offset += length;
-            Some(part)
-        })
-    }
-
-    /// The pointer and length by which a range is read and written. The length is 0 if contents are
-    /// skipped. Callers have found the range in a live allocation. Memory that no segment holds is
-    /// host memory that was registered: the caller of `host_register`, which is `unsafe`, promised
-    /// that it is live until it is unregistered.
-    fn checked(&self, address: u64, bytes: u64) -> (*mut u8, usize) {
-        let place = if self.holding(address).is_some() {
-            match &self.segment(address, bytes).map {
-                Map::Private(map) => {
-                    let offset = (address - map.as_ptr() as u64) as usize;
-                    // SAFETY: `segment` found the whole range inside the mapping, so the offset
-                    // lies inside it too.
-                    unsafe { map.as_mut_ptr().add(offset) }
-                }
-                Map::Double(map) => {
-                    std::ptr::with_exposed_provenance_mut(map.engine_address(address) as usize)
-                }
-            }
-        } else {
-            std::ptr::with_exposed_provenance_mut(address as usize)
-        };
-        (place, if self.skips_contents { 0 } else { bytes as usize })
-    }
-
-    /// The segment that an address is in.
-    fn holding(&self, address: u64) -> Option<(u64, &Segment)> {
-        let (&base, segment) = self.segments.range(..=address).next_back()?;
-        (address - base < segment.bytes).then_some((base, segment))
-    }
-
-    /// Whether the bytes of an address are those of another.
-    pub(crate) fn is_redirected(&self, address: u64) -> bool {
-        self.directed(address, 1).0 != address
+        debug_assert!(!matches!(self.contents, Contents::Described(_)), "they were exposed");
+        let (place, length) = directed(&self.redirects, address, bytes);
+        let is_skipped = matches!(self.contents, Contents::Skipped);
+        (length > 0 && !is_skipped).then(|| (self.segments.pointer(place, length), length))
     }
 
     /// Has memory behind whole pages.
     pub(crate) fn populate(&self, pages: &Range<u64>) -> io::Result<()> {
-        match self.holding(pages.start) {
-            Some((_, Segment { map: Map::Double(map), .. })) => map.populate(pages),
-            _ => Ok(()),
-        }
+        self.segments.populate(pages)
     }
 
     /// The address at which the engine accesses a byte that the program names.
     pub(crate) fn engine_address(&self, address: u64) -> u64 {
-        match self.holding(address) {
-            Some((_, Segment { map: Map::Double(map), .. })) => map.engine_address(address),
-            _ => address,
+        self.segments.engine_address(address)
+    }
+}
+
+/// The places of a walk that are still to come, by the addresses that have their bytes.
+struct Places {
+    address: u64,
+    bytes: u64,
+    stride: u64,
+}
+
+impl Places {
+    fn of(address: u64, bytes: u64, stride: u64) -> Self {
+        Self { address, bytes, stride }
+    }
+
+    /// The next places with bytes side by side: the address of the first one, and the bytes
+    /// from there on.
+    fn next(&mut self, redirects: &BTreeMap<u64, (u64, u64)>) -> Option<(u64, u64)> {
+        if self.bytes == 0 {
+            return None;
         }
-    }
-
-    /// The segment that a range is in.
-    ///
-    /// # Panics
-    /// If the range is not inside one: the address space handed out a wrong address.
-    fn segment(&self, address: u64, bytes: u64) -> &Segment {
-        let found = self.holding(address);
-        let found = found.filter(|(base, segment)| bytes <= segment.bytes - (address - base));
-        let Some((_, segment)) = found else {
-            panic!("{address:#x}+{bytes} is outside of every segment");
-        };
-        segment
+        let (place, bytes) = directed(redirects, self.address, self.bytes);
+        let gone = bytes.div_ceil(self.stride).saturating_mul(self.stride).min(self.bytes);
+        (self.address, self.bytes) = (self.address + gone, self.bytes - gone);
+        Some((place, bytes))
     }
 }
 
-/// Asks for huge pages for the first addresses of managed memory: a dense touch of 2 MiB then costs
-/// the host one page fault instead of 512. Other addresses get none, because a sparse touch would
-/// commit 2 MiB.
-fn prefer_huge_pages(map: &MmapRaw, base: u64, bytes: u64) {
-    #[cfg(target_os = "linux")]
-    if !cfg!(miri) {
-        let offset = (base - map.as_ptr() as u64) as usize;
-        let length = bytes.min(Arena::HUGE_PAGES_BYTES) as usize;
-        // Without huge pages everything works, only slower.
-        let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
+/// The address that has the bytes of an address, and for how many of `bytes` from there on.
+fn directed(redirects: &BTreeMap<u64, (u64, u64)>, address: u64, bytes: u64) -> (u64, u64) {
+    if redirects.is_empty() {
+        return (address, bytes);
     }
-}
-
-/// The places of a walk in a part of its range, `offset` bytes from where it began.
-fn steps(offset: u64, length: usize, stride: u64) -> impl Iterator<Item = usize> {
-    let as_index = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    let over = offset % stride;
-    let first = if over == 0 { 0 } else { stride - over };
-    (as_index(first).min(length)..length).step_by(as_index(stride))
+    if let Some((&start, &(length, to))) = redirects.range(..=address).next_back()
+        && address - start < length
+    {
+        return (to + (address - start), bytes.min(length - (address - start)));
+    }
+    let next = redirects.range(address..).next();
+    (address, next.map_or(bytes, |(&start, _)| bytes.min(start - address)))
 }
 
 #[cfg(test)]
 mod tests {
+    use pagewise_hal::BLOCK_BYTES;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn grown(arena: &mut Arena, zone: Zone) -> u64 {
@@ -549,7 +408,7 @@ mod tests {
         let mut arena = Arena::default();
         let base = grown(&mut arena, Zone::Managed);
         assert_eq!(base % BLOCK_BYTES, 0);
-        arena.fill(base, 8192, 7);
+        arena.fill(base, 8192, &[7]);
         arena.clear(base, 4096);
         assert_eq!(arena.sum_strided(base, 8192, 1), 7 * 4096);
     }
@@ -558,8 +417,8 @@ mod tests {
     fn an_atomic_add_wraps_over_the_whole_word() {
         let mut arena = Arena::default();
         let base = grown(&mut arena, Zone::Device);
-        arena.fill(base, 4, 0xff);
-        arena.fill(base + 4, 4, 1);
+        arena.fill(base, 4, &[0xff]);
+        arena.fill(base + 4, 4, &[1]);
         arena.add_strided(base, 4, 4);
         assert_eq!(arena.sum_strided(base, 8, 1), 4);
     }
@@ -574,9 +433,9 @@ mod tests {
         let places = (3 * BLOCK_BYTES).div_ceil(3);
         assert_eq!(arena.sum_strided(at(0), 3 * BLOCK_BYTES, 3), places);
         assert_eq!(arena.sum_strided(at(0), 3 * BLOCK_BYTES, 1), places, "and nowhere else");
-        arena.fill(at(1), BLOCK_BYTES, 0);
+        arena.fill(at(1), BLOCK_BYTES, &[0]);
         assert_eq!(arena.sum_strided(at(3), BLOCK_BYTES, 1), 0);
-        arena.fill(at(0), BLOCK_BYTES + 8, 2);
+        arena.fill(at(0), BLOCK_BYTES + 8, &[2]);
         arena.copy(at(2), at(0) + 4096, BLOCK_BYTES);
         assert_eq!(arena.sum_strided(at(2), BLOCK_BYTES, 1), 2 * (BLOCK_BYTES - 4096 + 8));
         let kept = arena.take_contents(at(2), BLOCK_BYTES);
@@ -587,32 +446,144 @@ mod tests {
     }
 
     #[test]
-    fn segments_lie_apart_and_are_whole_at_both_ends() {
+    fn a_segment_is_whole_at_both_ends() {
         let mut arena = Arena::default();
-        let zones = [Zone::Managed, Zone::ManagedPools, Zone::Pools, Zone::Device, Zone::Pinned];
-        for zone in [zones, zones].concat() {
-            let segment = arena.grow(zone, BLOCK_BYTES, 1).expect("address space");
-            assert_eq!(segment.end - segment.start, BLOCK_BYTES);
-            arena.fill(segment.start, 1, 1);
-            arena.fill(segment.end - 1, 1, 1);
-            assert_eq!(arena.sum_strided(segment.start, BLOCK_BYTES, BLOCK_BYTES - 1), 2);
+        let segment = arena.grow(Zone::Managed, BLOCK_BYTES, 1).expect("address space");
+        arena.fill(segment.start, 1, &[1]);
+        arena.fill(segment.end - 1, 1, &[1]);
+        assert_eq!(arena.sum_strided(segment.start, BLOCK_BYTES, BLOCK_BYTES - 1), 2);
+    }
+
+    /// One call that changes contents, anywhere in three blocks of one segment.
+    #[derive(Debug, Clone)]
+    enum Change {
+        Fill(u64, u64, Vec<u8>),
+        Write(u64, u64, u64, u8),
+        Add(u64, u64, u64),
+        Copy(u64, u64, u64),
+        Clear(u64, u64),
+    }
+
+    const BYTES: u64 = 3 * BLOCK_BYTES;
+
+    impl Change {
+        fn carry_out(&self, arena: &mut Arena, base: u64) {
+            match *self {
+                Self::Fill(at, bytes, ref value) => arena.fill(base + at, bytes, value),
+                Self::Write(at, bytes, stride, value) => {
+                    arena.write_strided(base + at, bytes, stride, value);
+                }
+                Self::Add(at, bytes, stride) => arena.add_strided(base + at, bytes, stride),
+                Self::Copy(to, from, bytes) => arena.copy(base + to, base + from, bytes),
+                Self::Clear(at, bytes) => arena.clear(base + at, bytes),
+            }
         }
-        let starts: Vec<u64> = arena.segments.keys().copied().collect();
-        assert_eq!(starts.len(), 10);
-        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] > BLOCK_BYTES), "{starts:x?}");
+    }
+
+    /// Lengths and places: some of whole blocks or pages, some of single bytes.
+    fn places() -> impl Strategy<Value = (u64, u64)> {
+        let unit = prop_oneof![Just(BLOCK_BYTES), Just(PAGE_BYTES), Just(4)];
+        (unit, 0..BYTES, 0..BYTES).prop_map(|(unit, at, bytes)| {
+            let at = at / unit * unit;
+            (at, (bytes / unit * unit).clamp(unit, BYTES - at))
+        })
+    }
+
+    fn stride() -> impl Strategy<Value = u64> {
+        prop_oneof![Just(4096), Just(8192), Just(4), Just(128), Just(1 << 21), 4_u64..300_000]
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        let value = prop_oneof![Just(1_usize), Just(2), Just(4)];
+        let value = value.prop_flat_map(|width| prop::collection::vec(0_u8..3, width));
+        prop_oneof![
+            (places(), value).prop_map(|((at, bytes), value)| Change::Fill(at, bytes, value)),
+            (places(), stride(), 0_u8..3, 0_u64..4096).prop_map(
+                |((at, bytes), stride, value, off)| {
+                    Change::Write(
+                        at + off.min(bytes - 1),
+                        bytes - off.min(bytes - 1),
+                        stride,
+                        value,
+                    )
+                }
+            ),
+            (places(), stride())
+                .prop_map(|((at, bytes), stride)| { Change::Add(at, bytes, stride / 4 * 4) }),
+            (places(), 0..BYTES, any::<bool>()).prop_map(|((to, bytes), from, even)| {
+                let from = from.min(BYTES - bytes);
+                Change::Copy(to, if even { from / PAGE_BYTES * PAGE_BYTES } else { from }, bytes)
+            }),
+            places().prop_map(|(at, bytes)| {
+                let at = at / PAGE_BYTES * PAGE_BYTES;
+                Change::Clear(at, bytes.next_multiple_of(PAGE_BYTES).min(BYTES - at))
+            }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 64,
+            failure_persistence: None,
+            rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        #[cfg_attr(miri, ignore = "reads megabytes")]
+        fn described_contents_are_those_of_memory(
+            changes in prop::collection::vec(change(), 1..12),
+            (at, bytes) in places(),
+            stride in stride(),
+        ) {
+            let arenas = [MemoryContents::Real, MemoryContents::Described];
+            let [(mut real, at_real), (mut described, at_described)] = arenas.map(|contents| {
+                let mut arena = Arena::new(contents, None);
+                let base = arena.grow(Zone::Managed, BYTES, BYTES).expect("address space").start;
+                for change in &changes {
+                    change.carry_out(&mut arena, base);
+                }
+                (arena, base)
+            });
+            prop_assert_eq!(
+                real.sum_strided(at_real + at, bytes, stride),
+                described.sum_strided(at_described + at, bytes, stride)
+            );
+            let pages = |arena: &Arena, base: u64| -> Vec<Page> {
+                (0..BYTES / PAGE_BYTES).map(|page| arena.page(base / PAGE_BYTES + page)).collect()
+            };
+            let bytes_of = |pages: &[Page]| -> Vec<_> { pages.iter().map(Page::bytes).collect() };
+            let expected = bytes_of(&pages(&real, at_real));
+            prop_assert!(bytes_of(&pages(&described, at_described)) == expected);
+            described.expose();
+            prop_assert!(bytes_of(&pages(&described, at_described)) == expected, "in memory");
+            real.clear(at_real, BYTES);
+        }
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "reserves 16 TiB")]
-    fn a_zone_ends_at_16_tib_and_leaves_others_alone() {
-        let mut arena = Arena::default();
-        assert_eq!(arena.grow(Zone::Managed, BLOCK_BYTES, u64::MAX), None);
-        assert_eq!(arena.grow(Zone::Managed, BLOCK_BYTES, Arena::ZONE_BYTES_MAX + 1), None);
-        let most = Arena::ZONE_BYTES_MAX - BLOCK_BYTES;
-        assert!(arena.grow(Zone::Managed, BLOCK_BYTES, most).is_some());
-        let last = arena.grow(Zone::Managed, 1 << 40, 1).expect("the zone's last block");
-        assert_eq!(last.end - last.start, BLOCK_BYTES);
-        assert_eq!(arena.grow(Zone::Managed, BLOCK_BYTES, 1), None);
-        assert!(arena.grow(Zone::Device, BLOCK_BYTES, 1).is_some());
+    fn a_described_fill_of_a_tebibyte_takes_no_memory_and_is_cleared() {
+        let mut arena = Arena::new(MemoryContents::Described, None);
+        let base = arena.grow(Zone::Managed, 1 << 40, 1 << 40).expect("address space").start;
+        arena.fill(base, 1 << 40, &[1, 2]);
+        arena.write_strided(base, 1 << 40, 1 << 39, 5);
+        arena.copy(base + (1 << 39), base, 1 << 39);
+        assert_eq!(arena.sum_strided(base, 1 << 40, 1), 3 * (1 << 39) + 2 * 4);
+        arena.clear(base + PAGE_BYTES, (1 << 40) - PAGE_BYTES);
+        assert_eq!(arena.sum_strided(base, 1 << 40, 1), 3 * PAGE_BYTES / 2 + 4);
+    }
+
+    #[test]
+    fn copies_between_described_and_registered_memory_go_both_ways() {
+        let mut arena = Arena::new(MemoryContents::Described, None);
+        let base = arena.grow(Zone::Pinned, BLOCK_BYTES, 1).expect("address space").start;
+        let mut host = vec![0_u8; 3 * LENGTH];
+        host[LENGTH + 7] = 9;
+        let place = host.as_mut_ptr().expose_provenance() as u64;
+        arena.copy(base + 1, place, host.len() as u64);
+        assert_eq!(arena.byte(base + 1 + PAGE_BYTES + 7), 9);
+        arena.fill(base, 2 * PAGE_BYTES, &[3]);
+        arena.copy(place, base, 2 * PAGE_BYTES + 2);
+        assert_eq!(host.iter().map(|&byte| u64::from(byte)).sum::<u64>(), 2 * 3 * PAGE_BYTES);
     }
 }

@@ -417,6 +417,9 @@ impl SimBackend {
 // `unsafe` calls do.
 unsafe impl HostAddresses for SimBackend {
     fn host_views(&self) -> HostViews {
+        if self.config.contents == MemoryContents::Described {
+            self.lock().arena.expose();
+        }
         match self.machine.has_host_faults() {
             true => HostViews::Faulting,
             false => HostViews::Declared,
@@ -424,7 +427,9 @@ unsafe impl HostAddresses for SimBackend {
     }
 
     fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
-        DevicePtr(self.lock().arena.engine_address(ptr.0))
+        let arena = &mut self.lock().arena;
+        arena.expose();
+        DevicePtr(arena.engine_address(ptr.0))
     }
 }
 
@@ -447,7 +452,7 @@ impl Backend for SimBackend {
         capabilities.host_page_map = true;
         capabilities.deterministic = true;
         capabilities.pool_self_import = true;
-        capabilities.kernels = self.config.contents == MemoryContents::Real;
+        capabilities.kernels = self.config.contents != MemoryContents::Skipped;
         capabilities.declared_kernels = true;
         capabilities.traced_launches = capabilities.kernels;
         capabilities.range_attributes_by_page = self.config.range_reads == RangeReads::Pages;

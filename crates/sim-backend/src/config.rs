@@ -35,6 +35,14 @@ pub enum MemoryContents {
     /// They read and write the memory behind the simulated addresses, as on a machine.
     #[default]
     Real,
+    /// They read what others of them wrote, and it is kept as a description: a fill of a gigabyte
+    /// writes no memory. It is written to memory, once and for all, when a program asks for the bytes
+    /// behind addresses: by [`host_views`](pagewise_hal::HostAddresses::host_views) or
+    /// [`kernel_address`](pagewise_hal::HostAddresses::kernel_address), with code that runs, and
+    /// with memory that other processes share. Until then raw pointers must not be used. For
+    /// replays and sweeps, which only make calls. A page takes up to 16 bytes, or 4 KiB if it holds
+    /// more than one value and one other byte. With [host faults](HostFaults) it is `Real`.
+    Described,
     /// They only move pages: sums are 0, nothing is written, and the process commits no memory
     /// however much is touched. For studies of where pages go, of any size, at full speed.
     Skipped,

@@ -12,13 +12,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use pagewise_hal::{PAGE_BYTES, PAGES_PER_BLOCK, Processor, Span};
+use pagewise_hal::{PAGES_PER_BLOCK, Processor, Span};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Page};
 use crate::paging::{Holding, PageMask};
 
 /// One page of one processor's memory.
-type Saved = BTreeMap<(u64, Processor), Box<[u8]>>;
+type Saved = BTreeMap<(u64, Processor), Page>;
 
 /// A change of what a processor's memory holds.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Contents {
 
 impl Contents {
     /// Follows what the engine reported, in its order.
-    pub(crate) fn follow(&mut self, arena: &Arena, change: &HoldingChange) {
+    pub(crate) fn follow(&mut self, arena: &mut Arena, change: &HoldingChange) {
         let HoldingChange { first_page, pages, processor, now } = change;
         let slot = first_page / PAGES_PER_BLOCK;
         let within = shifted_up(*pages, (first_page % PAGES_PER_BLOCK) as usize);
@@ -55,22 +55,21 @@ impl Contents {
     }
 
     /// Makes the arena hold what a processor's memory held of a page: zeros if it is new.
-    fn show(&mut self, arena: &Arena, slot: u64, page: usize, processor: Processor) {
+    fn show(&mut self, arena: &mut Arena, slot: u64, page: usize, processor: Processor) {
         let is_same = |mask: &PageMask| mask.contains(page);
         if self.same.get(&(slot, processor)).is_some_and(is_same) {
             return;
         }
         let number = slot * PAGES_PER_BLOCK + page as u64;
-        let address = number * PAGE_BYTES;
         match self.saved.remove(&(number, processor)) {
-            Some(bytes) => {
+            Some(held) => {
                 self.save(arena, slot, PageMask::single(page));
-                arena.write(address, &bytes);
+                arena.put_page(number, &held);
             }
             // The arena can only hold contents if the memory of some processor does.
             None if self.is_held(slot, page) => {
                 self.save(arena, slot, PageMask::single(page));
-                arena.fill(address, PAGE_BYTES, 0);
+                arena.put_page(number, &Page::ZERO);
             }
             None => {}
         }
@@ -107,8 +106,7 @@ impl Contents {
         for (&(_, processor), mask) in self.same.range_mut(first..after) {
             for page in (*mask & pages).pages() {
                 let number = slot * PAGES_PER_BLOCK + page as u64;
-                let bytes = arena.read(number * PAGE_BYTES, PAGE_BYTES);
-                self.saved.insert((number, processor), bytes);
+                self.saved.insert((number, processor), arena.page(number));
             }
             *mask = mask.minus(pages);
         }
@@ -154,19 +152,21 @@ fn shifted_up(pages: PageMask, by: usize) -> PageMask {
 
 #[cfg(test)]
 mod tests {
+    use pagewise_hal::PAGE_BYTES;
+
     use super::*;
     use crate::arena::Zone;
 
     const GPU: Processor = Processor::device(0);
 
     /// A page of the arena, and what its first byte is.
-    struct Page {
+    struct OnePage {
         arena: Arena,
         contents: Contents,
         number: u64,
     }
 
-    impl Page {
+    impl OnePage {
         fn new() -> Self {
             let mut arena = Arena::default();
             let segment = arena.grow(Zone::Managed, 0, 1).expect("address space");
@@ -178,23 +178,23 @@ mod tests {
             let first_page = self.number;
             let pages = PageMask::single(0);
             let change = HoldingChange { first_page, pages, processor, now };
-            self.contents.follow(&self.arena, &change);
+            self.contents.follow(&mut self.arena, &change);
         }
 
         fn write(&mut self, value: u8) {
             let ptr = pagewise_hal::DevicePtr(self.number * PAGE_BYTES);
             self.contents.before_write(&self.arena, Span::new(ptr, 1));
-            self.arena.fill(ptr.0, PAGE_BYTES, value);
+            self.arena.fill(ptr.0, PAGE_BYTES, &[value]);
         }
 
         fn value(&self) -> u8 {
-            self.arena.read(self.number * PAGE_BYTES, 1)[0]
+            self.arena.byte(self.number * PAGE_BYTES)
         }
     }
 
     /// The host writes 5, the GPU 9, then the page is discarded (PAGING-195).
-    fn discarded() -> Page {
-        let mut page = Page::new();
+    fn discarded() -> OnePage {
+        let mut page = OnePage::new();
         page.follow(Processor::HOST, Holding::Shown);
         page.write(5);
         page.follow(Processor::HOST, Holding::Left);

@@ -77,7 +77,7 @@ impl Sim {
         self.walk_pages(device, span, Access::Write, Threads::Fill);
         self.started(stream);
         self.before_write(span);
-        self.arena.fill_pattern(span.ptr.0, span.bytes, pattern.as_bytes());
+        self.arena.fill(span.ptr.0, span.bytes, pattern.as_bytes());
         Ok(())
     }
 

@@ -299,6 +299,7 @@ impl Sim {
         }
         self.streams.check_for(stream, device)?;
         let by = processor_of(device);
+        self.arena.expose();
         let mut managed: Vec<Span> = self.space.managed().map(Allocation::span).collect();
         self.launch(by, StreamWork::Program(&managed), stream)?;
         let (params, seed, nth) = self.pager.arrival_of_next();

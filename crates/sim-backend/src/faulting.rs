@@ -43,7 +43,7 @@ impl Sim {
     /// The access of a fault as an access program of one byte. A write leaves the byte as it is.
     pub(crate) fn touch_of(&self, fault: &Fault) -> HostTouch {
         let span = Span::new(DevicePtr(fault.address), 1);
-        let value = || self.arena.read(span.ptr.0, span.bytes).first().copied().unwrap_or(0);
+        let value = || self.arena.byte(span.ptr.0);
         let access = match self.writes(fault) {
             true => pagewise_hal::HostAccess::Write(value()),
             false => pagewise_hal::HostAccess::Read,

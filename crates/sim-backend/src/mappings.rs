@@ -184,7 +184,7 @@ impl Mappings {
     ) -> io::Result<()> {
         let Some(memory) = self.physical.get_mut(&handle) else { return Ok(()) };
         for (page, bytes) in &memory.kept.0 {
-            file.write(MEMORY_AT + page * PAGE_BYTES, bytes)?;
+            file.write(MEMORY_AT + page * PAGE_BYTES, &bytes.bytes())?;
         }
         let bytes = memory.bytes;
         if let Some((&holder, others)) = memory.mapped_at.split_last() {

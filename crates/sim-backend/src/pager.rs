@@ -121,7 +121,7 @@ impl Pager {
         let gpu = GpuMemory { capacity_bytes: config.gpu.usable_bytes() };
         let gpus = vec![gpu; config.devices as usize];
         let wanted = config.discarded_contents == DiscardedContents::Driver
-            && config.contents == MemoryContents::Real;
+            && config.contents != MemoryContents::Skipped;
         let holdings = wanted.then(Vec::new);
         let relations =
             Relations::new(config.gpu.host_link, config.gpu.peer_link, config.devices as usize);

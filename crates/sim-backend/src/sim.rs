@@ -15,7 +15,7 @@ use pagewise_hal::{
 use crate::arena::Arena;
 use crate::attachments::Attachments;
 use crate::attributes::Attributes;
-use crate::config::{DiscardedContents, MemoryContents, SimConfig};
+use crate::config::{DiscardedContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
 use crate::host_faults::gate::Gate;
@@ -62,10 +62,7 @@ pub(crate) struct Sim {
 
 impl Sim {
     pub(crate) fn new(config: SimConfig, gate: Option<&Arc<Gate>>) -> Self {
-        let mut arena = Arena::behind(gate.cloned());
-        if config.contents == MemoryContents::Skipped {
-            arena.skip_contents();
-        }
+        let arena = Arena::new(config.contents, gate.cloned());
         let topology =
             Topology { devices: config.devices, host_numa_nodes: config.host_numa_nodes };
         let mut pager = Pager::new(&config);
@@ -145,7 +142,7 @@ impl Sim {
             return; // The arena holds what pages hold wherever they are.
         }
         for change in self.pager.drain_holdings() {
-            self.contents.follow(&self.arena, &change);
+            self.contents.follow(&mut self.arena, &change);
         }
         // The host may write these at any time.
         writable.into_iter().for_each(|span| self.before_write(span));

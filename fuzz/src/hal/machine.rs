@@ -29,7 +29,11 @@ pub(super) fn config(choices: &mut Choices<'_>) -> SimConfig {
         .driver_version(DriverVersion(choices.one_of(&versions)))
         .range_reads(choices.one_of(&[RangeReads::Pages, RangeReads::Driver]))
         .discarded_contents(choices.one_of(&[DiscardedContents::Kept, DiscardedContents::Driver]))
-        .contents(choices.one_of(&[MemoryContents::Real, MemoryContents::Skipped]))
+        .contents(choices.one_of(&[
+            MemoryContents::Real,
+            MemoryContents::Described,
+            MemoryContents::Skipped,
+        ]))
         .events(match choices.below(4) {
             0 => EventCapture::Off,
             1 => EventCapture::Ring { capacity: choices.below(3) as usize },

@@ -87,7 +87,7 @@ impl SimBackend {
             sim.check_device(device)?;
             let text = text_of(&image)?;
             match sim.config.contents {
-                MemoryContents::Real => Ok(text),
+                MemoryContents::Real | MemoryContents::Described => Ok(text),
                 MemoryContents::Skipped => {
                     unsupported("the machine keeps no contents, which code would compute with")
                 }

@@ -1,0 +1,226 @@
+//! Address space of a machine, reserved piece by piece, and the pointers by which it is accessed.
+//!
+//! Segments are private mappings. A process that forks gets a copy of each, so parent and child
+//! have a machine of their own. Behind a gate (`host_faults`) they are shared memory in two views, of
+//! which a child has neither. Memory that was exported to other processes, or imported, is in files
+//! of its own (`shared_memory`), which take the place of parts of a segment; a child shares it as
+//! other processes do. Nothing is unmapped before the machine goes, and buffers keep it.
+//!
+//! Miri backs all of a mapping at once. For it segments are as short as they can be.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+use pagewise_hal::BLOCK_BYTES;
+
+use crate::host_faults::double_map::DoubleMap;
+use crate::host_faults::gate::Gate;
+
+/// A kind of memory that has addresses of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Zone {
+    Managed,
+    /// Pools of managed memory.
+    ManagedPools,
+    /// Other pools.
+    Pools,
+    Device,
+    Pinned,
+    /// Reserved by `cuMemAddressReserve`.
+    Virtual,
+}
+
+/// Address space of one zone, aligned to [`Segments::ALIGNMENT`]. No two segments are adjacent.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) zone: Zone,
+    pub(super) map: Map,
+    pub(super) bytes: u64,
+}
+
+/// The memory of a segment.
+#[derive(Debug)]
+pub(super) enum Map {
+    /// One mapping for the program and the engine.
+    Private(MmapRaw),
+    /// A view for the program, which is accessible as its pages are, and one for the engine.
+    Double(DoubleMap),
+}
+
+/// All segments of a machine.
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    /// By first address. A segment stays until the machine goes.
+    by_address: BTreeMap<u64, Segment>,
+    /// Addresses with the memory of shared files, by first address. They do not overlap.
+    pub(super) shared: BTreeMap<u64, Range<u64>>,
+    /// Present with genuine faults of the host: what the program's addresses are kept behind.
+    gate: Option<Arc<Gate>>,
+}
+
+impl Segments {
+    /// Most address space of a zone. A process has 128 TiB.
+    pub(super) const ZONE_BYTES_MAX: u64 = 16 << 40;
+    /// The alignment of segments: 16 va_blocks, as a device reads 16 entries of a page table
+    /// together (TIMING-32). So only the distances between addresses matter.
+    const ALIGNMENT: u64 = if cfg!(miri) { BLOCK_BYTES } else { 16 * BLOCK_BYTES };
+    /// The bytes of a segment if the process may not reserve as many as wanted.
+    const BYTES_LIMITED: u64 = 1 << 30;
+    /// The bytes of managed memory, from its start, that huge pages may back. The limit bounds the
+    /// memory that a sparse program wastes.
+    #[cfg(target_os = "linux")]
+    const HUGE_PAGES_BYTES: u64 = 512 << 20;
+
+    pub(super) fn behind(gate: Option<Arc<Gate>>) -> Self {
+        Self { gate, ..Self::default() }
+    }
+
+    /// Reserves one more segment of a zone and returns its addresses: as many bytes as wanted, or
+    /// fewer if the process may not have as many, but never less than needed. `None` if there is no
+    /// address space left, of the zone or of the process.
+    pub(super) fn grow(&mut self, zone: Zone, wanted: u64, needed: u64) -> Option<Range<u64>> {
+        let of_zone = self.by_address.values().filter(|segment| segment.zone == zone);
+        let left = Self::ZONE_BYTES_MAX - of_zone.map(|segment| segment.bytes).sum::<u64>();
+        let needed = needed.checked_next_multiple_of(BLOCK_BYTES).filter(|&bytes| bytes <= left)?;
+        let sizes = if cfg!(miri) { [needed; 3] } else { [wanted, Self::BYTES_LIMITED, needed] };
+        let mut sizes = sizes.into_iter().map(|bytes| bytes.clamp(needed, left));
+        sizes.find_map(|bytes| self.reserve(zone, bytes).ok())
+    }
+
+    fn reserve(&mut self, zone: Zone, bytes: u64) -> io::Result<Range<u64>> {
+        if let Some(gate) = &self.gate {
+            let map = DoubleMap::new(gate, bytes, Self::ALIGNMENT)?;
+            let view = map.view();
+            self.by_address.insert(view.start, Segment { zone, map: Map::Double(map), bytes });
+            return Ok(view);
+        }
+        // More on both sides keeps what the host places next to it apart.
+        let with_guards = usize::try_from(bytes + 2 * Self::ALIGNMENT).map_err(io::Error::other)?;
+        let map: MmapRaw = Self::options().len(with_guards).map_anon()?.into();
+        let base = (map.as_ptr() as u64 + 1).next_multiple_of(Self::ALIGNMENT);
+        let is_first = self.by_address.values().all(|segment| segment.zone != zone);
+        if zone == Zone::Managed && is_first {
+            prefer_huge_pages(&map, base, bytes);
+        }
+        let segment = Segment { zone, map: Map::Private(map), bytes };
+        self.by_address.insert(base, segment);
+        Ok(base..base + bytes)
+    }
+
+    /// Options of a mapping that takes memory, and swap space, only for written pages.
+    fn options() -> MmapOptions {
+        let mut options = MmapOptions::new();
+        if !cfg!(miri) {
+            options.no_reserve_swap();
+        }
+        options
+    }
+
+    /// Whether a range touches a segment.
+    pub(super) fn reserves(&self, address: u64, bytes: u64) -> bool {
+        let past = address.saturating_add(bytes.max(1));
+        let before = self.by_address.range(..past).next_back();
+        before.is_some_and(|(base, segment)| address < base + segment.bytes)
+    }
+
+    /// The segment that an address is in, and its first address.
+    pub(super) fn holding(&self, address: u64) -> Option<(u64, &Segment)> {
+        let (&base, segment) = self.by_address.range(..=address).next_back()?;
+        (address - base < segment.bytes).then_some((base, segment))
+    }
+
+    /// The segment that a range is in.
+    ///
+    /// # Panics
+    /// If the range is not inside one: the address space handed out a wrong address.
+    pub(super) fn segment(&self, address: u64, bytes: u64) -> &Segment {
+        let found = self.holding(address);
+        let found = found.filter(|(base, segment)| bytes <= segment.bytes - (address - base));
+        let Some((_, segment)) = found else {
+            panic!("{address:#x}+{bytes} is outside of every segment");
+        };
+        segment
+    }
+
+    /// The pointer by which a range is read and written. Callers have found the range in a live
+    /// allocation. Memory that no segment holds is host memory that was registered: the caller of
+    /// `host_register`, which is `unsafe`, promised that it is live until it is unregistered.
+    pub(super) fn pointer(&self, address: u64, bytes: u64) -> *mut u8 {
+        if self.holding(address).is_none() {
+            return std::ptr::with_exposed_provenance_mut(address as usize);
+        }
+        match &self.segment(address, bytes).map {
+            Map::Private(map) => {
+                map.as_mut_ptr().wrapping_add((address - map.as_ptr() as u64) as usize)
+            }
+            Map::Double(map) => {
+                std::ptr::with_exposed_provenance_mut(map.engine_address(address) as usize)
+            }
+        }
+    }
+
+    /// The address at which the engine accesses a byte that the program names.
+    pub(super) fn engine_address(&self, address: u64) -> u64 {
+        match self.holding(address) {
+            Some((_, Segment { map: Map::Double(map), .. })) => map.engine_address(address),
+            _ => address,
+        }
+    }
+
+    /// Has memory behind whole pages.
+    pub(super) fn populate(&self, pages: &Range<u64>) -> io::Result<()> {
+        match self.holding(pages.start) {
+            Some((_, Segment { map: Map::Double(map), .. })) => map.populate(pages),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Asks for huge pages for the first addresses of managed memory: a dense touch of 2 MiB then costs
+/// the host one page fault instead of 512. Other addresses get none, because a sparse touch would
+/// commit 2 MiB.
+fn prefer_huge_pages(map: &MmapRaw, base: u64, bytes: u64) {
+    #[cfg(target_os = "linux")]
+    if !cfg!(miri) {
+        let offset = (base - map.as_ptr() as u64) as usize;
+        let length = bytes.min(Segments::HUGE_PAGES_BYTES) as usize;
+        // Without huge pages everything works, only slower.
+        let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_lie_apart() {
+        let mut segments = Segments::default();
+        let zones = [Zone::Managed, Zone::ManagedPools, Zone::Pools, Zone::Device, Zone::Pinned];
+        for zone in [zones, zones].concat() {
+            let segment = segments.grow(zone, BLOCK_BYTES, 1).expect("address space");
+            assert_eq!(segment.start % BLOCK_BYTES, 0);
+            assert_eq!(segment.end - segment.start, BLOCK_BYTES);
+        }
+        let starts: Vec<u64> = segments.by_address.keys().copied().collect();
+        assert_eq!(starts.len(), 10);
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] > BLOCK_BYTES), "{starts:x?}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "reserves 16 TiB")]
+    fn a_zone_ends_at_16_tib_and_leaves_others_alone() {
+        let mut segments = Segments::default();
+        assert_eq!(segments.grow(Zone::Managed, BLOCK_BYTES, u64::MAX), None);
+        assert_eq!(segments.grow(Zone::Managed, BLOCK_BYTES, Segments::ZONE_BYTES_MAX + 1), None);
+        let most = Segments::ZONE_BYTES_MAX - BLOCK_BYTES;
+        assert!(segments.grow(Zone::Managed, BLOCK_BYTES, most).is_some());
+        let last = segments.grow(Zone::Managed, 1 << 40, 1).expect("the zone's last block");
+        assert_eq!(last.end - last.start, BLOCK_BYTES);
+        assert_eq!(segments.grow(Zone::Managed, BLOCK_BYTES, 1), None);
+        assert!(segments.grow(Zone::Device, BLOCK_BYTES, 1).is_some());
+    }
+}
