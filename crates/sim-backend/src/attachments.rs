@@ -33,6 +33,11 @@ impl Attachments {
         self.0.get(&allocation.start).copied().unwrap_or(Attached::Global)
     }
 
+    /// Whether all allocations are [`Attached::Global`].
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Notes who may use an allocation from now on; returns who might until now.
     pub(crate) fn attach(
         &mut self,

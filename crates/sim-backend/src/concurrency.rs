@@ -60,6 +60,9 @@ impl Sim {
         work: StreamWork<'_>,
         stream: StreamHandle,
     ) -> Checked<()> {
+        if self.exclusive.is_none() && self.attachments.is_empty() && !self.pager.has_groups() {
+            return Ok(()); // Nothing has to come.
+        }
         let (StreamWork::Program(spans) | StreamWork::FillOrCopy(spans)) = work;
         let touched: Vec<&Allocation> = self.touched(by, spans).collect();
         if touched.is_empty() {

@@ -193,6 +193,11 @@ impl Pager {
         self.paging.group(pages, group);
     }
 
+    /// Whether there are pages in groups.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.paging.has_groups()
+    }
+
     /// The runs of pages in a group.
     pub(crate) fn grouped(&self, group: Group) -> Vec<Range<u64>> {
         self.paging.grouped(group)
@@ -208,6 +213,12 @@ impl Pager {
         let walk = program.walk();
         self.now_ns = now_ns;
         self.reports.meter.walks(&walk);
+        if threads == Threads::One
+            && let Some(covered) = self.paging.touch_mapped(&walk)
+        {
+            self.reports.meter.walked(&walk, covered);
+            return now_ns;
+        }
         let end_ns = match threads {
             Threads::One => self.paging.walk(walk, now_ns, &mut self.reports).now_ns,
             _ => self.run_kernel(walk, threads),
@@ -412,6 +423,12 @@ impl Pager {
     /// Leaves this much of a device to memory that does not migrate; managed pages make way.
     pub(crate) fn claim(&mut self, device: Processor, bytes: u64) {
         self.paging.claim(device, bytes, self.now_ns, &mut self.reports);
+    }
+
+    /// Whether anything changed in processors' memory since the last call of
+    /// [`drain_holdings`](Self::drain_holdings).
+    pub(crate) fn has_holdings(&self) -> bool {
+        self.reports.holdings.as_ref().is_some_and(|holdings| !holdings.is_empty())
     }
 
     /// Hands over what changed in processors' memory since the last call.

@@ -137,6 +137,9 @@ impl Sim {
 
     /// Lets the arena hold what the pages hold after they moved.
     pub(crate) fn settle_contents(&mut self) {
+        if self.host_view.is_none() && !self.pager.has_holdings() {
+            return;
+        }
         let writable = self.settle_host_view();
         if self.config.discarded_contents == DiscardedContents::Kept {
             return; // The arena holds what pages hold wherever they are.

@@ -55,8 +55,17 @@ pub(super) struct Account {
 }
 
 impl Account {
+    #[cfg(test)]
     pub(super) fn new(call: Call, warmth: Warmth) -> Self {
         Self { call, warmth, ..Self::default() }
+    }
+
+    /// Begins the account of another call, in place: each call does it, and an account is large.
+    pub(super) fn begin(&mut self, call: Call, warmth: Warmth) {
+        (self.call, self.refused, self.warmth) = (call, false, warmth);
+        self.tally = Tally::default();
+        self.faults = Faults::default();
+        self.visited.clear();
     }
 
     /// An account of the same call without events.

@@ -51,7 +51,8 @@ impl Meter {
 
     /// A call begins.
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
-        self.account = Account::new(call, self.history.warmth(call.class(false), now_ns));
+        let warmth = self.history.warmth(call.class(false), now_ns);
+        self.account.begin(call, warmth);
         self.account.continues = self.history.continues(Class::Query);
         self.account.recycled_pages = self.history.recycled_pages();
         if let Some(observations) = &mut self.observations {

@@ -403,6 +403,11 @@ impl Paging {
         self.groups.grouped(group)
     }
 
+    /// Whether there are pages in groups.
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     /// Puts pages in a group, or takes them out of theirs.
     pub(crate) fn group(&mut self, pages: Range<u64>, group: Option<Group>) {
         self.groups.put(pages, group);

@@ -25,6 +25,10 @@ pub(crate) enum Group {
 pub(super) struct Groups(BTreeMap<u64, Group>);
 
 impl Groups {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The runs of pages in a group.
     pub(super) fn grouped(&self, group: Group) -> Vec<Range<u64>> {
         let all = runs(self.0.iter()).into_iter();
@@ -46,6 +50,9 @@ impl Groups {
     pub(super) fn left_alone(&self, block: &Block, faulted: PageMask) -> PageMask {
         let Range { start, end } = block.pages();
         let mut left = PageMask::EMPTY;
+        if self.0.is_empty() {
+            return left;
+        }
         for (run, _) in runs(self.0.range(start..end)) {
             let run = PageMask::range((run.start - start) as usize..(run.end - start) as usize);
             if (run & faulted).is_empty() {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::testing::Heard;
-use super::{Access, Discard, GpuMemory, Paging, Relations, Walk};
+use super::{Access, Covered, Discard, GpuMemory, Paging, Relations, Walk};
 use crate::GpuProfile;
 
 const BLOCKS: u64 = 8;
@@ -30,6 +30,8 @@ enum Act {
     ReadMostly(bool),
     Discard(Discard),
     Walk(Processor, Access, u64),
+    /// An access to the first page.
+    Touch(Processor, Access),
     /// Chunks of the small GPU that other memory takes.
     Claim(u64),
 }
@@ -39,16 +41,17 @@ fn processor() -> impl Strategy<Value = Processor> {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let access = prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Atomic)];
+    let access = || prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Atomic)];
     prop_oneof![
         4 => processor().prop_map(Act::Migrate),
         1 => proptest::option::of(processor()).prop_map(Act::Preferred),
         1 => (processor(), any::<bool>()).prop_map(|(by, on)| Act::AccessedBy(by, on)),
         1 => any::<bool>().prop_map(Act::ReadMostly),
         1 => prop_oneof![Just(Discard::Eager), Just(Discard::Lazy)].prop_map(Act::Discard),
-        4 => (processor(), access, 1..40u64).prop_map(|(by, access, stride)| {
+        4 => (processor(), access(), 1..40u64).prop_map(|(by, access, stride)| {
             Act::Walk(by, access, stride)
         }),
+        4 => (processor(), access()).prop_map(|(by, access)| Act::Touch(by, access)),
         1 => (0..3u64).prop_map(Act::Claim),
     ]
 }
@@ -62,6 +65,7 @@ fn call() -> impl Strategy<Value = EngineCall> {
 struct TestEngine {
     paging: Paging,
     heard: Heard,
+    covered: Vec<Covered>,
     now_ns: u64,
 }
 
@@ -72,7 +76,7 @@ impl TestEngine {
         let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
         paging.shortcuts = shortcuts;
         paging.create_range(0, PAGES);
-        Self { paging, heard: Heard::default(), now_ns: 0 }
+        Self { paging, heard: Heard::default(), covered: Vec::new(), now_ns: 0 }
     }
 
     fn run(&mut self, call: &EngineCall) {
@@ -92,6 +96,16 @@ impl TestEngine {
                 let (first_byte, bytes) = (pages.start * 4096, (pages.end - pages.start) * 4096);
                 let walk = Walk { by, first_byte, bytes, stride_bytes: stride * 4096, access };
                 paging.walk(walk, now_ns, sink);
+                self.covered.push(paging.covered(walk));
+            }
+            Act::Touch(by, access) => {
+                let first_byte = pages.start * 4096;
+                let walk = Walk { by, first_byte, bytes: 1, stride_bytes: 1, access };
+                let at_once = if paging.shortcuts { paging.touch_mapped(&walk) } else { None };
+                self.covered.push(at_once.unwrap_or_else(|| {
+                    paging.walk(walk, now_ns, sink);
+                    paging.covered(walk)
+                }));
             }
             Act::Claim(chunks) => paging.claim(Processor::device(0), chunks << 21, now_ns, sink),
         }
@@ -153,6 +167,8 @@ proptest! {
             engines.iter_mut().for_each(|engine| engine.run(call));
             let [short, long] = &engines;
             prop_assert_eq!(&short.heard, &long.heard);
+            prop_assert_eq!(&short.covered, &long.covered);
+            prop_assert_eq!(&short.paging.walked, &long.paging.walked);
             prop_assert_eq!(short.state(), long.state());
             let blocks = |engine: &TestEngine| engine.paging.held_blocks(&(0..PAGES));
             prop_assert_eq!(blocks(short), blocks(long));

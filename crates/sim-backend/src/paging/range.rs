@@ -127,50 +127,72 @@ pub(crate) struct Cut {
 /// All ranges of an address space.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    /// By first page.
-    map: BTreeMap<u64, VaRange>,
-    /// First page of the range found last: one step asks for the same range several times, and
-    /// finding it by its key takes a quarter of finding it by a page.
-    recent: Cell<u64>,
+    /// In no order.
+    ranges: Vec<VaRange>,
+    /// By first page, the place among `ranges`.
+    places: BTreeMap<u64, usize>,
+    /// The place of the range found last: one step asks for the same range several times, and so
+    /// do most calls that follow each other.
+    recent: Cell<usize>,
 }
 
 impl Ranges {
     /// Adds a range. It may not overlap another one.
     pub(crate) fn insert(&mut self, pages: Range<u64>) {
         debug_assert!(self.overlapping(&pages).next().is_none(), "{pages:?} is in use");
-        let range = VaRange::new(pages.start, pages.end, Policy::default());
-        self.map.insert(pages.start, range);
+        self.add(VaRange::new(pages.start, pages.end, Policy::default()));
+    }
+
+    fn add(&mut self, range: VaRange) {
+        self.places.insert(range.first_page, self.ranges.len());
+        self.ranges.push(range);
     }
 
     /// Removes all ranges within these pages, and returns them.
     pub(crate) fn remove(&mut self, pages: &Range<u64>) -> Vec<VaRange> {
-        let firsts: Vec<u64> = self.map.range(pages.clone()).map(|(first, _)| *first).collect();
-        firsts.iter().filter_map(|first| self.map.remove(first)).collect()
+        let firsts: Vec<u64> = self.places.range(pages.clone()).map(|(first, _)| *first).collect();
+        firsts.iter().filter_map(|first| self.remove_one(*first)).collect()
+    }
+
+    fn remove_one(&mut self, first_page: u64) -> Option<VaRange> {
+        let place = self.places.remove(&first_page)?;
+        let range = self.ranges.swap_remove(place);
+        if let Some(moved) = self.ranges.get(place) {
+            self.places.insert(moved.first_page, place);
+        }
+        Some(range)
+    }
+
+    /// The place of the range that holds a page.
+    #[inline]
+    fn place_of(&self, page: u64) -> Option<usize> {
+        let holds = |place: &usize| {
+            self.ranges.get(*place).is_some_and(|range| range.pages().contains(&page))
+        };
+        Some(self.recent.get()).filter(holds).or_else(|| {
+            let (_, place) = self.places.range(..=page).next_back()?;
+            self.recent.set(*place);
+            Some(*place).filter(holds)
+        })
     }
 
     /// The range that holds a page.
+    #[inline]
     pub(crate) fn containing(&self, page: u64) -> Option<&VaRange> {
-        if let Some(range) = self.map.get(&self.recent.get())
-            && range.pages().contains(&page)
-        {
-            return Some(range);
-        }
-        let (first, range) = self.map.range(..=page).next_back()?;
-        self.recent.set(*first);
-        (page < range.end_page).then_some(range)
+        self.place_of(page).map(|place| &self.ranges[place])
     }
 
     /// Like [`containing`](Self::containing), to change it.
+    #[inline]
     pub(crate) fn containing_mut(&mut self, page: u64) -> Option<&mut VaRange> {
-        let first = self.containing(page)?.first_page;
-        self.map.get_mut(&first)
+        self.place_of(page).map(|place| &mut self.ranges[place])
     }
 
     /// The ranges that share a page with these pages, ascending.
     pub(crate) fn overlapping(&self, pages: &Range<u64>) -> impl Iterator<Item = &VaRange> {
         let before = self.containing(pages.start).map_or(pages.start, |range| range.first_page);
         let span = if pages.is_empty() { before..before } else { before..pages.end };
-        self.map.range(span).map(|(_, range)| range)
+        self.places.range(span).map(|(_, place)| &self.ranges[*place])
     }
 
     /// The pieces into which block boundaries and range boundaries cut these pages, ascending.
@@ -195,7 +217,7 @@ impl Ranges {
             return None;
         }
         let range = self.containing(pages.start);
-        let range = range.or_else(|| Some(self.map.range(pages.clone()).next()?.1))?;
+        let range = range.or_else(|| self.overlapping(pages).next())?;
         let start = range.first_page.max(pages.start);
         Some(start..range.block_pages(start).end.min(pages.end))
     }
@@ -215,7 +237,7 @@ impl Ranges {
                 (cut.blocks, cut.mapped_blocks) = (1, u64::from(mapped));
             }
             let upper = range.split_off(at);
-            self.map.insert(at, upper);
+            self.add(upper);
         }
         cut
     }
@@ -226,7 +248,7 @@ mod tests {
     use super::*;
 
     fn lens(ranges: &Ranges) -> Vec<(u64, u64)> {
-        ranges.map.values().map(|r| (r.first_page, r.end_page)).collect()
+        ranges.overlapping(&(0..u64::MAX)).map(|r| (r.first_page, r.end_page)).collect()
     }
 
     #[test]

@@ -240,6 +240,11 @@ impl BlockState {
         self.of(ProcId::HOST).map_or(PageMask::EMPTY, |host| host.written().get())
     }
 
+    /// Whether the host wrote a page since it maps it to write.
+    pub(super) fn is_host_written(&self, page: usize) -> bool {
+        self.of(ProcId::HOST).is_some_and(|host| host.written().contains(page))
+    }
+
     /// Notes pages that the host wrote.
     pub(super) fn add_host_written(&mut self, pages: PageMask) {
         self.of_mut(ProcId::HOST).written_mut().insert(pages);

@@ -83,6 +83,13 @@ impl Walk {
         self.bytes.div_ceil(self.stride_bytes.max(1))
     }
 
+    /// The page of its access, if it makes one.
+    #[inline]
+    pub(super) fn only_page(&self) -> Option<u64> {
+        let is_single = self.bytes > 0 && self.bytes <= self.stride_bytes.max(1);
+        is_single.then_some(self.first_byte / PAGE_BYTES)
+    }
+
     /// How many of them are in one page.
     pub(super) fn accesses_in(&self, page: u64) -> u64 {
         let stride = self.stride_bytes.max(1);

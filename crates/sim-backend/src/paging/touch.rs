@@ -14,9 +14,10 @@ use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 use super::access::Access;
 use super::engine::Paging;
 use super::mask::PAGES;
-use super::processor::ProcId;
+use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
 use super::report::ReportSink;
+use super::survey::Covered;
 use super::walk::{HeldOff, Touched, Walk, fault_record};
 
 /// The time in which a GPU faults again on a page that it was refused (thrash:283, four fault
@@ -75,6 +76,36 @@ impl Paging {
         }
         self.walked.note(by, walk.pages());
         touched
+    }
+
+    /// A walk of one access that its processor may make already, to a page that the host, if it is
+    /// the host's, wrote or reads: what a [`walk`](Self::walk) would come to, and what it would
+    /// have [covered](Self::covered). `None`, and nothing is done, if it is another one, or if pages
+    /// are pinned or accesses are counted.
+    pub(crate) fn touch_mapped(&mut self, walk: &Walk) -> Option<Covered> {
+        let page = walk.only_page()?;
+        if !self.pins.is_empty() || self.params.access_counters.enable {
+            return None;
+        }
+        let by = ProcId::from(walk.by);
+        let needs = walk.access.needs(by, &self.params);
+        let block = self.ranges.containing(page)?.block(page)?;
+        let at = (page - block.first_page()) as usize;
+        if !block.maps(by, needs, at) {
+            return None;
+        }
+        let mut covered = Covered { pages: 1, ..Covered::default() };
+        if by.is_host() {
+            covered.written_before = u64::from(block.is_host_written(at));
+            if walk.access.writes() && covered.written_before == 0 {
+                return None;
+            }
+        } else {
+            let holders = block.residents_of(at);
+            covered.remote_pages = u64::from(holders != ProcSet::EMPTY && !holders.contains(by));
+            self.walked.note(by, Some(page..page + 1));
+        }
+        Some(covered)
     }
 
     /// The first page from `page` on, in its block or right behind it, that `by` cannot access

@@ -2,6 +2,7 @@
 //!
 //! A device reads the entries of a page table when it accesses their pages, and forgets all of them
 //! when the driver takes an entry of its away. What it merely maps, it has not read.
+#![allow(clippy::arithmetic_side_effects, reason = "at most 64 stretches are counted")]
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,10 +13,56 @@ use super::processor::ProcId;
 const STRETCHES: usize = 64;
 
 /// For each device the memory that it accessed since it last lost a mapping.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Walked {
-    /// By the processor's index, the oldest stretch of pages first. The host's stays empty.
-    devices: Vec<VecDeque<Range<u64>>>,
+    /// By the processor's index. The host's stays empty.
+    devices: Vec<Stretches>,
+}
+
+/// Stretches of pages that one device accessed.
+#[derive(Debug, Clone, PartialEq)]
+struct Stretches {
+    /// The oldest first.
+    kept: VecDeque<Range<u64>>,
+    /// How many of them begin with a page of each kind: most pages of new stretches are of a kind
+    /// that none has, so that the others need no look.
+    kinds: [u8; KINDS],
+}
+
+/// Kinds of pages, by a hash.
+const KINDS: usize = 512;
+
+fn kind(page: u64) -> usize {
+    (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
+}
+
+impl Default for Stretches {
+    fn default() -> Self {
+        Self { kept: VecDeque::new(), kinds: [0; KINDS] }
+    }
+}
+
+impl Stretches {
+    fn note(&mut self, pages: Range<u64>) {
+        let kind = kind(pages.start);
+        if self.kinds[kind] > 0 && self.kept.contains(&pages) {
+            return;
+        }
+        if self.kept.len() == STRETCHES
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.kinds[self::kind(oldest.start)] -= 1;
+        }
+        self.kinds[kind] += 1;
+        self.kept.push_back(pages);
+    }
+
+    fn clear(&mut self) {
+        if !self.kept.is_empty() {
+            self.kept.clear();
+            self.kinds = [0; KINDS];
+        }
+    }
 }
 
 impl Walked {
@@ -23,16 +70,9 @@ impl Walked {
     pub(super) fn note(&mut self, by: ProcId, pages: Option<Range<u64>>) {
         let Some(pages) = pages.filter(|_| !by.is_host()) else { return };
         if self.devices.len() <= by.index() {
-            self.devices.resize_with(by.index().saturating_add(1), VecDeque::new);
+            self.devices.resize_with(by.index().saturating_add(1), Stretches::default);
         }
-        let stretches = &mut self.devices[by.index()];
-        if stretches.contains(&pages) {
-            return;
-        }
-        if stretches.len() == STRETCHES {
-            stretches.pop_front();
-        }
-        stretches.push_back(pages);
+        self.devices[by.index()].note(pages);
     }
 
     /// A device lost a mapping.
@@ -45,7 +85,7 @@ impl Walked {
     /// Whether a device has accessed one of these pages.
     pub(super) fn has(&self, by: ProcId, pages: &Range<u64>) -> bool {
         self.devices.get(by.index()).is_some_and(|stretches| {
-            stretches.iter().any(|known| known.start < pages.end && pages.start < known.end)
+            stretches.kept.iter().any(|known| known.start < pages.end && pages.start < known.end)
         })
     }
 }
