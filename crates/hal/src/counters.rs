@@ -14,6 +14,7 @@ pub struct Copies {
 }
 
 /// Adds to a sum, and stops at the largest number: records may come from anywhere.
+#[inline]
 fn count(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
@@ -123,6 +124,7 @@ pub struct Counters {
 
 impl Counters {
     /// Adds one record.
+    #[inline]
     pub fn count(&mut self, event: &MemoryEvent) {
         match *event {
             MemoryEvent::Copy { bytes, from, to, cause, .. } => {

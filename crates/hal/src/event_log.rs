@@ -93,12 +93,16 @@ impl EventLog {
 
     /// Adds a record. The oldest one goes if there is no room. A record before the first call
     /// makes the calls of the log unknown.
+    #[inline]
     pub fn push(&mut self, event: MemoryEvent) {
         self.counters.count(&event);
         self.end = self.end.saturating_add(1);
-        if self.capacity == 0 {
-            return;
+        if self.capacity > 0 {
+            self.keep(event);
         }
+    }
+
+    fn keep(&mut self, event: MemoryEvent) {
         if self.kept.len() == self.capacity {
             self.kept.pop_front();
             self.pushed_out = self.pushed_out.saturating_add(1);

@@ -27,6 +27,7 @@ impl Records {
         Self { log: EventLog::of_calls(capacity), fresh: None }
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, record: MemoryEvent) {
         self.log.push(record);
         if let Some(fresh) = &mut self.fresh {

@@ -12,7 +12,7 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use super::mask::{PAGES, PageMask, StoredMask};
+use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
 use super::state::BlockState;
 
@@ -21,8 +21,6 @@ use super::state::BlockState;
 pub(crate) struct Block {
     /// First page, absolute.
     first_page: u64,
-    /// Length in pages.
-    len: u16,
     state: Held,
 }
 
@@ -36,6 +34,7 @@ enum Held {
 impl Deref for Block {
     type Target = BlockState;
 
+    #[inline]
     fn deref(&self) -> &BlockState {
         match &self.state {
             Held::Alone(state) => state,
@@ -46,6 +45,7 @@ impl Deref for Block {
 
 impl DerefMut for Block {
     /// To change it: it is no longer shared then.
+    #[inline]
     fn deref_mut(&mut self) -> &mut BlockState {
         if let Held::Shared(state) = &self.state {
             self.state = Held::Alone(Box::new(BlockState::clone(state)));
@@ -61,7 +61,7 @@ impl Block {
     /// A block without a resident page.
     pub(crate) fn new(first_page: u64, len: usize) -> Self {
         debug_assert!(len > 0 && first_page as usize % PAGES + len <= PAGES);
-        Self { first_page, len: len as u16, state: Held::Alone(Box::new(BlockState::new())) }
+        Self { first_page, state: Held::Alone(Box::new(BlockState::new(len as u16))) }
     }
 
     /// First page, absolute.
@@ -71,7 +71,7 @@ impl Block {
 
     /// The pages, absolute.
     pub(super) fn pages(&self) -> Range<u64> {
-        self.first_page..self.first_page + u64::from(self.len)
+        self.first_page..self.first_page + self.len() as u64
     }
 
     /// Length in pages.
@@ -101,12 +101,12 @@ impl Block {
         {
             return self.thrashing().is_none();
         }
-        self.len == other.len && BlockState::is_like(self, other)
+        BlockState::is_like(self, other)
     }
 
     /// A block of the same length in the same state somewhere else.
     pub(super) fn at(&self, first_page: u64) -> Self {
-        Self { first_page, len: self.len, state: self.state.clone() }
+        Self { first_page, state: self.state.clone() }
     }
 
     /// Makes the state one that others can share.
@@ -114,20 +114,6 @@ impl Block {
         if let Held::Alone(state) = &self.state {
             self.state = Held::Shared(Arc::new(BlockState::clone(state)));
         }
-    }
-
-    fn whole(&self) -> StoredMask {
-        StoredMask::Run(0, self.len)
-    }
-
-    /// Whether all pages have memory on a processor.
-    pub(super) fn is_populated(&self, id: ProcId) -> bool {
-        self.populates(id, &self.whole())
-    }
-
-    /// Whether all pages are discarded.
-    pub(super) fn is_discarded(&self) -> bool {
-        self.discards(&self.whole())
     }
 
     /// The chunks of host memory that pages without any get: all of a full block that has none yet,
@@ -163,10 +149,9 @@ impl Block {
     /// Cuts the block at a page: keeps what is below it, returns the rest as a block of its own.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         debug_assert!(at > 0 && at < self.len());
-        let mut upper = Self::new(self.first_page + at as u64, self.len() - at);
-        self.len = at as u16;
-        upper.state = Held::Alone(Box::new(BlockState::split_off(self, at)));
-        upper
+        let first_page = self.first_page + at as u64;
+        let state = BlockState::split_off(self, at);
+        Self { first_page, state: Held::Alone(Box::new(state)) }
     }
 }
 

@@ -309,14 +309,25 @@ impl Chunks {
         in_order.find(|id| !self.pinned.contains(id))
     }
 
+    /// The first page of the full block that has a chunk to itself.
+    pub(super) fn whole_block(&self, id: RootId) -> Option<u64> {
+        match self.root(id).holds {
+            Holds::Whole(first) => Some(first),
+            Holds::Pieces(_) => None,
+        }
+    }
+
     /// Whether a chunk holds one of these pages, which are of one block.
     pub(super) fn has_piece_in(&self, id: RootId, pages: &Range<u64>) -> bool {
-        !self.pieces_in(id, pages).is_empty()
+        match self.whole_block(id) {
+            Some(first) => pages.start == first,
+            None => !self.pieces_in(id, pages).is_empty(),
+        }
     }
 
     /// The pieces that a chunk holds of a block with these pages, in their order.
     pub(super) fn pieces_in(&self, id: RootId, block: &Range<u64>) -> Vec<Range<u64>> {
-        if let Holds::Whole(first) = self.root(id).holds {
+        if let Some(first) = self.whole_block(id) {
             return (block.start == first).then(|| block.clone()).into_iter().collect();
         }
         let pieces = self.pieces.range(block.clone()).filter(|(_, piece)| piece.slot.root == id);
@@ -333,9 +344,16 @@ impl Chunks {
 
     /// Frees a piece of a chunk that is being given up.
     pub(super) fn evict(&mut self, piece: &Range<u64>) {
-        let root = self.pieces.get(&piece.start).map(|piece| piece.slot.root);
-        let root = root.or_else(|| self.whole.get(piece.start));
-        self.free(piece);
+        let whole = self.whole.remove(piece.start);
+        let root = if let Some(id) = whole {
+            self.root_mut(id).holds = Holds::NOTHING;
+            self.emptied(id);
+            whole
+        } else {
+            let root = self.pieces.get(&piece.start).map(|piece| piece.slot.root);
+            self.free(piece);
+            root
+        };
         self.turnover.evicted(piece);
         if let Some(root) = root {
             self.root_mut(root).evicted = true;

@@ -155,10 +155,18 @@ impl Paging {
     fn evict(&mut self, id: ProcId, chunk: RootId, now_ns: u64, sink: &mut dyn ReportSink) {
         self.evictions += 1;
         let gpu = id.index() - 1;
+        let cause = (WorkCause::Eviction, Some(id));
+        if let Some(first) = self.chunks[gpu].whole_block(chunk) {
+            let pages = first..first + PAGES as u64;
+            self.on_existing(&pages, cause, now_ns, sink, |context, block, within| {
+                context.evict(block, id, within);
+            });
+            self.chunks[gpu].evict(&pages);
+            return;
+        }
         while let Some(first) = self.chunks[gpu].first_piece(chunk) {
             let block = self.block(first).map_or(first..first + 1, Block::pages);
             let pieces = self.chunks[gpu].pieces_in(chunk, &block);
-            let cause = (WorkCause::Eviction, Some(id));
             self.on_existing(&block, cause, now_ns, sink, |context, block, _| {
                 let page = |page: u64| (page - block.first_page()) as usize;
                 let mut pages = PageMask::EMPTY;

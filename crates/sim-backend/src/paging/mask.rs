@@ -37,6 +37,7 @@ static STEPS: [[u64; 2 * WORDS + 1]; 64] = {
 pub(crate) struct PageMask([u64; WORDS]);
 
 impl PartialEq for PageMask {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         // Folded rather than compared: the comparison of arrays is a call of memcmp.
         self.0.iter().zip(other.0).fold(0, |any, (a, b)| any | (a ^ b)) == 0
@@ -48,6 +49,7 @@ impl PageMask {
     pub(crate) const EMPTY: Self = Self([0; WORDS]);
 
     /// The pages of a range.
+    #[inline]
     pub(crate) fn range(pages: Range<usize>) -> Self {
         Self::below(pages.end).minus(Self::below(pages.start))
     }
@@ -62,6 +64,7 @@ impl PageMask {
     }
 
     /// One page.
+    #[inline]
     pub(crate) fn single(page: usize) -> Self {
         let mut mask = Self::EMPTY;
         mask.insert(page);
@@ -69,36 +72,43 @@ impl PageMask {
     }
 
     /// Adds one page.
+    #[inline]
     pub(crate) fn insert(&mut self, page: usize) {
         self.0[page / 64] |= 1 << (page % 64);
     }
 
     /// Adds the pages of a range.
+    #[inline]
     pub(crate) fn insert_range(&mut self, pages: Range<usize>) {
         *self |= Self::range(pages);
     }
 
     /// Adds the pages of another set.
+    #[inline]
     pub(crate) fn insert_mask(&mut self, pages: Self) {
         *self |= pages;
     }
 
     /// Whether a page is in the set.
+    #[inline]
     pub(crate) fn contains(&self, page: usize) -> bool {
         self.0[page / 64] >> (page % 64) & 1 != 0
     }
 
     /// Whether the set has no page.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().fold(0, |any, word| any | word) == 0
     }
 
     /// How many pages are in the set.
+    #[inline]
     pub(crate) fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// How many pages of a range are in the set.
+    #[inline]
     pub(crate) fn count_in(&self, pages: Range<usize>) -> usize {
         debug_assert!(pages.end <= PAGES);
         if pages.is_empty() {
@@ -116,25 +126,31 @@ impl PageMask {
     }
 
     /// Whether the sets share a page.
+    #[inline]
     pub(crate) fn intersects(&self, other: &Self) -> bool {
         !(*self & *other).is_empty()
     }
 
     /// The pages that are not in `other`.
-    pub(crate) fn minus(self, other: Self) -> Self {
-        self & !other
+    #[inline]
+    pub(crate) fn minus(mut self, other: Self) -> Self {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= !b);
+        self
     }
 
     /// The first page from `from` on that is in the set, or [`PAGES`].
+    #[inline]
     pub(crate) fn next_set(&self, from: usize) -> usize {
         self.next(from, 0)
     }
 
     /// The first page from `from` on that is not in the set, or [`PAGES`].
+    #[inline]
     pub(crate) fn next_clear(&self, from: usize) -> usize {
         self.next(from, u64::MAX)
     }
 
+    #[inline]
     fn next(&self, from: usize, flip: u64) -> usize {
         let mut index = from / 64;
         if index >= WORDS {
@@ -154,11 +170,13 @@ impl PageMask {
     }
 
     /// The maximal runs of adjacent pages, ascending.
+    #[inline]
     pub(crate) fn runs(self) -> MaskRuns {
         MaskRuns { mask: self, at: 0 }
     }
 
     /// How many maximal runs there are.
+    #[inline]
     pub(crate) fn run_count(&self) -> usize {
         let mut before = 0;
         let starts = self.0.map(|word| {
@@ -170,6 +188,7 @@ impl PageMask {
     }
 
     /// The pages, ascending.
+    #[inline]
     pub(crate) fn pages(self) -> impl Iterator<Item = usize> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -180,6 +199,7 @@ impl PageMask {
     }
 
     /// The pages from `first` on, renumbered from 0: what the upper half of a split block gets.
+    #[inline]
     pub(crate) fn shifted_down(self, first: usize) -> Self {
         let (skip, shift) = (first / 64, first % 64);
         let word = |index: usize| self.0.get(index).copied().unwrap_or(0);
@@ -195,6 +215,7 @@ impl PageMask {
 
 impl BitAnd for PageMask {
     type Output = Self;
+    #[inline]
     fn bitand(mut self, other: Self) -> Self {
         self &= other;
         self
@@ -202,6 +223,7 @@ impl BitAnd for PageMask {
 }
 
 impl BitAndAssign for PageMask {
+    #[inline]
     fn bitand_assign(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= b);
     }
@@ -209,6 +231,7 @@ impl BitAndAssign for PageMask {
 
 impl BitOr for PageMask {
     type Output = Self;
+    #[inline]
     fn bitor(mut self, other: Self) -> Self {
         self |= other;
         self
@@ -216,6 +239,7 @@ impl BitOr for PageMask {
 }
 
 impl BitOrAssign for PageMask {
+    #[inline]
     fn bitor_assign(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
     }
@@ -223,6 +247,7 @@ impl BitOrAssign for PageMask {
 
 impl Not for PageMask {
     type Output = Self;
+    #[inline]
     fn not(mut self) -> Self {
         self.0.iter_mut().for_each(|word| *word = !*word);
         self
@@ -245,6 +270,7 @@ pub(crate) struct MaskRuns {
 impl Iterator for MaskRuns {
     type Item = Range<usize>;
 
+    #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
         let start = self.mask.next_set(self.at);
         if start == PAGES {
@@ -265,12 +291,21 @@ pub(crate) enum StoredMask {
 }
 
 impl Default for StoredMask {
+    #[inline]
     fn default() -> Self {
         Self::Run(0, 0)
     }
 }
 
 impl StoredMask {
+    /// A set at rest.
+    #[inline]
+    pub(crate) fn of(mask: PageMask) -> Self {
+        let mut stored = Self::default();
+        stored.set(mask);
+        stored
+    }
+
     /// The set in its working form.
     #[inline]
     pub(crate) fn get(&self) -> PageMask {
@@ -282,6 +317,7 @@ impl StoredMask {
     }
 
     /// Stores a set.
+    #[inline]
     pub(crate) fn set(&mut self, mask: PageMask) {
         let start = mask.next_set(0);
         let end = mask.next_clear(start);
@@ -296,20 +332,14 @@ impl StoredMask {
         }
     }
 
-    /// Stores what another one has, in the place of what was here.
-    pub(crate) fn copy_from(&mut self, other: &Self) {
-        match (self, other) {
-            (Self::Mixed(place), Self::Mixed(mask)) => **place = **mask,
-            (place, other) => *place = other.clone(),
-        }
-    }
-
     /// Whether the set has no page.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Run(start, end) if start == end)
     }
 
     /// Whether a page is in the set.
+    #[inline]
     pub(crate) fn contains(&self, page: usize) -> bool {
         match self {
             Self::Run(start, end) => (usize::from(*start)..usize::from(*end)).contains(&page),
@@ -318,6 +348,7 @@ impl StoredMask {
     }
 
     /// Adds pages.
+    #[inline]
     pub(crate) fn insert(&mut self, mask: PageMask) {
         if !mask.is_empty() {
             self.set(self.get() | mask);
@@ -325,6 +356,7 @@ impl StoredMask {
     }
 
     /// Removes pages.
+    #[inline]
     pub(crate) fn remove(&mut self, mask: PageMask) {
         if self.is_empty() || mask.is_empty() {
             return;
@@ -338,6 +370,7 @@ impl StoredMask {
     }
 
     /// Cuts the set at a page: keeps the pages below and returns those from it on, renumbered.
+    #[inline]
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let all = self.get();
         let mut upper = Self::default();

@@ -3,7 +3,10 @@
 //! Pages are numbered from the block's first page. Invariants: a page mapped with more permission
 //! is also mapped with less; the host's write and atomic mappings are equal; a page that is mapped
 //! is resident somewhere; a page resident on two processors is duplicated (PAGING-7).
-//! Decides nothing, and does not know where the block is or how long.
+//! Decides nothing, and does not know where the block is.
+#![allow(clippy::arithmetic_side_effects, reason = "at most 64 processors; a cut within the pages")]
+
+use std::num::NonZeroU8;
 
 use super::mask::{PageMask, StoredMask};
 use super::presence::Presence;
@@ -66,17 +69,22 @@ pub(crate) struct BlockState {
     rare: Option<Box<Rare>>,
     /// Sorted by processor.
     presence: Box<[Presence]>,
-    history_faults: u32,
+    /// Length in pages.
+    pub(super) len: u16,
+    /// Faults in a row, at most 65,535.
+    history_faults: u16,
     history_of: ProcId,
-    last_event_by: Option<ProcId>,
+    /// The number of the processor, from 1 on.
+    last_event_by: Option<NonZeroU8>,
     /// The history of devices' page tables.
     pub(super) device_tables: DeviceTables,
 }
 
 impl BlockState {
-    /// No resident page.
-    pub(super) fn new() -> Self {
+    /// So many pages, none of them resident.
+    pub(super) fn new(len: u16) -> Self {
         Self {
+            len,
             last_event_ns: 0,
             rare: None,
             presence: Box::default(),
@@ -92,8 +100,9 @@ impl BlockState {
     pub(super) fn count_faults(&mut self, to: ProcId, faults: u32) -> u32 {
         let before = if self.history_of == to { self.history_faults } else { 0 };
         self.history_of = to;
+        let faults = u16::try_from(faults).unwrap_or(u16::MAX);
         self.history_faults = before.saturating_add(faults);
-        self.history_faults
+        self.history_faults.into()
     }
 
     /// Notes a thrashing event; returns the processor and the time of the last one.
@@ -103,7 +112,8 @@ impl BlockState {
         now_ns: u64,
     ) -> Option<(ProcId, u64)> {
         let last_ns = std::mem::replace(&mut self.last_event_ns, now_ns);
-        self.last_event_by.replace(id).map(|by| (by, last_ns))
+        let last_by = std::mem::replace(&mut self.last_event_by, NonZeroU8::new(id.0 + 1));
+        last_by.map(|by| (ProcId(by.get() - 1), last_ns))
     }
 
     /// Whether another block's pages are in the same state. Never for blocks with pages that
@@ -120,6 +130,7 @@ impl BlockState {
             _ => false,
         };
         rare_like
+            && self.len == other.len
             && (self.last_event_ns, self.last_event_by)
                 == (other.last_event_ns, other.last_event_by)
             && (self.history_faults, self.history_of) == (other.history_faults, other.history_of)
@@ -132,39 +143,45 @@ impl BlockState {
     }
 
     fn of_mut(&mut self, id: ProcId) -> &mut Presence {
-        let at = self.presence.partition_point(|presence| presence.id < id);
-        if self.presence.get(at).is_none_or(|presence| presence.id != id) {
-            let mut presence = std::mem::take(&mut self.presence).into_vec();
-            presence.reserve_exact(1);
-            presence.insert(at, Presence::new(id));
-            self.presence = presence.into_boxed_slice();
-        }
+        let known = self.presence.iter().position(|presence| presence.id == id);
+        let at = known.unwrap_or_else(|| self.add(id));
         &mut self.presence[at]
+    }
+
+    /// Adds a processor; returns its place.
+    #[cold]
+    fn add(&mut self, id: ProcId) -> usize {
+        let at = self.presence.partition_point(|presence| presence.id < id);
+        let mut presence = std::mem::take(&mut self.presence).into_vec();
+        presence.reserve_exact(1);
+        presence.insert(at, Presence::new(id));
+        self.presence = presence.into_boxed_slice();
+        at
     }
 
     /// Pages resident on a processor.
     pub(crate) fn resident(&self, id: ProcId) -> PageMask {
-        self.of(id).map_or(PageMask::EMPTY, |presence| presence.resident.get())
+        self.of(id).map_or(PageMask::EMPTY, |presence| presence.resident())
     }
 
     /// Pages resident anywhere.
     pub(crate) fn resident_anywhere(&self) -> PageMask {
-        self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.resident.get())
+        self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.resident())
     }
 
     /// The holders of a page.
     pub(crate) fn residents_of(&self, page: usize) -> ProcSet {
-        self.procs_where(|presence| presence.resident.contains(page))
+        self.procs_where(|presence| presence.holds(page))
     }
 
     /// The holders of any page.
     pub(crate) fn residents(&self) -> ProcSet {
-        self.procs_where(|presence| !presence.resident.is_empty())
+        self.procs_where(Presence::holds_any)
     }
 
     /// The processors that map any page.
     pub(crate) fn mappers(&self) -> ProcSet {
-        self.procs_where(|presence| !presence.mapped_at_all().is_empty())
+        self.procs_where(Presence::maps_any)
     }
 
     fn procs_where(&self, test: impl Fn(&Presence) -> bool) -> ProcSet {
@@ -175,30 +192,31 @@ impl BlockState {
     /// Makes pages resident on a processor.
     pub(crate) fn add_resident(&mut self, id: ProcId, pages: PageMask) {
         if !pages.is_empty() {
-            self.of_mut(id).resident.insert(pages);
+            let presence = self.of_mut(id);
+            presence.hold(presence.resident() | pages);
         }
     }
 
     /// Ends the residency of pages on a processor.
     pub(crate) fn remove_resident(&mut self, id: ProcId, pages: PageMask) {
         if let Some(presence) = self.presence.iter_mut().find(|presence| presence.id == id) {
-            presence.resident.remove(pages);
+            presence.hold(presence.resident().minus(pages));
         }
     }
 
     /// Pages that a processor maps with at least this permission.
     pub(crate) fn mapped(&self, id: ProcId, at_least: Protection) -> PageMask {
-        self.of(id).map_or(PageMask::EMPTY, |presence| presence.mapped(at_least).get())
+        self.of(id).map_or(PageMask::EMPTY, |presence| presence.mapped(at_least))
     }
 
     /// Whether a processor maps a page with at least this permission.
     pub(super) fn maps(&self, id: ProcId, at_least: Protection, page: usize) -> bool {
-        self.of(id).is_some_and(|presence| presence.mapped(at_least).contains(page))
+        self.of(id).is_some_and(|presence| presence.maps(at_least, page))
     }
 
     /// Pages that any processor maps.
     pub(crate) fn mapped_anywhere(&self) -> PageMask {
-        self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.mapped_at_all().get())
+        self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.mapped(Protection::Read))
     }
 
     /// Raises a processor's mapping of pages to at least this permission.
@@ -217,37 +235,39 @@ impl BlockState {
 
     /// Pages that have memory on a processor, resident or not.
     pub(crate) fn populated(&self, id: ProcId) -> PageMask {
-        self.of(id).map_or(PageMask::EMPTY, |presence| presence.populated.get())
+        self.of(id).map_or(PageMask::EMPTY, |presence| presence.populated())
     }
 
     /// Whether a processor holds any page.
     pub(super) fn holds_any(&self, id: ProcId) -> bool {
-        self.of(id).is_some_and(|presence| !presence.resident.is_empty())
+        self.of(id).is_some_and(|presence| presence.holds_any())
     }
 
     /// Notes that pages have memory on a processor.
     pub(crate) fn populate(&mut self, id: ProcId, pages: PageMask) {
-        self.of_mut(id).populated.insert(pages);
+        let presence = self.of_mut(id);
+        presence.set_populated(presence.populated() | pages);
     }
 
     /// Notes that pages no longer have memory on a processor.
     pub(crate) fn depopulate(&mut self, id: ProcId, pages: PageMask) {
-        self.of_mut(id).populated.remove(pages);
+        let presence = self.of_mut(id);
+        presence.set_populated(presence.populated().minus(pages));
     }
 
     /// Pages that the host wrote since it maps them to write.
     pub(super) fn host_written(&self) -> PageMask {
-        self.of(ProcId::HOST).map_or(PageMask::EMPTY, |host| host.written().get())
+        self.of(ProcId::HOST).map_or(PageMask::EMPTY, |host| host.written())
     }
 
     /// Whether the host wrote a page since it maps it to write.
     pub(super) fn is_host_written(&self, page: usize) -> bool {
-        self.of(ProcId::HOST).is_some_and(|host| host.written().contains(page))
+        self.of(ProcId::HOST).is_some_and(|host| host.has_written(page))
     }
 
     /// Notes pages that the host wrote.
     pub(super) fn add_host_written(&mut self, pages: PageMask) {
-        self.of_mut(ProcId::HOST).written_mut().insert(pages);
+        self.of_mut(ProcId::HOST).add_written(pages);
     }
 
     /// Pages that entered read duplication.
@@ -297,12 +317,12 @@ impl BlockState {
         let mut plain = Plain { host: PageMask::EMPTY, device: PageMask::EMPTY };
         for presence in &self.presence {
             if presence.id.is_host() {
-                plain.host = presence.resident.get();
+                plain.host = presence.resident();
             } else if presence.id == device {
                 if !presence.maps_what_it_holds() {
                     return None;
                 }
-                plain.device = presence.resident.get();
+                plain.device = presence.resident();
             } else if !presence.takes_no_part() {
                 return None;
             }
@@ -314,9 +334,9 @@ impl BlockState {
     pub(super) fn set_plain(&mut self, device: ProcId, plain: &Plain) {
         self.of_mut(device).hold_and_map(plain.device);
         if !plain.host.is_empty() {
-            self.of_mut(ProcId::HOST).resident.set(plain.host);
+            self.of_mut(ProcId::HOST).hold(plain.host);
         } else if let Some(host) = self.presence.iter_mut().find(|p| p.id.is_host()) {
-            host.resident.set(plain.host);
+            host.hold(plain.host);
         }
     }
 
@@ -344,20 +364,22 @@ impl BlockState {
         self.rare.get_or_insert_default()
     }
 
-    /// Whether a processor has memory for exactly these pages.
-    pub(super) fn populates(&self, id: ProcId, pages: &StoredMask) -> bool {
-        self.of(id).is_some_and(|presence| presence.populated == *pages)
+    /// Whether all pages have memory on a processor.
+    pub(super) fn is_populated(&self, id: ProcId) -> bool {
+        self.of(id).is_some_and(|presence| presence.populates_first(self.len))
     }
 
-    /// Whether exactly these pages are discarded.
-    pub(super) fn discards(&self, pages: &StoredMask) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.discarded == *pages)
+    /// Whether all pages are discarded.
+    pub(super) fn is_discarded(&self) -> bool {
+        let whole = StoredMask::Run(0, self.len);
+        self.rare.as_ref().is_some_and(|rare| rare.discarded == whole)
     }
 
     /// Cuts the state at a page: keeps what is below it, returns the rest. What thrashing
     /// detection knew is dropped on both sides (PAGING-5).
     pub(super) fn split_off(&mut self, at: usize) -> Self {
-        let mut upper = Self::new();
+        let mut upper = Self::new(self.len - at as u16);
+        self.len = at as u16;
         self.last_event_by = None;
         upper.device_tables = self.device_tables;
         upper.presence = self.presence.iter_mut().map(|p| p.split_off(at)).collect();

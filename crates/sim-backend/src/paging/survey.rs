@@ -31,6 +31,12 @@ pub(crate) struct Covered {
 }
 
 impl Covered {
+    /// For an access of a device to one page, which is with these holders.
+    pub(super) fn of_device(by: ProcId, holders: ProcSet) -> Self {
+        let is_elsewhere = holders != ProcSet::EMPTY && !holders.contains(by);
+        Self { pages: 1, remote_pages: u64::from(is_elsewhere), ..Self::default() }
+    }
+
     /// For a walk over memory that does not migrate.
     pub(crate) fn of_plain(walk: &Walk) -> Self {
         let pages = walk.accesses().min(walk.bytes.div_ceil(PAGE_BYTES));
@@ -131,20 +137,21 @@ impl Paging {
     pub(crate) fn covered(&mut self, walk: Walk) -> Covered {
         let mut covered = Covered::default();
         let Some(mut left) = walk.pages() else { return covered };
-        let is_single = walk.accesses() == 1;
         let by = ProcId::from(walk.by);
+        if let Some(page) = walk.only_page()
+            && !by.is_host()
+        {
+            if let Some(block) = self.block(page) {
+                let holders = block.residents_of((page - block.first_page()) as usize);
+                covered = Covered::of_device(by, holders);
+            }
+            return covered;
+        }
         let writes = by.is_host() && walk.access != Access::Read;
         while let Some(piece) = self.ranges.first_piece(&left) {
             left.start = piece.end;
             let Some(range) = self.ranges.containing_mut(piece.start) else { continue };
             let Some(block) = range.slot_mut(piece.start) else { continue };
-            if is_single && !by.is_host() {
-                let holders = block.residents_of((piece.start - block.first_page()) as usize);
-                let elsewhere = holders != ProcSet::EMPTY && !holders.contains(by);
-                covered.pages += 1;
-                covered.remote_pages += u64::from(elsewhere);
-                continue;
-            }
             let touched = walk.pages_within(&piece, block.first_page());
             covered.pages += touched.count() as u64;
             if !by.is_host() {

@@ -14,7 +14,7 @@ use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 use super::access::Access;
 use super::engine::Paging;
 use super::mask::PAGES;
-use super::processor::{ProcId, ProcSet};
+use super::processor::ProcId;
 use super::protection::Protection;
 use super::report::ReportSink;
 use super::survey::Covered;
@@ -94,17 +94,17 @@ impl Paging {
         if !block.maps(by, needs, at) {
             return None;
         }
-        let mut covered = Covered { pages: 1, ..Covered::default() };
         if by.is_host() {
-            covered.written_before = u64::from(block.is_host_written(at));
-            if walk.access.writes() && covered.written_before == 0 {
-                return None;
-            }
-        } else {
-            let holders = block.residents_of(at);
-            covered.remote_pages = u64::from(holders != ProcSet::EMPTY && !holders.contains(by));
-            self.walked.note(by, Some(page..page + 1));
+            let written_before = u64::from(block.is_host_written(at));
+            let is_news = walk.access.writes() && written_before == 0;
+            return (!is_news).then_some(Covered {
+                pages: 1,
+                written_before,
+                ..Covered::default()
+            });
         }
+        let covered = Covered::of_device(by, block.residents_of(at));
+        self.walked.note(by, Some(page..page + 1));
         Some(covered)
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::super::mask::PageMask;
+use super::super::mask::{PageMask, StoredMask};
 use super::root_id::ROOT;
 
 /// The memory that managed pages lost and took again so far. Pages count with the memory behind
@@ -16,7 +16,7 @@ pub(in super::super) struct Turnover {
     pub(in super::super) evicted_pages: u64,
     pub(in super::super) returned_pages: u64,
     /// Pages without memory since an eviction, by 2 MiB of the address space.
-    gone: BTreeMap<u64, PageMask>,
+    gone: BTreeMap<u64, StoredMask>,
 }
 
 fn slot_of(pages: &Range<u64>) -> (u64, PageMask) {
@@ -38,8 +38,8 @@ impl Turnover {
         }
         let (slot, pages) = slot_of(piece);
         if let Some(gone) = self.gone.get_mut(&slot) {
-            self.returned_pages += (*gone & pages).count() as u64;
-            *gone = gone.minus(pages);
+            self.returned_pages += (gone.get() & pages).count() as u64;
+            gone.remove(pages);
             if gone.is_empty() {
                 self.gone.remove(&slot);
             }
@@ -49,8 +49,8 @@ impl Turnover {
     /// A piece was evicted.
     pub(super) fn evicted(&mut self, piece: &Range<u64>) {
         let (slot, pages) = slot_of(piece);
-        self.evicted_pages += pages.count() as u64;
-        self.gone.entry(slot).or_insert(PageMask::EMPTY).insert_mask(pages);
+        self.evicted_pages += piece.end - piece.start;
+        self.gone.entry(slot).or_default().insert(pages);
     }
 
     /// An allocation ended.
@@ -61,7 +61,7 @@ impl Turnover {
             let first = slot * u64::from(ROOT);
             let within = pages.start.max(first)..pages.end.min(first + u64::from(ROOT));
             let Some(gone) = self.gone.get_mut(&slot) else { continue };
-            *gone = gone.minus(slot_of(&within).1);
+            gone.remove(slot_of(&within).1);
             if gone.is_empty() {
                 self.gone.remove(&slot);
             }
