@@ -35,6 +35,12 @@ pub(crate) trait Missing {
     /// The mapping of the device nearest to a page.
     fn mapped_near(&self, page: u64) -> Nearby;
 
+    /// Whether a page that was one of them when the threads ran last may be none now. Saves a look
+    /// at each page that a thread waits for.
+    fn may_have_come(&self, _page: u64) -> bool {
+        true
+    }
+
     /// Whether a page is one of them.
     fn contains(&self, walk: usize, page: u64) -> bool {
         self.next(walk, page) == Some(page)

@@ -112,7 +112,8 @@ impl Multiprocessor {
         let mut progress = false;
         self.units.retain_mut(|waiting| {
             waiting.moved = false;
-            if missing.contains(waiting.walk, waiting.page) {
+            if !missing.may_have_come(waiting.page) || missing.contains(waiting.walk, waiting.page)
+            {
                 return true;
             }
             progress = true;

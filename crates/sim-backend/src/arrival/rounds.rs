@@ -9,6 +9,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
 use chacha20::ChaCha8Rng;
@@ -156,15 +157,17 @@ impl<'a> Rounds<'a> {
         };
         let mut now_ns = looks_ns.saturating_add(params.fault_ns.saturating_mul(read.len() as u64));
         while read.len() < most
-            && let Some(Reverse((ns, at))) = coming.peek().copied()
+            && let Some(mut next) = coming.peek_mut()
+            && let Reverse((ns, at)) = *next
             && ns <= now_ns
         {
-            coming.pop();
             let multiprocessor = &mut multiprocessors[at];
             if let Some(fault) = multiprocessor.raise(params, around) {
                 read.push(fault);
                 now_ns = now_ns.saturating_add(params.fault_ns);
-                coming.push(Reverse((multiprocessor.next_ns(params, around), at)));
+                *next = Reverse((multiprocessor.next_ns(params, around), at));
+            } else {
+                PeekMut::pop(next);
             }
         }
         let batch = FaultBatch::of(read);

@@ -9,7 +9,7 @@
     reason = "pages and blocks of live memory; a page lies in the block it was found by"
 )]
 
-use std::cell::{Ref, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -80,17 +80,27 @@ impl Paging {
         let mut touched = Touched { now_ns, ..Touched::default() };
         let mut held = HeldOff::default();
         let mut passed: Vec<Passed> = walks.iter().map(|_| Passed::new(self.evictions)).collect();
+        let mut came = Came::ANYWHERE;
         self.advance(now_ns, sink);
         loop {
             let of_walk = |(reach, passed): (&WalkReach, Passed)| {
                 Missed::new(self, (by, reach.access), reach.end_page, passed)
             };
-            let missed = MissedByWalk(walks.iter().zip(passed).map(of_walk).collect());
+            let by_walk = walks.iter().zip(passed).map(of_walk).collect();
+            let missed = MissedByWalk { by_walk, came };
             let batch = arrival.next_batch(&missed);
-            passed = missed.0.into_iter().map(|missed| missed.passed.into_inner()).collect();
+            let of_walk = |missed: Missed<'_>| missed.passed.into_inner();
+            passed = missed.by_walk.into_iter().map(of_walk).collect();
             let Some(batch) = batch else { return touched };
+            let evictions = self.evictions;
             let who = (by, &accesses[..]);
             self.batch(who, &batch, &mut held, &mut touched, sink);
+            // A block that is evicted may be mapped where it went.
+            came = if self.evictions == evictions { Came::by(&batch) } else { Came::ANYWHERE };
+            #[cfg(test)]
+            if !self.shortcuts {
+                came = Came::ANYWHERE;
+            }
         }
     }
 
@@ -313,15 +323,15 @@ impl<'a> Missed<'a> {
         Self { paging, by, needs, end_page, looks, passed }
     }
 
-    /// The block that holds a page.
-    fn look(&self, page: u64) -> Ref<'_, Look> {
+    /// The answer of `read` about the block that holds a page.
+    #[inline]
+    fn look<T>(&self, page: u64, read: impl FnOnce(&Look) -> T) -> T {
         let slot = page / PAGES as u64;
-        let at = slot as usize % LOOKS;
-        let known = |look: &Look| (look.first..look.end).contains(&page);
-        if !known(&self.looks.borrow()[at]) {
-            self.looks.borrow_mut()[at] = self.look_anew(page, slot * PAGES as u64);
+        let look = &mut self.looks.borrow_mut()[slot as usize % LOOKS];
+        if !(look.first..look.end).contains(&page) {
+            *look = self.look_anew(page, slot * PAGES as u64);
         }
-        Ref::map(self.looks.borrow(), |looks| &looks[at])
+        read(look)
     }
 
     fn look_anew(&self, page: u64, slot: u64) -> Look {
@@ -375,8 +385,8 @@ impl Missed<'_> {
     }
 
     fn contains(&self, page: u64) -> bool {
-        let look = self.look(page);
-        page < self.end_page && !look.accessible.contains((page - look.first) as usize)
+        page < self.end_page
+            && self.look(page, |look| !look.accessible.contains((page - look.first) as usize))
     }
 
     fn next(&self, page: u64) -> Option<u64> {
@@ -394,12 +404,14 @@ impl Missed<'_> {
                 at = *end;
                 continue;
             }
-            let look = self.look(at);
-            let clear = look.first + look.accessible.next_clear((at - look.first) as usize) as u64;
-            if clear < look.end {
+            let (clear, end) = self.look(at, |look| {
+                let clear = look.accessible.next_clear((at - look.first) as usize);
+                (look.first + clear as u64, look.end)
+            });
+            if clear < end {
                 break Some(clear).filter(|page| *page < self.end_page);
             }
-            at = look.end;
+            at = end;
             blocks += 1;
         };
         if blocks > 1 {
@@ -409,19 +421,44 @@ impl Missed<'_> {
     }
 }
 
-/// The pages that each walk of a kernel misses.
-struct MissedByWalk<'a>(Vec<Missed<'a>>);
+/// Where pages may have come, by the 2 MiB of the address space: a bit for each kind of them, by
+/// number. A batch maps pages of its own blocks and no others.
+#[derive(Debug, Clone, Copy)]
+struct Came(u64);
+
+impl Came {
+    const ANYWHERE: Self = Self(u64::MAX);
+
+    fn bit(page: u64) -> u64 {
+        1 << (page / PAGES as u64 % 64)
+    }
+
+    /// By the service of a batch.
+    fn by(batch: &FaultBatch) -> Self {
+        Self(batch.raised.iter().fold(0, |bits, fault| bits | Self::bit(fault.page)))
+    }
+}
+
+/// The pages that each walk of a kernel misses, and where pages came since the last batch.
+struct MissedByWalk<'a> {
+    by_walk: Vec<Missed<'a>>,
+    came: Came,
+}
 
 impl Missing for MissedByWalk<'_> {
+    fn may_have_come(&self, page: u64) -> bool {
+        self.came.0 & Came::bit(page) != 0
+    }
+
     fn contains(&self, walk: usize, page: u64) -> bool {
-        self.0[walk].contains(page)
+        self.by_walk[walk].contains(page)
     }
 
     fn next(&self, walk: usize, page: u64) -> Option<u64> {
-        self.0[walk].next(page)
+        self.by_walk[walk].next(page)
     }
 
     fn mapped_near(&self, page: u64) -> Nearby {
-        self.0[0].mapped_near(page)
+        self.by_walk[0].mapped_near(page)
     }
 }

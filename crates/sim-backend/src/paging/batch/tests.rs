@@ -163,6 +163,27 @@ proptest! {
     }
 
     #[test]
+    fn only_threads_that_a_batch_served_go_on(
+        program in program(),
+        host in host_pages(),
+        advised in host_pages(),
+        chunks in 2..8u64,
+        seed in any::<u64>(),
+    ) {
+        // Advised pages are mapped where they go when they are evicted.
+        let after = |shortcuts: bool| {
+            let mut paging = paging(chunks);
+            paging.shortcuts = shortcuts;
+            host.iter().for_each(|pages| paging.migrate(pages.clone(), HOST, 0, &mut Vec::new()));
+            for pages in &advised {
+                paging.set_accessed_by(pages.clone(), GPU0, true, 0, &mut Vec::new());
+            }
+            run(&mut paging, &program, seed)
+        };
+        prop_assert_eq!(after(true), after(false));
+    }
+
+    #[test]
     fn a_kernel_larger_than_the_device_ends_and_keeps_to_its_memory(
         program in program(),
         seed in any::<u64>(),
