@@ -57,15 +57,6 @@ pub(crate) struct Layout {
     pub(crate) packed: usize,
 }
 
-/// The place of one element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub(crate) lane: usize,
-    pub(crate) register: usize,
-    /// The index in the register.
-    pub(crate) part: usize,
-}
-
 impl Layout {
     /// The fragment of a factor with elements of so many bits.
     pub(crate) fn of_factor(lines: usize, length: usize, bits: usize) -> Self {
@@ -78,23 +69,17 @@ impl Layout {
     }
 
     /// The registers that hold each element once.
+    #[inline]
     pub(crate) fn registers(self) -> usize {
         self.tiles() * self.adjacent / self.packed
     }
 
     /// The line, and the place in it, of the first lane's element.
+    #[inline]
     pub(crate) fn origin(self, register: usize, part: usize) -> (usize, usize) {
         let index = register * self.packed + part;
         let tile = index / self.adjacent % self.tiles();
         let groups = self.lines / 8;
         (tile % groups * 8, tile / groups * self.adjacent * 4 + index % self.adjacent)
-    }
-
-    /// The first place of an element.
-    pub(crate) fn spot(self, line: usize, place: usize) -> Spot {
-        let tile = place / (self.adjacent * 4) * (self.lines / 8) + line / 8;
-        let index = tile * self.adjacent + place % self.adjacent;
-        let lane = line % 8 * 4 + place / self.adjacent % 4;
-        Spot { lane, register: index / self.packed, part: index % self.packed }
     }
 }

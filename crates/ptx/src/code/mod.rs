@@ -15,7 +15,7 @@ pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
 pub(crate) use lanes::{Lanes, Value, WIDTH, active, bits, pack};
-pub(crate) use matrix::{Factors, Layout, Product, Spot, Sum};
+pub(crate) use matrix::{Factors, Layout, Product, Sum};
 pub(crate) use op::*;
 pub(crate) use program::{Program, reached};
 pub(crate) use unit::*;

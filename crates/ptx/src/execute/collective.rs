@@ -45,7 +45,9 @@ impl Engine<'_> {
         }
         let mut lanes = lanes(program, warp, &fragment.frame, mask);
         match op.code {
-            Code::Product(product) => multiply(&mut lanes, op, product),
+            Code::Product(product) => {
+                multiply(&mut lanes, op, product, self.rules.wide_vectors);
+            }
             Code::Shuffle { mode, predicate, .. } => shuffle(&mut lanes, op, mode, predicate),
             Code::Vote { mode, .. } => vote(&mut lanes, op, mode, &members),
             Code::Match { all, wide, predicate } => {

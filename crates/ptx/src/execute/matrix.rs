@@ -6,118 +6,200 @@ use super::engine::{Engine, lanes};
 use super::memory::Kind;
 use super::warp::{Fragment, Warp};
 use crate::code::{Factors, Lanes, Layout, Op, Product, Sum, Tiles, WIDTH, active};
-use crate::math::matrix;
+use crate::math::product::{self, Sizes};
 
 /// `mma`: all lanes together.
-pub(super) fn multiply(lanes: &mut Lanes<'_>, op: &Op, product: Product) {
-    let sums = accumulators(lanes, op, product);
+pub(super) fn multiply(lanes: &mut Lanes<'_>, op: &Op, product: Product, is_wide: bool) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if is_wide {
+        // SAFETY: the machine has the instructions that the function is compiled with.
+        return unsafe { multiply_wide(lanes, op, product) };
+    }
+    _ = is_wide;
+    multiply_each(lanes, op, product);
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+fn multiply_wide(lanes: &mut Lanes<'_>, op: &Op, product: Product) {
+    multiply_each(lanes, op, product);
+}
+
+#[inline(always)]
+fn multiply_each(lanes: &mut Lanes<'_>, op: &Op, product: Product) {
     let operands = Operands { lanes, op, product };
-    let sums = match product.factors {
+    let bits = match product.factors {
+        Factors::F64 => return operands.doubles(),
+        Factors::Bytes { .. } => 8,
+        Factors::F16 | Factors::Bf16 => 16,
+        Factors::Tf32 => 19,
+    };
+    let (sizes, [a, b], c) = (operands.sizes(), operands.factors(bits), operands.accumulators());
+    let mut results = vec![0; c.len()];
+    match product.factors {
         Factors::F16 if product.sum == Sum::F16 => {
-            operands.halves(sums, |a, b, c| matrix::dot_f16_to_f16(a, b, c as u16).into())
+            product::f16_to_f16(sizes, &a, &b, &c, &mut results);
         }
-        Factors::F16 => operands.halves(sums, |a, b, c| matrix::dot_f16(a, b, c as u32).into()),
-        Factors::Bf16 => operands.halves(sums, |a, b, c| matrix::dot_bf16(a, b, c as u32).into()),
-        Factors::Tf32 => {
-            let dot = |a: &[u32], b: &[u32], c| matrix::dot_tf32(a, b, c as u32).into();
-            operands.each(sums, 32, |bits| bits as u32, dot)
-        }
-        Factors::F64 => operands.each(sums, 64, |bits| bits, matrix::dot_f64),
+        Factors::F16 => product::f16(sizes, &a, &b, &c, &mut results),
+        Factors::Bf16 => product::bf16(sizes, &a, &b, &c, &mut results),
+        Factors::Tf32 => product::tf32(sizes, &a, &b, &c, &mut results),
         Factors::Bytes { a_signed, b_signed, saturate } => {
-            let dot = match (a_signed, b_signed) {
-                (false, false) => matrix::dot_bytes::<false, false>,
-                (false, true) => matrix::dot_bytes::<false, true>,
-                (true, false) => matrix::dot_bytes::<true, false>,
-                (true, true) => matrix::dot_bytes::<true, true>,
-            };
-            let dot = |a: &[u8], b: &[u8], c| dot(a, b, c as i32, saturate).cast_unsigned().into();
-            operands.each(sums, 8, |bits| bits as u8, dot)
+            let (a, b) = (integers(&a, a_signed), integers(&b, b_signed));
+            product::integers(sizes, saturate, &a, &b, &c, &mut results);
         }
-    };
-    leave(lanes, op, product, &sums);
+        Factors::F64 => {}
+    }
+    let layout = layout_of_sums(product);
+    for register in 0..layout.registers() {
+        let values = gathered(layout, register, &results);
+        lanes.set_word(op.result(register), &values);
+    }
 }
 
-/// The elements of a fragment, line by line.
-fn elements<T>(
-    lanes: &Lanes<'_>,
-    op: &Op,
-    (first, wide): (usize, bool),
+fn layout_of_sums(product: Product) -> Layout {
+    product.sum.layout(product.rows.into(), product.columns.into())
+}
+
+/// Bytes as integers.
+#[inline(always)]
+fn integers(bytes: &[u32], signed: bool) -> Vec<i32> {
+    let mut integers = vec![0; bytes.len()];
+    for (integer, &byte) in integers.iter_mut().zip(bytes) {
+        *integer = if signed { i32::from(byte as i8) } else { i32::from(byte as u8) };
+    }
+    integers
+}
+
+/// Where the elements of a part of a register are among those of their matrix, which follow one
+/// another in its lines or across them.
+struct Places {
+    start: usize,
+    line: usize,
+    step: usize,
+}
+
+impl Places {
+    #[inline(always)]
+    fn of(layout: Layout, along_lines: bool, register: usize, part: usize) -> Self {
+        let (line, place) = layout.origin(register, part);
+        let (lines, places) = if along_lines { (layout.length, 1) } else { (1, layout.lines) };
+        Self { start: line * lines + place * places, line: lines, step: layout.adjacent * places }
+    }
+
+    #[inline(always)]
+    fn lane(&self, lane: usize) -> usize {
+        self.start + lane / 4 * self.line + lane % 4 * self.step
+    }
+}
+
+/// The elements of a matrix in the registers of a warp, which take the upper `bits` bits of their
+/// parts.
+#[inline(always)]
+fn spread(
     layout: Layout,
-    convert: impl Fn(u64) -> T,
-) -> Vec<T> {
-    let spots = (0..layout.lines)
-        .flat_map(|line| (0..layout.length).map(move |place| layout.spot(line, place)));
-    let element = |spot: crate::code::Spot| {
-        let slot = op.source(first + spot.register);
-        if layout.packed > 1 {
-            u64::from(lanes.word(slot)[spot.lane]) >> (spot.part * 32 / layout.packed)
-        } else if wide {
-            lanes.double(slot)[spot.lane]
-        } else {
-            u64::from(lanes.word(slot)[spot.lane])
+    along_lines: bool,
+    bits: u32,
+    register: impl Fn(usize) -> [u32; WIDTH],
+) -> Vec<u32> {
+    let mut elements = vec![0; layout.lines * layout.length];
+    let part_bits = 32 / layout.packed as u32;
+    for index in 0..layout.registers() {
+        let values = register(index);
+        for part in 0..layout.packed {
+            let shift = part as u32 * part_bits + (part_bits - bits);
+            let mask = u32::MAX >> (32 - bits);
+            let places = Places::of(layout, along_lines, index, part);
+            for lane in 0..WIDTH {
+                elements[places.lane(lane)] = values[lane] >> shift & mask;
+            }
         }
-    };
-    spots.map(|spot| convert(element(spot))).collect()
+    }
+    elements
 }
 
-/// The elements of c.
-fn accumulators(lanes: &Lanes<'_>, op: &Op, product: Product) -> Vec<u64> {
-    let layout = product.sum.layout(product.rows.into(), product.columns.into());
-    let first = product.registers.map(usize::from).iter().sum();
-    elements(lanes, op, (first, product.sum == Sum::F64), layout, |bits| bits)
+/// A register of the sums.
+#[inline(always)]
+fn gathered(layout: Layout, register: usize, elements: &[u32]) -> [u32; WIDTH] {
+    let mut values = [0; WIDTH];
+    for part in 0..layout.packed {
+        let places = Places::of(layout, true, register, part);
+        for lane in 0..WIDTH {
+            values[lane] |= elements[places.lane(lane)] << (part * 32 / layout.packed);
+        }
+    }
+    values
 }
 
 /// The factors of a product in registers.
 struct Operands<'a, 'l> {
-    lanes: &'a Lanes<'l>,
+    lanes: &'a mut Lanes<'l>,
     op: &'a Op,
     product: Product,
 }
 
 impl Operands<'_, '_> {
-    /// Adds to each sum its row times its column, of elements of 16 bits.
-    fn halves(&self, sums: Vec<u64>, dot: impl Fn(&[u16], &[u16], u64) -> u64) -> Vec<u64> {
-        self.each(sums, 16, |bits| bits as u16, dot)
+    fn sizes(&self) -> Sizes {
+        let Product { rows, columns, depth, .. } = self.product;
+        Sizes { rows: rows.into(), columns: columns.into(), depth: depth.into() }
     }
 
-    /// Adds to each sum its row times its column, of elements of so many bits.
-    fn each<T: Copy>(
-        &self,
-        mut sums: Vec<u64>,
-        bits: usize,
-        convert: impl Fn(u64) -> T + Copy,
-        dot: impl Fn(&[T], &[T], u64) -> u64,
-    ) -> Vec<u64> {
-        let Self { lanes, op, product } = *self;
-        let depth = usize::from(product.depth);
-        let first = Layout::of_factor(product.rows.into(), depth, bits);
-        let second = Layout::of_factor(product.columns.into(), depth, bits);
-        let a = elements(lanes, op, (0, bits == 64), first, convert);
-        let b = elements(lanes, op, (product.registers[0].into(), bits == 64), second, convert);
-        let columns = usize::from(product.columns);
-        for (row, sums) in a.chunks_exact(depth).zip(sums.chunks_exact_mut(columns)) {
-            for (column, sum) in b.chunks_exact(depth).zip(sums) {
-                *sum = dot(row, column, *sum);
+    /// The first registers of b and of c.
+    fn starts(&self) -> [usize; 2] {
+        let [a, b] = self.product.registers.map(usize::from);
+        [a, a + b]
+    }
+
+    /// The elements of both factors: a by rows, b by its depth.
+    #[inline(always)]
+    fn factors(&self, bits: u32) -> [Vec<u32>; 2] {
+        let (sizes, [b, _]) = (self.sizes(), self.starts());
+        let element = bits.next_power_of_two() as usize;
+        let register = |index: usize| *self.lanes.word(self.op.source(index));
+        let first = Layout::of_factor(sizes.rows, sizes.depth, element);
+        let second = Layout::of_factor(sizes.columns, sizes.depth, element);
+        [
+            spread(first, true, bits, register),
+            spread(second, false, bits, |index| register(b + index)),
+        ]
+    }
+
+    /// The elements of c, which has sums of up to 32 bits.
+    #[inline(always)]
+    fn accumulators(&self) -> Vec<u32> {
+        let layout = layout_of_sums(self.product);
+        let [_, c] = self.starts();
+        let register = |index: usize| *self.lanes.word(self.op.source(c + index));
+        spread(layout, true, 32 / layout.packed as u32, register)
+    }
+
+    /// A product of doubles: each register has one element of each lane.
+    #[inline(always)]
+    fn doubles(self) {
+        let (sizes, [b, c]) = (self.sizes(), self.starts());
+        let spread = |layout: Layout, along_lines: bool, first: usize| {
+            let mut elements = vec![0; layout.lines * layout.length];
+            for register in 0..layout.registers() {
+                let values = self.lanes.double(self.op.source(first + register));
+                let places = Places::of(layout, along_lines, register, 0);
+                for lane in 0..WIDTH {
+                    elements[places.lane(lane)] = values[lane];
+                }
             }
-        }
-        sums
-    }
-}
-
-/// Writes the registers of d.
-fn leave(lanes: &mut Lanes<'_>, op: &Op, product: Product, sums: &[u64]) {
-    let columns = usize::from(product.columns);
-    let layout = product.sum.layout(product.rows.into(), columns);
-    let mut results = vec![[0; WIDTH]; layout.registers()];
-    for (index, sum) in sums.iter().enumerate() {
-        let spot = layout.spot(index / columns, index % columns);
-        results[spot.register][spot.lane] |= sum << (spot.part * 32 / layout.packed);
-    }
-    for (index, values) in results.iter().enumerate() {
-        if product.sum == Sum::F64 {
-            lanes.set_double(op.result(index), values);
-        } else {
-            lanes.set_word(op.result(index), &values.map(|value| value as u32));
+            elements
+        };
+        let sums = layout_of_sums(self.product);
+        let first = spread(Layout::of_factor(sizes.rows, sizes.depth, 64), true, 0);
+        let second = spread(Layout::of_factor(sizes.columns, sizes.depth, 64), false, b);
+        let addends = spread(sums, true, c);
+        let mut results = vec![0; addends.len()];
+        product::f64(sizes, &first, &second, &addends, &mut results);
+        for register in 0..sums.registers() {
+            let mut values = [0; WIDTH];
+            let places = Places::of(sums, true, register, 0);
+            for lane in 0..WIDTH {
+                values[lane] = results[places.lane(lane)];
+            }
+            self.lanes.set_double(self.op.result(register), &values);
         }
     }
 }

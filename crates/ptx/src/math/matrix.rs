@@ -23,6 +23,11 @@ pub fn dot_f16_to_f16(row: &[u16], column: &[u16], sum: u16) -> u16 {
     F16.encode(dot(F16, row, column, F16, u32::from(sum)), Rounding::Nearest, false) as u16
 }
 
+/// A sum in units of a power of two, as `.f16`.
+pub(super) fn half_of(total: i64, unit: i32) -> u16 {
+    F16.encode(units(total, unit), Rounding::Nearest, false) as u16
+}
+
 /// A row of `.bf16` times a column, plus an `.f32`.
 #[must_use]
 pub fn dot_bf16(row: &[u16], column: &[u16], sum: u32) -> u32 {
@@ -113,6 +118,11 @@ fn dot_pairs(
     }
     let unit = largest - ALIGNED;
     let total: i64 = terms.map(|(value, _)| aligned(value, unit)).sum();
+    units(total, unit)
+}
+
+/// So many units of a power of two.
+fn units(total: i64, unit: i32) -> Value {
     Value::Finite(Number {
         negative: total < 0,
         exponent: unit,
@@ -123,6 +133,10 @@ fn dot_pairs(
 /// A finite number in units of a power of two, cut.
 fn aligned(value: Value, unit: i32) -> i64 {
     let Value::Finite(number) = value else { return 0 };
+    // The exponent of a zero says nothing.
+    if number.magnitude == 0 {
+        return 0;
+    }
     let shift = unit - number.exponent;
     let magnitude = match shift {
         ..=0 => (number.magnitude << -shift) as i64,

@@ -16,6 +16,7 @@ pub mod integer;
 pub mod matrix;
 mod number;
 pub mod packed;
+pub(crate) mod product;
 pub mod single;
 pub mod video;
 

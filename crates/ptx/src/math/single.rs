@@ -141,6 +141,13 @@ pub(super) fn fma_odd(a: f64, b: f64, c: f64) -> f64 {
     f64::from_bits(if inexact && bits & 1 == 0 { odd } else { bits })
 }
 
+/// A double that is closer to zero than any normal single, cut.
+pub(super) fn subnormal_cut(value: f64) -> u32 {
+    // In units of 2^-149, the least single: their conversion to an integer cuts.
+    let units = value.abs() * f64::from_bits((1023 + 149) << 52);
+    units as u32 | if value < 0.0 { SIGN } else { 0 }
+}
+
 /// `div.rn`.
 #[inline]
 #[must_use]

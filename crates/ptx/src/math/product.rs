@@ -1,0 +1,380 @@
+//! Products of whole matrices, as [`matrix`](super::matrix) sums each element, by vectors of columns.
+//!
+//! A row of the first factor and eight columns of the second make eight sums at once. The first
+//! factor is given by rows, the second by its lines along the depth, so that columns follow one
+//! another.
+
+use super::matrix;
+use super::{double, single};
+
+/// Sums that are made at once.
+const LANES: usize = 8;
+
+/// The exponent of a zero: below that of every number, also in a sum of two.
+const ZERO: i32 = -(1 << 20);
+
+/// Bits after the first that a term keeps when it is aligned.
+const ALIGNED: i32 = 25;
+
+/// The sizes of a product: the columns are a multiple of eight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// The lines of the first factor and of the sums.
+    pub(crate) rows: usize,
+    /// The elements of a line of the second factor and of the sums.
+    pub(crate) columns: usize,
+    /// The elements of a line of the first factor.
+    pub(crate) depth: usize,
+}
+
+/// A format of factors: bits of the fraction and of the exponent.
+#[derive(Debug, Clone, Copy)]
+struct Format {
+    fraction: u32,
+    exponent: u32,
+}
+
+const F16: Format = Format { fraction: 10, exponent: 5 };
+const BF16: Format = Format { fraction: 7, exponent: 8 };
+const TF32: Format = Format { fraction: 10, exponent: 8 };
+const F32: Format = Format { fraction: 23, exponent: 8 };
+
+/// Finite numbers: signed magnitudes, and the exponents of their first bits if they are normal.
+#[derive(Default)]
+struct Numbers {
+    magnitudes: Vec<i32>,
+    exponents: Vec<i32>,
+}
+
+impl Format {
+    /// The numbers of patterns of bits; `None` if one is infinite or no number.
+    #[inline(always)]
+    fn decode(self, bits: &[u32]) -> Option<Numbers> {
+        let beyond = (1 << self.exponent) - 1;
+        let bias = (1 << (self.exponent - 1)) - 1;
+        let mut numbers =
+            Numbers { magnitudes: vec![0; bits.len()], exponents: vec![0; bits.len()] };
+        let mut special = false;
+        let places = numbers.magnitudes.iter_mut().zip(&mut numbers.exponents);
+        for ((magnitude, exponent), &bits) in places.zip(bits) {
+            let field = (bits >> self.fraction & beyond).cast_signed();
+            let fraction = (bits & ((1 << self.fraction) - 1)).cast_signed();
+            special |= field == beyond.cast_signed();
+            let whole = if field == 0 { fraction } else { fraction | 1 << self.fraction };
+            let negative = bits >> (self.fraction + self.exponent) & 1 != 0;
+            *magnitude = if negative { -whole } else { whole };
+            *exponent = if whole == 0 { ZERO } else { field.max(1) - bias };
+        }
+        (!special).then_some(numbers)
+    }
+}
+
+/// A magnitude moved to the place of the largest exponent, cut towards zero.
+#[inline(always)]
+fn aligned(magnitude: i32, up: i32, down: i32) -> i32 {
+    let bits = magnitude.unsigned_abs() << up;
+    let cut = if down < 32 { bits >> (down & 31) } else { 0 }.cast_signed();
+    if magnitude < 0 { -cut } else { cut }
+}
+
+/// Exact sums of eight columns: the sum is `(low + high) * 2^unit`.
+struct Exact {
+    low: [i32; LANES],
+    high: [i32; LANES],
+    unit: [i32; LANES],
+}
+
+impl Exact {
+    /// The sum as a double, which holds it exactly.
+    #[inline(always)]
+    fn values(&self) -> [f64; LANES] {
+        let mut values = [0.0; LANES];
+        for (lane, value) in values.iter_mut().enumerate() {
+            // Where all terms are zero, the unit is far below the range of doubles.
+            let unit = i64::from(self.unit[lane].max(-1000)) + 1023;
+            let scale = f64::from_bits(unit.cast_unsigned() << 52);
+            *value = (f64::from(self.low[lane]) + f64::from(self.high[lane])) * scale;
+        }
+        values
+    }
+
+    #[inline(always)]
+    fn to_singles(&self, results: &mut [u32]) {
+        let values = self.values();
+        let mut tiny = false;
+        for lane in 0..LANES {
+            // The bits beyond a single's are cut, so that nothing is rounded.
+            let cut = f64::from_bits(values[lane].to_bits() & !0x1fff_ffff);
+            results[lane] = (cut as f32).to_bits();
+            tiny |= values[lane].abs() < f64::from(f32::MIN_POSITIVE);
+        }
+        if tiny {
+            for lane in 0..LANES {
+                let value = values[lane];
+                if value != 0.0 && value.abs() < f64::from(f32::MIN_POSITIVE) {
+                    results[lane] = single::subnormal_cut(value);
+                }
+            }
+        }
+    }
+
+    fn to_halves(&self, results: &mut [u32]) {
+        for (lane, result) in results.iter_mut().enumerate() {
+            let total = i64::from(self.low[lane]) + i64::from(self.high[lane]);
+            *result = matrix::half_of(total, self.unit[lane]).into();
+        }
+    }
+}
+
+/// Eight numbers from a place on.
+#[inline(always)]
+fn eight(numbers: &[i32], at: usize) -> [i32; LANES] {
+    let mut eight = [0; LANES];
+    for (to, from) in eight.iter_mut().zip(&numbers[at..at + LANES]) {
+        *to = *from;
+    }
+    eight
+}
+
+/// Adds to each sum a row times its column. False if an operand is infinite or no number: nothing is
+/// done then.
+///
+/// At most 16 products of 22 bits are added: halves of them fit 31 bits when they are aligned.
+#[inline(always)]
+fn floats(
+    (from, to): (Format, Format),
+    sizes: Sizes,
+    (a, b, c): (&[u32], &[u32], &[u32]),
+    d: &mut [u32],
+) -> bool {
+    let Sizes { columns, depth, .. } = sizes;
+    let (Some(a), Some(b), Some(c)) = (from.decode(a), from.decode(b), to.decode(c)) else {
+        return false;
+    };
+    let up = ALIGNED - 2 * from.fraction.cast_signed();
+    let up_sum = ALIGNED - to.fraction.cast_signed();
+    for at in (0..c.magnitudes.len()).step_by(LANES) {
+        let (row, column) = (at / columns, at % columns);
+        let (addends, places) = (eight(&c.magnitudes, at), eight(&c.exponents, at));
+        let mut largest = places;
+        for k in 0..depth {
+            let first = a.exponents[row * depth + k];
+            let second = eight(&b.exponents, k * columns + column);
+            for lane in 0..LANES {
+                largest[lane] = largest[lane].max(first + second[lane]);
+            }
+        }
+        let mut sums = Exact { low: [0; LANES], high: [0; LANES], unit: [0; LANES] };
+        for lane in 0..LANES {
+            sums.low[lane] = aligned(addends[lane], up_sum, largest[lane] - places[lane]);
+            sums.unit[lane] = largest[lane] - ALIGNED;
+        }
+        for k in 0..depth {
+            let (first, place) = (a.magnitudes[row * depth + k], a.exponents[row * depth + k]);
+            let second = eight(&b.magnitudes, k * columns + column);
+            let seconds = eight(&b.exponents, k * columns + column);
+            let half = if k % 2 == 0 { &mut sums.low } else { &mut sums.high };
+            for lane in 0..LANES {
+                let down = largest[lane] - place - seconds[lane];
+                half[lane] += aligned(first * second[lane], up, down);
+            }
+        }
+        let results = &mut d[at..at + LANES];
+        if to.fraction == F16.fraction { sums.to_halves(results) } else { sums.to_singles(results) }
+    }
+    true
+}
+
+/// The line of a matrix, and its column of the other.
+fn each(sizes: Sizes, a: &[u32], b: &[u32], mut one: impl FnMut(usize, &[u32], &[u32])) {
+    for at in 0..sizes.rows * sizes.columns {
+        let (row, column) = (at / sizes.columns, at % sizes.columns);
+        let line: Vec<u32> = b.iter().skip(column).step_by(sizes.columns).copied().collect();
+        one(at, &a[row * sizes.depth..][..sizes.depth], &line);
+    }
+}
+
+fn halves(line: &[u32]) -> Vec<u16> {
+    line.iter().map(|&bits| bits as u16).collect()
+}
+
+/// `.f16` factors, `.f32` sums: `d = a * b + c`.
+#[inline(always)]
+pub(crate) fn f16(sizes: Sizes, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
+    if !floats((F16, F32), sizes, (a, b, c), d) {
+        each(sizes, a, b, |at, row, column| {
+            d[at] = matrix::dot_f16(&halves(row), &halves(column), c[at]);
+        });
+    }
+}
+
+/// `.bf16` factors, `.f32` sums.
+#[inline(always)]
+pub(crate) fn bf16(sizes: Sizes, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
+    if !floats((BF16, F32), sizes, (a, b, c), d) {
+        each(sizes, a, b, |at, row, column| {
+            d[at] = matrix::dot_bf16(&halves(row), &halves(column), c[at]);
+        });
+    }
+}
+
+/// `.tf32` factors, without the 13 low bits of their registers, and `.f32` sums.
+#[inline(always)]
+pub(crate) fn tf32(sizes: Sizes, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
+    if !floats((TF32, F32), sizes, (a, b, c), d) {
+        let wide = |line: &[u32]| line.iter().map(|&bits| bits << 13).collect::<Vec<_>>();
+        each(sizes, a, b, |at, row, column| {
+            d[at] = matrix::dot_tf32(&wide(row), &wide(column), c[at]);
+        });
+    }
+}
+
+/// `.f16` factors and sums.
+#[inline(always)]
+pub(crate) fn f16_to_f16(sizes: Sizes, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
+    if !floats((F16, F16), sizes, (a, b, c), d) {
+        each(sizes, a, b, |at, row, column| {
+            d[at] = matrix::dot_f16_to_f16(&halves(row), &halves(column), c[at] as u16).into();
+        });
+    }
+}
+
+/// Doubles: each sum is a chain of `fma` along the depth.
+#[inline(always)]
+pub(crate) fn f64(sizes: Sizes, a: &[u64], b: &[u64], c: &[u64], d: &mut [u64]) {
+    let Sizes { columns, depth, .. } = sizes;
+    for at in (0..c.len()).step_by(LANES) {
+        let (row, column) = (at / columns, at % columns);
+        let mut sums = [0; LANES];
+        sums.copy_from_slice(&c[at..at + LANES]);
+        for k in 0..depth {
+            let first = a[row * depth + k];
+            let second = &b[k * columns + column..][..LANES];
+            for lane in 0..LANES {
+                sums[lane] = double::fma(first, second[lane], sums[lane]);
+            }
+        }
+        d[at..at + LANES].copy_from_slice(&sums);
+    }
+}
+
+/// Integers of 8 bits, which are given as ones of 32 bits: the sums wrap, or are clamped.
+#[inline(always)]
+pub(crate) fn integers(
+    sizes: Sizes,
+    saturate: bool,
+    a: &[i32],
+    b: &[i32],
+    c: &[u32],
+    d: &mut [u32],
+) {
+    let Sizes { columns, depth, .. } = sizes;
+    for at in (0..c.len()).step_by(LANES) {
+        let (row, column) = (at / columns, at % columns);
+        let mut sums = [0_i32; LANES];
+        for k in 0..depth {
+            let first = a[row * depth + k];
+            let second = &b[k * columns + column..][..LANES];
+            for lane in 0..LANES {
+                sums[lane] = sums[lane].wrapping_add(first.wrapping_mul(second[lane]));
+            }
+        }
+        for lane in 0..LANES {
+            let addend = c[at + lane].cast_signed();
+            let clamped = addend.saturating_add(sums[lane]);
+            let sum = if saturate { clamped } else { addend.wrapping_add(sums[lane]) };
+            d[at + lane] = sum.cast_unsigned();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reproducible stream of bits.
+    struct Bits(u64);
+
+    impl Bits {
+        fn next(&mut self) -> u32 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 32) as u32
+        }
+
+        /// Patterns of so many bits: any, ones near each other, and zeros.
+        fn patterns(&mut self, count: usize, format: Format, specials: bool) -> Vec<u32> {
+            let bits = format.fraction + format.exponent + 1;
+            let middle = (1 << (format.exponent - 1)) << format.fraction;
+            let style = self.next() % 4;
+            let beyond = (1 << format.exponent) - 1;
+            let one = |random: &mut Self| match style {
+                0 => random.next() & 7,
+                1 => (random.next() & ((4 << format.fraction) - 1)) + middle,
+                _ if random.next().is_multiple_of(5) => 0,
+                _ => random.next(),
+            };
+            let mut patterns = Vec::new();
+            for _ in 0..count {
+                let pattern =
+                    one(self) & (u32::MAX >> (32 - bits)) | (self.next() & 1) << (bits - 1);
+                let special = pattern >> format.fraction & beyond == beyond;
+                patterns.push(if special && !specials { 0 } else { pattern });
+            }
+            patterns
+        }
+    }
+
+    /// A function of this module, and one of an element.
+    type Whole = fn(Sizes, &[u32], &[u32], &[u32], &mut [u32]);
+    type One = fn(&[u32], &[u32], u32) -> u32;
+
+    fn agree(formats: (Format, Format), depth: usize, whole: Whole, one: One) {
+        let mut random = Bits(7);
+        for round in 0..400 {
+            let sizes = Sizes { rows: 3, columns: 16, depth };
+            let specials = round % 8 == 0;
+            let a = random.patterns(3 * depth, formats.0, specials);
+            let b = random.patterns(16 * depth, formats.0, specials);
+            let c = random.patterns(3 * 16, formats.1, specials);
+            let mut d = vec![0; 3 * 16];
+            whole(sizes, &a, &b, &c, &mut d);
+            each(sizes, &a, &b, |at, row, column| {
+                assert_eq!(d[at], one(row, column, c[at]), "round {round}, element {at}");
+            });
+        }
+    }
+
+    #[test]
+    fn products_of_floats_are_those_of_their_elements() {
+        agree((F16, F32), 16, f16, |a, b, c| matrix::dot_f16(&halves(a), &halves(b), c));
+        agree((BF16, F32), 16, bf16, |a, b, c| matrix::dot_bf16(&halves(a), &halves(b), c));
+        agree((F16, F16), 16, f16_to_f16, |a, b, c| {
+            matrix::dot_f16_to_f16(&halves(a), &halves(b), c as u16).into()
+        });
+        agree((TF32, F32), 8, tf32, |a, b, c| {
+            let wide = |line: &[u32]| line.iter().map(|&bits| bits << 13).collect::<Vec<_>>();
+            matrix::dot_tf32(&wide(a), &wide(b), c)
+        });
+    }
+
+    #[test]
+    fn the_largest_terms_of_a_long_row_do_not_overflow() {
+        let sizes = Sizes { rows: 1, columns: 8, depth: 16 };
+        let (a, b) = (vec![0x3fff; 16], vec![0x3fff; 128]);
+        let (c, mut d) = (vec![0x407f_ffff; 8], vec![0; 8]);
+        f16(sizes, &a, &b, &c, &mut d);
+        let expected = matrix::dot_f16(&[0x3fff; 16], &[0x3fff; 16], 0x407f_ffff);
+        assert_eq!(d, vec![expected; 8]);
+    }
+
+    #[test]
+    fn products_of_integers_wrap_or_are_clamped() {
+        let sizes = Sizes { rows: 1, columns: 8, depth: 2 };
+        let (a, b, c) = ([-128, 127], [127; 16], [(i32::MIN + 5).cast_unsigned(); 8]);
+        let mut d = [0; 8];
+        integers(sizes, true, &a, &b, &c, &mut d);
+        assert_eq!(d, [i32::MIN.cast_unsigned(); 8]);
+        integers(sizes, false, &a, &b, &c, &mut d);
+        assert_eq!(d, [(i32::MIN + 5).wrapping_sub(127).cast_unsigned(); 8]);
+    }
+}
