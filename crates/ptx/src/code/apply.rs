@@ -1,6 +1,7 @@
 //! Functions of registers over the lanes of an instruction.
 
-use super::lanes::{Lanes, Value, WIDTH, active, pack};
+use super::lanes::{Lanes, Value, WIDTH, active};
+use super::mask::signs;
 use super::op::Op;
 
 /// Computes a slow function for the active lanes only.
@@ -103,9 +104,9 @@ pub(crate) fn slow_ternary<A: Value, B: Value, C: Value, R: Value>(
 #[inline(always)]
 pub(crate) fn compare<A: Value>(lanes: &Lanes<'_>, op: &Op, f: impl Fn(A, A) -> bool) -> u32 {
     let (a, b) = (A::read(lanes, op.s[0]), A::read(lanes, op.s[1]));
-    let mut results = [false; WIDTH];
+    let mut results = [0; WIDTH];
     for lane in 0..WIDTH {
-        results[lane] = f(a[lane], b[lane]);
+        results[lane] = if f(a[lane], b[lane]) { u32::MAX } else { 0 };
     }
-    pack(&results)
+    signs(&results)
 }

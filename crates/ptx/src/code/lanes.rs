@@ -152,27 +152,8 @@ value!(i32, u32, u32, word, set_word);
 value!(u64, u64, u64, double, set_double);
 value!(i64, u64, u64, double, set_double);
 
-/// The bits of booleans.
-#[inline(always)]
-pub(crate) fn pack(values: &[bool; WIDTH]) -> u32 {
-    let mut packed = 0;
-    for (lane, &value) in values.iter().enumerate() {
-        packed |= u32::from(value) << lane;
-    }
-    packed
-}
-
-/// The booleans of bits.
-#[inline(always)]
-pub(crate) fn bits(packed: u32) -> [bool; WIDTH] {
-    let mut values = [false; WIDTH];
-    for (lane, value) in values.iter_mut().enumerate() {
-        *value = packed >> lane & 1 != 0;
-    }
-    values
-}
-
 /// The indices of the lanes of a mask.
+#[inline(always)]
 pub(crate) fn active(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lane = mask.trailing_zeros();

@@ -3,6 +3,7 @@
 mod allocate;
 mod apply;
 mod lanes;
+mod mask;
 mod matrix;
 mod op;
 mod program;
@@ -14,7 +15,8 @@ pub(crate) use allocate::{allocate, blocks};
 pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
-pub(crate) use lanes::{Lanes, Value, WIDTH, active, bits, pack};
+pub(crate) use lanes::{Lanes, Value, WIDTH, active};
+pub(crate) use mask::{bits, pack, signs};
 pub(crate) use matrix::{Factors, Layout, Product, Sum};
 pub(crate) use op::*;
 pub(crate) use program::{Program, reached};

@@ -108,6 +108,7 @@ pub(crate) struct Op {
 
 impl Op {
     /// A source by its index.
+    #[inline(always)]
     pub(crate) fn source(&self, index: usize) -> u16 {
         match (self.s.get(index), &self.more) {
             (Some(&slot), _) => slot,
@@ -117,6 +118,7 @@ impl Op {
     }
 
     /// A result by its index.
+    #[inline(always)]
     pub(crate) fn result(&self, index: usize) -> u16 {
         match (self.d.get(index), &self.more) {
             (Some(&slot), _) => slot,
@@ -215,6 +217,7 @@ pub(crate) enum Operand {
 
 impl Operand {
     /// The size in bytes.
+    #[inline(always)]
     pub(crate) fn bytes(self) -> u32 {
         match self {
             Self::B16 | Self::F16 | Self::Bf16 => 2,

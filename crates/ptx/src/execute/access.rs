@@ -50,6 +50,18 @@ pub(super) struct Wanted {
     pub(super) mask: u32,
 }
 
+/// A piece of memory that all lanes of a warp may access.
+pub(super) struct Region {
+    /// The address of its first byte.
+    pub(super) start: u64,
+    pub(super) bytes: u32,
+    /// Where the first lane's bytes are, and how far apart those of the lanes are.
+    pub(super) host: *mut u8,
+    pub(super) apart: usize,
+    /// Whether the figures of a run count its bytes.
+    pub(super) is_counted: bool,
+}
+
 impl Reach<'_> {
     /// Forgets windows that no longer hold.
     pub(super) fn renew(&mut self) {
@@ -99,39 +111,45 @@ impl Reach<'_> {
         Err(Blocked::Memory)
     }
 
-    /// Where the `span` bytes from an address on are, if it is known that all lanes reach them, and
-    /// how far apart the lanes' own bytes are.
+    /// The memory around an address, if the warp is known to reach it.
     #[inline(always)]
     pub(super) fn region(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
         frame: &Frame,
-        (address, span): (u64, u64),
+        address: u64,
         wanted: Wanted,
-    ) -> Option<(*mut u8, usize)> {
+    ) -> Option<Region> {
         let (place, offset) = decoded(wanted.place, address, frame)?;
-        let inside =
-            |limit: u32| offset.checked_add(span).is_some_and(|end| end <= u64::from(limit));
-        let pointer = match place {
-            Place::Shared if inside(common.shared_bytes) => common.shared.pointer(),
-            Place::Parameter if inside(self.param_bytes) && wanted.kind == Kind::Read => {
-                self.params.pointer()
+        let (host, bytes, apart) = match place {
+            Place::Shared => (common.shared.pointer(), common.shared_bytes, 0),
+            Place::Parameter if wanted.kind == Kind::Read => {
+                (self.params.pointer(), self.param_bytes, 0)
             }
-            Place::Local if inside(warp.local_bytes) => {
-                return Some((warp.local_pointer(0, offset), warp.local_bytes as usize));
-            }
+            Place::Local => (warp.local_pointer(0, 0), warp.local_bytes, warp.local_bytes as usize),
             Place::Global => {
-                let window = self.kept.find(offset, span, wanted.kind)?;
-                self.count(wanted, wanted.mask.count_ones().into());
-                return Some((window.host().wrapping_add((offset - window.start()) as usize), 0));
+                let window = self.kept.find(offset, wanted.bytes.into(), wanted.kind)?;
+                // Of a large window, the part around the address.
+                let skipped = (offset - window.start()).saturating_sub(1 << 31) & !0xf;
+                let bytes = (window.bytes() - skipped).min(u32::MAX.into()) as u32;
+                let host = window.host().wrapping_add(skipped as usize);
+                return Some(Region {
+                    start: window.start() + skipped,
+                    bytes,
+                    host,
+                    apart: 0,
+                    is_counted: true,
+                });
             }
             _ => return None,
         };
-        Some((pointer.wrapping_add(offset as usize), 0))
+        let start = address.wrapping_sub(offset);
+        Some(Region { start, bytes, host, apart, is_counted: false })
     }
 
-    fn count(&mut self, wanted: Wanted, lanes: u64) {
+    #[inline(always)]
+    pub(super) fn count(&mut self, wanted: Wanted, lanes: u64) {
         let bytes = lanes * u64::from(wanted.bytes);
         if wanted.kind == Kind::Read {
             self.stats.bytes_read += bytes;

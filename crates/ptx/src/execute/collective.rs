@@ -5,7 +5,7 @@ use super::block::Common;
 use super::engine::{Engine, Next, lanes};
 use super::matrix::multiply;
 use super::warp::{Fragment, State, Warp};
-use crate::code::{Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active};
+use crate::code::{Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active, signs};
 
 impl Engine<'_> {
     pub(super) fn together(
@@ -48,7 +48,9 @@ impl Engine<'_> {
             Code::Product(product) => {
                 multiply(&mut lanes, op, product, self.rules.wide_vectors);
             }
-            Code::Shuffle { mode, predicate, .. } => shuffle(&mut lanes, op, mode, predicate),
+            Code::Shuffle { mode, predicate, .. } => {
+                shuffle(&mut lanes, op, mode, predicate, self.rules.wide_vectors);
+            }
             Code::Vote { mode, .. } => vote(&mut lanes, op, mode, &members),
             Code::Match { all, wide, predicate } => {
                 find_equal(&mut lanes, op, (all, wide, predicate), &members)
@@ -129,42 +131,88 @@ fn union(members: &[u32; WIDTH], mask: u32) -> u32 {
     active(mask).fold(0, |all, lane| all | members[lane])
 }
 
-fn shuffle(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool) {
-    let (values, offsets, controls) =
-        (*lanes.word(op.s[0]), *lanes.word(op.s[1]), *lanes.word(op.s[2]));
-    let (mut results, mut inside) = (values, 0);
-    for lane in active(lanes.mask) {
-        let (offset, control) = (offsets[lane] & 31, controls[lane]);
-        let segment = control >> 8 & 31;
-        let clamp = control & 31;
-        let at = lane as u32;
-        let last = (at & segment) | (clamp & !segment);
-        let first = at & segment;
-        let (from, valid) = match mode {
-            Shuffle::Up => (
-                at.wrapping_sub(offset),
-                at.wrapping_sub(offset).cast_signed() >= last.cast_signed(),
-            ),
-            Shuffle::Down => (at + offset, at + offset <= last),
-            Shuffle::Butterfly => (at ^ offset, at ^ offset <= last),
-            Shuffle::Index => (first | (offset & !segment), (first | (offset & !segment)) <= last),
-        };
-        if valid {
-            inside |= 1 << lane;
-            // An H200 gives 0 for a lane that does not take part: NVIDIA's sample `reduction` adds
-            // such values, and its sums are right there.
-            let takes_part = lanes.mask >> (from & 31) & 1 != 0;
-            results[lane] = if takes_part { values[from as usize & 31] } else { 0 };
+fn shuffle(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool, is_wide: bool) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if is_wide {
+        // SAFETY: the machine has the instructions that the function is compiled with.
+        return unsafe { shuffle_wide(lanes, op, mode, predicate) };
+    }
+    _ = is_wide;
+    shuffle_any(lanes, op, mode, predicate);
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+fn shuffle_wide(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool) {
+    shuffle_any(lanes, op, mode, predicate);
+}
+
+#[inline(always)]
+fn shuffle_any(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool) {
+    match mode {
+        Shuffle::Up => shuffle_by(lanes, op, predicate, |lane, offset, [_, _, last]| {
+            let from = lane.wrapping_sub(offset);
+            (from, from.cast_signed() >= last.cast_signed())
+        }),
+        Shuffle::Down => shuffle_by(lanes, op, predicate, |lane, offset, [_, _, last]| {
+            (lane + offset, lane + offset <= last)
+        }),
+        Shuffle::Butterfly => shuffle_by(lanes, op, predicate, |lane, offset, [_, _, last]| {
+            (lane ^ offset, lane ^ offset <= last)
+        }),
+        Shuffle::Index => {
+            shuffle_by(lanes, op, predicate, |_, offset, [segment, first, last]| {
+                let from = first | (offset & !segment);
+                (from, from <= last)
+            });
         }
+    }
+}
+
+/// A shuffle in which `source` says which lane another one takes its value from, and whether it is
+/// inside of its segment, of the lane, the offset, and the segment's mask, first and last lane.
+#[inline(always)]
+fn shuffle_by(
+    lanes: &mut Lanes<'_>,
+    op: &Op,
+    predicate: bool,
+    source: impl Fn(u32, u32, [u32; 3]) -> (u32, bool),
+) {
+    let (values, offsets, controls) =
+        (lanes.word(op.s[0]), lanes.word(op.s[1]), lanes.word(op.s[2]));
+    let (mut sources, mut inside) = ([0; WIDTH], [0; WIDTH]);
+    for lane in 0..WIDTH {
+        let (at, offset, control) = (lane as u32, offsets[lane] & 31, controls[lane]);
+        let (segment, clamp) = (control >> 8 & 31, control & 31);
+        let last = (at & segment) | (clamp & !segment);
+        let (from, valid) = source(at, offset, [segment, at & segment, last]);
+        sources[lane] = if valid { from & 31 } else { at };
+        inside[lane] = if valid { u32::MAX } else { 0 };
+    }
+    // An H200 gives 0 for a lane that does not take part: NVIDIA's sample `reduction` adds such
+    // values, and its sums are right there.
+    let mut given = [0; WIDTH];
+    for lane in 0..WIDTH {
+        let takes_part = (lanes.mask.cast_signed() << (31 - lane) >> 31).cast_unsigned();
+        given[lane] = values[lane] & takes_part;
+    }
+    let mut results = [0; WIDTH];
+    for lane in 0..WIDTH {
+        results[lane] = given[sources[lane] as usize % WIDTH];
     }
     lanes.set_word(op.d[0], &results);
     if predicate {
-        lanes.set_predicate(op.d[1], inside);
+        lanes.set_predicate(op.d[1], signs(&inside));
     }
 }
 
 fn vote(lanes: &mut Lanes<'_>, op: &Op, mode: Vote, members: &[u32; WIDTH]) {
     let held = lanes.predicate(op.s[0]) & lanes.mask;
+    let first = members[lanes.mask.trailing_zeros() as usize % WIDTH];
+    if mode == Vote::Ballot && members.iter().fold(0, |all, one| all | (one ^ first)) == 0 {
+        // Nearly always all name the same.
+        return lanes.set_word(op.d[0], &[held & first; WIDTH]);
+    }
     let mut ballots = [0; WIDTH];
     let mut results = 0;
     for lane in active(lanes.mask) {

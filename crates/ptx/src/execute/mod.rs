@@ -20,7 +20,6 @@ mod service;
 mod transfer;
 mod warp;
 mod windows;
-mod words;
 
 pub use count::InstructionCounts;
 pub use grid::{Run, blocks_per_sm};

@@ -4,6 +4,8 @@
 //! process may use the bytes at any time. Lines behind the row are fetched ahead: the next warps
 //! access them.
 
+use crate::code::WIDTH;
+
 /// Bytes of a piece.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const PIECE: usize = 32;
@@ -18,13 +20,13 @@ const LINE: usize = 64;
 #[repr(C, packed(4))]
 struct Piece(std::arch::x86_64::__m256i);
 
-/// Reads a row of integers.
+/// Reads a row of an integer or several for each lane.
 ///
 /// # Safety
 /// The row has as many integers as `to`, aligned to 4 bytes, that can be read; their bytes are a
 /// multiple of 32.
 #[inline(always)]
-pub(super) unsafe fn read<T: Copy>(row: *const u8, to: &mut [T]) {
+pub(super) unsafe fn read<T: Copy>(row: *const u8, to: &mut [T; WIDTH]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for at in (0..size_of_val(to)).step_by(PIECE) {
         // SAFETY: the caller's, and the piece is inside of `to`, which any bits are values of.
@@ -41,12 +43,12 @@ pub(super) unsafe fn read<T: Copy>(row: *const u8, to: &mut [T]) {
     fetch_behind(row, size_of_val(to));
 }
 
-/// Writes a row of integers.
+/// Writes a row of an integer or several for each lane.
 ///
 /// # Safety
 /// As for [`read`], to write.
 #[inline(always)]
-pub(super) unsafe fn write<T: Copy>(row: *mut u8, from: &[T]) {
+pub(super) unsafe fn write<T: Copy>(row: *mut u8, from: &[T; WIDTH]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for at in (0..size_of_val(from)).step_by(PIECE) {
         // SAFETY: the caller's, and the piece is inside of `from`.

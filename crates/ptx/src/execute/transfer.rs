@@ -1,84 +1,137 @@
 //! Loads and stores of a fragment.
 //!
-//! Most accesses of a warp are to one address or to adjacent ones, in memory that the warp is known
-//! to reach. They are found by a few operations on vectors of addresses, and move as one piece. All
-//! others take the places of their lanes one by one.
+//! Nearly all accesses of a warp are in one piece of memory that the warp is known to reach. Their
+//! offsets in it are found by a few operations on vectors, and the bytes move by the offsets: as one
+//! piece if they follow one another. All others take the places of their lanes one by one.
 
-use super::access::{Blocked, Pointers, Wanted, read, write};
+use super::access::{Blocked, Pointers, Region, Wanted, read, write};
 use super::block::Common;
 use super::engine::{Engine, lanes};
 use super::memory::Kind;
 use super::rows;
 use super::warp::{Fragment, Warp};
-use super::words;
 use crate::code::{Access, Fill, Lanes, Op, WIDTH, active};
 
-/// Where the bytes of the lanes are.
-#[allow(clippy::large_enum_variant, reason = "it lives for one instruction, on the stack")]
-enum Found {
-    /// All lanes access the same ones.
-    Same(*mut u8),
-    /// All 32 lanes access bytes that follow each other.
-    Row(*mut u8),
-    /// Each active lane has its own.
-    Each(Pointers),
+/// Where the lanes' bytes are in a region.
+struct Offsets {
+    /// Those of lanes that are not active are the ones of the first active lane.
+    of: [u32; WIDTH],
+    /// All lanes access the same bytes.
+    is_same: bool,
+    /// The bytes of each lane follow those of the lane before.
+    is_row: bool,
 }
 
-/// The addresses of a fragment's lanes, from that of its first active lane on.
-struct Survey {
-    first: u64,
-    /// From the first address to each lane's; 0 for lanes that are not active.
-    deltas: [i64; WIDTH],
-    least: i64,
-    most: i64,
-    aligned: bool,
-}
-
-impl Survey {
+impl Offsets {
+    /// The offsets of an instruction's lanes, if all are aligned and inside of the region.
     #[inline(always)]
-    fn of(addresses: &[u64; WIDTH], mask: u32, bytes: u32) -> Self {
-        let first = addresses[mask.trailing_zeros() as usize % WIDTH];
-        let mut deltas = [0; WIDTH];
-        for lane in 0..WIDTH {
-            let kept = i64::from(mask.cast_signed() << (31 - lane) >> 31);
-            deltas[lane] = addresses[lane].wrapping_sub(first).cast_signed() & kept;
+    fn of(lanes: &Lanes<'_>, op: &Op, wide: bool, region: &Region, bytes: u32) -> Option<Self> {
+        let mut of = [0; WIDTH];
+        let mut high = 0;
+        if wide {
+            let (base, shift) = (lanes.double(op.s[0]), op.imm.wrapping_sub(region.start));
+            for lane in 0..WIDTH {
+                let offset = base[lane].wrapping_add(shift);
+                let kept = i64::from(lanes.mask.cast_signed() << (31 - lane) >> 31);
+                high |= (offset >> 32) as u32 & kept as u32;
+                of[lane] = offset as u32;
+            }
+        } else {
+            let base = lanes.word(op.s[0]);
+            for lane in 0..WIDTH {
+                of[lane] = base[lane].wrapping_add(op.imm as u32);
+            }
+            // Regions that begin elsewhere have addresses of 64 bits, but for frames.
+            if region.start != 0 {
+                return None;
+            }
         }
-        let (mut least, mut most, mut all) = (0, 0, 0);
-        for delta in deltas {
-            least = delta.min(least);
-            most = delta.max(most);
-            all |= delta;
+        Self::checked(of, lanes.mask, region, bytes).filter(|_| high == 0)
+    }
+
+    #[inline(always)]
+    fn checked(mut of: [u32; WIDTH], mask: u32, region: &Region, bytes: u32) -> Option<Self> {
+        let first = of[mask.trailing_zeros() as usize % WIDTH];
+        let (mut most, mut all, mut differ, mut gaps) = (0, 0, 0, 0);
+        for (lane, place) in of.iter_mut().enumerate() {
+            let kept = (mask.cast_signed() << (31 - lane) >> 31).cast_unsigned();
+            let offset = *place & kept | first & !kept;
+            most = offset.max(most);
+            all |= offset;
+            differ |= offset ^ first;
+            gaps |= offset.wrapping_sub(lane as u32 * bytes) ^ first;
+            *place = offset;
         }
-        let aligned = (first | all.cast_unsigned()) & u64::from(bytes - 1) == 0;
-        Self { first, deltas, least, most, aligned }
+        let is_aligned = (all | region.start as u32) & (bytes - 1) == 0;
+        let is_inside = most < region.bytes && region.bytes - most >= bytes;
+        let is_row = gaps == 0 && mask == u32::MAX && region.apart == 0;
+        let is_same = differ == 0 && region.apart == 0;
+        (is_aligned && is_inside).then_some(Self { of, is_same, is_row })
     }
 }
 
-/// How far apart the addresses of neighbouring lanes are, if it is the same for all and either
-/// nothing or `bytes`, a power of 2.
-#[inline(always)]
-fn step(lanes: &Lanes<'_>, slot: u16, wide: bool, bytes: u32) -> Option<u32> {
-    let shift = bytes.trailing_zeros();
-    if wide {
-        let base = lanes.double(slot);
-        let next = base[1].wrapping_sub(base[0]);
-        let ones = if next == bytes.into() { u64::MAX } else { 0 };
-        let mut apart = next & !ones;
-        for lane in 0..WIDTH {
-            apart |= base[lane].wrapping_sub(base[0]) ^ (lane as u64 & ones) << shift;
+/// Bytes of lanes in a region.
+struct Places {
+    host: *mut u8,
+    apart: usize,
+    offsets: Offsets,
+}
+
+impl Places {
+    /// Where a lane's bytes are.
+    #[inline(always)]
+    fn lane(&self, lane: usize) -> *mut u8 {
+        self.host.wrapping_add(self.offsets.of[lane] as usize + lane * self.apart)
+    }
+
+    /// Reads a value of each lane.
+    ///
+    /// # Safety
+    /// The lanes' bytes hold a value at `at`.
+    #[inline(always)]
+    unsafe fn values<T: Copy + Default, W: From<T> + Copy + Default>(
+        &self,
+        at: usize,
+    ) -> [W; WIDTH] {
+        let mut values = [W::default(); WIDTH];
+        // SAFETY: the caller's. Volatile: another thread of the process may write the bytes.
+        let read = |place: *mut u8| W::from(unsafe { place.cast::<T>().read_volatile() });
+        if self.offsets.is_same {
+            return [read(self.lane(0).wrapping_add(at)); WIDTH];
         }
-        return (apart == 0).then_some(ones as u32 & bytes);
+        let start = self.host.wrapping_add(at);
+        if self.apart == 0 {
+            for (value, &offset) in values.iter_mut().zip(&self.offsets.of) {
+                *value = read(start.wrapping_add(offset as usize));
+            }
+        } else {
+            for (lane, value) in values.iter_mut().enumerate() {
+                *value = read(self.lane(lane).wrapping_add(at));
+            }
+        }
+        values
     }
-    let base = lanes.word(slot);
-    let next = base[1].wrapping_sub(base[0]);
-    let ones = if next == bytes { u32::MAX } else { 0 };
-    let mut apart = next & !ones;
-    for lane in 0..WIDTH {
-        apart |= base[lane].wrapping_sub(base[0]) ^ (lane as u32 & ones) << shift;
+
+    /// Writes a value of each lane of a mask, the last one last.
+    ///
+    /// # Safety
+    /// The lanes' bytes hold a value at `at`, and are ones to write.
+    #[inline(always)]
+    unsafe fn set_values<T: Copy>(&self, at: usize, mask: u32, value: impl Fn(usize) -> T) {
+        let set = |lane: usize| {
+            // SAFETY: the caller's. Volatile: another thread of the process may read the bytes.
+            unsafe { self.lane(lane).wrapping_add(at).cast::<T>().write_volatile(value(lane)) };
+        };
+        if mask == u32::MAX {
+            for lane in 0..WIDTH {
+                set(lane);
+            }
+        } else {
+            for lane in active(mask) {
+                set(lane);
+            }
+        }
     }
-    // Of a row that goes on behind 4 GiB nothing is known.
-    let is_whole = ones == 0 || base[0] <= u32::MAX / 2;
-    (apart == 0 && is_whole).then_some(ones & bytes)
 }
 
 impl Engine<'_> {
@@ -91,18 +144,20 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> Result<(), Blocked> {
-        if words::is_one(access) {
-            let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
-            if words::load(&mut lanes, op, common, self.rules.wide_vectors) {
-                return Ok(());
-            }
-        }
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.rules.wide_vectors {
             // SAFETY: the machine has the instructions that the function is compiled with.
-            return unsafe { load_wide(self, common, warp, fragment, op, access, mask) };
+            let is_done = unsafe { load_wide(self, common, warp, fragment, op, access, mask) };
+            return if is_done {
+                Ok(())
+            } else {
+                self.load_each(common, warp, fragment, op, access, mask)
+            };
         }
-        load(self, common, warp, fragment, op, access, mask)
+        if load(self, common, warp, fragment, op, access, mask) {
+            return Ok(());
+        }
+        self.load_each(common, warp, fragment, op, access, mask)
     }
 
     pub(super) fn store(
@@ -114,21 +169,23 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> Result<(), Blocked> {
-        if words::is_one(access) {
-            let lanes = lanes(self.program, warp, &fragment.frame, mask);
-            if words::store(&lanes, op, common, self.rules.wide_vectors) {
-                return Ok(());
-            }
-        }
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.rules.wide_vectors {
             // SAFETY: the machine has the instructions that the function is compiled with.
-            return unsafe { store_wide(self, common, warp, fragment, op, access, mask) };
+            let is_done = unsafe { store_wide(self, common, warp, fragment, op, access, mask) };
+            return if is_done {
+                Ok(())
+            } else {
+                self.store_each(common, warp, fragment, op, access, mask)
+            };
         }
-        store(self, common, warp, fragment, op, access, mask)
+        if store(self, common, warp, fragment, op, access, mask) {
+            return Ok(());
+        }
+        self.store_each(common, warp, fragment, op, access, mask)
     }
 
-    /// Finds the bytes of an access.
+    /// The places of all lanes, if one region has them.
     #[inline(always)]
     fn found(
         &mut self,
@@ -138,48 +195,95 @@ impl Engine<'_> {
         op: &Op,
         (access, kind): (Access, Kind),
         mask: u32,
-    ) -> Result<Found, Blocked> {
+    ) -> Option<Places> {
+        let bytes = u32::from(access.bytes) * u32::from(access.count);
+        let lane = mask.trailing_zeros() as usize % WIDTH;
+        let registers = lanes(self.program, warp, &fragment.frame, mask);
+        let address = if access.wide {
+            registers.double(op.s[0])[lane].wrapping_add(op.imm)
+        } else {
+            registers.word(op.s[0])[lane].wrapping_add(op.imm as u32).into()
+        };
+        let wanted = Wanted { place: access.place, bytes, kind, mask };
+        let region = self.reach.region(common, warp, &fragment.frame, address, wanted)?;
+        let registers = lanes(self.program, warp, &fragment.frame, mask);
+        let offsets = Offsets::of(&registers, op, access.wide, &region, bytes)?;
+        if region.is_counted {
+            self.reach.count(wanted, mask.count_ones().into());
+        }
+        Some(Places { host: region.host, apart: region.apart, offsets })
+    }
+
+    /// A load of lanes that are in several places, or may not be there at all.
+    #[cold]
+    fn load_each(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        access: Access,
+        mask: u32,
+    ) -> Result<(), Blocked> {
+        let pointers = self.places(common, warp, fragment, op, (access, Kind::Read), mask)?;
+        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let Access { bytes, count, .. } = access;
+        for element in 0..usize::from(count) {
+            let mut values = [0; WIDTH];
+            for lane in active(mask) {
+                let place = pointers[lane].wrapping_add(element * usize::from(bytes));
+                // SAFETY: `places` gave the pointer for all elements of the access.
+                values[lane] = unsafe { read(place, bytes) };
+            }
+            leave(&mut lanes, op, access, element, values);
+        }
+        Ok(())
+    }
+
+    /// A store, as [`Self::load_each`].
+    #[cold]
+    fn store_each(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        access: Access,
+        mask: u32,
+    ) -> Result<(), Blocked> {
+        let pointers = self.places(common, warp, fragment, op, (access, Kind::Write), mask)?;
+        let lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let Access { bytes, count, doubles, .. } = access;
+        for element in 0..usize::from(count) {
+            let source = op.source(element + 1);
+            for lane in active(mask) {
+                let value = if doubles >> element & 1 != 0 {
+                    lanes.double(source)[lane]
+                } else {
+                    lanes.word(source)[lane].into()
+                };
+                let place = pointers[lane].wrapping_add(element * usize::from(bytes));
+                // SAFETY: `places` gave the pointer for all elements of the access, to write.
+                unsafe { write(place, bytes, value) };
+            }
+        }
+        Ok(())
+    }
+
+    fn places(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (access, kind): (Access, Kind),
+        mask: u32,
+    ) -> Result<Pointers, Blocked> {
         let bytes = u32::from(access.bytes) * u32::from(access.count);
         let wanted = Wanted { place: access.place, bytes, kind, mask };
         let registers = lanes(self.program, warp, &fragment.frame, mask);
-        if mask == u32::MAX
-            && let Some(step) = step(&registers, op.s[0], access.wide, bytes)
-        {
-            let start = if access.wide {
-                registers.double(op.s[0])[0].wrapping_add(op.imm)
-            } else {
-                u64::from(registers.word(op.s[0])[0].wrapping_add(op.imm as u32))
-            };
-            let span = u64::from(step) * (WIDTH as u64 - 1) + u64::from(bytes);
-            if start & u64::from(bytes - 1) == 0
-                && let Some((pointer, 0)) =
-                    self.reach.region(common, warp, &fragment.frame, (start, span), wanted)
-            {
-                return Ok(if step == 0 { Found::Same(pointer) } else { Found::Row(pointer) });
-            }
-        }
-        let registers = lanes(self.program, warp, &fragment.frame, mask);
         let addresses = registers.addresses(op.s[0], op.imm, access.wide);
-        let survey = Survey::of(&addresses, mask, bytes);
-        let span = survey.most.wrapping_sub(survey.least).cast_unsigned();
-        let start = survey.first.wrapping_add_signed(survey.least);
-        if survey.aligned
-            && let Some(span) = span.checked_add(bytes.into())
-            && let Some((pointer, apart)) =
-                self.reach.region(common, warp, &fragment.frame, (start, span), wanted)
-        {
-            if apart == 0 && survey.least == survey.most {
-                return Ok(Found::Same(pointer));
-            }
-            let first = pointer.wrapping_offset(survey.least.wrapping_neg() as isize);
-            let mut pointers = [first; WIDTH];
-            for (lane, pointer) in pointers.iter_mut().enumerate() {
-                let delta = survey.deltas[lane] as isize;
-                *pointer = pointer.wrapping_offset(delta).wrapping_add(lane * apart);
-            }
-            return Ok(Found::Each(pointers));
-        }
-        self.reach.places(common, warp, fragment, &addresses, wanted).map(Found::Each)
+        self.reach.places(common, warp, fragment, &addresses, wanted)
     }
 }
 
@@ -193,7 +297,7 @@ fn load_wide(
     op: &Op,
     access: Access,
     mask: u32,
-) -> Result<(), Blocked> {
+) -> bool {
     load(engine, common, warp, fragment, op, access, mask)
 }
 
@@ -207,10 +311,11 @@ fn store_wide(
     op: &Op,
     access: Access,
     mask: u32,
-) -> Result<(), Blocked> {
+) -> bool {
     store(engine, common, warp, fragment, op, access, mask)
 }
 
+/// A load of lanes that are in one region. Returns whether they are.
 #[inline(always)]
 fn load(
     engine: &mut Engine<'_>,
@@ -220,81 +325,70 @@ fn load(
     op: &Op,
     access: Access,
     mask: u32,
-) -> Result<(), Blocked> {
-    let found = engine.found(common, warp, fragment, op, (access, Kind::Read), mask)?;
+) -> bool {
+    let found = engine.found(common, warp, fragment, op, (access, Kind::Read), mask);
+    let Some(places) = found else { return false };
     let mut lanes = lanes(engine.program, warp, &fragment.frame, mask);
     let Access { bytes, count, doubles, .. } = access;
-    let all_doubles = doubles == ((1_u16 << count) - 1) as u8;
-    let filled = |pointer: *mut u8| {
-        // SAFETY: each pointer is one that `found` gave for all elements of the access.
-        let value = unsafe { read(pointer, bytes) };
-        match access.fill {
-            Fill::Zero => value,
-            Fill::Sign16 => signed(value, bytes) & 0xffff,
-            Fill::Sign => signed(value, bytes),
-        }
-    };
-    match found {
-        Found::Row(row) if bytes == 4 && doubles == 0 => {
-            // SAFETY: the row has one element for each lane, so many each, and they have 4 bytes.
-            unsafe {
-                match count {
-                    1 => load_words::<1>(&mut lanes, op, row),
-                    2 => load_words::<2>(&mut lanes, op, row),
-                    _ => load_words::<4>(&mut lanes, op, row),
-                }
-            }
-        }
-        Found::Row(row) if bytes == 8 && all_doubles => {
-            // SAFETY: the row has one element for each lane, so many each, and they have 8 bytes.
-            unsafe {
-                match count {
-                    1 => load_doubles::<1>(&mut lanes, op, row),
-                    _ => load_doubles::<2>(&mut lanes, op, row),
-                }
-            }
-        }
-        Found::Same(place) => {
-            for element in 0..usize::from(count) {
-                let value = filled(place.wrapping_add(element * usize::from(bytes)));
-                if doubles >> element & 1 != 0 {
-                    lanes.set_double(op.d[element], &[value; WIDTH]);
-                } else {
-                    lanes.set_word(op.d[element], &[value as u32; WIDTH]);
-                }
-            }
-        }
-        Found::Row(_) | Found::Each(_) => {
-            let pointers = pointers(&found, access);
-            for element in 0..usize::from(count) {
-                let at = element * usize::from(bytes);
-                let value = |lane: usize| filled(pointers[lane].wrapping_add(at));
-                if doubles >> element & 1 != 0 {
-                    let mut values = [0; WIDTH];
-                    active(mask).for_each(|lane| values[lane] = value(lane));
-                    lanes.set_double(op.d[element], &values);
-                } else if bytes == 4 {
-                    // No sign fills a register of 32 bits.
-                    let mut values = [0; WIDTH];
-                    // SAFETY: each pointer is one that `found` gave for all elements of the access.
-                    let word = |lane: usize| unsafe { read(pointers[lane].wrapping_add(at), 4) };
-                    if mask == u32::MAX {
-                        (0..WIDTH).for_each(|lane| values[lane] = word(lane) as u32);
-                    } else {
-                        active(mask).for_each(|lane| values[lane] = word(lane) as u32);
-                    }
-                    lanes.set_word(op.d[element], &values);
-                } else {
-                    let mut values = [0; WIDTH];
-                    active(mask).for_each(|lane| values[lane] = value(lane) as u32);
-                    lanes.set_word(op.d[element], &values);
-                }
+    if places.offsets.is_row && bytes >= 4 {
+        let row = places.lane(0);
+        // SAFETY: the row has one element for each lane, so many each, and they have so many bytes.
+        unsafe {
+            match (bytes, count, doubles) {
+                (4, 1, 0) => return load_words::<1>(&mut lanes, op, row),
+                (4, 2, 0) => return load_words::<2>(&mut lanes, op, row),
+                (4, 4, 0) => return load_words::<4>(&mut lanes, op, row),
+                (8, 1, 1) => return load_doubles::<1>(&mut lanes, op, row),
+                (8, 2, 3) => return load_doubles::<2>(&mut lanes, op, row),
+                _ => {}
             }
         }
     }
-    Ok(())
+    for element in 0..usize::from(count) {
+        let at = element * usize::from(bytes);
+        if bytes == 4 && doubles >> element & 1 == 0 {
+            // SAFETY: the lanes' bytes hold all elements of the access.
+            let words = unsafe { places.values::<u32, u32>(at) };
+            // No sign fills a register of 32 bits.
+            lanes.set_word(op.d[element], &words);
+            continue;
+        }
+        // SAFETY: the lanes' bytes hold all elements of the access, of so many bytes each.
+        let values = unsafe {
+            match bytes {
+                1 => places.values::<u8, u64>(at),
+                2 => places.values::<u16, u64>(at),
+                4 => places.values::<u32, u64>(at),
+                _ => places.values::<u64, u64>(at),
+            }
+        };
+        leave(&mut lanes, op, access, element, values);
+    }
+    true
 }
 
+/// Writes an element of an access to its register.
+#[inline(always)]
+fn leave(lanes: &mut Lanes<'_>, op: &Op, access: Access, element: usize, mut values: [u64; WIDTH]) {
+    if access.fill != Fill::Zero {
+        let shift = 64 - 8 * u32::from(access.bytes);
+        let kept = if access.fill == Fill::Sign16 { 0xffff } else { u64::MAX };
+        for value in &mut values {
+            *value = ((*value << shift).cast_signed() >> shift).cast_unsigned() & kept;
+        }
+    }
+    if access.doubles >> element & 1 != 0 {
+        lanes.set_double(op.d[element], &values);
+        return;
+    }
+    let mut words = [0; WIDTH];
+    for lane in 0..WIDTH {
+        words[lane] = values[lane] as u32;
+    }
+    lanes.set_word(op.d[element], &words);
+}
+
+/// A store of lanes that are in one region. Returns whether they are.
 #[inline(always)]
 fn store(
     engine: &mut Engine<'_>,
@@ -304,71 +398,62 @@ fn store(
     op: &Op,
     access: Access,
     mask: u32,
-) -> Result<(), Blocked> {
-    let found = engine.found(common, warp, fragment, op, (access, Kind::Write), mask)?;
+) -> bool {
+    let found = engine.found(common, warp, fragment, op, (access, Kind::Write), mask);
+    let Some(places) = found else { return false };
     let lanes = lanes(engine.program, warp, &fragment.frame, mask);
     let Access { bytes, count, doubles, .. } = access;
-    if let Found::Row(row) = found
-        && bytes == 4
-        && doubles == 0
-    {
-        // SAFETY: the row has one element for each lane, one after another, so many each, to write.
+    if places.offsets.is_row && bytes >= 4 {
+        let row = places.lane(0);
+        // SAFETY: the row has one element for each lane, so many each, and they have so many bytes,
+        // to write.
         unsafe {
-            match count {
-                1 => store_words::<1>(&lanes, op, row),
-                2 => store_words::<2>(&lanes, op, row),
-                _ => store_words::<4>(&lanes, op, row),
+            match (bytes, count, doubles) {
+                (4, 1, 0) => return store_words::<1>(&lanes, op, row),
+                (4, 2, 0) => return store_words::<2>(&lanes, op, row),
+                (4, 4, 0) => return store_words::<4>(&lanes, op, row),
+                (8, 1, 1) => return store_doubles::<1>(&lanes, op, row),
+                (8, 2, 3) => return store_doubles::<2>(&lanes, op, row),
+                _ => {}
             }
         }
-        return Ok(());
     }
-    let pointers = pointers(&found, access);
     for element in 0..usize::from(count) {
-        let source = op.source(element + 1);
-        let at = element * usize::from(bytes);
-        if doubles >> element & 1 != 0 {
-            let values = lanes.double(source);
-            for lane in active(mask) {
-                // SAFETY: `found` gave the pointer for all elements of the access, to write.
-                unsafe { write(pointers[lane].wrapping_add(at), bytes, values[lane]) };
-            }
-        } else {
-            let values = lanes.word(source);
-            // SAFETY: `found` gave the pointer for all elements of the access, to write.
-            let write = |lane: usize, bytes| unsafe {
-                write(pointers[lane].wrapping_add(at), bytes, values[lane].into());
-            };
-            match (mask, bytes) {
-                (u32::MAX, 4) => (0..WIDTH).for_each(|lane| write(lane, 4)),
-                (_, 4) => active(mask).for_each(|lane| write(lane, 4)),
-                _ => active(mask).for_each(|lane| write(lane, bytes)),
+        let (source, at) = (op.source(element + 1), element * usize::from(bytes));
+        // SAFETY: the lanes' bytes hold all elements of the access, to write.
+        unsafe {
+            if doubles >> element & 1 != 0 {
+                let values = lanes.double(source);
+                match bytes {
+                    1 => places.set_values(at, mask, |lane| values[lane] as u8),
+                    2 => places.set_values(at, mask, |lane| values[lane] as u16),
+                    4 => places.set_values(at, mask, |lane| values[lane] as u32),
+                    _ => places.set_values(at, mask, |lane| values[lane]),
+                }
+            } else {
+                let values = lanes.word(source);
+                match bytes {
+                    1 => places.set_values(at, mask, |lane| values[lane] as u8),
+                    2 => places.set_values(at, mask, |lane| values[lane] as u16),
+                    4 => places.set_values(at, mask, |lane| values[lane]),
+                    _ => places.set_values(at, mask, |lane| u64::from(values[lane])),
+                }
             }
         }
     }
-    Ok(())
+    true
 }
 
-/// The place of each lane.
-#[inline(always)]
-fn pointers(found: &Found, access: Access) -> Pointers {
-    let bytes = usize::from(access.bytes) * usize::from(access.count);
-    match *found {
-        Found::Same(place) => [place; WIDTH],
-        Found::Row(row) => std::array::from_fn(|lane| row.wrapping_add(lane * bytes)),
-        Found::Each(pointers) => pointers,
-    }
-}
-
-/// Makes a function that loads `N` values of a type for each lane.
-macro_rules! load_rows {
-    ($name:ident, $value:ty, $set:ident) => {
+/// Makes functions that load and store `N` values of a type for each lane.
+macro_rules! rows {
+    ($load:ident, $store:ident, $value:ty, $get:ident, $set:ident) => {
         /// # Safety
         /// The row is 32 times `N` values that can be read, aligned to a value.
         #[inline(always)]
-        unsafe fn $name<const N: usize>(lanes: &mut Lanes<'_>, op: &Op, row: *mut u8) {
+        unsafe fn $load<const N: usize>(lanes: &mut Lanes<'_>, op: &Op, row: *mut u8) -> bool {
             let mut values: [[$value; N]; WIDTH] = [[0; N]; WIDTH];
             // SAFETY: `values` has as many values as the row, and 32 of them are whole vectors.
-            unsafe { rows::read(row, values.as_flattened_mut()) };
+            unsafe { rows::read(row, &mut values) };
             for (element, &slot) in op.d[..N].iter().enumerate() {
                 let mut column = [0; WIDTH];
                 for lane in 0..WIDTH {
@@ -376,31 +461,25 @@ macro_rules! load_rows {
                 }
                 lanes.$set(slot, &column);
             }
+            true
+        }
+
+        /// # Safety
+        /// The row is 32 times `N` values that can be written, aligned to a value.
+        #[inline(always)]
+        unsafe fn $store<const N: usize>(lanes: &Lanes<'_>, op: &Op, row: *mut u8) -> bool {
+            let mut values: [[$value; N]; WIDTH] = [[0; N]; WIDTH];
+            for element in 0..N {
+                let column = lanes.$get(op.source(element + 1));
+                for lane in 0..WIDTH {
+                    values[lane][element] = column[lane];
+                }
+            }
+            // SAFETY: `values` has as many values as the row, and 32 of them are whole vectors.
+            unsafe { rows::write(row, &values) };
+            true
         }
     };
 }
-load_rows!(load_words, u32, set_word);
-load_rows!(load_doubles, u64, set_double);
-
-/// Stores `N` words of each lane.
-///
-/// # Safety
-/// The row is 32 times `N` words that can be written, aligned to 4 bytes.
-#[inline(always)]
-unsafe fn store_words<const N: usize>(lanes: &Lanes<'_>, op: &Op, row: *mut u8) {
-    let mut values = [[0_u32; N]; WIDTH];
-    let sources = [op.s[1], op.s[2], op.s[3], op.source(4)];
-    for (element, &slot) in sources[..N].iter().enumerate() {
-        let words = lanes.word(slot);
-        for lane in 0..WIDTH {
-            values[lane][element] = words[lane];
-        }
-    }
-    // SAFETY: `values` has as many words as the row, and 32 of them are whole vectors.
-    unsafe { rows::write(row, values.as_flattened()) };
-}
-
-fn signed(value: u64, bytes: u8) -> u64 {
-    let shift = 64 - 8 * u32::from(bytes);
-    ((value << shift).cast_signed() >> shift).cast_unsigned()
-}
+rows!(load_words, store_words, u32, word, set_word);
+rows!(load_doubles, store_doubles, u64, double, set_double);

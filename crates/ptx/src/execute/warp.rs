@@ -97,6 +97,7 @@ impl Bytes {
         self.0.len() * 16
     }
 
+    #[inline(always)]
     pub(super) fn pointer(&mut self) -> *mut u8 {
         self.0.as_mut_ptr().cast()
     }
@@ -186,6 +187,7 @@ impl Warp {
         (self.local, self.local_bytes) = (new, grown);
     }
 
+    #[inline(always)]
     /// Where the bytes of a lane's local memory are. `offset + bytes` is at most `local_bytes`.
     pub(super) fn local_pointer(&mut self, lane: usize, offset: u64) -> *mut u8 {
         debug_assert!(

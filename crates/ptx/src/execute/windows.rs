@@ -61,7 +61,7 @@ impl Kept {
     }
 
     /// A window that holds the bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, address: u64, bytes: u64, kind: Kind) -> Option<Window> {
         let entries = &self.entries[kind as usize];
         for slot in slots(address) {
@@ -97,7 +97,7 @@ impl Kept {
 }
 
 /// The slots of an address.
-#[inline]
+#[inline(always)]
 fn slots(address: u64) -> [usize; 2] {
     let (block, page) = (address >> 21, address >> PAGE);
     [(block ^ block >> 6) as usize % BLOCKS, BLOCKS + (page ^ page >> 8) as usize % PAGES]
