@@ -1,7 +1,7 @@
 //! Approximate functions: `ex2`, `lg2`, `sin`, `cos`, `tanh`, and the approximate quotients and roots.
 
 use super::builder::Builder;
-use super::macros::{slow_bin, slow_un};
+use super::macros::{bin, slow_un, un};
 use super::modifiers::{Modifiers, Refusal};
 use crate::code::Pure;
 use crate::math::approximate;
@@ -13,9 +13,9 @@ use crate::types::Type;
 macro_rules! by_flush {
     ($flush:expr, $function:ident) => {
         if $flush {
-            slow_un!(u32 => u32, |_op, a| approximate::$function::<true>(a))
+            un!(u32 => u32, |a| approximate::$function::<true>(a))
         } else {
-            slow_un!(u32 => u32, |_op, a| approximate::$function::<false>(a))
+            un!(u32 => u32, |a| approximate::$function::<false>(a))
         }
     };
 }
@@ -77,16 +77,16 @@ impl<'t> Builder<'_, 't> {
         let kind = Type::F32;
         let run: Pure = match (name, full, flush) {
             ("div", false, false) => {
-                slow_bin!(u32, u32 => u32, |_op, a, b| approximate::divide::<false>(a, b))
+                bin!(u32, u32 => u32, |a, b| approximate::divide::<false>(a, b))
             }
             ("div", false, true) => {
-                slow_bin!(u32, u32 => u32, |_op, a, b| approximate::divide::<true>(a, b))
+                bin!(u32, u32 => u32, |a, b| approximate::divide::<true>(a, b))
             }
             ("div", true, false) => {
-                slow_bin!(u32, u32 => u32, |_op, a, b| approximate::divide_full::<false>(a, b))
+                bin!(u32, u32 => u32, |a, b| approximate::divide_full::<false>(a, b))
             }
             ("div", true, true) => {
-                slow_bin!(u32, u32 => u32, |_op, a, b| approximate::divide_full::<true>(a, b))
+                bin!(u32, u32 => u32, |a, b| approximate::divide_full::<true>(a, b))
             }
             ("rcp", false, _) => by_flush!(flush, reciprocal),
             ("sqrt", false, _) => by_flush!(flush, root),

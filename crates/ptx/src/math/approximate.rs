@@ -32,42 +32,43 @@ const SCALE: f32 = 16_777_216.0;
 
 /// The square of a number below 1, given as `BITS` bits, in units of 2^-15. Products of two bits
 /// below that weight are left out.
-#[inline]
-fn square<const BITS: u32>(value: u32) -> i64 {
+///
+/// It has no branch, so that a loop over it is vectorised.
+#[inline(always)]
+fn square<const BITS: u32>(value: u32) -> i32 {
     let mut sum = 0;
     let mut place = 0;
     // The bit at a place from the left has the weight 2^-(place + 1).
     while place < 8 {
-        if value >> (BITS - 1 - place) & 1 != 0 {
-            // The bits to its right, doubled, down to the weight 2^-15; and the bit's own square.
-            let right = value & ((1 << (BITS - 1 - place)) - 1);
-            sum += i64::from(right >> (BITS - 15 + place));
-            if place < 7 {
-                sum += 1 << (13 - 2 * place);
-            }
-        }
+        let is_set = (value >> (BITS - 1 - place) & 1).wrapping_neg();
+        // The bits to its right, doubled, down to the weight 2^-15; and the bit's own square.
+        let right = value & ((1 << (BITS - 1 - place)) - 1);
+        let own = if place < 7 { 1 << (13 - 2 * place) } else { 0 };
+        sum += ((right >> (BITS - 15 + place)) + own) & is_set;
         place += 1;
     }
-    sum
+    sum.cast_signed()
 }
 
 /// The polynomial of a segment with 18 bits after the last of 24; `inner` is below 1, of `BITS` bits.
-#[inline]
+#[inline(always)]
 fn polynomial<const BITS: u32>(segment: &Segment, inner: u32) -> i64 {
     let [constant, linear, quadratic] = *segment;
+    // Both factors fit 32 bits, and so does the second product.
+    let square = quadratic as i32 * square::<BITS>(inner);
     constant
-        + ((linear * i64::from(inner)) << (18 - BITS))
-        + ((quadratic * square::<BITS>(inner)) << 2)
+        + ((i64::from(linear as i32) * i64::from(inner.cast_signed())) << (18 - BITS))
+        + (i64::from(square) << 2)
 }
 
 /// The polynomial of a table with 64 segments, of an argument with 23 bits.
-#[inline]
+#[inline(always)]
 fn of_64(table: &[Segment; 64], argument: u32) -> i64 {
     polynomial::<17>(&table[(argument >> 17) as usize & 63], argument & 0x1_ffff)
 }
 
 /// A float of 24 bits, 2^23 to 2^24 - 1, times a power of two. Subnormal numbers become 0.
-#[inline]
+#[inline(always)]
 fn float(mantissa: i64, exponent: i32) -> u32 {
     if exponent < -126 {
         0
@@ -79,88 +80,83 @@ fn float(mantissa: i64, exponent: i32) -> u32 {
 }
 
 /// `rcp.approx.ftz`, of hardware's own instruction.
-#[inline]
+#[inline(always)]
 fn reciprocal_flushed(bits: u32) -> u32 {
     let (sign, magnitude) = (bits & SIGN, bits & !SIGN);
-    if magnitude > INFINITY {
-        return NAN;
-    }
-    if magnitude <= FRACTION {
-        return sign | INFINITY;
-    }
     let exponent = (magnitude >> 23) as i32 - 127;
     let fraction = magnitude & FRACTION;
-    if magnitude == INFINITY {
-        return sign;
-    }
-    if fraction == 0 {
-        return sign | float(0, -exponent);
-    }
     let segment = &RECIPROCAL[(fraction >> 16) as usize];
-    sign | float(polynomial::<16>(segment, fraction & 0xffff) >> 18, -exponent - 1)
+    let inside = float(polynomial::<16>(segment, fraction & 0xffff) >> 18, -exponent - 1);
+    let exact = float(0, -exponent);
+    let normal = sign | if fraction == 0 { exact } else { inside };
+    let finite = if magnitude <= FRACTION { sign | INFINITY } else { normal };
+    let number = if magnitude == INFINITY { sign } else { finite };
+    if magnitude > INFINITY { NAN } else { number }
+}
+
+/// The product of a float with a power of two.
+#[inline(always)]
+fn scaled(bits: u32, scale: f32) -> u32 {
+    (f32::from_bits(bits) * scale).to_bits()
+}
+
+/// Whether a float is subnormal and not zero.
+#[inline(always)]
+const fn is_subnormal(bits: u32) -> bool {
+    let magnitude = bits & !SIGN;
+    magnitude <= FRACTION && magnitude != 0
+}
+
+/// Whether the reciprocal of a float is subnormal and not zero.
+#[inline(always)]
+const fn is_huge(bits: u32) -> bool {
+    let magnitude = bits & !SIGN;
+    magnitude > 0x7e80_0000 && magnitude < INFINITY
 }
 
 /// `rcp.approx.f32`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn reciprocal<const FTZ: bool>(bits: u32) -> u32 {
-    let magnitude = bits & !SIGN;
     if FTZ {
         return reciprocal_flushed(bits);
     }
-    let value = f32::from_bits(bits);
-    if magnitude <= FRACTION && magnitude != 0 {
-        let scaled = reciprocal_flushed((value * SCALE).to_bits());
-        return (f32::from_bits(scaled) * SCALE).to_bits();
-    }
-    if magnitude > 0x7e80_0000 && magnitude < INFINITY {
-        // The result is subnormal.
-        let scaled = reciprocal_flushed((value * 0.25).to_bits());
-        return (f32::from_bits(scaled) * 0.25).to_bits();
-    }
-    reciprocal_flushed(bits)
+    let scale = if is_subnormal(bits) { SCALE } else { 0.25 };
+    let is_scaled = is_subnormal(bits) || is_huge(bits);
+    let result = reciprocal_flushed(if is_scaled { scaled(bits, scale) } else { bits });
+    if is_scaled { scaled(result, scale) } else { result }
 }
 
 /// `rsqrt.approx.ftz`, of hardware's own instruction.
-#[inline]
+#[inline(always)]
 fn reciprocal_root_flushed(bits: u32) -> u32 {
-    if bits & !SIGN > INFINITY {
-        return NAN;
-    }
-    if bits & !SIGN <= FRACTION {
-        return bits & SIGN | INFINITY;
-    }
-    if bits & SIGN != 0 {
-        return NAN;
-    }
-    if bits == INFINITY {
-        return 0;
-    }
-    let exponent = (bits >> 23) as i32 - 127;
+    let magnitude = bits & !SIGN;
+    let exponent = (magnitude >> 23) as i32 - 127;
     let fraction = bits & FRACTION;
-    if exponent & 1 != 0 {
-        float(of_64(&RECIPROCAL_ROOT_ODD, fraction) >> 18, -(exponent >> 1) - 1)
-    } else if fraction == 0 {
-        float(0, -(exponent >> 1))
-    } else {
-        float(of_64(&RECIPROCAL_ROOT_EVEN, fraction) >> 18, -(exponent >> 1) - 1)
-    }
+    let half = -(exponent >> 1);
+    let odd = float(of_64(&RECIPROCAL_ROOT_ODD, fraction) >> 18, half - 1);
+    let even = float(of_64(&RECIPROCAL_ROOT_EVEN, fraction) >> 18, half - 1);
+    let even = if fraction == 0 { float(0, half) } else { even };
+    let normal = if exponent & 1 != 0 { odd } else { even };
+    let positive = if bits == INFINITY { 0 } else { normal };
+    let number = if bits & SIGN != 0 { NAN } else { positive };
+    let number = if magnitude <= FRACTION { bits & SIGN | INFINITY } else { number };
+    if magnitude > INFINITY { NAN } else { number }
 }
 
 /// `rsqrt.approx.f32`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn reciprocal_root<const FTZ: bool>(bits: u32) -> u32 {
-    let magnitude = bits & !SIGN;
-    if !FTZ && magnitude <= FRACTION && magnitude != 0 {
-        let scaled = (f32::from_bits(bits) * SCALE).to_bits();
-        return (f32::from_bits(reciprocal_root_flushed(scaled)) * 4096.0).to_bits();
-    }
-    reciprocal_root_flushed(bits)
+    let is_scaled = !FTZ && is_subnormal(bits);
+    let result = reciprocal_root_flushed(if is_scaled { scaled(bits, SCALE) } else { bits });
+    // A negative one gives no number, which stays as it is.
+    let is_scaled = is_scaled && result != NAN;
+    if is_scaled { scaled(result, 4096.0) } else { result }
 }
 
 /// `sqrt.approx.ftz`, of hardware's own instruction.
-#[inline]
+#[inline(always)]
 fn root_flushed(bits: u32) -> u32 {
     if bits & !SIGN > INFINITY {
         return NAN;
@@ -194,43 +190,33 @@ pub fn root<const FTZ: bool>(bits: u32) -> u32 {
 }
 
 /// `ex2.approx.ftz`, of hardware's own instruction.
-#[inline]
+#[inline(always)]
 fn exponent_2_flushed(bits: u32) -> u32 {
-    if bits & !SIGN > INFINITY {
-        return NAN;
-    }
     let value = f32::from_bits(bits);
-    if value >= 128.0 {
-        return INFINITY;
-    }
-    if value < -127.0 {
-        return 0;
-    }
     // 23 bits after the point; of negative numbers the complement, but of integers.
     let fixed = (value.abs() * 8_388_608.0) as i32;
-    let fixed = match (value < 0.0, fixed & FRACTION as i32 == 0) {
-        (false, _) => fixed,
-        (true, true) => -fixed,
-        (true, false) => !fixed,
-    };
-    float(of_64(&EXPONENT, fixed as u32 & FRACTION) >> 18, fixed >> 23)
+    let is_whole = fixed & FRACTION as i32 == 0;
+    let below = if is_whole { fixed.wrapping_neg() } else { !fixed };
+    let fixed = if value < 0.0 { below } else { fixed };
+    let inside = float(of_64(&EXPONENT, fixed as u32 & FRACTION) >> 18, fixed >> 23);
+    let number = if value < -127.0 { 0 } else { inside };
+    let number = if value >= 128.0 { INFINITY } else { number };
+    if bits & !SIGN > INFINITY { NAN } else { number }
 }
 
 /// `ex2.approx.f32`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn exponent_2<const FTZ: bool>(bits: u32) -> u32 {
-    let value = f32::from_bits(bits);
-    if !FTZ && value < -126.0 {
-        // The result may be subnormal: a square has it.
-        let root = f32::from_bits(exponent_2_flushed((value * 0.5).to_bits()));
-        return (root * root).to_bits();
-    }
-    exponent_2_flushed(bits)
+    // The result may be subnormal: a square has it.
+    let is_root = !FTZ && f32::from_bits(bits) < -126.0;
+    let result = exponent_2_flushed(if is_root { scaled(bits, 0.5) } else { bits });
+    let root = f32::from_bits(result);
+    if is_root { (root * root).to_bits() } else { result }
 }
 
 /// `lg2.approx.ftz`, of hardware's own instruction.
-#[inline]
+#[inline(always)]
 fn logarithm_2_flushed(bits: u32) -> u32 {
     if bits & !SIGN > INFINITY {
         return NAN;
@@ -257,7 +243,7 @@ fn logarithm_2_flushed(bits: u32) -> u32 {
 }
 
 /// A number with 42 bits after the point, cut to a float.
-#[inline]
+#[inline(always)]
 fn cut(value: i64) -> u32 {
     if value == 0 {
         return 0;
@@ -283,7 +269,7 @@ pub fn logarithm_2<const FTZ: bool>(bits: u32) -> u32 {
 /// The turns of an angle, with 25 bits after the point, without whole turns; and its sign.
 ///
 /// The angle is divided by two pi first: a product that is rounded towards zero.
-#[inline]
+#[inline(always)]
 fn turns(bits: u32) -> u32 {
     /// The float below `1 / (2 pi)`.
     const TURN: f64 = 0.159_154_936_671_257_02;
@@ -303,7 +289,7 @@ fn turns(bits: u32) -> u32 {
 }
 
 /// The sine of an angle in turns, with 25 bits after the point.
-#[inline]
+#[inline(always)]
 fn sine_of_turns(turns: u32) -> u32 {
     let inner = if turns & 1 << 23 != 0 { !turns & FRACTION } else { turns & FRACTION };
     let sign = if turns & 1 << 24 != 0 { SIGN } else { 0 };
@@ -352,33 +338,27 @@ pub fn tangent(bits: u32) -> u32 {
 
 /// `div.approx.f32`: the product with the approximate reciprocal. The reciprocal of a divisor above
 /// 2^126 is 0.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn divide<const FTZ: bool>(a: u32, b: u32) -> u32 {
-    let magnitude = b & !SIGN;
-    if !FTZ && magnitude <= FRACTION && magnitude != 0 {
-        return scaled_quotient::<FTZ>(a, b, SCALE);
-    }
-    single::multiply::<FTZ, false>(a, reciprocal_flushed(b))
+    scaled_quotient::<FTZ>(a, b, !FTZ && is_subnormal(b), SCALE)
 }
 
 /// `div.full.f32`: as [`divide`], for every divisor.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn divide_full<const FTZ: bool>(a: u32, b: u32) -> u32 {
-    let magnitude = b & !SIGN;
-    if magnitude > 0x7e80_0000 && magnitude < INFINITY {
-        return scaled_quotient::<FTZ>(a, b, 0.25);
-    }
-    divide::<FTZ>(a, b)
+    let scale = if is_huge(b) { 0.25 } else { SCALE };
+    scaled_quotient::<FTZ>(a, b, is_huge(b) || !FTZ && is_subnormal(b), scale)
 }
 
-/// A quotient, both operands of which are scaled first.
-#[inline]
-fn scaled_quotient<const FTZ: bool>(a: u32, b: u32, scale: f32) -> u32 {
-    let b = reciprocal_flushed((f32::from_bits(b) * scale).to_bits());
-    let a = single::multiply::<FTZ, false>(a, scale.to_bits());
-    single::multiply::<FTZ, false>(a, b)
+/// A quotient, both operands of which may be scaled first.
+#[inline(always)]
+fn scaled_quotient<const FTZ: bool>(a: u32, b: u32, is_scaled: bool, scale: f32) -> u32 {
+    let b = if is_scaled { scaled(b, scale) } else { b };
+    let product = single::multiply::<FTZ, false>(a, scale.to_bits());
+    let a = if is_scaled { product } else { a };
+    single::multiply::<FTZ, false>(a, reciprocal_flushed(b))
 }
 
 /// The first power of two that is no `.f16`.
