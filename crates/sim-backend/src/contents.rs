@@ -116,11 +116,14 @@ impl Contents {
         if let Some(mask) = self.same.get_mut(&(slot, processor)) {
             *mask = mask.minus(pages);
         }
-        if !self.saved.is_empty() {
-            for page in pages.pages() {
-                self.saved.remove(&(slot * PAGES_PER_BLOCK + page as u64, processor));
-            }
-        }
+        let base = slot * PAGES_PER_BLOCK;
+        let of_slot = (base, Processor::HOST)..(base + PAGES_PER_BLOCK, Processor::HOST);
+        let is_gone = |&&(page, by): &&(u64, Processor)| {
+            by == processor && pages.contains((page - base) as usize)
+        };
+        let gone: Vec<_> =
+            self.saved.range(of_slot).map(|(key, _)| key).filter(is_gone).copied().collect();
+        gone.iter().for_each(|key| _ = self.saved.remove(key));
     }
 
     /// The memory of a range is gone, with all that it held.
@@ -132,8 +135,10 @@ impl Contents {
 
 /// Removes the entries of a range of slots or pages.
 fn cut_out<V>(map: &mut BTreeMap<(u64, Processor), V>, range: Range<u64>) {
-    let mut after = map.split_off(&(range.start, Processor::HOST));
-    map.append(&mut after.split_off(&(range.end, Processor::HOST)));
+    let entries = (range.start, Processor::HOST)..(range.end, Processor::HOST);
+    while let Some((&key, _)) = map.range(entries.clone()).next() {
+        map.remove(&key);
+    }
 }
 
 fn slots_of(pages: &Range<u64>) -> Range<u64> {
