@@ -82,6 +82,7 @@ fn replay_traces(args: &Replay) -> Result<Answer, Failure> {
         clock: args.clock.into(),
         max_time_error: args.max_time_error,
         limits: (&args.limits).into(),
+        jobs: args.jobs,
     };
     let sources = inputs::sources(&args.traces)?;
     let progress = Progress::start("replayed", Unit::Bytes, inputs::total_bytes(&sources));

@@ -15,6 +15,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read};
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -137,6 +138,9 @@ pub struct Options {
     /// How much work each file may ask for and how long it may take, and how much memory all cases
     /// in progress may.
     pub limits: WorkLimits,
+    /// Cases that are carried out at a time, at most 256: as many as there are processors if `None`.
+    /// The report is the same for every number.
+    pub jobs: Option<NonZero<usize>>,
 }
 
 /// A trace to replay: its name, and how to open it. Opened when its turn comes.
@@ -219,7 +223,7 @@ pub fn run_on(
     let budget = Arc::new(Budget::default());
     let mut files = Vec::with_capacity(inputs.len());
     std::thread::scope(|scope| {
-        let crew = Crew::new(scope);
+        let crew = Crew::new(scope, options.jobs);
         for input in inputs {
             let file = Arc::new(File::new(input.file.clone()));
             files.push(Arc::clone(&file));

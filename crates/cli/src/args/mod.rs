@@ -4,6 +4,7 @@ mod help;
 mod values;
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -461,6 +462,13 @@ pub(crate) struct Replay {
     /// where it has no times to predict and for cases that disagree on the model's
     #[arg(long, value_enum, default_value_t = ClockArg::Auto)]
     pub(crate) clock: ClockArg,
+
+    /// Carry out this many cases at a time, at most 256; as many as there are processors if not
+    /// given
+    ///
+    /// The report is the same for every number. Waiting cases take a bounded amount of memory.
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<NonZero<usize>>,
 
     #[command(flatten)]
     pub(crate) limits: Limits,

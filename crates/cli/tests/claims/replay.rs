@@ -32,6 +32,24 @@ fn agreement_is_status_0() {
 }
 
 #[test]
+fn the_number_of_jobs_changes_no_result() {
+    let files = Files::new();
+    let [small, pools] = ["small.jsonl", "pools.jsonl"]
+        .map(|name| files.add(name, recording(&format!("{name}.zst"))));
+    let report = |jobs: &str| {
+        let mut report = json(&pagewise(&["replay", "--json", "--jobs", jobs, &small, &pools]));
+        report["wall_s"] = Value::Null;
+        report
+    };
+    let alone = report("1");
+    assert_eq!(alone["ok"], true);
+    for jobs in ["2", "7", "1000000"] {
+        assert_eq!(report(jobs), alone, "{jobs} jobs");
+    }
+    assert_eq!(status(&pagewise(&["replay", "--jobs", "0", &small])), 2);
+}
+
+#[test]
 fn the_json_object_has_the_documented_keys() {
     let files = Files::new();
     let file = files.add("a.jsonl", trace(AGREEING));

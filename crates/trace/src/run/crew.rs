@@ -9,8 +9,11 @@ use std::thread::{Scope, available_parallelism};
 
 type Job<'env> = Box<dyn FnOnce() + Send + 'env>;
 
-/// The threads of one scope: one for each processor, begun as jobs come. They end once the crew is
-/// dropped and its queue is empty.
+/// Most threads of a crew.
+const THREADS_MAX: usize = 256;
+
+/// The threads of one scope: one for each processor unless a number is given, begun as jobs come.
+/// They end once the crew is dropped and its queue is empty.
 pub(super) struct Crew<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     jobs: Sender<Job<'scope>>,
@@ -20,10 +23,11 @@ pub(super) struct Crew<'scope, 'env> {
 }
 
 impl<'scope, 'env> Crew<'scope, 'env> {
-    pub(super) fn new(scope: &'scope Scope<'scope, 'env>) -> Self {
+    pub(super) fn new(scope: &'scope Scope<'scope, 'env>, threads: Option<NonZero<usize>>) -> Self {
         let (jobs, queue) = channel();
-        let processors = available_parallelism().map_or(1, NonZero::get);
-        Self { scope, jobs, queue: Arc::new(Mutex::new(queue)), left: Cell::new(processors) }
+        let processors = || available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let threads = threads.unwrap_or_else(processors).get().min(THREADS_MAX);
+        Self { scope, jobs, queue: Arc::new(Mutex::new(queue)), left: Cell::new(threads) }
     }
 
     /// Puts a job into the queue. A job that panics has the scope panic at its end.
@@ -65,7 +69,7 @@ mod tests {
     fn every_job_is_done_by_the_end_of_the_scope() {
         let done = AtomicUsize::new(0);
         scope(|scope| {
-            let crew = Crew::new(scope);
+            let crew = Crew::new(scope, None);
             for _ in 0..1000 {
                 crew.hand(|| _ = done.fetch_add(1, Ordering::Relaxed));
             }
@@ -78,8 +82,7 @@ mod tests {
         let done = AtomicUsize::new(0);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             scope(|scope| {
-                let crew = Crew::new(scope);
-                crew.left.set(1);
+                let crew = Crew::new(scope, NonZero::new(1));
                 crew.hand(|| panic!("of one job"));
                 for _ in 0..100 {
                     crew.hand(|| _ = done.fetch_add(1, Ordering::Relaxed));
@@ -88,5 +91,21 @@ mod tests {
         }));
         assert!(outcome.is_err());
         assert_eq!(done.into_inner(), 100);
+    }
+
+    #[test]
+    fn no_more_jobs_are_carried_out_at_a_time_than_asked_for() {
+        let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        scope(|scope| {
+            let crew = Crew::new(scope, NonZero::new(3));
+            for _ in 0..300 {
+                crew.hand(|| {
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    running.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        assert!((1..=3).contains(&most.into_inner()));
     }
 }
