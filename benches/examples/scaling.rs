@@ -137,7 +137,7 @@ const ONE: [Call; 11] = [
 ];
 
 /// Calls on all of an allocation.
-const WHOLE: [Call; 8] = [
+const WHOLE: [Call; 7] = [
     ("alloc and free", |sim, span| alloc_and_free(sim, span.bytes)),
     ("prefetch, there and back", |sim, span| {
         prefetch(sim, span, Location::device(DEVICE));
@@ -150,7 +150,6 @@ const WHOLE: [Call; 8] = [
     ("range_attribute", |sim, span| {
         sim.range_attribute(span, RangeAttribute::READ_MOSTLY).expect("managed memory");
     }),
-    ("memset", memset),
     ("host_touch, each page", |sim, span| host_touch(sim, span, PAGE, HostAccess::Write(1))),
     ("host_touch, each 2 MiB", |sim, span| host_touch(sim, span, 2 * MIB, HostAccess::Write(2))),
     ("alloc, prefetch and free", |sim, span| {
@@ -171,6 +170,13 @@ fn with_allocations(count: u64, bytes: u64) -> (SimBackend, Span) {
     (sim, span)
 }
 
+/// A machine with one allocation.
+fn with_bytes(bytes: u64) -> (SimBackend, Span) {
+    let sim = open(config());
+    let span = sim.alloc(bytes).expect("address space");
+    (sim, span)
+}
+
 fn main() {
     println!(
         "{:24} {:36} {:>14} {:>14} {:>9}",
@@ -179,16 +185,10 @@ fn main() {
     let counts = [10, 100, 1000, 10_000, 100_000, 1_000_000];
     axis("10..10^6 of 4 MiB", &counts, &ONE, |count| with_allocations(count, 4 * MIB));
     axis("10..10^6 of 4 KiB", &counts, &ONE, |count| with_allocations(count, PAGE));
-    axis(
-        "1 GiB..1 TiB",
-        &[1 << 30, 1 << 32, 1 << 34, 1 << 36, 1 << 38, 1 << 40],
-        &WHOLE,
-        |bytes| {
-            let sim = open(config());
-            let span = sim.alloc(bytes).expect("address space");
-            (sim, span)
-        },
-    );
+    let tib: Vec<u64> = (30..=40).step_by(2).map(|power| 1 << power).collect();
+    axis("1 GiB..1 TiB", &tib, &WHOLE, with_bytes);
+    let gib: Vec<u64> = (30..=34).map(|power| 1 << power).collect();
+    axis("1..16 GiB", &gib, &[("memset", memset)], with_bytes);
     axis("1..32 devices", &[1, 2, 4, 8, 16, 32], &ONE, |devices| {
         let sim = open(config().devices(devices as u32));
         let span = sim.alloc(4 * MIB).expect("address space");
