@@ -20,6 +20,7 @@ fn count(sum: &mut u64, more: u64) {
 }
 
 impl Copies {
+    #[inline]
     fn add(&mut self, bytes: u64) {
         count(&mut self.runs, 1);
         count(&mut self.bytes, bytes);

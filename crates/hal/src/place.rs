@@ -26,6 +26,7 @@ impl Processor {
     /// # Panics
     /// If the ordinal passes `i32::MAX`.
     #[must_use]
+    #[inline]
     pub const fn device(ordinal: u32) -> Self {
         assert!(ordinal <= i32::MAX as u32, "a device ordinal fits in 31 bits");
         Self(ordinal.cast_signed())
@@ -33,12 +34,14 @@ impl Processor {
 
     /// The GPU's ordinal, or `None` for the host.
     #[must_use]
+    #[inline]
     pub const fn device_ordinal(self) -> Option<u32> {
         if self.0 < 0 { None } else { Some(self.0.cast_unsigned()) }
     }
 
     /// The driver's number: -1 for the host, else the ordinal.
     #[must_use]
+    #[inline]
     pub const fn as_raw(self) -> i32 {
         self.0
     }

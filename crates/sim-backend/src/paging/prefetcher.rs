@@ -135,13 +135,17 @@ fn dense_nodes(
 ) -> PageMask {
     let tree = Tree::new(block.first_page(), block.len());
     let thrashing = block.thrashing_pages();
-    let mut counted = block.resident(destination) | faulted;
+    let mut units = PageMask::EMPTY;
     for page in faulted.pages() {
+        if units.contains(page) {
+            continue;
+        }
         let unit = tree.unit(page);
         if thrashing.is_empty() || thrashing.count_in(unit.clone()) == 0 {
-            counted.insert_range(unit);
+            units.insert_range(unit);
         }
     }
+    let counted = block.resident(destination) | faulted | units;
     let threshold = context.params.prefetch_threshold_percent as usize;
     let quirk = context.params.prefetch_unaligned_quirk;
     let mut nodes = PageMask::EMPTY;
