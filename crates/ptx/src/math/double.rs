@@ -30,21 +30,22 @@ pub const fn quiet(nan: u64) -> u64 {
 }
 
 /// The register for a result: the first operand that is no number, if there is one.
-#[inline]
+#[inline(always)]
 fn result<const N: usize>(value: f64, operands: [u64; N]) -> u64 {
     result_bits(value.to_bits(), operands)
 }
 
 /// As [`result`], of bits.
-#[inline]
+#[inline(always)]
 fn result_bits<const N: usize>(bits: u64, operands: [u64; N]) -> u64 {
-    let plain = if is_nan(bits) { NAN } else { bits };
-    operands.into_iter().rev().fold(
-        plain,
-        |result, operand| {
-            if is_nan(operand) { quiet(operand) } else { result }
-        },
-    )
+    let mut result = if is_nan(bits) { NAN } else { bits };
+    let mut place = N;
+    while place > 0 {
+        place -= 1;
+        let operand = operands[place];
+        result = if is_nan(operand) { quiet(operand) } else { result };
+    }
+    result
 }
 
 /// `add.rn`.
@@ -96,9 +97,43 @@ pub fn square_root(a: u64) -> u64 {
     result(f64::from_bits(a).sqrt(), [a])
 }
 
+/// Whether a float is so far from zero and from infinity that errors of operations on it are exact.
+#[inline]
+const fn is_moderate(value: f64) -> bool {
+    ((value.to_bits() >> 52 & 0x7ff) as u32).wrapping_sub(200) < 1646
+}
+
+/// A result rounded in a direction, of the nearest one and the sign of what it lacks. `None` if an
+/// operand or the result is extreme, or the rounding has no direction.
+#[inline]
+fn directed(operands: [f64; 2], nearest: f64, lack: f64, rounding: Rounding) -> Option<u64> {
+    if !is_moderate(operands[0]) || !is_moderate(operands[1]) || !is_moderate(nearest) {
+        return None;
+    }
+    let result = match rounding {
+        Rounding::Nearest | Rounding::NearestAway => return None,
+        Rounding::Down if lack < 0.0 => nearest.next_down(),
+        Rounding::Up if lack > 0.0 => nearest.next_up(),
+        Rounding::Zero if lack < 0.0 && nearest > 0.0 => nearest.next_down(),
+        Rounding::Zero if lack > 0.0 && nearest < 0.0 => nearest.next_up(),
+        Rounding::Down | Rounding::Up | Rounding::Zero => nearest,
+    };
+    Some(result.to_bits())
+}
+
 /// `add` with any rounding.
+#[inline]
 #[must_use]
 pub fn add_rounded(a: u64, b: u64, rounding: Rounding) -> u64 {
+    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+    let sum = x + y;
+    // The error of a sum of doubles is a double (Knuth).
+    let second = sum - x;
+    let lack = (x - (sum - second)) + (y - second);
+    directed([x, y], sum, lack, rounding).unwrap_or_else(|| add_exactly(a, b, rounding))
+}
+
+fn add_exactly(a: u64, b: u64, rounding: Rounding) -> u64 {
     rounded(F64.decode(a).add(F64.decode(b), rounding), rounding, [b, a])
 }
 
@@ -108,15 +143,28 @@ fn rounded<const N: usize>(value: Value, rounding: Rounding, operands: [u64; N])
 }
 
 /// `sub` with any rounding.
+#[inline]
 #[must_use]
 pub fn subtract_rounded(a: u64, b: u64, rounding: Rounding) -> u64 {
-    let difference = F64.decode(a).add(F64.decode(b ^ SIGN), rounding);
-    rounded(difference, rounding, [b, a])
+    if is_nan(b) {
+        let difference = F64.decode(a).add(F64.decode(b ^ SIGN), rounding);
+        return rounded(difference, rounding, [b, a]);
+    }
+    add_rounded(a, b ^ SIGN, rounding)
 }
 
 /// `mul` with any rounding.
+#[inline]
 #[must_use]
 pub fn multiply_rounded(a: u64, b: u64, rounding: Rounding) -> u64 {
+    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+    let product = x * y;
+    let lack = x.mul_add(y, -product);
+    let quick = directed([x, y], product, lack, rounding);
+    quick.unwrap_or_else(|| multiply_exactly(a, b, rounding))
+}
+
+fn multiply_exactly(a: u64, b: u64, rounding: Rounding) -> u64 {
     rounded(F64.decode(a).multiply(F64.decode(b)), rounding, [b, a])
 }
 
@@ -130,6 +178,14 @@ pub fn fma_rounded(a: u64, b: u64, c: u64, rounding: Rounding) -> u64 {
 /// `div` with any rounding.
 #[must_use]
 pub fn divide_rounded(a: u64, b: u64, rounding: Rounding) -> u64 {
+    let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+    let quotient = x / y;
+    let rest = (-quotient).mul_add(y, x);
+    let lack = if y < 0.0 { -rest } else { rest };
+    directed([x, y], quotient, lack, rounding).unwrap_or_else(|| divide_exactly(a, b, rounding))
+}
+
+fn divide_exactly(a: u64, b: u64, rounding: Rounding) -> u64 {
     rounded(F64.decode(a).divide(F64.decode(b)), rounding, [a, b])
 }
 
@@ -225,6 +281,35 @@ mod tests {
             assert_eq!(divide_rounded(a, b, near), divide(a, b), "{a:#x} / {b:#x}");
             assert_eq!(fma_rounded(a, b, c, near), fma(a, b, c), "{a:#x} {b:#x} {c:#x}");
             assert_eq!(square_root_rounded(a, near), square_root(a), "{a:#x}");
+        }
+    }
+
+    #[test]
+    fn directed_results_are_the_exact_ones_rounded() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let directions = [Rounding::Zero, Rounding::Down, Rounding::Up];
+        for round in 0..60_000 {
+            let (a, mut b) = (random(), random());
+            if round % 2 == 0 {
+                // Exponents near each other, and short numbers with exact results.
+                b = a & EXPONENT | b & !EXPONENT;
+            }
+            let short = if round % 3 == 0 { u64::MAX << 28 } else { u64::MAX };
+            let (a, b) = (a & short, b & short);
+            for rounding in directions {
+                let case = format!("{a:#x} {b:#x} {rounding:?}");
+                assert_eq!(add_rounded(a, b, rounding), add_exactly(a, b, rounding), "{case}");
+                let product = multiply_exactly(a, b, rounding);
+                assert_eq!(multiply_rounded(a, b, rounding), product, "{case}");
+                let quotient = divide_exactly(a, b, rounding);
+                assert_eq!(divide_rounded(a, b, rounding), quotient, "{case}");
+            }
         }
     }
 }
