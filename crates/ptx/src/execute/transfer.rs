@@ -50,17 +50,21 @@ impl Offsets {
     }
 
     #[inline(always)]
-    fn checked(mut of: [u32; WIDTH], mask: u32, region: &Region, bytes: u32) -> Option<Self> {
-        let first = of[mask.trailing_zeros() as usize % WIDTH];
+    fn checked(addressed: [u32; WIDTH], mask: u32, region: &Region, bytes: u32) -> Option<Self> {
+        let first = addressed[mask.trailing_zeros() as usize % WIDTH];
+        let mut of = addressed;
+        if mask != u32::MAX {
+            for lane in 0..WIDTH {
+                let kept = (mask.cast_signed() << (31 - lane) >> 31).cast_unsigned();
+                of[lane] = addressed[lane] & kept | first & !kept;
+            }
+        }
         let (mut most, mut all, mut differ, mut gaps) = (0, 0, 0, 0);
-        for (lane, place) in of.iter_mut().enumerate() {
-            let kept = (mask.cast_signed() << (31 - lane) >> 31).cast_unsigned();
-            let offset = *place & kept | first & !kept;
+        for (lane, &offset) in of.iter().enumerate() {
             most = offset.max(most);
             all |= offset;
             differ |= offset ^ first;
             gaps |= offset.wrapping_sub(lane as u32 * bytes) ^ first;
-            *place = offset;
         }
         let is_aligned = (all | region.start as u32) & (bytes - 1) == 0;
         let is_inside = most < region.bytes && region.bytes - most >= bytes;

@@ -396,7 +396,12 @@ fn slow_free_ter(lanes: &mut Lanes<'_>, op: &Op) {
 
 #[inline(always)]
 fn nonzero(lanes: &Lanes<'_>, slot: u16) -> u32 {
-    crate::code::pack(&lanes.word(slot).map(|value| value != 0))
+    let words = lanes.word(slot);
+    let mut held = [0; WIDTH];
+    for lane in 0..WIDTH {
+        held[lane] = if words[lane] != 0 { u32::MAX } else { 0 };
+    }
+    crate::code::signs(&held)
 }
 
 /// The first source where the bits are set, else the second.
@@ -417,6 +422,10 @@ fn take_apart<A: Value, R: Value>(lanes: &mut Lanes<'_>, op: &Op, f: impl Fn(A, 
     let a = A::read(lanes, op.s[0]);
     for result in 0..(op.imm >> 32) as usize {
         let index = (op.imm >> (4 * result)) as u32 & 15;
-        R::write(lanes, op.d[result], &a.map(|value| f(value, index)));
+        let mut part = [R::default(); WIDTH];
+        for lane in 0..WIDTH {
+            part[lane] = f(a[lane], index);
+        }
+        R::write(lanes, op.d[result], &part);
     }
 }
