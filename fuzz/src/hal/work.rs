@@ -137,6 +137,10 @@ impl Round<'_, '_> {
         let params = [KernelParam::from(span.ptr)];
         // SAFETY: the simulator runs no kernel.
         self.call("launch", |sim| unsafe { sim.launch(function, shape, &params, stream) });
+        self.call("launch_traced", |sim| {
+            // SAFETY: the simulator runs no kernel.
+            unsafe { sim.launch_traced(function, shape, &params, stream) }
+        });
         // SAFETY: the simulator runs no kernel and has no module.
         self.call("module_unload", |sim| unsafe { sim.module_unload(module) });
     }
