@@ -6,7 +6,7 @@ use pagewise::{
     Backend, BackendExt, DeviceId, FaultAccess, HostAccess, HostTouch, LaunchShape, RecordedBlocks,
     RecordedStep, SimBackend, SimConfig, Span, StreamFlags, StreamHandle,
 };
-use pagewise_sim::{KernelOutput, LoweredProgram, Program, ProgramLaunch};
+use pagewise_sim::{KernelOutput, LoweredProgram, Program, ProgramLaunch, Progress};
 use pagewise_trace::compare::compare_case;
 use pagewise_trace::format::{Case, Header, Op, OpLine, RecordedOn};
 use pagewise_trace::reader::TraceReader;
@@ -142,10 +142,12 @@ fn launch(
         stack_bytes: 1024,
         heap_bytes: 0,
     };
-    // SAFETY: nothing else uses the memory, and the program has no variables.
-    let ended = recorder
-        .launch_observed(on, |sim| unsafe { sim.trace_program(&launch, &**sim, &Silent, on) });
-    assert_eq!(ended.expect("a live machine"), None, "{name}");
+    let ended = recorder.launch_observed(on, |sim| {
+        let mut kernel = sim.begin_program(&launch, &**sim, on)?;
+        // SAFETY: nothing else uses the memory, and the program has no variables.
+        unsafe { kernel.go_on_traced(sim, &Silent) }
+    });
+    assert_eq!(ended.expect("a live machine"), Progress::Ended(None), "{name}");
 }
 
 /// A program with kernels, recorded on an H200 with a seed.

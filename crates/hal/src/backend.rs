@@ -924,7 +924,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// A kernel that ends early, by a wild access for one, is no error of this call: all later calls
     /// that need the device return its code, such as 700 (`ILLEGAL_ADDRESS`). The simulator's detail
     /// then is a report with the line of the PTX, the thread, the address and the memory near it.
-    /// The simulator runs the kernel within this call.
+    /// The simulator runs the kernel within this call. If all its threads wait for memory to change,
+    /// other threads of the process may use the machine until it has changed.
     ///
     /// # Errors
     /// `InvalidHandle` if function or stream is not live, or of different devices; `InvalidValue`
@@ -951,8 +952,8 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// after `launch`.
     ///
     /// # Errors
-    /// Those of [`launch`](Self::launch). `Unsupported` without the capability; then nothing is
-    /// launched.
+    /// Those of [`launch`](Self::launch). `Unsupported` (801) without the capability: nothing is
+    /// launched then; and for a kernel that comes to wait for memory to change, which is given up.
     ///
     /// # Safety
     /// As [`launch`](Self::launch).

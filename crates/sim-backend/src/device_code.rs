@@ -32,6 +32,11 @@ pub trait DeviceCode {
     /// Runs every thread until it waits for a page or is through.
     fn run(&mut self, memory: &DeviceMemory<'_>) -> CodeState;
 
+    /// Whether code that [`Spins`](CodeState::Spins) still does.
+    fn is_spinning(&mut self, _memory: &DeviceMemory<'_>) -> bool {
+        false
+    }
+
     /// The lanes that wait, in the order in which their multiprocessors issued the accesses: each
     /// multiprocessor's together, each warp's together in program order.
     fn waiting(&self) -> Vec<DeviceWait>;
@@ -42,6 +47,9 @@ pub trait DeviceCode {
 pub enum CodeState {
     /// Some threads wait for pages.
     Waits,
+    /// Every thread waits in a loop for memory that other code changes. The call ends, and
+    /// [`SimBackend::run_code`] lets the code go on in another one.
+    Spins,
     /// It ended, or was ended. It would have taken this long on the device without faults, in
     /// nanoseconds.
     Ended {
@@ -264,6 +272,23 @@ impl SimBackend {
         self.carry_out((device, threads), code, stream, Some(Tracer::default()))
     }
 
+    /// Whether code that [`Spins`](CodeState::Spins) still does. This is no call: it takes no virtual
+    /// time.
+    ///
+    /// # Errors
+    /// `InvalidDevice` if the device does not exist.
+    ///
+    /// # Safety
+    /// As [`run_code`](Self::run_code).
+    pub unsafe fn code_spins(&self, device: DeviceId, code: &mut dyn DeviceCode) -> Result<bool> {
+        self.beside(Operation::Launch.name(), |sim| {
+            if !sim.topology.has_device(device) {
+                return bad_device("the device does not exist");
+            }
+            Ok(sim.is_spinning(processor_of(device), code))
+        })
+    }
+
     fn carry_out(
         &self,
         (device, threads): (DeviceId, u64),
@@ -309,8 +334,10 @@ impl Sim {
         let mut accessed = BTreeSet::new();
         let ran_ns = loop {
             let state = self.let_run(by, code, &mut accessed, &mut tracer);
-            if let CodeState::Ended { ran_ns } = state {
-                break ran_ns;
+            match state {
+                CodeState::Ended { ran_ns } => break ran_ns,
+                CodeState::Spins => break 0,
+                CodeState::Waits => {}
             }
             let waiting = code.waiting();
             if let Some(tracer) = &mut tracer {
@@ -324,11 +351,7 @@ impl Sim {
             self.settle_contents();
         };
         self.clock_ns = clock::after(kernel.now_ns(), ran_ns);
-        for block in accessed {
-            let pages = BLOCK_BYTES / PAGE_BYTES;
-            let first = block.saturating_mul(pages);
-            self.pager.note_accessed(by, first..first.saturating_add(pages));
-        }
+        self.note_accessed(by, accessed);
         self.waited_for(stream);
         managed.sort_unstable_by_key(|span| span.ptr);
         Ok(tracer.unwrap_or_default().finish(&managed))
@@ -342,6 +365,34 @@ impl Sim {
         accessed: &mut BTreeSet<u64>,
         tracer: &mut Option<Tracer>,
     ) -> CodeState {
+        self.with_memory(by, (accessed, tracer), |memory| code.run(memory))
+    }
+
+    /// Whether code still waits for memory to change. Pages stay where they are.
+    fn is_spinning(&mut self, by: Processor, code: &mut dyn DeviceCode) -> bool {
+        let (mut accessed, mut tracer) = (BTreeSet::new(), None);
+        let spins =
+            self.with_memory(by, (&mut accessed, &mut tracer), |memory| code.is_spinning(memory));
+        self.note_accessed(by, accessed);
+        spins
+    }
+
+    /// A device accessed 2 MiB slots.
+    fn note_accessed(&mut self, by: Processor, slots: BTreeSet<u64>) {
+        let pages = BLOCK_BYTES / PAGE_BYTES;
+        for slot in slots {
+            let first = slot.saturating_mul(pages);
+            self.pager.note_accessed(by, first..first.saturating_add(pages));
+        }
+    }
+
+    /// Shows a device's memory to code.
+    fn with_memory<T>(
+        &mut self,
+        by: Processor,
+        (accessed, tracer): (&mut BTreeSet<u64>, &mut Option<Tracer>),
+        see: impl FnOnce(&DeviceMemory<'_>) -> T,
+    ) -> T {
         let contents = RefCell::new(std::mem::take(&mut self.contents));
         let (accessed_now, tracing) = (RefCell::default(), RefCell::default());
         let memory =
@@ -350,12 +401,12 @@ impl Sim {
             tracer.begin_round(|page, access| memory.maps(page, access));
             memory.tracer.replace(Some(tracer));
         }
-        let state = code.run(&memory);
+        let seen = see(&memory);
         let DeviceMemory { contents, accessed: now, tracer: traced, .. } = memory;
         accessed.extend(now.into_inner());
         *tracer = traced.into_inner();
         self.contents = contents.into_inner();
-        state
+        seen
     }
 }
 

@@ -228,8 +228,8 @@ pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub use pressure::{Confidence, Pressure, Trust, Verdict};
 pub use profile::{DeviceAttributes, Evidence, GpuProfile, ProfileError, Source, Sources};
 pub use programs::{
-    GridLimits, KernelFault, KernelOutput, LoweredProgram, Program, ProgramError, ProgramKernel,
-    ProgramLaunch, ProgramVariable,
+    BegunKernel, GridLimits, KernelFault, KernelOutput, LoweredProgram, Program, ProgramError,
+    ProgramKernel, ProgramLaunch, ProgramVariable, Progress,
 };
 pub use submission::{Submission, Targets};
 pub use tracer::TracedAccesses;

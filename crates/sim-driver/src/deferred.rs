@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::c_int;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use pagewise_hal::Code;
 
@@ -22,6 +23,9 @@ use crate::outcome::Outcome;
 
 /// `CUDA_ERROR_NOT_READY`: queries return it for work that waits.
 pub(crate) const NOT_READY: c_int = 600;
+
+/// The time between two looks at work that waits for memory to change.
+pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// Whether this is the thread that carries work out.
@@ -63,12 +67,20 @@ impl Lane {
     }
 }
 
+/// The rest of an operation that waits for memory to change. It is asked again and again, and says
+/// whether it is complete.
+pub(crate) type Rest<D> = Box<dyn FnMut(&D) -> bool + Send>;
+
+/// A request to the driver. It gives its rest, if it waits for memory to change.
+pub(crate) type Operation<D> = Box<dyn FnOnce(&D) -> Option<Rest<D>> + Send>;
+
 /// One piece of work.
 pub(crate) enum Work<D> {
     /// Calls a function of the host.
     Function(Box<dyn FnOnce() + Send>),
-    /// Asks something of the driver.
-    Operation(Box<dyn FnOnce(&D) + Send>),
+    /// Asks something of the driver. It is complete if no rest is left.
+    Operation(Operation<D>),
+    Rest(Rest<D>),
 }
 
 /// Work with its place in the order.
@@ -112,14 +124,17 @@ impl<D> Queue<D> {
         self.pending.contains_key(number)
     }
 
-    /// The next piece that can be carried out: operations first, then the first function.
+    /// The next piece that can be carried out: operations first, then the first function, and then
+    /// what waits for memory to change.
     fn take(&mut self) -> Option<Waiting<D>> {
         let is_ready = |one: &&Waiting<D>| !one.after.iter().any(|number| self.is_pending(number));
         let find = |is_wanted: fn(&Work<D>) -> bool| {
             let mut all = self.waiting.iter().enumerate();
             all.find(|(_, one)| is_wanted(&one.work) && is_ready(one)).map(|(at, _)| at)
         };
-        let at = find(|work| matches!(work, Work::Operation(_))).or_else(|| find(|_| true))?;
+        let at = find(|work| matches!(work, Work::Operation(_)))
+            .or_else(|| find(|work| matches!(work, Work::Function(_))))
+            .or_else(|| find(|_| true))?;
         self.waiting.remove(at)
     }
 
@@ -132,6 +147,12 @@ impl<D> Queue<D> {
         self.last.insert(lane, number);
         self.events.extend(records.map(|event| (event, number)));
         self.waiting.push_back(Waiting { number, after, work, records });
+    }
+
+    /// Keeps the rest of work that has begun.
+    fn push_rest(&mut self, number: u64, rest: Rest<D>, records: Option<u64>) {
+        let work = Work::Rest(rest);
+        self.waiting.push_back(Waiting { number, after: BTreeSet::new(), work, records });
     }
 
     /// Whether a record is still the last one of its event.
@@ -176,18 +197,31 @@ impl<D> Shared<D> {
             };
             let is_wanted = records.is_none_or(|event| queue.is_last(number, event));
             drop(queue);
-            match work {
-                Work::Function(call) => call(),
-                Work::Operation(call) => {
-                    if let Some(driver) = self.driver.get().and_then(Weak::upgrade)
-                        && is_wanted
-                    {
-                        call(&driver);
-                    }
-                }
+            if let Some(rest) = self.carry_out(work, is_wanted) {
+                self.queue().push_rest(number, rest, records);
+                continue;
             }
             self.queue().complete(number, records);
             self.completed.notify_all();
+        }
+    }
+
+    /// Carries one piece of work out, as far as it goes. Gives its rest.
+    fn carry_out(&self, work: Work<D>, is_wanted: bool) -> Option<Rest<D>> {
+        let driver = || self.driver.get().and_then(Weak::upgrade).filter(|_| is_wanted);
+        match work {
+            Work::Function(call) => {
+                call();
+                None
+            }
+            Work::Operation(call) => call(&*driver()?),
+            Work::Rest(mut rest) => {
+                if rest(&*driver()?) {
+                    return None;
+                }
+                std::thread::sleep(PAUSE);
+                Some(rest)
+            }
         }
     }
 }
@@ -339,7 +373,10 @@ mod tests {
     type Log = Mutex<Vec<u32>>;
 
     fn note(of: u32) -> Work<Log> {
-        Work::Operation(Box::new(move |log: &Log| log.lock().unwrap().push(of)))
+        Work::Operation(Box::new(move |log: &Log| {
+            log.lock().unwrap().push(of);
+            None
+        }))
     }
 
     fn entry(lane: Lane, work: Work<Log>) -> Entry<Log> {
@@ -399,6 +436,26 @@ mod tests {
         release.send(()).unwrap();
         work.wait().unwrap();
         assert_eq!(*log.lock().unwrap(), [2], "a record that is not the last is skipped");
+    }
+
+    #[test]
+    fn what_waits_for_memory_holds_its_stream_up_and_no_other() {
+        let (log, work) = (Arc::new(Log::default()), Deferred::default());
+        work.ask(Arc::downgrade(&log));
+        let (on, other) = (lane(3, Order::Alone), lane(4, Order::Alone));
+        let begun = |log: &Log| {
+            log.lock().unwrap().push(1);
+            let rest = |log: &Log| log.lock().unwrap().contains(&2);
+            Some(Box::new(rest) as Rest<Log>)
+        };
+        work.submit(entry(on, Work::Operation(Box::new(begun)))).unwrap();
+        work.submit(entry(on, note(3))).unwrap();
+        assert!(work.is_pending(on), "nothing changes what it waits for");
+        let log_of_function = Arc::clone(&log);
+        let call = Work::Function(Box::new(move || log_of_function.lock().unwrap().push(2)));
+        work.submit(entry(other, call)).unwrap();
+        work.wait().unwrap();
+        assert_eq!(*log.lock().unwrap(), [1, 2, 3]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pagewise_hal::{Code, EventHandle, StreamHandle};
 use pagewise_sim::Submission;
 
 use crate::contexts;
-use crate::deferred::{Entry, Lane, Work};
+use crate::deferred::{Entry, Lane, PAUSE, Rest, Work};
 use crate::driver::{Driver, Outcome, answer, guarded, stream};
 use crate::graph_memory;
 
@@ -22,27 +22,54 @@ fn asynchronous(code: c_int) -> c_int {
     if code >= ILLEGAL_ADDRESS || code == Code::OUT_OF_MEMORY { code } else { ILLEGAL_ADDRESS }
 }
 
+/// The rest of a kernel that waits for memory to change: `None` while it does.
+pub(crate) type KernelRest = Box<dyn FnMut(&Driver) -> Option<Outcome> + Send>;
+
+/// Carries something out in a context, on the thread of work that waits. A failure loses the device.
+fn settle<T>(
+    driver: &Driver,
+    context: usize,
+    operation: impl FnOnce(&Driver) -> Outcome<T>,
+) -> Option<T> {
+    contexts::push(context);
+    let outcome = guarded(|| operation(driver));
+    // The stack of this thread has what was just pushed.
+    _ = contexts::pop();
+    let answer = outcome.inspect_err(|code| {
+        let why = "work behind a function of the host failed when its turn came";
+        if driver.options.warns {
+            eprintln!("simulated CUDA driver: {why} (error {code})");
+        }
+        driver.faults.lose(asynchronous(*code));
+    });
+    answer.ok()
+}
+
+/// The rest of a kernel as work.
+fn rest_of(context: usize, mut rest: KernelRest) -> Rest<Driver> {
+    Box::new(move |driver| {
+        let look = |driver: &Driver| rest(driver).transpose();
+        // A kernel that failed has ended.
+        let has_ended = !matches!(settle(driver, context, look), Some(None));
+        if has_ended {
+            driver.note_work();
+        }
+        has_ended
+    })
+}
+
 /// Keeps an operation until its stream reaches it. The context is the caller's.
 fn keep(
     driver: &Driver,
     lane: Lane,
     (records, waits_for): (Option<u64>, Option<u64>),
-    operation: impl FnOnce(&Driver) -> Outcome + Send + 'static,
+    operation: impl FnOnce(&Driver) -> Outcome<Option<KernelRest>> + Send + 'static,
 ) -> Outcome {
     let context = contexts::current();
     let work = move |driver: &Driver| {
-        contexts::push(context);
-        let outcome = guarded(|| operation(driver));
-        // The stack of this thread has what was just pushed.
-        _ = contexts::pop();
-        if let Err(code) = outcome {
-            let why = "work behind a function of the host failed when its turn came";
-            if driver.options.warns {
-                eprintln!("simulated CUDA driver: {why} (error {code})");
-            }
-            driver.faults.lose(asynchronous(code));
-        }
+        let rest = settle(driver, context, operation).flatten();
         driver.note_work();
+        rest.map(|rest| rest_of(context, rest))
     };
     let work = Work::Operation(Box::new(work));
     driver.deferred.submit(Entry { lane, work, records, waits_for })
@@ -54,7 +81,34 @@ pub(crate) fn later(
     lane: Lane,
     operation: impl FnOnce(&Driver) -> Outcome + Send + 'static,
 ) -> Outcome {
-    keep(driver, lane, (None, None), operation)
+    kernel_later(driver, lane, move |driver| operation(driver).map(|()| None))
+}
+
+/// Keeps the launch of a kernel until its stream reaches it.
+pub(crate) fn kernel_later(
+    driver: &Driver,
+    lane: Lane,
+    launch: impl FnOnce(&Driver) -> Outcome<Option<KernelRest>> + Send + 'static,
+) -> Outcome {
+    keep(driver, lane, (None, None), launch)
+}
+
+/// Lets a stream wait for the rest of a kernel, if there is one.
+pub(crate) fn go_on_later(driver: &Driver, lane: Lane, rest: Option<KernelRest>) -> Outcome {
+    let Some(rest) = rest else { return Ok(()) };
+    let work = Work::Rest(rest_of(contexts::current(), rest));
+    driver.deferred.submit(Entry { lane, work, records: None, waits_for: None })
+}
+
+/// Waits for the rest of a kernel, if there is one.
+pub(crate) fn wait_for_rest(driver: &Driver, rest: Option<KernelRest>) -> Outcome {
+    let Some(mut rest) = rest else { return Ok(()) };
+    loop {
+        match rest(driver) {
+            Some(outcome) => return outcome,
+            None => std::thread::sleep(PAUSE),
+        }
+    }
 }
 
 /// Makes a call of the back end in a stream of the caller.
@@ -139,8 +193,8 @@ pub(crate) fn record(driver: &Driver, event: EventHandle, on: StreamHandle) -> O
     keep(driver, lane, (Some(raw), None), move |driver| {
         match answer(driver.sim.event_record(event, on)) {
             // It was destroyed just now. The stream lives until its work is done.
-            Err(Code::INVALID_HANDLE) => Ok(()),
-            recorded => recorded,
+            Err(Code::INVALID_HANDLE) => Ok(None),
+            recorded => recorded.map(|()| None),
         }
     })
 }
@@ -155,7 +209,7 @@ pub(crate) fn wait(driver: &Driver, event: EventHandle, on: StreamHandle) -> Out
     keep(driver, lane, (None, Some(raw)), move |driver| {
         // The event may be gone by now. The order holds all the same.
         _ = driver.sim.stream_wait_event(on, event);
-        Ok(())
+        Ok(None)
     })
 }
 

@@ -106,7 +106,7 @@ pub(crate) fn beside(call: impl FnOnce(&Driver) -> Outcome) -> c_int {
 }
 
 /// Lets no panic out. It is counted, and the outcome is `CUDA_ERROR_UNKNOWN`.
-pub(crate) fn guarded(call: impl FnOnce() -> Outcome) -> Outcome {
+pub(crate) fn guarded<T>(call: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
         PANICS.fetch_add(1, Ordering::Relaxed);
         Err(Code::UNKNOWN)

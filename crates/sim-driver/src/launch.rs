@@ -7,6 +7,7 @@ use std::ffi::c_int;
 
 use pagewise_hal::{Code, DeviceId, LaunchShape, StreamHandle};
 
+use crate::deferring::KernelRest;
 use crate::driver::{Driver, Outcome};
 pub(crate) use crate::kernel_launch::{Launch, Request};
 use crate::occupancy;
@@ -29,8 +30,13 @@ pub(crate) trait Executor {
     /// refuses it now.
     fn check(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome;
 
-    /// Executes a launch in stream order.
-    fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome;
+    /// Executes a launch in stream order. Gives the rest of a kernel that waits for memory to change.
+    fn run(
+        &self,
+        driver: &Driver,
+        launch: &Launch,
+        on: StreamHandle,
+    ) -> Outcome<Option<KernelRest>>;
 }
 
 /// How many there are of what three dimensions measure.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use pagewise_hal::{Code, StreamHandle};
 use pagewise_sim::KernelOutput;
 
-use crate::deferring;
+use crate::deferring::{self, KernelRest};
 use crate::driver::{Driver, Outcome, stream};
 use crate::graph_memory;
 use crate::graphs::{AUTO_FREE, Branch, Condition, Due, Graphs, Task};
@@ -102,7 +102,8 @@ unsafe fn branch(
             // SAFETY: both functions ask what this function asks.
             unsafe {
                 match due {
-                    Due::Task(task) => carry_out(driver, task, on),
+                    Due::Task(task) => carry_out(driver, task, on)
+                        .and_then(|rest| deferring::wait_for_rest(driver, rest)),
                     Due::Condition(inner, bodies) => branch(driver, inner, bodies, on),
                 }
             }?;
@@ -173,17 +174,21 @@ unsafe fn run(
         }
         Task::Child(_) | Task::Condition(_) | Task::Empty => return Ok(()),
         _ if driver.deferred.is_behind(lane) => {}
-        // SAFETY: `carry_out` asks what this function asks.
-        _ => return unsafe { carry_out(driver, task, (on, working)) },
+        _ => {
+            // SAFETY: `carry_out` asks what this function asks.
+            let rest = unsafe { carry_out(driver, task, (on, working)) }?;
+            return deferring::go_on_later(driver, lane, rest);
+        }
     }
     let task = task.clone();
-    deferring::later(driver, lane, move |driver| {
+    deferring::kernel_later(driver, lane, move |driver| {
         // SAFETY: `carry_out` asks what this function asks, until the stream reaches the task.
         unsafe { carry_out(driver, &task, (on, working)) }
     })
 }
 
-/// Carries out a task of memory or of a kernel.
+/// Carries out a task of memory or of a kernel. Gives the rest of a kernel that waits for memory to
+/// change.
 ///
 /// # Safety
 /// As [`launch`].
@@ -191,11 +196,11 @@ unsafe fn carry_out(
     driver: &Driver,
     task: &Task,
     (on, working): (StreamHandle, StreamHandle),
-) -> Outcome {
+) -> Outcome<Option<KernelRest>> {
     // SAFETY: `run` asks what this function asks.
     let work = |work| unsafe { running::run(driver, &work, working) };
     match task {
-        Task::Kernel(node) => executor(&node.launch)?.run(driver, &node.launch, on),
+        Task::Kernel(node) => return executor(&node.launch)?.run(driver, &node.launch, on),
         Task::Copy(copy) => work(Work::Slices(*copy)),
         Task::Fill(fill) => work(Work::Rows(*fill)),
         Task::Allocate(allocation) => {
@@ -204,17 +209,19 @@ unsafe fn carry_out(
         Task::Free(address) => driver.graphs().memory.end(*address),
         Task::Host(_) | Task::Wait(_) | Task::Record(_) => Ok(()),
         Task::Child(_) | Task::Condition(_) | Task::Empty => Ok(()),
-    }
+    }?;
+    Ok(None)
 }
 
 /// Executes the launch of a kernel that passed its checks, in the order of its stream.
 pub(crate) fn launch_kernel(driver: &Driver, launch: Launch, on: StreamHandle) -> Outcome {
     let lane = driver.lane(on);
     if !driver.deferred.is_behind(lane) {
-        return executor(&launch)?.run(driver, &launch, on);
+        let rest = executor(&launch)?.run(driver, &launch, on)?;
+        return deferring::go_on_later(driver, lane, rest);
     }
     executor(&launch)?.check(driver, &launch, on)?;
-    deferring::later(driver, lane, move |driver| executor(&launch)?.run(driver, &launch, on))
+    deferring::kernel_later(driver, lane, move |driver| executor(&launch)?.run(driver, &launch, on))
 }
 
 /// The executor of a launch's kernel.

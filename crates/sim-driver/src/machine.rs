@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pagewise_hal::{Backend, Result, StreamHandle};
-use pagewise_sim::{HostFault, KernelFault, KernelOutput, ProgramLaunch, SimBackend};
+use pagewise_sim::{BegunKernel, HostFault, KernelOutput, Progress, SimBackend};
 use pagewise_trace::format::{Header, RecordedOn};
 use pagewise_trace::record::{Recorder, recover};
 
@@ -87,27 +87,26 @@ impl Machine {
         }
     }
 
-    /// Launches a kernel, and notes its accesses if there is a recording.
+    /// Runs a kernel until it ends, or all its threads wait for memory to change. Notes its accesses
+    /// if there is a recording.
     ///
     /// # Errors
-    /// As [`SimBackend::launch_program`].
+    /// As [`BegunKernel::go_on`].
     ///
     /// # Safety
-    /// As [`SimBackend::launch_program`].
-    pub(crate) unsafe fn launch(
+    /// As [`BegunKernel::go_on`].
+    pub(crate) unsafe fn run(
         &self,
-        launch: &ProgramLaunch<'_>,
-        memory: &dyn Backend,
+        kernel: &mut BegunKernel,
         output: &dyn KernelOutput,
         on: StreamHandle,
-    ) -> Result<Option<KernelFault>> {
+    ) -> Result<Progress> {
         match &self.recorder {
-            // SAFETY: `trace_program` asks what this function asks.
-            Some(recorder) => recorder.launch_observed(on, |simulator| unsafe {
-                simulator.trace_program(launch, memory, output, on)
-            }),
-            // SAFETY: `launch_program` asks what this function asks.
-            None => unsafe { self.simulator.launch_program(launch, memory, output, on) },
+            // SAFETY: `go_on_traced` asks what this function asks.
+            Some(recorder) => recorder
+                .launch_observed(on, |simulator| unsafe { kernel.go_on_traced(simulator, output) }),
+            // SAFETY: `go_on` asks what this function asks.
+            None => unsafe { kernel.go_on(&self.simulator, output) },
         }
     }
 

@@ -6,6 +6,7 @@ use pagewise_hal::{
 };
 use pagewise_sim::Submission;
 
+use crate::deferring::KernelRest;
 use crate::driver::{Driver, Outcome, answer};
 use crate::entry::span_is_live;
 use crate::image::parts::Kernel;
@@ -97,12 +98,20 @@ impl Executor for TouchKernel {
         answer(driver.machine.simulator.check_submission(&Submission::Touch(touch), on))
     }
 
-    fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
-        let Some((touch, result)) = self.touch(driver, launch)? else { return Ok(()) };
+    fn run(
+        &self,
+        driver: &Driver,
+        launch: &Launch,
+        on: StreamHandle,
+    ) -> Outcome<Option<KernelRest>> {
+        let Some((touch, result)) = self.touch(driver, launch)? else { return Ok(None) };
         // SAFETY: `device_touch` asks that no other code uses the range; the caller that launched the
         // kernel promised that. The simulator refuses ranges outside of live allocations.
         let sum = answer(unsafe { driver.sim.device_touch(touch, on) })?;
-        if sum == 0 { Ok(()) } else { add(driver, result, sum) }
+        if sum != 0 {
+            add(driver, result, sum)?;
+        }
+        Ok(None)
     }
 }
 

@@ -467,3 +467,57 @@ fn an_event_that_is_destroyed_while_it_is_recorded_fails_nothing() {
         }
     }
 }
+
+/// Waits until the word at its first parameter is not zero, and adds it to the word at its second.
+const LATCH: &str = ".version 8.6\n.target sm_90\n.address_size 64\n
+.visible .entry latch(.param .u64 p_word, .param .u64 p_sum) {
+  .reg .pred %p; .reg .b32 %v, %s; .reg .b64 %word, %sum;
+  ld.param.u64 %word, [p_word]; ld.param.u64 %sum, [p_sum];
+again: ld.volatile.u32 %v, [%word]; setp.eq.u32 %p, %v, 0; @%p bra again;
+  ld.u32 %s, [%sum]; add.u32 %s, %s, %v; st.u32 [%sum], %s; ret;
+}";
+
+/// Launches the latch twice in a stream, before anything changes its word.
+fn launch_latches(latch: *mut c_void, on: *mut c_void, mut word: u64, mut sum: u64) {
+    let mut params = [(&raw mut word).cast::<c_void>(), (&raw mut sum).cast()];
+    for _ in 0..2 {
+        // SAFETY: the parameters are the kernel's, and their memory outlives its work.
+        let code = unsafe {
+            cuLaunchKernel(latch, 1, 1, 1, 1, 1, 1, 0, on, params.as_mut_ptr(), null_mut())
+        };
+        assert_eq!(code, 0);
+    }
+}
+
+#[test]
+fn kernels_that_wait_for_the_host_hold_up_their_stream_and_let_the_host_go_on() {
+    let _context = OwnContext::start();
+    let latch = function_of(module_of(LATCH), "latch");
+    let (mut on, mut managed, mut locked) = (null_mut(), 0, null_mut());
+    let sum = allocate();
+    // SAFETY: the places are locals; nothing else uses the memory, but for the words that the kernels
+    // wait for, which the host writes by volatile accesses.
+    unsafe {
+        assert_eq!(cuStreamCreate(&raw mut on, 1), 0);
+        assert_eq!(cuMemAllocManaged(&raw mut managed, BYTES, 1), 0);
+        assert_eq!(cuMemHostAlloc(&raw mut locked, BYTES, 2), 0);
+        let of_managed = std::ptr::with_exposed_provenance_mut::<u32>(managed as usize);
+        for (turn, word) in [of_managed, locked.cast::<u32>()].into_iter().enumerate() {
+            assert_eq!(cuMemsetD8_v2(sum, 0, BYTES), 0);
+            word.write_volatile(0);
+            let (recorded, other) = (event(), allocate());
+            launch_latches(latch, on, word.expose_provenance() as u64, sum);
+            assert_eq!(cuEventRecord(recorded, on), 0);
+            assert_eq!((cuStreamQuery(on), cuEventQuery(recorded)), (600, 600));
+            assert_eq!(cuMemsetD8_v2(other, 3, BYTES), 0, "the machine is free");
+            assert_eq!(bytes_at(other)[0], 3);
+            word.write_volatile(5 + turn as u32);
+            assert_eq!((cuStreamSynchronize(on), cuEventQuery(recorded)), (0, 0));
+            assert_eq!(bytes_at(sum)[0], 2 * (5 + turn as u8));
+            assert_eq!(cuMemFree_v2(other), 0);
+        }
+        assert_eq!(cuMemFree_v2(managed), 0);
+        assert_eq!(cuMemFreeHost(locked), 0);
+        assert_eq!(cuStreamDestroy_v2(on), 0);
+    }
+}

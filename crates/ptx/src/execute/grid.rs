@@ -204,8 +204,7 @@ impl Run {
         if let Some(report) = &self.end {
             return Step::Trap(report.clone());
         }
-        self.outstanding.clear();
-        self.kept.forget();
+        self.forget_memory();
         self.wake();
         let target = self.stats.warp_instructions.saturating_add(budget);
         loop {
@@ -243,6 +242,12 @@ impl Run {
         &self.outstanding
     }
 
+    /// How many blocks of the grid have become resident so far.
+    #[must_use]
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
     /// The figures so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -259,6 +264,36 @@ impl Run {
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
+    }
+
+    /// Memory may have changed: the windows of the last step hold no more.
+    pub(super) fn forget_memory(&mut self) {
+        self.outstanding.clear();
+        self.kept.forget();
+    }
+
+    /// Whether the grid ends after some count of instructions.
+    pub(super) fn has_limit(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// The resident blocks that have begun; `None` if one has not.
+    pub(super) fn begun(&self) -> Option<&[Block]> {
+        self.resident.iter().all(Block::has_begun).then_some(&self.resident)
+    }
+
+    /// One warp executes one instruction. Returns whether the grid goes on.
+    pub(super) fn single(
+        &mut self,
+        at: (usize, usize),
+        memory: &mut dyn Memory,
+        host: &mut dyn Host,
+    ) -> bool {
+        let quantum = std::mem::replace(&mut self.quantum, 1);
+        self.cursor = at;
+        let report = self.turn(memory, host);
+        (self.quantum, self.cursor) = (quantum, (0, 0));
+        report.map(|report| self.ended(report)).is_none()
     }
 
     /// Fragments that wait for memory try again.

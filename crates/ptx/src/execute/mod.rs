@@ -17,6 +17,7 @@ mod memory;
 mod report;
 mod rows;
 mod service;
+mod spin;
 mod transfer;
 mod warp;
 mod windows;

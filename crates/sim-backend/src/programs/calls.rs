@@ -267,9 +267,10 @@ impl SimBackend {
         on: StreamHandle,
     ) -> Result<()> {
         self.launch_checked(Operation::Launch, function, (shape, params), |launch, text| {
+            let kernel = self.begin_program(launch, self, on)?;
             // SAFETY: the caller promised that no other code uses the memory that the kernel uses, and
             // that the module outlives the launch.
-            Ok((unsafe { self.launch_program(launch, self, text, on) }?, ()))
+            Ok((unsafe { kernel.finish(self, text) }?, ()))
         })
     }
 
@@ -283,8 +284,9 @@ impl SimBackend {
         on: StreamHandle,
     ) -> Result<RecordedLaunch> {
         self.launch_checked(Operation::LaunchTraced, function, (shape, params), |launch, text| {
+            let kernel = self.begin_program(launch, self, on)?;
             // SAFETY: the caller's promise, as for `launch_function`.
-            unsafe { self.trace_program(launch, self, text, on) }
+            unsafe { kernel.finish_traced(self, text) }
         })
     }
 

@@ -1,12 +1,13 @@
 //! A kernel that runs, as the simulator and the executor see it.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use pagewise_hal::{FaultAccess, KernelWork};
 use pagewise_ptx::execute::{
     AssertFailure, Host, InstructionCounts, Kind, Memory, Report, Run, Stats, Step, Stop, Turn,
     Window,
 };
+use pagewise_ptx::module::KernelInfo;
 
 use super::heap::{Heap, lock};
 use super::output::KernelOutput;
@@ -40,15 +41,24 @@ pub(super) enum End {
 }
 
 /// A kernel that runs.
-pub(super) struct Code<'a> {
+#[derive(Debug)]
+pub(super) struct Code {
     run: Run,
-    services: Services<'a>,
+    heap: Arc<Mutex<Heap>>,
     limits: GridTime,
     /// The blocks and warps of the grid.
     grid: KernelWork,
     /// How often the kernel went on. Windows hold until then.
     generation: u64,
+    /// Whether its threads wait for memory to change.
+    spins: bool,
     end: Option<End>,
+}
+
+/// A kernel with the receiver of its text.
+pub(super) struct Running<'a> {
+    pub(super) code: &'a mut Code,
+    pub(super) output: &'a dyn KernelOutput,
 }
 
 /// The process around a kernel.
@@ -61,23 +71,40 @@ struct Services<'a> {
 struct View<'a> {
     memory: &'a DeviceMemory<'a>,
     is_traced: bool,
-    generation: u64,
+    generation: &'a mut u64,
 }
 
-impl<'a> Code<'a> {
+impl<'a> View<'a> {
+    /// A view without windows of views before.
+    fn new(memory: &'a DeviceMemory<'a>, generation: &'a mut u64) -> Self {
+        *generation = generation.saturating_add(1);
+        Self { memory, is_traced: memory.is_traced(), generation }
+    }
+}
+
+impl Code {
     pub(super) fn new(
         run: Run,
-        output: &'a dyn KernelOutput,
-        heap: &'a Mutex<Heap>,
+        heap: Arc<Mutex<Heap>>,
         limits: GridTime,
         grid: KernelWork,
     ) -> Self {
-        Self { run, services: Services { output, heap }, limits, grid, generation: 0, end: None }
+        Self { run, heap, limits, grid, generation: 0, spins: false, end: None }
+    }
+
+    /// Whether all its threads wait for memory to change, as far as it ran.
+    pub(super) fn spins(&self) -> bool {
+        self.spins
     }
 
     /// How it ended, if it did.
-    pub(super) fn end(self) -> Option<End> {
-        self.end
+    pub(super) fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// The kernel's figures.
+    pub(super) fn kernel(&self) -> &KernelInfo {
+        self.run.kernel().info()
     }
 
     /// The instructions and bytes so far.
@@ -101,30 +128,41 @@ impl<'a> Code<'a> {
     }
 }
 
-impl DeviceCode for Code<'_> {
+impl DeviceCode for Running<'_> {
     fn run(&mut self, memory: &DeviceMemory<'_>) -> CodeState {
-        self.generation = self.generation.saturating_add(1);
-        let (is_traced, generation) = (memory.is_traced(), self.generation);
-        let mut view = View { memory, is_traced, generation };
+        let Code { run, heap, generation, spins, .. } = &mut *self.code;
+        let mut services = Services { output: self.output, heap };
+        let mut view = View::new(memory, generation);
+        *spins = false;
         let end = loop {
-            match self.run.step(&mut view, &mut self.services, BUDGET) {
-                Step::Paused if self.run.outstanding().is_empty() => {}
-                // Warps that run may spin until one that waits has its page.
-                Step::Paused | Step::Waiting => {
-                    self.generation = view.generation;
-                    return CodeState::Waits;
+            let started = run.started();
+            match run.step(&mut view, &mut services, BUDGET) {
+                Step::Paused if run.outstanding().is_empty() => {
+                    // Blocks that begin are no wait.
+                    if started == run.started() && run.is_spinning(&mut view, &mut services) {
+                        *spins = true;
+                        return CodeState::Spins;
+                    }
                 }
+                // Warps that run may spin until one that waits has its page.
+                Step::Paused | Step::Waiting => return CodeState::Waits,
                 Step::Done(_) => break End::Done,
                 Step::Trap(report) => break End::Trap(report),
             }
         };
-        self.end = Some(end);
-        self.generation = view.generation;
-        CodeState::Ended { ran_ns: self.limits.ns(&self.work()) }
+        self.code.end = Some(end);
+        CodeState::Ended { ran_ns: self.code.limits.ns(&self.code.work()) }
+    }
+
+    fn is_spinning(&mut self, memory: &DeviceMemory<'_>) -> bool {
+        let Code { run, heap, generation, .. } = &mut *self.code;
+        let mut services = Services { output: self.output, heap };
+        run.is_spinning(&mut View::new(memory, generation), &mut services)
     }
 
     fn waiting(&self) -> Vec<DeviceWait> {
         let mut waits: Vec<DeviceWait> = self
+            .code
             .run
             .outstanding()
             .iter()
@@ -164,12 +202,12 @@ impl Memory for View<'_> {
     }
 
     fn generation(&self) -> u64 {
-        self.generation
+        *self.generation
     }
 
     fn turn(&mut self, Turn { slot, block, warp }: Turn) {
         if self.is_traced && self.memory.turn(CodePlace { slot, block, warp }) {
-            self.generation = self.generation.saturating_add(1);
+            *self.generation = self.generation.saturating_add(1);
         }
     }
 }

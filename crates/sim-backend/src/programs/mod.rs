@@ -3,6 +3,7 @@
 //! The calls of the trait and the C entry points of a driver launch by the same functions. A caller
 //! gives variables their memory, and says where text of kernels and messages about them go.
 
+mod begun;
 mod calls;
 mod code;
 mod fault;
@@ -17,6 +18,7 @@ mod program;
 mod text;
 mod workspace;
 
+pub use begun::{BegunKernel, Progress};
 pub use fault::KernelFault;
 pub(crate) use heap::Heaps;
 pub use launch::ProgramLaunch;

@@ -24,22 +24,22 @@ const BARRIER_BYTES: u64 = 16;
 
 /// Memory in which the barrier of a cooperative grid counts, for one launch.
 #[derive(Debug)]
-pub(super) struct Workspace<'a> {
+pub(super) struct Workspace {
     pub(super) address: u64,
-    heap: &'a Mutex<Heap>,
+    heap: Arc<Mutex<Heap>>,
 }
 
-impl<'a> Workspace<'a> {
+impl Workspace {
     /// Memory of a heap, cleared.
     ///
     /// # Errors
     /// `OutOfMemory`
-    pub(super) fn new(sim: &SimBackend, heap: &'a Mutex<Heap>) -> Result<Self> {
+    pub(super) fn new(sim: &SimBackend, heap: Arc<Mutex<Heap>>) -> Result<Self> {
         let refused = || {
             Error::from_code(Operation::Launch.name(), Code::OUT_OF_MEMORY)
                 .with_detail("the device's heap has no room for the barrier of the grid")
         };
-        let address = lock(heap).allocate(BARRIER_BYTES).ok_or_else(refused)?;
+        let address = lock(&heap).allocate(BARRIER_BYTES).ok_or_else(refused)?;
         let place = sim.kernel_address(DevicePtr(address)).0;
         let place = std::ptr::with_exposed_provenance_mut::<u8>(place as usize);
         // SAFETY: the bytes are of the heap's live allocation, at the address by which a simulated
@@ -49,8 +49,8 @@ impl<'a> Workspace<'a> {
     }
 }
 
-impl Drop for Workspace<'_> {
+impl Drop for Workspace {
     fn drop(&mut self) {
-        lock(self.heap).free(self.address);
+        lock(&self.heap).free(self.address);
     }
 }

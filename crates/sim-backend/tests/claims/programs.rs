@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use pagewise_hal::{
     Backend, BackendExt, Code, DeviceId, DevicePtr, ErrorKind, FunctionAttribute, FunctionHandle,
-    KernelParam, LaunchShape, ModuleHandle, ParamInfo, Result, StreamHandle,
+    HostAccess, HostTouch, KernelParam, LaunchShape, ModuleHandle, ParamInfo, Result, Span,
+    StreamHandle,
 };
 use pagewise_sim::{MemoryContents, SimBackend, SimConfig};
 
@@ -59,6 +60,19 @@ SPIN:
     ld.volatile.global.u32 %r2, [zeros];
     setp.eq.u32 %p, %r2, 0;
     @%p bra SPIN;
+    ret;
+}
+
+.visible .entry latch(.param .u64 word)
+{
+    .reg .pred %p;
+    .reg .b64 %d<2>;
+    .reg .b32 %r<2>;
+    ld.param.u64 %d1, [word];
+WAIT:
+    ld.volatile.global.u32 %r1, [%d1];
+    setp.eq.u32 %p, %r1, 0;
+    @%p bra WAIT;
     ret;
 }
 
@@ -132,6 +146,45 @@ fn a_block_that_spins_goes_on_when_the_page_of_another_has_come() {
     let ran = unsafe { sim.launch(kernel, LaunchShape::linear(2, 1), &params, StreamHandle::NULL) };
     assert_eq!(ran, Ok(()));
     assert_eq!(sim.stream_synchronize(StreamHandle::NULL), Ok(()));
+}
+
+#[test]
+fn a_kernel_that_waits_for_another_thread_leaves_the_machine_to_it() {
+    let sim = open(SimConfig::h200());
+    let latch = kernel(&sim, "latch");
+    let managed = sim.alloc(4096).expect("memory");
+    let write =
+        |value| HostTouch { span: managed, access: HostAccess::Write(value), stride_bytes: 1 };
+    // SAFETY: the kernel reads the word by volatile accesses until it has changed.
+    unsafe {
+        sim.host_touch(write(0)).expect("managed");
+        std::thread::scope(|threads| {
+            let begun_ns = sim.clock_ns();
+            let waits = threads.spawn(|| run(&sim, latch, &[managed.ptr.into()]));
+            while !waits.is_finished() {
+                if sim.clock_ns() > begun_ns {
+                    sim.host_touch(write(1)).expect("the machine is free");
+                }
+            }
+            assert_eq!(waits.join().expect("no panic"), Ok(()));
+        });
+    }
+}
+
+#[test]
+fn a_launch_that_waits_for_memory_to_change_is_not_traced() {
+    let sim = open(SimConfig::h200());
+    let latch = kernel(&sim, "latch");
+    let device = sim.alloc_device(DEVICE, 4096).expect("memory");
+    let one = LaunchShape::linear(1, 1);
+    // SAFETY: nothing else uses the memory.
+    let traced = unsafe {
+        sim.memset(Span::new(device, 4096), 0, StreamHandle::NULL).expect("memory");
+        sim.launch_traced(latch, one, &[device.into()], StreamHandle::NULL)
+    };
+    let error = traced.expect_err("nothing changes the word");
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Unsupported, Some(801)), "{error}");
+    assert_eq!(run(&sim, kernel(&sim, "count"), &[]), Ok(()), "the device is not lost");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::ffi::c_int;
 
 use pagewise_hal::StreamHandle;
-use pagewise_sim::{KernelFault, ProgramLaunch};
+use pagewise_sim::{BegunKernel, KernelFault, ProgramLaunch, Progress};
 
 use super::load;
+use crate::deferring::KernelRest;
 use crate::driver::{Driver, Outcome, answer};
 use crate::launch::{Executor, Launch, cluster_of};
 
@@ -22,7 +23,12 @@ impl Executor for PtxKernel {
         load::kernel(driver, launch).map(drop)
     }
 
-    fn run(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
+    fn run(
+        &self,
+        driver: &Driver,
+        launch: &Launch,
+        on: StreamHandle,
+    ) -> Outcome<Option<KernelRest>> {
         let kernel = load::kernel(driver, launch)?;
         let context = launch.function.context.unwrap_or_else(Driver::current);
         let (stack_bytes, heap_bytes) = {
@@ -40,23 +46,49 @@ impl Executor for PtxKernel {
             stack_bytes: u32::try_from(stack_bytes).unwrap_or(u32::MAX),
             heap_bytes: heap_bytes as u64,
         };
-        let output = &driver.output;
-        // SAFETY: `launch` asks that no other code uses the memory, which the program that launched
-        // the kernel promised, and that the module's memory is live, which it is until the program
-        // unloads the module.
-        let ended = unsafe { driver.machine.launch(&of_program, &*driver.sim, output, on) };
-        if let Err(error) = &ended {
-            driver.warn(error.detail());
+        let begun = driver.machine.simulator.begin_program(&of_program, &*driver.sim, on);
+        let mut kernel = driver.warned(begun)?;
+        if driver.go_on(&mut kernel, on)? {
+            return Ok(None);
         }
-        if let Some(fault) = answer(ended)? {
-            driver.trapped(&fault);
-        }
-        // Launches are asynchronous: calls after this one have the error.
-        Ok(())
+        Ok(Some(Box::new(move |driver| driver.look_again(&mut kernel, on).transpose())))
     }
 }
 
 impl Driver {
+    /// Lets a kernel go on. Returns whether it ended: if not, it waits for memory to change. A kernel
+    /// that ends early loses the device; launches are asynchronous, so calls after this have the
+    /// error.
+    fn go_on(&self, kernel: &mut BegunKernel, on: StreamHandle) -> Outcome<bool> {
+        // SAFETY: the program that launched the kernel promised that no other code uses the memory,
+        // and that the module's memory is live, which it is until the program unloads the module.
+        let progress = unsafe { self.machine.run(kernel, &self.output, on) };
+        match self.warned(progress)? {
+            Progress::Spins => return Ok(false),
+            Progress::Ended(None) => {}
+            Progress::Ended(Some(fault)) => self.trapped(&fault),
+        }
+        Ok(true)
+    }
+
+    /// Lets a kernel go on if the memory that it waits for has changed. `None` if it still waits.
+    fn look_again(&self, kernel: &mut BegunKernel, on: StreamHandle) -> Outcome<Option<()>> {
+        // SAFETY: the program's promise, as for `go_on`.
+        let spins = unsafe { kernel.is_spinning(&self.machine.simulator, &self.output) };
+        if self.warned(spins)? {
+            return Ok(None);
+        }
+        Ok(self.go_on(kernel, on)?.then_some(()))
+    }
+
+    /// The answer of the simulator, with its words in the log if it refuses.
+    fn warned<T>(&self, answered: pagewise_hal::Result<T>) -> Outcome<T> {
+        if let Err(error) = &answered {
+            self.warn(error.detail());
+        }
+        answer(answered)
+    }
+
     /// A kernel ended early: no later call that needs the device works.
     fn trapped(&self, fault: &KernelFault) {
         self.warn(&fault.report);
