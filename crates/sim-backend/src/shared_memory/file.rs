@@ -55,6 +55,7 @@ impl SharedFile {
     /// Opens a file that another process has open as this descriptor, if it is the one with this
     /// number.
     pub(crate) fn of_process(process: u32, descriptor: u32, number: u64) -> Option<Self> {
+        is_process(process).then_some(())?;
         let path = format!("/proc/{process}/fd/{descriptor}");
         // This opens nothing yet: opening a device or a pipe could have effects.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -173,6 +174,13 @@ impl SharedFile {
     }
 }
 
+/// Whether a number is that of a process: a thread has files under its own number too.
+fn is_process(number: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    group.is_some_and(|group| group.trim().parse() == Ok(number))
+}
+
 /// Whether a file can be mapped, and its bytes stay: it has the seals of
 /// [`SharedFile::create`], and no others.
 fn can_be_mapped(file: &impl AsFd) -> bool {
@@ -195,4 +203,24 @@ fn borrowed<T>(handle: ShareableHandle, look: impl Fn(BorrowedFd<'_>) -> Option<
     // system refuses if it is not open, and the duplicate is asked what it is. Nothing is read,
     // written or closed through the caller's number.
     look(unsafe { BorrowedFd::borrow_raw(handle.0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no list of processes")]
+    fn files_are_found_by_their_process_and_by_no_thread_of_it() {
+        let file = SharedFile::create(4096).unwrap();
+        let find = |process| SharedFile::of_process(process, file.descriptor(), file.number());
+        assert!(find(std::process::id()).is_some());
+        let of_thread = || rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let thread = std::thread::scope(|threads| {
+            let thread = threads.spawn(|| (of_thread(), find(of_thread()).is_some()));
+            thread.join().unwrap()
+        });
+        assert_ne!(thread.0, std::process::id());
+        assert!(!thread.1, "a handle names a process");
+    }
 }
