@@ -6,7 +6,7 @@ use super::engine::{Engine, lanes};
 use super::memory::Kind;
 use super::warp::{Fragment, Warp};
 use crate::code::{Factors, Lanes, Layout, Op, Product, Sum, Tiles, WIDTH, active};
-use crate::math::product::{self, Sizes};
+use crate::math::product::{self, ELEMENTS_MAX, Sizes};
 
 /// `mma`: all lanes together.
 pub(super) fn multiply(lanes: &mut Lanes<'_>, op: &Op, product: Product, is_wide: bool) {
@@ -34,24 +34,25 @@ fn multiply_each(lanes: &mut Lanes<'_>, op: &Op, product: Product) {
         Factors::F16 | Factors::Bf16 => 16,
         Factors::Tf32 => 19,
     };
-    let (sizes, [a, b], c) = (operands.sizes(), operands.factors(bits), operands.accumulators());
-    let mut results = vec![0; c.len()];
+    let (sizes, mut factors) = (operands.sizes(), [[0; ELEMENTS_MAX]; 2]);
+    let (mut sums, mut results) = ([0; ELEMENTS_MAX], [0; ELEMENTS_MAX]);
+    let [a, b] = operands.factors(bits, &mut factors);
+    let c = operands.accumulators(&mut sums);
+    let d = &mut results[..c.len()];
     match product.factors {
-        Factors::F16 if product.sum == Sum::F16 => {
-            product::f16_to_f16(sizes, &a, &b, &c, &mut results);
-        }
-        Factors::F16 => product::f16(sizes, &a, &b, &c, &mut results),
-        Factors::Bf16 => product::bf16(sizes, &a, &b, &c, &mut results),
-        Factors::Tf32 => product::tf32(sizes, &a, &b, &c, &mut results),
+        Factors::F16 if product.sum == Sum::F16 => product::f16_to_f16(sizes, a, b, c, d),
+        Factors::F16 => product::f16(sizes, a, b, c, d),
+        Factors::Bf16 => product::bf16(sizes, a, b, c, d),
+        Factors::Tf32 => product::tf32(sizes, a, b, c, d),
         Factors::Bytes { a_signed, b_signed, saturate } => {
-            let (a, b) = (integers(&a, a_signed), integers(&b, b_signed));
-            product::integers(sizes, saturate, &a, &b, &c, &mut results);
+            let (a, b) = (integers(a, a_signed), integers(b, b_signed));
+            product::integers(sizes, saturate, &a, &b, c, d);
         }
         Factors::F64 => {}
     }
     let layout = layout_of_sums(product);
     for register in 0..layout.registers() {
-        let values = gathered(layout, register, &results);
+        let values = gathered(layout, register, d);
         lanes.set_word(op.result(register), &values);
     }
 }
@@ -62,10 +63,10 @@ fn layout_of_sums(product: Product) -> Layout {
 
 /// Bytes as integers.
 #[inline(always)]
-fn integers(bytes: &[u32], signed: bool) -> Vec<i32> {
-    let mut integers = vec![0; bytes.len()];
-    for (integer, &byte) in integers.iter_mut().zip(bytes) {
-        *integer = if signed { i32::from(byte as i8) } else { i32::from(byte as u8) };
+fn integers(bytes: &[u32], signed: bool) -> [i32; ELEMENTS_MAX] {
+    let mut integers = [0; ELEMENTS_MAX];
+    for (at, &byte) in bytes.iter().enumerate() {
+        integers[at] = if signed { i32::from(byte as i8) } else { i32::from(byte as u8) };
     }
     integers
 }
@@ -95,13 +96,12 @@ impl Places {
 /// The elements of a matrix in the registers of a warp, which take the upper `bits` bits of their
 /// parts.
 #[inline(always)]
-fn spread(
-    layout: Layout,
-    along_lines: bool,
+fn spread<'e, 'r>(
+    (layout, along_lines): (Layout, bool),
     bits: u32,
-    register: impl Fn(usize) -> [u32; WIDTH],
-) -> Vec<u32> {
-    let mut elements = vec![0; layout.lines * layout.length];
+    register: impl Fn(usize) -> &'r [u32; WIDTH],
+    elements: &'e mut [u32; ELEMENTS_MAX],
+) -> &'e [u32] {
     let part_bits = 32 / layout.packed as u32;
     for index in 0..layout.registers() {
         let values = register(index);
@@ -109,12 +109,17 @@ fn spread(
             let shift = part as u32 * part_bits + (part_bits - bits);
             let mask = u32::MAX >> (32 - bits);
             let places = Places::of(layout, along_lines, index, part);
+            let mut shifted = [0; WIDTH];
             for lane in 0..WIDTH {
-                elements[places.lane(lane)] = values[lane] >> shift & mask;
+                shifted[lane] = values[lane] >> shift & mask;
+            }
+            for lane in 0..WIDTH {
+                // The places are inside of the matrix, which the bound only repeats.
+                elements[places.lane(lane) % ELEMENTS_MAX] = shifted[lane];
             }
         }
     }
-    elements
+    &elements[..layout.lines * layout.length]
 }
 
 /// A register of the sums.
@@ -151,25 +156,26 @@ impl Operands<'_, '_> {
 
     /// The elements of both factors: a by rows, b by its depth.
     #[inline(always)]
-    fn factors(&self, bits: u32) -> [Vec<u32>; 2] {
+    fn factors<'e>(&self, bits: u32, elements: &'e mut [[u32; ELEMENTS_MAX]; 2]) -> [&'e [u32]; 2] {
         let (sizes, [b, _]) = (self.sizes(), self.starts());
         let element = bits.next_power_of_two() as usize;
-        let register = |index: usize| *self.lanes.word(self.op.source(index));
+        let register = |index: usize| self.lanes.word(self.op.source(index));
         let first = Layout::of_factor(sizes.rows, sizes.depth, element);
         let second = Layout::of_factor(sizes.columns, sizes.depth, element);
+        let [a_elements, b_elements] = elements;
         [
-            spread(first, true, bits, register),
-            spread(second, false, bits, |index| register(b + index)),
+            spread((first, true), bits, register, a_elements),
+            spread((second, false), bits, |index| register(b + index), b_elements),
         ]
     }
 
     /// The elements of c, which has sums of up to 32 bits.
     #[inline(always)]
-    fn accumulators(&self) -> Vec<u32> {
+    fn accumulators<'e>(&self, elements: &'e mut [u32; ELEMENTS_MAX]) -> &'e [u32] {
         let layout = layout_of_sums(self.product);
         let [_, c] = self.starts();
-        let register = |index: usize| *self.lanes.word(self.op.source(c + index));
-        spread(layout, true, 32 / layout.packed as u32, register)
+        let register = |index: usize| self.lanes.word(self.op.source(c + index));
+        spread((layout, true), 32 / layout.packed as u32, register, elements)
     }
 
     /// A product of doubles: each register has one element of each lane.

@@ -10,6 +10,10 @@ use super::{double, single};
 /// Sums that are made at once.
 const LANES: usize = 8;
 
+/// The most elements of a matrix: 32 lines of 16, or 16 of 32.
+pub(crate) const ELEMENTS_MAX: usize = VECTORS * LANES;
+const VECTORS: usize = 64;
+
 /// The exponent of a zero: below that of every number, also in a sum of two.
 const ZERO: i32 = -(1 << 20);
 
@@ -40,32 +44,41 @@ const TF32: Format = Format { fraction: 10, exponent: 8 };
 const F32: Format = Format { fraction: 23, exponent: 8 };
 
 /// Finite numbers: signed magnitudes, and the exponents of their first bits if they are normal.
-#[derive(Default)]
 struct Numbers {
-    magnitudes: Vec<i32>,
-    exponents: Vec<i32>,
+    magnitudes: [[i32; LANES]; VECTORS],
+    exponents: [[i32; LANES]; VECTORS],
+}
+
+impl Numbers {
+    const NONE: Self = Self { magnitudes: [[0; LANES]; VECTORS], exponents: [[0; LANES]; VECTORS] };
 }
 
 impl Format {
-    /// The numbers of patterns of bits; `None` if one is infinite or no number.
+    /// Writes the numbers of patterns of bits. Returns whether all are finite.
     #[inline(always)]
-    fn decode(self, bits: &[u32]) -> Option<Numbers> {
+    fn decode(self, bits: &[u32], numbers: &mut Numbers) -> bool {
         let beyond = (1 << self.exponent) - 1;
         let bias = (1 << (self.exponent - 1)) - 1;
-        let mut numbers =
-            Numbers { magnitudes: vec![0; bits.len()], exponents: vec![0; bits.len()] };
-        let mut special = false;
-        let places = numbers.magnitudes.iter_mut().zip(&mut numbers.exponents);
-        for ((magnitude, exponent), &bits) in places.zip(bits) {
-            let field = (bits >> self.fraction & beyond).cast_signed();
-            let fraction = (bits & ((1 << self.fraction) - 1)).cast_signed();
-            special |= field == beyond.cast_signed();
-            let whole = if field == 0 { fraction } else { fraction | 1 << self.fraction };
-            let negative = bits >> (self.fraction + self.exponent) & 1 != 0;
-            *magnitude = if negative { -whole } else { whole };
-            *exponent = if whole == 0 { ZERO } else { field.max(1) - bias };
+        let mut special = 0;
+        // By index, in whole vectors: calls for iterators are not always inlined here, and vectors
+        // that pass through memory in halves are slow to read.
+        for at in (0..bits.len()).step_by(LANES) {
+            let patterns = vector(bits, at);
+            let (mut magnitudes, mut exponents) = ([0; LANES], [0; LANES]);
+            for lane in 0..LANES {
+                let bits = patterns[lane];
+                let field = (bits >> self.fraction & beyond).cast_signed();
+                let fraction = (bits & ((1 << self.fraction) - 1)).cast_signed();
+                special |= u32::from(field == beyond.cast_signed());
+                let whole = if field == 0 { fraction } else { fraction | 1 << self.fraction };
+                let negative = bits >> (self.fraction + self.exponent) & 1 != 0;
+                magnitudes[lane] = if negative { -whole } else { whole };
+                exponents[lane] = if whole == 0 { ZERO } else { field.max(1) - bias };
+            }
+            numbers.magnitudes[at / LANES % VECTORS] = magnitudes;
+            numbers.exponents[at / LANES % VECTORS] = exponents;
         }
-        (!special).then_some(numbers)
+        special == 0
     }
 }
 
@@ -74,7 +87,35 @@ impl Format {
 fn aligned(magnitude: i32, up: i32, down: i32) -> i32 {
     let bits = magnitude.unsigned_abs() << up;
     let cut = if down < 32 { bits >> (down & 31) } else { 0 }.cast_signed();
-    if magnitude < 0 { -cut } else { cut }
+    // All bits of a negative number's sign: the complement plus one is the negative.
+    let sign = magnitude >> 31;
+    (cut ^ sign) - sign
+}
+
+/// The larger ones of exponents and those of products.
+#[inline(always)]
+fn later(largest: [i32; LANES], first: i32, second: [i32; LANES]) -> [i32; LANES] {
+    let mut later = [0; LANES];
+    for lane in 0..LANES {
+        later[lane] = largest[lane].max(first + second[lane]);
+    }
+    later
+}
+
+/// Sums plus a number times eight: each is a magnitude and an exponent.
+#[inline(always)]
+fn added(
+    sums: [i32; LANES],
+    (first, second): ((i32, i32), ([i32; LANES], [i32; LANES])),
+    largest: [i32; LANES],
+    up: i32,
+) -> [i32; LANES] {
+    let mut added = [0; LANES];
+    for lane in 0..LANES {
+        let down = largest[lane] - first.1 - second.1[lane];
+        added[lane] = sums[lane] + aligned(first.0 * second.0[lane], up, down);
+    }
+    added
 }
 
 /// Exact sums of eight columns: the sum is `(low + high) * 2^unit`.
@@ -88,19 +129,20 @@ impl Exact {
     /// The sum as a double, which holds it exactly.
     #[inline(always)]
     fn values(&self) -> [f64; LANES] {
+        let Self { low, high, unit } = self;
         let mut values = [0.0; LANES];
-        for (lane, value) in values.iter_mut().enumerate() {
+        for lane in 0..LANES {
             // Where all terms are zero, the unit is far below the range of doubles.
-            let unit = i64::from(self.unit[lane].max(-1000)) + 1023;
-            let scale = f64::from_bits(unit.cast_unsigned() << 52);
-            *value = (f64::from(self.low[lane]) + f64::from(self.high[lane])) * scale;
+            let exponent = i64::from(unit[lane].max(-1000)) + 1023;
+            let scale = f64::from_bits(exponent.cast_unsigned() << 52);
+            values[lane] = (f64::from(low[lane]) + f64::from(high[lane])) * scale;
         }
         values
     }
 
     #[inline(always)]
-    fn to_singles(&self, results: &mut [u32]) {
-        let values = self.values();
+    fn to_singles(&self) -> [u32; LANES] {
+        let (values, mut results) = (self.values(), [0; LANES]);
         let mut tiny = false;
         for lane in 0..LANES {
             // The bits beyond a single's are cut, so that nothing is rounded.
@@ -116,24 +158,32 @@ impl Exact {
                 }
             }
         }
+        results
     }
 
-    fn to_halves(&self, results: &mut [u32]) {
+    fn to_halves(&self) -> [u32; LANES] {
+        let mut results = [0; LANES];
         for (lane, result) in results.iter_mut().enumerate() {
             let total = i64::from(self.low[lane]) + i64::from(self.high[lane]);
             *result = matrix::half_of(total, self.unit[lane]).into();
         }
+        results
     }
 }
 
-/// Eight numbers from a place on.
+/// Eight numbers from a place on; zeros if there are fewer.
 #[inline(always)]
-fn eight(numbers: &[i32], at: usize) -> [i32; LANES] {
-    let mut eight = [0; LANES];
-    for (to, from) in eight.iter_mut().zip(&numbers[at..at + LANES]) {
-        *to = *from;
+fn vector<T: Copy + Default>(numbers: &[T], at: usize) -> [T; LANES] {
+    let rest = numbers.get(at..).unwrap_or_default();
+    rest.first_chunk().copied().unwrap_or_default()
+}
+
+/// Writes eight numbers from a place on, if there are as many.
+#[inline(always)]
+fn set<T>(numbers: &mut [T], at: usize, values: [T; LANES]) {
+    if let Some(place) = numbers.get_mut(at..).and_then(<[T]>::first_chunk_mut) {
+        *place = values;
     }
-    eight
 }
 
 /// Adds to each sum a row times its column. False if an operand is infinite or no number: nothing is
@@ -144,43 +194,45 @@ fn eight(numbers: &[i32], at: usize) -> [i32; LANES] {
 fn floats(
     (from, to): (Format, Format),
     sizes: Sizes,
-    (a, b, c): (&[u32], &[u32], &[u32]),
+    bits: (&[u32], &[u32], &[u32]),
     d: &mut [u32],
 ) -> bool {
     let Sizes { columns, depth, .. } = sizes;
-    let (Some(a), Some(b), Some(c)) = (from.decode(a), from.decode(b), to.decode(c)) else {
+    let [mut a, mut b, mut c] = [Numbers::NONE; 3];
+    let is_finite = from.decode(bits.0, &mut a) & from.decode(bits.1, &mut b);
+    if !(is_finite & to.decode(bits.2, &mut c)) {
         return false;
-    };
+    }
     let up = ALIGNED - 2 * from.fraction.cast_signed();
     let up_sum = ALIGNED - to.fraction.cast_signed();
-    for at in (0..c.magnitudes.len()).step_by(LANES) {
+    let (magnitudes, exponents) = (a.magnitudes.as_flattened(), a.exponents.as_flattened());
+    for at in (0..d.len()).step_by(LANES) {
         let (row, column) = (at / columns, at % columns);
-        let (addends, places) = (eight(&c.magnitudes, at), eight(&c.exponents, at));
+        let index = at / LANES % VECTORS;
+        let (addends, places) = (c.magnitudes[index], c.exponents[index]);
         let mut largest = places;
         for k in 0..depth {
-            let first = a.exponents[row * depth + k];
-            let second = eight(&b.exponents, k * columns + column);
-            for lane in 0..LANES {
-                largest[lane] = largest[lane].max(first + second[lane]);
-            }
+            let second = b.exponents[(k * columns + column) / LANES % VECTORS];
+            largest = later(largest, exponents[row * depth + k], second);
         }
         let mut sums = Exact { low: [0; LANES], high: [0; LANES], unit: [0; LANES] };
         for lane in 0..LANES {
             sums.low[lane] = aligned(addends[lane], up_sum, largest[lane] - places[lane]);
             sums.unit[lane] = largest[lane] - ALIGNED;
         }
-        for k in 0..depth {
-            let (first, place) = (a.magnitudes[row * depth + k], a.exponents[row * depth + k]);
-            let second = eight(&b.magnitudes, k * columns + column);
-            let seconds = eight(&b.exponents, k * columns + column);
-            let half = if k % 2 == 0 { &mut sums.low } else { &mut sums.high };
-            for lane in 0..LANES {
-                let down = largest[lane] - place - seconds[lane];
-                half[lane] += aligned(first * second[lane], up, down);
-            }
+        // The depth is even.
+        for k in (0..depth).step_by(2) {
+            let term = |k: usize| {
+                let index = (k * columns + column) / LANES % VECTORS;
+                let second = (b.magnitudes[index], b.exponents[index]);
+                ((magnitudes[row * depth + k], exponents[row * depth + k]), second)
+            };
+            sums.low = added(sums.low, term(k), largest, up);
+            sums.high = added(sums.high, term(k + 1), largest, up);
         }
-        let results = &mut d[at..at + LANES];
-        if to.fraction == F16.fraction { sums.to_halves(results) } else { sums.to_singles(results) }
+        let results =
+            if to.fraction == F16.fraction { sums.to_halves() } else { sums.to_singles() };
+        set(d, at, results);
     }
     true
 }
@@ -245,16 +297,15 @@ pub(crate) fn f64(sizes: Sizes, a: &[u64], b: &[u64], c: &[u64], d: &mut [u64]) 
     let Sizes { columns, depth, .. } = sizes;
     for at in (0..c.len()).step_by(LANES) {
         let (row, column) = (at / columns, at % columns);
-        let mut sums = [0; LANES];
-        sums.copy_from_slice(&c[at..at + LANES]);
+        let mut sums = vector(c, at);
         for k in 0..depth {
             let first = a[row * depth + k];
-            let second = &b[k * columns + column..][..LANES];
+            let second = vector(b, k * columns + column);
             for lane in 0..LANES {
                 sums[lane] = double::fma(first, second[lane], sums[lane]);
             }
         }
-        d[at..at + LANES].copy_from_slice(&sums);
+        set(d, at, sums);
     }
 }
 
@@ -274,17 +325,19 @@ pub(crate) fn integers(
         let mut sums = [0_i32; LANES];
         for k in 0..depth {
             let first = a[row * depth + k];
-            let second = &b[k * columns + column..][..LANES];
+            let second = vector(b, k * columns + column);
             for lane in 0..LANES {
                 sums[lane] = sums[lane].wrapping_add(first.wrapping_mul(second[lane]));
             }
         }
+        let (addends, mut results) = (vector(c, at), [0; LANES]);
         for lane in 0..LANES {
-            let addend = c[at + lane].cast_signed();
+            let addend = addends[lane].cast_signed();
             let clamped = addend.saturating_add(sums[lane]);
             let sum = if saturate { clamped } else { addend.wrapping_add(sums[lane]) };
-            d[at + lane] = sum.cast_unsigned();
+            results[lane] = sum.cast_unsigned();
         }
+        set(d, at, results);
     }
 }
 
