@@ -52,7 +52,7 @@ fn multiply_each(lanes: &mut Lanes<'_>, op: &Op, product: Product) {
     }
     let layout = layout_of_sums(product);
     for register in 0..layout.registers() {
-        let values = gathered(layout, register, d);
+        let values = gathered(layout, register, &results);
         lanes.set_word(op.result(register), &values);
     }
 }
@@ -124,12 +124,13 @@ fn spread<'e, 'r>(
 
 /// A register of the sums.
 #[inline(always)]
-fn gathered(layout: Layout, register: usize, elements: &[u32]) -> [u32; WIDTH] {
+fn gathered(layout: Layout, register: usize, elements: &[u32; ELEMENTS_MAX]) -> [u32; WIDTH] {
     let mut values = [0; WIDTH];
     for part in 0..layout.packed {
         let places = Places::of(layout, true, register, part);
+        let shift = part as u32 * (32 / layout.packed as u32);
         for lane in 0..WIDTH {
-            values[lane] |= elements[places.lane(lane)] << (part * 32 / layout.packed);
+            values[lane] |= elements[places.lane(lane) % ELEMENTS_MAX] << shift;
         }
     }
     values

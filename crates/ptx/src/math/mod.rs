@@ -17,7 +17,9 @@ pub mod matrix;
 mod number;
 pub mod packed;
 pub(crate) mod product;
+mod scaled;
 pub mod single;
+mod sums;
 pub mod video;
 
 /// The rounding of a result that the type cannot hold.
