@@ -1,6 +1,9 @@
 //! Measures the instructions of threads that one core executes in a second, over flat memory.
 //!
-//! usage: `cargo run --release -p pagewise-ptx --example speed [KERNEL…]`
+//! usage: `cargo run --release -p pagewise-ptx --example speed [KERNEL [BLOCKS]]`
+//!
+//! With a count of blocks, the kernel runs once with so many, for profilers: two counts differ by the
+//! instructions of the blocks between them.
 
 use std::env;
 use std::sync::Arc;
@@ -118,23 +121,26 @@ fn once(
 }
 
 fn main() {
-    let chosen: Vec<String> = env::args().skip(1).collect();
+    let mut arguments = env::args().skip(1);
+    let chosen = arguments.next();
+    let count: Option<u32> = arguments.next().map(|count| count.parse().expect("a number"));
     let module = Module::load(TEXT, &Target { compute: (9, 0) }).expect("a text without errors");
     let instance = Arc::new(Arc::new(module).instantiate(&[]).expect("no variables"));
     let blocks =
         [("empty", 1), ("arithmetic", 512), ("stencil", 8192), ("shared", 4096), ("graph", 1024)];
     for (name, blocks) in blocks {
-        if !chosen.is_empty() && !chosen.iter().any(|one| one == name) {
+        if chosen.as_deref().is_some_and(|chosen| chosen != name) {
             continue;
         }
+        let (blocks, times) = count.map_or((blocks, RUNS), |count| (count, 1));
         let mut runs = Vec::new();
-        for _ in 0..RUNS {
+        for _ in 0..times {
             let mut memory = Flat(vec![0; BYTES / 16]);
             graph(memory.words(), 1024 * 256);
             runs.push(once(&instance, &mut memory, name, [blocks, 1, 1]));
         }
         runs.sort_by_key(|(_, time)| *time);
-        let (stats, time) = runs[RUNS / 2];
+        let (stats, time) = runs[times / 2];
         println!(
             "{name:12} {:8.2} ms, {:6} M thread instructions, {:6.0} M/s, {:5.1} ns for one of a warp",
             time.as_secs_f64() * 1e3,

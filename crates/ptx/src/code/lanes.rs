@@ -17,57 +17,75 @@ const BITS: [u32; WIDTH] = {
 /// In slots: the register is a constant of the program.
 pub(super) const CONSTANT: u16 = 0x8000;
 
+/// Where the registers and constants of a function begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct First {
+    pub(crate) word: u32,
+    pub(crate) double: u32,
+    pub(crate) predicate: u32,
+    pub(crate) constant_word: u32,
+    pub(crate) constant_double: u32,
+}
+
 /// The registers that one instruction sees, and the lanes that execute it.
 pub(crate) struct Lanes<'a> {
-    /// Registers of up to 32 bits.
+    /// Registers of up to 32 bits, of all calls.
     pub(crate) words: &'a mut [[u32; WIDTH]],
     /// Registers of 64 bits.
     pub(crate) doubles: &'a mut [[u64; WIDTH]],
     /// Predicates, one bit per lane.
     pub(crate) predicates: &'a mut [u32],
-    /// Constants of 32 bits.
+    /// Constants of 32 bits, of all functions.
     pub(crate) constant_words: &'a [[u32; WIDTH]],
     /// Constants of 64 bits.
     pub(crate) constant_doubles: &'a [[u64; WIDTH]],
+    /// The first ones of this call.
+    pub(crate) first: First,
     /// The active lanes.
     pub(crate) mask: u32,
+}
+
+/// The index of a slot.
+#[inline(always)]
+fn at(first: u32, slot: u16) -> usize {
+    first as usize + usize::from(slot & !CONSTANT)
 }
 
 impl Lanes<'_> {
     #[inline(always)]
     pub(crate) fn word(&self, slot: u16) -> &[u32; WIDTH] {
         if slot & CONSTANT == 0 {
-            &self.words[usize::from(slot)]
+            &self.words[at(self.first.word, slot)]
         } else {
-            &self.constant_words[usize::from(slot & !CONSTANT)]
+            &self.constant_words[at(self.first.constant_word, slot)]
         }
     }
 
     #[inline(always)]
     pub(crate) fn double(&self, slot: u16) -> &[u64; WIDTH] {
         if slot & CONSTANT == 0 {
-            &self.doubles[usize::from(slot)]
+            &self.doubles[at(self.first.double, slot)]
         } else {
-            &self.constant_doubles[usize::from(slot & !CONSTANT)]
+            &self.constant_doubles[at(self.first.constant_double, slot)]
         }
     }
 
     #[inline(always)]
     pub(crate) fn predicate(&self, slot: u16) -> u32 {
-        self.predicates[usize::from(slot)]
+        self.predicates[at(self.first.predicate, slot)]
     }
 
     /// Writes the active lanes of a predicate.
     #[inline(always)]
     pub(crate) fn set_predicate(&mut self, slot: u16, value: u32) {
-        let place = &mut self.predicates[usize::from(slot)];
+        let place = &mut self.predicates[at(self.first.predicate, slot)];
         *place = (*place & !self.mask) | (value & self.mask);
     }
 
     /// Writes the active lanes of a register of 32 bits.
     #[inline(always)]
     pub(crate) fn set_word(&mut self, slot: u16, values: &[u32; WIDTH]) {
-        let place = &mut self.words[usize::from(slot)];
+        let place = &mut self.words[at(self.first.word, slot)];
         if self.mask == u32::MAX {
             *place = *values;
             return;
@@ -81,7 +99,7 @@ impl Lanes<'_> {
     /// Writes the active lanes of a register of 64 bits.
     #[inline(always)]
     pub(crate) fn set_double(&mut self, slot: u16, values: &[u64; WIDTH]) {
-        let place = &mut self.doubles[usize::from(slot)];
+        let place = &mut self.doubles[at(self.first.double, slot)];
         if self.mask == u32::MAX {
             *place = *values;
             return;

@@ -15,7 +15,7 @@ pub(crate) use allocate::{allocate, blocks};
 pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
-pub(crate) use lanes::{Lanes, Value, WIDTH, active};
+pub(crate) use lanes::{First, Lanes, Value, WIDTH, active};
 pub(crate) use mask::{bits, pack, signs};
 pub(crate) use matrix::{Factors, Layout, Product, Sum};
 pub(crate) use op::*;

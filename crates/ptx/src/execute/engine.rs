@@ -5,7 +5,7 @@ use super::block::{Common, Shape};
 use super::host::Host;
 use super::report::Cause;
 use super::warp::{Fragment, Frame, SPIN, State, Warp};
-use crate::code::{Barrier, Code, Lanes, Op, Program, Special, UNGUARDED, WIDTH};
+use crate::code::{Barrier, Code, First, Lanes, Op, Program, Special, UNGUARDED, WIDTH};
 
 /// The rules of a run that instructions look at.
 #[derive(Debug, Clone)]
@@ -54,11 +54,18 @@ pub(super) fn lanes<'w>(
 ) -> Lanes<'w> {
     let linked = &program.functions[frame.function as usize];
     Lanes {
-        words: &mut warp.words[frame.words as usize..],
-        doubles: &mut warp.doubles[frame.doubles as usize..],
-        predicates: &mut warp.predicates[frame.predicates as usize..],
-        constant_words: &program.constant_words[linked.words as usize..],
-        constant_doubles: &program.constant_doubles[linked.doubles as usize..],
+        words: &mut warp.words,
+        doubles: &mut warp.doubles,
+        predicates: &mut warp.predicates,
+        constant_words: &program.constant_words,
+        constant_doubles: &program.constant_doubles,
+        first: First {
+            word: frame.words,
+            double: frame.doubles,
+            predicate: frame.predicates,
+            constant_word: linked.words,
+            constant_double: linked.doubles,
+        },
         mask,
     }
 }

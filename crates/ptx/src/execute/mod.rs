@@ -11,6 +11,7 @@ mod engine;
 mod format;
 mod grid;
 mod host;
+mod lane_bytes;
 mod launch;
 mod matrix;
 mod memory;

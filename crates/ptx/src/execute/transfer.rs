@@ -7,136 +7,11 @@
 use super::access::{Blocked, Pointers, Region, Wanted, read, write};
 use super::block::Common;
 use super::engine::{Engine, lanes};
+use super::lane_bytes::{Found, Offsets, Places, row};
 use super::memory::Kind;
 use super::rows;
 use super::warp::{Fragment, Warp};
 use crate::code::{Access, Fill, Lanes, Op, WIDTH, active};
-
-/// Where the lanes' bytes are in a region.
-struct Offsets {
-    /// Those of lanes that are not active are the ones of the first active lane.
-    of: [u32; WIDTH],
-    /// All lanes access the same bytes.
-    is_same: bool,
-    /// The bytes of each lane follow those of the lane before.
-    is_row: bool,
-}
-
-impl Offsets {
-    /// The offsets of an instruction's lanes, if all are aligned and inside of the region.
-    #[inline(always)]
-    fn of(lanes: &Lanes<'_>, op: &Op, wide: bool, region: &Region, bytes: u32) -> Option<Self> {
-        let mut of = [0; WIDTH];
-        let mut high = 0;
-        if wide {
-            let (base, shift) = (lanes.double(op.s[0]), op.imm.wrapping_sub(region.start));
-            for lane in 0..WIDTH {
-                let offset = base[lane].wrapping_add(shift);
-                let kept = i64::from(lanes.mask.cast_signed() << (31 - lane) >> 31);
-                high |= (offset >> 32) as u32 & kept as u32;
-                of[lane] = offset as u32;
-            }
-        } else {
-            let base = lanes.word(op.s[0]);
-            for lane in 0..WIDTH {
-                of[lane] = base[lane].wrapping_add(op.imm as u32);
-            }
-            // Regions that begin elsewhere have addresses of 64 bits, but for frames.
-            if region.start != 0 {
-                return None;
-            }
-        }
-        Self::checked(of, lanes.mask, region, bytes).filter(|_| high == 0)
-    }
-
-    #[inline(always)]
-    fn checked(addressed: [u32; WIDTH], mask: u32, region: &Region, bytes: u32) -> Option<Self> {
-        let first = addressed[mask.trailing_zeros() as usize % WIDTH];
-        let mut of = addressed;
-        if mask != u32::MAX {
-            for lane in 0..WIDTH {
-                let kept = (mask.cast_signed() << (31 - lane) >> 31).cast_unsigned();
-                of[lane] = addressed[lane] & kept | first & !kept;
-            }
-        }
-        let (mut most, mut all, mut differ, mut gaps) = (0, 0, 0, 0);
-        for (lane, &offset) in of.iter().enumerate() {
-            most = offset.max(most);
-            all |= offset;
-            differ |= offset ^ first;
-            gaps |= offset.wrapping_sub(lane as u32 * bytes) ^ first;
-        }
-        let is_aligned = (all | region.start as u32) & (bytes - 1) == 0;
-        let is_inside = most < region.bytes && region.bytes - most >= bytes;
-        let is_row = gaps == 0 && mask == u32::MAX && region.apart == 0;
-        let is_same = differ == 0 && region.apart == 0;
-        (is_aligned && is_inside).then_some(Self { of, is_same, is_row })
-    }
-}
-
-/// Bytes of lanes in a region.
-struct Places {
-    host: *mut u8,
-    apart: usize,
-    offsets: Offsets,
-}
-
-impl Places {
-    /// Where a lane's bytes are.
-    #[inline(always)]
-    fn lane(&self, lane: usize) -> *mut u8 {
-        self.host.wrapping_add(self.offsets.of[lane] as usize + lane * self.apart)
-    }
-
-    /// Reads a value of each lane.
-    ///
-    /// # Safety
-    /// The lanes' bytes hold a value at `at`.
-    #[inline(always)]
-    unsafe fn values<T: Copy + Default, W: From<T> + Copy + Default>(
-        &self,
-        at: usize,
-    ) -> [W; WIDTH] {
-        let mut values = [W::default(); WIDTH];
-        // SAFETY: the caller's. Volatile: another thread of the process may write the bytes.
-        let read = |place: *mut u8| W::from(unsafe { place.cast::<T>().read_volatile() });
-        if self.offsets.is_same {
-            return [read(self.lane(0).wrapping_add(at)); WIDTH];
-        }
-        let start = self.host.wrapping_add(at);
-        if self.apart == 0 {
-            for (value, &offset) in values.iter_mut().zip(&self.offsets.of) {
-                *value = read(start.wrapping_add(offset as usize));
-            }
-        } else {
-            for (lane, value) in values.iter_mut().enumerate() {
-                *value = read(self.lane(lane).wrapping_add(at));
-            }
-        }
-        values
-    }
-
-    /// Writes a value of each lane of a mask, the last one last.
-    ///
-    /// # Safety
-    /// The lanes' bytes hold a value at `at`, and are ones to write.
-    #[inline(always)]
-    unsafe fn set_values<T: Copy>(&self, at: usize, mask: u32, value: impl Fn(usize) -> T) {
-        let set = |lane: usize| {
-            // SAFETY: the caller's. Volatile: another thread of the process may read the bytes.
-            unsafe { self.lane(lane).wrapping_add(at).cast::<T>().write_volatile(value(lane)) };
-        };
-        if mask == u32::MAX {
-            for lane in 0..WIDTH {
-                set(lane);
-            }
-        } else {
-            for lane in active(mask) {
-                set(lane);
-            }
-        }
-    }
-}
 
 impl Engine<'_> {
     pub(super) fn load(
@@ -189,6 +64,27 @@ impl Engine<'_> {
         self.store_each(common, warp, fragment, op, access, mask)
     }
 
+    /// The region around the bytes of the first active lane, and its address.
+    #[inline(always)]
+    fn around(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (access, wanted): (Access, Wanted),
+    ) -> Option<(Region, u64)> {
+        let lane = wanted.mask.trailing_zeros() as usize % WIDTH;
+        let registers = lanes(self.program, warp, &fragment.frame, wanted.mask);
+        let address = if access.wide {
+            registers.double(op.s[0])[lane].wrapping_add(op.imm)
+        } else {
+            registers.word(op.s[0])[lane].wrapping_add(op.imm as u32).into()
+        };
+        let region = self.reach.region(common, warp, &fragment.frame, address, wanted)?;
+        Some((region, address))
+    }
+
     /// The places of all lanes, if one region has them.
     #[inline(always)]
     fn found(
@@ -199,23 +95,22 @@ impl Engine<'_> {
         op: &Op,
         (access, kind): (Access, Kind),
         mask: u32,
-    ) -> Option<Places> {
+    ) -> Option<Found> {
         let bytes = u32::from(access.bytes) * u32::from(access.count);
-        let lane = mask.trailing_zeros() as usize % WIDTH;
-        let registers = lanes(self.program, warp, &fragment.frame, mask);
-        let address = if access.wide {
-            registers.double(op.s[0])[lane].wrapping_add(op.imm)
-        } else {
-            registers.word(op.s[0])[lane].wrapping_add(op.imm as u32).into()
-        };
         let wanted = Wanted { place: access.place, bytes, kind, mask };
-        let region = self.reach.region(common, warp, &fragment.frame, address, wanted)?;
+        let (region, address) = self.around(common, warp, fragment, op, (access, wanted))?;
         let registers = lanes(self.program, warp, &fragment.frame, mask);
-        let offsets = Offsets::of(&registers, op, access.wide, &region, bytes)?;
+        let found = match row(&registers, op, access, &region, (address, bytes)) {
+            Some(row) => Found::Row(row),
+            None => {
+                let offsets = Offsets::of(&registers, op, access.wide, &region, bytes)?;
+                Found::Places(Places { host: region.host, apart: region.apart, offsets })
+            }
+        };
         if region.is_counted {
             self.reach.count(wanted, mask.count_ones().into());
         }
-        Some(Places { host: region.host, apart: region.apart, offsets })
+        Some(found)
     }
 
     /// A load of lanes that are in several places, or may not be there at all.
@@ -331,11 +226,10 @@ fn load(
     mask: u32,
 ) -> bool {
     let found = engine.found(common, warp, fragment, op, (access, Kind::Read), mask);
-    let Some(places) = found else { return false };
+    let Some(found) = found else { return false };
     let mut lanes = lanes(engine.program, warp, &fragment.frame, mask);
     let Access { bytes, count, doubles, .. } = access;
-    if places.offsets.is_row && bytes >= 4 {
-        let row = places.lane(0);
+    if let Found::Row(row) = found {
         // SAFETY: the row has one element for each lane, so many each, and they have so many bytes.
         unsafe {
             match (bytes, count, doubles) {
@@ -348,6 +242,7 @@ fn load(
             }
         }
     }
+    let places = found.places(bytes * count);
     for element in 0..usize::from(count) {
         let at = element * usize::from(bytes);
         if bytes == 4 && doubles >> element & 1 == 0 {
@@ -404,11 +299,10 @@ fn store(
     mask: u32,
 ) -> bool {
     let found = engine.found(common, warp, fragment, op, (access, Kind::Write), mask);
-    let Some(places) = found else { return false };
+    let Some(found) = found else { return false };
     let lanes = lanes(engine.program, warp, &fragment.frame, mask);
     let Access { bytes, count, doubles, .. } = access;
-    if places.offsets.is_row && bytes >= 4 {
-        let row = places.lane(0);
+    if let Found::Row(row) = found {
         // SAFETY: the row has one element for each lane, so many each, and they have so many bytes,
         // to write.
         unsafe {
@@ -422,6 +316,7 @@ fn store(
             }
         }
     }
+    let places = found.places(bytes * count);
     for element in 0..usize::from(count) {
         let (source, at) = (op.source(element + 1), element * usize::from(bytes));
         // SAFETY: the lanes' bytes hold all elements of the access, to write.
