@@ -1,4 +1,4 @@
-//! Where the bytes of a warp's lanes are, in a region of memory that has all of them.
+//! The places of the bytes of a warp's lanes, in a region of memory that has all of them.
 
 use super::access::Region;
 use crate::code::{Access, Lanes, Op, WIDTH, active};
