@@ -240,6 +240,18 @@ pub(crate) struct Atomic {
     pub(crate) flush: bool,
 }
 
+/// `cp.async.bulk` and `cp.reduce.async.bulk`: the sources are both addresses, the size, and the
+/// address of the mbarrier that it completes transactions of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bulk {
+    pub(crate) to: Place,
+    pub(crate) from: Place,
+    /// The operation on the old values, if it does not replace them.
+    pub(crate) reduce: Option<(Modify, Operand)>,
+    /// Whether an mbarrier is told.
+    pub(crate) signals: bool,
+}
+
 /// The mode of `shfl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shuffle {
@@ -355,6 +367,14 @@ pub(crate) enum Mbarrier {
     Arrive,
     /// Arrives without letting the next phase wait for the thread.
     ArriveDrop,
+    /// Expects the transactions of the second source.
+    Expect,
+    /// Completes the transactions of the second source.
+    Complete,
+    /// Expects the transactions of the second source, and arrives with a count of one.
+    ArriveExpect,
+    /// As the one before, without letting the next phase wait for the thread.
+    ArriveDropExpect,
     /// Whether the phase of the state's token is complete.
     Test,
     /// Whether the phase of that parity is complete.
@@ -380,6 +400,7 @@ pub(crate) enum Code {
         bytes: u8,
         sized: bool,
     },
+    Bulk(Bulk),
     /// Jumps to an instruction.
     Branch(u32),
     /// Jumps by a table.

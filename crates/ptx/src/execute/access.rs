@@ -159,7 +159,7 @@ impl Reach<'_> {
     }
 
     /// The access waits: once for each page of 4 KiB of an instruction.
-    fn wait(&mut self, common: &Common, warp: &Warp, address: u64, kind: Kind) {
+    pub(super) fn wait(&mut self, common: &Common, warp: &Warp, address: u64, kind: Kind) {
         let new = Outstanding {
             block: common.linear,
             warp: warp.index,
@@ -178,7 +178,7 @@ impl Reach<'_> {
     }
 
     /// The place of one lane; `None` if it waits.
-    fn place(
+    pub(super) fn place(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,

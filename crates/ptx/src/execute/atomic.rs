@@ -1,4 +1,4 @@
-//! Atomics, asynchronous copies, and mbarrier objects.
+//! Atomics, and asynchronous copies of a few bytes.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use super::block::Common;
 use super::engine::{Engine, lanes};
 use super::memory::Kind;
 use super::warp::{Fragment, Warp};
-use crate::code::{Atomic, Mbarrier, Modify, Op, Operand, Place, WIDTH, active};
+use crate::code::{Atomic, Modify, Op, Operand, Place, WIDTH, active};
 use crate::math::half::{self, Binary16, Brain16, Choice, Modifiers};
 use crate::math::{double, single};
 
@@ -84,85 +84,13 @@ impl Engine<'_> {
         }
         Ok(())
     }
-
-    pub(super) fn mbarrier(
-        &mut self,
-        common: &mut Common,
-        warp: &mut Warp,
-        fragment: &Fragment,
-        op: &Op,
-        (what, place): (Mbarrier, Place),
-        mask: u32,
-    ) -> Result<(), Blocked> {
-        let registers = lanes(self.program, warp, &fragment.frame, mask);
-        if what == Mbarrier::Pending {
-            let counts = registers.double(op.s[0]).map(|state| (state & COUNT) as u32);
-            lanes(self.program, warp, &fragment.frame, mask).set_word(op.d[0], &counts);
-            return Ok(());
-        }
-        let addresses = *registers.double(op.s[0]);
-        let operand = match what {
-            Mbarrier::Test => *registers.double(op.s[1]),
-            Mbarrier::Invalidate => [0; WIDTH],
-            _ => registers.word(op.s[1]).map(u64::from),
-        };
-        let wanted = Wanted { place, bytes: 8, kind: Kind::Atomic, mask };
-        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
-        let (mut states, mut done) = ([0; WIDTH], 0);
-        for lane in active(mask) {
-            let next = |old| mbarrier_after(what, old, operand[lane]);
-            // SAFETY: `places` gave the pointer for 8 bytes, aligned to them, to write.
-            let old = unsafe { update(pointers[lane], 8, next) };
-            states[lane] = old;
-            let complete = match what {
-                Mbarrier::Test => (old ^ operand[lane]) & PHASE != 0,
-                _ => old >> 63 != operand[lane] & 1,
-            };
-            done |= u32::from(complete) << lane;
-        }
-        let mut registers = lanes(self.program, warp, &fragment.frame, mask);
-        match what {
-            Mbarrier::Arrive | Mbarrier::ArriveDrop => registers.set_double(op.d[0], &states),
-            Mbarrier::Test | Mbarrier::TestParity => registers.set_predicate(op.d[0], done),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// An mbarrier: the pending count, the expected count, the parity of the phase.
-const COUNT: u64 = 0xf_ffff;
-const EXPECTED: u32 = 20;
-const PHASE: u64 = 1 << 63;
-
-fn mbarrier_after(what: Mbarrier, old: u64, operand: u64) -> u64 {
-    let (pending, expected) = (old & COUNT, old >> EXPECTED & COUNT);
-    match what {
-        Mbarrier::Init => operand & COUNT | (operand & COUNT) << EXPECTED,
-        Mbarrier::Invalidate => 0,
-        Mbarrier::Arrive | Mbarrier::ArriveDrop => {
-            let expected = if what == Mbarrier::ArriveDrop {
-                expected.saturating_sub(operand)
-            } else {
-                expected
-            };
-            let left = pending.saturating_sub(operand);
-            let phase = old & PHASE;
-            if left == 0 {
-                expected | expected << EXPECTED | phase ^ PHASE
-            } else {
-                left | expected << EXPECTED | phase
-            }
-        }
-        _ => old,
-    }
 }
 
 /// Replaces bytes in one step, and gives the old ones.
 ///
 /// # Safety
 /// The pointer is valid for reads and writes of as many bytes, and aligned to them.
-unsafe fn update(pointer: *mut u8, bytes: u32, next: impl Fn(u64) -> u64) -> u64 {
+pub(super) unsafe fn update(pointer: *mut u8, bytes: u32, next: impl Fn(u64) -> u64) -> u64 {
     // SAFETY: the caller's; other threads of the process use atomics on these bytes, too.
     unsafe {
         match bytes {
@@ -191,7 +119,7 @@ unsafe fn update(pointer: *mut u8, bytes: u32, next: impl Fn(u64) -> u64) -> u64
 }
 
 /// The new value of an atomic.
-fn modified(atomic: Atomic, old: u64, a: u64, b: u64) -> u64 {
+pub(super) fn modified(atomic: Atomic, old: u64, a: u64, b: u64) -> u64 {
     match (atomic.modify, atomic.operand) {
         (Modify::And, _) => old & a,
         (Modify::Or, _) => old | a,

@@ -299,6 +299,7 @@ impl Engine<'_> {
             Code::Copy { bytes, sized } => {
                 self.copy(common, warp, fragment, op, (bytes, sized), mask)?
             }
+            Code::Bulk(bulk) => self.bulk(common, warp, fragment, op, bulk, mask)?,
             Code::Mbarrier { what, place } => {
                 fragment.spin += SPIN;
                 self.mbarrier(common, warp, fragment, op, (what, place), mask)?;

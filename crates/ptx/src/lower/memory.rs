@@ -1,11 +1,9 @@
-//! Loads, stores, atomics, asynchronous copies.
+//! Loads, stores, atomics.
 
 use super::builder::Builder;
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::{Address, width};
-use crate::code::{
-    Access, Atomic, Code, File, Fill, Mbarrier, Modify, Operand as Value, Place, Slot,
-};
+use crate::code::{Access, Atomic, Code, File, Fill, Modify, Operand as Value, Place, Slot};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
@@ -62,7 +60,7 @@ impl<'t> Builder<'_, 't> {
     }
 
     /// Modifiers of order and volatility. This executor makes every access visible at once.
-    fn order(m: &mut Modifiers<'t>) -> bool {
+    pub(super) fn order(m: &mut Modifiers<'t>) -> bool {
         let mut shared = m.take("volatile");
         for order in ["relaxed", "acquire", "release", "acq_rel", "mmio"] {
             shared |= m.take(order);
@@ -76,7 +74,7 @@ impl<'t> Builder<'_, 't> {
     }
 
     /// The policy of a cache hint is an operand more.
-    fn without_policy<'o>(
+    pub(super) fn without_policy<'o>(
         m: &Modifiers<'t>,
         o: &'o [Operand<'t>],
         expected: usize,
@@ -232,49 +230,6 @@ impl<'t> Builder<'_, 't> {
         Ok(())
     }
 
-    /// `cp.async` without bulk
-    pub(super) fn copy_asynchronously(
-        &mut self,
-        m: &mut Modifiers<'t>,
-        o: &[Operand<'t>],
-    ) -> Result<(), Refusal> {
-        if !m.take("async") || m.any_starts_with("bulk") {
-            return Err("bulk copies are not supported".to_owned());
-        }
-        if ["commit_group", "wait_group", "wait_all"].iter().any(|name| m.take(name)) {
-            // Copies are complete at once.
-            self.emit(Code::Fence, &[], &[], 0);
-            return Ok(());
-        }
-        if m.take("mbarrier") || m.any_starts_with("mbarrier") {
-            return self.copies_arrive(m, o);
-        }
-        let o = Self::without_policy(m, o, 3);
-        m.hints();
-        m.must(&[("shared", ()), ("shared::cta", ())])?;
-        m.must(&[("global", ())])?;
-        let (Some(to), Some(from), Some(bytes)) = (o.first(), o.get(1), o.get(2)) else {
-            return Err("a destination, a source and a size are expected".to_owned());
-        };
-        let bytes = self.literal(bytes, Type::B32).ok_or("the size is a number")??;
-        if !matches!(bytes, 4 | 8 | 16) {
-            return Err("4, 8 or 16 bytes are copied".to_owned());
-        }
-        let (to, from) = (self.address(to)?, self.address(from)?);
-        let to = self.whole(&to);
-        let from = self.whole(&from);
-        let mut slots = vec![to, from];
-        let sized = o.len() > 3;
-        if let Some(size) = o.get(3) {
-            if self.any_register(size)?.is_some_and(|register| register.bits == 1) {
-                return Err("a predicate that ignores the source is not supported".to_owned());
-            }
-            slots.push(self.source(size, Type::B32)?);
-        }
-        self.emit(Code::Copy { bytes: bytes as u8, sized }, &[], &slots, 0);
-        Ok(())
-    }
-
     /// The address with its offset in a register of 64 bits.
     pub(super) fn whole(&mut self, address: &Address) -> Slot {
         use super::macros::{pure, un};
@@ -292,98 +247,10 @@ impl<'t> Builder<'_, 't> {
         self.emit(Code::Pure(run), &[sum], &[base], address.offset);
         sum
     }
-
-    /// `cp.async.mbarrier.arrive`: the copies of the thread are complete, so it arrives.
-    fn copies_arrive(&mut self, m: &mut Modifiers<'t>, o: &[Operand<'t>]) -> Result<(), Refusal> {
-        m.take("arrive");
-        let counted = m.take("noinc");
-        m.choose(PLACES);
-        m.kind()?;
-        let address = self.address(o.first().ok_or("an address is expected")?)?;
-        // Without `.noinc` the pending count rises by one before the arrival: nothing changes.
-        if !counted {
-            self.emit(Code::Fence, &[], &[], 0);
-            return Ok(());
-        }
-        let one = self.number(1, false);
-        let sink = self.temporary(File::Double);
-        let base = self.whole(&address);
-        let code = Code::Mbarrier { what: Mbarrier::Arrive, place: Place::Shared };
-        self.emit(code, &[sink], &[base, one], 0);
-        Ok(())
-    }
-
-    /// `mbarrier.*`
-    pub(super) fn mbarrier(
-        &mut self,
-        m: &mut Modifiers<'t>,
-        o: &[Operand<'t>],
-    ) -> Result<(), Refusal> {
-        if ["expect_tx", "complete_tx", "noComplete"].iter().any(|name| m.any_starts_with(name)) {
-            return Err("transactions of mbarriers are not supported".to_owned());
-        }
-        let what = m.must(&[
-            ("init", Mbarrier::Init),
-            ("inval", Mbarrier::Invalidate),
-            ("arrive", Mbarrier::Arrive),
-            ("arrive_drop", Mbarrier::ArriveDrop),
-            ("test_wait", Mbarrier::Test),
-            ("try_wait", Mbarrier::Test),
-            ("pending_count", Mbarrier::Pending),
-        ])?;
-        let parity = m.take("parity");
-        Self::order(m);
-        let named = m.choose(PLACES);
-        if m.kind()? != Type::B64 {
-            return Err("an mbarrier has .b64".to_owned());
-        }
-        let operand = |index: usize| o.get(index).ok_or("operands are missing");
-        let code = |what| Code::Mbarrier { what, place: named.unwrap_or(Place::Generic) };
-        match what {
-            Mbarrier::Init => {
-                let address = self.address(operand(0)?)?;
-                let slots = [self.whole(&address), self.source(operand(1)?, Type::U32)?];
-                self.emit(code(what), &[], &slots, 0);
-            }
-            Mbarrier::Invalidate => {
-                let address = self.address(operand(0)?)?;
-                let base = self.whole(&address);
-                self.emit(code(what), &[], &[base], 0);
-            }
-            Mbarrier::Arrive | Mbarrier::ArriveDrop => {
-                let state = self.dest(operand(0)?, Type::B64)?;
-                let address = self.address(operand(1)?)?;
-                let count = match o.get(2) {
-                    Some(count) => self.source(count, Type::U32)?,
-                    None => self.number(1, false),
-                };
-                let base = self.whole(&address);
-                self.emit(code(what), &[state], &[base, count], 0);
-            }
-            Mbarrier::Test | Mbarrier::TestParity => {
-                let done = self.dest(operand(0)?, Type::Pred)?;
-                let address = self.address(operand(1)?)?;
-                let base = self.whole(&address);
-                if parity {
-                    let phase = self.source(operand(2)?, Type::U32)?;
-                    self.emit(code(Mbarrier::TestParity), &[done], &[base, phase], 0);
-                } else {
-                    let state = self.source(operand(2)?, Type::B64)?;
-                    self.emit(code(Mbarrier::Test), &[done], &[base, state], 0);
-                }
-            }
-            Mbarrier::Pending => {
-                let state = self.source(operand(1)?, Type::B64)?;
-                let count = self.dest(operand(0)?, Type::U32)?;
-                self.emit(code(what), &[count], &[state], 0);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The operand of an atomic, if PTX has it.
-fn atomic_operand(modify: Modify, kind: Type) -> Result<Value, Refusal> {
+pub(super) fn atomic_operand(modify: Modify, kind: Type) -> Result<Value, Refusal> {
     use Modify::{Add, And, CompareAndSwap, Decrement, Exchange, Increment, Max, Min, Or, Xor};
     let operand = match (modify, kind) {
         (Add, Type::F32) => Value::F32,

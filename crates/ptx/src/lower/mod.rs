@@ -3,6 +3,7 @@
 //! Every instruction is known with all of its modifiers and types, or the module is refused.
 
 mod approximate;
+mod asynchronous;
 mod builder;
 mod class;
 mod compare;
