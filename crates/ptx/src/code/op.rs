@@ -240,6 +240,15 @@ pub(crate) struct Atomic {
     pub(crate) flush: bool,
 }
 
+/// `atom.exch.b128` and `atom.cas.b128`: the sources are the address and the halves of the operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AtomicPair {
+    pub(crate) place: Place,
+    pub(crate) wide: bool,
+    /// Whether it compares first.
+    pub(crate) swap: bool,
+}
+
 /// `cp.async.bulk` and `cp.reduce.async.bulk`: the sources are both addresses, the size, and the
 /// address of the mbarrier that it completes transactions of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -395,6 +404,7 @@ pub(crate) enum Code {
     Load(Access),
     Store(Access),
     Atomic(Atomic),
+    AtomicPair(AtomicPair),
     /// `cp.async`: from global to shared memory; the sources are both addresses and the source size.
     Copy {
         bytes: u8,

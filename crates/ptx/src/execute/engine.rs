@@ -266,6 +266,10 @@ impl Engine<'_> {
                 fragment.spin += SPIN;
                 self.atomic(common, warp, fragment, op, atomic, mask)?;
             }
+            Code::AtomicPair(atomic) => {
+                fragment.spin += SPIN;
+                self.atomic_pair(common, warp, fragment, op, atomic, mask)?;
+            }
             Code::Special(special) => self.special(common, warp, fragment, op, special, mask),
             Code::FrameAddress { wide } => {
                 let base = u64::from(fragment.frame.local).wrapping_add(op.imm);

@@ -17,6 +17,7 @@ mod launch;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod pair;
 mod report;
 mod rows;
 mod service;

@@ -13,8 +13,15 @@ use crate::types::Type;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Register {
     pub(super) slot: Slot,
-    /// The width in bits; 1 of a predicate.
+    /// The width in bits; 1 of a predicate. One of 128 bits is a pair ([`Register::halves`]).
     pub(super) bits: u32,
+}
+
+impl Register {
+    /// The lower and the upper half of a register of 128 bits.
+    pub(super) fn halves(self) -> [Slot; 2] {
+        [self.slot, Slot { index: self.slot.index + 1, ..self.slot }]
+    }
 }
 
 /// A thing that a name of a function stands for.
@@ -157,10 +164,15 @@ impl<'m, 't> Builder<'m, 't> {
     fn register(&mut self, bits: u32) -> Register {
         let file = match bits {
             1 => File::Predicate,
-            64 => File::Double,
+            64 | 128 => File::Double,
             _ => File::Word,
         };
-        Register { slot: self.temporary(file), bits }
+        let slot = self.temporary(file);
+        if bits == 128 {
+            // The upper half is the next slot.
+            self.temporary(file);
+        }
+        Register { slot, bits }
     }
 
     /// Declares a variable of the function.
@@ -187,9 +199,6 @@ impl<'m, 't> Builder<'m, 't> {
         let bits = match kind(variable.kind) {
             Some(Type::Pred) => 1,
             Some(Type::B8 | Type::U8 | Type::S8) => 16,
-            Some(Type::B128) => {
-                return Err(variable.place.error("registers of 128 bits are not supported"));
-            }
             Some(kind) => kind.bytes() * 8,
             None => return Err(variable.place.error("the register's type is not known here")),
         };

@@ -137,6 +137,7 @@ impl<'t> Builder<'_, 't> {
             }
             let register = self
                 .any_register(operand)?
+                .filter(|register| register.bits != 128)
                 .ok_or("a result is no variable that is declared here")?;
             let to = self.room(8, 8)?;
             call.results.push((from, to, bytes.min(8)));

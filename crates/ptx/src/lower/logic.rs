@@ -187,6 +187,7 @@ impl<'t> Builder<'_, 't> {
         let kind = m.kind()?;
         let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
         match (to, from) {
+            _ if kind == Type::B128 => self.move_pair(to, from),
             (Operand::Vector(parts), from) => self.unpack(kind, parts, from),
             (to, Operand::Vector(parts)) => self.pack(kind, to, parts),
             _ if kind == Type::Pred => {

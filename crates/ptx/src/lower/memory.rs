@@ -95,6 +95,9 @@ impl<'t> Builder<'_, 't> {
         let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
         let address = self.address(from)?;
         let place = self.place(named, &address)?;
+        if (kind, count) == (Type::B128, 1) {
+            return self.load_pair(to, &address, place, shared);
+        }
         let elements = self.elements(to).to_vec();
         if elements.len() != usize::from(count) {
             return Err(format!("{count} registers are expected"));
@@ -143,6 +146,9 @@ impl<'t> Builder<'_, 't> {
         let place = self.place(named, &address)?;
         if place == Place::Parameter {
             return Err("a kernel does not write its parameters".to_owned());
+        }
+        if (kind, count) == (Type::B128, 1) {
+            return self.store_pair(&address, place, from, shared);
         }
         let elements = self.elements(from).to_vec();
         if elements.len() != usize::from(count) {
@@ -200,6 +206,9 @@ impl<'t> Builder<'_, 't> {
         ])?;
         let flush = !m.take("noftz");
         let kind = m.kind()?;
+        if kind == Type::B128 {
+            return self.atomic_pair((modify, named), o, result);
+        }
         let operand = atomic_operand(modify, kind)?;
         let (to, rest) = if result { (o.first(), o.get(1..).unwrap_or(&[])) } else { (None, o) };
         let swap = modify == Modify::CompareAndSwap;

@@ -20,6 +20,7 @@ mod matrix;
 mod memory;
 mod modifiers;
 mod operands;
+mod pair;
 mod special;
 mod symbols;
 mod video;
@@ -325,6 +326,9 @@ fn function_parameters<'t>(
         let Some(Local::Register(register)) = builder.find(variable.name) else {
             return Err("a parameter in a vector register is not supported".to_owned());
         };
+        if register.bits == 128 {
+            return Err("a parameter in a register of 128 bits is not supported".to_owned());
+        }
         if taken {
             let base = builder.number(0, true);
             builder.emit(

@@ -24,6 +24,14 @@ pub(super) fn width(kind: Type) -> u32 {
     kind.register_bits()
 }
 
+/// The width of a type that has one slot.
+fn narrow(kind: Type) -> Result<u32, Refusal> {
+    match kind {
+        Type::B128 => Err("the instruction has no .b128".to_owned()),
+        kind => Ok(width(kind)),
+    }
+}
+
 impl<'t> Builder<'_, 't> {
     /// A register operand, whichever its width.
     pub(super) fn any_register(
@@ -57,7 +65,7 @@ impl<'t> Builder<'_, 't> {
 
     /// A source of a type: a register of its width, a number, a special register, or an address.
     pub(super) fn source(&mut self, operand: &Operand<'_>, kind: Type) -> Result<Slot, Refusal> {
-        let want = width(kind);
+        let want = narrow(kind)?;
         if let Some(register) = self.any_register(operand)? {
             if register.bits != want {
                 return Err(wrong_width(operand, register.bits, want));
@@ -74,7 +82,7 @@ impl<'t> Builder<'_, 't> {
         kind: Type,
     ) -> Result<Slot, Refusal> {
         if let Some(register) = self.any_register(operand)? {
-            if register.bits < width(kind) || register.bits == 1 {
+            if register.bits < narrow(kind)? || matches!(register.bits, 1 | 128) {
                 return Err(wrong_width(operand, register.bits, width(kind)));
             }
             return Ok(register.slot);
@@ -180,7 +188,7 @@ impl<'t> Builder<'_, 't> {
 
     /// A result of a type; `_` is a register that nothing reads.
     pub(super) fn dest(&mut self, operand: &Operand<'_>, kind: Type) -> Result<Slot, Refusal> {
-        let want = width(kind);
+        let want = narrow(kind)?;
         if matches!(operand, Operand::Name("_")) {
             return Ok(self.temporary(file(want)));
         }
@@ -197,12 +205,14 @@ impl<'t> Builder<'_, 't> {
         operand: &Operand<'_>,
         kind: Type,
     ) -> Result<Register, Refusal> {
-        let want = width(kind);
+        let want = narrow(kind)?;
         if matches!(operand, Operand::Name("_")) {
             return Ok(Register { slot: self.temporary(file(want)), bits: want });
         }
         match self.any_register(operand)? {
-            Some(register) if register.bits >= want && register.bits != 1 => Ok(register),
+            Some(register) if register.bits >= want && !matches!(register.bits, 1 | 128) => {
+                Ok(register)
+            }
             Some(register) => Err(wrong_width(operand, register.bits, want)),
             None => Err("the result is no register that is declared here".to_owned()),
         }
