@@ -344,6 +344,25 @@ def matrices():
             add("m16n8k16", f"s32.{a}.{b}.s32", 2, 1, 4, 4, "b32", "b32", "b32")
             add("m16n8k32", f"s32.{a}.{b}.s32", 4, 2, 4, 4, "b32", "b32", "b32")
     add("m16n8k32", "satfinite.s32.s8.s8.s32", 4, 2, 4, 4, "b32", "b32", "b32")
+    for a in ("s4", "u4"):
+        for b in ("s4", "u4"):
+            add("m8n8k32", f"s32.{a}.{b}.s32", 1, 1, 2, 2, "b32", "b32", "b32")
+            add("m16n8k32", f"s32.{a}.{b}.s32", 2, 1, 4, 4, "b32", "b32", "b32")
+            add("m16n8k64", f"s32.{a}.{b}.s32", 4, 2, 4, 4, "b32", "b32", "b32")
+    add("m16n8k64", "satfinite.s32.s4.s4.s32", 4, 2, 4, 4, "b32", "b32", "b32")
+    for how in ("and", "xor"):
+        add("m8n8k128", f"s32.b1.b1.s32.{how}.popc", 1, 1, 2, 2, "b32", "b32", "b32")
+        add("m16n8k128", f"s32.b1.b1.s32.{how}.popc", 2, 1, 4, 4, "b32", "b32", "b32")
+        add("m16n8k256", f"s32.b1.b1.s32.{how}.popc", 4, 2, 4, 4, "b32", "b32", "b32")
+    # Fragments of wmma have no known places: all elements of a matrix have one value, of the first lane.
+    for types, d, c in (("f32.f16", 8, 4), ("f16.f32", 4, 8)):
+        same = "prmt.b32 d{0}, a{0}, a{0}, {1}; shfl.sync.idx.b32 d{0}, d{0}, 0, 31, -1;"
+        masks = ("0x1010", "0x1010", "0x1010" if c == 4 else "0x3210")
+        parts = [", ".join([f"d{i}"] * n) for i, n in ((0, 8), (1, 8), (2, c))]
+        outs = ", ".join(f"d{i}" for i in range(d))
+        body = " ".join(same.format(i, mask) for i, mask in enumerate(masks))
+        body += f" wmma.mma.sync.aligned.row.col.m16n16k16.{types} {{{outs}}}, {{{parts[0]}}}, {{{parts[1]}}}, {{{parts[2]}}};"
+        form(body, "near16 near16 " + ("near16" if c == 4 else "near32"), " ".join(["b32"] * d))
 
 
 for part in (integers, bit_fields, floats, comparisons, halves, conversions, approximations, warps, memory, matrices):

@@ -7,7 +7,21 @@ pub(crate) enum Factors {
     Bf16,
     Tf32,
     F64,
-    Bytes { a_signed: bool, b_signed: bool, saturate: bool },
+    Bytes {
+        a_signed: bool,
+        b_signed: bool,
+        saturate: bool,
+    },
+    /// Integers of 4 bits.
+    Nibbles {
+        a_signed: bool,
+        b_signed: bool,
+        saturate: bool,
+    },
+    /// Bits, of which the pairs are counted that `and` or `xor` sets.
+    Bits {
+        and: bool,
+    },
 }
 
 /// The elements of an accumulator.
@@ -35,7 +49,7 @@ pub(crate) struct Product {
     pub(crate) sum: Sum,
     pub(crate) rows: u8,
     pub(crate) columns: u8,
-    pub(crate) depth: u8,
+    pub(crate) depth: u16,
     /// The registers of a and of b.
     pub(crate) registers: [u8; 2],
 }

@@ -8,6 +8,9 @@ use super::warp::{Fragment, Warp};
 use crate::code::{Factors, Lanes, Layout, Op, Product, Sum, Tiles, WIDTH, active};
 use crate::math::product::{self, ELEMENTS_MAX, Sizes};
 
+/// The most elements of a factor of bits: 16 lines of 256.
+const NARROW_MAX: usize = 4096;
+
 /// `mma`: all lanes together.
 pub(super) fn multiply(lanes: &mut Lanes<'_>, op: &Op, product: Product, is_wide: bool) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -30,6 +33,7 @@ fn multiply_each(lanes: &mut Lanes<'_>, op: &Op, product: Product) {
     let operands = Operands { lanes, op, product };
     let bits = match product.factors {
         Factors::F64 => return operands.doubles(),
+        Factors::Nibbles { .. } | Factors::Bits { .. } => return operands.narrow(),
         Factors::Bytes { .. } => 8,
         Factors::F16 | Factors::Bf16 => 16,
         Factors::Tf32 => 19,
@@ -45,28 +49,26 @@ fn multiply_each(lanes: &mut Lanes<'_>, op: &Op, product: Product) {
         Factors::Bf16 => product::bf16(sizes, a, b, c, d),
         Factors::Tf32 => product::tf32(sizes, a, b, c, d),
         Factors::Bytes { a_signed, b_signed, saturate } => {
-            let (a, b) = (integers(a, a_signed), integers(b, b_signed));
-            product::integers(sizes, saturate, &a, &b, c, d);
+            let a = integers::<ELEMENTS_MAX>(a, 8, a_signed);
+            product::integers(sizes, saturate, &a, &integers::<ELEMENTS_MAX>(b, 8, b_signed), c, d);
         }
-        Factors::F64 => {}
+        Factors::F64 | Factors::Nibbles { .. } | Factors::Bits { .. } => {}
     }
-    let layout = layout_of_sums(product);
-    for register in 0..layout.registers() {
-        let values = gathered(layout, register, &results);
-        lanes.set_word(op.result(register), &values);
-    }
+    operands.set_sums(&results);
 }
 
 fn layout_of_sums(product: Product) -> Layout {
     product.sum.layout(product.rows.into(), product.columns.into())
 }
 
-/// Bytes as integers.
+/// Numbers of so many bits as integers.
 #[inline(always)]
-fn integers(bytes: &[u32], signed: bool) -> [i32; ELEMENTS_MAX] {
-    let mut integers = [0; ELEMENTS_MAX];
-    for (at, &byte) in bytes.iter().enumerate() {
-        integers[at] = if signed { i32::from(byte as i8) } else { i32::from(byte as u8) };
+fn integers<const N: usize>(numbers: &[u32], bits: u32, signed: bool) -> [i32; N] {
+    let (shift, mut integers) = (32 - bits, [0; N]);
+    for (at, &number) in numbers.iter().enumerate() {
+        let high = number << shift;
+        integers[at] =
+            if signed { high.cast_signed() >> shift } else { (high >> shift).cast_signed() };
     }
     integers
 }
@@ -96,11 +98,11 @@ impl Places {
 /// The elements of a matrix in the registers of a warp, which take the upper `bits` bits of their
 /// parts.
 #[inline(always)]
-fn spread<'e, 'r>(
+fn spread<'e, 'r, const N: usize>(
     (layout, along_lines): (Layout, bool),
     bits: u32,
     register: impl Fn(usize) -> &'r [u32; WIDTH],
-    elements: &'e mut [u32; ELEMENTS_MAX],
+    elements: &'e mut [u32; N],
 ) -> &'e [u32] {
     let part_bits = 32 / layout.packed as u32;
     for index in 0..layout.registers() {
@@ -115,7 +117,7 @@ fn spread<'e, 'r>(
             }
             for lane in 0..WIDTH {
                 // The places are inside of the matrix, which the bound only repeats.
-                elements[places.lane(lane) % ELEMENTS_MAX] = shifted[lane];
+                elements[places.lane(lane) % N] = shifted[lane];
             }
         }
     }
@@ -157,7 +159,11 @@ impl Operands<'_, '_> {
 
     /// The elements of both factors: a by rows, b by its depth.
     #[inline(always)]
-    fn factors<'e>(&self, bits: u32, elements: &'e mut [[u32; ELEMENTS_MAX]; 2]) -> [&'e [u32]; 2] {
+    fn factors<'e, const N: usize>(
+        &self,
+        bits: u32,
+        elements: &'e mut [[u32; N]; 2],
+    ) -> [&'e [u32]; 2] {
         let (sizes, [b, _]) = (self.sizes(), self.starts());
         let element = bits.next_power_of_two() as usize;
         let register = |index: usize| self.lanes.word(self.op.source(index));
@@ -177,6 +183,36 @@ impl Operands<'_, '_> {
         let [_, c] = self.starts();
         let register = |index: usize| self.lanes.word(self.op.source(c + index));
         spread((layout, true), 32 / layout.packed as u32, register, elements)
+    }
+
+    /// Writes the sums to their registers.
+    #[inline(always)]
+    fn set_sums(self, sums: &[u32; ELEMENTS_MAX]) {
+        let layout = layout_of_sums(self.product);
+        for register in 0..layout.registers() {
+            let values = gathered(layout, register, sums);
+            self.lanes.set_word(self.op.result(register), &values);
+        }
+    }
+
+    /// A product of integers of 4 bits, or of bits.
+    fn narrow(self) {
+        let bits = if matches!(self.product.factors, Factors::Bits { .. }) { 1 } else { 4 };
+        let (sizes, mut factors) = (self.sizes(), [[0; NARROW_MAX]; 2]);
+        let (mut sums, mut results) = ([0; ELEMENTS_MAX], [0; ELEMENTS_MAX]);
+        let [a, b] = self.factors(bits, &mut factors);
+        let c = self.accumulators(&mut sums);
+        let d = &mut results[..c.len()];
+        match self.product.factors {
+            Factors::Nibbles { a_signed, b_signed, saturate } => {
+                let a = integers::<NARROW_MAX>(a, 4, a_signed);
+                let b = integers::<NARROW_MAX>(b, 4, b_signed);
+                product::integers(sizes, saturate, &a, &b, c, d);
+            }
+            Factors::Bits { and } => product::bits(sizes, and, a, b, c, d),
+            _ => {}
+        }
+        self.set_sums(&results);
     }
 
     /// A product of doubles: each register has one element of each lane.

@@ -8,7 +8,7 @@ use crate::syntax::tree::Operand;
 use crate::types::Type;
 
 /// The rows, the columns and the depth of a product.
-pub(super) type Shape = (u8, u8, u8);
+pub(super) type Shape = (u8, u8, u16);
 
 const SHAPES: &[(&str, Shape)] = &[
     ("m8n8k4", (8, 8, 4)),
@@ -20,7 +20,7 @@ const SHAPES: &[(&str, Shape)] = &[
 ];
 
 /// The layout of a factor's fragment.
-pub(super) fn factor(lines: u8, depth: u8, kind: Type) -> Layout {
+pub(super) fn factor(lines: u8, depth: u16, kind: Type) -> Layout {
     let bits = kind.bytes() as usize * 8;
     Layout::of_factor(lines.into(), depth.into(), bits)
 }
@@ -70,9 +70,12 @@ impl<'t> Builder<'_, 't> {
         if m.any_starts_with("sp") {
             return Err("products of sparse matrices are not supported".to_owned());
         }
-        const NARROW: [&str; 8] = ["b1", "u4", "s4", "e4m3", "e5m2", "e2m1", "e3m2", "e2m3"];
+        const NARROW: [&str; 5] = ["e4m3", "e5m2", "e2m1", "e3m2", "e2m3"];
         if let Some(kind) = NARROW.iter().find(|kind| m.take(kind)) {
             return Err(format!("products of matrices of .{kind} are not supported"));
+        }
+        if m.any_starts_with("s4") || m.any_starts_with("u4") || m.any_starts_with("b1") {
+            return self.narrow_product(m, o);
         }
         for name in ["sync", "aligned", "row", "col"] {
             m.must(&[(name, ())])?;
@@ -86,6 +89,7 @@ impl<'t> Builder<'_, 't> {
             Factors::Tf32 => matches!(shape, (16, 8, 4 | 8)),
             Factors::F64 => matches!(shape, (8, 8, 4) | (16, 8, 4 | 8 | 16)),
             Factors::Bytes { .. } => matches!(shape, (8, 8, 16) | (16, 8, 16 | 32)),
+            Factors::Nibbles { .. } | Factors::Bits { .. } => false,
         };
         let allowed = matches!(factors, Factors::Bytes { .. }) || !saturate;
         if !known || !allowed {

@@ -19,6 +19,7 @@ mod macros;
 mod matrix;
 mod memory;
 mod modifiers;
+mod narrow;
 mod operands;
 mod pair;
 mod special;

@@ -5,7 +5,11 @@ use super::macros::{slow_bin, slow_un};
 use super::matrix::{Shape, factor, factors, register, sum};
 use super::memory::PLACES;
 use super::modifiers::{Modifiers, Refusal};
-use crate::code::{Access, Code, Factors, File, Fill, Layout, Place, Pure, Slot, WIDTH};
+use super::narrow::Narrow;
+use crate::code::{
+    Access, Code, Factors, File, Fill, Layout, Place, Product, Pure, Slot, Sum, WIDTH,
+};
+use crate::math::half::{Binary16, Half};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
@@ -15,6 +19,8 @@ const SHAPES: &[(&str, Shape)] = &[
     ("m8n32k16", (8, 32, 16)),
     ("m16n16k8", (16, 16, 8)),
     ("m8n8k4", (8, 8, 4)),
+    ("m8n8k32", (8, 8, 32)),
+    ("m8n8k128", (8, 8, 128)),
 ];
 
 /// A matrix of a product.
@@ -71,7 +77,8 @@ const PLACE_OF: Pure = |lanes, op| {
 fn is_known(shape: Shape, part: Part, kind: Type) -> bool {
     let common = matches!(shape, (16, 16, 16) | (32, 8, 16) | (8, 32, 16));
     match (part, kind) {
-        (_, Type::F16) | (Part::Sum, Type::S32) => common,
+        (Part::Sum, Type::S32) => common || matches!(shape, (8, 8, 32 | 128)),
+        (_, Type::F16) => common,
         (Part::Sum, Type::F32) => common || shape == (16, 16, 8),
         (_, Type::F64) => shape == (8, 8, 4),
         (Part::A | Part::B, Type::Bf16 | Type::U8 | Type::S8) => common,
@@ -92,8 +99,9 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        if let Some(kind) = ["b1", "u4", "s4"].iter().find(|kind| m.take(kind)) {
-            return Err(format!("fragments of .{kind} are not supported"));
+        let narrow = m.any_starts_with("s4") || m.any_starts_with("u4") || m.any_starts_with("b1");
+        if narrow && m.take("mma") {
+            return self.narrow_product(m, o);
         }
         let what = m.must(&[("load", 0), ("store", 1), ("mma", 2)])?;
         m.must(&[("sync", ())])?;
@@ -108,12 +116,24 @@ impl<'t> Builder<'_, 't> {
         };
         let rows_first = m.must(&[("row", true), ("col", false)])?;
         let named = m.choose(PLACES);
-        let kind = m.kind()?;
-        if !is_known(shape, part, kind) {
+        let narrow = Narrow::of(m);
+        let kind = if narrow.is_some() { Type::B32 } else { m.kind()? };
+        let known = match narrow {
+            Some(narrow) => part != Part::Sum && narrow.is_loaded(shape),
+            None => is_known(shape, part, kind),
+        };
+        if !known {
             return Err("wmma has no such shape for its type".to_owned());
         }
         let (rows, columns, depth) = shape;
         let (layout, along) = match part {
+            // Each register has a whole word of a line.
+            Part::A | Part::B if narrow.is_some() && (part == Part::A) == rows_first => {
+                (Layout::of_factor(8, 4, 32), true)
+            }
+            Part::A | Part::B if narrow.is_some() => {
+                return Err("wmma has such fragments along their depth only".to_owned());
+            }
             Part::A => (factor(rows, depth, kind), rows_first),
             Part::B => (factor(columns, depth, kind), !rows_first),
             Part::Sum => (sum(kind)?.layout(rows.into(), columns.into()), rows_first),
@@ -126,7 +146,10 @@ impl<'t> Builder<'_, 't> {
         let place = self.place(named, &address)?;
         let base = self.whole(&address);
         let stride = match o.get(2) {
-            Some(stride) => self.source(stride, Type::B32)?,
+            Some(stride) => {
+                let stride = self.source(stride, Type::B32)?;
+                narrow.map_or(stride, |narrow| self.words_of(stride, narrow))
+            }
             None => {
                 let stride = if along { layout.length } else { layout.lines };
                 self.number(stride as u64, false)
@@ -156,6 +179,7 @@ impl<'t> Builder<'_, 't> {
         // The types of halves as factors are not named.
         let types = match m.kind() {
             Ok(third) => [d, second, third, m.kind()?],
+            Err(_) if d != second => return self.mixed_product(shape, (d, second), o),
             Err(_) => [d, Type::F16, Type::F16, second],
         };
         let factors = factors(types, saturate)?;
@@ -169,6 +193,58 @@ impl<'t> Builder<'_, 't> {
         }
         let layouts = [factor(shape.0, shape.2, types[1]), factor(shape.1, shape.2, types[2])];
         self.product(factors, shape, types, layouts.map(|layout| count(layout, types[1])), o)
+    }
+
+    /// A product of halves with accumulators of another type than its results: the sums are single.
+    /// Halves become singles, which is exact, or singles are rounded to halves.
+    fn mixed_product(
+        &mut self,
+        shape: Shape,
+        (d, c): (Type, Type),
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let is_mix = matches!((d, c), (Type::F16, Type::F32) | (Type::F32, Type::F16));
+        if !is_mix || !is_known(shape, Part::A, Type::F16) {
+            return Err(format!("a product of halves of {d:?} and {c:?} is not supported"));
+        }
+        let [result, a, b, addend] = o else { return Err("4 operands are expected".to_owned()) };
+        let (rows, columns, depth) = shape;
+        let count = Sum::Word.layout(rows.into(), columns.into()).registers();
+        let mut slots = self.registers(a, Type::F16, 8)?;
+        slots.extend(self.registers(b, Type::F16, 8)?);
+        if c == Type::F16 {
+            for pair in self.registers(addend, c, count / 2)? {
+                for part in 0..2 {
+                    let single = self.temporary(File::Word);
+                    let run = slow_un!(u32 => u32, |op, a| Binary16::widen((a >> op.imm) as u16).to_bits());
+                    self.emit(Code::Pure(run), &[single], &[pair], 16 * part);
+                    slots.push(single);
+                }
+            }
+        } else {
+            slots.extend(self.registers(addend, c, count)?);
+        }
+        let results = match d {
+            Type::F32 => self.results(result, d, count)?,
+            _ => (0..count).map(|_| self.temporary(File::Word)).collect(),
+        };
+        let product = Product {
+            factors: Factors::F16,
+            sum: Sum::Word,
+            rows,
+            columns,
+            depth,
+            registers: [8, 8],
+        };
+        self.emit(Code::Product(product), &results, &slots, 0);
+        if d == Type::F16 {
+            let run = slow_bin!(u32, u32 => u32, |_op, a, b| half_of(a) | half_of(b) << 16);
+            for (pair, singles) in self.results(result, d, count / 2)?.iter().zip(results.chunks(2))
+            {
+                self.emit(Code::Pure(run), &[*pair], singles, 0);
+            }
+        }
+        Ok(())
     }
 
     /// The addresses of all accesses of a fragment, register by register.
@@ -229,6 +305,11 @@ impl<'t> Builder<'_, 't> {
         }
         Ok(())
     }
+}
+
+/// A single as the nearest half.
+fn half_of(single: u32) -> u32 {
+    Binary16::narrow(f32::from_bits(single)).into()
 }
 
 fn operand<'o, 't>(o: &'o [Operand<'t>], index: usize) -> Result<&'o Operand<'t>, Refusal> {

@@ -200,7 +200,7 @@ pub(crate) fn f64(sizes: Sizes, a: &[u64], b: &[u64], c: &[u64], d: &mut [u64]) 
     }
 }
 
-/// Integers of 8 bits, which are given as ones of 32 bits: the sums wrap, or are clamped.
+/// Integers of up to 8 bits, which are given as ones of 32 bits: the sums wrap, or are clamped.
 #[inline(always)]
 pub(crate) fn integers(
     sizes: Sizes,
@@ -229,6 +229,20 @@ pub(crate) fn integers(
             results[lane] = sum.cast_unsigned();
         }
         set(d, at, results);
+    }
+}
+
+/// Bits: how many pairs `and` or `xor` sets, added to each sum.
+#[inline(always)]
+pub(crate) fn bits(sizes: Sizes, and: bool, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
+    let Sizes { columns, depth, .. } = sizes;
+    for (at, sum) in d.iter_mut().enumerate() {
+        let (row, column) = (at / columns, at % columns);
+        *sum = c[at];
+        for k in 0..depth {
+            let (first, second) = (a[row * depth + k], b[k * columns + column]);
+            *sum = sum.wrapping_add(if and { first & second } else { first ^ second });
+        }
     }
 }
 

@@ -81,6 +81,23 @@ fn of_bytes<const A: bool, const B: bool, const S: bool>(a: &[u64], b: &[u64], c
     u64::from(matrix::dot_bytes::<A, B>(&bytes(a), &bytes(b), c as i32, S) as u32)
 }
 
+/// A sum of products of integers of 4 bits.
+fn of_nibbles<const A: bool, const B: bool, const S: bool>(a: &[u64], b: &[u64], c: u64) -> u64 {
+    let of = |value: u64, signed: bool| {
+        if signed && value > 7 { value as i64 - 16 } else { value as i64 }
+    };
+    let sum: i64 = a.iter().zip(b).map(|(a, b)| of(*a, A) * of(*b, B)).sum();
+    let exact = i64::from(c as i32) + sum;
+    let clamped = exact.clamp(i32::MIN.into(), i32::MAX.into());
+    u64::from(if S { clamped as u32 } else { exact as u32 })
+}
+
+/// How many pairs of bits hold, added to a sum.
+fn of_bits(a: &[u64], b: &[u64], c: u64, both: fn(u64, u64) -> u64) -> u64 {
+    let count: u64 = a.iter().zip(b).map(|(a, b)| both(*a, *b)).sum();
+    u64::from((c as u32).wrapping_add(count as u32))
+}
+
 /// The function and the bits of an element for the types of a form.
 fn element(types: &str) -> (usize, Element) {
     match types {
@@ -102,6 +119,13 @@ fn element(types: &str) -> (usize, Element) {
         "s32.u8.s8.s32" => (8, of_bytes::<false, true, false>),
         "s32.u8.u8.s32" => (8, of_bytes::<false, false, false>),
         "satfinite.s32.s8.s8.s32" => (8, of_bytes::<true, true, true>),
+        "s32.s4.s4.s32" => (4, of_nibbles::<true, true, false>),
+        "s32.s4.u4.s32" => (4, of_nibbles::<true, false, false>),
+        "s32.u4.s4.s32" => (4, of_nibbles::<false, true, false>),
+        "s32.u4.u4.s32" => (4, of_nibbles::<false, false, false>),
+        "satfinite.s32.s4.s4.s32" => (4, of_nibbles::<true, true, true>),
+        "s32.b1.b1.s32.and.popc" => (1, |a, b, c| of_bits(a, b, c, |a, b| a & b)),
+        "s32.b1.b1.s32.xor.popc" => (1, |a, b, c| of_bits(a, b, c, |a, b| a ^ b)),
         other => panic!("no function for {other}"),
     }
 }
