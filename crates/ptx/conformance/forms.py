@@ -356,11 +356,14 @@ def matrices():
         add("m16n8k256", f"s32.b1.b1.s32.{how}.popc", 4, 2, 4, 4, "b32", "b32", "b32")
     # Fragments of wmma have no known places: all elements of a matrix have one value, of the first lane.
     for types, d, c in (("f32.f16", 8, 4), ("f16.f32", 4, 8)):
-        same = "prmt.b32 d{0}, a{0}, a{0}, {1}; shfl.sync.idx.b32 d{0}, d{0}, 0, 31, -1;"
+        # The operands have registers beside the results', which the kernel has no more use for: with
+        # those of the results, ptxas 13.0 gave the second half of the sums other bits.
+        names = ("sa", "sbase", "t")
+        same = "prmt.b32 {2}, a{0}, a{0}, {1}; shfl.sync.idx.b32 {2}, {2}, 0, 31, -1;"
         masks = ("0x1010", "0x1010", "0x1010" if c == 4 else "0x3210")
-        parts = [", ".join([f"d{i}"] * n) for i, n in ((0, 8), (1, 8), (2, c))]
+        parts = [", ".join([names[i]] * n) for i, n in ((0, 8), (1, 8), (2, c))]
         outs = ", ".join(f"d{i}" for i in range(d))
-        body = " ".join(same.format(i, mask) for i, mask in enumerate(masks))
+        body = " ".join(same.format(i, mask, names[i]) for i, mask in enumerate(masks))
         body += f" wmma.mma.sync.aligned.row.col.m16n16k16.{types} {{{outs}}}, {{{parts[0]}}}, {{{parts[1]}}}, {{{parts[2]}}};"
         form(body, "near16 near16 " + ("near16" if c == 4 else "near32"), " ".join(["b32"] * d))
 
