@@ -112,7 +112,7 @@ fn products_of_bits_count_the_pairs() {
     }
 }
 
-/// A product of fragments of `wmma` whose matrices lie in memory: 8 rows and 8 columns.
+/// A product of fragments of `wmma`: the matrices lie in memory, with 8 rows and 8 columns of sums.
 #[test]
 fn fragments_of_narrow_elements_are_loaded_by_their_lines() {
     let forms =
