@@ -203,3 +203,20 @@ fn a_product_waits_for_the_lanes_of_its_warp() {
     );
     assert_eq!(words(&text, 1, 32, 32), [16; 32]);
 }
+
+#[test]
+fn a_matrix_in_registers_is_turned() {
+    let text = kernel(
+        ".reg .b32 a, d; mad.lo.u32 a, %t, 0x20002, 0x10000;
+         movmatrix.sync.aligned.m8n8.trans.b16 d, a; st.global.u32 [%mine], d;",
+    );
+    // The elements are numbered row by row.
+    let element = |row: u32, column: u32| row * 8 + column;
+    let expected: Vec<u32> = (0..32)
+        .map(|lane| {
+            let (row, column) = (lane / 4, lane % 4 * 2);
+            element(column, row) | element(column + 1, row) << 16
+        })
+        .collect();
+    assert_eq!(words(&text, 1, 32, 32), expected);
+}

@@ -444,6 +444,8 @@ pub(crate) enum Code {
     Reduce(Reduce),
     Product(Product),
     Tiles(Tiles),
+    /// `movmatrix`: a matrix of 8 by 8 halves with its rows as columns.
+    Transpose,
     ActiveMask,
     Elect,
     Mbarrier {

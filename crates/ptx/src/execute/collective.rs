@@ -31,7 +31,9 @@ impl Engine<'_> {
         // The lanes that an instruction names, for each lane. Without names: those that are here.
         let members = match named {
             Some(slot) => *lanes(program, warp, &fragment.frame, mask).word(slot),
-            None if matches!(op.code, Code::Product(_) | Code::Tiles(_)) => [u32::MAX; WIDTH],
+            None if matches!(op.code, Code::Product(_) | Code::Tiles(_) | Code::Transpose) => {
+                [u32::MAX; WIDTH]
+            }
             None => [mask; WIDTH],
         };
         let wanted = union(&members, mask) & warp.live;
@@ -63,6 +65,7 @@ impl Engine<'_> {
                 }
                 lanes.set_word(op.d[0], &results);
             }
+            Code::Transpose => transpose(&mut lanes, op),
             Code::ActiveMask => lanes.set_word(op.d[0], &[mask; WIDTH]),
             Code::Elect => {
                 let leaders = members.map(|members| (members & mask).trailing_zeros());
@@ -119,6 +122,18 @@ impl Engine<'_> {
         fragment.state = if common.is_over(state) { State::Ready } else { state };
         Next::Stop
     }
+}
+
+/// A lane holds two adjacent halves of a row: four lanes hold each of the eight rows.
+fn transpose(lanes: &mut Lanes<'_>, op: &Op) {
+    let values = *lanes.word(op.s[0]);
+    let half =
+        |row: usize, column: usize| values[row * 4 + column / 2] >> (16 * (column % 2)) & 0xffff;
+    let turned = std::array::from_fn(|lane| {
+        let (row, column) = (lane / 4, lane % 4 * 2);
+        half(column, row) | half(column + 1, row) << 16
+    });
+    lanes.set_word(op.d[0], &turned);
 }
 
 /// All lanes that those of a mask name.

@@ -102,6 +102,7 @@ impl<'t> Builder<'_, 't> {
             "mma" => self.matrix_product(m, o),
             "wmma" => self.fragments(m, o),
             "ldmatrix" | "stmatrix" => self.matrix_tiles(name, m, o),
+            "movmatrix" => self.transpose(m, o),
             "activemask" | "elect" => self.mask(name, m, o),
             "bar" | "barrier" => self.barrier(m, o),
             "bra" => {

@@ -155,6 +155,22 @@ impl<'t> Builder<'_, 't> {
         elements.iter().map(|element| slot(self, element)).collect()
     }
 
+    /// `movmatrix`
+    pub(super) fn transpose(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        for name in ["sync", "aligned", "m8n8", "trans", "b16"] {
+            m.must(&[(name, ())])?;
+        }
+        let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
+        let from = self.source(from, Type::B32)?;
+        let to = self.dest(to, Type::B32)?;
+        self.emit(Code::Transpose, &[to], &[from], 0);
+        Ok(())
+    }
+
     /// `ldmatrix`, `stmatrix`
     pub(super) fn matrix_tiles(
         &mut self,
