@@ -14,16 +14,16 @@ const PIECE: usize = 32;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const LINE: usize = 64;
 
-/// A vector at any multiple of 4.
+/// A vector at any place.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[derive(Clone, Copy)]
-#[repr(C, packed(4))]
+#[repr(C, packed)]
 struct Piece(std::arch::x86_64::__m256i);
 
 /// Reads a row of an integer or several for each lane.
 ///
 /// # Safety
-/// The row has as many integers as `to`, aligned to 4 bytes, that can be read; their bytes are a
+/// The row has as many integers as `to`, aligned to their size, that can be read; their bytes are a
 /// multiple of 32.
 #[inline(always)]
 pub(super) unsafe fn read<T: Copy>(row: *const u8, to: &mut [T; WIDTH]) {

@@ -1,10 +1,64 @@
-//! The places of the bytes of a warp's lanes, in a region of memory that has all of them.
+//! The places of the bytes of a warp's lanes, in a piece of memory that the warp reaches.
 
 use super::access::Region;
-use crate::code::{Access, Lanes, Op, WIDTH, active};
+use crate::code::{Lanes, Op, WIDTH, active};
+
+/// The offsets of lanes with 1, 2, 4 … bytes each, that follow one another.
+const ROWS: [[u32; WIDTH]; 6] = {
+    let mut rows = [[0; WIDTH]; 6];
+    let mut at = 0;
+    while at < 6 * WIDTH {
+        rows[at / WIDTH][at % WIDTH] = ((at % WIDTH) as u32) << (at / WIDTH);
+        at += 1;
+    }
+    rows
+};
+
+/// How the addresses of all 32 lanes follow from the first one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Run {
+    /// All are the same.
+    Same,
+    /// The bytes of each lane follow those of the lane before.
+    Row,
+}
+
+impl Run {
+    /// How the addresses in a register do, for accesses of so many bytes.
+    #[inline(always)]
+    fn of(lanes: &Lanes<'_>, op: &Op, wide: bool, bytes: u32) -> Option<Self> {
+        // Two lanes tell which of the two it can be.
+        let step = if wide {
+            let base = lanes.double(op.s[0]);
+            base[1].wrapping_sub(base[0])
+        } else {
+            let base = lanes.word(op.s[0]);
+            base[1].wrapping_sub(base[0]).into()
+        };
+        if step != 0 && step != u64::from(bytes) {
+            return None;
+        }
+        let row = ROWS.get(step.trailing_zeros() as usize).unwrap_or(&[0; WIDTH]);
+        let mut gaps = 0;
+        if wide {
+            let base = lanes.double(op.s[0]);
+            for lane in 0..WIDTH {
+                gaps |= base[lane].wrapping_sub(row[lane].into()) ^ base[0];
+            }
+        } else {
+            let base = lanes.word(op.s[0]);
+            let mut narrow = 0;
+            for lane in 0..WIDTH {
+                narrow |= base[lane].wrapping_sub(row[lane]) ^ base[0];
+            }
+            gaps = narrow.into();
+        }
+        (gaps == 0).then_some(if step == 0 { Self::Same } else { Self::Row })
+    }
+}
 
 /// Where the lanes' bytes are in a region.
-pub(super) struct Offsets {
+struct Offsets {
     /// Those of lanes that are not active are the ones of the first active lane.
     of: [u32; WIDTH],
     /// All lanes access the same bytes.
@@ -14,13 +68,7 @@ pub(super) struct Offsets {
 impl Offsets {
     /// The offsets of an instruction's lanes, if all are aligned and inside of the region.
     #[inline(always)]
-    pub(super) fn of(
-        lanes: &Lanes<'_>,
-        op: &Op,
-        wide: bool,
-        region: &Region,
-        bytes: u32,
-    ) -> Option<Self> {
+    fn of(lanes: &Lanes<'_>, op: &Op, wide: bool, region: &Region, bytes: u32) -> Option<Self> {
         let mut of = [0; WIDTH];
         let mut high = 0;
         if wide {
@@ -67,74 +115,24 @@ impl Offsets {
     }
 }
 
-/// The bytes of the lanes of an instruction.
+/// Where an access finds the bytes of its lanes.
 pub(super) enum Found {
-    /// The first of bytes that follow one another, each lane's behind those of the lane before.
-    Row(*mut u8),
+    /// All lanes are active, and the bytes follow from those of the first lane.
+    Run(Run, *mut u8),
     Places(Places),
-}
-
-impl Found {
-    /// The places of the lanes, each of which has so many bytes.
-    #[inline(always)]
-    pub(super) fn places(self, bytes: u8) -> Places {
-        match self {
-            Self::Places(places) => places,
-            Self::Row(host) => {
-                let mut of = [0; WIDTH];
-                for (lane, offset) in of.iter_mut().enumerate() {
-                    *offset = lane as u32 * u32::from(bytes);
-                }
-                Places { host, apart: 0, offsets: Offsets { of, is_same: false } }
-            }
-        }
-    }
-}
-
-/// The bytes of all lanes, if these follow one another in a region. Most accesses do.
-#[inline(always)]
-pub(super) fn row(
-    lanes: &Lanes<'_>,
-    op: &Op,
-    access: Access,
-    region: &Region,
-    (address, bytes): (u64, u32),
-) -> Option<*mut u8> {
-    if lanes.mask != u32::MAX || access.bytes < 4 || region.apart != 0 {
-        return None;
-    }
-    // An address of 32 bits that passes the end of its space is beyond the region, too.
-    let is_row = if access.wide {
-        let (base, mut gaps) = (lanes.double(op.s[0]), 0);
-        for lane in 0..WIDTH {
-            gaps |= base[lane].wrapping_sub(lane as u64 * u64::from(bytes)) ^ base[0];
-        }
-        gaps == 0
-    } else {
-        let (base, mut gaps) = (lanes.word(op.s[0]), 0);
-        for lane in 0..WIDTH {
-            gaps |= base[lane].wrapping_sub(lane as u32 * bytes) ^ base[0];
-        }
-        gaps == 0
-    };
-    let offset = address.wrapping_sub(region.start);
-    let is_inside = offset <= u64::from(region.bytes)
-        && u64::from(region.bytes) - offset >= WIDTH as u64 * u64::from(bytes);
-    let is_aligned = address & u64::from(bytes - 1) == 0;
-    (is_row && is_inside && is_aligned).then(|| region.host.wrapping_add(offset as usize))
 }
 
 /// Bytes of lanes in a region.
 pub(super) struct Places {
-    pub(super) host: *mut u8,
-    pub(super) apart: usize,
-    pub(super) offsets: Offsets,
+    host: *mut u8,
+    apart: usize,
+    offsets: Offsets,
 }
 
 impl Places {
     /// Where a lane's bytes are.
     #[inline(always)]
-    pub(super) fn lane(&self, lane: usize) -> *mut u8 {
+    fn lane(&self, lane: usize) -> *mut u8 {
         self.host.wrapping_add(self.offsets.of[lane] as usize + lane * self.apart)
     }
 
@@ -191,4 +189,44 @@ impl Places {
             }
         }
     }
+}
+
+/// The places of all active lanes, if all bytes are aligned and inside of the region.
+#[inline(always)]
+pub(super) fn found(
+    lanes: &Lanes<'_>,
+    op: &Op,
+    wide: bool,
+    region: &Region,
+    (address, bytes): (u64, u32),
+) -> Option<Found> {
+    let run = run(lanes, op, wide, region, (address, bytes));
+    if run.is_some() {
+        return run;
+    }
+    let offsets = Offsets::of(lanes, op, wide, region, bytes)?;
+    Some(Found::Places(Places { host: region.host, apart: region.apart, offsets }))
+}
+
+/// The place of the first lane, if all lanes are active and their addresses follow from its address,
+/// and all bytes are aligned and inside of the region.
+#[inline(always)]
+fn run(
+    lanes: &Lanes<'_>,
+    op: &Op,
+    wide: bool,
+    region: &Region,
+    (address, bytes): (u64, u32),
+) -> Option<Found> {
+    // As in `Offsets::of`, and bytes of lanes that are apart are no row.
+    if lanes.mask != u32::MAX || region.apart != 0 || !wide && region.start != 0 {
+        return None;
+    }
+    let run = Run::of(lanes, op, wide, bytes)?;
+    let (offset, limit) = (address.wrapping_sub(region.start), u64::from(region.bytes));
+    let span = u64::from(bytes) * if run == Run::Row { WIDTH as u64 } else { 1 };
+    let is_aligned = address & u64::from(bytes - 1) == 0;
+    let is_inside = offset < limit && limit - offset >= span;
+    let first = region.host.wrapping_add(offset as usize);
+    (is_aligned && is_inside).then_some(Found::Run(run, first))
 }
