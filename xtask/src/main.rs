@@ -10,6 +10,7 @@ mod clients;
 mod command;
 mod files;
 mod harness;
+mod instructions;
 mod mutants;
 mod peers;
 mod prose;
@@ -120,6 +121,7 @@ const SLOW_STEPS: &[Step] = &[
     ("licences", release::licences),
     ("cudarc versions", checks::cudarc_versions),
     ("schedules", checks::schedules),
+    ("instructions", instructions::check),
 ];
 
 /// Runs the steps that are named, all of the gate if none is, and prints how long each took; stops
