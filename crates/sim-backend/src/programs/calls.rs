@@ -67,7 +67,7 @@ impl SimBackend {
     /// Without a listener it goes to standard output.
     ///
     /// Kernels that are launched by the calls of [`Backend`] print so. See
-    /// [`launch_program`](Self::launch_program) for others.
+    /// [`begin_program`](Self::begin_program) for others.
     pub fn on_kernel_text(&self, listener: impl FnMut(&[u8]) + Send + 'static) {
         self.modules().text.listen(Some(Box::new(listener)));
     }
