@@ -426,6 +426,7 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
             // SAFETY: the caller promises that `ptr` is null or valid for writing.
             return unsafe { store(ptr, capture_alloc(driver, key, device, bytes)?) };
         }
+        driver.check_unsafe()?;
         let on = driver.stream(on)?;
         has_place(ptr)?;
         let made = answer(driver.sim.pool_alloc(pool(handle), bytes as u64, on))?;
@@ -447,6 +448,7 @@ pub unsafe extern "C" fn cuMemAllocAsync(ptr: *mut u64, bytes: usize, on: *mut c
             // SAFETY: the caller promises that `ptr` is null or valid for writing.
             return unsafe { store(ptr, capture_alloc(driver, key, device, bytes)?) };
         }
+        driver.check_unsafe()?;
         let on = driver.stream(on)?;
         has_place(ptr)?;
         let location = Location::device(driver.device_of_stream(on)?);
@@ -467,6 +469,7 @@ pub unsafe extern "C" fn cuMemFreeAsync(ptr: u64, on: *mut c_void) -> c_int {
         if let Some(key) = capturing(driver, on)? {
             return capture_free(driver, key, ptr);
         }
+        driver.check_unsafe()?;
         // SAFETY: the caller promises that no work submitted later uses the memory.
         unsafe { deferring::free(driver, on, ptr) }
     })
