@@ -7,16 +7,17 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::Library;
 use pagewise::{Error, HostAccess, HostTouch, MemoryEvent, PageRun, Result, Span};
 use pagewise_cuda::{CudaBackend, CudaBuilder, Host, Observer};
-use tempfile::TempPath;
 
 // The library is built because this crate depends on it.
 use pagewise_driver as _;
@@ -51,7 +52,7 @@ impl Deref for SimulatedDriver {
 /// A copy of the library, with the functions that tests call.
 #[derive(Debug)]
 pub struct Loaded {
-    path: TempPath,
+    path: PathBuf,
     reset: unsafe extern "C" fn(*const c_char) -> c_int,
     host_pages: unsafe extern "C" fn(u64, usize, *mut u8) -> c_int,
     host_touch: unsafe extern "C" fn(u64, usize, u64, c_int, *mut u64) -> c_int,
@@ -66,6 +67,8 @@ pub struct Loaded {
     set_current: unsafe extern "C" fn(*mut c_void) -> c_int,
     /// Keeps the functions valid.
     _library: Library,
+    /// Keeps the path valid.
+    _file: File,
 }
 
 impl fmt::Debug for SimulatedDriver {
@@ -99,9 +102,11 @@ impl SimulatedDriver {
 
 impl Loaded {
     fn new() -> Self {
-        let path = tempfile::Builder::new().prefix("libcuda").suffix(".so.1").tempfile();
-        let path = path.expect("a temporary file").into_temp_path();
-        std::fs::copy(built(), &path).expect("room for a copy");
+        // The file has no name, so nothing of it stays behind, however the process ends.
+        let mut file = tempfile::tempfile().expect("a temporary file");
+        let mut library = File::open(built()).expect("the library was found");
+        io::copy(&mut library, &mut file).expect("room for a copy");
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         // SAFETY: opening a library runs its initialisers. Those of the simulated driver have no
         // preconditions.
         let library = unsafe { Library::new(path.as_os_str()) }.expect("a library that loads");
@@ -122,6 +127,7 @@ impl Loaded {
                 set_current: *library.get(b"cuCtxSetCurrent\0").expect("exported"),
                 path,
                 _library: library,
+                _file: file,
             }
         }
     }
