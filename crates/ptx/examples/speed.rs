@@ -126,8 +126,14 @@ fn main() {
     let count: Option<u32> = arguments.next().map(|count| count.parse().expect("a number"));
     let module = Module::load(TEXT, &Target { compute: (9, 0) }).expect("a text without errors");
     let instance = Arc::new(Arc::new(module).instantiate(&[]).expect("no variables"));
-    let blocks =
-        [("empty", 1), ("arithmetic", 512), ("stencil", 8192), ("shared", 4096), ("graph", 1024)];
+    let blocks = [
+        ("empty", 1),
+        ("arithmetic", 512),
+        ("stencil", 8192),
+        ("shared", 4096),
+        ("graph", 1024),
+        ("tiles", 512),
+    ];
     for (name, blocks) in blocks {
         if chosen.as_deref().is_some_and(|chosen| chosen != name) {
             continue;

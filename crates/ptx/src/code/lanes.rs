@@ -61,6 +61,12 @@ impl Lanes<'_> {
         }
     }
 
+    /// A register of 32 bits to write. It is no constant.
+    #[inline(always)]
+    pub(crate) fn word_mut(&mut self, slot: u16) -> &mut [u32; WIDTH] {
+        &mut self.words[at(self.first.word, slot)]
+    }
+
     #[inline(always)]
     pub(crate) fn double(&self, slot: u16) -> &[u64; WIDTH] {
         if slot & CONSTANT == 0 {

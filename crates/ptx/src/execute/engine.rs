@@ -132,6 +132,7 @@ impl Engine<'_> {
     ) -> Result<bool, Blocked> {
         let program = self.program;
         let mut meeting = warp.meeting(fragment);
+        let (mut mask, mut threads) = (0, 0);
         while *spent < slice {
             if fragment.pc >= meeting {
                 let turns = warp.taking_turns();
@@ -143,21 +144,24 @@ impl Engine<'_> {
                 }
                 meeting = warp.meeting(fragment);
             }
-            let threads = u64::from(fragment.mask.count_ones());
+            // Few machines count bits as fast as they compare.
+            if fragment.mask != mask {
+                (mask, threads) = (fragment.mask, u64::from(fragment.mask.count_ones()));
+            }
             let end = fragment.pc.saturating_add(slice - *spent).min(meeting);
             let begin = fragment.pc;
-            let calculated = calculate(program, warp, fragment, end);
-            *spent += calculated;
-            self.reach.stats.thread_instructions += u64::from(calculated) * threads;
-            if fragment.pc >= end {
-                self.reach.counts.note(begin, fragment.pc);
+            let straight = self.straight(common, warp, fragment, end);
+            let is_over = straight.is_ok() && fragment.pc >= end;
+            let executed = fragment.pc - begin + u32::from(!is_over);
+            *spent += executed;
+            self.reach.counts.note(begin, begin + executed);
+            self.reach.stats.thread_instructions += u64::from(executed) * threads;
+            straight?;
+            if is_over {
                 continue;
             }
             let op = &program.ops[fragment.pc as usize];
-            *spent += 1;
-            self.reach.counts.note(begin, fragment.pc + 1);
-            self.reach.stats.thread_instructions += threads;
-            let mask = guarded(op, fragment.mask, || {
+            let mask = guarded(op, mask, || {
                 warp.predicates[fragment.frame.predicates as usize + usize::from(op.guard)]
             });
             if mask == 0 {
@@ -165,16 +169,6 @@ impl Engine<'_> {
                 continue;
             }
             match op.code {
-                Code::Load(access) if !access.shared || warp.fragments.is_empty() => {
-                    self.load(common, warp, fragment, op, access, mask)?;
-                    fragment.pc += 1;
-                    continue;
-                }
-                Code::Store(access) => {
-                    self.store(common, warp, fragment, op, access, mask)?;
-                    fragment.pc += 1;
-                    continue;
-                }
                 Code::Barrier { kind: Barrier::Sync, counted } if mask == fragment.mask => {
                     fragment.alone = false;
                     // It does not go on at once: the turn looks whether the barrier is complete.
@@ -211,6 +205,39 @@ impl Engine<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Runs instructions of registers, loads and stores from the fragment's position on, before `end`,
+    /// up to one of another kind.
+    fn straight(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        end: u32,
+    ) -> Result<(), Blocked> {
+        let program = self.program;
+        loop {
+            calculate(program, warp, fragment, end);
+            if fragment.pc >= end {
+                return Ok(());
+            }
+            let op = &program.ops[fragment.pc as usize];
+            let (access, is_load) = match op.code {
+                Code::Load(access) if !access.shared || warp.fragments.is_empty() => (access, true),
+                Code::Store(access) => (access, false),
+                _ => return Ok(()),
+            };
+            let mask = guarded(op, fragment.mask, || {
+                warp.predicates[fragment.frame.predicates as usize + usize::from(op.guard)]
+            });
+            if mask != 0 && is_load {
+                self.load(common, warp, fragment, op, access, mask)?;
+            } else if mask != 0 {
+                self.store(common, warp, fragment, op, access, mask)?;
+            }
+            fragment.pc += 1;
+        }
     }
 
     /// All lanes jump.
@@ -348,13 +375,13 @@ impl Engine<'_> {
     }
 }
 
-/// Runs the instructions of registers only from the fragment's position on, before `end`. Gives how
-/// many there are.
-fn calculate(program: &Program, warp: &mut Warp, fragment: &mut Fragment, end: u32) -> u32 {
+/// Runs the instructions of registers only from the fragment's position on, before `end`.
+#[inline(always)]
+fn calculate(program: &Program, warp: &mut Warp, fragment: &mut Fragment, end: u32) {
     let from = fragment.pc as usize;
     let ops = &program.ops[from..(end as usize).min(program.ops.len())];
     if !matches!(ops.first(), Some(Op { code: Code::Pure(_), .. })) {
-        return 0;
+        return;
     }
     let mut lanes = lanes(program, warp, &fragment.frame, fragment.mask);
     let mut calculated = 0;
@@ -367,7 +394,6 @@ fn calculate(program: &Program, warp: &mut Warp, fragment: &mut Fragment, end: u
         calculated += 1;
     }
     fragment.pc += calculated;
-    calculated
 }
 
 /// The lanes of a mask that execute an instruction, by its predicate.

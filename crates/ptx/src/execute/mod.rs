@@ -17,6 +17,7 @@ mod matrix;
 mod mbarrier;
 mod memory;
 mod moves;
+mod offsets;
 mod pair;
 mod places;
 mod report;
@@ -24,6 +25,8 @@ mod rows;
 mod service;
 mod spin;
 mod transfer;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod vectors;
 mod warp;
 mod windows;
 

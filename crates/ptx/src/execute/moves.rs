@@ -1,9 +1,42 @@
 //! Moves the bytes of lanes between memory and registers, once their places are known.
 
-use super::access::{read, write};
+use super::access::{Region, read, write};
+use super::offsets::{Base, Offsets};
 use super::places::Places;
 use super::rows;
 use crate::code::{Access, Fill, Lanes, Op, WIDTH};
+
+/// The functions of this module, compiled for AVX2. They are not inlined, so that each has the
+/// machine's registers for itself.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) mod wide {
+    use super::{Access, Lanes, Op, Region};
+
+    macro_rules! wide {
+        ($name:ident = $same:expr, $lanes:ty, $place:ty, $result:ty) => {
+            /// # Safety
+            /// As for the function that it calls, and the machine has AVX2.
+            #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+            #[inline(never)]
+            pub(in super::super) unsafe fn $name(
+                lanes: $lanes,
+                op: &Op,
+                access: Access,
+                place: $place,
+            ) -> $result {
+                // SAFETY: the caller promises what both functions ask for.
+                unsafe { $same(lanes, op, access, place) }
+            }
+        };
+    }
+
+    wide!(load_row = super::load_row, &mut Lanes<'_>, *mut u8, ());
+    wide!(load_same = super::load_same, &mut Lanes<'_>, *mut u8, ());
+    wide!(load_places = super::load_places::<true>, &mut Lanes<'_>, &Region, bool);
+    wide!(store_row = super::store_row, &Lanes<'_>, *mut u8, ());
+    wide!(store_last = super::store_last, &Lanes<'_>, *mut u8, ());
+    wide!(store_places = super::store_places::<true>, &Lanes<'_>, &Region, bool);
+}
 
 /// A load of a row.
 ///
@@ -55,22 +88,33 @@ pub(super) unsafe fn load_same(lanes: &mut Lanes<'_>, op: &Op, access: Access, p
     }
 }
 
-/// A load of lanes with their bytes in any places.
+/// A load of lanes with their bytes in any places of a region. Returns whether all are there; if not,
+/// nothing is done.
 ///
 /// # Safety
-/// The places have the elements of the access.
+/// The machine has AVX2 if `WIDE`.
 #[inline(always)]
-pub(super) unsafe fn load_places(lanes: &mut Lanes<'_>, op: &Op, access: Access, places: &Places) {
+pub(super) unsafe fn load_places<const WIDE: bool>(
+    lanes: &mut Lanes<'_>,
+    op: &Op,
+    access: Access,
+    region: &Region,
+) -> bool {
+    let mut offsets = Offsets::default();
+    let places = places::<WIDE>(lanes, op, access, region, &mut offsets);
+    let Some(places) = places else { return false };
     let Access { bytes, count, doubles, .. } = access;
+    if bytes == 4 && doubles == 0 {
+        // No sign fills a register of 32 bits.
+        for element in 0..usize::from(count) {
+            let (at, mask) = (element * usize::from(bytes), lanes.mask);
+            // SAFETY: the lanes' bytes hold all elements of the access, and the caller's.
+            unsafe { places.words::<WIDE>(at, mask, lanes.word_mut(op.d[element])) };
+        }
+        return true;
+    }
     for element in 0..usize::from(count) {
         let at = element * usize::from(bytes);
-        if bytes == 4 && doubles >> element & 1 == 0 {
-            // SAFETY: the lanes' bytes hold all elements of the access.
-            let words = unsafe { places.values::<u32, u32>(at) };
-            // No sign fills a register of 32 bits.
-            lanes.set_word(op.d[element], &words);
-            continue;
-        }
         // SAFETY: the lanes' bytes hold all elements of the access, of so many bytes each.
         let values = unsafe {
             match bytes {
@@ -82,6 +126,7 @@ pub(super) unsafe fn load_places(lanes: &mut Lanes<'_>, op: &Op, access: Access,
         };
         leave(lanes, op, access, element, values);
     }
+    true
 }
 
 /// Writes an element of an access to its register.
@@ -171,12 +216,20 @@ unsafe fn store_lane(lanes: &Lanes<'_>, op: &Op, access: Access, lane: usize, pl
     }
 }
 
-/// A store of lanes with their bytes in any places.
+/// A store of lanes with their bytes in any places of a region, as [`load_places`].
 ///
 /// # Safety
-/// The places have the elements of the access, to write.
+/// As for [`load_places`], and the bytes are ones to write.
 #[inline(always)]
-pub(super) unsafe fn store_places(lanes: &Lanes<'_>, op: &Op, access: Access, places: &Places) {
+pub(super) unsafe fn store_places<const WIDE: bool>(
+    lanes: &Lanes<'_>,
+    op: &Op,
+    access: Access,
+    region: &Region,
+) -> bool {
+    let mut offsets = Offsets::default();
+    let places = places::<WIDE>(lanes, op, access, region, &mut offsets);
+    let Some(places) = places else { return false };
     let (Access { bytes, count, doubles, .. }, mask) = (access, lanes.mask);
     for element in 0..usize::from(count) {
         let (source, at) = (op.source(element + 1), element * usize::from(bytes));
@@ -200,6 +253,30 @@ pub(super) unsafe fn store_places(lanes: &Lanes<'_>, op: &Op, access: Access, pl
                 }
             }
         }
+    }
+    true
+}
+
+/// The places of the bytes of all active lanes, if a region has them. `WIDE` promises AVX2.
+#[inline(always)]
+fn places<'o, const WIDE: bool>(
+    lanes: &Lanes<'_>,
+    op: &Op,
+    access: Access,
+    region: &Region,
+    offsets: &'o mut Offsets,
+) -> Option<Places<'o>> {
+    let bytes = u32::from(access.bytes) * u32::from(access.count);
+    Places::of::<WIDE>(base(lanes, op, access), (op.imm, lanes.mask), region, bytes, offsets)
+}
+
+/// The register that an instruction takes addresses from.
+#[inline(always)]
+pub(super) fn base<'l>(lanes: &'l Lanes<'_>, op: &Op, access: Access) -> Base<'l> {
+    if access.wide {
+        Base::Doubles(lanes.double(op.s[0]))
+    } else {
+        Base::Words(lanes.word(op.s[0]))
     }
 }
 

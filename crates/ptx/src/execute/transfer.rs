@@ -4,16 +4,33 @@
 //! offsets in it are found by a few operations on vectors, and the bytes move by the offsets: as one
 //! piece if they follow one another. All others take the places of their lanes one by one.
 
-use super::access::{Blocked, Pointers, Wanted, read, write};
+use super::access::{Blocked, Pointers, Region, Wanted, read, write};
 use super::block::Common;
 use super::engine::{Engine, lanes};
 use super::memory::Kind;
-use super::moves::{leave, load_places, load_row, load_same, store_last, store_places, store_row};
-use super::places::{Found, Run, found};
+use super::moves::{self, base, leave};
+use super::offsets::Run;
+use super::places::first_of;
+use super::rows;
 use super::warp::{Fragment, Warp};
-use crate::code::{Access, Op, WIDTH, active};
+use crate::code::{Access, Op, Place, WIDTH, active};
+
+/// Calls a function of `moves`, in the form for AVX2 if the machine has it.
+macro_rules! by_machine {
+    ($engine:ident, $name:ident $(::<$plain:literal>)?, $($argument:expr),*) => {{
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if $engine.rules.wide_vectors {
+            moves::wide::$name($($argument),*)
+        } else {
+            moves::$name$(::<$plain>)?($($argument),*)
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        moves::$name$(::<$plain>)?($($argument),*)
+    }};
+}
 
 impl Engine<'_> {
+    #[inline(always)]
     pub(super) fn load(
         &mut self,
         common: &mut Common,
@@ -23,22 +40,18 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> Result<(), Blocked> {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.rules.wide_vectors {
-            // SAFETY: the machine has the instructions that the function is compiled with.
-            let is_done = unsafe { load_wide(self, common, warp, fragment, op, access, mask) };
-            return if is_done {
-                Ok(())
-            } else {
-                self.load_each(common, warp, fragment, op, access, mask)
-            };
+        if let Some(run) = self.run_of(warp, fragment, op, access, mask)
+            && self.load_run(common, warp, fragment, op, (access, run))
+        {
+            return Ok(());
         }
-        if load(self, common, warp, fragment, op, access, mask) {
+        if self.load_places(common, warp, fragment, op, access, mask) {
             return Ok(());
         }
         self.load_each(common, warp, fragment, op, access, mask)
     }
 
+    #[inline(always)]
     pub(super) fn store(
         &mut self,
         common: &mut Common,
@@ -48,49 +61,179 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> Result<(), Blocked> {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.rules.wide_vectors {
-            // SAFETY: the machine has the instructions that the function is compiled with.
-            let is_done = unsafe { store_wide(self, common, warp, fragment, op, access, mask) };
-            return if is_done {
-                Ok(())
-            } else {
-                self.store_each(common, warp, fragment, op, access, mask)
-            };
+        if let Some(run) = self.run_of(warp, fragment, op, access, mask)
+            && self.store_run(common, warp, fragment, op, (access, run))
+        {
+            return Ok(());
         }
-        if store(self, common, warp, fragment, op, access, mask) {
+        if self.store_places(common, warp, fragment, op, access, mask) {
             return Ok(());
         }
         self.store_each(common, warp, fragment, op, access, mask)
     }
 
-    /// The places of all lanes, if one region has them.
+    /// How the addresses of all lanes follow from the first one, if all are active. Bytes of local
+    /// memory, which are apart from lane to lane, never follow one another.
     #[inline(always)]
-    fn found(
+    fn run_of(
+        &self,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        access: Access,
+        mask: u32,
+    ) -> Option<Run> {
+        if mask != u32::MAX || matches!(access.place, Place::Local | Place::Frame) {
+            return None;
+        }
+        let registers = lanes(self.program, warp, &fragment.frame, mask);
+        Run::of(base(&registers, op, access), bytes_of(access), self.rules.wide_vectors)
+    }
+
+    /// The region that has the bytes of the first lane, if the warp is known to reach it, and their
+    /// address.
+    #[inline(always)]
+    fn region(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
         fragment: &Fragment,
         op: &Op,
-        (access, kind): (Access, Kind),
-        mask: u32,
-    ) -> Option<Found> {
-        let bytes = u32::from(access.bytes) * u32::from(access.count);
-        let lane = mask.trailing_zeros() as usize % WIDTH;
-        let registers = lanes(self.program, warp, &fragment.frame, mask);
-        let address = if access.wide {
-            registers.double(op.s[0])[lane].wrapping_add(op.imm)
-        } else {
-            registers.word(op.s[0])[lane].wrapping_add(op.imm as u32).into()
-        };
-        let wanted = Wanted { place: access.place, bytes, kind, mask };
+        (access, wanted): (Access, Wanted),
+    ) -> Option<(Region, u64)> {
+        let lane = wanted.mask.trailing_zeros() as usize % WIDTH;
+        let registers = lanes(self.program, warp, &fragment.frame, wanted.mask);
+        let address = base(&registers, op, access).address(lane, op.imm);
         let region = self.reach.region(common, warp, &fragment.frame, address, wanted)?;
-        let registers = lanes(self.program, warp, &fragment.frame, mask);
-        let found = found(&registers, op, access.wide, &region, (address, bytes))?;
+        Some((region, address))
+    }
+
+    /// An access to a region is done: its bytes count if the region's do.
+    #[inline(always)]
+    fn count(&mut self, region: &Region, wanted: Wanted) {
         if region.is_counted {
-            self.reach.count(wanted, mask.count_ones().into());
+            self.reach.count(wanted, wanted.mask.count_ones().into());
         }
-        Some(found)
+    }
+
+    /// A load of all lanes, of bytes that follow from those of the first. Returns whether they are in
+    /// one region.
+    #[inline(never)]
+    fn load_run(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (access, run): (Access, Run),
+    ) -> bool {
+        let mask = u32::MAX;
+        let wanted =
+            Wanted { place: access.place, bytes: bytes_of(access), kind: Kind::Read, mask };
+        let found = self.region(common, warp, fragment, op, (access, wanted));
+        let Some((region, address)) = found else { return false };
+        let Some(first) = first_of(run, &region, access.wide, (address, wanted.bytes)) else {
+            return false;
+        };
+        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let is_word = access.bytes == 4 && access.count == 1 && access.doubles == 0;
+        // SAFETY: `first_of` found all elements of all lanes. Volatile: another thread of the
+        // process may write the bytes.
+        unsafe {
+            match run {
+                Run::Row if is_word => rows::read(first, lanes.word_mut(op.d[0])),
+                Run::Row => by_machine!(self, load_row, &mut lanes, op, access, first),
+                Run::Same if is_word => {
+                    *lanes.word_mut(op.d[0]) = [first.cast::<u32>().read_volatile(); WIDTH];
+                }
+                Run::Same => by_machine!(self, load_same, &mut lanes, op, access, first),
+            }
+        }
+        self.count(&region, wanted);
+        true
+    }
+
+    /// A store, as [`Self::load_run`].
+    #[inline(never)]
+    fn store_run(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (access, run): (Access, Run),
+    ) -> bool {
+        let mask = u32::MAX;
+        let wanted =
+            Wanted { place: access.place, bytes: bytes_of(access), kind: Kind::Write, mask };
+        let found = self.region(common, warp, fragment, op, (access, wanted));
+        let Some((region, address)) = found else { return false };
+        let Some(first) = first_of(run, &region, access.wide, (address, wanted.bytes)) else {
+            return false;
+        };
+        let lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let is_word = access.bytes == 4 && access.count == 1 && access.doubles == 0;
+        // SAFETY: `first_of` found all elements of all lanes, to write.
+        unsafe {
+            match run {
+                Run::Row if is_word => rows::write(first, lanes.word(op.source(1))),
+                Run::Row => by_machine!(self, store_row, &lanes, op, access, first),
+                Run::Same => by_machine!(self, store_last, &lanes, op, access, first),
+            }
+        }
+        self.count(&region, wanted);
+        true
+    }
+
+    /// A load of lanes with their bytes anywhere in one region. Returns whether they are in one.
+    #[inline(never)]
+    fn load_places(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        access: Access,
+        mask: u32,
+    ) -> bool {
+        let wanted =
+            Wanted { place: access.place, bytes: bytes_of(access), kind: Kind::Read, mask };
+        let found = self.region(common, warp, fragment, op, (access, wanted));
+        let Some((region, _)) = found else { return false };
+        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+        // SAFETY: `by_machine` chooses the function that the machine can run.
+        let is_done =
+            unsafe { by_machine!(self, load_places::<false>, &mut lanes, op, access, &region) };
+        if is_done {
+            self.count(&region, wanted);
+        }
+        is_done
+    }
+
+    /// A store, as [`Self::load_places`].
+    #[inline(never)]
+    fn store_places(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        access: Access,
+        mask: u32,
+    ) -> bool {
+        let wanted =
+            Wanted { place: access.place, bytes: bytes_of(access), kind: Kind::Write, mask };
+        let found = self.region(common, warp, fragment, op, (access, wanted));
+        let Some((region, _)) = found else { return false };
+        let lanes = lanes(self.program, warp, &fragment.frame, mask);
+        // SAFETY: `by_machine` chooses the function that the machine can run, and the region's bytes
+        // are ones to write.
+        let is_done =
+            unsafe { by_machine!(self, store_places::<false>, &lanes, op, access, &region) };
+        if is_done {
+            self.count(&region, wanted);
+        }
+        is_done
     }
 
     /// A load of lanes that are in several places, or may not be there at all.
@@ -166,80 +309,8 @@ impl Engine<'_> {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-fn load_wide(
-    engine: &mut Engine<'_>,
-    common: &mut Common,
-    warp: &mut Warp,
-    fragment: &Fragment,
-    op: &Op,
-    access: Access,
-    mask: u32,
-) -> bool {
-    load(engine, common, warp, fragment, op, access, mask)
-}
-
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-fn store_wide(
-    engine: &mut Engine<'_>,
-    common: &mut Common,
-    warp: &mut Warp,
-    fragment: &Fragment,
-    op: &Op,
-    access: Access,
-    mask: u32,
-) -> bool {
-    store(engine, common, warp, fragment, op, access, mask)
-}
-
-/// A load of lanes that are in one region. Returns whether they are.
+/// The bytes of a lane's access.
 #[inline(always)]
-fn load(
-    engine: &mut Engine<'_>,
-    common: &mut Common,
-    warp: &mut Warp,
-    fragment: &Fragment,
-    op: &Op,
-    access: Access,
-    mask: u32,
-) -> bool {
-    let found = engine.found(common, warp, fragment, op, (access, Kind::Read), mask);
-    let Some(found) = found else { return false };
-    let mut lanes = lanes(engine.program, warp, &fragment.frame, mask);
-    // SAFETY: `found` has all elements of the access.
-    unsafe {
-        match found {
-            Found::Run(Run::Row, row) => load_row(&mut lanes, op, access, row),
-            Found::Run(Run::Same, place) => load_same(&mut lanes, op, access, place),
-            Found::Places(places) => load_places(&mut lanes, op, access, &places),
-        }
-    }
-    true
-}
-
-/// A store of lanes that are in one region. Returns whether they are.
-#[inline(always)]
-fn store(
-    engine: &mut Engine<'_>,
-    common: &mut Common,
-    warp: &mut Warp,
-    fragment: &Fragment,
-    op: &Op,
-    access: Access,
-    mask: u32,
-) -> bool {
-    let found = engine.found(common, warp, fragment, op, (access, Kind::Write), mask);
-    let Some(found) = found else { return false };
-    let lanes = lanes(engine.program, warp, &fragment.frame, mask);
-    // SAFETY: `found` has all elements of the access, to write.
-    unsafe {
-        match found {
-            Found::Run(Run::Row, row) => store_row(&lanes, op, access, row),
-            Found::Run(Run::Same, place) => store_last(&lanes, op, access, place),
-            Found::Places(places) => store_places(&lanes, op, access, &places),
-        }
-    }
-    true
+fn bytes_of(access: Access) -> u32 {
+    u32::from(access.bytes) * u32::from(access.count)
 }

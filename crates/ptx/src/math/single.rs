@@ -116,8 +116,10 @@ pub fn fma_native<const SAT: bool>(a: u32, b: u32, c: u32) -> u32 {
 #[inline]
 fn narrow<const SAT: bool>(exact: f64) -> u32 {
     let tiny = exact.abs() < f64::from(f32::MIN_POSITIVE);
-    let bits = (exact as f32).to_bits();
-    result_bits(if tiny { bits & SIGN } else { bits }, false, SAT)
+    // A tiny number is masked before it is converted, which takes processors long for those.
+    let kept = if tiny { 1 << 63 } else { u64::MAX };
+    let bits = (f64::from_bits(exact.to_bits() & kept) as f32).to_bits();
+    result_bits(bits, false, SAT)
 }
 
 /// `a * b + c` for a product that a double holds exactly, rounded to odd: the last bit is set if
