@@ -207,10 +207,15 @@ impl Arena {
     }
 
     /// The sum of the bytes at `address`, `address + stride`, … below `address + bytes`.
+    #[inline]
     pub(crate) fn sum_strided(&self, address: u64, bytes: u64, stride: u64) -> u64 {
-        if matches!(self.contents, Contents::Skipped) {
-            return 0;
+        match self.contents {
+            Contents::Skipped => 0,
+            _ => self.sum_kept(address, bytes, stride),
         }
+    }
+
+    fn sum_kept(&self, address: u64, bytes: u64, stride: u64) -> u64 {
         let (mut places, mut sum) = (Places::of(address, bytes, stride), 0);
         while let Some((place, bytes)) = places.next(&self.redirects) {
             sum += match self.described(place) {

@@ -34,6 +34,7 @@ impl Attachments {
     }
 
     /// Whether all allocations are [`Attached::Global`].
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -932,15 +932,21 @@ impl Backend for SimBackend {
     }
 
     unsafe fn host_touch(&self, touch: HostTouch) -> Result<u64> {
-        self.call_on(Operation::HostTouch, Call::HostTouch, touch.span, |sim| sim.host_touch(touch))
+        let name = Operation::HostTouch.into();
+        let at_once = |sim: &mut Sim, call| sim.host_touch_at_once(&touch, call);
+        let act = |sim: &mut Sim| sim.host_touch(touch);
+        let answer = self.machine.call_at_once(name, Call::HostTouch, at_once, act);
+        answer.map_err(|error| error.with_span(touch.span))
     }
 
     unsafe fn device_touch(&self, touch: DeviceTouch, stream: StreamHandle) -> Result<u64> {
         let threads = u64::from(touch.blocks).saturating_mul(u64::from(touch.threads));
         let call = Call::DeviceTouch { threads, bulk: false };
-        self.call_on((Operation::DeviceTouch, stream), call, touch.span, |sim| {
-            sim.device_touch(touch, stream)
-        })
+        let name = (Operation::DeviceTouch, stream).into();
+        let at_once = |sim: &mut Sim, call| sim.device_touch_at_once(&touch, stream, call);
+        let act = |sim: &mut Sim| sim.device_touch(touch, stream);
+        let answer = self.machine.call_at_once(name, call, at_once, act);
+        answer.map_err(|error| error.with_span(touch.span))
     }
 
     unsafe fn kernel_accesses(&self, kernel: &KernelAccesses, stream: StreamHandle) -> Result<()> {

@@ -35,11 +35,8 @@ fn check_reach(attached: Attached, stream: StreamHandle) -> Checked<()> {
 impl Sim {
     /// The host is about to touch memory.
     pub(crate) fn check_host_may_touch(&self, span: Span) -> Checked<()> {
-        let (Some(exclusive), Some(allocation)) =
-            (&self.exclusive, self.space.containing(span.ptr))
-        else {
-            return Ok(());
-        };
+        let Some(exclusive) = &self.exclusive else { return Ok(()) };
+        let Some(allocation) = self.space.containing(span.ptr) else { return Ok(()) };
         if self.is_managed(allocation) && exclusive.is_in_use(self.attachments.of(allocation)) {
             return illegal_address(
                 "without concurrent managed access the host may not touch managed memory while a \
@@ -47,6 +44,12 @@ impl Sim {
             );
         }
         Ok(())
+    }
+
+    /// Whether memory may have to come before a device touches any.
+    #[inline]
+    pub(crate) fn launch_moves(&self) -> bool {
+        self.exclusive.is_some() || !self.attachments.is_empty() || self.pager.has_groups()
     }
 
     /// A device is about to touch memory, in a stream: the memory that has to be there comes, once
@@ -60,8 +63,8 @@ impl Sim {
         work: StreamWork<'_>,
         stream: StreamHandle,
     ) -> Checked<()> {
-        if self.exclusive.is_none() && self.attachments.is_empty() && !self.pager.has_groups() {
-            return Ok(()); // Nothing has to come.
+        if !self.launch_moves() {
+            return Ok(());
         }
         let (StreamWork::Program(spans) | StreamWork::FillOrCopy(spans)) = work;
         let touched: Vec<&Allocation> = self.touched(by, spans).collect();
@@ -119,6 +122,7 @@ impl Sim {
     }
 
     /// Work was given to a stream, and the call returns before it is done.
+    #[inline]
     pub(crate) fn started(&mut self, stream: StreamHandle) {
         if let Some(exclusive) = &mut self.exclusive {
             exclusive.started(stream);
@@ -127,6 +131,7 @@ impl Sim {
 
     /// A stream's work is done, and the program knows. The legacy default stream waits for all
     /// others; destroying a stream waits for nothing (cuda-python issue 1539).
+    #[inline]
     pub(crate) fn waited_for(&mut self, stream: StreamHandle) {
         let Some(exclusive) = &mut self.exclusive else { return };
         if stream.is_legacy() {

@@ -14,7 +14,7 @@
 //! | the calls of the trait | `backend` |
 //! | lock, errors | `machine` |
 //! | time | `clock` |
-//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `copies`, `kernels`, `device_code`, `attaching`, `concurrency`, `sharing`, `physical_sharing`, `ipc` |
+//! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `touching_at_once`, `copies`, `kernels`, `device_code`, `attaching`, `concurrency`, `sharing`, `physical_sharing`, `ipc` |
 //! | genuine faults of the host | `faulting` decides, over `host_view` and `host_faults` |
 //! | kernels in PTX | `programs`, over `pagewise-ptx` and `device_code` |
 //! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` (over `exported_pool`, `imported_pool`, `shared_memory`) |
@@ -204,6 +204,7 @@ mod streams;
 mod submission;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod touching;
+mod touching_at_once;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "steps and rounds are counted; lines of addresses that code accessed"

@@ -30,6 +30,7 @@ pub(crate) enum Unknown {
 }
 
 impl Topology {
+    #[inline]
     pub(crate) fn has_device(&self, device: DeviceId) -> bool {
         u32::try_from(device.0).is_ok_and(|ordinal| ordinal < self.devices)
     }

@@ -65,6 +65,7 @@ impl Machine {
 
     /// A panic while the lock was held is a bug that was reported there and then; the state is
     /// still the best there is.
+    #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Sim> {
         self.sim.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,6 +98,7 @@ impl Machine {
     }
 
     /// Refuses a call that needs the device, if that is lost.
+    #[inline]
     pub(crate) fn check_not_lost(&self, operation: Operation) -> Result<()> {
         match self.lost.get() {
             Some((code, report)) if !WITHOUT_DEVICE.contains(&operation) => {
@@ -113,11 +115,40 @@ impl Machine {
         call: Call,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
-        self.check_process(name.operation.name())?;
+        self.check_process(name.operation)?;
+        self.check_not_lost(name.operation)?;
+        self.call_locked(self.lock(), name, call, act)
+    }
+
+    /// Carries out one call: at once, if `at_once` knows a short way for it, or else like any other.
+    #[inline]
+    pub(crate) fn call_at_once<T>(
+        &self,
+        name: CallName,
+        call: Call,
+        at_once: impl FnOnce(&mut Sim, Call) -> Option<T>,
+        act: impl FnOnce(&mut Sim) -> Checked<T>,
+    ) -> Result<T> {
+        self.check_process(name.operation)?;
         self.check_not_lost(name.operation)?;
         let mut sim = self.lock();
-        let (pace_ns, faults) = sim.pace.take().unzip();
-        sim.pager.pace(faults.unwrap_or_default());
+        match at_once(&mut sim, call) {
+            Some(answer) => {
+                sim.pager.records().log.begin_call(name);
+                Ok(answer)
+            }
+            None => self.call_locked(sim, name, call, act),
+        }
+    }
+
+    fn call_locked<T>(
+        &self,
+        mut sim: MutexGuard<'_, Sim>,
+        name: CallName,
+        call: Call,
+        act: impl FnOnce(&mut Sim) -> Checked<T>,
+    ) -> Result<T> {
+        let pace_ns = sim.take_pace();
         let ends = |_: &mut Sim, start_ns, modelled_ns| match pace_ns {
             Some(pace_ns) => clock::after(start_ns, pace_ns),
             None => modelled_ns,
@@ -132,7 +163,7 @@ impl Machine {
         name: &'static str,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
-        self.check_process(name)?;
+        self.check_process_for(name)?;
         act(&mut self.lock()).map_err(|refusal| error(name, refusal))
     }
 
@@ -143,7 +174,7 @@ impl Machine {
         name: &'static str,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
     ) -> Result<T> {
-        self.check_process(name)?;
+        self.check_process_for(name)?;
         let mut sim = self.lock();
         sim.rehearses = true;
         let answer = act(&mut sim);
@@ -151,7 +182,12 @@ impl Machine {
         answer.map_err(|refusal| error(name, refusal))
     }
 
-    fn check_process(&self, name: &'static str) -> Result<()> {
+    #[inline]
+    fn check_process(&self, operation: Operation) -> Result<()> {
+        if self.gate.is_none() { Ok(()) } else { self.check_process_for(operation.name()) }
+    }
+
+    fn check_process_for(&self, name: &'static str) -> Result<()> {
         if !self.gate.as_ref().is_some_and(|gate| gate.is_in_child()) {
             return Ok(());
         }

@@ -20,6 +20,12 @@ impl FaultPacer {
         Self { faults, service_ns: None }
     }
 
+    /// Whether it knows the time of any fault, or the rest of one.
+    #[inline]
+    pub(crate) fn knows_any(&self) -> bool {
+        self.service_ns.is_some() || !self.faults.is_empty()
+    }
+
     /// The times of the faults that are still to come.
     pub(crate) fn into_faults(self) -> VecDeque<FaultPace> {
         self.faults

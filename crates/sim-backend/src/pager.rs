@@ -194,6 +194,7 @@ impl Pager {
     }
 
     /// Whether there are pages in groups.
+    #[inline]
     pub(crate) fn has_groups(&self) -> bool {
         self.paging.has_groups()
     }
@@ -213,12 +214,6 @@ impl Pager {
         let walk = program.walk();
         self.now_ns = now_ns;
         self.reports.meter.walks(&walk);
-        if threads == Threads::One
-            && let Some(covered) = self.paging.touch_mapped(&walk)
-        {
-            self.reports.meter.walked(&walk, covered);
-            return now_ns;
-        }
         let end_ns = match threads {
             Threads::One => self.paging.walk(walk, now_ns, &mut self.reports).now_ns,
             _ => self.run_kernel(walk, threads),
@@ -227,6 +222,26 @@ impl Pager {
         self.reports.meter.walked(&walk, covered);
         self.paging.count_accesses(&walk, end_ns, &mut self.reports);
         end_ns
+    }
+
+    /// Runs an access program of one thread as a call of its own that begins at `now_ns`, and takes
+    /// `pace_ns` if that is given. Returns when the call ends; `None`, and nothing is done, unless
+    /// the processor may make the only access already and costs are not observed.
+    #[inline]
+    pub(crate) fn access_at_once(
+        &mut self,
+        call: Call,
+        walk: &paging::Walk,
+        now_ns: u64,
+        pace_ns: Option<u64>,
+    ) -> Option<u64> {
+        if self.reports.meter.is_observed() {
+            return None;
+        }
+        let covered = self.paging.touch_mapped(walk)?;
+        self.forget_pace();
+        (self.call, self.now_ns) = (call, now_ns);
+        Some(self.reports.meter.walk(call, walk, covered, (now_ns, pace_ns)))
     }
 
     fn run_kernel(&mut self, walk: paging::Walk, threads: Threads) -> u64 {
@@ -300,12 +315,21 @@ impl Pager {
         self.reports.pacer = FaultPacer::new(faults);
     }
 
+    /// Faults take what the model says, whatever [`pace`](Self::pace) said before.
+    #[inline]
+    pub(crate) fn forget_pace(&mut self) {
+        if self.reports.pacer.knows_any() {
+            self.reports.pacer = FaultPacer::default();
+        }
+    }
+
     /// Takes the times of faults that are still to come.
     pub(crate) fn take_pace(&mut self) -> VecDeque<FaultPace> {
         std::mem::take(&mut self.reports.pacer).into_faults()
     }
 
     /// A call begins.
+    #[inline]
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
         (self.call, self.now_ns) = (call, now_ns);
         self.reports.meter.begin(call, now_ns);
@@ -361,11 +385,13 @@ impl Pager {
     }
 
     /// It ends: see [`Meter::end`].
+    #[inline]
     pub(crate) fn end(&mut self, start_ns: u64, now_ns: u64, refused: bool) -> u64 {
         self.reports.meter.end(start_ns, now_ns, refused)
     }
 
     /// Remembers the call that ended then.
+    #[inline]
     pub(crate) fn remember(&mut self, end_ns: u64) {
         self.reports.meter.remember(end_ns);
     }
@@ -427,6 +453,7 @@ impl Pager {
 
     /// Whether anything changed in processors' memory since the last call of
     /// [`drain_holdings`](Self::drain_holdings).
+    #[inline]
     pub(crate) fn has_holdings(&self) -> bool {
         self.reports.holdings.as_ref().is_some_and(|holdings| !holdings.is_empty())
     }
@@ -437,6 +464,7 @@ impl Pager {
     }
 
     /// The records.
+    #[inline]
     pub(crate) fn records(&mut self) -> &mut Records {
         &mut self.reports.records
     }

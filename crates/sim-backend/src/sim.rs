@@ -92,11 +92,25 @@ impl Sim {
         }
     }
 
+    /// Lets the call that begins take the time that a replay gave it and its faults, if one did;
+    /// returns the call's.
+    #[inline]
+    pub(crate) fn take_pace(&mut self) -> Option<u64> {
+        if self.pace.is_none() {
+            self.pager.forget_pace();
+            return None;
+        }
+        let (pace_ns, faults) = self.pace.take()?;
+        self.pager.pace(faults);
+        Some(pace_ns)
+    }
+
     pub(crate) fn has(&self, since: DriverVersion) -> bool {
         self.config.driver_version >= since
     }
 
     /// Whether an allocation is managed: by itself or through its pool.
+    #[inline]
     pub(crate) fn is_managed(&self, allocation: &Allocation) -> bool {
         match allocation.kind {
             MemoryKind::Managed => true,
@@ -136,10 +150,14 @@ impl Sim {
     }
 
     /// Lets the arena hold what the pages hold after they moved.
+    #[inline]
     pub(crate) fn settle_contents(&mut self) {
-        if self.host_view.is_none() && !self.pager.has_holdings() {
-            return;
+        if self.host_view.is_some() || self.pager.has_holdings() {
+            self.settle_moved();
         }
+    }
+
+    fn settle_moved(&mut self) {
         let writable = self.settle_host_view();
         if self.config.discarded_contents == DiscardedContents::Kept {
             return; // The arena holds what pages hold wherever they are.

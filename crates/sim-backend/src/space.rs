@@ -3,7 +3,9 @@
 //! The module owns the addresses of every kind of memory and the table of live allocations. It
 //! knows nothing of pages, of policy, or of the accounting of pools.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, MemoryHandle, PAGE_BYTES, PoolHandle, Span};
@@ -78,6 +80,18 @@ pub(crate) struct Space {
     device: Slots,
     pinned: Slots,
     last_id: u64,
+    recent: Recent,
+}
+
+/// The addresses of the managed allocation found last: most calls in a row ask for the same. It is
+/// no state: searches find the same with it and without.
+#[derive(Default)]
+struct Recent(Cell<(u64, u64)>);
+
+impl fmt::Debug for Recent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recent")
+    }
 }
 
 /// The address space that is reserved for managed memory at once, unless an allocation needs more.
@@ -178,7 +192,18 @@ impl Space {
             let next = self.live.get(&(last.start + last.bytes)).filter(is_mapped);
             last = next.filter(|_| is_mapped(&last))?;
         }
+        if first.kind == MemoryKind::Managed {
+            self.recent.0.set((first.start, first.start + first.bytes));
+        }
         Some(first)
+    }
+
+    /// Whether all of a range is in one live allocation of managed memory that is not a pool's.
+    #[inline]
+    pub(crate) fn is_managed(&self, span: Span) -> bool {
+        let (start, end) = self.recent.0.get();
+        start <= span.ptr.0 && span.ptr.0 < end && span.bytes <= end - span.ptr.0
+            || self.holding(span).is_some_and(|found| found.kind == MemoryKind::Managed)
     }
 
     /// The live allocation that starts at this address.
@@ -202,6 +227,7 @@ impl Space {
     pub(crate) fn remove(&mut self, allocation: &Allocation) -> Option<ManagedRange> {
         let Allocation { start, bytes, kind, .. } = *allocation;
         let removed = self.live.remove(&start);
+        self.recent = Recent::default();
         debug_assert!(removed.is_some(), "{start:#x} is not live");
         match kind {
             MemoryKind::Pool(_)

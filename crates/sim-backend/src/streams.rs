@@ -53,6 +53,7 @@ impl Streams {
     }
 
     /// Whether work can be submitted to the stream.
+    #[inline]
     pub(crate) fn check(&self, stream: StreamHandle) -> Checked<()> {
         if stream.is_default() || self.streams.contains_key(&stream.as_raw()) {
             return Ok(());
@@ -62,6 +63,7 @@ impl Streams {
 
     /// Whether a program of a device can be submitted to the stream: each device has default
     /// streams of its own, other streams belong to one device.
+    #[inline]
     pub(crate) fn check_for(&self, stream: StreamHandle, device: DeviceId) -> Checked<()> {
         self.check(stream)?;
         match self.streams.get(&stream.as_raw()) {

@@ -3,9 +3,7 @@
 //! Pages move first, then the bytes are read or written: contents are real memory, so what a
 //! program leaves behind does not depend on where its pages are.
 
-use pagewise_hal::{
-    DeviceAccess, DeviceTouch, HostAccess, HostTouch, Processor, Span, StreamHandle,
-};
+use pagewise_hal::{DeviceAccess, DeviceTouch, HostAccess, HostTouch, Processor, StreamHandle};
 
 use crate::arrival::Threads;
 use crate::concurrency::StreamWork;
@@ -22,22 +20,10 @@ impl Sim {
         if stride_bytes == 0 {
             return invalid("the stride must be at least 1 byte");
         }
-        let fault = match access {
-            HostAccess::Read => Access::Read,
-            HostAccess::Write(_) => Access::Write,
-        };
         self.check_host_may_touch(span)?;
         let (by, threads) = (Processor::HOST, Threads::One);
-        self.run_program(AccessProgram { by, span, stride_bytes, access: fault, threads })?;
-        let Span { ptr, bytes } = span;
-        match access {
-            HostAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
-            HostAccess::Write(value) => {
-                self.before_write(span);
-                self.arena.write_strided(ptr.0, bytes, stride_bytes, value);
-            }
-        }
-        Ok(0)
+        self.run_program(AccessProgram { by, span, stride_bytes, access: access.into(), threads })?;
+        Ok(self.touched_by_host(&touch))
     }
 
     /// A device access program.
@@ -55,34 +41,52 @@ impl Sim {
         if let Err(why) = touch.check() {
             return invalid(why);
         }
-        let fault = match access {
-            DeviceAccess::Read => Access::Read,
-            DeviceAccess::Write(_) => Access::Write,
-            DeviceAccess::AtomicAdd => Access::Atomic,
-        };
         let threads =
             if touch.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };
         let by = processor_of(device);
-        let program = AccessProgram { by, span, stride_bytes, access: fault, threads };
+        let program = AccessProgram { by, span, stride_bytes, access: access.into(), threads };
         if self.rehearses {
             return self.check_program(&program).map(|_| 0);
         }
         self.launch(by, StreamWork::Program(&[span]), stream)?;
         self.run_program(program)?;
         self.waited_for(stream);
-        let Span { ptr, bytes } = span;
+        Ok(self.touched_by_device(&touch))
+    }
+
+    /// Reads or writes the bytes of a host program after its pages have moved; returns the sum of
+    /// what it read.
+    #[inline]
+    pub(crate) fn touched_by_host(&mut self, touch: &HostTouch) -> u64 {
+        let &HostTouch { span, stride_bytes, access } = touch;
         match access {
-            DeviceAccess::Read => return Ok(self.arena.sum_strided(ptr.0, bytes, stride_bytes)),
+            HostAccess::Read => self.arena.sum_strided(span.ptr.0, span.bytes, stride_bytes),
+            HostAccess::Write(value) => {
+                self.before_write(span);
+                self.arena.write_strided(span.ptr.0, span.bytes, stride_bytes, value);
+                0
+            }
+        }
+    }
+
+    /// Reads or writes the bytes of a device program after its pages have moved; returns the sum of
+    /// what it read.
+    #[inline]
+    pub(crate) fn touched_by_device(&mut self, touch: &DeviceTouch) -> u64 {
+        let &DeviceTouch { span, stride_bytes, access, .. } = touch;
+        match access {
+            DeviceAccess::Read => self.arena.sum_strided(span.ptr.0, span.bytes, stride_bytes),
             DeviceAccess::Write(value) => {
                 self.before_write(span);
-                self.arena.write_strided(ptr.0, bytes, stride_bytes, value);
+                self.arena.write_strided(span.ptr.0, span.bytes, stride_bytes, value);
+                0
             }
             DeviceAccess::AtomicAdd => {
                 self.before_write(span);
-                self.arena.add_strided(ptr.0, bytes, stride_bytes);
+                self.arena.add_strided(span.ptr.0, span.bytes, stride_bytes);
+                0
             }
         }
-        Ok(0)
     }
 
     /// Moves the pages of an access program, and lets its time pass.
@@ -100,6 +104,9 @@ impl Sim {
 
     /// Checks that the processor can reach the memory of a program: whether the memory is managed.
     fn check_program(&self, program: &AccessProgram) -> Checked<bool> {
+        if self.space.is_managed(program.span) {
+            return Ok(true);
+        }
         let Some(allocation) = self.space.holding(program.span) else {
             return illegal_address("the range is not within one live allocation");
         };

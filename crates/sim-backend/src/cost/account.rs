@@ -37,6 +37,34 @@ pub(super) enum Input {
     Memory(MemoryStep),
 }
 
+/// The time of a call that is an access program without a fault, and nothing else.
+#[inline]
+pub(super) fn of_walk(
+    params: &CostParams,
+    call: Call,
+    warmth: Warmth,
+    walk: &Walk,
+    covered: Covered,
+) -> f64 {
+    let walk_ns = walk_ns(params, call, warmth, walk, covered);
+    let (tally, faults) = (Tally { walk_ns, ..Tally::default() }, Faults::default());
+    match call {
+        Call::DeviceTouch { .. } => touches::device(&params.device_touch, &tally, &faults, warmth),
+        _ => touches::host(&params.host_touch, &tally, &faults, warmth),
+    }
+}
+
+/// The time of the accesses of a program, without their faults.
+#[inline]
+fn walk_ns(params: &CostParams, call: Call, warmth: Warmth, walk: &Walk, covered: Covered) -> f64 {
+    match call {
+        Call::DeviceTouch { threads, bulk } => {
+            touches::device_walk(&params.device_touch, walk, covered, threads, bulk)
+        }
+        _ => touches::host_walk(&params.host_touch, walk, covered, warmth),
+    }
+}
+
 /// One call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Account {
@@ -61,11 +89,14 @@ impl Account {
     }
 
     /// Begins the account of another call, in place: each call does it, and an account is large.
+    #[inline]
     pub(super) fn begin(&mut self, call: Call, warmth: Warmth) {
         (self.call, self.refused, self.warmth) = (call, false, warmth);
         self.tally = Tally::default();
         self.faults = Faults::default();
-        self.visited.clear();
+        if !self.visited.is_empty() {
+            self.visited.clear();
+        }
     }
 
     /// An account of the same call without events.
@@ -74,6 +105,7 @@ impl Account {
         Self { call, refused, warmth, continues, recycled_pages, ..Self::default() }
     }
 
+    #[inline]
     pub(super) fn class(&self) -> Class {
         self.call.class(self.tally.ranges_made == 0)
     }
@@ -83,12 +115,7 @@ impl Account {
         match input {
             Input::Work(work) => return self.work(params, work),
             &Input::Fault { by, access } => return self.fault_latency(params, by, access),
-            Input::Walks(walk) => {
-                let costs = &params.device_touch;
-                let writes = walk.access == Access::Write;
-                self.faults.gap_ns = if writes { costs.gap_write } else { costs.gap_read };
-                self.faults.last_access = None;
-            }
+            Input::Walks(walk) => self.walks(params, walk),
             Input::Walked(walk, covered) => self.walked(params, walk, *covered),
             &Input::RangeMade { further_devices } => {
                 self.tally.ranges_made = self.tally.ranges_made.saturating_add(1);
@@ -193,13 +220,19 @@ impl Account {
         touches::device_latency(costs, &mut self.faults, access, self.warmth, parallel)
     }
 
-    fn walked(&mut self, params: &CostParams, walk: &Walk, covered: Covered) {
-        self.tally.walk_ns += match self.call {
-            Call::DeviceTouch { threads, bulk } => {
-                touches::device_walk(&params.device_touch, walk, covered, threads, bulk)
-            }
-            _ => touches::host_walk(&params.host_touch, walk, covered, self.warmth),
-        };
+    /// An access program is about to begin.
+    #[inline]
+    pub(super) fn walks(&mut self, params: &CostParams, walk: &Walk) {
+        let costs = &params.device_touch;
+        let writes = walk.access == Access::Write;
+        self.faults.gap_ns = if writes { costs.gap_write } else { costs.gap_read };
+        self.faults.last_access = None;
+    }
+
+    /// An access program went over this.
+    #[inline]
+    pub(super) fn walked(&mut self, params: &CostParams, walk: &Walk, covered: Covered) {
+        self.tally.walk_ns += walk_ns(params, self.call, self.warmth, walk, covered);
     }
 
     fn is_parallel(&self) -> bool {

@@ -42,6 +42,7 @@ pub(crate) enum Call {
 
 impl Call {
     /// `packed`: an allocation came from a slab.
+    #[inline]
     pub(super) fn class(self, packed: bool) -> Class {
         match self {
             Self::AllocManaged if packed => Class::AllocPacked,
@@ -63,6 +64,7 @@ impl Call {
     }
 
     /// Whether other calls can tell afterwards that there was one.
+    #[inline]
     pub(super) fn is_remembered(self) -> bool {
         !matches!(self, Self::Wait | Self::Control(_) | Self::Other)
     }

@@ -2,7 +2,7 @@
 
 use pagewise_hal::Processor;
 
-use super::account::{Account, Input};
+use super::account::{self, Account, Input};
 use super::call::Call;
 use super::calls;
 use super::observation::{CostObservation, Observations};
@@ -44,12 +44,19 @@ impl Meter {
         self.observations.get_or_insert_default();
     }
 
+    /// Whether the costs of calls are observed.
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observations.is_some()
+    }
+
     /// The calls since this was last asked; none unless [`observe`](Self::observe) was called.
     pub(crate) fn take_observations(&mut self) -> Vec<CostObservation> {
         self.observations.as_mut().map(Observations::take).unwrap_or_default()
     }
 
     /// A call begins.
+    #[inline]
     pub(crate) fn begin(&mut self, call: Call, now_ns: u64) {
         let warmth = self.history.warmth(call.class(false), now_ns);
         self.account.begin(call, warmth);
@@ -60,7 +67,29 @@ impl Meter {
         }
     }
 
+    /// A call that is an access program and nothing else: what [`begin`](Self::begin),
+    /// [`walks`](Self::walks), [`walked`](Self::walked), [`end`](Self::end) and
+    /// [`remember`](Self::remember) come to, for a program without a fault. It takes `pace_ns` if
+    /// that is given. Returns the time of its end. Calls are not observed.
+    #[inline]
+    pub(crate) fn walk(
+        &mut self,
+        call: Call,
+        walk: &Walk,
+        covered: Covered,
+        (start_ns, pace_ns): (u64, Option<u64>),
+    ) -> u64 {
+        debug_assert!(!self.is_observed());
+        let class = call.class(false);
+        let warmth = self.history.warmth(class, start_ns);
+        let modelled_ns = || whole(account::of_walk(&self.params, call, warmth, walk, covered));
+        let end_ns = clock::after(start_ns, pace_ns.unwrap_or_else(modelled_ns));
+        self.history.done(class, warmth, end_ns);
+        end_ns
+    }
+
     /// It ends, `now_ns` being its start and what its faults took. Returns the time of its end.
+    #[inline]
     pub(crate) fn end(&mut self, start_ns: u64, now_ns: u64, refused: bool) -> u64 {
         let account = &mut self.account;
         account.refused = refused;
@@ -72,6 +101,7 @@ impl Meter {
     }
 
     /// Remembers the call, which ended at `end_ns`.
+    #[inline]
     pub(crate) fn remember(&mut self, end_ns: u64) {
         self.history.set_recycled_pages(self.account.recycled_pages);
         if self.account.call.is_remembered() {
@@ -106,13 +136,21 @@ impl Meter {
     }
 
     /// An access program is about to begin: what it does between faults matters.
+    #[inline]
     pub(crate) fn walks(&mut self, walk: &Walk) {
-        self.count(&Input::Walks(*walk));
+        if let Some(observations) = &mut self.observations {
+            observations.input(&Input::Walks(*walk));
+        }
+        self.account.walks(&self.params, walk);
     }
 
     /// An access program went over this.
+    #[inline]
     pub(crate) fn walked(&mut self, walk: &Walk, covered: Covered) {
-        self.count(&Input::Walked(*walk, covered));
+        if let Some(observations) = &mut self.observations {
+            observations.input(&Input::Walked(*walk, covered));
+        }
+        self.account.walked(&self.params, walk, covered);
     }
 
     pub(crate) fn range_made(&mut self) {
@@ -137,6 +175,7 @@ impl Meter {
 }
 
 /// Whole nanoseconds, at least 0.
+#[inline]
 pub(super) fn whole(ns: f64) -> u64 {
     // The cast saturates; rounding half up needs no platform function.
     (ns + 0.5) as u64

@@ -55,11 +55,13 @@ impl Default for Warmth {
 
 impl Warmth {
     /// Whether the machine idled or has not done the like yet.
+    #[inline]
     pub(super) fn is_cold(self) -> bool {
         !matches!(self, Self::Warm { .. })
     }
 
     /// A share that only a call right after a sleep has.
+    #[inline]
     pub(super) fn if_after_sleep(self, share: f64) -> f64 {
         if matches!(self, Self::AfterSleep { .. }) { share } else { 0.0 }
     }
@@ -70,6 +72,7 @@ impl Warmth {
     }
 
     /// Its share of a call's time.
+    #[inline]
     pub(super) fn ns(self, costs: &WarmthCosts) -> f64 {
         match self {
             Self::AfterSleep { others, long } => {
@@ -78,6 +81,8 @@ impl Warmth {
             }
             Self::Cold { first: true } => costs.first,
             Self::Cold { first: false } => costs.cold,
+            // What the figures below come to.
+            Self::Warm { pause_ns: 0, .. } => 0.0,
             Self::Warm { pause_ns, row } => {
                 let share = |of_ns: f64| (pause_ns as f64 / of_ns).min(1.0);
                 costs.paused * share(200e3) / row.max(1) as f64
@@ -112,6 +117,7 @@ pub(super) struct CallHistory {
 
 impl CallHistory {
     /// The state that a call finds if it begins now.
+    #[inline]
     pub(super) fn warmth(&self, class: Class, now_ns: u64) -> Warmth {
         let last = self.last[class as usize];
         match (self.slept, last) {
@@ -130,11 +136,13 @@ impl CallHistory {
     }
 
     /// Whether the call before was of this class.
+    #[inline]
     pub(super) fn continues(&self, class: Class) -> bool {
         self.before == Some(class)
     }
 
     /// A call that found `warmth` has ended.
+    #[inline]
     pub(super) fn done(&mut self, class: Class, warmth: Warmth, now_ns: u64) {
         let row = match warmth {
             Warmth::Warm { pause_ns, row } if pause_ns <= ROW_NS => row.saturating_add(1),
@@ -150,10 +158,12 @@ impl CallHistory {
         self.before = Some(class);
     }
 
+    #[inline]
     pub(super) fn recycled_pages(&self) -> u64 {
         self.recycled_pages
     }
 
+    #[inline]
     pub(super) fn set_recycled_pages(&mut self, pages: u64) {
         self.recycled_pages = pages;
     }

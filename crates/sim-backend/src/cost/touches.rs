@@ -41,12 +41,14 @@ impl Faults {
     }
 }
 
+#[inline]
 pub(super) fn host(costs: &HostTouchCosts, tally: &Tally, faults: &Faults, warmth: Warmth) -> f64 {
     let moved = if faults.moved { costs.faults } else { 0.0 };
     let woken = if faults.moved && warmth.is_cold() { costs.faults_cold } else { 0.0 };
     costs.call + warmth.ns(&costs.warmth) + moved + woken + tally.walk_ns
 }
 
+#[inline]
 pub(super) fn host_walk(
     costs: &HostTouchCosts,
     walk: &Walk,
@@ -85,6 +87,7 @@ pub(super) fn host_fault(
         + costs.unmap_device * work.unmaps_device as f64
 }
 
+#[inline]
 pub(super) fn device(
     costs: &DeviceTouchCosts,
     tally: &Tally,
@@ -95,6 +98,7 @@ pub(super) fn device(
     costs.call + woken + tally.walk_ns
 }
 
+#[inline]
 pub(super) fn device_walk(
     costs: &DeviceTouchCosts,
     walk: &Walk,
@@ -103,7 +107,10 @@ pub(super) fn device_walk(
     bulk: bool,
 ) -> f64 {
     let accesses = walk.accesses();
-    let remote = covered.remote_pages as f64 / covered.pages.max(1) as f64;
+    let remote = match covered.remote_pages {
+        0 => 0.0, // Most are: no division.
+        pages => pages as f64 / covered.pages.max(1) as f64,
+    };
     let reads = walk.access == Access::Read;
     if threads > 1 || bulk {
         let bytes =

@@ -35,6 +35,7 @@ impl Blocks {
     }
 
     /// The group that holds a slot, and the slot's place in it.
+    #[inline]
     fn find(&self, slot: u64) -> (usize, usize) {
         let group = slot / GROUP;
         let first = (group * GROUP).max(self.first_slot);
@@ -48,6 +49,7 @@ impl Blocks {
     }
 
     /// The block in a slot, if it exists.
+    #[inline]
     pub(super) fn get(&self, slot: u64) -> Option<&Block> {
         let (group, place) = self.find(slot);
         self.groups[group].get(place)?.as_ref()
@@ -64,6 +66,7 @@ impl Blocks {
     }
 
     /// Takes the block out of a slot, if it exists.
+    #[inline]
     pub(super) fn take(&mut self, slot: u64) -> Option<Block> {
         let (group, place) = self.find(slot);
         self.groups[group].get_mut(place)?.take()

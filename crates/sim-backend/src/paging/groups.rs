@@ -25,6 +25,7 @@ pub(crate) enum Group {
 pub(super) struct Groups(BTreeMap<u64, Group>);
 
 impl Groups {
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -43,6 +43,7 @@ impl Presence {
     }
 
     /// Whether it holds a page.
+    #[inline]
     pub(super) fn holds(&self, page: usize) -> bool {
         self.resident.contains(page)
     }
@@ -70,6 +71,7 @@ impl Presence {
         self.maps = Maps::Held;
     }
 
+    #[inline]
     fn level(&self, protection: Protection) -> usize {
         if self.id.is_host() { (protection as usize).min(1) } else { protection as usize }
     }
@@ -84,6 +86,7 @@ impl Presence {
     }
 
     /// Whether a page is mapped with at least this permission.
+    #[inline]
     pub(super) fn maps(&self, at_least: Protection, page: usize) -> bool {
         match &self.maps {
             Maps::Held => self.resident.contains(page),

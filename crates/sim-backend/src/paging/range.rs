@@ -59,6 +59,7 @@ impl VaRange {
     }
 
     /// The block that holds a page, if it exists.
+    #[inline]
     pub(crate) fn block(&self, page: u64) -> Option<&Block> {
         self.blocks.get(page / SLOT)
     }

@@ -138,7 +138,8 @@ impl BlockState {
             && self.presence == other.presence
     }
 
-    fn of(&self, id: ProcId) -> Option<&Presence> {
+    #[inline]
+    pub(super) fn of(&self, id: ProcId) -> Option<&Presence> {
         self.presence.iter().find(|presence| presence.id == id)
     }
 
@@ -210,6 +211,7 @@ impl BlockState {
     }
 
     /// Whether a processor maps a page with at least this permission.
+    #[inline]
     pub(super) fn maps(&self, id: ProcId, at_least: Protection, page: usize) -> bool {
         self.of(id).is_some_and(|presence| presence.maps(at_least, page))
     }
@@ -258,11 +260,6 @@ impl BlockState {
     /// Pages that the host wrote since it maps them to write.
     pub(super) fn host_written(&self) -> PageMask {
         self.of(ProcId::HOST).map_or(PageMask::EMPTY, |host| host.written())
-    }
-
-    /// Whether the host wrote a page since it maps it to write.
-    pub(super) fn is_host_written(&self, page: usize) -> bool {
-        self.of(ProcId::HOST).is_some_and(|host| host.has_written(page))
     }
 
     /// Notes pages that the host wrote.

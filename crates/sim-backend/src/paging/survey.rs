@@ -13,6 +13,7 @@ use super::access::Access;
 use super::block::Block;
 use super::engine::Paging;
 use super::mask::PageMask;
+use super::presence::Presence;
 use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
 use super::walk::Walk;
@@ -31,9 +32,11 @@ pub(crate) struct Covered {
 }
 
 impl Covered {
-    /// For an access of a device to one page, which is with these holders.
-    pub(super) fn of_device(by: ProcId, holders: ProcSet) -> Self {
-        let is_elsewhere = holders != ProcSet::EMPTY && !holders.contains(by);
+    /// For an access of a device to one page of a block, of which it has this.
+    #[inline]
+    pub(super) fn of_device(by: Option<&Presence>, block: &Block, page: usize) -> Self {
+        let is_here = by.is_some_and(|presence| presence.holds(page));
+        let is_elsewhere = !is_here && block.residents_of(page) != ProcSet::EMPTY;
         Self { pages: 1, remote_pages: u64::from(is_elsewhere), ..Self::default() }
     }
 
@@ -85,8 +88,11 @@ impl HeldBlocks {
 
 impl Walk {
     /// How many accesses it makes.
+    #[inline]
     pub(crate) fn accesses(&self) -> u64 {
-        self.bytes.div_ceil(self.stride_bytes.max(1))
+        let stride = self.stride_bytes.max(1);
+        // Most walks of calls that follow each other are one access: no division.
+        if self.bytes <= stride { self.bytes.min(1) } else { self.bytes.div_ceil(stride) }
     }
 
     /// The page of its access, if it makes one.
@@ -142,8 +148,8 @@ impl Paging {
             && !by.is_host()
         {
             if let Some(block) = self.block(page) {
-                let holders = block.residents_of((page - block.first_page()) as usize);
-                covered = Covered::of_device(by, holders);
+                let page = (page - block.first_page()) as usize;
+                covered = Covered::of_device(block.of(by), block, page);
             }
             return covered;
         }

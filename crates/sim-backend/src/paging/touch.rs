@@ -68,7 +68,11 @@ impl Paging {
                 Some(fault) => fault,
                 None => page / PAGES as u64 * PAGES as u64 + PAGES as u64,
             };
-            let strides = (next * PAGE_BYTES - at).div_ceil(stride);
+            let next_byte = next * PAGE_BYTES;
+            if next_byte >= end {
+                break;
+            }
+            let strides = (next_byte - at).div_ceil(stride);
             match strides.checked_mul(stride).and_then(|bytes| at.checked_add(bytes)) {
                 Some(further) => at = further,
                 None => break,
@@ -91,11 +95,12 @@ impl Paging {
         let needs = walk.access.needs(by, &self.params);
         let block = self.ranges.containing(page)?.block(page)?;
         let at = (page - block.first_page()) as usize;
-        if !block.maps(by, needs, at) {
+        let own = block.of(by)?;
+        if !own.maps(needs, at) {
             return None;
         }
         if by.is_host() {
-            let written_before = u64::from(block.is_host_written(at));
+            let written_before = u64::from(own.has_written(at));
             let is_news = walk.access.writes() && written_before == 0;
             return (!is_news).then_some(Covered {
                 pages: 1,
@@ -103,7 +108,7 @@ impl Paging {
                 ..Covered::default()
             });
         }
-        let covered = Covered::of_device(by, block.residents_of(at));
+        let covered = Covered::of_device(Some(own), block, at);
         self.walked.note(by, Some(page..page + 1));
         Some(covered)
     }

@@ -4,7 +4,7 @@
 //! when the driver takes an entry of its away. What it merely maps, it has not read.
 #![allow(clippy::arithmetic_side_effects, reason = "at most 64 stretches are counted")]
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::ops::Range;
 
 use super::processor::ProcId;
@@ -20,58 +20,87 @@ pub(super) struct Walked {
 }
 
 /// Stretches of pages that one device accessed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone)]
 struct Stretches {
-    /// The oldest first.
-    kept: VecDeque<Range<u64>>,
+    /// The oldest first, from `oldest` on and round.
+    kept: Vec<Range<u64>>,
+    oldest: usize,
     /// How many of them begin with a page of each kind: most pages of new stretches are of a kind
     /// that none has, so that the others need no look.
     kinds: [u8; KINDS],
 }
 
 /// Kinds of pages, by a hash.
-const KINDS: usize = 512;
+const KINDS: usize = 1 << KIND_BITS;
+const KIND_BITS: u32 = 11;
 
+#[inline]
 fn kind(page: u64) -> usize {
-    (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
+    (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - KIND_BITS)) as usize
 }
 
 impl Default for Stretches {
     fn default() -> Self {
-        Self { kept: VecDeque::new(), kinds: [0; KINDS] }
+        Self { kept: Vec::new(), oldest: 0, kinds: [0; KINDS] }
+    }
+}
+
+impl PartialEq for Stretches {
+    fn eq(&self, other: &Self) -> bool {
+        self.in_order().eq(other.in_order())
+    }
+}
+
+impl fmt::Debug for Stretches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.in_order()).finish()
     }
 }
 
 impl Stretches {
+    fn in_order(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.kept[self.oldest..].iter().chain(&self.kept[..self.oldest])
+    }
+
+    #[inline]
     fn note(&mut self, pages: Range<u64>) {
         let kind = kind(pages.start);
         if self.kinds[kind] > 0 && self.kept.contains(&pages) {
             return;
         }
-        if self.kept.len() == STRETCHES
-            && let Some(oldest) = self.kept.pop_front()
-        {
-            self.kinds[self::kind(oldest.start)] -= 1;
-        }
         self.kinds[kind] += 1;
-        self.kept.push_back(pages);
+        if self.kept.len() < STRETCHES {
+            self.kept.push(pages);
+            return;
+        }
+        let gone = std::mem::replace(&mut self.kept[self.oldest], pages);
+        self.kinds[self::kind(gone.start)] -= 1;
+        self.oldest = (self.oldest + 1) % STRETCHES;
     }
 
     fn clear(&mut self) {
-        if !self.kept.is_empty() {
-            self.kept.clear();
-            self.kinds = [0; KINDS];
+        // Few are kept where mappings are lost often.
+        for stretch in self.kept.drain(..) {
+            self.kinds[kind(stretch.start)] = 0;
         }
+        self.oldest = 0;
     }
 }
 
 impl Walked {
     /// Notes that a device accesses pages, if there are any.
+    #[inline]
     pub(super) fn note(&mut self, by: ProcId, pages: Option<Range<u64>>) {
         let Some(pages) = pages.filter(|_| !by.is_host()) else { return };
-        if self.devices.len() <= by.index() {
-            self.devices.resize_with(by.index().saturating_add(1), Stretches::default);
+        match self.devices.get_mut(by.index()) {
+            Some(stretches) => stretches.note(pages),
+            None => self.note_first(by, pages),
         }
+    }
+
+    #[cold]
+    fn note_first(&mut self, by: ProcId, pages: Range<u64>) {
+        self.devices.resize_with(by.index().saturating_add(1), Stretches::default);
         self.devices[by.index()].note(pages);
     }
 
