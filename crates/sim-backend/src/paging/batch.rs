@@ -184,9 +184,11 @@ impl Paging {
         let needs = access.needs(by, &self.params);
         let faulted = mask_of(pages, block.first_page()).minus(block.mapped(by, needs));
         let cause = (WorkCause::Fault, Some(by));
-        let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
-        if let Some(plain) = context.plain(&block, by).filter(|_| !faulted.is_empty()) {
-            let prefetched = prefetcher::pages_to_prefetch(&context, &mut block, faulted, by);
+        if !faulted.is_empty()
+            && let Some(plain) = self.plain(policy, &block, by)
+        {
+            let by_policy = (&self.params, &self.groups, policy);
+            let prefetched = prefetcher::pages_to_prefetch(by_policy, &mut block, faulted, by);
             let pages = faulted | prefetched;
             let there = self.reserve(&mut block, by, pages, touched.now_ns, sink);
             if there.is_err() {
@@ -201,6 +203,7 @@ impl Paging {
             self.put(block);
             return Ok(None);
         }
+        let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
         let plans = service::plan(&mut context, &mut block, faulted, by, access);
         for page in plans.throttled.pages() {
             held.entry(block.first_page() + page as u64).or_insert(touched.now_ns);

@@ -141,7 +141,8 @@ impl Block {
     /// Notes that a processor's mapping of pages was raised.
     pub(super) fn note_device_mapping(&mut self, id: ProcId, pages: PageMask) {
         if !id.is_host() && !pages.is_empty() {
-            let whole = pages == self.all();
+            // The first look is enough for most.
+            let whole = pages.contains(0) && pages == self.all();
             self.device_tables.raise(whole);
         }
     }

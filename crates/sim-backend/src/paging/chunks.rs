@@ -11,6 +11,7 @@
 
 mod free;
 mod root_id;
+mod slot_masks;
 mod turnover;
 mod whole;
 

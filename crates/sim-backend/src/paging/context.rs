@@ -37,6 +37,11 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The figures, the groups and the policy that decide which pages a fault brings along.
+    pub(super) fn by_policy(&self) -> (&PagingParams, &Groups, Policy) {
+        (self.params, self.groups, self.policy)
+    }
+
     /// Reports one record.
     pub(super) fn emit(&mut self, record: MemoryEvent) {
         self.sink.record(record);

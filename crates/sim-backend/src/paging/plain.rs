@@ -12,27 +12,45 @@ use pagewise_hal::CopyCause;
 use super::block::Block;
 use super::chunks::List;
 use super::context::Context;
+use super::engine::Paging;
 use super::mask::PageMask;
 use super::moves::{Leg, Reason};
-use super::processor::ProcId;
+use super::params::PagingParams;
+use super::processor::{ProcId, Relations};
 use super::range::Policy;
 use super::report::Holding;
 use super::state::Plain;
 
-impl Context<'_> {
+/// Whether nothing about blocks under a policy is special to a device.
+#[inline]
+fn is_plain(params: &PagingParams, relations: &Relations, policy: Policy, device: ProcId) -> bool {
+    let advised = policy != Policy::default();
+    // What reaches across the host's link maps more than it holds.
+    let coherent = relations.can_access(ProcId::HOST, device);
+    !device.is_host() && !advised && !coherent && !params.access_counters.enable
+}
+
+impl Paging {
     /// The pages of a block at the host and a device, if nothing about it is special to the device.
-    pub(super) fn plain(&self, block: &Block, device: ProcId) -> Option<Plain> {
-        let advised = self.policy != Policy::default();
-        // What reaches across the host's link maps more than it holds.
-        let coherent = self.relations.can_access(ProcId::HOST, device);
-        if device.is_host() || advised || coherent || self.params.access_counters.enable {
-            return None;
-        }
+    pub(super) fn plain(&self, policy: Policy, block: &Block, device: ProcId) -> Option<Plain> {
         #[cfg(test)]
         if !self.shortcuts {
             return None;
         }
-        block.plain(device)
+        let is_plain = is_plain(&self.params, &self.relations, policy, device);
+        if is_plain { block.plain(device) } else { None }
+    }
+}
+
+impl Context<'_> {
+    /// The pages of a block at the host and a device, if nothing about it is special to the device.
+    pub(super) fn plain(&self, block: &Block, device: ProcId) -> Option<Plain> {
+        #[cfg(test)]
+        if !self.shortcuts {
+            return None;
+        }
+        let is_plain = is_plain(self.params, self.relations, self.policy, device);
+        if is_plain { block.plain(device) } else { None }
     }
 
     /// Brings pages to a device that faulted on them or on some of them, and maps them there.

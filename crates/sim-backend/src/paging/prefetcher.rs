@@ -11,10 +11,12 @@
 use std::ops::Range;
 
 use super::block::Block;
-use super::context::Context;
+use super::groups::Groups;
 use super::mask::PageMask;
+use super::params::PagingParams;
 use super::processor::ProcId;
 use super::protection::Protection;
+use super::range::Policy;
 
 /// Pages in a 64 KiB page.
 const BIG: usize = 16;
@@ -94,20 +96,20 @@ impl Tree {
 
 /// The pages to bring along when `faulted` go to `destination`; none of them is in `faulted`.
 pub(super) fn pages_to_prefetch(
-    context: &Context<'_>,
+    (params, groups, policy): (&PagingParams, &Groups, Policy),
     block: &mut Block,
     faulted: PageMask,
     destination: ProcId,
 ) -> PageMask {
-    let params = context.params;
     if !params.prefetch_enable {
         return PageMask::EMPTY;
     }
-    let count = block.count_faults(destination, faulted.count() as u32);
+    let only = faulted.only();
+    let count = block.count_faults(destination, only.map_or_else(|| faulted.count() as u32, |_| 1));
     if count < params.prefetch_min_faults {
         return PageMask::EMPTY;
     }
-    let preferred = context.policy.preferred;
+    let preferred = policy.preferred;
     let at_home = preferred == Some(destination);
     let mut candidate = if at_home && block.resident_anywhere().is_empty() {
         // First touch at home takes the whole block (PAGING-101).
@@ -115,10 +117,18 @@ pub(super) fn pages_to_prefetch(
     } else if params.prefetch_gated_by_preferred && preferred.is_some() && !at_home {
         PageMask::EMPTY
     } else {
-        dense_nodes(context, block, faulted, destination)
+        match only.filter(|_| block.thrashing().is_none()) {
+            Some(page) => dense_node(params, block, page, destination),
+            None => dense_nodes(params, block, faulted, destination),
+        }
     };
-    candidate = candidate.minus(faulted).minus(block.thrashing_pages());
-    candidate = candidate.minus(context.groups.left_alone(block, faulted));
+    candidate = candidate.minus(faulted);
+    if block.thrashing().is_some() {
+        candidate = candidate.minus(block.thrashing_pages());
+    }
+    if !groups.is_empty() {
+        candidate = candidate.minus(groups.left_alone(block, faulted));
+    }
     if destination.is_host() {
         let there = block.resident(destination) & block.mapped(destination, Protection::Read);
         candidate = candidate.minus(there);
@@ -126,9 +136,18 @@ pub(super) fn pages_to_prefetch(
     candidate
 }
 
+/// The node that a single faulted page reaches, in a block in which no page thrashes.
+fn dense_node(params: &PagingParams, block: &Block, page: usize, destination: ProcId) -> PageMask {
+    let tree = Tree::new(block.first_page(), block.len());
+    let counted = block.resident(destination) | PageMask::range(tree.unit(page));
+    let threshold = params.prefetch_threshold_percent as usize;
+    let node = tree.node(&counted, page, threshold, params.prefetch_unaligned_quirk);
+    if node.is_empty() { PageMask::EMPTY } else { PageMask::range(node) }
+}
+
 /// The union of the nodes that the faulted pages reach.
 fn dense_nodes(
-    context: &Context<'_>,
+    params: &PagingParams,
     block: &Block,
     faulted: PageMask,
     destination: ProcId,
@@ -146,8 +165,8 @@ fn dense_nodes(
         }
     }
     let counted = block.resident(destination) | faulted | units;
-    let threshold = context.params.prefetch_threshold_percent as usize;
-    let quirk = context.params.prefetch_unaligned_quirk;
+    let threshold = params.prefetch_threshold_percent as usize;
+    let quirk = params.prefetch_unaligned_quirk;
     let mut nodes = PageMask::EMPTY;
     for page in faulted.minus(thrashing).pages() {
         // All pages of a node have that node: no larger one over them is full enough.
@@ -294,7 +313,7 @@ mod tests {
             for page in thrashing {
                 make_thrashing(context, &mut block, page, &[ProcId::HOST, ProcId(1)]);
             }
-            pages_to_prefetch(context, &mut block, PageMask::single(0), ProcId::HOST)
+            pages_to_prefetch(context.by_policy(), &mut block, PageMask::single(0), ProcId::HOST)
         });
         pages
     }

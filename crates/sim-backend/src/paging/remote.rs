@@ -88,7 +88,7 @@ impl Paging {
             let cause = (WorkCause::Migration, Some(by));
             let context = self.context(&block, policy, cause, now_ns, sink);
             let prefetched = if single {
-                prefetcher::pages_to_prefetch(&context, &mut block, pages, destination)
+                prefetcher::pages_to_prefetch(context.by_policy(), &mut block, pages, destination)
             } else {
                 PageMask::EMPTY
             };

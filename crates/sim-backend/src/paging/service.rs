@@ -120,8 +120,12 @@ pub(super) fn plan(
     }
     let alone = plans.others.is_empty();
     for plan in plans.iter_mut().filter(|_| alone) {
-        plan.prefetched =
-            prefetcher::pages_to_prefetch(context, block, plan.faulted, plan.destination);
+        plan.prefetched = prefetcher::pages_to_prefetch(
+            context.by_policy(),
+            block,
+            plan.faulted,
+            plan.destination,
+        );
         // Prefetched pages are duplicated wherever reads are, also along with a write (PAGING-67).
         if context.policy.read_mostly {
             plan.duplicated.insert_mask(plan.prefetched);

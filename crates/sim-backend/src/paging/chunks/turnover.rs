@@ -1,11 +1,11 @@
 //! The amount of a GPU's memory that eviction took from managed pages, and that came back to them.
 #![allow(clippy::arithmetic_side_effects, reason = "pages of one device; slots of 512 pages")]
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::super::mask::{PageMask, StoredMask};
+use super::super::mask::PageMask;
 use super::root_id::ROOT;
+use super::slot_masks::SlotMasks;
 
 /// The memory that managed pages lost and took again so far. Pages count with the memory behind
 /// them, resident or not.
@@ -16,7 +16,7 @@ pub(in super::super) struct Turnover {
     pub(in super::super) evicted_pages: u64,
     pub(in super::super) returned_pages: u64,
     /// Pages without memory since an eviction, by 2 MiB of the address space.
-    gone: BTreeMap<u64, StoredMask>,
+    gone: SlotMasks,
 }
 
 fn slot_of(pages: &Range<u64>) -> (u64, PageMask) {
@@ -37,34 +37,23 @@ impl Turnover {
             return;
         }
         let (slot, pages) = slot_of(piece);
-        if let Some(gone) = self.gone.get_mut(&slot) {
-            self.returned_pages += (gone.get() & pages).count() as u64;
-            gone.remove(pages);
-            if gone.is_empty() {
-                self.gone.remove(&slot);
-            }
-        }
+        self.returned_pages += self.gone.remove(slot, pages) as u64;
     }
 
     /// A piece was evicted.
     pub(super) fn evicted(&mut self, piece: &Range<u64>) {
         let (slot, pages) = slot_of(piece);
         self.evicted_pages += piece.end - piece.start;
-        self.gone.entry(slot).or_default().insert(pages);
+        self.gone.insert(slot, pages);
     }
 
     /// An allocation ended.
     pub(super) fn forget(&mut self, pages: &Range<u64>) {
         let slots = pages.start / u64::from(ROOT)..pages.end.div_ceil(u64::from(ROOT));
-        let slots: Vec<u64> = self.gone.range(slots).map(|(slot, _)| *slot).collect();
-        for slot in slots {
+        for slot in self.gone.slots(slots) {
             let first = slot * u64::from(ROOT);
             let within = pages.start.max(first)..pages.end.min(first + u64::from(ROOT));
-            let Some(gone) = self.gone.get_mut(&slot) else { continue };
-            gone.remove(slot_of(&within).1);
-            if gone.is_empty() {
-                self.gone.remove(&slot);
-            }
+            self.gone.remove(slot, slot_of(&within).1);
         }
     }
 }
