@@ -51,6 +51,19 @@ fn texts() -> Vec<String> {
              mbarrier.init.shared.b64 [s+8], 64; mbarrier.arrive.shared.b64 %b, [s+8]; cp.async.ca.shared.global [s+16], [%a], 4; cp.async.wait_all;
              st.global.u32 [%a], %r3; ret; }",
         ),
+        module(
+            ".visible .entry k(.param .u64 o) .reqnctapercluster 2 { .reg .b32 %r<9>; .reg .b64 %a<6>; .reg .pred %p;
+             .shared .align 16 .b8 s[512]; .shared .align 8 .b64 m; ld.param.u64 %a0, [o]; mov.u32 %r0, %tid.x; mov.u32 %r1, s;
+             mad.lo.u32 %r1, %r0, 4, %r1; mov.u32 %r2, %cluster_ctarank; xor.b32 %r2, %r2, 1; mov.u32 %r6, m; setp.eq.u32 %p, %r0, 0;
+             @%p mbarrier.init.shared::cta.b64 [%r6], 1; barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
+             mapa.shared::cluster.u32 %r3, %r1, %r2; st.shared::cluster.u32 [%r3], %r0; cvt.u64.u32 %a1, %r1; cvta.shared.u64 %a1, %a1;
+             mapa.u64 %a2, %a1, %r2; atom.add.u32 %r4, [%a2], 5; getctarank.u64 %r5, %a2; mapa.shared::cluster.u32 %r7, %r6, %r2;
+             st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r3], %r5, [%r7]; @%p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r7];
+             red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r3], %r5, [%r7];
+             @%p cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r3], [s], 64, [%r7];
+             barrier.cluster.arrive; barrier.cluster.wait; ld.u32 %r4, [%a1]; ld.shared::cluster.v2.u32 {%r5, %r8}, [%r7];
+             mul.wide.u32 %a3, %r0, 4; add.s64 %a0, %a0, %a3; st.global.u32 [%a0], %r4; barrier.cluster.arrive; @%p exit; barrier.cluster.wait; ret; }",
+        ),
     ]
 }
 

@@ -143,7 +143,20 @@ pub(crate) enum Place {
     Parameter,
     /// The function's part of local memory: the offset is from its frame.
     Frame,
+    /// The shared memory of a block of the cluster.
+    Cluster,
 }
+
+impl Place {
+    /// Whether it is shared memory, of this block or another.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Self::Shared | Self::Cluster)
+    }
+}
+
+/// Where an address in shared memory holds one more than the rank of its block in the cluster. These
+/// bits are zero in addresses of the block that uses them.
+pub(crate) const RANK_SHIFT: u32 = 24;
 
 /// How a loaded value fills a register that is wider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -427,6 +440,8 @@ pub(crate) enum Code {
         counted: bool,
     },
     WarpBarrier,
+    ClusterArrive,
+    ClusterWait,
     Shuffle {
         mode: Shuffle,
         sync: bool,

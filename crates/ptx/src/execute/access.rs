@@ -198,6 +198,11 @@ impl Reach<'_> {
             Place::Shared if inside(common.shared_bytes) => {
                 Ok(Some(common.shared.pointer().wrapping_add(offset as usize)))
             }
+            // A generic address may be in another block.
+            Place::Shared if wanted.place == Place::Generic => {
+                common.in_cluster(offset, bytes).map(Some)
+            }
+            Place::Cluster => common.in_cluster(offset, bytes).map(Some),
             Place::Shared => Err(Cause::OutsideShared { bytes: common.shared_bytes }),
             Place::Local if inside(warp.local_bytes) => Ok(Some(warp.local_pointer(lane, offset))),
             Place::Local => Err(Cause::OutsideLocal { bytes: warp.local_bytes }),

@@ -146,7 +146,7 @@ pub(super) fn modified(atomic: Atomic, old: u64, a: u64, b: u64) -> u64 {
         }
         (Modify::Add, Operand::F32) => u64::from(single::add::<false, false>(old as u32, a as u32)),
         // Shared memory's is an addition of a thread; global memory's leaves a NaN as it is.
-        (Modify::Add, Operand::F64) if atomic.place == Place::Shared => double::add(a, old),
+        (Modify::Add, Operand::F64) if atomic.place.is_shared() => double::add(a, old),
         (Modify::Add, Operand::F64) if double::is_nan(a) => a,
         (Modify::Add, Operand::F64) if double::is_nan(old) => old,
         (Modify::Add, Operand::F64) => double::add(old, a),

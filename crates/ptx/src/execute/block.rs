@@ -1,10 +1,16 @@
 //! A block: its shared memory, its barriers, its place in the grid.
 
+use std::sync::Arc;
+
+use super::cluster::Cluster;
+use super::report::Cause;
 use super::warp::{Bytes, State, Warp};
-use crate::code::{Barrier, Program, Special, WIDTH};
+use crate::code::{Barrier, Program, RANK_SHIFT, Special, WIDTH};
 
 /// The barriers of a block.
 const BARRIERS: usize = 16;
+/// The index of the cluster's barrier.
+pub(super) const OF_CLUSTER: u8 = BARRIERS as u8;
 
 /// Shared memory is given to a block in multiples of this many bytes.
 const SHARED_UNIT: u32 = 128;
@@ -44,6 +50,10 @@ pub(super) struct Common {
     pub(super) sm: u32,
     /// The place among the resident blocks.
     pub(super) slot: u32,
+    /// The block in its cluster.
+    pub(super) rank: u32,
+    /// `None` if the launch has no clusters, and nothing of the block's own is needed.
+    pub(super) cluster: Option<Arc<Cluster>>,
     pub(super) shared: Bytes,
     /// The bytes of shared memory that the launch has.
     pub(super) shared_bytes: u32,
@@ -80,6 +90,26 @@ pub(super) struct Shape {
     pub(super) has_clusters: bool,
 }
 
+impl Shape {
+    /// How many blocks a cluster has.
+    pub(super) fn cluster_size(&self) -> u32 {
+        self.cluster.iter().product()
+    }
+
+    /// The linear index of a block, by that of its cluster and its rank there.
+    pub(super) fn linear(&self, cluster: u64, rank: u32) -> u64 {
+        let (mut cluster, mut rank) = (cluster, u64::from(rank));
+        let (mut linear, mut step) = (0, 1);
+        for (blocks, each) in self.grid.iter().zip(self.cluster) {
+            let (blocks, each) = (u64::from(*blocks), u64::from(each));
+            linear += step * (cluster % (blocks / each) * each + rank % each);
+            (cluster, rank) = (cluster / (blocks / each), rank / each);
+            step *= blocks;
+        }
+        linear
+    }
+}
+
 /// The coordinates of the lanes of each warp of a block.
 pub(super) fn coordinates([x, y, z]: [u32; 3]) -> Vec<[[u32; WIDTH]; 3]> {
     let mut warps = vec![[[0; WIDTH]; 3]; (x * y * z).div_ceil(WIDTH as u32) as usize];
@@ -107,6 +137,8 @@ impl Block {
             coordinates: [0; 3],
             sm: slot % sms.max(1),
             slot,
+            rank: 0,
+            cluster: None,
             shared: Bytes::default(),
             shared_bytes: 0,
             live: 0,
@@ -114,6 +146,14 @@ impl Block {
             barriers: [Count::default(); BARRIERS],
         };
         Self { common, warps: Vec::new() }
+    }
+
+    /// A block of a cluster that has not begun.
+    pub(super) fn of(cluster: &Arc<Cluster>, rank: u32, linear: u64, slot: u32, sms: u32) -> Self {
+        let mut block = Self::at(linear, slot, sms);
+        block.common.rank = rank;
+        block.common.cluster = Some(Arc::clone(cluster));
+        block
     }
 
     /// Whether the block has registers.
@@ -143,6 +183,9 @@ impl Block {
         common.shared_bytes = shared;
         common.live = shape.threads;
         common.barriers = [Count::default(); BARRIERS];
+        if let Some(cluster) = &common.cluster {
+            cluster.begin(common.rank, common.shared.pointer());
+        }
         let warps = shape.threads.div_ceil(32);
         self.warps.resize_with(warps as usize, Warp::default);
         for (index, warp) in self.warps.iter_mut().enumerate() {
@@ -152,11 +195,61 @@ impl Block {
 }
 
 impl Common {
+    /// The block has ended. Gives the slot at which new blocks can be resident: that of the block, or
+    /// the first of its cluster when all blocks of that have ended.
+    pub(super) fn free_slot(&mut self) -> Option<u32> {
+        self.cluster.take().map_or(Some(self.slot), |cluster| cluster.end(self.rank))
+    }
+
+    /// The block's cluster. A block of a launch without clusters is alone in its own.
+    pub(super) fn own_cluster(&mut self) -> &Cluster {
+        let (slot, live) = (self.slot, self.live);
+        let (rank, shared) = (self.rank, self.shared.pointer());
+        self.cluster.get_or_insert_with(|| {
+            let alone = Cluster::new(slot, 1, live);
+            alone.begin(rank, shared);
+            alone.into()
+        })
+    }
+
+    /// Threads of a warp end: no barrier waits for them any longer.
+    pub(super) fn end_threads(&mut self, warp: &Warp, mask: u32) {
+        let threads = mask.count_ones();
+        self.leave(threads);
+        if let Some(cluster) = &self.cluster {
+            let arrived = warp.arrivals.of(cluster.phase()) & mask;
+            cluster.leave(threads, arrived.count_ones());
+        }
+    }
+
+    /// Where bytes of the shared memory of a block of the cluster are, by their address without the
+    /// window.
+    pub(super) fn in_cluster(&mut self, address: u64, bytes: u64) -> Result<*mut u8, Cause> {
+        let (rank, offset) = (address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1));
+        if offset + bytes > u64::from(self.shared_bytes) {
+            return Err(Cause::OutsideShared { bytes: self.shared_bytes });
+        }
+        let Some(rank) = rank.checked_sub(1) else {
+            return Ok(self.shared.pointer().wrapping_add(offset as usize));
+        };
+        let Some(cluster) = &self.cluster else {
+            return Err(Cause::OutsideShared { bytes: self.shared_bytes });
+        };
+        match cluster.shared(rank) {
+            None => Err(Cause::OutsideCluster { blocks: cluster.blocks() }),
+            Some(shared) if shared.is_null() => Err(Cause::EndedBlock { rank: rank as u32 }),
+            Some(shared) => Ok(shared.wrapping_add(offset as usize)),
+        }
+    }
+
     /// Whether a fragment that waited may go on.
     #[inline(always)]
     pub(super) fn is_over(&self, state: State) -> bool {
         match state {
-            State::Barrier { index, round } => self.barriers[usize::from(index)].round != round,
+            State::Barrier { index, round } => match self.barriers.get(usize::from(index)) {
+                Some(barrier) => barrier.round != round,
+                None => self.cluster.as_ref().is_none_or(|cluster| cluster.phase() != round),
+            },
             _ => false,
         }
     }
@@ -245,11 +338,8 @@ impl Common {
             }
             Special::ClusterBlock(axis) => in_cluster(axis.into()),
             Special::ClusterBlocks(axis) => shape.cluster[usize::from(axis)],
-            Special::ClusterRank => {
-                in_cluster(0)
-                    + shape.cluster[0] * (in_cluster(1) + shape.cluster[1] * in_cluster(2))
-            }
-            Special::ClusterSize => shape.cluster.iter().product(),
+            Special::ClusterRank => self.rank,
+            Special::ClusterSize => shape.cluster_size(),
             Special::InCluster => u32::from(shape.has_clusters),
             Special::Zero => 0,
             _ => return None,

@@ -11,7 +11,7 @@ use super::mbarrier;
 use super::memory::Kind;
 use super::report::Cause;
 use super::warp::{Fragment, Warp};
-use crate::code::{Atomic, Bulk, Mbarrier, Op, Place, WIDTH, active};
+use crate::code::{Atomic, Bulk, Mbarrier, Op, Place, RANK_SHIFT, WIDTH, active};
 
 /// The bytes of a copy are a multiple of this, and so are its addresses.
 const UNIT: u32 = 16;
@@ -88,8 +88,9 @@ impl Reach<'_> {
 
     /// How many bytes follow an address that has its place.
     fn follows(&self, common: &Common, side: Side, address: u64) -> u64 {
-        if side.place == Place::Shared {
-            return u64::from(common.shared_bytes).saturating_sub(address);
+        if side.place.is_shared() {
+            let offset = address & ((1 << RANK_SHIFT) - 1);
+            return u64::from(common.shared_bytes).saturating_sub(offset);
         }
         let window = self.kept.find(address, UNIT.into(), side.kind);
         window.map_or(0, |window| window.bytes() - (address - window.start()))
@@ -97,7 +98,7 @@ impl Reach<'_> {
 
     /// Counts bytes behind the unit that was counted when it found its place.
     fn count_more(&mut self, side: Side, bytes: u64) {
-        if side.place == Place::Shared {
+        if side.place.is_shared() {
             return;
         }
         if side.kind == Kind::Read {
@@ -125,7 +126,7 @@ impl Engine<'_> {
         let mut told = [std::ptr::null_mut(); WIDTH];
         if bulk.signals {
             let objects = *registers.double(op.s[3]);
-            let wanted = Wanted { place: Place::Shared, bytes: 8, kind: Kind::Atomic, mask };
+            let wanted = Wanted { place: bulk.to, bytes: 8, kind: Kind::Atomic, mask };
             told = self.reach.places(common, warp, fragment, &objects, wanted)?;
         }
         let written = if bulk.reduce.is_some() { Kind::Atomic } else { Kind::Write };

@@ -21,6 +21,14 @@ impl Engine<'_> {
             fragment.alone = false;
             return Ok(self.barrier(common, warp, fragment, op, (kind, counted)));
         }
+        match op.code {
+            Code::ClusterArrive => {
+                self.cluster_arrive(common, warp, mask);
+                return Ok(Next::Go);
+            }
+            Code::ClusterWait => return Ok(self.cluster_wait(common, warp, fragment)),
+            _ => {}
+        }
         let named = match op.code {
             Code::Shuffle { sync: true, .. } => Some(op.s[3]),
             Code::Vote { sync: true, .. } | Code::Match { .. } | Code::Reduce(_) => Some(op.s[1]),

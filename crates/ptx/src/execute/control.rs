@@ -20,7 +20,7 @@ impl Engine<'_> {
         match op.code {
             Code::Exit => {
                 warp.live &= !mask;
-                common.leave(mask.count_ones());
+                common.end_threads(warp, mask);
                 fragment.mask &= !mask;
                 return Ok(if fragment.mask == 0 { Next::End } else { Next::Go });
             }

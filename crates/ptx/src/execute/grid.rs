@@ -1,7 +1,10 @@
 //! A run of a grid: blocks become resident, their warps take turns.
 
+use std::sync::Arc;
+
 use super::access::Reach;
 use super::block::{Block, Common, Shape, coordinates};
+use super::cluster::Cluster;
 use super::count::{Counts, InstructionCounts};
 use super::engine::{Engine, Rules};
 use super::host::Host;
@@ -16,8 +19,6 @@ use crate::module::{Kernel, KernelInfo};
 /// The most blocks of a grid in x; in y and z there are at most 65535.
 const MOST_X: u32 = i32::MAX as u32;
 const MOST_YZ: u32 = 65535;
-/// The most blocks of a cluster (published: Hopper tuning guide).
-const CLUSTER_MAX: u32 = 16;
 
 /// For so many instructions of warps a kernel goes on at most after an illegal address: some of its
 /// warps may wait for one that was halted. A GPU ends such a kernel after about 0.1 s.
@@ -100,14 +101,7 @@ impl Kernel {
         {
             return Err(shape);
         }
-        let cluster = launch.cluster.unwrap_or([1; 3]);
-        let is_whole = |(grid, cluster): (u32, u32)| {
-            (1..=CLUSTER_MAX).contains(&cluster) && grid.is_multiple_of(cluster)
-        };
-        let fits = launch.grid.into_iter().zip(cluster).all(is_whole);
-        if !fits || cluster.iter().product::<u32>() > CLUSTER_MAX {
-            return Err(StartError::Cluster { grid: launch.grid, cluster });
-        }
+        let cluster = self.cluster_of(launch)?;
         if (launch.params.len() as u64) < u64::from(self.info.param_bytes) {
             return Err(StartError::Parameters {
                 expected: self.info.param_bytes,
@@ -118,6 +112,11 @@ impl Kernel {
         let blocks = u64::from(gx) * u64::from(gy) * u64::from(gz);
         let per_sm = self.resources(threads, launch.dynamic_shared, config)?;
         let resident = u64::from(per_sm) * u64::from(config.sms.max(1));
+        let of_cluster = cluster.map_or(1, |cluster| cluster.iter().product()).into();
+        if of_cluster > resident {
+            let what = "blocks at a time";
+            return Err(StartError::Resources { what, needed: of_cluster, limit: resident });
+        }
         if launch.cooperative && blocks > resident {
             return Err(StartError::Cooperative { blocks, resident });
         }
@@ -132,8 +131,8 @@ impl Kernel {
                 workspace: if launch.cooperative { config.workspace } else { 0 },
                 dynamic_shared: launch.dynamic_shared,
                 reserved_shared: self.reserved_shared,
-                cluster,
-                has_clusters: launch.cluster.is_some(),
+                cluster: cluster.unwrap_or([1; 3]),
+                has_clusters: cluster.is_some(),
             },
             local_limit: self.info.local.saturating_add(config.stack_bytes),
             wide_vectors: has_wide_vectors(),
@@ -164,9 +163,10 @@ impl Kernel {
             end: None,
         };
         // Hardware gives each multiprocessor one block, and then each a second one.
-        let slots = u64::from(per_sm) * u64::from(config.sms.max(1));
-        for slot in 0..slots.min(blocks) {
-            run.begin_block(slot as u32);
+        let slots = resident.min(blocks) as u32;
+        let each = run.rules.shape.cluster_size();
+        for first in 0..slots / each {
+            run.make_resident(first * each);
         }
         Ok(run)
     }
@@ -309,14 +309,46 @@ impl Run {
         self.progress = false;
     }
 
-    /// The next block of the grid becomes resident in a slot.
-    fn begin_block(&mut self, slot: u32) {
+    /// The next block of the grid, or all blocks of the next cluster, become resident from a slot on.
+    fn make_resident(&mut self, slot: u32) {
         if self.started == self.blocks {
             return;
         }
-        let linear = scattered(self.started, self.blocks, self.seed);
-        self.started += 1;
-        self.resident.push(Block::at(linear, slot, self.rules.shape.sms));
+        let shape = &self.rules.shape;
+        let each = shape.cluster_size();
+        if each == 1 {
+            let linear = scattered(self.started, self.blocks, self.seed);
+            self.resident.push(Block::at(linear, slot, shape.sms));
+        } else {
+            let (next, all) = (self.started / u64::from(each), self.blocks / u64::from(each));
+            let index = scattered(next, all, self.seed);
+            let cluster = Arc::new(Cluster::new(slot, each, each * shape.threads));
+            self.resident.extend((0..each).map(|rank| {
+                let linear = shape.linear(index, rank);
+                Block::of(&cluster, rank, linear, slot + rank, shape.sms)
+            }));
+        }
+        self.started += u64::from(each);
+    }
+
+    /// A block begins, with all others of its cluster: they may access its memory from now on.
+    fn begin_cluster(&mut self, index: usize) {
+        let Some(cluster) = self.resident[index].common.cluster.clone() else {
+            return self.begin_block(index);
+        };
+        for index in 0..self.resident.len() {
+            let other = self.resident[index].common.cluster.as_ref();
+            if other.is_some_and(|other| Arc::ptr_eq(other, &cluster)) {
+                self.begin_block(index);
+            }
+        }
+    }
+
+    /// A block gets its registers and its shared memory.
+    fn begin_block(&mut self, index: usize) {
+        let spare = self.spare.pop();
+        let (program, shape) = (&self.kernel.program, &self.rules.shape);
+        self.resident[index].begin(program, shape, self.shared, spare);
     }
 
     /// One turn of the next warp. Gives the report if the kernel ends by it.
@@ -328,12 +360,11 @@ impl Run {
                 .max(1),
             None => u64::from(self.quantum),
         };
-        let block = &mut self.resident[index];
-        if !block.has_begun() {
+        if !self.resident[index].has_begun() {
             // Only now, so that a block that is through leaves its buffers to the next.
-            let spare = self.spare.pop();
-            block.begin(&self.kernel.program, &self.rules.shape, self.shared, spare);
+            self.begin_cluster(index);
         }
+        let block = &mut self.resident[index];
         if warp == 0 {
             self.rounds = block.common.rounds;
         }
@@ -379,10 +410,12 @@ impl Run {
         }
         let block = &self.resident[index];
         if block.common.live == 0 {
-            let ended = self.resident.swap_remove(index);
-            let slot = ended.common.slot;
+            let mut ended = self.resident.swap_remove(index);
+            let free = ended.common.free_slot();
             self.spare.push(ended);
-            self.begin_block(slot);
+            if let Some(slot) = free {
+                self.make_resident(slot);
+            }
             self.cursor.1 = 0;
             self.progress = true;
         } else if warp + 1 < block.warps.len() {

@@ -16,9 +16,9 @@ pub struct Launch<'a> {
     /// Whether all blocks must be resident together: a grid barrier needs it.
     pub cooperative: bool,
     /// The blocks of a cluster in x, y and z, 16 at most; the grid is a whole number of clusters.
+    /// `None`: those that the kernel declares (`.reqnctapercluster`), or no clusters.
     ///
-    /// Special registers name the cluster. Its blocks run as others do: a module that uses barriers of
-    /// clusters, or shared memory of other blocks, is refused when it is loaded.
+    /// The blocks of a cluster are resident together.
     pub cluster: Option<[u32; 3]>,
 }
 
@@ -108,6 +108,14 @@ pub enum StartError {
         /// The cluster that was asked for.
         cluster: [u32; 3],
     },
+    /// The kernel declares other clusters (`CUDA_ERROR_INVALID_CLUSTER_SIZE`).
+    #[error("the kernel declares {declared}, and the launch has {given:?}")]
+    DeclaredCluster {
+        /// The directive of the kernel.
+        declared: String,
+        /// The cluster of the launch.
+        given: Option<[u32; 3]>,
+    },
     /// The parameters' bytes do not fit the kernel's (`CUDA_ERROR_INVALID_VALUE`).
     #[error("the kernel takes {expected} bytes of parameters, and the launch gives {given}")]
     Parameters {
@@ -116,9 +124,10 @@ pub enum StartError {
         /// The bytes that the launch gives.
         given: usize,
     },
-    /// One block needs more than a multiprocessor holds
+    /// One block needs more than a multiprocessor holds, or one cluster more blocks at a time than the
+    /// machine holds
     /// (`CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`; `CUDA_ERROR_INVALID_VALUE` for shared memory).
-    #[error("a block needs {needed} {what}, and a multiprocessor has {limit}")]
+    #[error("the launch needs {needed} {what}, and there are {limit}")]
     Resources {
         /// The resource.
         what: &'static str,

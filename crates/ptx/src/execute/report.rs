@@ -37,6 +37,18 @@ pub enum Cause {
         /// How many bytes the block has, with those of the system.
         bytes: u32,
     },
+    /// The address is in the shared memory of a block that the cluster does not have
+    /// (`CUDA_ERROR_ILLEGAL_ADDRESS`).
+    OutsideCluster {
+        /// How many blocks the cluster has.
+        blocks: u32,
+    },
+    /// The address is in the shared memory of a block of the cluster that has ended
+    /// (`CUDA_ERROR_ILLEGAL_ADDRESS`).
+    EndedBlock {
+        /// The rank of the block in the cluster.
+        rank: u32,
+    },
     /// The address is beyond the thread's local memory (`CUDA_ERROR_ILLEGAL_ADDRESS`).
     OutsideLocal {
         /// How many bytes the thread has.
@@ -100,6 +112,12 @@ impl fmt::Display for Cause {
             Self::Misaligned { bytes } => write!(out, "an access of {bytes} bytes is misaligned"),
             Self::OutsideShared { bytes } => {
                 write!(out, "beyond {bytes} bytes of shared memory, with the system's")
+            }
+            Self::OutsideCluster { blocks } => {
+                write!(out, "shared memory of a block beyond the {blocks} of the cluster")
+            }
+            Self::EndedBlock { rank } => {
+                write!(out, "shared memory of block {rank} of the cluster, which has ended")
             }
             Self::OutsideLocal { bytes } => write!(out, "beyond {bytes} bytes of local memory"),
             Self::OutsideParameters => write!(out, "beyond the parameters"),

@@ -5,6 +5,7 @@
 //! instruction: lanes that are behind catch up. A fragment that loops while others could run gives
 //! way to them now and then, so that a lane which spins on a lock never starves its owner.
 
+use super::cluster::Arrivals;
 use crate::code::{Program, WIDTH};
 
 /// Weights of loop ends and of atomics, after which a looping fragment gives way.
@@ -42,7 +43,8 @@ pub(super) struct Return {
 pub(super) enum State {
     /// It can run.
     Ready,
-    /// It waits until the barrier's count of completions differs.
+    /// It waits until the barrier's count of completions differs. The cluster's barrier has an index,
+    /// too.
     Barrier { index: u8, round: u64 },
     /// It waits for other lanes at an instruction that names them.
     Lanes,
@@ -113,6 +115,7 @@ pub(super) struct Warp {
     /// The lanes that have not ended.
     pub(super) live: u32,
     pub(super) fragments: Vec<Fragment>,
+    pub(super) arrivals: Arrivals,
     /// Local memory: the lanes one after another.
     local: Bytes,
     /// The bytes of one lane's local memory.
@@ -137,6 +140,7 @@ impl Warp {
         self.local_bytes = 0;
         self.reserve_local(kernel.frame);
         (self.clock, self.turns) = (0, 0);
+        self.arrivals = Arrivals::default();
         self.fragments.clear();
         self.fragments.push(Fragment {
             pc: kernel.start,
@@ -261,12 +265,16 @@ impl Warp {
 
     /// The lowest instruction here or ahead where another fragment waits to be joined.
     pub(super) fn meeting(&self, fragment: &Fragment) -> u32 {
-        let others = self.fragments.iter().filter(|other| {
-            matches!(other.state, State::Ready | State::Lanes)
+        let mut lowest = u32::MAX;
+        for other in &self.fragments {
+            if matches!(other.state, State::Ready | State::Lanes)
                 && other.stack.len() == fragment.stack.len()
                 && other.pc >= fragment.pc
-        });
-        others.map(|other| other.pc).min().unwrap_or(u32::MAX)
+            {
+                lowest = lowest.min(other.pc);
+            }
+        }
+        lowest
     }
 
     /// Whether the turns of waiting fragments are on: a fragment then runs for a short time.

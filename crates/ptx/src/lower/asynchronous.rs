@@ -3,6 +3,7 @@
 //! Copies are complete at once, as a GPU may complete them: groups of copies need no wait.
 
 use super::builder::Builder;
+use super::cluster::BYTES;
 use super::macros::pure;
 use super::memory::{PLACES, atomic_operand};
 use super::modifiers::{Modifiers, Refusal};
@@ -22,9 +23,6 @@ const OPERATIONS: &[(&str, Mbarrier)] = &[
     ("try_wait", Mbarrier::Test),
     ("pending_count", Mbarrier::Pending),
 ];
-
-/// The mechanism by which a bulk copy tells that it is complete.
-const BYTES: &str = "mbarrier::complete_tx::bytes";
 
 /// The operations of `cp.reduce.async.bulk`.
 const REDUCTIONS: &[(&str, Modify)] = &[
@@ -148,8 +146,9 @@ impl<'t> Builder<'_, 't> {
         let signals = m.must(&[(BYTES, true), ("bulk_group", false)])?;
         m.hints();
         match (to, from, signals) {
-            (Place::Shared, Place::Global, true) if reduce.is_none() => {}
-            (Place::Shared, Place::Shared, true) | (Place::Global, Place::Shared, false) => {}
+            (to, Place::Global, true) if to.is_shared() && reduce.is_none() => {}
+            (to, Place::Shared, true) if to.is_shared() => {}
+            (Place::Global, Place::Shared, false) => {}
             _ => return Err("bulk copies have no such spaces and completion".to_owned()),
         }
         let operand = |index: usize| o.get(index).ok_or("operands are missing");

@@ -72,9 +72,8 @@ impl<'t> Builder<'_, 't> {
             "cvt" => self.convert(m, o),
             "cvta" => self.convert_address(m, o),
             "isspacep" => self.is_space(m, o),
-            "mapa" | "getctarank" => {
-                Err("shared memory of other blocks is not supported".to_owned())
-            }
+            "mapa" => self.map_address(m, o),
+            "getctarank" => self.rank(m, o),
             _ => self.other(name, m, instruction, labels),
         }
     }
@@ -90,6 +89,7 @@ impl<'t> Builder<'_, 't> {
         match name {
             "ex2" | "lg2" | "sin" | "cos" | "tanh" => self.approximate(name, m, o),
             "ld" | "ldu" => self.load(m, o),
+            "st" | "red" if m.take("async") => self.access_asynchronously(name, m, o),
             "st" => self.store(m, o),
             "atom" => self.atomic(m, o, true),
             "red" => self.atomic(m, o, false),

@@ -4,7 +4,7 @@ use super::builder::{Builder, Local};
 use super::macros::{bin, by_bits, by_integer, pure, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, Lanes, Op, Pure, Slot, Value, WIDTH, bits};
+use crate::code::{Code, Lanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, bits};
 use crate::math::bits::{self as fields, Permutation};
 use crate::math::compare::Comparison;
 use crate::math::integer::Integer;
@@ -331,12 +331,18 @@ impl<'t> Builder<'_, 't> {
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
         use crate::execute::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
+        // Of the window of shared memory, the block has the part without a rank.
+        if m.take("shared") || m.take("shared::cta") {
+            let run: Pure = |l, op| {
+                let own = l.double(op.s[0]).map(|a| a >> RANK_SHIFT == op.imm >> RANK_SHIFT);
+                l.set_predicate(op.d[0], crate::code::pack(&own));
+            };
+            return self.plain(run, Type::Pred, &[Type::B64], o, SHARED_WINDOW);
+        }
         // Constant memory is part of the caller's memory: no address is known as a constant's.
         let window = m.must(&[
             ("global", 0),
             ("const", 0xff << 56),
-            ("shared", SHARED_WINDOW),
-            ("shared::cta", SHARED_WINDOW),
             ("shared::cluster", SHARED_WINDOW),
             ("local", LOCAL_WINDOW),
             ("param", PARAMETER_WINDOW),

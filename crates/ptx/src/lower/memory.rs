@@ -12,7 +12,7 @@ pub(super) const PLACES: &[(&str, Place)] = &[
     ("const", Place::Global),
     ("shared", Place::Shared),
     ("shared::cta", Place::Shared),
-    ("shared::cluster", Place::Shared),
+    ("shared::cluster", Place::Cluster),
     ("local", Place::Local),
     ("param", Place::Parameter),
     ("param::entry", Place::Parameter),
@@ -30,8 +30,8 @@ fn size(kind: Type, count: u8) -> Result<u8, Refusal> {
 
 /// Refuses forms of `ld` and `st` that newer GPUs have.
 fn refuse_newer(m: &mut Modifiers<'_>) -> Result<(), Refusal> {
-    if m.take("async") || m.take("bulk") {
-        return Err("asynchronous stores are not supported".to_owned());
+    if m.take("bulk") {
+        return Err("bulk stores are not supported".to_owned());
     }
     if m.take("v8") {
         return Err("an access has at most 16 bytes".to_owned());
@@ -49,6 +49,8 @@ impl<'t> Builder<'_, 't> {
             (Some(named), None) => Ok(named),
             (None, None) => Ok(Place::Generic),
             (Some(named), Some(implied)) if named == implied => Ok(named),
+            // A variable is the block's own.
+            (Some(Place::Cluster), Some(Place::Shared)) => Ok(Place::Shared),
             (None, Some(place @ Place::Global)) => Ok(place),
             (None, Some(_)) => {
                 Err("the access names no space, and its variable is in one: add it".to_owned())
@@ -184,9 +186,6 @@ impl<'t> Builder<'_, 't> {
         o: &[Operand<'t>],
         result: bool,
     ) -> Result<(), Refusal> {
-        if m.take("async") {
-            return Err("asynchronous reductions are not supported".to_owned());
-        }
         if ["v2", "v4", "v8"].iter().any(|vector| m.take(vector)) {
             return Err("atomics of vectors are not supported".to_owned());
         }
@@ -218,7 +217,7 @@ impl<'t> Builder<'_, 't> {
         }
         let address = self.address(&rest[0])?;
         let place = self.place(named, &address)?;
-        if !matches!(place, Place::Generic | Place::Global | Place::Shared) {
+        if !(matches!(place, Place::Generic | Place::Global) || place.is_shared()) {
             return Err("atomics are in global and shared memory".to_owned());
         }
         let mut slots = vec![address.base, self.source(&rest[1], kind)?];
@@ -233,7 +232,7 @@ impl<'t> Builder<'_, 't> {
                 results.push(self.dest(to, kind)?);
             }
         }
-        let flush = flush && kind == Type::F32 && place != Place::Shared;
+        let flush = flush && kind == Type::F32 && !place.is_shared();
         let code = Atomic { place, wide: address.wide, modify, operand, result: wanted, flush };
         self.emit(Code::Atomic(code), &results, &slots, address.offset);
         Ok(())

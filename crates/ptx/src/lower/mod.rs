@@ -6,6 +6,7 @@ mod approximate;
 mod asynchronous;
 mod builder;
 mod class;
+mod cluster;
 mod compare;
 mod control;
 mod convert;
@@ -37,7 +38,7 @@ use symbols::Symbols;
 
 use crate::code::{Code, Draft, Function, Op, Origin, Slot, UNGUARDED, Uses, allocate};
 use crate::error::LoadError;
-use crate::module::{KernelInfo, Module, Parameter, Space};
+use crate::module::{Clusters, KernelInfo, Module, Parameter, Space};
 use crate::syntax::tree::{self, Statement, StatementKind};
 
 /// The most bytes of a kernel's parameters.
@@ -373,6 +374,9 @@ fn kernel(
             "minnctapersm",
             "maxnctapersm",
             "maxnreg",
+            "reqnctapercluster",
+            "maxclusterrank",
+            "explicitcluster",
             "noreturn",
             "abi_preserve",
         ];
@@ -396,6 +400,11 @@ fn kernel(
         constant: 0,
         max_threads,
         required_threads,
+        clusters: Clusters {
+            required: directive("reqnctapercluster").map(axes),
+            most: directive("maxclusterrank").map(|directive| axes(directive)[0]),
+            explicit: directive("explicitcluster").is_some(),
+        },
         min_blocks: min_blocks.map(|&value| value.min(u64::from(u32::MAX)) as u32),
         function: index,
     })

@@ -127,6 +127,16 @@ impl<'t> Builder<'_, 't> {
                 self.emit(Code::Pure(not), &[slot], &[inner], 0);
                 Ok(slot)
             }
+            Operand::Name("%is_explicit_cluster") => {
+                let word = self.special_source(Special::InCluster, 32, false);
+                let slot = self.temporary(File::Predicate);
+                let run: Pure = |lanes, op| {
+                    let held = lanes.word(op.s[0]).map(|word| word != 0);
+                    lanes.set_predicate(op.d[0], crate::code::pack(&held));
+                };
+                self.emit(Code::Pure(run), &[slot], &[word], 0);
+                Ok(slot)
+            }
             Operand::Name(name) => Err(format!("`{name}` is no predicate that is declared here")),
             _ => Err("a predicate is expected".to_owned()),
         }
@@ -157,7 +167,7 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    fn special_source(&mut self, special: Special, native: u32, wide: bool) -> Slot {
+    pub(super) fn special_source(&mut self, special: Special, native: u32, wide: bool) -> Slot {
         let file = if native == 64 { File::Double } else { File::Word };
         let slot = self.temporary(file);
         self.emit(Code::Special(special), &[slot], &[], u64::from(native));

@@ -105,7 +105,7 @@ impl<'t> Builder<'_, 't> {
         };
         let address = self.address(address)?;
         let place = self.place(named, &address)?;
-        if !matches!(place, Place::Generic | Place::Global | Place::Shared) {
+        if !(matches!(place, Place::Generic | Place::Global) || place.is_shared()) {
             return Err("atomics are in global and shared memory".to_owned());
         }
         let mut slots = vec![address.base];

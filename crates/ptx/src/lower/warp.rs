@@ -183,8 +183,8 @@ impl<'t> Builder<'_, 't> {
             self.emit(Code::WarpBarrier, &[], &[mask], 0);
             return Ok(());
         }
-        if m.any_starts_with("cluster") {
-            return Err("barriers of clusters are not supported".to_owned());
+        if m.take("cluster") {
+            return self.cluster_barrier(m);
         }
         let mode = m.must(&[
             ("sync", Barrier::Sync),

@@ -11,6 +11,17 @@ pub struct Parameter {
     pub align: u32,
 }
 
+/// The clusters that a kernel declares for its launches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Clusters {
+    /// `.reqnctapercluster`: the blocks of each cluster.
+    pub required: Option<[u32; 3]>,
+    /// `.maxclusterrank`: the most blocks of a cluster.
+    pub most: Option<u32>,
+    /// `.explicitcluster`: each launch has clusters.
+    pub explicit: bool,
+}
+
 /// A kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelInfo {
@@ -37,6 +48,8 @@ pub struct KernelInfo {
     pub max_threads: u32,
     /// `.reqntid`: the block that each launch must have.
     pub required_threads: Option<[u32; 3]>,
+    /// The clusters of its launches.
+    pub clusters: Clusters,
     /// `.minnctapersm`
     pub min_blocks: Option<u32>,
     /// The index in the module's functions.

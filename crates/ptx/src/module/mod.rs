@@ -7,7 +7,7 @@ mod variable;
 use crate::code::{Function, SharedVariable};
 
 pub use instance::{Instance, InstanceError, Kernel};
-pub use kernel::{KernelInfo, Parameter};
+pub use kernel::{Clusters, KernelInfo, Parameter};
 pub use variable::{Reference, Relocation, Space, Variable};
 
 /// The GPU that a module is loaded for.

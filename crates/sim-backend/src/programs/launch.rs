@@ -116,7 +116,7 @@ fn held(kernel: &ProgramKernel, shape: LaunchShape, config: &Config) -> u32 {
 fn refused(error: &StartError) -> Error {
     let code = match error {
         StartError::Cooperative { .. } => COOPERATIVE_TOO_LARGE,
-        StartError::Cluster { .. } => INVALID_CLUSTER,
+        StartError::Cluster { .. } | StartError::DeclaredCluster { .. } => INVALID_CLUSTER,
         StartError::Resources { .. } => OUT_OF_RESOURCES,
         StartError::Shape { .. } | StartError::Parameters { .. } => Code::INVALID_VALUE,
     };
