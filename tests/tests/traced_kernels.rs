@@ -16,6 +16,8 @@ use pagewise_trace::writer::TraceWriter;
 
 /// `square`: each thread squares a number. `sums`: each block adds up its numbers in shared memory,
 /// and adds the sum to one that all blocks share. `follow`: each thread follows a chain of indices.
+/// `pass`: each block of a cluster of four passes its numbers on to the next one, which squares them
+/// and follows them to others.
 const KERNELS: &str = r#"
 .version 8.0
 .target sm_60
@@ -103,6 +105,40 @@ next:
     st.global.u32 [%rd4], %r5;
     ret;
 }
+.visible .entry pass(.param .u64 values, .param .u64 sum) .reqnctapercluster 4
+{
+    .shared .align 4 .b8 passed[1024];
+    .reg .b32 %r<16>;
+    .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [values];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.u32 %r5, %r2, %r3, %r4;
+    mul.wide.u32 %rd3, %r5, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    ld.global.u32 %r6, [%rd4];
+    mov.u32 %r7, passed;
+    shl.b32 %r8, %r4, 2;
+    add.u32 %r9, %r7, %r8;
+    mov.u32 %r10, %cluster_ctarank;
+    add.u32 %r10, %r10, 1;
+    and.b32 %r10, %r10, 3;
+    mapa.shared::cluster.u32 %r11, %r9, %r10;
+    st.shared::cluster.u32 [%r11], %r6;
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+    ld.shared.u32 %r6, [%r9];
+    mul.lo.u32 %r6, %r6, %r6;
+    st.global.u32 [%rd4], %r6;
+    add.u32 %r6, %r6, %r5;
+    mul.lo.u32 %r6, %r6, 2654435761;
+    shr.u32 %r6, %r6, 14;
+    mul.wide.u32 %rd3, %r6, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    red.global.add.u32 [%rd4], 1;
+    ret;
+}
 "#;
 
 /// The memory that the kernels work on: 1 MiB, all of which `follow` reaches.
@@ -168,7 +204,7 @@ fn recorded(seed: u64) -> Case {
     // A replay makes its stream here. The times of thrashing pages are rounded, so both clocks must
     // show the same.
     let on = recorder.stream_create(DeviceId(0), StreamFlags::NON_BLOCKING).expect("a stream");
-    for name in ["square", "sums", "follow", "square"] {
+    for name in ["square", "pass", "sums", "follow", "square"] {
         launch((&recorder, on), &program, name, memory);
         host(memory[0], HostAccess::Read, 70_000);
         host(memory[1], HostAccess::Write(0), 4096);
@@ -198,7 +234,7 @@ fn a_replay_of_kernels_gives_every_record_of_the_run() {
     for seed in [0, 7] {
         let (case, _) = written(&recorded(seed));
         let launches = case.ops.iter().filter(|line| matches!(line.recorded.op, Op::Launch(_)));
-        assert_eq!(launches.count(), 4);
+        assert_eq!(launches.count(), 5);
         let replay = replayed(&case, "h200", seed);
         let tally = compare_case(&case, &replay, false);
         assert!(tally.agrees(), "seed {seed}: {tally:?}");
@@ -245,7 +281,7 @@ fn a_launch_takes_far_less_than_a_byte_of_the_trace_for_each_thread() {
         let Op::Launch(launch) = &line.recorded.op else { continue };
         let bytes = launch.accesses.text_bytes();
         // Accesses that data decide have no pattern to compress.
-        if launch.shape.kernel != "follow" {
+        if !["follow", "pass"].contains(&launch.shape.kernel.as_str()) {
             assert!(bytes < u64::from(WORDS) / 20, "{}: {bytes} bytes", launch.shape.kernel);
         }
         let accesses = launch.accesses.unpack().expect("packed here");

@@ -84,7 +84,8 @@ pub(crate) fn cluster_of(function: &Function, request: &Request) -> Outcome<Opti
     Ok(request.cluster.or(function.settings.cluster(kernel)))
 }
 
-/// Checks the cluster of a launch: the grid must hold a whole number of them.
+/// Checks the cluster of a launch: the grid must hold a whole number of them, and a kernel that
+/// declares its cluster has no other.
 pub(crate) fn check_cluster(
     driver: &Driver,
     device: DeviceId,
@@ -98,6 +99,8 @@ pub(crate) fn check_cluster(
     let most = if function.settings.is_non_portable { CLUSTER_MAX } else { CLUSTER_PORTABLE };
     let is_whole = |(grid, cluster): (&u32, &u32)| *cluster > 0 && grid.is_multiple_of(*cluster);
     let fits = limits.has_clusters
+        && kernel.required_cluster.is_none_or(|required| required == cluster)
+        && kernel.most_in_cluster.is_none_or(|most| product(cluster) <= u64::from(most))
         && request.shape.grid.iter().zip(&cluster).all(is_whole)
         && product(cluster) <= u64::from(most);
     if fits { Ok(()) } else { Err(INVALID_CLUSTER_SIZE) }

@@ -35,7 +35,7 @@ pub struct ProgramLaunch<'a> {
     pub parameters: &'a [u8],
     /// Whether all blocks must be resident together.
     pub is_cooperative: bool,
-    /// The blocks of a cluster, if the launch has clusters.
+    /// The blocks of a cluster; `None` for those that the kernel declares, or no clusters.
     pub cluster: Option<[u32; 3]>,
     /// `CU_LIMIT_STACK_SIZE`: bytes of local memory of a thread.
     pub stack_bytes: u32,

@@ -121,6 +121,8 @@ pub(crate) struct Kernel {
     pub(crate) required_block: Option<[u32; 3]>,
     /// The only cluster (`.reqnctapercluster`).
     pub(crate) required_cluster: Option<[u32; 3]>,
+    /// The most blocks of a cluster (`.maxclusterrank`).
+    pub(crate) most_in_cluster: Option<u32>,
     /// Whether a launch has to say the cluster (`.explicitcluster`).
     pub(crate) needs_cluster: bool,
     /// Bytes of shared memory that each block has before a launch adds to it.

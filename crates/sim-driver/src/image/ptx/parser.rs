@@ -291,11 +291,14 @@ impl<'a> Parser<'a> {
                 "maxntid" => kernel.max_block = Some(self.three()?),
                 "reqntid" => kernel.required_block = Some(self.three()?),
                 "reqnctapercluster" => kernel.required_cluster = Some(self.three()?),
+                "maxclusterrank" => {
+                    let [most, ..] = self.three()?;
+                    kernel.most_in_cluster = Some(most);
+                }
                 "explicitcluster" => kernel.needs_cluster = true,
                 "minnctapersm"
                 | "maxnctapersm"
                 | "maxnreg"
-                | "maxclusterrank"
                 | "abi_preserve"
                 | "abi_preserve_control" => _ = integer(&mut self.lexer)?,
                 "pragma" => self.skip_to_semicolon()?,
