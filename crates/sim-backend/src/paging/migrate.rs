@@ -13,6 +13,9 @@ impl Context<'_> {
     /// Brings pages to a processor, without mapping them. Discarded pages come without a copy,
     /// and are then no longer discarded.
     pub(super) fn migrate(&mut self, block: &mut Block, to: ProcId, pages: PageMask) {
+        if self.migrate_plainly(block, to, pages) {
+            return;
+        }
         let reason = Reason::of(CopyCause::User);
         if self.policy.read_mostly {
             let discarded = pages & block.discarded();
@@ -30,6 +33,9 @@ impl Context<'_> {
     /// Maps pages after a migration (PAGING-171): those mapped nowhere for the destination and the
     /// accessed-by processors, the others for the destination, if no processor loses by it.
     pub(super) fn map_migrated(&mut self, block: &mut Block, to: ProcId, pages: PageMask) {
+        if self.map_plainly(block, to, pages) {
+            return;
+        }
         let mapped = block.mapped_anywhere();
         let fresh = pages.minus(mapped);
         let elsewhere = (pages & mapped).minus(block.mapped(to, Protection::Read));

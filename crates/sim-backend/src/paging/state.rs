@@ -327,9 +327,38 @@ impl BlockState {
         Some(plain)
     }
 
-    /// Lets the host and a device hold this of a plain block.
+    /// Whether no page is duplicated, discarded or known to thrashing detection.
+    pub(super) fn is_unflagged(&self) -> bool {
+        self.rare.as_ref().is_none_or(|rare| rare.is_idle())
+    }
+
+    /// The device that holds or maps pages, if there is exactly one.
+    pub(super) fn only_device(&self) -> Option<ProcId> {
+        let takes_part = |presence: &&Presence| !presence.id.is_host() && !presence.takes_no_part();
+        let mut devices = self.presence.iter().filter(takes_part).map(|presence| presence.id);
+        let device = devices.next()?;
+        devices.next().is_none().then_some(device)
+    }
+
+    /// Whether a processor but this one maps any of these pages.
+    pub(super) fn others_map(&self, id: ProcId, pages: PageMask) -> bool {
+        let mut others = self.presence.iter().filter(|presence| presence.id != id);
+        others.any(|presence| presence.mapped(Protection::Read).intersects(&pages))
+    }
+
+    /// Lets the host and a device hold this of a plain block, and the device map it.
     pub(super) fn set_plain(&mut self, device: ProcId, plain: &Plain) {
         self.of_mut(device).hold_and_map(plain.device);
+        self.set_plain_host(plain);
+    }
+
+    /// Lets the host and a device hold this of a plain block. They map what they mapped before.
+    pub(super) fn set_plain_unmapped(&mut self, device: ProcId, plain: &Plain) {
+        self.of_mut(device).hold(plain.device);
+        self.set_plain_host(plain);
+    }
+
+    fn set_plain_host(&mut self, plain: &Plain) {
         if !plain.host.is_empty() {
             self.of_mut(ProcId::HOST).hold(plain.host);
         } else if let Some(host) = self.presence.iter_mut().find(|p| p.id.is_host()) {
