@@ -197,6 +197,45 @@ fn every_way_to_another_block_reaches_the_same_word() {
 }
 
 #[test]
+fn lanes_of_a_warp_reach_different_blocks() {
+    // Some lanes of each warp are in the block itself, and some do not read.
+    for read in [
+        "mapa.shared::cluster.u32 %r2, %a, %r1; @%p ld.shared::cluster.u32 %r0, [%r2+128];",
+        "cvt.u64.u32 %l0, %a; cvta.shared.u64 %l0, %l0; mapa.u64 %l1, %l0, %r1; @%p ld.u32 %r0, [%l1+128];",
+    ] {
+        for ranks in [4, 1] {
+            let text = clustered(&format!(
+                "st.shared.u32 [%a+128], %t; {SYNC} rem.u32 %r1, %i, {ranks}; setp.ne.u32 %p, %i, 5;
+                 mov.u32 %r0, 77; {read} {SYNC} st.global.u32 [%mine], %r0;"
+            ));
+            let of = |t: u32| t / 128 * 128 + t % 32 % ranks * 32 + t % 32;
+            let expected: Vec<u32> =
+                (0..256).map(|t| if t % 32 == 5 { 77 } else { of(t) }).collect();
+            assert_eq!(words(&text, (8, 32, 4), SEEDS[1], 256), expected, "{read} {ranks}");
+        }
+    }
+}
+
+#[test]
+fn a_row_that_passes_the_end_of_another_block_is_refused_whole() {
+    for (at, outside) in [(896, false), (900, true)] {
+        let text = clustered(&format!(
+            "st.global.u32 [%mine], 9; {SYNC} xor.b32 %r1, %rank, 1; add.u32 %r2, %a, {at};
+             mapa.shared::cluster.u32 %r2, %r2, %r1; st.shared::cluster.u32 [%r2], %t; {SYNC}
+             ld.shared.u32 %r3, [%a+896]; st.global.u32 [%mine], %r3;"
+        ));
+        if outside {
+            assert_eq!(cause(&text, (2, 32, 2)), Cause::OutsideShared { bytes: 2048 });
+        } else {
+            assert_eq!(
+                words(&text, (2, 32, 2), 0, 64),
+                (0..64).map(|t| t ^ 32).collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+#[test]
 fn vectors_and_pairs_of_words_move_between_blocks() {
     let text = clustered(&format!(
         "mov.u32 %r0, s; mad.lo.u32 %r0, %i, 16, %r0; xor.b32 %r1, %rank, 1;

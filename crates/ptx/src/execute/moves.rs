@@ -6,6 +6,22 @@ use super::places::Places;
 use super::rows;
 use crate::code::{Access, Fill, Lanes, Op, WIDTH};
 
+/// Calls a function of this module, in the form for AVX2 if the machine has it.
+macro_rules! by_machine {
+    ($engine:ident, $name:ident $(::<$plain:literal>)?, $($argument:expr),*) => {{
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if $engine.rules.wide_vectors {
+            $crate::execute::moves::wide::$name($($argument),*)
+        } else {
+            $crate::execute::moves::$name$(::<$plain>)?($($argument),*)
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        $crate::execute::moves::$name$(::<$plain>)?($($argument),*)
+    }};
+}
+
+pub(super) use by_machine;
+
 /// The functions of this module, compiled for AVX2. They are not inlined, so that each has the
 /// machine's registers for itself.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -18,7 +34,7 @@ pub(super) mod wide {
             /// As for the function that it calls, and the machine has AVX2.
             #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
             #[inline(never)]
-            pub(in super::super) unsafe fn $name(
+            pub(in crate::execute) unsafe fn $name(
                 lanes: $lanes,
                 op: &Op,
                 access: Access,

@@ -4,6 +4,7 @@
 //! other machines.
 
 use super::access::Region;
+use super::bounds::Bounds;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::vectors;
 use crate::code::WIDTH;
@@ -85,21 +86,6 @@ pub(super) struct Offsets {
     pub(super) is_same: bool,
 }
 
-/// The offsets that an access may have.
-#[derive(Clone, Copy)]
-pub(super) struct Bounds {
-    /// The difference between an offset and the value of the register.
-    pub(super) shift: u64,
-    /// The highest one.
-    pub(super) last: u32,
-    /// Bits that no offset has, so that the addresses are multiples of the access's size.
-    pub(super) odd: u32,
-    /// The region's first address, which has none of these bits either.
-    pub(super) start: u32,
-    /// The lanes, of which at least one is active.
-    pub(super) mask: u32,
-}
-
 impl Offsets {
     /// Takes the offsets of an instruction's lanes. Returns whether all are aligned and inside of the
     /// region; if not, the offsets are of no use. `WIDE` promises AVX2.
@@ -123,18 +109,20 @@ impl Offsets {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if WIDE {
             // SAFETY: `WIDE` says that the machine has the instructions.
-            return unsafe {
+            let is_same = unsafe {
                 match base {
-                    Base::Words(base) => vectors::offsets_of_words(base, bounds, self),
-                    Base::Doubles(base) => vectors::offsets_of_doubles(base, bounds, self),
+                    Base::Words(base) => vectors::offsets_of_words(base, bounds, &mut self.of),
+                    Base::Doubles(base) => vectors::offsets_of_doubles(base, bounds, &mut self.of),
                 }
             };
+            self.is_same = is_same == Some(true);
+            return is_same.is_some();
         }
         self.fill_by_lanes(base, bounds)
     }
 
     #[inline(always)]
-    pub(super) fn fill_by_lanes(&mut self, base: Base<'_>, bounds: Bounds) -> bool {
+    fn fill_by_lanes(&mut self, base: Base<'_>, bounds: Bounds) -> bool {
         let of = &mut self.of;
         let mut high = 0;
         match base {
@@ -169,4 +157,91 @@ impl Offsets {
 #[inline(always)]
 fn kept(mask: u32, lane: usize) -> u32 {
     (mask.cast_signed() << (31 - lane) >> 31).cast_unsigned()
+}
+
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+mod tests {
+    use super::*;
+    use crate::code::has_wide_vectors;
+
+    /// Numbers that follow from the one before, the same everywhere.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % limit
+        }
+    }
+
+    /// Addresses as kernels have them: runs, rows of eight and sixteen lanes, and any.
+    fn addresses(numbers: &mut Numbers) -> [u64; WIDTH] {
+        let columns = [1, 4, 8, 16, 32, 64][numbers.below(6) as usize];
+        let (first, step) = (8 * numbers.below(64), [0, 1, 2, 4, 8, 16][numbers.below(6) as usize]);
+        let further = 4 * numbers.below(256);
+        let mut addresses = std::array::from_fn(|lane| {
+            let lane = lane as u64;
+            first + lane % columns * step + lane / columns * further
+        });
+        match numbers.below(4) {
+            0 => addresses[numbers.below(32) as usize] ^= 1 << numbers.below(40),
+            1 => addresses = std::array::from_fn(|_| 4 * numbers.below(512)),
+            _ => {}
+        }
+        addresses
+    }
+
+    #[test]
+    fn vectors_find_the_runs_and_offsets_that_loops_find() {
+        if !has_wide_vectors() {
+            return;
+        }
+        let mut numbers = Numbers(7);
+        let (mut runs, mut fits) = (0, 0);
+        for _ in 0..100_000 {
+            let doubles = addresses(&mut numbers);
+            let words = doubles.map(|address| address as u32);
+            let mask =
+                if numbers.below(2) == 0 { u32::MAX } else { 1 + numbers.below(1 << 31) as u32 };
+            let odd = (1 << numbers.below(5)) - 1;
+            let shift = if numbers.below(4) == 0 { numbers.below(1 << 33) } else { 0 };
+            let bounds = Bounds { shift, last: 4096 - odd - 1, odd, start: 0, mask };
+            for base in [Base::Words(&words), Base::Doubles(&doubles)] {
+                let run = Run::of(base, odd + 1, false);
+                assert!(run == Run::of(base, odd + 1, true));
+                let (mut wide, mut plain) = ([0; WIDTH], Offsets::default());
+                // SAFETY: the machine has AVX2.
+                let is_same = unsafe {
+                    match base {
+                        Base::Words(base) => vectors::offsets_of_words(base, bounds, &mut wide),
+                        Base::Doubles(base) => vectors::offsets_of_doubles(base, bounds, &mut wide),
+                    }
+                };
+                let does_fit = is_same.is_some();
+                assert_eq!(does_fit, plain.fill_by_lanes(base, bounds));
+                if does_fit {
+                    assert_eq!((wide, is_same), (plain.of, Some(plain.is_same)));
+                }
+                (runs, fits) = (runs + u32::from(run.is_some()), fits + u32::from(does_fit));
+            }
+        }
+        assert!(runs > 10_000 && fits > 10_000, "{runs} runs, {fits} that fit");
+    }
+
+    #[test]
+    fn vectors_read_the_words_at_all_offsets() {
+        if !has_wide_vectors() {
+            return;
+        }
+        let memory: Vec<u32> = (0..1024).map(|word| word * 7919).collect();
+        let mut numbers = Numbers(11);
+        for _ in 0..20_000 {
+            let offsets = addresses(&mut numbers).map(|address| (address as u32 & 0xfff) & !3);
+            let mut values = [0; WIDTH];
+            // SAFETY: the machine has AVX2, and each offset is that of a word of the memory, as is
+            // a row that follows from one, since its offsets are those of the lanes.
+            unsafe { vectors::words(memory.as_ptr().cast(), &offsets, &mut values) };
+            assert_eq!(values, offsets.map(|offset| memory[offset as usize / 4]));
+        }
+    }
 }

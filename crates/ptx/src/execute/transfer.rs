@@ -8,26 +8,12 @@ use super::access::{Blocked, Pointers, Region, Wanted, read, write};
 use super::block::Common;
 use super::engine::{Engine, lanes};
 use super::memory::Kind;
-use super::moves::{self, base, leave};
+use super::moves::{base, by_machine, leave};
 use super::offsets::Run;
 use super::places::first_of;
 use super::rows;
 use super::warp::{Fragment, Warp};
 use crate::code::{Access, Op, Place, WIDTH, active};
-
-/// Calls a function of `moves`, in the form for AVX2 if the machine has it.
-macro_rules! by_machine {
-    ($engine:ident, $name:ident $(::<$plain:literal>)?, $($argument:expr),*) => {{
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if $engine.rules.wide_vectors {
-            moves::wide::$name($($argument),*)
-        } else {
-            moves::$name$(::<$plain>)?($($argument),*)
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        moves::$name$(::<$plain>)?($($argument),*)
-    }};
-}
 
 impl Engine<'_> {
     #[inline(always)]
@@ -247,6 +233,9 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> Result<(), Blocked> {
+        if self.load_in_cluster(common, warp, fragment, op, access, mask) {
+            return Ok(());
+        }
         let pointers = self.places(common, warp, fragment, op, (access, Kind::Read), mask)?;
         let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
         let Access { bytes, count, .. } = access;
@@ -273,6 +262,9 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> Result<(), Blocked> {
+        if self.store_in_cluster(common, warp, fragment, op, access, mask) {
+            return Ok(());
+        }
         let pointers = self.places(common, warp, fragment, op, (access, Kind::Write), mask)?;
         let lanes = lanes(self.program, warp, &fragment.frame, mask);
         let Access { bytes, count, doubles, .. } = access;

@@ -16,7 +16,7 @@ use std::arch::x86_64::{
     _mm256_xor_si256,
 };
 
-use super::offsets::{Bounds, Offsets};
+use super::bounds::Bounds;
 use crate::code::WIDTH;
 
 /// The words of a vector.
@@ -60,21 +60,29 @@ pub(super) fn doubles_follow(lanes: &[u64; WIDTH], step: u64) -> bool {
     is_zero(gaps)
 }
 
-/// Offsets from addresses of 32 bits. Returns whether all fit the bounds.
+/// Offsets from addresses of 32 bits. Returns whether all are the same, if they fit the bounds.
 #[target_feature(enable = "avx2")]
 #[inline(never)]
-pub(super) fn offsets_of_words(base: &[u32; WIDTH], bounds: Bounds, to: &mut Offsets) -> bool {
+pub(super) fn offsets_of_words(
+    base: &[u32; WIDTH],
+    bounds: Bounds,
+    to: &mut [u32; WIDTH],
+) -> Option<bool> {
     let shift = _mm256_set1_epi32((bounds.shift as u32).cast_signed());
     for vector in 0..VECTORS {
-        set_words_at(&mut to.of, vector, _mm256_add_epi32(words_at(base, vector), shift));
+        set_words_at(to, vector, _mm256_add_epi32(words_at(base, vector), shift));
     }
     fit(bounds, to)
 }
 
-/// Offsets from addresses of 64 bits. Returns whether all fit the bounds.
+/// Offsets from addresses of 64 bits, as [`offsets_of_words`].
 #[target_feature(enable = "avx2")]
 #[inline(never)]
-pub(super) fn offsets_of_doubles(base: &[u64; WIDTH], bounds: Bounds, to: &mut Offsets) -> bool {
+pub(super) fn offsets_of_doubles(
+    base: &[u64; WIDTH],
+    bounds: Bounds,
+    to: &mut [u32; WIDTH],
+) -> Option<bool> {
     let shift = _mm256_set1_epi64x(bounds.shift.cast_signed());
     let mut high = _mm256_setzero_si256();
     for vector in 0..VECTORS {
@@ -84,38 +92,37 @@ pub(super) fn offsets_of_doubles(base: &[u64; WIDTH], bounds: Bounds, to: &mut O
         // The halves of each address, in the order of the lanes.
         let lower = _mm256_castps_si256(_mm256_shuffle_ps::<0x88>(left, right));
         let upper = _mm256_castps_si256(_mm256_shuffle_ps::<0xdd>(left, right));
-        set_words_at(&mut to.of, vector, _mm256_permute4x64_epi64::<0xd8>(lower));
+        set_words_at(to, vector, _mm256_permute4x64_epi64::<0xd8>(lower));
         let upper = _mm256_permute4x64_epi64::<0xd8>(upper);
         high = _mm256_or_si256(high, _mm256_and_si256(upper, active(bounds.mask, vector)));
     }
-    is_zero(high) && fit(bounds, to)
+    if is_zero(high) { fit(bounds, to) } else { None }
 }
 
 /// Gives lanes that are not active the offset of the first active one. Returns whether all offsets
-/// fit the bounds.
+/// are the same, if they fit the bounds.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn fit(bounds: Bounds, to: &mut Offsets) -> bool {
-    let first = to.of[bounds.mask.trailing_zeros() as usize % WIDTH];
+fn fit(bounds: Bounds, to: &mut [u32; WIDTH]) -> Option<bool> {
+    let first = to[bounds.mask.trailing_zeros() as usize % WIDTH];
     let first = _mm256_set1_epi32(first.cast_signed());
     let zero = _mm256_setzero_si256();
     let (mut most, mut all, mut differ) = (zero, zero, zero);
     for vector in 0..VECTORS {
-        let mut offsets = words_at(&to.of, vector);
+        let mut offsets = words_at(to, vector);
         if bounds.mask != u32::MAX {
             offsets = _mm256_blendv_epi8(first, offsets, active(bounds.mask, vector));
-            set_words_at(&mut to.of, vector, offsets);
+            set_words_at(to, vector, offsets);
         }
         most = _mm256_max_epu32(most, offsets);
         all = _mm256_or_si256(all, offsets);
         differ = _mm256_or_si256(differ, _mm256_xor_si256(offsets, first));
     }
-    to.is_same = is_zero(differ);
     let last = _mm256_set1_epi32(bounds.last.cast_signed());
     let is_inside = is_equal(_mm256_max_epu32(most, last), last);
     let all = _mm256_or_si256(all, _mm256_set1_epi32(bounds.start.cast_signed()));
     let is_aligned = _mm256_testz_si256(all, _mm256_set1_epi32(bounds.odd.cast_signed())) == 1;
-    is_inside && is_aligned
+    (is_inside && is_aligned).then(|| is_zero(differ))
 }
 
 /// Reads a word at each of the offsets from a place. Kernels with blocks of 8 or 16 columns access
@@ -201,91 +208,4 @@ fn is_zero(vector: __m256i) -> bool {
 #[inline]
 fn is_equal(a: __m256i, b: __m256i) -> bool {
     _mm256_movemask_epi8(_mm256_cmpeq_epi32(a, b)) == -1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::offsets::{Base, Run};
-    use super::*;
-    use crate::code::has_wide_vectors;
-
-    /// Numbers that follow from the one before, the same everywhere.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn below(&mut self, limit: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (self.0 >> 33) % limit
-        }
-    }
-
-    /// Addresses as kernels have them: runs, rows of eight and sixteen lanes, and any.
-    fn addresses(numbers: &mut Numbers) -> [u64; WIDTH] {
-        let columns = [1, 4, 8, 16, 32, 64][numbers.below(6) as usize];
-        let (first, step) = (8 * numbers.below(64), [0, 1, 2, 4, 8, 16][numbers.below(6) as usize]);
-        let further = 4 * numbers.below(256);
-        let mut addresses = std::array::from_fn(|lane| {
-            let lane = lane as u64;
-            first + lane % columns * step + lane / columns * further
-        });
-        match numbers.below(4) {
-            0 => addresses[numbers.below(32) as usize] ^= 1 << numbers.below(40),
-            1 => addresses = std::array::from_fn(|_| 4 * numbers.below(512)),
-            _ => {}
-        }
-        addresses
-    }
-
-    #[test]
-    fn vectors_find_the_runs_and_offsets_that_loops_find() {
-        if !has_wide_vectors() {
-            return;
-        }
-        let mut numbers = Numbers(7);
-        let (mut runs, mut fits) = (0, 0);
-        for _ in 0..100_000 {
-            let doubles = addresses(&mut numbers);
-            let words = doubles.map(|address| address as u32);
-            let mask =
-                if numbers.below(2) == 0 { u32::MAX } else { 1 + numbers.below(1 << 31) as u32 };
-            let odd = (1 << numbers.below(5)) - 1;
-            let shift = if numbers.below(4) == 0 { numbers.below(1 << 33) } else { 0 };
-            let bounds = Bounds { shift, last: 4096 - odd - 1, odd, start: 0, mask };
-            for base in [Base::Words(&words), Base::Doubles(&doubles)] {
-                let run = Run::of(base, odd + 1, false);
-                assert!(run == Run::of(base, odd + 1, true));
-                let (mut wide, mut plain) = (Offsets::default(), Offsets::default());
-                // SAFETY: the machine has AVX2.
-                let does_fit = unsafe {
-                    match base {
-                        Base::Words(base) => offsets_of_words(base, bounds, &mut wide),
-                        Base::Doubles(base) => offsets_of_doubles(base, bounds, &mut wide),
-                    }
-                };
-                assert_eq!(does_fit, plain.fill_by_lanes(base, bounds));
-                if does_fit {
-                    assert_eq!((wide.of, wide.is_same), (plain.of, plain.is_same));
-                }
-                (runs, fits) = (runs + u32::from(run.is_some()), fits + u32::from(does_fit));
-            }
-        }
-        assert!(runs > 10_000 && fits > 10_000, "{runs} runs, {fits} that fit");
-    }
-
-    #[test]
-    fn vectors_read_the_words_at_all_offsets() {
-        if !has_wide_vectors() {
-            return;
-        }
-        let memory: Vec<u32> = (0..1024).map(|word| word * 7919).collect();
-        let mut numbers = Numbers(11);
-        for _ in 0..20_000 {
-            let offsets = addresses(&mut numbers).map(|address| (address as u32 & 0xfff) & !3);
-            let mut values = [0; WIDTH];
-            // SAFETY: the machine has AVX2, and each offset is that of a word of the memory, as is
-            // a row that follows from one, since its offsets are those of the lanes.
-            unsafe { words(memory.as_ptr().cast(), &offsets, &mut values) };
-            assert_eq!(values, offsets.map(|offset| memory[offset as usize / 4]));
-        }
-    }
 }
