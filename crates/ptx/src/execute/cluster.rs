@@ -61,6 +61,8 @@ impl Cluster {
     }
 
     /// The shared memory of a block, null if it has ended; `None` if there is no such block.
+    /// The block holds its memory in one place from its begin to its end, so the pointer is good for that
+    /// long.
     pub(super) fn shared(&self, rank: u64) -> Option<*mut u8> {
         self.shared.get(rank as usize).map(|shared| shared.load(Relaxed))
     }
