@@ -48,38 +48,52 @@ impl Contents {
             Holding::Left => self.same.entry((slot, *processor)).or_default().insert_mask(within),
             Holding::Copied | Holding::Gone => self.forget(slot, within, *processor),
             Holding::Shown => {
-                within.pages().for_each(|page| self.show(arena, slot, page, *processor));
+                self.show(arena, slot, within, *processor);
                 self.forget(slot, within, *processor);
             }
         }
     }
 
-    /// Makes the arena hold what a processor's memory held of a page: zeros if it is new.
-    fn show(&mut self, arena: &mut Arena, slot: u64, page: usize, processor: Processor) {
-        let is_same = |mask: &PageMask| mask.contains(page);
-        if self.same.get(&(slot, processor)).is_some_and(is_same) {
+    /// Makes the arena hold what a processor's memory held of pages: zeros where it is new.
+    fn show(&mut self, arena: &mut Arena, slot: u64, pages: PageMask, processor: Processor) {
+        let same = self.same.get(&(slot, processor)).copied().unwrap_or_default();
+        let others = pages.minus(same);
+        if others.is_empty() {
             return;
         }
-        let number = slot * PAGES_PER_BLOCK + page as u64;
-        match self.saved.remove(&(number, processor)) {
-            Some(held) => {
-                self.save(arena, slot, PageMask::single(page));
-                arena.put_page(number, &held);
-            }
-            // The arena can only hold contents if the memory of some processor does.
-            None if self.is_held(slot, page) => {
-                self.save(arena, slot, PageMask::single(page));
-                arena.put_page(number, &Page::ZERO);
-            }
-            None => {}
+        // The arena can only hold contents if the memory of some processor does.
+        let any_same = self.in_slot(slot).fold(PageMask::EMPTY, |held, mask| held | *mask);
+        let (saved, any_saved) = self.saved_in(slot, processor);
+        let shown = others & (any_same | any_saved);
+        if shown.is_empty() {
+            return;
+        }
+        self.save(arena, slot, shown);
+        for page in shown.pages() {
+            let number = slot * PAGES_PER_BLOCK + page as u64;
+            let held =
+                if saved.contains(page) { self.saved.remove(&(number, processor)) } else { None };
+            arena.put_page(number, &held.unwrap_or(Page::ZERO));
         }
     }
 
-    /// Whether any processor's memory holds anything of a page.
-    fn is_held(&self, slot: u64, page: usize) -> bool {
-        let number = slot * PAGES_PER_BLOCK + page as u64;
-        let saved = self.saved.range((number, Processor::HOST)..(number + 1, Processor::HOST));
-        saved.count() > 0 || self.in_slot(slot).any(|mask| mask.contains(page))
+    /// The pages of a slot of which the memory of a processor holds something else than the arena,
+    /// and those of which any processor's does.
+    fn saved_in(&self, slot: u64, processor: Processor) -> (PageMask, PageMask) {
+        let (mut own, mut any) = (PageMask::EMPTY, PageMask::EMPTY);
+        if self.saved.is_empty() {
+            return (own, any);
+        }
+        let base = slot * PAGES_PER_BLOCK;
+        let of_slot = (base, Processor::HOST)..(base + PAGES_PER_BLOCK, Processor::HOST);
+        for &(number, by) in self.saved.range(of_slot).map(|(key, _)| key) {
+            let page = (number - base) as usize;
+            any.insert(page);
+            if by == processor {
+                own.insert(page);
+            }
+        }
+        (own, any)
     }
 
     fn in_slot(&self, slot: u64) -> impl Iterator<Item = &PageMask> {
@@ -116,14 +130,10 @@ impl Contents {
         if let Some(mask) = self.same.get_mut(&(slot, processor)) {
             *mask = mask.minus(pages);
         }
-        let base = slot * PAGES_PER_BLOCK;
-        let of_slot = (base, Processor::HOST)..(base + PAGES_PER_BLOCK, Processor::HOST);
-        let is_gone = |&&(page, by): &&(u64, Processor)| {
-            by == processor && pages.contains((page - base) as usize)
-        };
-        let gone: Vec<_> =
-            self.saved.range(of_slot).map(|(key, _)| key).filter(is_gone).copied().collect();
-        gone.iter().for_each(|key| _ = self.saved.remove(key));
+        let (own, _) = self.saved_in(slot, processor);
+        for page in (own & pages).pages() {
+            self.saved.remove(&(slot * PAGES_PER_BLOCK + page as u64, processor));
+        }
     }
 
     /// The memory of a range is gone, with all that it held.
@@ -136,9 +146,8 @@ impl Contents {
 /// Removes the entries of a range of slots or pages.
 fn cut_out<V>(map: &mut BTreeMap<(u64, Processor), V>, range: Range<u64>) {
     let entries = (range.start, Processor::HOST)..(range.end, Processor::HOST);
-    while let Some((&key, _)) = map.range(entries.clone()).next() {
-        map.remove(&key);
-    }
+    let gone: Vec<_> = map.range(entries).map(|(key, _)| *key).collect();
+    gone.iter().for_each(|key| _ = map.remove(key));
 }
 
 fn slots_of(pages: &Range<u64>) -> Range<u64> {

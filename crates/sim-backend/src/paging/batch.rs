@@ -401,12 +401,6 @@ impl Missed<'_> {
             if at >= self.end_page {
                 break None;
             }
-            if let Some((_, end)) = self.passed.borrow().stretches.range(..=at).next_back()
-                && *end > at
-            {
-                at = *end;
-                continue;
-            }
             let (clear, end) = self.look(at, |look| {
                 let clear = look.accessible.next_clear((at - look.first) as usize);
                 (look.first + clear as u64, look.end)
@@ -416,6 +410,9 @@ impl Missed<'_> {
             }
             at = end;
             blocks += 1;
+            if let Some((_, end)) = self.passed.borrow().stretches.range(..=at).next_back() {
+                at = at.max(*end);
+            }
         };
         if blocks > 1 {
             self.passed.borrow_mut().stretches.insert(page, at);

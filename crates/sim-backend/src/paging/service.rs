@@ -153,20 +153,23 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
     let mut levels = context.promoted(block, by, destination, plan.faulted, plan.needs);
     let read = context.promoted(block, by, destination, prefetched, Protection::Read);
     levels.iter_mut().zip(read).for_each(|(level, read)| *level |= read);
-    for (level, protection) in levels.into_iter().zip(Protection::ALL) {
+    // Most faults map all of their pages to one level.
+    let used = |level: &(&PageMask, Protection)| !level.0.is_empty();
+    let levels_used = || levels.iter().zip(Protection::ALL).filter(used);
+    for (level, protection) in levels_used() {
         let stayed = level.minus(arrived);
         context.revoke_conflicting(block, by, destination, stayed, protection);
     }
     if by.is_host() {
         context.unmap(block, by, pages);
     }
-    for (level, protection) in levels.into_iter().zip(Protection::ALL) {
-        context.map(block, by, level & pinned, protection, Some(MapCause::Thrashing));
+    for (level, protection) in levels_used() {
+        context.map(block, by, *level & pinned, protection, Some(MapCause::Thrashing));
         context.map(block, by, level.minus(pinned), protection, Some(MapCause::Policy));
     }
-    for (level, protection) in levels.into_iter().zip(Protection::ALL) {
+    for (level, protection) in levels_used() {
         let who = (by, destination);
-        for page in (level & pinned).pages() {
+        for page in (*level & pinned).pages() {
             let thrashing = thrash::processors(block, page);
             context.map_others(block, who, PageMask::single(page), protection, thrashing);
         }
