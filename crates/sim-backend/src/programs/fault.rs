@@ -33,7 +33,8 @@ const fn code_of(cause: &Cause) -> i32 {
         Cause::Misaligned { .. } => MISALIGNED,
         Cause::AddressSpace => ADDRESS_SPACE,
         Cause::NoFunction => NO_FUNCTION,
-        Cause::Trap => LAUNCH_FAILED,
+        // So an H100 with driver 580 answers for ranks beyond a cluster and for blocks that have ended.
+        Cause::Trap | Cause::OutsideCluster { .. } | Cause::EndedBlock { .. } => LAUNCH_FAILED,
         Cause::Assert => ASSERT,
         Cause::InstructionLimit | Cause::Deadlock => TIMEOUT,
         _ => Code::ILLEGAL_ADDRESS,
