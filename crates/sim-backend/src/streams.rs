@@ -65,6 +65,9 @@ impl Streams {
     /// streams of its own, other streams belong to one device.
     #[inline]
     pub(crate) fn check_for(&self, stream: StreamHandle, device: DeviceId) -> Checked<()> {
+        if stream.is_default() {
+            return Ok(());
+        }
         self.check(stream)?;
         match self.streams.get(&stream.as_raw()) {
             Some(owner) if *owner != device => bad_handle("the stream is another device's"),

@@ -123,6 +123,8 @@ pub(super) fn device_walk(
     }
     let accesses = accesses as f64;
     match walk.access {
+        // What the sum below comes to.
+        Access::Read if covered.remote_pages == 0 => costs.read * accesses,
         Access::Read => {
             costs.read * accesses * (1.0 - remote) + costs.read_remote * accesses * remote
         }

@@ -98,7 +98,7 @@ impl Walk {
     /// The page of its access, if it makes one.
     #[inline]
     pub(super) fn only_page(&self) -> Option<u64> {
-        let is_single = self.bytes > 0 && self.bytes <= self.stride_bytes.max(1);
+        let is_single = self.bytes.wrapping_sub(1) < self.stride_bytes.max(1);
         is_single.then_some(self.first_byte / PAGE_BYTES)
     }
 

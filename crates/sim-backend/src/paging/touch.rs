@@ -86,6 +86,7 @@ impl Paging {
     /// the host's, wrote or reads: what a [`walk`](Self::walk) would come to, and what it would
     /// have [covered](Self::covered). `None`, and nothing is done, if it is another one, or if pages
     /// are pinned or accesses are counted.
+    #[inline]
     pub(crate) fn touch_mapped(&mut self, walk: &Walk) -> Option<Covered> {
         let page = walk.only_page()?;
         if !self.pins.is_empty() || self.params.access_counters.enable {

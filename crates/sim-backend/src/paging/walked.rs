@@ -32,7 +32,7 @@ struct Stretches {
 
 /// Kinds of pages, by a hash.
 const KINDS: usize = 1 << KIND_BITS;
-const KIND_BITS: u32 = 11;
+const KIND_BITS: u32 = 12;
 
 #[inline]
 fn kind(page: u64) -> usize {
