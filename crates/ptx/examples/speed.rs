@@ -133,6 +133,7 @@ fn main() {
         ("shared", 4096),
         ("graph", 1024),
         ("tiles", 512),
+        ("atomics", 1024),
     ];
     for (name, blocks) in blocks {
         if chosen.as_deref().is_some_and(|chosen| chosen != name) {

@@ -45,6 +45,7 @@ pub(super) type Pointers = [*mut u8; WIDTH];
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) place: Place,
+    /// A power of two.
     pub(super) bytes: u32,
     pub(super) kind: Kind,
     pub(super) mask: u32,
@@ -77,6 +78,9 @@ impl Reach<'_> {
         addresses: &[u64; WIDTH],
         wanted: Wanted,
     ) -> Result<Pointers, Blocked> {
+        if let Some(pointers) = self.together(common, warp, &fragment.frame, addresses, wanted) {
+            return Ok(pointers);
+        }
         let mut pointers = [std::ptr::null_mut(); WIDTH];
         for _ in 0..RETRIES {
             let generation = self.memory.generation();
@@ -84,7 +88,7 @@ impl Reach<'_> {
             let mut waits = false;
             for lane in active(wanted.mask) {
                 let address = addresses[lane];
-                if !address.is_multiple_of(u64::from(wanted.bytes)) {
+                if address & u64::from(wanted.bytes - 1) != 0 {
                     let cause = Cause::Misaligned { bytes: wanted.bytes };
                     return Err(Blocked::Trap(lane, Some(address), cause));
                 }
@@ -109,6 +113,36 @@ impl Reach<'_> {
             self.wait(common, warp, addresses[lane], wanted.kind);
         }
         Err(Blocked::Memory)
+    }
+
+    /// The places of all active lanes, if one region has them all. Those of other lanes are of no use.
+    fn together(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        frame: &Frame,
+        addresses: &[u64; WIDTH],
+        wanted: Wanted,
+    ) -> Option<Pointers> {
+        let first = wanted.mask.trailing_zeros() as usize % WIDTH;
+        let region = self.region(common, warp, frame, addresses[first], wanted)?;
+        let last = u64::from(region.bytes.checked_sub(wanted.bytes)?);
+        let odd = u64::from(wanted.bytes - 1);
+        let mut misses = region.apart != 0;
+        let mut pointers = [std::ptr::null_mut(); WIDTH];
+        for lane in 0..WIDTH {
+            let offset = addresses[lane].wrapping_sub(region.start);
+            let is_active = wanted.mask >> lane & 1 != 0;
+            misses |= is_active & ((offset > last) | (addresses[lane] & odd != 0));
+            pointers[lane] = region.host.wrapping_add(offset as usize);
+        }
+        if misses {
+            return None;
+        }
+        if region.is_counted {
+            self.count(wanted, wanted.mask.count_ones().into());
+        }
+        Some(pointers)
     }
 
     /// The memory around an address, if the warp is known to reach it.

@@ -7,7 +7,7 @@ use super::block::Common;
 use super::engine::{Engine, lanes};
 use super::memory::Kind;
 use super::warp::{Fragment, Warp};
-use crate::code::{Atomic, Modify, Op, Operand, Place, WIDTH, active};
+use crate::code::{Atomic, Lanes, Modify, Op, Operand, Place, WIDTH, active};
 use crate::math::half::{self, Binary16, Brain16, Choice, Modifiers};
 use crate::math::{double, single};
 
@@ -30,24 +30,31 @@ impl Engine<'_> {
         let wanted = Wanted { place: atomic.place, bytes, kind: Kind::Atomic, mask };
         let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
         let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
-        let values = |slot: u16| {
-            if bytes == 8 { *lanes.double(slot) } else { lanes.word(slot).map(u64::from) }
-        };
-        let first = values(op.s[1]);
+        let first = values(&lanes, op.s[1], bytes);
         let swap = atomic.modify == Modify::CompareAndSwap;
-        let second = if swap { values(op.s[2]) } else { [0; WIDTH] };
+        let second = if swap { values(&lanes, op.s[2], bytes) } else { [0; WIDTH] };
         let mut old = [0; WIDTH];
+        let is_sum =
+            atomic.modify == Modify::Add && matches!(atomic.operand, Operand::B32 | Operand::S32);
         for lane in active(mask) {
-            let next = |old| modified(atomic, old, first[lane], second[lane]);
             // SAFETY: `places` gave the pointer for these bytes, aligned to their size, to write.
-            old[lane] = unsafe { update(pointers[lane], bytes, next) };
+            old[lane] = unsafe {
+                if is_sum {
+                    add(pointers[lane], first[lane] as u32)
+                } else {
+                    let next = |old| modified(atomic, old, first[lane], second[lane]);
+                    update(pointers[lane], bytes, next)
+                }
+            };
         }
-        if atomic.result {
-            if bytes == 8 {
-                lanes.set_double(op.d[0], &old);
-            } else {
-                lanes.set_word(op.d[0], &old.map(|value| value as u32));
+        if atomic.result && bytes == 8 {
+            lanes.set_double(op.d[0], &old);
+        } else if atomic.result {
+            let mut words = [0; WIDTH];
+            for lane in 0..WIDTH {
+                words[lane] = old[lane] as u32;
             }
+            lanes.set_word(op.d[0], &words);
         }
         Ok(())
     }
@@ -73,6 +80,17 @@ impl Engine<'_> {
         let wanted = Wanted { place: Place::Shared, bytes: size, kind: Kind::Write, mask };
         let targets = self.reach.places(common, warp, fragment, &to, wanted)?;
         for lane in active(mask) {
+            if sizes[lane] >= u32::from(bytes) {
+                for word in 0..usize::from(bytes) / 4 {
+                    // SAFETY: `places` gave both pointers for all bytes of the copy, which are whole
+                    // words.
+                    unsafe {
+                        let value = read(sources[lane].wrapping_add(4 * word), 4);
+                        write(targets[lane].wrapping_add(4 * word), 4, value);
+                    }
+                }
+                continue;
+            }
             for byte in 0..usize::from(bytes) {
                 // SAFETY: `places` gave both pointers for all bytes of the copy.
                 unsafe {
@@ -84,6 +102,28 @@ impl Engine<'_> {
         }
         Ok(())
     }
+}
+
+/// The values of a register for operands of so many bytes.
+fn values(lanes: &Lanes<'_>, slot: u16, bytes: u32) -> [u64; WIDTH] {
+    if bytes == 8 {
+        return *lanes.double(slot);
+    }
+    let words = lanes.word(slot);
+    let mut values = [0; WIDTH];
+    for lane in 0..WIDTH {
+        values[lane] = words[lane].into();
+    }
+    values
+}
+
+/// Adds to a word in one step, and gives the old one: the most frequent atomic, which machines have.
+///
+/// # Safety
+/// As for [`update`], of four bytes.
+unsafe fn add(pointer: *mut u8, value: u32) -> u64 {
+    // SAFETY: the caller's; other threads of the process use atomics on these bytes, too.
+    unsafe { AtomicU32::from_ptr(pointer.cast()) }.fetch_add(value, Ordering::SeqCst).into()
 }
 
 /// Replaces bytes in one step, and gives the old ones.
