@@ -46,8 +46,9 @@ impl Totals {
 
     /// Applies a change to the totals.
     pub(super) fn add(&mut self, change: &Self) {
-        for (total, change) in self.0.iter_mut().zip(&change.0) {
-            *total = total.wrapping_add(*change);
+        // Each block of a long range does it.
+        for (index, total) in self.0.iter_mut().enumerate() {
+            *total = total.wrapping_add(change.0.get(index).copied().unwrap_or(0));
         }
     }
 }
