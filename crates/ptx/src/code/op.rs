@@ -186,6 +186,20 @@ pub(crate) struct Access {
     pub(crate) shared: bool,
 }
 
+impl Access {
+    /// The bytes of all elements.
+    #[inline(always)]
+    pub(crate) fn all_bytes(self) -> u32 {
+        u32::from(self.bytes) * u32::from(self.count)
+    }
+
+    /// Whether it is one word, in a register of 32 bits.
+    #[inline(always)]
+    pub(crate) fn is_word(self) -> bool {
+        self.bytes == 4 && self.count == 1 && self.doubles == 0
+    }
+}
+
 /// `ldmatrix` and `stmatrix`: up to four matrices of 8 rows of 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tiles {

@@ -11,7 +11,7 @@ use super::memory::{
 use super::report::{Cause, Stats};
 use super::warp::{Bytes, Fragment, Frame, Warp};
 use super::windows::Kept;
-use crate::code::{Place, WIDTH, active};
+use crate::code::{Access, Place, WIDTH, active};
 
 /// How often an instruction looks for its windows again when the memory moves under it.
 const RETRIES: u32 = 4;
@@ -49,6 +49,14 @@ pub(super) struct Wanted {
     pub(super) bytes: u32,
     pub(super) kind: Kind,
     pub(super) mask: u32,
+}
+
+impl Wanted {
+    /// A load or store of the lanes of a mask.
+    #[inline(always)]
+    pub(super) fn of(access: Access, kind: Kind, mask: u32) -> Self {
+        Self { place: access.place, bytes: access.all_bytes(), kind, mask }
+    }
 }
 
 /// A piece of memory that all lanes of a warp may access.

@@ -154,10 +154,9 @@ impl Engine<'_> {
         if mask == 0 || !matches!(access.place, Place::Global | Place::Generic) {
             return true;
         }
-        let bytes = u32::from(access.bytes) * u32::from(access.count);
         let is_load = matches!(op.code, Code::Load(_));
         let kind = if is_load { Kind::Read } else { Kind::Write };
-        let wanted = Wanted { place: access.place, bytes, kind, mask };
+        let wanted = Wanted::of(access, kind, mask);
         let registers = lanes(self.program, warp, &walk.fragment.frame, mask);
         let addresses = registers.addresses(op.s[0], op.imm, access.wide);
         match self.reach.places(common, warp, &walk.fragment, &addresses, wanted) {

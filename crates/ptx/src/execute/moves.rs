@@ -282,7 +282,7 @@ fn places<'o, const WIDE: bool>(
     region: &Region,
     offsets: &'o mut Offsets,
 ) -> Option<Places<'o>> {
-    let bytes = u32::from(access.bytes) * u32::from(access.count);
+    let bytes = access.all_bytes();
     Places::of::<WIDE>(base(lanes, op, access), (op.imm, lanes.mask), region, bytes, offsets)
 }
 

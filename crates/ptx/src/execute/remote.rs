@@ -7,7 +7,7 @@ use super::access::Region;
 use super::block::Common;
 use super::engine::{Engine, first, lanes};
 use super::memory::SHARED_WINDOW;
-use super::moves::by_machine;
+use super::moves::base;
 use super::warp::{Fragment, Warp};
 use crate::code::{Access, Op, Place, RANK_SHIFT};
 
@@ -24,9 +24,7 @@ impl Engine<'_> {
     ) -> bool {
         let found = self.region_in_cluster(common, warp, fragment, op, access, mask);
         let Some((region, op)) = found else { return false };
-        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
-        // SAFETY: `by_machine` chooses the function that the machine can run.
-        unsafe { by_machine!(self, load_places::<false>, &mut lanes, &op, access, &region) }
+        self.load_from(&region, warp, fragment, &op, (access, mask))
     }
 
     /// A store, as [`Self::load_in_cluster`].
@@ -41,10 +39,8 @@ impl Engine<'_> {
     ) -> bool {
         let found = self.region_in_cluster(common, warp, fragment, op, access, mask);
         let Some((region, op)) = found else { return false };
-        let lanes = lanes(self.program, warp, &fragment.frame, mask);
-        // SAFETY: `by_machine` chooses the function that the machine can run, and shared memory is
-        // to write.
-        unsafe { by_machine!(self, store_places::<false>, &lanes, &op, access, &region) }
+        // SAFETY: shared memory is to write.
+        unsafe { self.store_to(&region, warp, fragment, &op, (access, mask)) }
     }
 
     /// The memory of the block of the cluster that has the bytes of the first lane, and the instruction
@@ -64,7 +60,7 @@ impl Engine<'_> {
             _ => return None,
         };
         let registers = lanes(self.program, warp, &fragment.frame, mask);
-        let address = registers.addresses(op.s[0], op.imm, access.wide)[first(mask)];
+        let address = base(&registers, op, access).address(first(mask), op.imm);
         let start = address >> RANK_SHIFT << RANK_SHIFT;
         let host = common.in_cluster(start.checked_sub(window)?, 0).ok()?;
         let bytes = common.shared_bytes;

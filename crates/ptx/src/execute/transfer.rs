@@ -73,7 +73,7 @@ impl Engine<'_> {
             return None;
         }
         let registers = lanes(self.program, warp, &fragment.frame, mask);
-        Run::of(base(&registers, op, access), bytes_of(access), self.rules.wide_vectors)
+        Run::of(base(&registers, op, access), access.all_bytes(), self.rules.wide_vectors)
     }
 
     /// The region that has the bytes of the first lane, if the warp is known to reach it, and their
@@ -114,15 +114,14 @@ impl Engine<'_> {
         (access, run): (Access, Run),
     ) -> bool {
         let mask = u32::MAX;
-        let wanted =
-            Wanted { place: access.place, bytes: bytes_of(access), kind: Kind::Read, mask };
+        let wanted = Wanted::of(access, Kind::Read, mask);
         let found = self.region(common, warp, fragment, op, (access, wanted));
         let Some((region, address)) = found else { return false };
         let Some(first) = first_of(run, &region, access.wide, (address, wanted.bytes)) else {
             return false;
         };
         let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
-        let is_word = access.bytes == 4 && access.count == 1 && access.doubles == 0;
+        let is_word = access.is_word();
         // SAFETY: `first_of` found all elements of all lanes. Volatile: another thread of the
         // process may write the bytes.
         unsafe {
@@ -150,15 +149,14 @@ impl Engine<'_> {
         (access, run): (Access, Run),
     ) -> bool {
         let mask = u32::MAX;
-        let wanted =
-            Wanted { place: access.place, bytes: bytes_of(access), kind: Kind::Write, mask };
+        let wanted = Wanted::of(access, Kind::Write, mask);
         let found = self.region(common, warp, fragment, op, (access, wanted));
         let Some((region, address)) = found else { return false };
         let Some(first) = first_of(run, &region, access.wide, (address, wanted.bytes)) else {
             return false;
         };
         let lanes = lanes(self.program, warp, &fragment.frame, mask);
-        let is_word = access.bytes == 4 && access.count == 1 && access.doubles == 0;
+        let is_word = access.is_word();
         // SAFETY: `first_of` found all elements of all lanes, to write.
         unsafe {
             match run {
@@ -182,14 +180,10 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> bool {
-        let wanted =
-            Wanted { place: access.place, bytes: bytes_of(access), kind: Kind::Read, mask };
+        let wanted = Wanted::of(access, Kind::Read, mask);
         let found = self.region(common, warp, fragment, op, (access, wanted));
         let Some((region, _)) = found else { return false };
-        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
-        // SAFETY: `by_machine` chooses the function that the machine can run.
-        let is_done =
-            unsafe { by_machine!(self, load_places::<false>, &mut lanes, op, access, &region) };
+        let is_done = self.load_from(&region, warp, fragment, op, (access, mask));
         if is_done {
             self.count(&region, wanted);
         }
@@ -207,19 +201,48 @@ impl Engine<'_> {
         access: Access,
         mask: u32,
     ) -> bool {
-        let wanted =
-            Wanted { place: access.place, bytes: bytes_of(access), kind: Kind::Write, mask };
+        let wanted = Wanted::of(access, Kind::Write, mask);
         let found = self.region(common, warp, fragment, op, (access, wanted));
         let Some((region, _)) = found else { return false };
-        let lanes = lanes(self.program, warp, &fragment.frame, mask);
-        // SAFETY: `by_machine` chooses the function that the machine can run, and the region's bytes
-        // are ones to write.
-        let is_done =
-            unsafe { by_machine!(self, store_places::<false>, &lanes, op, access, &region) };
+        // SAFETY: the region was asked for to write.
+        let is_done = unsafe { self.store_to(&region, warp, fragment, op, (access, mask)) };
         if is_done {
             self.count(&region, wanted);
         }
         is_done
+    }
+
+    /// A load of lanes from a region. Returns whether it has all their bytes; if not, nothing is done.
+    #[inline(always)]
+    pub(super) fn load_from(
+        &self,
+        region: &Region,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (access, mask): (Access, u32),
+    ) -> bool {
+        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+        // SAFETY: `by_machine` chooses the function that the machine can run.
+        unsafe { by_machine!(self, load_places::<false>, &mut lanes, op, access, region) }
+    }
+
+    /// A store of lanes to a region, as [`Self::load_from`].
+    ///
+    /// # Safety
+    /// The region's bytes are ones to write.
+    #[inline(always)]
+    pub(super) unsafe fn store_to(
+        &self,
+        region: &Region,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (access, mask): (Access, u32),
+    ) -> bool {
+        let lanes = lanes(self.program, warp, &fragment.frame, mask);
+        // SAFETY: the caller's for the bytes; `by_machine` chooses what the machine can run.
+        unsafe { by_machine!(self, store_places::<false>, &lanes, op, access, region) }
     }
 
     /// A load of lanes that are in several places, or may not be there at all.
@@ -293,16 +316,9 @@ impl Engine<'_> {
         (access, kind): (Access, Kind),
         mask: u32,
     ) -> Result<Pointers, Blocked> {
-        let bytes = u32::from(access.bytes) * u32::from(access.count);
-        let wanted = Wanted { place: access.place, bytes, kind, mask };
+        let wanted = Wanted::of(access, kind, mask);
         let registers = lanes(self.program, warp, &fragment.frame, mask);
         let addresses = registers.addresses(op.s[0], op.imm, access.wide);
         self.reach.places(common, warp, fragment, &addresses, wanted)
     }
-}
-
-/// The bytes of a lane's access.
-#[inline(always)]
-fn bytes_of(access: Access) -> u32 {
-    u32::from(access.bytes) * u32::from(access.count)
 }
