@@ -6,23 +6,23 @@ use super::op::Op;
 
 /// Computes a slow function for the active lanes only.
 #[inline(always)]
-pub(crate) fn each_active<R: Value>(mask: u32, function: impl Fn(usize) -> R) -> [R; WIDTH] {
-    let mut values = [R::default(); WIDTH];
+pub(crate) fn each_active<R: Value>(mask: u32, function: impl Fn(usize) -> R) -> [R::Raw; WIDTH] {
+    let mut numbers = [R::Raw::default(); WIDTH];
     for lane in active(mask) {
-        values[lane] = function(lane);
+        numbers[lane] = function(lane).raw();
     }
-    values
+    numbers
 }
 
 /// `d = f(a)`
 #[inline(always)]
 pub(crate) fn unary<A: Value, R: Value>(lanes: &mut Lanes<'_>, op: &Op, f: impl Fn(A) -> R) {
-    let a = A::read(lanes, op.s[0]);
-    let mut results = [R::default(); WIDTH];
+    let a = A::source(lanes, op.s[0]);
+    let mut results = [R::Raw::default(); WIDTH];
     for lane in 0..WIDTH {
-        results[lane] = f(a[lane]);
+        results[lane] = f(A::of(a[lane])).raw();
     }
-    R::write(lanes, op.d[0], &results);
+    R::leave(lanes, op.d[0], &results);
 }
 
 /// `d = f(a, b)`
@@ -32,12 +32,12 @@ pub(crate) fn binary<A: Value, B: Value, R: Value>(
     op: &Op,
     f: impl Fn(A, B) -> R,
 ) {
-    let (a, b) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]));
-    let mut results = [R::default(); WIDTH];
+    let (a, b) = (A::source(lanes, op.s[0]), B::source(lanes, op.s[1]));
+    let mut results = [R::Raw::default(); WIDTH];
     for lane in 0..WIDTH {
-        results[lane] = f(a[lane], b[lane]);
+        results[lane] = f(A::of(a[lane]), B::of(b[lane])).raw();
     }
-    R::write(lanes, op.d[0], &results);
+    R::leave(lanes, op.d[0], &results);
 }
 
 /// `d = f(a, b, c)`
@@ -47,12 +47,13 @@ pub(crate) fn ternary<A: Value, B: Value, C: Value, R: Value>(
     op: &Op,
     f: impl Fn(A, B, C) -> R,
 ) {
-    let (a, b, c) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]), C::read(lanes, op.s[2]));
-    let mut results = [R::default(); WIDTH];
+    let (a, b, c) =
+        (A::source(lanes, op.s[0]), B::source(lanes, op.s[1]), C::source(lanes, op.s[2]));
+    let mut results = [R::Raw::default(); WIDTH];
     for lane in 0..WIDTH {
-        results[lane] = f(a[lane], b[lane], c[lane]);
+        results[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane])).raw();
     }
-    R::write(lanes, op.d[0], &results);
+    R::leave(lanes, op.d[0], &results);
 }
 
 /// `d = f(a, b, c, e)`
@@ -62,18 +63,20 @@ pub(crate) fn quaternary<A: Value, B: Value, C: Value, E: Value, R: Value>(
     op: &Op,
     f: impl Fn(A, B, C, E) -> R,
 ) {
-    let (a, b) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]));
-    let (c, e) = (C::read(lanes, op.s[2]), E::read(lanes, op.s[3]));
-    let results = each_active(lanes.mask, |lane| f(a[lane], b[lane], c[lane], e[lane]));
-    R::write(lanes, op.d[0], &results);
+    let (a, b) = (A::source(lanes, op.s[0]), B::source(lanes, op.s[1]));
+    let (c, e) = (C::source(lanes, op.s[2]), E::source(lanes, op.s[3]));
+    let results = each_active(lanes.mask, |lane| {
+        f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane]), E::of(e[lane]))
+    });
+    R::leave(lanes, op.d[0], &results);
 }
 
 /// Like [`unary`], for active lanes only.
 #[inline(always)]
 pub(crate) fn slow_unary<A: Value, R: Value>(lanes: &mut Lanes<'_>, op: &Op, f: impl Fn(A) -> R) {
-    let a = A::read(lanes, op.s[0]);
-    let results = each_active(lanes.mask, |lane| f(a[lane]));
-    R::write(lanes, op.d[0], &results);
+    let a = A::source(lanes, op.s[0]);
+    let results = each_active(lanes.mask, |lane| f(A::of(a[lane])));
+    R::leave(lanes, op.d[0], &results);
 }
 
 /// Like [`binary`], for active lanes only.
@@ -83,9 +86,9 @@ pub(crate) fn slow_binary<A: Value, B: Value, R: Value>(
     op: &Op,
     f: impl Fn(A, B) -> R,
 ) {
-    let (a, b) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]));
-    let results = each_active(lanes.mask, |lane| f(a[lane], b[lane]));
-    R::write(lanes, op.d[0], &results);
+    let (a, b) = (A::source(lanes, op.s[0]), B::source(lanes, op.s[1]));
+    let results = each_active(lanes.mask, |lane| f(A::of(a[lane]), B::of(b[lane])));
+    R::leave(lanes, op.d[0], &results);
 }
 
 /// Like [`ternary`], for active lanes only.
@@ -95,18 +98,19 @@ pub(crate) fn slow_ternary<A: Value, B: Value, C: Value, R: Value>(
     op: &Op,
     f: impl Fn(A, B, C) -> R,
 ) {
-    let (a, b, c) = (A::read(lanes, op.s[0]), B::read(lanes, op.s[1]), C::read(lanes, op.s[2]));
-    let results = each_active(lanes.mask, |lane| f(a[lane], b[lane], c[lane]));
-    R::write(lanes, op.d[0], &results);
+    let (a, b, c) =
+        (A::source(lanes, op.s[0]), B::source(lanes, op.s[1]), C::source(lanes, op.s[2]));
+    let results = each_active(lanes.mask, |lane| f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane])));
+    R::leave(lanes, op.d[0], &results);
 }
 
 /// A comparison of two registers as a mask.
 #[inline(always)]
 pub(crate) fn compare<A: Value>(lanes: &Lanes<'_>, op: &Op, f: impl Fn(A, A) -> bool) -> u32 {
-    let (a, b) = (A::read(lanes, op.s[0]), A::read(lanes, op.s[1]));
+    let (a, b) = (A::source(lanes, op.s[0]), A::source(lanes, op.s[1]));
     let mut results = [0; WIDTH];
     for lane in 0..WIDTH {
-        results[lane] = if f(a[lane], b[lane]) { u32::MAX } else { 0 };
+        results[lane] = if f(A::of(a[lane]), A::of(b[lane])) { u32::MAX } else { 0 };
     }
     signs(&results)
 }

@@ -81,6 +81,12 @@ impl Lanes<'_> {
         self.predicates[at(self.first.predicate, slot)]
     }
 
+    /// A register of 64 bits to write. It is no constant.
+    #[inline(always)]
+    pub(crate) fn double_mut(&mut self, slot: u16) -> &mut [u64; WIDTH] {
+        &mut self.doubles[at(self.first.double, slot)]
+    }
+
     /// Writes the active lanes of a predicate.
     #[inline(always)]
     pub(crate) fn set_predicate(&mut self, slot: u16, value: u32) {
@@ -137,31 +143,35 @@ impl Lanes<'_> {
 
 /// A value that lanes hold.
 pub(crate) trait Value: Copy + Default {
-    /// The 32 values of a register.
-    fn read(lanes: &Lanes<'_>, slot: u16) -> [Self; WIDTH];
+    /// The number in a register that holds the value.
+    type Raw: Copy + Default;
+    /// The 32 numbers of a register.
+    fn source<'l>(lanes: &'l Lanes<'_>, slot: u16) -> &'l [Self::Raw; WIDTH];
     /// Writes the active lanes of a register.
-    fn write(lanes: &mut Lanes<'_>, slot: u16, values: &[Self; WIDTH]);
+    fn leave(lanes: &mut Lanes<'_>, slot: u16, numbers: &[Self::Raw; WIDTH]);
+    fn of(number: Self::Raw) -> Self;
+    fn raw(self) -> Self::Raw;
 }
 
 macro_rules! value {
     ($type:ty, $raw:ty, $unsigned:ty, $get:ident, $set:ident) => {
         impl Value for $type {
+            type Raw = $raw;
             #[inline(always)]
-            fn read(lanes: &Lanes<'_>, slot: u16) -> [Self; WIDTH] {
-                let raw = lanes.$get(slot);
-                let mut values = [0; WIDTH];
-                for lane in 0..WIDTH {
-                    values[lane] = raw[lane] as $type;
-                }
-                values
+            fn source<'l>(lanes: &'l Lanes<'_>, slot: u16) -> &'l [$raw; WIDTH] {
+                lanes.$get(slot)
             }
             #[inline(always)]
-            fn write(lanes: &mut Lanes<'_>, slot: u16, values: &[Self; WIDTH]) {
-                let mut raw = [0; WIDTH];
-                for lane in 0..WIDTH {
-                    raw[lane] = <$raw>::from(values[lane] as $unsigned);
-                }
-                lanes.$set(slot, &raw);
+            fn leave(lanes: &mut Lanes<'_>, slot: u16, numbers: &[$raw; WIDTH]) {
+                lanes.$set(slot, numbers);
+            }
+            #[inline(always)]
+            fn of(number: $raw) -> Self {
+                number as $type
+            }
+            #[inline(always)]
+            fn raw(self) -> $raw {
+                <$raw>::from(self as $unsigned)
             }
         }
     };

@@ -3,8 +3,11 @@
 mod allocate;
 mod apply;
 mod lanes;
+mod line;
+mod lines;
 mod mask;
 mod matrix;
+pub(crate) mod once;
 mod op;
 mod program;
 mod unit;
@@ -16,6 +19,8 @@ pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
 pub(crate) use lanes::{First, Lanes, Value, WIDTH, active};
+pub(crate) use line::{Line, Wrapping};
+pub(crate) use lines::{Lines, Set};
 pub(crate) use mask::{bits, pack, signs};
 pub(crate) use matrix::{Factors, Layout, Product, Sum};
 pub(crate) use op::*;

@@ -1,10 +1,35 @@
 //! Lowered instructions.
 
 use super::lanes::{CONSTANT, Lanes};
+use super::lines::{Lines, Set};
 use super::matrix::Product;
 
+/// A function over the lanes of an instruction.
+pub(crate) type OnLanes = fn(&mut Lanes<'_>, &Op);
+
+/// A function of registers that hold lines, which all lanes execute. It returns whether its results are
+/// lines, too; if not, it has done nothing.
+pub(crate) type OnLines = fn(&mut Lines, &mut Lanes<'_>, &Op) -> bool;
+
 /// An instruction that reads and writes registers only.
-pub(crate) type Pure = fn(&mut Lanes<'_>, &Op);
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pure {
+    pub(crate) on_lanes: OnLanes,
+    /// Its form for registers that hold lines, if it has one.
+    pub(crate) on_lines: Option<OnLines>,
+}
+
+impl Pure {
+    /// An instruction on lanes only.
+    pub(crate) const fn of(on_lanes: OnLanes) -> Self {
+        Self { on_lanes, on_lines: None }
+    }
+
+    /// The instruction with its form for lines.
+    pub(crate) const fn or(self, on_lines: OnLines) -> Self {
+        Self { on_lines: Some(on_lines), ..self }
+    }
+}
 
 /// The file of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,6 +62,17 @@ impl Slot {
         };
         // The lowering refuses functions with more registers or constants.
         self.index as u16 | flag
+    }
+
+    /// The registers of slots that may hold lines; `None` if one of them never does.
+    pub(crate) fn set(slots: &[Self]) -> Option<Set> {
+        slots.iter().try_fold(Set::default(), |set, slot| {
+            Some(set.and(match slot.file {
+                File::Word => Set::word(slot.index)?,
+                File::Double => Set::double(slot.index)?,
+                File::Predicate | File::ConstantWord | File::ConstantDouble => Set::default(),
+            }))
+        })
     }
 
     /// Whether the slot is a constant.
@@ -104,6 +140,10 @@ pub(crate) struct Op {
     /// The results and sources beyond four each: all results, then all sources.
     pub(crate) more: Option<Box<(Vec<u16>, Vec<u16>)>>,
     pub(crate) imm: u64,
+    /// The registers among the sources, among those behind the first, and among the results.
+    pub(crate) reads: Set,
+    pub(crate) data: Set,
+    pub(crate) writes: Set,
 }
 
 impl Op {

@@ -4,7 +4,7 @@
 //! over instructions asks no more. `pure!` of the lowering makes both.
 
 use super::lanes::Lanes;
-use super::op::{Op, Pure};
+use super::op::{OnLanes, Op, Pure};
 
 /// Whether this machine has the vectors of 256 bits and the fused products of the second form.
 pub(crate) fn has_wide_vectors() -> bool {
@@ -24,11 +24,11 @@ pub(crate) fn has_wide_vectors() -> bool {
 pub(crate) type Wide = unsafe fn(&mut Lanes<'_>, &Op);
 
 /// The form of a function for this machine.
-pub(crate) fn chosen(plain: Pure, wide: Wide) -> Pure {
+pub(crate) fn chosen(plain: OnLanes, wide: Wide) -> Pure {
     if has_wide_vectors() {
         // SAFETY: the two types differ only in that a call of `wide` needs the machine to have its
         // instructions, which it has.
-        return unsafe { std::mem::transmute::<Wide, Pure>(wide) };
+        return Pure::of(unsafe { std::mem::transmute::<Wide, OnLanes>(wide) });
     }
-    plain
+    Pure::of(plain)
 }

@@ -10,8 +10,9 @@
 
 use super::access::{Blocked, Wanted};
 use super::block::Common;
-use super::engine::{Engine, guarded, lanes};
+use super::engine::{Engine, guarded};
 use super::memory::Kind;
+use super::registers::{lanes, lanes_and_lines, leave_lines};
 use super::warp::{Fragment, Frame, Warp};
 use crate::code::{Access, Code, File, Op, Place, Register, UNGUARDED, WIDTH};
 
@@ -86,7 +87,9 @@ impl Engine<'_> {
         if !matches!(self.program.ops[at.pc as usize].code, Code::Store(access) if !access.shared) {
             return;
         }
-        let (stats, mut fragment) = (*self.reach.stats, at.clone());
+        let (mut lanes, lines) = lanes_and_lines(self.program, warp, &Frame::default(), at.mask);
+        lines.fill_all(&mut lanes);
+        let (stats, lines, mut fragment) = (*self.reach.stats, lines.clone(), at.clone());
         fragment.pc += 1;
         let mut walk =
             Walk { fragment, saved: Vec::new(), pending: Vec::new(), unknown: Vec::new() };
@@ -98,6 +101,7 @@ impl Engine<'_> {
         }
         self.reach.nth = 0;
         *self.reach.stats = stats;
+        warp.lines = lines;
         walk.restore(warp);
     }
 
@@ -125,8 +129,9 @@ impl Engine<'_> {
                     return true;
                 }
                 walk.save(warp, writes);
+                leave_lines(program, warp, &walk.fragment, op, mask);
                 if let Code::Pure(run) = op.code {
-                    run(&mut lanes(program, warp, &walk.fragment.frame, mask), op);
+                    (run.on_lanes)(&mut lanes(program, warp, &walk.fragment.frame, mask), op);
                     return true;
                 }
                 self.other(common, warp, &mut walk.fragment, op, mask).is_ok()
@@ -157,6 +162,7 @@ impl Engine<'_> {
         let is_load = matches!(op.code, Code::Load(_));
         let kind = if is_load { Kind::Read } else { Kind::Write };
         let wanted = Wanted::of(access, kind, mask);
+        leave_lines(self.program, warp, &walk.fragment, op, mask);
         let registers = lanes(self.program, warp, &walk.fragment.frame, mask);
         let addresses = registers.addresses(op.s[0], op.imm, access.wide);
         match self.reach.places(common, warp, &walk.fragment, &addresses, wanted) {

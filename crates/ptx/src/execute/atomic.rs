@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::access::{Blocked, Wanted, read, write};
 use super::block::Common;
-use super::engine::{Engine, lanes};
+use super::engine::Engine;
 use super::memory::Kind;
+use super::registers::lanes;
 use super::warp::{Fragment, Warp};
 use crate::code::{Atomic, Lanes, Modify, Op, Operand, Place, WIDTH, active};
 use crate::math::half::{self, Binary16, Brain16, Choice, Modifiers};

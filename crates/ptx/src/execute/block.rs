@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cluster::Cluster;
 use super::report::Cause;
 use super::warp::{Bytes, State, Warp};
-use crate::code::{Barrier, Program, RANK_SHIFT, Special, WIDTH};
+use crate::code::{Barrier, Line, Program, RANK_SHIFT, Special, WIDTH};
 
 /// The barriers of a block.
 const BARRIERS: usize = 16;
@@ -78,7 +78,7 @@ pub(super) struct Shape {
     pub(super) block: [u32; 3],
     pub(super) threads: u32,
     /// The coordinates of the lanes of each warp: x, y, z.
-    pub(super) coordinates: Vec<[[u32; WIDTH]; 3]>,
+    pub(super) coordinates: Vec<[Column; 3]>,
     pub(super) sms: u32,
     pub(super) grid_id: u64,
     pub(super) workspace: u64,
@@ -110,8 +110,21 @@ impl Shape {
     }
 }
 
+/// The values of a special register in the lanes of a warp.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    pub(super) values: [u32; WIDTH],
+    pub(super) line: Option<Line<u32>>,
+}
+
+impl Column {
+    pub(super) fn of(values: [u32; WIDTH]) -> Self {
+        Self { values, line: Line::through(&values) }
+    }
+}
+
 /// The coordinates of the lanes of each warp of a block.
-pub(super) fn coordinates([x, y, z]: [u32; 3]) -> Vec<[[u32; WIDTH]; 3]> {
+pub(super) fn coordinates([x, y, z]: [u32; 3]) -> Vec<[Column; 3]> {
     let mut warps = vec![[[0; WIDTH]; 3]; (x * y * z).div_ceil(WIDTH as u32) as usize];
     let [mut at_x, mut at_y, mut at_z] = [0; 3];
     for [xs, ys, zs] in &mut warps {
@@ -126,7 +139,7 @@ pub(super) fn coordinates([x, y, z]: [u32; 3]) -> Vec<[[u32; WIDTH]; 3]> {
             }
         }
     }
-    warps
+    warps.into_iter().map(|axes| axes.map(Column::of)).collect()
 }
 
 impl Block {

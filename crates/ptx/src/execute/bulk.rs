@@ -6,9 +6,10 @@
 use super::access::{Blocked, Reach, Wanted, read, write};
 use super::atomic::{modified, update};
 use super::block::Common;
-use super::engine::{Engine, lanes};
+use super::engine::Engine;
 use super::mbarrier;
 use super::memory::Kind;
+use super::registers::lanes;
 use super::report::Cause;
 use super::warp::{Fragment, Warp};
 use crate::code::{Atomic, Bulk, Mbarrier, Op, Place, RANK_SHIFT, WIDTH, active};

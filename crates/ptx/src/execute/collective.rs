@@ -2,8 +2,9 @@
 
 use super::access::Blocked;
 use super::block::Common;
-use super::engine::{Engine, Next, lanes};
+use super::engine::{Engine, Next};
 use super::matrix::multiply;
+use super::registers::lanes;
 use super::warp::{Fragment, State, Warp};
 use crate::code::{Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active, signs};
 

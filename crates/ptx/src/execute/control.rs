@@ -2,8 +2,9 @@
 
 use super::access::Blocked;
 use super::block::Common;
-use super::engine::{Engine, Next, first, lanes};
+use super::engine::{Engine, Next, first};
 use super::memory::FUNCTION_WINDOW;
+use super::registers::lanes;
 use super::report::Cause;
 use super::warp::{Fragment, Frame, Return, Warp};
 use crate::code::{Code, Op, WIDTH, active};

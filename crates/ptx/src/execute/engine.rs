@@ -1,11 +1,12 @@
 //! Runs a fragment of a warp, instruction by instruction.
 
 use super::access::{Blocked, Reach};
-use super::block::{Common, Shape};
+use super::block::{Column, Common, Shape};
 use super::host::Host;
+use super::registers::{Results, lanes_and_lines, leave_lines};
 use super::report::Cause;
-use super::warp::{Fragment, Frame, SPIN, State, Warp};
-use crate::code::{Barrier, Code, First, Lanes, Op, Program, Special, UNGUARDED, WIDTH};
+use super::warp::{Fragment, SPIN, State, Warp};
+use crate::code::{Barrier, Code, Line, Op, Program, Special, UNGUARDED, WIDTH};
 
 /// The rules of a run that instructions look at.
 #[derive(Debug, Clone)]
@@ -42,32 +43,6 @@ pub(super) struct Turn {
     pub(super) executed: u64,
     /// The instruction and why the kernel ends.
     pub(super) trap: Option<(u32, usize, Option<u64>, Cause)>,
-}
-
-/// The registers of a frame as instructions see them.
-#[inline(always)]
-pub(super) fn lanes<'w>(
-    program: &'w Program,
-    warp: &'w mut Warp,
-    frame: &Frame,
-    mask: u32,
-) -> Lanes<'w> {
-    let linked = &program.functions[frame.function as usize];
-    Lanes {
-        words: &mut warp.words,
-        doubles: &mut warp.doubles,
-        predicates: &mut warp.predicates,
-        constant_words: &program.constant_words,
-        constant_doubles: &program.constant_doubles,
-        first: First {
-            word: frame.words,
-            double: frame.doubles,
-            predicate: frame.predicates,
-            constant_word: linked.words,
-            constant_double: linked.doubles,
-        },
-        mask,
-    }
 }
 
 impl Engine<'_> {
@@ -170,6 +145,7 @@ impl Engine<'_> {
             }
             match op.code {
                 Code::Barrier { kind: Barrier::Sync, counted } if mask == fragment.mask => {
+                    leave_lines(program, warp, fragment, op, mask);
                     fragment.alone = false;
                     // It does not go on at once: the turn looks whether the barrier is complete.
                     self.barrier(common, warp, fragment, op, (Barrier::Sync, counted));
@@ -192,6 +168,7 @@ impl Engine<'_> {
                 }
                 continue;
             }
+            leave_lines(program, warp, fragment, op, mask);
             match self.other(common, warp, fragment, op, mask)? {
                 Next::Go => fragment.pc += 1,
                 Next::Jump => {
@@ -217,8 +194,13 @@ impl Engine<'_> {
         end: u32,
     ) -> Result<(), Blocked> {
         let program = self.program;
+        let is_kernel = fragment.is_kernel();
         loop {
-            calculate(program, warp, fragment, end);
+            if is_kernel {
+                calculate::<true>(program, warp, fragment, end);
+            } else {
+                calculate::<false>(program, warp, fragment, end);
+            }
             if fragment.pc >= end {
                 return Ok(());
             }
@@ -300,11 +282,11 @@ impl Engine<'_> {
             Code::Special(special) => self.special(common, warp, fragment, op, special, mask),
             Code::FrameAddress { wide } => {
                 let base = u64::from(fragment.frame.local).wrapping_add(op.imm);
-                let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+                let mut results = Results::of(self.program, warp, fragment, mask);
                 if wide {
-                    lanes.set_double(op.d[0], &[base; WIDTH]);
+                    results.set_double(op.d[0], Line::same(base));
                 } else {
-                    lanes.set_word(op.d[0], &[base as u32; WIDTH]);
+                    results.set_word(op.d[0], Line::same(base as u32));
                 }
             }
             Code::Fence | Code::Sleep => {
@@ -350,14 +332,14 @@ impl Engine<'_> {
         mask: u32,
     ) {
         let (now, index) = (self.reach.stats.warp_instructions, warp.index);
-        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let mut results = Results::of(self.program, warp, fragment, mask);
         let wide = match special {
             Special::Clock64 => now,
             Special::Grid => self.rules.shape.grid_id,
             Special::GlobalTimer => self.host.nanoseconds(now),
             Special::Thread(axis) => {
                 let coordinates = &self.rules.shape.coordinates[index as usize];
-                return lanes.set_word(op.d[0], &coordinates[usize::from(axis)]);
+                return results.set_column(op.d[0], &coordinates[usize::from(axis)]);
             }
             other => {
                 let same = match other {
@@ -367,32 +349,54 @@ impl Engine<'_> {
                     Special::GlobalTimerHigh => Some((self.host.nanoseconds(now) >> 32) as u32),
                     other => common.same_for_all(&self.rules.shape, index, other),
                 };
-                let values = same.map_or_else(|| Common::of_lane(other), |same| [same; WIDTH]);
-                return lanes.set_word(op.d[0], &values);
+                return match same {
+                    Some(same) => results.set_word(op.d[0], Line::same(same)),
+                    None => results.set_column(op.d[0], &Column::of(Common::of_lane(other))),
+                };
             }
         };
-        lanes.set_double(op.d[0], &[wide; WIDTH]);
+        results.set_double(op.d[0], Line::same(wide));
     }
 }
 
-/// Runs the instructions of registers only from the fragment's position on, before `end`.
+/// Runs the instructions of registers only from the fragment's position on, before `end`. `LINES` says
+/// that the fragment is in the kernel itself, so that its registers may hold lines.
 #[inline(always)]
-fn calculate(program: &Program, warp: &mut Warp, fragment: &mut Fragment, end: u32) {
+fn calculate<const LINES: bool>(
+    program: &Program,
+    warp: &mut Warp,
+    fragment: &mut Fragment,
+    end: u32,
+) {
     let from = fragment.pc as usize;
     let ops = &program.ops[from..(end as usize).min(program.ops.len())];
     if !matches!(ops.first(), Some(Op { code: Code::Pure(_), .. })) {
         return;
     }
-    let mut lanes = lanes(program, warp, &fragment.frame, fragment.mask);
-    let mut calculated = 0;
+    let (mut lanes, lines) = lanes_and_lines(program, warp, &fragment.frame, fragment.mask);
+    let (mut calculated, mut held) = (0, lines.held);
     for op in ops {
-        let Code::Pure(run) = op.code else { break };
-        lanes.mask = guarded(op, fragment.mask, || lanes.predicate(op.guard));
-        if lanes.mask != 0 {
-            run(&mut lanes, op);
-        }
+        let Code::Pure(run) = &op.code else { break };
         calculated += 1;
+        let mask = guarded(op, fragment.mask, || lanes.predicate(op.guard));
+        if mask == 0 {
+            continue;
+        }
+        lanes.mask = mask;
+        if LINES {
+            if held.all(op.reads)
+                && mask == u32::MAX
+                && let Some(on_lines) = run.on_lines
+                && on_lines(lines, &mut lanes, op)
+            {
+                held.keep(op.writes);
+                continue;
+            }
+            lines.leave(&mut held, &mut lanes, [op.reads, op.writes], mask);
+        }
+        (run.on_lanes)(&mut lanes, op);
     }
+    lines.held = held;
     fragment.pc += calculated;
 }
 

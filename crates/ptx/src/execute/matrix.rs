@@ -2,8 +2,9 @@
 
 use super::access::{Blocked, Wanted, read, write};
 use super::block::Common;
-use super::engine::{Engine, lanes};
+use super::engine::Engine;
 use super::memory::Kind;
+use super::registers::lanes;
 use super::warp::{Fragment, Warp};
 use crate::code::{Factors, Lanes, Layout, Op, Product, Sum, Tiles, WIDTH, active};
 use crate::math::product::{self, ELEMENTS_MAX, Sizes};

@@ -3,8 +3,9 @@
 use super::access::{Blocked, Wanted};
 use super::atomic::update;
 use super::block::Common;
-use super::engine::{Engine, lanes};
+use super::engine::Engine;
 use super::memory::Kind;
+use super::registers::lanes;
 use super::warp::{Fragment, Warp};
 use crate::code::{Mbarrier, Op, Place, WIDTH, active};
 

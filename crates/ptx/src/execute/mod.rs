@@ -23,6 +23,7 @@ mod moves;
 mod offsets;
 mod pair;
 mod places;
+mod registers;
 mod remote;
 mod report;
 mod rows;

@@ -3,8 +3,9 @@
 use super::access::{Region, read, write};
 use super::offsets::{Base, Offsets};
 use super::places::Places;
+use super::registers::Results;
 use super::rows;
-use crate::code::{Access, Fill, Lanes, Op, WIDTH};
+use crate::code::{Access, Fill, Lanes, Line, Op, WIDTH};
 
 /// Calls a function of this module, in the form for AVX2 if the machine has it.
 macro_rules! by_machine {
@@ -47,7 +48,6 @@ pub(super) mod wide {
     }
 
     wide!(load_row = super::load_row, &mut Lanes<'_>, *mut u8, ());
-    wide!(load_same = super::load_same, &mut Lanes<'_>, *mut u8, ());
     wide!(load_places = super::load_places::<true>, &mut Lanes<'_>, &Region, bool);
     wide!(store_row = super::store_row, &Lanes<'_>, *mut u8, ());
     wide!(store_last = super::store_last, &Lanes<'_>, *mut u8, ());
@@ -95,12 +95,16 @@ pub(super) unsafe fn load_row(lanes: &mut Lanes<'_>, op: &Op, access: Access, ro
 /// # Safety
 /// The place has the elements of the access.
 #[inline(always)]
-pub(super) unsafe fn load_same(lanes: &mut Lanes<'_>, op: &Op, access: Access, place: *mut u8) {
+pub(super) unsafe fn load_same(results: &mut Results<'_>, op: &Op, access: Access, place: *mut u8) {
     for element in 0..usize::from(access.count) {
         let at = place.wrapping_add(element * usize::from(access.bytes));
         // SAFETY: the caller's, and the element is one of the access.
-        let value = unsafe { read(at, access.bytes) };
-        leave(lanes, op, access, element, [value; WIDTH]);
+        let value = filled(access, unsafe { read(at, access.bytes) });
+        if access.doubles >> element & 1 != 0 {
+            results.set_double(op.result(element), Line::same(value));
+        } else {
+            results.set_word(op.result(element), Line::same(value as u32));
+        }
     }
 }
 
@@ -145,6 +149,17 @@ pub(super) unsafe fn load_places<const WIDE: bool>(
     true
 }
 
+/// The value of a register for one that is loaded.
+#[inline(always)]
+fn filled(access: Access, value: u64) -> u64 {
+    if access.fill == Fill::Zero {
+        return value;
+    }
+    let shift = 64 - 8 * u32::from(access.bytes);
+    let kept = if access.fill == Fill::Sign16 { 0xffff } else { u64::MAX };
+    ((value << shift).cast_signed() >> shift).cast_unsigned() & kept
+}
+
 /// Writes an element of an access to its register.
 #[inline(always)]
 pub(super) fn leave(
@@ -155,10 +170,8 @@ pub(super) fn leave(
     mut values: [u64; WIDTH],
 ) {
     if access.fill != Fill::Zero {
-        let shift = 64 - 8 * u32::from(access.bytes);
-        let kept = if access.fill == Fill::Sign16 { 0xffff } else { u64::MAX };
         for value in &mut values {
-            *value = ((*value << shift).cast_signed() >> shift).cast_unsigned() & kept;
+            *value = filled(access, *value);
         }
     }
     if access.doubles >> element & 1 != 0 {

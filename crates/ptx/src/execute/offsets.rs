@@ -37,6 +37,16 @@ pub(super) enum Run {
 }
 
 impl Run {
+    /// How they do if each is `step` bytes behind the one before.
+    #[inline(always)]
+    pub(super) fn by_step(step: u64, bytes: u32) -> Option<Self> {
+        match step {
+            0 => Some(Self::Same),
+            _ if step == u64::from(bytes) => Some(Self::Row),
+            _ => None,
+        }
+    }
+
     /// How the addresses do, for accesses of so many bytes. `wide_vectors` promises AVX2.
     #[inline(always)]
     pub(super) fn of(base: Base<'_>, bytes: u32, wide_vectors: bool) -> Option<Self> {
@@ -45,10 +55,7 @@ impl Run {
             Base::Words(base) => base[1].wrapping_sub(base[0]).into(),
             Base::Doubles(base) => base[1].wrapping_sub(base[0]),
         };
-        if step != 0 && step != u64::from(bytes) {
-            return None;
-        }
-        let run = if step == 0 { Self::Same } else { Self::Row };
+        let run = Self::by_step(step, bytes)?;
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if wide_vectors {
             // SAFETY: the machine has the instructions.

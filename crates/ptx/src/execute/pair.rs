@@ -2,8 +2,9 @@
 
 use super::access::{Blocked, Wanted};
 use super::block::Common;
-use super::engine::{Engine, lanes};
+use super::engine::Engine;
 use super::memory::Kind;
+use super::registers::lanes;
 use super::warp::{Fragment, Warp};
 use crate::code::{AtomicPair, Op, WIDTH, active};
 

@@ -5,9 +5,10 @@
 
 use super::access::Region;
 use super::block::Common;
-use super::engine::{Engine, first, lanes};
+use super::engine::{Engine, first};
 use super::memory::SHARED_WINDOW;
 use super::moves::base;
+use super::registers::lanes;
 use super::warp::{Fragment, Warp};
 use crate::code::{Access, Op, Place, RANK_SHIFT};
 

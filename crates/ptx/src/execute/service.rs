@@ -2,10 +2,11 @@
 
 use super::access::{Blocked, Wanted, read};
 use super::block::Common;
-use super::engine::{Engine, lanes};
+use super::engine::Engine;
 use super::format::Spec;
 use super::host::AssertFailure;
 use super::memory::Kind;
+use super::registers::lanes;
 use super::report::Cause;
 use super::warp::{Fragment, Warp};
 use crate::code::{Op, Place, Service, WIDTH, active};

@@ -24,12 +24,8 @@ impl Snapshot {
         let place = |f: &Fragment| (f.pc, f.mask, f.frame, f.stack.clone(), f.state);
         let mut fragments: Vec<_> = warp.fragments.iter().map(place).collect();
         fragments.sort_unstable_by_key(|(pc, mask, ..)| (*pc, *mask));
-        Self {
-            words: warp.words.clone(),
-            doubles: warp.doubles.clone(),
-            predicates: warp.predicates.clone(),
-            fragments,
-        }
+        let (words, doubles) = warp.lines.written(&warp.words, &warp.doubles);
+        Self { words, doubles, predicates: warp.predicates.clone(), fragments }
     }
 }
 

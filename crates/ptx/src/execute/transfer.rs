@@ -6,11 +6,12 @@
 
 use super::access::{Blocked, Pointers, Region, Wanted, read, write};
 use super::block::Common;
-use super::engine::{Engine, lanes};
+use super::engine::Engine;
 use super::memory::Kind;
-use super::moves::{base, by_machine, leave};
+use super::moves::{base, by_machine, leave, load_same};
 use super::offsets::Run;
 use super::places::first_of;
+use super::registers::{Results, lanes, lanes_and_lines, leave_lines};
 use super::rows;
 use super::warp::{Fragment, Warp};
 use crate::code::{Access, Op, Place, WIDTH, active};
@@ -31,6 +32,7 @@ impl Engine<'_> {
         {
             return Ok(());
         }
+        leave_lines(self.program, warp, fragment, op, mask);
         if self.load_places(common, warp, fragment, op, access, mask) {
             return Ok(());
         }
@@ -52,14 +54,15 @@ impl Engine<'_> {
         {
             return Ok(());
         }
+        leave_lines(self.program, warp, fragment, op, mask);
         if self.store_places(common, warp, fragment, op, access, mask) {
             return Ok(());
         }
         self.store_each(common, warp, fragment, op, access, mask)
     }
 
-    /// How the addresses of all lanes follow from the first one, if all are active. Bytes of local
-    /// memory, which are apart from lane to lane, never follow one another.
+    /// The address of the first lane, and how those of all lanes follow from it, if all are active.
+    /// Bytes of local memory, which are apart from lane to lane, never follow one another.
     #[inline(always)]
     fn run_of(
         &self,
@@ -68,12 +71,21 @@ impl Engine<'_> {
         op: &Op,
         access: Access,
         mask: u32,
-    ) -> Option<Run> {
+    ) -> Option<(Run, u64)> {
         if mask != u32::MAX || matches!(access.place, Place::Local | Place::Frame) {
             return None;
         }
-        let registers = lanes(self.program, warp, &fragment.frame, mask);
-        Run::of(base(&registers, op, access), access.all_bytes(), self.rules.wide_vectors)
+        let (registers, lines) = lanes_and_lines(self.program, warp, &fragment.frame, mask);
+        let bytes = access.all_bytes();
+        if fragment.is_kernel()
+            && let Some((first, step)) = lines.addresses(&registers, op.s[0], access.wide)
+        {
+            let first = first.wrapping_add(op.imm);
+            let address = if access.wide { first } else { u64::from(first as u32) };
+            return Some((Run::by_step(step, bytes)?, address));
+        }
+        let base = base(&registers, op, access);
+        Some((Run::of(base, bytes, self.rules.wide_vectors)?, base.address(0, op.imm)))
     }
 
     /// The region that has the bytes of the first lane, if the warp is known to reach it, and their
@@ -111,27 +123,31 @@ impl Engine<'_> {
         warp: &mut Warp,
         fragment: &Fragment,
         op: &Op,
-        (access, run): (Access, Run),
+        (access, (run, address)): (Access, (Run, u64)),
     ) -> bool {
         let mask = u32::MAX;
         let wanted = Wanted::of(access, Kind::Read, mask);
-        let found = self.region(common, warp, fragment, op, (access, wanted));
-        let Some((region, address)) = found else { return false };
+        let found = self.reach.region(common, warp, &fragment.frame, address, wanted);
+        let Some(region) = found else { return false };
         let Some(first) = first_of(run, &region, access.wide, (address, wanted.bytes)) else {
             return false;
         };
-        let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
-        let is_word = access.is_word();
-        // SAFETY: `first_of` found all elements of all lanes. Volatile: another thread of the
-        // process may write the bytes.
-        unsafe {
-            match run {
-                Run::Row if is_word => rows::read(first, lanes.word_mut(op.d[0])),
-                Run::Row => by_machine!(self, load_row, &mut lanes, op, access, first),
-                Run::Same if is_word => {
-                    *lanes.word_mut(op.d[0]) = [first.cast::<u32>().read_volatile(); WIDTH];
+        if run == Run::Same {
+            let mut results = Results::of(self.program, warp, fragment, mask);
+            // SAFETY: `first_of` found all elements.
+            unsafe { load_same(&mut results, op, access, first) };
+        } else {
+            let (mut lanes, lines) = lanes_and_lines(self.program, warp, &fragment.frame, mask);
+            if fragment.is_kernel() {
+                lines.held.forget(op.writes);
+            }
+            // SAFETY: `first_of` found all elements of all lanes.
+            unsafe {
+                if access.is_word() {
+                    rows::read(first, lanes.word_mut(op.d[0]));
+                } else {
+                    by_machine!(self, load_row, &mut lanes, op, access, first);
                 }
-                Run::Same => by_machine!(self, load_same, &mut lanes, op, access, first),
             }
         }
         self.count(&region, wanted);
@@ -146,16 +162,21 @@ impl Engine<'_> {
         warp: &mut Warp,
         fragment: &Fragment,
         op: &Op,
-        (access, run): (Access, Run),
+        (access, (run, address)): (Access, (Run, u64)),
     ) -> bool {
         let mask = u32::MAX;
         let wanted = Wanted::of(access, Kind::Write, mask);
-        let found = self.region(common, warp, fragment, op, (access, wanted));
-        let Some((region, address)) = found else { return false };
+        let found = self.reach.region(common, warp, &fragment.frame, address, wanted);
+        let Some(region) = found else { return false };
         let Some(first) = first_of(run, &region, access.wide, (address, wanted.bytes)) else {
             return false;
         };
-        let lanes = lanes(self.program, warp, &fragment.frame, mask);
+        let (mut lanes, lines) = lanes_and_lines(self.program, warp, &fragment.frame, mask);
+        if fragment.is_kernel() {
+            let mut held = lines.held;
+            lines.fill(&mut held, &mut lanes, op.data);
+            lines.held = held;
+        }
         let is_word = access.is_word();
         // SAFETY: `first_of` found all elements of all lanes, to write.
         unsafe {

@@ -6,7 +6,7 @@
 //! way to them now and then, so that a lane which spins on a lock never starves its owner.
 
 use super::cluster::Arrivals;
-use crate::code::{Program, WIDTH};
+use crate::code::{Lines, Program, WIDTH};
 
 /// Weights of loop ends and of atomics, after which a looping fragment gives way.
 const PATIENCE: u32 = 4096;
@@ -70,6 +70,14 @@ pub(super) struct Fragment {
     pub(super) barrier: Option<u8>,
 }
 
+impl Fragment {
+    /// Whether it is in the kernel itself, and not in a function that is called.
+    #[inline(always)]
+    pub(super) fn is_kernel(&self) -> bool {
+        self.stack.is_empty()
+    }
+}
+
 /// Bytes at an address that is a multiple of 16.
 #[derive(Debug, Default)]
 pub(super) struct Bytes(Vec<u128>);
@@ -111,6 +119,8 @@ pub(super) struct Warp {
     pub(super) index: u32,
     pub(super) words: Vec<[u32; WIDTH]>,
     pub(super) doubles: Vec<[u64; WIDTH]>,
+    /// The lines that registers of the kernel itself hold.
+    pub(super) lines: Lines,
     pub(super) predicates: Vec<u32>,
     /// The lanes that have not ended.
     pub(super) live: u32,
@@ -129,11 +139,13 @@ impl Warp {
     pub(super) fn begin(&mut self, program: &Program, index: u32, lanes: u32) {
         let kernel = &program.functions[0];
         self.index = index;
-        self.words.clear();
-        self.doubles.clear();
+        let (words, doubles) = (kernel.files.words as usize, kernel.files.doubles as usize);
+        let zeros = self.lines.begin(words, doubles);
+        self.words.truncate(zeros);
+        self.doubles.truncate(zeros);
+        self.words.resize(words, [0; WIDTH]);
+        self.doubles.resize(doubles, [0; WIDTH]);
         self.predicates.clear();
-        self.words.resize(kernel.files.words as usize, [0; WIDTH]);
-        self.doubles.resize(kernel.files.doubles as usize, [0; WIDTH]);
         self.predicates.resize(kernel.files.predicates as usize, 0);
         self.live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
         self.local.clear();

@@ -1,10 +1,10 @@
 //! Comparisons: `setp`, `set`, `testp`.
 
 use super::builder::Builder;
-use super::macros::{by_integer, pure};
+use super::macros::{by_integer, by_whole, pure};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, File, Lanes, Op, Pure, Slot, Value, WIDTH, compare, pack};
+use crate::code::{Code, File, Lanes, OnLanes, Op, Pure, Slot, Value, WIDTH, compare, once, pack};
 use crate::math::compare::{Comparison, Property};
 use crate::math::half::{self, Binary16, Brain16, Half};
 use crate::math::single;
@@ -82,22 +82,44 @@ impl<'t> Builder<'_, 't> {
             }
             _ => match comparison {
                 Comparison::Equal => {
-                    by_integer!(kind, T => pure!(|l, op| integers::<T>(l, op, |a, b| a == b)))
+                    by_integer!(kind, T => pure!(|l, op| integers::<T>(l, op, |a, b| a == b))
+                        .or(|lines, l, op| once::compare::<T>(lines, l, op, |a, b| a == b)))
                 }
                 Comparison::NotEqual => {
-                    by_integer!(kind, T => pure!(|l, op| integers::<T>(l, op, |a, b| a != b)))
+                    by_integer!(kind, T => pure!(|l, op| integers::<T>(l, op, |a, b| a != b))
+                        .or(|lines, l, op| once::compare::<T>(lines, l, op, |a, b| a != b)))
                 }
                 Comparison::Less => {
-                    by_integer!(kind, T => pure!(|l, op| integers::<T>(l, op, |a, b| a < b)))
+                    by_whole!(kind, T =>
+                        pure!(|l, op| integers::<T>(l, op, |a, b| a < b)).or(|lines, l, op| {
+                            once::compare_order::<T>(lines, l, op, |a, b| a < b)
+                        }),
+                        pure!(|l, op| integers::<T>(l, op, |a, b| a < b))
+                    )
                 }
                 Comparison::LessOrEqual => {
-                    by_integer!(kind, T => pure!(|l, op| integers::<T>(l, op, |a, b| a <= b)))
+                    by_whole!(kind, T =>
+                        pure!(|l, op| integers::<T>(l, op, |a, b| a <= b)).or(|lines, l, op| {
+                            once::compare_order::<T>(lines, l, op, |a, b| a <= b)
+                        }),
+                        pure!(|l, op| integers::<T>(l, op, |a, b| a <= b))
+                    )
                 }
                 Comparison::Greater => {
-                    by_integer!(kind, T => pure!(|l, op| integers::<T>(l, op, |a, b| a > b)))
+                    by_whole!(kind, T =>
+                        pure!(|l, op| integers::<T>(l, op, |a, b| a > b)).or(|lines, l, op| {
+                            once::compare_order::<T>(lines, l, op, |a, b| a > b)
+                        }),
+                        pure!(|l, op| integers::<T>(l, op, |a, b| a > b))
+                    )
                 }
                 Comparison::GreaterOrEqual => {
-                    by_integer!(kind, T => pure!(|l, op| integers::<T>(l, op, |a, b| a >= b)))
+                    by_whole!(kind, T =>
+                        pure!(|l, op| integers::<T>(l, op, |a, b| a >= b)).or(|lines, l, op| {
+                            once::compare_order::<T>(lines, l, op, |a, b| a >= b)
+                        }),
+                        pure!(|l, op| integers::<T>(l, op, |a, b| a >= b))
+                    )
                 }
                 _ => return Err("integers are always ordered".to_owned()),
             },
@@ -113,7 +135,7 @@ impl<'t> Builder<'_, 't> {
 
     /// The predicate `(a cmp b) join c`, and the one of the negated comparison if it is wanted.
     fn joined(&mut self, to: Slot, join: Option<Join>, c: Option<Slot>, negated: bool, from: Slot) {
-        let run: Pure = match (join, negated) {
+        let run: OnLanes = match (join, negated) {
             (None, false) => |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])),
             (None, true) => |l, op| l.set_predicate(op.d[0], !l.predicate(op.s[0])),
             (Some(Join::And), false) => {
@@ -136,7 +158,7 @@ impl<'t> Builder<'_, 't> {
             }
         };
         let sources: Vec<Slot> = [Some(from), c].into_iter().flatten().collect();
-        self.emit(Code::Pure(run), &[to], &sources, 0);
+        self.emit(Code::Pure(Pure::of(run)), &[to], &sources, 0);
     }
 
     /// The third source, and whether it is there.
@@ -314,7 +336,7 @@ impl<'t> Builder<'_, 't> {
             ("subnormal", 5),
         ])?;
         let kind = m.kind()?;
-        let run: Pure = match kind {
+        let run: OnLanes = match kind {
             Type::F32 => |l, op| {
                 let held = l.word(op.s[0]).map(|a| property_of(op.imm).of_f32(f32::from_bits(a)));
                 l.set_predicate(op.d[0], pack(&held));
@@ -325,7 +347,7 @@ impl<'t> Builder<'_, 't> {
             },
             _ => return Err("testp is of .f32 and .f64".to_owned()),
         };
-        self.plain(run, Type::Pred, &[kind], o, property)
+        self.plain(Pure::of(run), Type::Pred, &[kind], o, property)
     }
 }
 

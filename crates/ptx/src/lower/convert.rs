@@ -2,10 +2,10 @@
 
 use super::builder::Builder;
 use super::float::{encode, ftz, rounding, sat};
-use super::macros::{by_any_integer, slow_bin, slow_un, un};
+use super::macros::{by_any_integer, line_un, slow_bin, slow_un, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, File, Pure, Slot};
+use crate::code::{Code, File, Pure, Slot, Wrapping};
 use crate::math::Rounding;
 use crate::math::convert::{self, Quarter, Target, Whole};
 use crate::math::half::{self, Binary16, Brain16};
@@ -106,10 +106,12 @@ impl<'t> Builder<'_, 't> {
             (Type::S8, _) => un!(i8 => i64, |a| i64::from(a)),
             (Type::S16, 32) => un!(i16 => i32, |a| i32::from(a)),
             (Type::S16, 64) => un!(i16 => i64, |a| i64::from(a)),
-            (Type::S32, 64) => un!(i32 => i64, |a| i64::from(a)),
-            (_, 64) if width(kind) == 64 => un!(u64 => u64, |a| a),
-            (_, 64) => un!(u32 => u64, |a| u64::from(a)),
-            _ => un!(u32 => u32, |a| a),
+            (Type::S32, 64) => line_un!(i32 => i64, |a| Wrapping::widened(a, 1), i64::from(a)),
+            (_, 64) if width(kind) == 64 => line_un!(u64 => u64, |a| Some(a), a),
+            (_, 64) => {
+                line_un!(u32 => u64, |a| Some(Wrapping::widened(a, 1)?.unsigned()), u64::from(a))
+            }
+            _ => line_un!(u32 => u32, |a| Some(a), a),
         };
         self.emit(Code::Pure(run), &[to], &[from], 0);
     }
@@ -242,10 +244,26 @@ fn integers(form: Form) -> Result<Pure, Refusal> {
                 un!(A => R, |a| <R as Target>::clamp_unsigned(a as u64))
             }
         }))
+    } else if let Some(run) = whole_integers(form) {
+        run
     } else {
         by_any_integer!(form.from, A => by_any_integer!(form.to, R => un!(A => R, |a| a as R)))
     };
     Ok(run)
+}
+
+/// Between integers that fill registers, of which a line stays one.
+fn whole_integers(form: Form) -> Option<Pure> {
+    Some(match (form.from, width(form.from), width(form.to)) {
+        (Type::S32, 32, 64) => line_un!(i32 => i64, |a| Wrapping::widened(a, 1), i64::from(a)),
+        (_, 32, 64) => {
+            line_un!(u32 => u64, |a| Some(Wrapping::widened(a, 1)?.unsigned()), u64::from(a))
+        }
+        (_, 64, 32) => line_un!(u64 => u32, |a| Some(a.low()), a as u32),
+        (_, 32, 32) => line_un!(u32 => u32, |a| Some(a), a),
+        (_, 64, 64) => line_un!(u64 => u64, |a| Some(a), a),
+        _ => return None,
+    })
 }
 
 /// From integers to floats.

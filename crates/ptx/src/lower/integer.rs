@@ -1,9 +1,9 @@
 //! Integer arithmetic.
 
 use super::builder::Builder;
-use super::macros::{bin, by_integer, slow_bin, slow_ter, ter, un};
+use super::macros::{bin, by_integer, by_whole, line_bin, line_ter, slow_bin, slow_ter, ter, un};
 use super::modifiers::{Modifiers, Refusal};
-use crate::code::{Code, Pure, Value, bits, pack};
+use crate::code::{Code, Line, OnLanes, Pure, Value, bits, once, pack};
 use crate::math::integer::{self, Integer};
 use crate::math::{bits as fields, packed};
 use crate::syntax::tree::Operand;
@@ -102,12 +102,36 @@ impl<'t> Builder<'_, 't> {
             ("min", Type::S32, true) => bin!(i32, i32 => i32, |a, b| a.min(b).max(0)),
             ("max", Type::S32, true) => bin!(i32, i32 => i32, |a, b| a.max(b).max(0)),
             (_, _, true) => return Err("`.relu` is of .s32 and .s16x2".to_owned()),
-            ("add", ..) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.wrapping_add(b))),
-            ("sub", ..) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.wrapping_sub(b))),
+            ("add", ..) => by_whole!(kind, T =>
+                line_bin!(T, T => T, |a, b| Some(a.plus(b)), a.wrapping_add(b)),
+                bin!(T, T => T, |a, b| a.wrapping_add(b))
+            ),
+            ("sub", ..) => by_whole!(kind, T =>
+                line_bin!(T, T => T, |a, b| Some(a.minus(b)), a.wrapping_sub(b)),
+                bin!(T, T => T, |a, b| a.wrapping_sub(b))
+            ),
             ("min", ..) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.min(b))),
             ("max", ..) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.max(b))),
-            ("div", ..) => by_integer!(kind, T => slow_bin!(T, T => T, |_op, a, b| a.divide(b))),
-            _ => by_integer!(kind, T => slow_bin!(T, T => T, |_op, a, b| a.remainder(b))),
+            ("div", ..) => by_whole!(kind, T =>
+                slow_bin!(T, T => T, |_op, a, b| a.divide(b)).or(|lines, l, op| {
+                    once::line_binary::<T, T, T>(lines, l, op, |a, b| {
+                        let divisor = b.value()?;
+                        a.level(|a| a.divide(divisor)).map(Line::same)
+                    })
+                }),
+                slow_bin!(T, T => T, |_op, a, b| a.divide(b))
+            ),
+            _ => by_whole!(kind, T =>
+                slow_bin!(T, T => T, |_op, a, b| a.remainder(b)).or(|lines, l, op| {
+                    once::line_binary::<T, T, T>(lines, l, op, |a, b| {
+                        // With one quotient, the remainders rise as the dividends do.
+                        let divisor = b.value().filter(|divisor| *divisor != 0)?;
+                        a.level(|a| a.divide(divisor))?;
+                        Some(Line { first: a.first.remainder(divisor), ..a })
+                    })
+                }),
+                slow_bin!(T, T => T, |_op, a, b| a.remainder(b))
+            ),
         };
         self.plain(run, kind, &[kind, kind], o, 0)
     }
@@ -135,8 +159,14 @@ impl<'t> Builder<'_, 't> {
             let (run, wide) = match (kind, add) {
                 (Type::U16, false) => (bin!(u16, u16 => u32, |a, b| a.multiply_wide(b)), Type::U32),
                 (Type::S16, false) => (bin!(i16, i16 => i32, |a, b| a.multiply_wide(b)), Type::S32),
-                (Type::U32, false) => (bin!(u32, u32 => u64, |a, b| a.multiply_wide(b)), Type::U64),
-                (Type::S32, false) => (bin!(i32, i32 => i64, |a, b| a.multiply_wide(b)), Type::S64),
+                (Type::U32, false) => (
+                    line_bin!(u32, u32 => u64, |a, b| Some(a.times_wide(b)?.unsigned()), a.multiply_wide(b)),
+                    Type::U64,
+                ),
+                (Type::S32, false) => (
+                    line_bin!(i32, i32 => i64, |a, b| a.times_wide(b), a.multiply_wide(b)),
+                    Type::S64,
+                ),
                 (Type::U16, true) => (
                     ter!(u16, u16, u32 => u32, |a, b, c| a.multiply_wide(b).wrapping_add(c)),
                     Type::U32,
@@ -146,11 +176,19 @@ impl<'t> Builder<'_, 't> {
                     Type::S32,
                 ),
                 (Type::U32, true) => (
-                    ter!(u32, u32, u64 => u64, |a, b, c| a.multiply_wide(b).wrapping_add(c)),
+                    line_ter!(
+                        u32, u32, u64 => u64,
+                        |a, b, c| Some(a.times_wide(b)?.unsigned().plus(c)),
+                        a.multiply_wide(b).wrapping_add(c)
+                    ),
                     Type::U64,
                 ),
                 (Type::S32, true) => (
-                    ter!(i32, i32, i64 => i64, |a, b, c| a.multiply_wide(b).wrapping_add(c)),
+                    line_ter!(
+                        i32, i32, i64 => i64,
+                        |a, b, c| Some(a.times_wide(b)?.plus(c)),
+                        a.multiply_wide(b).wrapping_add(c)
+                    ),
                     Type::S64,
                 ),
                 _ => return Err("`.wide` is of 16 and 32 bits".to_owned()),
@@ -159,10 +197,18 @@ impl<'t> Builder<'_, 't> {
             return self.plain(run, wide, &sources[..if add { 3 } else { 2 }], o, 0);
         }
         let run = match (part, add) {
-            (0, false) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.wrapping_mul(b))),
-            (0, true) => {
-                by_integer!(kind, T => ter!(T, T, T => T, |a, b, c| a.wrapping_mul(b).wrapping_add(c)))
-            }
+            (0, false) => by_whole!(kind, T =>
+                line_bin!(T, T => T, |a, b| a.times(b), a.wrapping_mul(b)),
+                bin!(T, T => T, |a, b| a.wrapping_mul(b))
+            ),
+            (0, true) => by_whole!(kind, T =>
+                line_ter!(
+                    T, T, T => T,
+                    |a, b, c| Some(a.times(b)?.plus(c)),
+                    a.wrapping_mul(b).wrapping_add(c)
+                ),
+                ter!(T, T, T => T, |a, b, c| a.wrapping_mul(b).wrapping_add(c))
+            ),
             (_, false) => by_integer!(kind, T => bin!(T, T => T, |a, b| a.multiply_high(b))),
             (_, true) => {
                 by_integer!(kind, T => ter!(T, T, T => T, |a, b, c| a.multiply_high(b).wrapping_add(c)))
@@ -234,7 +280,7 @@ impl<'t> Builder<'_, 't> {
         let d = self.dest(&o[0], kind)?;
         let carry = self.carry();
         let subtract = name.starts_with("sub");
-        let run: Pure = match (super::operands::width(kind), subtract) {
+        let run: OnLanes = match (super::operands::width(kind), subtract) {
             (32, false) => |l, op| carry_through::<u32>(l, op, integer::add_carry_32),
             (32, true) => |l, op| {
                 carry_through::<u32>(l, op, |a, b, carry| {
@@ -255,7 +301,7 @@ impl<'t> Builder<'_, 't> {
         // Hardware keeps the carry of a + !b + 1 of a difference: no borrow.
         let flags = u64::from(reads) | u64::from(subtract) << 2;
         self.emit(
-            Code::Pure(run),
+            Code::Pure(Pure::of(run)),
             &results[..if sets { 2 } else { 1 }],
             &[a, b, carry],
             flags | u64::from(sets) << 1,
@@ -288,7 +334,7 @@ impl<'t> Builder<'_, 't> {
         let c = self.source(&o[3], kind)?;
         let d = self.dest(&o[0], kind)?;
         let carry = self.carry();
-        let run: Pure = if wide {
+        let run: OnLanes = if wide {
             |l, op| carry_through::<u64>(l, op, integer::add_carry_64)
         } else {
             |l, op| carry_through::<u32>(l, op, integer::add_carry_32)
@@ -296,7 +342,7 @@ impl<'t> Builder<'_, 't> {
         let results = [d, carry];
         let flags = u64::from(reads) | u64::from(sets) << 1;
         self.emit(
-            Code::Pure(run),
+            Code::Pure(Pure::of(run)),
             &results[..if sets { 2 } else { 1 }],
             &[product, c, carry],
             flags,
@@ -413,7 +459,7 @@ impl<'t> Builder<'_, 't> {
                 self.plain(run, kind, &[kind, word, word], o, 0)
             }
             "bfi" => {
-                let run: Pure = if wide {
+                let run: OnLanes = if wide {
                     |l, op| {
                         crate::code::quaternary::<u64, u64, u32, u32, u64>(l, op, fields::insert_64)
                     }
@@ -422,7 +468,7 @@ impl<'t> Builder<'_, 't> {
                         crate::code::quaternary::<u32, u32, u32, u32, u32>(l, op, fields::insert_32)
                     }
                 };
-                self.plain(run, kind, &[kind, kind, word, word], o, 0)
+                self.plain(Pure::of(run), kind, &[kind, kind, word, word], o, 0)
             }
             "fns" => {
                 let run = ter!(u32, u32, i32 => u32, |a, b, c| fields::find_nth_set(a, b, c));
@@ -455,7 +501,7 @@ fn carry_through<T: Value>(
     op: &crate::code::Op,
     f: impl Fn(T, T, bool) -> (T, bool),
 ) {
-    let (a, b) = (T::read(lanes, op.s[0]), T::read(lanes, op.s[1]));
+    let (a, b) = (T::source(lanes, op.s[0]), T::source(lanes, op.s[1]));
     let carries = bits(if op.imm & 1 != 0 {
         lanes.predicate(op.s[2])
     } else if op.imm & 4 != 0 {
@@ -463,12 +509,13 @@ fn carry_through<T: Value>(
     } else {
         0
     });
-    let mut results = [T::default(); crate::code::WIDTH];
+    let mut results = [T::Raw::default(); crate::code::WIDTH];
     let mut out = [false; crate::code::WIDTH];
     for lane in 0..crate::code::WIDTH {
-        (results[lane], out[lane]) = f(a[lane], b[lane], carries[lane]);
+        let (result, carry) = f(T::of(a[lane]), T::of(b[lane]), carries[lane]);
+        (results[lane], out[lane]) = (result.raw(), carry);
     }
-    T::write(lanes, op.d[0], &results);
+    T::leave(lanes, op.d[0], &results);
     if op.imm & 2 != 0 {
         lanes.set_predicate(op.d[1], pack(&out));
     }

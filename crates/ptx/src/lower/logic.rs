@@ -1,10 +1,12 @@
 //! Logic, shifts, permutations, moves, selections.
 
 use super::builder::{Builder, Local};
-use super::macros::{bin, by_bits, by_integer, pure, ter, un};
+use super::macros::{bin, by_bits, by_integer, line_bin, line_un, pure, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, Lanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, bits};
+use crate::code::{
+    Code, Lanes, Line, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, bits, once,
+};
 use crate::math::bits::{self as fields, Permutation};
 use crate::math::compare::Comparison;
 use crate::math::integer::Integer;
@@ -22,7 +24,7 @@ impl<'t> Builder<'_, 't> {
     ) -> Result<(), Refusal> {
         let kind = m.kind()?;
         if kind == Type::Pred {
-            let run: Pure = match name {
+            let run: OnLanes = match name {
                 "and" => {
                     |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]) & l.predicate(op.s[1]))
                 }
@@ -36,10 +38,11 @@ impl<'t> Builder<'_, 't> {
                 _ => return Err("no instruction on predicates".to_owned()),
             };
             let sources = [kind; 2];
-            return self.plain(run, kind, &sources[..if name == "not" { 1 } else { 2 }], o, 0);
+            let count = if name == "not" { 1 } else { 2 };
+            return self.plain(Pure::of(run), kind, &sources[..count], o, 0);
         }
         let run = match name {
-            "and" => by_bits!(kind, T => bin!(T, T => T, |a, b| a & b)),
+            "and" => and(kind)?,
             "or" => by_bits!(kind, T => bin!(T, T => T, |a, b| a | b)),
             "xor" => by_bits!(kind, T => bin!(T, T => T, |a, b| a ^ b)),
             "not" => return self.one(by_bits!(kind, T => un!(T => T, |a| !a)), kind, o),
@@ -61,13 +64,7 @@ impl<'t> Builder<'_, 't> {
         if let (Some(amount), 3) =
             (amount.filter(|&amount| amount < u64::from(width(kind))), o.len())
         {
-            let run: Pure = if name == "shl" {
-                by_bits!(kind, T => pure!(|l, op| crate::code::unary(l, op, |a: T| a << (op.imm & 63))))
-            } else if kind.is_signed() {
-                by_integer!(kind, T => pure!(|l, op| crate::code::unary(l, op, |a: T| a >> (op.imm & 63))))
-            } else {
-                by_bits!(kind, T => pure!(|l, op| crate::code::unary(l, op, |a: T| a >> (op.imm & 63))))
-            };
+            let run: Pure = if name == "shl" { shift_left(kind)? } else { shift_right(kind)? };
             return self.plain(run, kind, &[kind], &o[..2], amount);
         }
         let run = if name == "shl" {
@@ -130,13 +127,13 @@ impl<'t> Builder<'_, 't> {
         let (d, p) = self.dest_pair(&o[0], kind)?;
         let q = self.source(o.get(5).ok_or("a predicate is missing")?, Type::Pred)?;
         self.emit(Code::Pure(run), &[d], &[a, b, c], table);
-        let run: Pure = if and {
+        let run: OnLanes = if and {
             |l, op| l.set_predicate(op.d[0], nonzero(l, op.s[0]) & l.predicate(op.s[1]))
         } else {
             |l, op| l.set_predicate(op.d[0], nonzero(l, op.s[0]) | l.predicate(op.s[1]))
         };
         let p = p.ok_or("a result `d|p` is expected")?;
-        self.emit(Code::Pure(run), &[p], &[d, q], 0);
+        self.emit(Code::Pure(Pure::of(run)), &[p], &[d, q], 0);
         Ok(())
     }
 
@@ -191,10 +188,13 @@ impl<'t> Builder<'_, 't> {
             (Operand::Vector(parts), from) => self.unpack(kind, parts, from),
             (to, Operand::Vector(parts)) => self.pack(kind, to, parts),
             _ if kind == Type::Pred => {
-                let run: Pure = |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]));
+                let run = Pure::of(|l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])));
                 self.one(run, kind, o)
             }
-            _ => self.one(by_bits!(kind, T => un!(T => T, |a| a)), kind, o),
+            _ => match Type::register_bits(kind) {
+                bits @ (16 | 32 | 64) => self.one(same(bits), kind, o),
+                _ => Err("no type of this instruction".to_owned()),
+            },
         }
     }
 
@@ -266,8 +266,8 @@ impl<'t> Builder<'_, 't> {
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
         let kind = m.kind()?;
-        let run: Pure =
-            by_bits!(kind, T => pure!(|l, op| choose::<T>(l, op, l.predicate(op.s[2]))));
+        let run: Pure = by_bits!(kind, T => pure!(|l, op| choose::<T>(l, op, l.predicate(op.s[2])))
+                .or(|lines, l, op| once::select::<T>(lines, l, op)));
         self.plain(run, kind, &[kind, kind, Type::Pred], o, 0)
     }
 
@@ -333,10 +333,10 @@ impl<'t> Builder<'_, 't> {
         use crate::execute::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
         // Of the window of shared memory, the block has the part without a rank.
         if m.take("shared") || m.take("shared::cta") {
-            let run: Pure = |l, op| {
+            let run = Pure::of(|l, op| {
                 let own = l.double(op.s[0]).map(|a| a >> RANK_SHIFT == op.imm >> RANK_SHIFT);
                 l.set_predicate(op.d[0], crate::code::pack(&own));
-            };
+            });
             return self.plain(run, Type::Pred, &[Type::B64], o, SHARED_WINDOW);
         }
         // Constant memory is part of the caller's memory: no address is known as a constant's.
@@ -348,10 +348,10 @@ impl<'t> Builder<'_, 't> {
             ("param", PARAMETER_WINDOW),
             ("param::entry", PARAMETER_WINDOW),
         ])?;
-        let run: Pure = |l, op| {
+        let run = Pure::of(|l, op| {
             let inside = l.double(op.s[0]).map(|address| address >> 56 == op.imm >> 56);
             l.set_predicate(op.d[0], crate::code::pack(&inside));
-        };
+        });
         self.plain(run, Type::Pred, &[Type::B64], o, window)
     }
 
@@ -367,17 +367,80 @@ impl<'t> Builder<'_, 't> {
     /// A copy of a register.
     pub(super) fn copy(&mut self, to: Slot, from: Slot) {
         let run: Pure = match to.file {
-            crate::code::File::Double => un!(u64 => u64, |a| a),
-            crate::code::File::Predicate => |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])),
-            _ => un!(u32 => u32, |a| a),
+            crate::code::File::Double => same(64),
+            crate::code::File::Predicate => {
+                Pure::of(|l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])))
+            }
+            _ => same(32),
         };
         self.emit(Code::Pure(run), &[to], &[from], 0);
     }
 }
 
+fn and(kind: Type) -> Result<Pure, Refusal> {
+    let run = by_bits!(kind, T => bin!(T, T => T, |a, b| a & b));
+    Ok(match width(kind) {
+        64 => line_bin!(u64, u64 => u64, |a, b| a.masked(b).or_else(|| b.masked(a)), a & b),
+        32 => line_bin!(u32, u32 => u32, |a, b| a.masked(b).or_else(|| b.masked(a)), a & b),
+        _ => run,
+    })
+}
+
+/// A copy of a register of so many bits.
+fn same(bits: u32) -> Pure {
+    match bits {
+        16 => un!(u16 => u16, |a| a),
+        64 => line_un!(u64 => u64, |a| Some(a), a),
+        _ => line_un!(u32 => u32, |a| Some(a), a),
+    }
+}
+
 /// Adds the immediate.
 fn offset_by() -> Pure {
-    pure!(|l, op| crate::code::unary(l, op, |a: u64| a.wrapping_add(op.imm)))
+    pure!(|l, op| crate::code::unary(l, op, |a: u64| a.wrapping_add(op.imm))).or(|lines, l, op| {
+        once::line_unary::<u64, u64>(lines, l, op, |a| Some(a.plus(Line::same(op.imm))))
+    })
+}
+
+/// A shift to the right by the immediate.
+fn shift_right(kind: Type) -> Result<Pure, Refusal> {
+    macro_rules! shift {
+        ($t:ty) => {
+            pure!(|l, op| crate::code::unary(l, op, |a: $t| a >> (op.imm & 63)))
+        };
+    }
+    macro_rules! whole {
+        ($t:ty) => {
+            shift!($t).or(|lines, l, op| {
+                once::line_unary::<$t, $t>(lines, l, op, |a| {
+                    a.level(|a| a >> (op.imm & 63)).map(Line::same)
+                })
+            })
+        };
+    }
+    Ok(match (width(kind), kind.is_signed()) {
+        (64, true) => whole!(i64),
+        (64, false) => whole!(u64),
+        (32, true) => whole!(i32),
+        (32, false) => whole!(u32),
+        (_, true) => by_integer!(kind, T => shift!(T)),
+        (_, false) => by_bits!(kind, T => shift!(T)),
+    })
+}
+
+/// A shift to the left by the immediate.
+fn shift_left(kind: Type) -> Result<Pure, Refusal> {
+    let run =
+        by_bits!(kind, T => pure!(|l, op| crate::code::unary(l, op, |a: T| a << (op.imm & 63))));
+    Ok(match width(kind) {
+        64 => run.or(|lines, l, op| {
+            once::line_unary::<u64, u64>(lines, l, op, |a| a.times(Line::same(1 << (op.imm & 63))))
+        }),
+        32 => run.or(|lines, l, op| {
+            once::line_unary::<u32, u32>(lines, l, op, |a| a.times(Line::same(1 << (op.imm & 31))))
+        }),
+        _ => run,
+    })
 }
 
 /// Any logic of three sources, by its table.
@@ -414,25 +477,25 @@ fn nonzero(lanes: &Lanes<'_>, slot: u16) -> u32 {
 /// The first source where the bits are set, else the second.
 #[inline(always)]
 fn choose<T: Value>(lanes: &mut Lanes<'_>, op: &Op, which: u32) {
-    let (a, b) = (T::read(lanes, op.s[0]), T::read(lanes, op.s[1]));
+    let (a, b) = (T::source(lanes, op.s[0]), T::source(lanes, op.s[1]));
     let which = bits(which);
-    let mut results = [T::default(); WIDTH];
+    let mut results = [T::Raw::default(); WIDTH];
     for lane in 0..WIDTH {
         results[lane] = if which[lane] { a[lane] } else { b[lane] };
     }
-    T::write(lanes, op.d[0], &results);
+    T::leave(lanes, op.d[0], &results);
 }
 
 /// Parts of a register. The immediate holds how many, and four bits for the index of each.
 #[inline(always)]
 fn take_apart<A: Value, R: Value>(lanes: &mut Lanes<'_>, op: &Op, f: impl Fn(A, u32) -> R) {
-    let a = A::read(lanes, op.s[0]);
+    let a = *A::source(lanes, op.s[0]);
     for result in 0..(op.imm >> 32) as usize {
         let index = (op.imm >> (4 * result)) as u32 & 15;
-        let mut part = [R::default(); WIDTH];
+        let mut part = [R::Raw::default(); WIDTH];
         for lane in 0..WIDTH {
-            part[lane] = f(a[lane], index);
+            part[lane] = f(A::of(a[lane]), index).raw();
         }
-        R::write(lanes, op.d[result], &part);
+        R::leave(lanes, op.d[result], &part);
     }
 }

@@ -22,6 +22,7 @@ macro_rules! pure {
 macro_rules! un {
     ($a:ty => $r:ty, |$x:ident| $body:expr) => {
         crate::lower::macros::pure!(|lanes, op| crate::code::unary::<$a, $r>(lanes, op, |$x| $body))
+            .or(|lines, lanes, op| crate::code::once::unary::<$a, $r>(lines, lanes, op, |$x| $body))
     };
 }
 
@@ -33,6 +34,9 @@ macro_rules! bin {
             op,
             |$x, $y| $body
         ))
+        .or(|lines, lanes, op| {
+            crate::code::once::binary::<$a, $b, $r>(lines, lanes, op, |$x, $y| $body)
+        })
     };
 }
 
@@ -44,6 +48,47 @@ macro_rules! ter {
             op,
             |$x, $y, $z| $body
         ))
+        .or(|lines, lanes, op| {
+            crate::code::once::ternary::<$a, $b, $c, $r>(lines, lanes, op, |$x, $y, $z| $body)
+        })
+    };
+}
+
+/// A function of one register, and the line of its results: `line_un!(u32 => u32, |a| Some(a), a)`.
+macro_rules! line_un {
+    ($a:ty => $r:ty, |$x:ident| $line:expr, $body:expr) => {
+        crate::lower::macros::pure!(|lanes, op| crate::code::unary::<$a, $r>(lanes, op, |$x| $body))
+            .or(|lines, lanes, op| {
+                crate::code::once::line_unary::<$a, $r>(lines, lanes, op, |$x| $line)
+            })
+    };
+}
+
+/// A function of two registers, and the line of its results.
+macro_rules! line_bin {
+    ($a:ty, $b:ty => $r:ty, |$x:ident, $y:ident| $line:expr, $body:expr) => {
+        crate::lower::macros::pure!(|lanes, op| crate::code::binary::<$a, $b, $r>(
+            lanes,
+            op,
+            |$x, $y| $body
+        ))
+        .or(|lines, lanes, op| {
+            crate::code::once::line_binary::<$a, $b, $r>(lines, lanes, op, |$x, $y| $line)
+        })
+    };
+}
+
+/// A function of three registers, and the line of its results.
+macro_rules! line_ter {
+    ($a:ty, $b:ty, $c:ty => $r:ty, |$x:ident, $y:ident, $z:ident| $line:expr, $body:expr) => {
+        crate::lower::macros::pure!(|lanes, op| crate::code::ternary::<$a, $b, $c, $r>(
+            lanes,
+            op,
+            |$x, $y, $z| $body
+        ))
+        .or(|lines, lanes, op| {
+            crate::code::once::line_ternary::<$a, $b, $c, $r>(lines, lanes, op, |$x, $y, $z| $line)
+        })
     };
 }
 
@@ -55,6 +100,7 @@ macro_rules! slow_un {
             $op,
             |$x| $body
         ))
+        .or(|lines, lanes, $op| crate::code::once::unary::<$a, $r>(lines, lanes, $op, |$x| $body))
     };
 }
 
@@ -66,6 +112,9 @@ macro_rules! slow_bin {
             $op,
             |$x, $y| $body
         ))
+        .or(|lines, lanes, $op| {
+            crate::code::once::binary::<$a, $b, $r>(lines, lanes, $op, |$x, $y| $body)
+        })
     };
 }
 
@@ -77,6 +126,9 @@ macro_rules! slow_ter {
             $op,
             |$x, $y, $z| $body
         ))
+        .or(|lines, lanes, $op| {
+            crate::code::once::ternary::<$a, $b, $c, $r>(lines, lanes, $op, |$x, $y, $z| $body)
+        })
     };
 }
 
@@ -99,6 +151,20 @@ macro_rules! by_integer {
         crate::lower::macros::by_kind!($kind, $t => $body, {
             U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64,
         })
+    };
+}
+
+/// One expression for each integer type that fills a register, and another for those of 16 bits.
+macro_rules! by_whole {
+    ($kind:expr, $t:ident => $whole:expr, $half:expr) => {
+        match $kind {
+            crate::types::Type::U16 | crate::types::Type::S16 => {
+                crate::lower::macros::by_kind!($kind, $t => $half, { U16 => u16, S16 => i16 })
+            }
+            _ => crate::lower::macros::by_kind!($kind, $t => $whole, {
+                U32 => u32, S32 => i32, U64 => u64, S64 => i64,
+            }),
+        }
     };
 }
 
@@ -134,5 +200,6 @@ macro_rules! by_bits {
 }
 
 pub(super) use {
-    bin, by_any_integer, by_bits, by_integer, by_kind, pure, slow_bin, slow_ter, slow_un, ter, un,
+    bin, by_any_integer, by_bits, by_integer, by_kind, by_whole, line_bin, line_ter, line_un, pure,
+    slow_bin, slow_ter, slow_un, ter, un,
 };

@@ -36,7 +36,7 @@ pub(crate) use control::is_service;
 use control::{Labels, frame_access};
 use symbols::Symbols;
 
-use crate::code::{Code, Draft, Function, Op, Origin, Slot, UNGUARDED, Uses, allocate};
+use crate::code::{Code, Draft, Function, Op, Origin, Set, Slot, UNGUARDED, Uses, allocate};
 use crate::error::LoadError;
 use crate::module::{Clusters, KernelInfo, Module, Parameter, Space};
 use crate::syntax::tree::{self, Statement, StatementKind};
@@ -268,6 +268,11 @@ fn finish(
 }
 
 fn pack(draft: &Draft) -> Op {
+    // Of several registers, those that never hold lines do not count.
+    let set = |slots: &[Slot]| {
+        let each = slots.iter().filter_map(|slot| Slot::set(&[*slot]));
+        each.fold(Set::default(), Set::and)
+    };
     let first = |slots: &[Slot]| {
         let mut packed = [0; 4];
         for (place, slot) in packed.iter_mut().zip(slots) {
@@ -278,14 +283,22 @@ fn pack(draft: &Draft) -> Op {
     let rest = |slots: &[Slot]| slots.iter().skip(4).map(|slot| slot.encoded()).collect::<Vec<_>>();
     let more = (draft.d.len() > 4 || draft.s.len() > 4)
         .then(|| Box::new((rest(&draft.d), rest(&draft.s))));
+    let (reads, writes) = (Slot::set(&draft.s), Slot::set(&draft.d));
+    let mut code = draft.code;
+    if let (Code::Pure(run), true) = (&mut code, reads.is_none() || writes.is_none()) {
+        run.on_lines = None;
+    }
     Op {
-        code: draft.code,
+        code,
         guard: draft.guard.map_or(UNGUARDED, |(slot, _)| slot.encoded()),
         negated: draft.guard.is_some_and(|(_, negated)| negated),
         d: first(&draft.d),
         s: first(&draft.s),
         more,
         imm: draft.imm,
+        reads: set(&draft.s),
+        data: set(draft.s.get(1..).unwrap_or_default()),
+        writes: set(&draft.d),
     }
 }
 

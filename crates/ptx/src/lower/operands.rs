@@ -1,11 +1,11 @@
 //! Operands as slots: registers, constants, special registers, addresses.
 
 use super::builder::{Builder, Local, Register};
-use super::macros::pure;
+use super::macros::un;
 use super::modifiers::Refusal;
 use super::special::special;
 use super::symbols::Symbol;
-use crate::code::{Code, Constant, File, Place, Pure, Slot, Special};
+use crate::code::{Code, Constant, File, OnLanes, Place, Pure, Slot, Special};
 use crate::syntax::tree::{Operand, Variable};
 use crate::types::Type;
 
@@ -112,29 +112,30 @@ impl<'t> Builder<'_, 't> {
             Operand::Number(_) => {
                 let value = self.literal(operand, Type::B32).unwrap_or(Ok(0))?;
                 let slot = self.temporary(File::Predicate);
-                let set: Pure = if value == 0 {
+                let set: OnLanes = if value == 0 {
                     |lanes, op| lanes.set_predicate(op.d[0], 0)
                 } else {
                     |lanes, op| lanes.set_predicate(op.d[0], u32::MAX)
                 };
-                self.emit(Code::Pure(set), &[slot], &[], 0);
+                self.emit(Code::Pure(Pure::of(set)), &[slot], &[], 0);
                 Ok(slot)
             }
             Operand::Not(name) => {
                 let inner = self.source(&Operand::Name(name), Type::Pred)?;
                 let slot = self.temporary(File::Predicate);
-                let not: Pure = |lanes, op| lanes.set_predicate(op.d[0], !lanes.predicate(op.s[0]));
-                self.emit(Code::Pure(not), &[slot], &[inner], 0);
+                let not: OnLanes =
+                    |lanes, op| lanes.set_predicate(op.d[0], !lanes.predicate(op.s[0]));
+                self.emit(Code::Pure(Pure::of(not)), &[slot], &[inner], 0);
                 Ok(slot)
             }
             Operand::Name("%is_explicit_cluster") => {
                 let word = self.special_source(Special::InCluster, 32, false);
                 let slot = self.temporary(File::Predicate);
-                let run: Pure = |lanes, op| {
+                let run: OnLanes = |lanes, op| {
                     let held = lanes.word(op.s[0]).map(|word| word != 0);
                     lanes.set_predicate(op.d[0], crate::code::pack(&held));
                 };
-                self.emit(Code::Pure(run), &[slot], &[word], 0);
+                self.emit(Code::Pure(Pure::of(run)), &[slot], &[word], 0);
                 Ok(slot)
             }
             Operand::Name(name) => Err(format!("`{name}` is no predicate that is declared here")),
@@ -174,13 +175,13 @@ impl<'t> Builder<'_, 't> {
         match (native == 64, wide) {
             (false, true) => {
                 let out = self.temporary(File::Double);
-                let widen = pure!(|lanes, op| crate::code::unary(lanes, op, |a: u32| u64::from(a)));
+                let widen = un!(u32 => u64, |a| u64::from(a));
                 self.emit(Code::Pure(widen), &[out], &[slot], 0);
                 out
             }
             (true, false) => {
                 let out = self.temporary(File::Word);
-                let narrow = pure!(|lanes, op| crate::code::unary(lanes, op, |a: u64| a as u32));
+                let narrow = un!(u64 => u32, |a| a as u32);
                 self.emit(Code::Pure(narrow), &[out], &[slot], 0);
                 out
             }

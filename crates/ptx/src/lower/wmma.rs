@@ -60,7 +60,7 @@ impl Fragment {
 }
 
 /// The address of each lane's element: of a matrix's address, the stride, and the immediate.
-const PLACE_OF: Pure = |lanes, op| {
+const PLACE_OF: Pure = Pure::of(|lanes, op| {
     let (base, strides) = (*lanes.double(op.s[0]), *lanes.word(op.s[1]));
     let field = |shift: u32| op.imm >> shift & 0xff;
     let mut addresses = [0; WIDTH];
@@ -71,7 +71,7 @@ const PLACE_OF: Pure = |lanes, op| {
         *address = base[lane].wrapping_add(index.wrapping_mul(field(24)));
     }
     lanes.set_double(op.d[0], &addresses);
-};
+});
 
 /// Whether `wmma` has the shape for the type of a part.
 fn is_known(shape: Shape, part: Part, kind: Type) -> bool {
