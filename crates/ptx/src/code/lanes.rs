@@ -45,6 +45,12 @@ pub(crate) struct Lanes<'a> {
     pub(crate) mask: u32,
 }
 
+/// Whether a slot is a constant of the program.
+#[inline(always)]
+pub(crate) fn is_constant(slot: u16) -> bool {
+    slot & CONSTANT != 0
+}
+
 /// The index of a slot.
 #[inline(always)]
 fn at(first: u32, slot: u16) -> usize {

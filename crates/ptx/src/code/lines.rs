@@ -76,6 +76,12 @@ impl Held {
         self.stale = self.stale.without(set);
     }
 
+    /// Whether registers of a set hold lines only.
+    #[inline(always)]
+    pub(crate) fn has_stale(self, set: Set) -> bool {
+        set.0 & self.stale.0 != 0
+    }
+
     /// Those registers of a set with lanes that the caller must write now.
     #[inline(always)]
     fn take_stale(&mut self, set: Set) -> Set {

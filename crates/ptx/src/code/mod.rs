@@ -18,7 +18,7 @@ pub(crate) use allocate::{allocate, blocks};
 pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
-pub(crate) use lanes::{First, Lanes, Value, WIDTH, active};
+pub(crate) use lanes::{First, Lanes, Value, WIDTH, active, is_constant};
 pub(crate) use line::{Line, Wrapping};
 pub(crate) use lines::{Lines, Set};
 pub(crate) use mask::{bits, pack, signs};

@@ -190,6 +190,37 @@ impl Reach<'_> {
         Some(Region { start, bytes, host, apart, is_counted: false })
     }
 
+    /// Where bytes that follow one another are, of all lanes from the first one's address on, if the
+    /// warp is known to reach them. They count as accessed. Bytes of local memory, which are apart from
+    /// lane to lane, are no such bytes.
+    #[inline(always)]
+    pub(super) fn span(
+        &mut self,
+        common: &mut Common,
+        (place, address): (Place, u64),
+        span: u32,
+        wanted: Wanted,
+    ) -> Option<*mut u8> {
+        let (place, offset) = decoded(place, address, &Frame::default())?;
+        if address & u64::from(wanted.bytes - 1) != 0 {
+            return None;
+        }
+        let (host, limit) = match place {
+            Place::Shared => (common.shared.pointer(), common.shared_bytes),
+            Place::Parameter if wanted.kind == Kind::Read => {
+                (self.params.pointer(), self.param_bytes)
+            }
+            Place::Global => {
+                let window = self.kept.find(offset, span.into(), wanted.kind)?;
+                self.count(wanted, WIDTH as u64);
+                return Some(window.host().wrapping_add((offset - window.start()) as usize));
+            }
+            _ => return None,
+        };
+        let is_inside = offset <= u64::from(limit.checked_sub(span)?);
+        is_inside.then(|| host.wrapping_add(offset as usize))
+    }
+
     #[inline(always)]
     pub(super) fn count(&mut self, wanted: Wanted, lanes: u64) {
         let bytes = lanes * u64::from(wanted.bytes);

@@ -1,7 +1,7 @@
 //! The places of the bytes of a warp's lanes, in a piece of memory that the warp reaches.
 
 use super::access::Region;
-use super::offsets::{Base, Offsets, Run};
+use super::offsets::{Base, Offsets};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::vectors;
 use crate::code::{WIDTH, active};
@@ -111,26 +111,6 @@ impl<'o> Places<'o> {
             }
         }
     }
-}
-
-/// The place of the first lane, if the bytes of all lanes are aligned and inside of the region; the
-/// first one's are at an address.
-#[inline(always)]
-pub(super) fn first_of(
-    run: Run,
-    region: &Region,
-    wide: bool,
-    (address, bytes): (u64, u32),
-) -> Option<*mut u8> {
-    // Bytes of lanes that are apart are no run.
-    if region.apart != 0 || !reaches(wide, region) {
-        return None;
-    }
-    let (offset, limit) = (address.wrapping_sub(region.start), u64::from(region.bytes));
-    let span = u64::from(bytes) * if run == Run::Row { WIDTH as u64 } else { 1 };
-    let is_aligned = address & u64::from(bytes - 1) == 0;
-    let is_inside = offset < limit && limit - offset >= span;
-    (is_aligned && is_inside).then(|| region.host.wrapping_add(offset as usize))
 }
 
 /// Whether addresses can be those of a region. One that does not begin at 0 has addresses of 64 bits,

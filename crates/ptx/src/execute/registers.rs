@@ -2,7 +2,7 @@
 
 use super::block::Column;
 use super::warp::{Fragment, Frame, Warp};
-use crate::code::{First, Lanes, Line, Lines, Op, Program};
+use crate::code::{First, Lanes, Line, Lines, Op, Program, Set};
 
 /// The registers of a frame as instructions see them.
 #[inline(always)]
@@ -51,10 +51,21 @@ pub(super) fn leave_lines(
     op: &Op,
     mask: u32,
 ) {
+    // Lanes that do not execute it keep the old values of its results.
+    let touched = if mask == u32::MAX { op.reads } else { op.reads.and(op.writes) };
+    fill_lines(program, warp, fragment, touched);
     if fragment.is_kernel() {
-        let (mut lanes, lines) = lanes_and_lines(program, warp, &fragment.frame, mask);
+        warp.lines.held.forget(op.writes);
+    }
+}
+
+/// Writes the lanes of those registers of a set that hold lines only.
+#[inline(always)]
+pub(super) fn fill_lines(program: &Program, warp: &mut Warp, fragment: &Fragment, set: Set) {
+    if fragment.is_kernel() && warp.lines.held.has_stale(set) {
+        let (mut lanes, lines) = lanes_and_lines(program, warp, &fragment.frame, u32::MAX);
         let mut held = lines.held;
-        lines.leave(&mut held, &mut lanes, [op.reads, op.writes], mask);
+        lines.fill(&mut held, &mut lanes, set);
         lines.held = held;
     }
 }

@@ -10,8 +10,7 @@ use super::engine::Engine;
 use super::memory::Kind;
 use super::moves::{base, by_machine, leave, load_same};
 use super::offsets::Run;
-use super::places::first_of;
-use super::registers::{Results, lanes, lanes_and_lines, leave_lines};
+use super::registers::{Results, fill_lines, lanes, lanes_and_lines, leave_lines};
 use super::rows;
 use super::warp::{Fragment, Warp};
 use crate::code::{Access, Op, Place, WIDTH, active};
@@ -88,6 +87,24 @@ impl Engine<'_> {
         Some((Run::of(base, bytes, self.rules.wide_vectors)?, base.address(0, op.imm)))
     }
 
+    /// Where the bytes of all lanes are, if all are there.
+    #[inline(always)]
+    fn span(
+        &mut self,
+        common: &mut Common,
+        access: Access,
+        (run, address): (Run, u64),
+        kind: Kind,
+    ) -> Option<*mut u8> {
+        let wanted = Wanted::of(access, kind, u32::MAX);
+        // Addresses of 32 bits are offsets in a named space. Any other wraps before it gets far.
+        if !access.wide && matches!(access.place, Place::Global | Place::Generic) {
+            return None;
+        }
+        let span = if run == Run::Row { WIDTH as u32 * wanted.bytes } else { wanted.bytes };
+        self.reach.span(common, (access.place, address), span, wanted)
+    }
+
     /// The region that has the bytes of the first lane, if the warp is known to reach it, and their
     /// address.
     #[inline(always)]
@@ -126,32 +143,45 @@ impl Engine<'_> {
         (access, (run, address)): (Access, (Run, u64)),
     ) -> bool {
         let mask = u32::MAX;
-        let wanted = Wanted::of(access, Kind::Read, mask);
-        let found = self.reach.region(common, warp, &fragment.frame, address, wanted);
-        let Some(region) = found else { return false };
-        let Some(first) = first_of(run, &region, access.wide, (address, wanted.bytes)) else {
+        let Some(first) = self.span(common, access, (run, address), Kind::Read) else {
             return false;
         };
         if run == Run::Same {
             let mut results = Results::of(self.program, warp, fragment, mask);
-            // SAFETY: `first_of` found all elements.
+            // SAFETY: `span` found all elements.
             unsafe { load_same(&mut results, op, access, first) };
-        } else {
-            let (mut lanes, lines) = lanes_and_lines(self.program, warp, &fragment.frame, mask);
-            if fragment.is_kernel() {
-                lines.held.forget(op.writes);
-            }
-            // SAFETY: `first_of` found all elements of all lanes.
-            unsafe {
-                if access.is_word() {
-                    rows::read(first, lanes.word_mut(op.d[0]));
-                } else {
-                    by_machine!(self, load_row, &mut lanes, op, access, first);
-                }
+            return true;
+        }
+        if fragment.is_kernel() {
+            warp.lines.held.forget(op.writes);
+        }
+        // SAFETY: `span` found all elements of all lanes.
+        unsafe {
+            if access.is_word() {
+                rows::read(first, warp.word_mut(&fragment.frame, op.d[0]));
+            } else {
+                self.load_row(warp, fragment, op, access, first);
             }
         }
-        self.count(&region, wanted);
         true
+    }
+
+    /// A load of a row of elements that are no words.
+    ///
+    /// # Safety
+    /// As for [`load_row`](super::moves::load_row).
+    #[inline(never)]
+    unsafe fn load_row(
+        &self,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        access: Access,
+        row: *mut u8,
+    ) {
+        let mut lanes = lanes(self.program, warp, &fragment.frame, u32::MAX);
+        // SAFETY: the caller's; `by_machine` chooses what the machine can run.
+        unsafe { by_machine!(self, load_row, &mut lanes, op, access, row) };
     }
 
     /// A store, as [`Self::load_run`].
@@ -164,30 +194,45 @@ impl Engine<'_> {
         op: &Op,
         (access, (run, address)): (Access, (Run, u64)),
     ) -> bool {
-        let mask = u32::MAX;
-        let wanted = Wanted::of(access, Kind::Write, mask);
-        let found = self.reach.region(common, warp, &fragment.frame, address, wanted);
-        let Some(region) = found else { return false };
-        let Some(first) = first_of(run, &region, access.wide, (address, wanted.bytes)) else {
+        let Some(first) = self.span(common, access, (run, address), Kind::Write) else {
             return false;
         };
-        let (mut lanes, lines) = lanes_and_lines(self.program, warp, &fragment.frame, mask);
-        if fragment.is_kernel() {
-            let mut held = lines.held;
-            lines.fill(&mut held, &mut lanes, op.data);
-            lines.held = held;
+        fill_lines(self.program, warp, fragment, op.data);
+        let words = match run {
+            Run::Row if access.is_word() => warp.word(&fragment.frame, op.s[1]),
+            _ => None,
+        };
+        // SAFETY: `span` found all elements of all lanes, to write.
+        unsafe {
+            match words {
+                Some(words) => rows::write(first, words),
+                None => self.store_others(warp, fragment, op, (access, run), first),
+            }
         }
-        let is_word = access.is_word();
-        // SAFETY: `first_of` found all elements of all lanes, to write.
+        true
+    }
+
+    /// A store of a row of elements that are no words of registers, or of the same bytes by all lanes.
+    ///
+    /// # Safety
+    /// As for [`store_row`](super::moves::store_row), or [`store_last`](super::moves::store_last).
+    #[inline(never)]
+    unsafe fn store_others(
+        &self,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        (access, run): (Access, Run),
+        first: *mut u8,
+    ) {
+        let lanes = lanes(self.program, warp, &fragment.frame, u32::MAX);
+        // SAFETY: the caller's; `by_machine` chooses what the machine can run.
         unsafe {
             match run {
-                Run::Row if is_word => rows::write(first, lanes.word(op.source(1))),
                 Run::Row => by_machine!(self, store_row, &lanes, op, access, first),
                 Run::Same => by_machine!(self, store_last, &lanes, op, access, first),
             }
         }
-        self.count(&region, wanted);
-        true
     }
 
     /// A load of lanes with their bytes anywhere in one region. Returns whether they are in one.

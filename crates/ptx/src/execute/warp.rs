@@ -6,7 +6,7 @@
 //! way to them now and then, so that a lane which spins on a lock never starves its owner.
 
 use super::cluster::Arrivals;
-use crate::code::{Lines, Program, WIDTH};
+use crate::code::{Lines, Program, WIDTH, is_constant};
 
 /// Weights of loop ends and of atomics, after which a looping fragment gives way.
 const PATIENCE: u32 = 4096;
@@ -165,6 +165,18 @@ impl Warp {
             alone: false,
             barrier: None,
         });
+    }
+
+    /// A register of 32 bits of a frame to write. It is no constant.
+    #[inline(always)]
+    pub(super) fn word_mut(&mut self, frame: &Frame, slot: u16) -> &mut [u32; WIDTH] {
+        &mut self.words[frame.words as usize + usize::from(slot)]
+    }
+
+    /// A register of 32 bits of a frame; `None` if it is a constant.
+    #[inline(always)]
+    pub(super) fn word(&self, frame: &Frame, slot: u16) -> Option<&[u32; WIDTH]> {
+        (!is_constant(slot)).then(|| &self.words[frame.words as usize + usize::from(slot)])
     }
 
     /// Makes registers for a frame.
