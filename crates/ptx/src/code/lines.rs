@@ -1,13 +1,13 @@
 //! The lines that registers of a kernel hold, and instructions on them.
 //!
-//! Only registers of the kernel itself hold lines, and of each file only the first 32, in
-//! which indices and addresses are: they live longest.
+//! Only registers of the kernel itself hold lines, and of each file only the first 32. Few kernels have
+//! more, and the first ones hold indices and addresses, which live longest.
 
 use super::lanes::{CONSTANT, Lanes, Value, WIDTH, active};
 use super::line::{Line, Wrapping};
 
-/// The registers of each file that can hold lines.
-const MOST: usize = 32;
+/// How many registers of each file can hold lines.
+pub(crate) const MOST_LINES: usize = 32;
 
 /// Registers that can hold lines: those of 32 bits in the lower half, and those of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,17 +17,18 @@ impl Set {
     /// A register of 32 bits; `None` if it never holds a line.
     #[inline(always)]
     pub(crate) fn word(index: u32) -> Option<Self> {
-        (index < MOST as u32).then(|| Self(1 << index))
+        (index < MOST_LINES as u32).then(|| Self(1 << index))
     }
 
     /// A register of 64 bits, likewise.
     #[inline(always)]
     pub(crate) fn double(index: u32) -> Option<Self> {
-        (index < MOST as u32).then(|| Self(1 << MOST << index))
+        (index < MOST_LINES as u32).then(|| Self(1 << MOST_LINES << index))
     }
 
+    /// The registers of both sets.
     #[inline(always)]
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(crate) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -43,7 +44,7 @@ impl Set {
 
     /// The indices of the registers of 64 bits.
     fn doubles(self) -> impl Iterator<Item = usize> {
-        active((self.0 >> MOST) as u32)
+        active((self.0 >> MOST_LINES) as u32)
     }
 }
 
@@ -65,8 +66,8 @@ impl Held {
     /// The registers of a set hold lines from now on.
     #[inline(always)]
     pub(crate) fn keep(&mut self, set: Set) {
-        self.known = self.known.and(set);
-        self.stale = self.stale.and(set);
+        self.known = self.known.with(set);
+        self.stale = self.stale.with(set);
     }
 
     /// The registers of a set hold no lines from now on: all of their lanes are being written.
@@ -95,21 +96,19 @@ impl Held {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lines {
     pub(crate) held: Held,
-    words: [Line<u32>; MOST],
-    doubles: [Line<u64>; MOST],
+    words: [Line<u32>; MOST_LINES],
+    doubles: [Line<u64>; MOST_LINES],
 }
 
 impl Lines {
-    /// The first registers of both files are zero. The lanes of others are the caller's to clear:
-    /// returns how many registers of a file are zero.
-    pub(crate) fn begin(&mut self, words: usize, doubles: usize) -> usize {
-        let (words, doubles) = (words.min(MOST), doubles.min(MOST));
+    /// All registers that can hold lines are zero, of so many of each file.
+    pub(crate) fn begin(&mut self, words: usize, doubles: usize) {
+        let (words, doubles) = (words.min(MOST_LINES), doubles.min(MOST_LINES));
         self.words[..words].fill(Line::default());
         self.doubles[..doubles].fill(Line::default());
         let first = |count: usize| (1_u64 << count) - 1;
-        let all = Set(first(words) | first(doubles) << MOST);
+        let all = Set(first(words) | first(doubles) << MOST_LINES);
         self.held = Held { known: all, stale: all };
-        MOST
     }
 
     /// Makes registers lanes only, before an instruction of the lanes of a mask reads and writes them.
@@ -123,7 +122,7 @@ impl Lines {
         mask: u32,
     ) {
         // Lanes that do not execute it keep the old values of its results.
-        self.fill(held, lanes, if mask == u32::MAX { reads } else { reads.and(writes) });
+        self.fill(held, lanes, if mask == u32::MAX { reads } else { reads.with(writes) });
         held.forget(writes);
     }
 
@@ -188,7 +187,7 @@ impl Lines {
     pub(crate) fn set_word(&mut self, lanes: &mut Lanes<'_>, slot: u16, line: Line<u32>) {
         match Set::word(slot.into()) {
             Some(set) => {
-                self.words[usize::from(slot) % MOST] = line;
+                self.words[usize::from(slot) % MOST_LINES] = line;
                 self.held.keep(set);
             }
             None => line.fill(lanes.word_mut(slot)),
@@ -200,7 +199,7 @@ impl Lines {
     pub(crate) fn set_double(&mut self, lanes: &mut Lanes<'_>, slot: u16, line: Line<u64>) {
         match Set::double(slot.into()) {
             Some(set) => {
-                self.doubles[usize::from(slot) % MOST] = line;
+                self.doubles[usize::from(slot) % MOST_LINES] = line;
                 self.held.keep(set);
             }
             None => line.fill(lanes.double_mut(slot)),
@@ -210,7 +209,7 @@ impl Lines {
     #[inline(always)]
     fn word(&self, lanes: &Lanes<'_>, slot: u16) -> Line<u32> {
         if slot & CONSTANT == 0 {
-            self.words[usize::from(slot) % MOST]
+            self.words[usize::from(slot) % MOST_LINES]
         } else {
             Line::same(lanes.word(slot)[0])
         }
@@ -219,7 +218,7 @@ impl Lines {
     #[inline(always)]
     fn double(&self, lanes: &Lanes<'_>, slot: u16) -> Line<u64> {
         if slot & CONSTANT == 0 {
-            self.doubles[usize::from(slot) % MOST]
+            self.doubles[usize::from(slot) % MOST_LINES]
         } else {
             Line::same(lanes.double(slot)[0])
         }
@@ -250,7 +249,7 @@ macro_rules! of_line {
             #[inline(always)]
             fn set_same(lines: &mut Lines, slot: u16, value: Self) {
                 let raw = <$raw>::from(value as $unsigned);
-                lines.$file[usize::from(slot) % MOST] = Line::same(raw);
+                lines.$file[usize::from(slot) % MOST_LINES] = Line::same(raw);
             }
         }
     )*};
@@ -267,7 +266,7 @@ macro_rules! whole {
             #[inline(always)]
             fn set_line(lines: &mut Lines, slot: u16, line: Line<Self>) {
                 let raw = Line { first: line.first as $raw, step: line.step as $raw };
-                lines.$file[usize::from(slot) % MOST] = raw;
+                lines.$file[usize::from(slot) % MOST_LINES] = raw;
             }
         }
     )*};

@@ -20,7 +20,7 @@ pub(crate) use apply::{
 };
 pub(crate) use lanes::{First, Lanes, Value, WIDTH, active, is_constant};
 pub(crate) use line::{Line, Wrapping};
-pub(crate) use lines::{Lines, Set};
+pub(crate) use lines::{Lines, MOST_LINES, Set};
 pub(crate) use mask::{bits, pack, signs};
 pub(crate) use matrix::{Factors, Layout, Product, Sum};
 pub(crate) use op::*;

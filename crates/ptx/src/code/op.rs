@@ -67,7 +67,7 @@ impl Slot {
     /// The registers of slots that may hold lines; `None` if one of them never does.
     pub(crate) fn set(slots: &[Self]) -> Option<Set> {
         slots.iter().try_fold(Set::default(), |set, slot| {
-            Some(set.and(match slot.file {
+            Some(set.with(match slot.file {
                 File::Word => Set::word(slot.index)?,
                 File::Double => Set::double(slot.index)?,
                 File::Predicate | File::ConstantWord | File::ConstantDouble => Set::default(),

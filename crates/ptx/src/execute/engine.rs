@@ -38,11 +38,13 @@ pub(super) enum Next {
     End,
 }
 
+/// The end of a kernel: the instruction, the lane, the address if an access is the cause, the cause.
+pub(super) type Trap = (u32, usize, Option<u64>, Cause);
+
 /// How a warp's turn ended.
 pub(super) struct Turn {
     pub(super) executed: u64,
-    /// The instruction and why the kernel ends.
-    pub(super) trap: Option<(u32, usize, Option<u64>, Cause)>,
+    pub(super) trap: Option<Trap>,
 }
 
 impl Engine<'_> {

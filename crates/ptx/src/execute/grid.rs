@@ -6,7 +6,7 @@ use super::access::Reach;
 use super::block::{Block, Common, Shape, coordinates};
 use super::cluster::Cluster;
 use super::count::{Counts, InstructionCounts};
-use super::engine::{Engine, Rules};
+use super::engine::{Engine, Rules, Trap};
 use super::host::Host;
 use super::launch::{Config, Launch, StartError};
 use super::memory::{Memory, Outstanding, Turn};
@@ -223,7 +223,7 @@ impl Run {
                     return self.ended(report);
                 }
             }
-            if let Some(report) = self.turn(memory, host) {
+            if let Some(report) = self.turns(memory, host, target) {
                 return self.ended(report);
             }
             if self.stats.warp_instructions >= target {
@@ -291,7 +291,7 @@ impl Run {
     ) -> bool {
         let quantum = std::mem::replace(&mut self.quantum, 1);
         self.cursor = at;
-        let report = self.turn(memory, host);
+        let report = self.turns(memory, host, 0);
         (self.quantum, self.cursor) = (quantum, (0, 0));
         report.map(|report| self.ended(report)).is_none()
     }
@@ -351,26 +351,86 @@ impl Run {
         self.resident[index].begin(program, shape, self.shared, spare);
     }
 
-    /// One turn of the next warp. Gives the report if the kernel ends by it.
-    fn turn(&mut self, memory: &mut dyn Memory, host: &mut dyn Host) -> Option<Box<Report>> {
-        let (index, warp) = self.cursor;
+    /// Turns of the next warps of one block, until the block is through or `target` instructions of warps
+    /// are executed. Gives the report if the kernel ends by it.
+    fn turns(
+        &mut self,
+        memory: &mut dyn Memory,
+        host: &mut dyn Host,
+        target: u64,
+    ) -> Option<Box<Report>> {
+        let index = self.cursor.0;
+        if !self.resident[index].has_begun() {
+            // Only now, so that a block that is through leaves its buffers to the next.
+            self.begin_cluster(index);
+        }
+        if let Some((trap, waiting)) = self.turns_of_block(memory, host, target) {
+            let (pc, lane, address, cause) = trap;
+            let warp = self.cursor.1;
+            let halts_warp = matches!(cause, Cause::IllegalAddress { .. });
+            let report = Box::new(self.report(index, warp, pc, lane, address, cause));
+            if !halts_warp {
+                return Some(report);
+            }
+            self.outstanding.truncate(waiting);
+            self.halt(index, warp, report);
+        }
+        if let Some((report, last)) = &self.fault
+            && self.stats.warp_instructions >= *last
+        {
+            return Some(report.clone());
+        }
+        if self.limit.is_some_and(|limit| self.stats.warp_instructions >= limit) {
+            let warp = self.cursor.1;
+            let pc = self.resident[index].warps[warp].fragments.first().map_or(0, |f| f.pc);
+            let report = self.report(index, warp, pc, 0, None, Cause::InstructionLimit);
+            return Some(Box::new(report));
+        }
+        if self.resident[index].common.live == 0 {
+            let mut ended = self.resident.swap_remove(index);
+            let free = ended.common.free_slot();
+            self.spare.push(ended);
+            if let Some(slot) = free {
+                self.make_resident(slot);
+            }
+            self.cursor.1 = 0;
+            self.progress = true;
+        } else {
+            self.cursor = self.after(self.cursor);
+        }
+        None
+    }
+
+    /// The place of the warp that is next.
+    fn after(&self, (index, warp): (usize, usize)) -> (usize, usize) {
+        let block = &self.resident[index];
+        if warp + 1 < block.warps.len() {
+            (index, warp + 1)
+        } else if block.common.rounds != self.rounds {
+            // Warps may go on behind a barrier, and their registers are at hand now.
+            (index, 0)
+        } else {
+            (index + 1, 0)
+        }
+    }
+
+    /// Turns of the warps of a block, up to one after which more is to be done than to take the next
+    /// warp. Gives the trap of that one, and how many accesses waited before its turn.
+    fn turns_of_block(
+        &mut self,
+        memory: &mut dyn Memory,
+        host: &mut dyn Host,
+        target: u64,
+    ) -> Option<(Trap, usize)> {
         let quantum = match self.limit {
             Some(limit) => u64::from(self.quantum)
                 .min(limit.saturating_sub(self.stats.warp_instructions))
                 .max(1),
             None => u64::from(self.quantum),
         };
-        if !self.resident[index].has_begun() {
-            // Only now, so that a block that is through leaves its buffers to the next.
-            self.begin_cluster(index);
-        }
-        let block = &mut self.resident[index];
-        if warp == 0 {
-            self.rounds = block.common.rounds;
-        }
-        let common = &block.common;
-        let waiting = self.outstanding.len();
-        memory.turn(Turn { slot: common.slot, block: common.linear, warp: warp as u32 });
+        let (index, mut warp) = self.cursor;
+        let is_plain = self.limit.is_none() && self.fault.is_none();
+        let Block { common, warps } = &mut self.resident[index];
         let mut engine = Engine {
             program: &self.kernel.program,
             rules: &self.rules,
@@ -386,47 +446,31 @@ impl Run {
             },
             host,
         };
-        let turn = engine.turn(&mut block.common, &mut block.warps[warp], quantum as u32);
-        self.stats.warp_instructions += turn.executed;
-        self.progress |= turn.executed > 0;
-        if let Some((pc, lane, address, cause)) = turn.trap {
-            let halts_warp = matches!(cause, Cause::IllegalAddress { .. });
-            let report = Box::new(self.report(index, warp, pc, lane, address, cause));
-            if !halts_warp {
-                return Some(report);
+        loop {
+            if warp == 0 {
+                self.rounds = common.rounds;
             }
-            self.outstanding.truncate(waiting);
-            self.halt(index, warp, report);
-        }
-        if let Some((report, last)) = &self.fault
-            && self.stats.warp_instructions >= *last
-        {
-            return Some(report.clone());
-        }
-        if self.limit.is_some_and(|limit| self.stats.warp_instructions >= limit) {
-            let pc = self.resident[index].warps[warp].fragments.first().map_or(0, |f| f.pc);
-            let report = self.report(index, warp, pc, 0, None, Cause::InstructionLimit);
-            return Some(Box::new(report));
-        }
-        let block = &self.resident[index];
-        if block.common.live == 0 {
-            let mut ended = self.resident.swap_remove(index);
-            let free = ended.common.free_slot();
-            self.spare.push(ended);
-            if let Some(slot) = free {
-                self.make_resident(slot);
+            let waiting = engine.reach.outstanding.len();
+            let (slot, block) = (common.slot, common.linear);
+            engine.reach.memory.turn(Turn { slot, block, warp: warp as u32 });
+            let turn = engine.turn(common, &mut warps[warp], quantum as u32);
+            engine.reach.stats.warp_instructions += turn.executed;
+            self.progress |= turn.executed > 0;
+            self.cursor.1 = warp;
+            if let Some(trap) = turn.trap {
+                return Some((trap, waiting));
             }
-            self.cursor.1 = 0;
-            self.progress = true;
-        } else if warp + 1 < block.warps.len() {
-            self.cursor.1 += 1;
-        } else if block.common.rounds != self.rounds {
-            // Warps may go on behind a barrier, and their registers are at hand now.
-            self.cursor.1 = 0;
-        } else {
-            self.cursor = (index + 1, 0);
+            if !is_plain || common.live == 0 || engine.reach.stats.warp_instructions >= target {
+                return None;
+            }
+            warp += 1;
+            if warp == warps.len() {
+                if common.rounds == self.rounds {
+                    return None;
+                }
+                warp = 0;
+            }
         }
-        None
     }
 
     /// An illegal address halts its warp. The kernel ends with the first report when no other warp

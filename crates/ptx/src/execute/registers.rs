@@ -52,7 +52,7 @@ pub(super) fn leave_lines(
     mask: u32,
 ) {
     // Lanes that do not execute it keep the old values of its results.
-    let touched = if mask == u32::MAX { op.reads } else { op.reads.and(op.writes) };
+    let touched = if mask == u32::MAX { op.reads } else { op.reads.with(op.writes) };
     fill_lines(program, warp, fragment, touched);
     if fragment.is_kernel() {
         warp.lines.held.forget(op.writes);

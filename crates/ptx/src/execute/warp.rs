@@ -6,7 +6,7 @@
 //! way to them now and then, so that a lane which spins on a lock never starves its owner.
 
 use super::cluster::Arrivals;
-use crate::code::{Lines, Program, WIDTH, is_constant};
+use crate::code::{Lines, MOST_LINES, Program, WIDTH, is_constant};
 
 /// Weights of loop ends and of atomics, after which a looping fragment gives way.
 const PATIENCE: u32 = 4096;
@@ -140,9 +140,10 @@ impl Warp {
         let kernel = &program.functions[0];
         self.index = index;
         let (words, doubles) = (kernel.files.words as usize, kernel.files.doubles as usize);
-        let zeros = self.lines.begin(words, doubles);
-        self.words.truncate(zeros);
-        self.doubles.truncate(zeros);
+        self.lines.begin(words, doubles);
+        // The lanes of registers that hold lines are written when they are needed.
+        self.words.truncate(MOST_LINES);
+        self.doubles.truncate(MOST_LINES);
         self.words.resize(words, [0; WIDTH]);
         self.doubles.resize(doubles, [0; WIDTH]);
         self.predicates.clear();

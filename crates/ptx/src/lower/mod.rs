@@ -271,7 +271,7 @@ fn pack(draft: &Draft) -> Op {
     // Of several registers, those that never hold lines do not count.
     let set = |slots: &[Slot]| {
         let each = slots.iter().filter_map(|slot| Slot::set(&[*slot]));
-        each.fold(Set::default(), Set::and)
+        each.fold(Set::default(), Set::with)
     };
     let first = |slots: &[Slot]| {
         let mut packed = [0; 4];
