@@ -140,6 +140,7 @@ mod pace;
 )]
 mod pager;
 mod paging;
+mod patient;
 mod physical_sharing;
 mod places;
 #[allow(

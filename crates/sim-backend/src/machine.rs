@@ -1,7 +1,7 @@
 //! One machine behind its lock: calls with their time and their records, and faults of the host.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use pagewise_hal::{CallName, Code, Error, ErrorKind, Operation, Result};
 
@@ -12,6 +12,7 @@ use crate::fault_observer::{FaultObserver, HostFault};
 use crate::host_faults::fault::{Answer, Fault};
 use crate::host_faults::gate::Gate;
 use crate::host_faults::service::Service;
+use crate::patient;
 use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal};
 use crate::sim::Sim;
@@ -67,7 +68,7 @@ impl Machine {
     /// still the best there is.
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Sim> {
-        self.sim.lock().unwrap_or_else(PoisonError::into_inner)
+        patient::lock(&self.sim)
     }
 
     /// A list of the caller's that is read while the lock is held. Where the list may lie in managed

@@ -165,9 +165,9 @@ mod tests {
     const GPU0: ProcId = ProcId(1);
 
     #[test]
-    fn a_quiet_block_stays_within_256_bytes() {
+    fn a_quiet_block_stays_within_224_bytes() {
         let bytes = size_of::<Block>() + bytes_of_state(2);
-        assert!(bytes <= 256, "{bytes} bytes");
+        assert!(bytes <= 224, "{bytes} bytes");
     }
 
     #[test]

@@ -10,15 +10,18 @@
 )]
 
 mod free;
+mod lists;
 mod root_id;
 mod slot_masks;
 mod turnover;
 mod whole;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use free::{FreePieces, Slot};
+pub(super) use lists::List;
+use lists::{Lists, Place};
 pub(super) use root_id::RootId;
 use root_id::{BIG, ROOT};
 use turnover::Turnover;
@@ -27,22 +30,8 @@ use whole::WholeBlocks;
 /// Bytes in a root chunk.
 pub(crate) const CHUNK_BYTES: u64 = ROOT as u64 * pagewise_hal::PAGE_BYTES;
 
-/// The lists of root chunks, in the order in which chunks are given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum List {
-    /// Chunks without resident pages.
-    Unused,
-    /// Only discarded pages.
-    Discarded,
-    /// Data.
-    Used,
-}
-
 #[derive(Debug, Clone)]
 struct Root {
-    list: List,
-    /// When it came to the list: larger is later. 0 if nothing is in the chunk.
-    stamp: u64,
     used: u16,
     /// It was emptied by eviction, so its memory is not zero.
     evicted: bool,
@@ -51,15 +40,24 @@ struct Root {
 
 /// The contents of a root chunk.
 #[derive(Debug, Clone)]
+#[allow(clippy::box_collection, reason = "most chunks hold one block, and are to stay small")]
 enum Holds {
     /// All of a full block, that begins with this page.
     Whole(u64),
-    /// Smaller pieces, if any: by their place in the chunk, the pages that they begin with.
-    Pieces(BTreeMap<u16, u64>),
+    /// Smaller pieces: by their place in the chunk, the pages that they begin with.
+    Pieces(Box<BTreeMap<u16, u64>>),
+    Nothing,
 }
 
 impl Holds {
-    const NOTHING: Self = Self::Pieces(BTreeMap::new());
+    fn add_piece(&mut self, at: u16, first_page: u64) {
+        if let Self::Nothing = self {
+            *self = Self::Pieces(Box::default());
+        }
+        if let Self::Pieces(pieces) = self {
+            pieces.insert(at, first_page);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +69,7 @@ struct Piece {
 /// Where the chunk of a full block stands among all chunks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
-    chunk: Option<(List, u64)>,
+    chunk: Option<Place>,
     in_use: u64,
 }
 
@@ -90,7 +88,7 @@ impl Standing {
         if now.in_use != self.in_use + u64::from(taken) {
             return None;
         }
-        let placed = now.chunk.filter(|_| now.chunk != self.chunk).map(|(list, _)| list);
+        let placed = now.chunk.filter(|_| now.chunk != self.chunk).map(Place::list);
         Some(Effect { taken, placed })
     }
 }
@@ -101,7 +99,6 @@ pub(super) struct Chunks {
     capacity: u32,
     /// Chunks of the capacity that memory which does not migrate has taken.
     claimed: u32,
-    next_stamp: u64,
     roots: Vec<Root>,
     /// Roots with nothing in them.
     spare: Vec<RootId>,
@@ -109,9 +106,7 @@ pub(super) struct Chunks {
     pieces: BTreeMap<u64, Piece>,
     /// The chunks of full blocks.
     whole: WholeBlocks,
-    /// The lists, longest there first. An entry with another stamp than its chunk's is out of date:
-    /// it is passed over, so that moving a chunk costs the same however many there are.
-    lists: [VecDeque<(u64, RootId)>; 3],
+    lists: Lists,
     /// Room for more pieces in chunks that are split.
     free: FreePieces,
     turnover: Turnover,
@@ -189,7 +184,7 @@ impl Chunks {
             slot.root
         };
         self.root_mut(id).used += len;
-        self.place(id, List::Used);
+        self.lists.append(id, List::Used);
         self.turnover.given(&(first_page..first_page + u64::from(len)));
         self.turnover.reached(self.taken());
         id
@@ -197,9 +192,7 @@ impl Chunks {
 
     fn hold(&mut self, first_page: u64, piece: Piece) {
         let Slot { root, page } = piece.slot;
-        if let Holds::Pieces(pieces) = &mut self.root_mut(root).holds {
-            pieces.insert(page, first_page);
-        }
+        self.root_mut(root).holds.add_piece(page, first_page);
         self.pieces.insert(first_page, piece);
     }
 
@@ -211,7 +204,7 @@ impl Chunks {
             return;
         }
         if let Some(root) = self.whole.remove(start) {
-            self.root_mut(root).holds = Holds::NOTHING;
+            self.root_mut(root).holds = Holds::Nothing;
             for at in (0..ROOT).step_by(BIG.into()) {
                 let piece = Piece { len: BIG, slot: Slot { root, page: at } };
                 self.hold(start + u64::from(at), piece);
@@ -241,29 +234,11 @@ impl Chunks {
 
     fn add_root(&mut self) -> RootId {
         self.spare.pop().unwrap_or_else(|| {
-            let id = RootId(self.roots.len() as u32);
-            let (list, stamp, used, evicted) = (List::Used, 0, 0, false);
-            self.roots.push(Root { list, stamp, used, evicted, holds: Holds::NOTHING });
+            let id = RootId::new(self.roots.len() as u32);
+            self.roots.push(Root { used: 0, evicted: false, holds: Holds::Nothing });
+            self.lists.add();
             id
         })
-    }
-
-    /// Puts a chunk at the end of a list.
-    fn place(&mut self, id: RootId, list: List) {
-        self.next_stamp += 1;
-        let stamp = self.next_stamp;
-        let root = self.root_mut(id);
-        (root.list, root.stamp) = (list, stamp);
-        self.lists[list as usize].push_back((stamp, id));
-        if self.lists[list as usize].len() > 2 * self.roots.len() + 64 {
-            self.drop_outdated(list);
-        }
-    }
-
-    fn drop_outdated(&mut self, list: List) {
-        let mut entries = std::mem::take(&mut self.lists[list as usize]);
-        entries.retain(|(stamp, id)| self.root(*id).stamp == *stamp);
-        self.lists[list as usize] = entries;
     }
 
     /// Says what the chunk of a full block holds now: it goes to the end of that list, unless the
@@ -272,13 +247,13 @@ impl Chunks {
         if let Some(id) = self.whole.get(first_page)
             && !self.pinned.contains(&id)
         {
-            self.place(id, list);
+            self.lists.append(id, list);
         }
     }
 
     /// Where the chunk of a full block stands.
     pub(super) fn standing(&self, first_page: u64) -> Standing {
-        let chunk = self.whole.get(first_page).map(|id| (self.root(id).list, self.root(id).stamp));
+        let chunk = self.whole.get(first_page).and_then(|id| self.lists.place(id));
         Standing { chunk, in_use: self.in_use() }
     }
 
@@ -293,28 +268,20 @@ impl Chunks {
             self.allocate(first_page, ROOT);
         }
         if let (Some(list), Some(id)) = (effect.placed, self.whole.get(first_page)) {
-            self.place(id, list);
+            self.lists.append(id, list);
         }
     }
 
     /// The chunk to give up next. Its pieces stay until they are [freed](Self::free).
-    pub(super) fn next_to_give_up(&mut self) -> Option<RootId> {
-        for list in &mut self.lists {
-            let outdated = |entry: &(u64, RootId)| self.roots[entry.1.index()].stamp != entry.0;
-            while list.front().is_some_and(outdated) {
-                list.pop_front();
-            }
-        }
-        let current = |entry: &&(u64, RootId)| self.root(entry.1).stamp == entry.0;
-        let mut in_order = self.lists.iter().flatten().filter(current).map(|(_, id)| *id);
-        in_order.find(|id| !self.pinned.contains(id))
+    pub(super) fn next_to_give_up(&self) -> Option<RootId> {
+        self.lists.iter().find(|id| !self.pinned.contains(id))
     }
 
     /// The first page of the full block that has a chunk to itself.
     pub(super) fn whole_block(&self, id: RootId) -> Option<u64> {
         match self.root(id).holds {
             Holds::Whole(first) => Some(first),
-            Holds::Pieces(_) => None,
+            Holds::Pieces(_) | Holds::Nothing => None,
         }
     }
 
@@ -340,6 +307,7 @@ impl Chunks {
         match &self.root(id).holds {
             Holds::Whole(first) => Some(*first),
             Holds::Pieces(pieces) => pieces.values().next().copied(),
+            Holds::Nothing => None,
         }
     }
 
@@ -347,7 +315,7 @@ impl Chunks {
     pub(super) fn evict(&mut self, piece: &Range<u64>) {
         let whole = self.whole.remove(piece.start);
         let root = if let Some(id) = whole {
-            self.root_mut(id).holds = Holds::NOTHING;
+            self.root_mut(id).holds = Holds::Nothing;
             self.emptied(id);
             whole
         } else {
@@ -366,7 +334,7 @@ impl Chunks {
         self.turnover.forget(pages);
         while let Some(first) = self.whole.first_within(pages) {
             if let Some(id) = self.whole.remove(first) {
-                self.root_mut(id).holds = Holds::NOTHING;
+                self.root_mut(id).holds = Holds::Nothing;
                 self.emptied(id);
             }
         }
@@ -389,13 +357,14 @@ impl Chunks {
         if left == 0 {
             self.emptied(slot.root);
         } else {
-            self.place(slot.root, List::Used);
+            self.lists.append(slot.root, List::Used);
         }
     }
 
     fn emptied(&mut self, id: RootId) {
         let root = self.root_mut(id);
-        (root.used, root.stamp, root.evicted) = (0, 0, false);
+        (root.used, root.evicted, root.holds) = (0, false, Holds::Nothing);
+        self.lists.remove(id);
         self.free.merge_root(id);
         self.spare.push(id);
     }

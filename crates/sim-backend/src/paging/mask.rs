@@ -76,6 +76,13 @@ impl PageMask {
         self.0[page / 64] |= 1 << (page % 64);
     }
 
+    /// Adds one page or removes it.
+    #[inline]
+    pub(crate) fn set(&mut self, page: usize, is_in: bool) {
+        let (word, bit) = (&mut self.0[page / 64], page % 64);
+        *word = *word & !(1 << bit) | u64::from(is_in) << bit;
+    }
+
     /// Adds the pages of a range.
     #[inline]
     pub(crate) fn insert_range(&mut self, pages: Range<usize>) {

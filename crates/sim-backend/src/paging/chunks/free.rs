@@ -140,7 +140,7 @@ impl FreePieces {
 mod tests {
     use super::*;
 
-    const ROOTS: [RootId; 2] = [RootId(0), RootId(1)];
+    const ROOTS: [RootId; 2] = [RootId::new(0), RootId::new(1)];
 
     fn slot(root: RootId, page: u16) -> Slot {
         Slot { root, page }

@@ -5,25 +5,55 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use super::super::mask::{PageMask, StoredMask};
+use super::super::mask::{PAGES, PageMask};
 
 /// A table for each GiB of the address space in which there are pages: sets come and go with each
 /// eviction, tables seldom.
 #[derive(Clone, Default)]
 pub(super) struct SlotMasks(BTreeMap<u64, Table>);
 
-#[derive(Clone)]
+/// Sets of pages of 512 slots. Nearly all are empty, or all of a slot.
+#[derive(Clone, Default)]
 struct Table {
-    /// Slots with pages.
-    used: usize,
-    masks: Box<[StoredMask]>,
+    /// A bit for each slot with all of its pages.
+    whole: PageMask,
+    /// The pages of slots with some.
+    some: BTreeMap<usize, PageMask>,
 }
 
 impl Table {
-    const SLOTS: u64 = 512;
+    const SLOTS: u64 = PAGES as u64;
 
-    fn new() -> Self {
-        Self { used: 0, masks: vec![StoredMask::default(); Self::SLOTS as usize].into() }
+    fn all() -> PageMask {
+        PageMask::range(0..PAGES)
+    }
+
+    fn get(&self, index: usize) -> PageMask {
+        match self.whole.contains(index) {
+            true => Self::all(),
+            false => self.some.get(&index).copied().unwrap_or_default(),
+        }
+    }
+
+    fn set(&mut self, index: usize, pages: PageMask) {
+        let is_whole = pages == Self::all();
+        self.whole.set(index, is_whole);
+        if is_whole || pages.is_empty() {
+            self.some.remove(&index);
+        } else {
+            self.some.insert(index, pages);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.some.is_empty()
+    }
+
+    /// Slots with pages, ascending.
+    fn slots(&self) -> impl Iterator<Item = usize> {
+        let some =
+            self.some.keys().fold(PageMask::EMPTY, |slots, slot| slots | PageMask::single(*slot));
+        (self.whole | some).pages()
     }
 }
 
@@ -40,38 +70,30 @@ impl SlotMasks {
     pub(super) fn insert(&mut self, slot: u64, pages: PageMask) {
         debug_assert!(!pages.is_empty());
         let (key, index) = Self::place(slot);
-        let table = self.0.entry(key).or_insert_with(Table::new);
-        let mask = &mut table.masks[index];
-        let was_empty = mask.is_empty();
-        mask.insert(pages);
-        table.used += usize::from(was_empty && !mask.is_empty());
+        let table = self.0.entry(key).or_default();
+        table.set(index, table.get(index) | pages);
     }
 
     /// Removes pages of a slot; returns how many of them it had.
     pub(super) fn remove(&mut self, slot: u64, pages: PageMask) -> usize {
         let (key, index) = Self::place(slot);
         let Some(table) = self.0.get_mut(&key) else { return 0 };
-        let mask = &mut table.masks[index];
-        if mask.is_empty() {
+        let before = table.get(index);
+        if before.is_empty() {
             return 0;
         }
-        let removed = (mask.get() & pages).count();
-        mask.remove(pages);
-        if mask.is_empty() {
-            table.used -= 1;
-            if table.used == 0 {
-                self.0.remove(&key);
-            }
+        table.set(index, before.minus(pages));
+        if table.is_empty() {
+            self.0.remove(&key);
         }
-        removed
+        (before & pages).count()
     }
 
     /// The slots among these with pages, ascending.
     pub(super) fn slots(&self, among: Range<u64>) -> Vec<u64> {
         let tables = among.start / Table::SLOTS..among.end.div_ceil(Table::SLOTS);
         let slots = self.0.range(tables).flat_map(|(key, table)| {
-            let of_table = (key * Table::SLOTS..).zip(&table.masks);
-            of_table.filter(|(_, mask)| !mask.is_empty()).map(|(slot, _)| slot)
+            table.slots().map(move |index| key * Table::SLOTS + index as u64)
         });
         slots.filter(|slot| among.contains(slot)).collect()
     }
@@ -82,7 +104,7 @@ impl fmt::Debug for SlotMasks {
         let slots = self.slots(0..u64::MAX);
         let mask = |slot: u64| {
             let (key, index) = Self::place(slot);
-            self.0.get(&key).map(|table| &table.masks[index])
+            self.0.get(&key).map(|table| table.get(index))
         };
         f.debug_map().entries(slots.into_iter().map(|slot| (slot, mask(slot)))).finish()
     }

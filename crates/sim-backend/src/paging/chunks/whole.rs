@@ -78,17 +78,17 @@ mod tests {
 
     fn with(blocks: &[u64]) -> WholeBlocks {
         let mut whole = WholeBlocks::default();
-        blocks.iter().for_each(|&block| whole.insert(block * PAGES, RootId(block as u32)));
+        blocks.iter().for_each(|&block| whole.insert(block * PAGES, RootId::new(block as u32)));
         whole
     }
 
     #[test]
     fn a_block_has_the_chunk_that_it_was_given_last_until_that_is_removed() {
         let mut whole = with(&BLOCKS);
-        whole.insert(511 * PAGES, RootId(7));
+        whole.insert(511 * PAGES, RootId::new(7));
         for block in 0..6000 {
-            let given = BLOCKS.contains(&block).then_some(RootId(block as u32));
-            let expected = if block == 511 { Some(RootId(7)) } else { given };
+            let given = BLOCKS.contains(&block).then_some(RootId::new(block as u32));
+            let expected = if block == 511 { Some(RootId::new(7)) } else { given };
             assert_eq!(whole.get(block * PAGES), expected, "block {block}");
         }
         for block in BLOCKS {
