@@ -6,35 +6,16 @@ use chacha20::ChaCha8Rng;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pagewise::{
     Advice, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, EventCapture, HostAccess,
-    HostTouch, KernelParam, LaunchShape, Location, MemoryContents, RangeAttribute, SimBackend,
-    SimConfig, Span, StreamFlags, StreamHandle,
+    KernelParam, LaunchShape, Location, MemoryContents, RangeAttribute, SimBackend, SimConfig,
+    Span, StreamFlags, StreamHandle,
 };
+use pagewise_benches::{GPU, PAGE, device, host, machine_of};
 use rand::{RngExt, SeedableRng};
 
 const MIB: u64 = 1 << 20;
-const PAGE: u64 = 4096;
-const GPU: Location = Location::device(DeviceId(0));
 
 fn machine(bytes: u64) -> (SimBackend, Span) {
     machine_of(SimConfig::h200(), bytes)
-}
-
-fn machine_of(config: SimConfig, bytes: u64) -> (SimBackend, Span) {
-    let sim = SimBackend::new(config).expect("address space");
-    let span = sim.alloc(bytes).expect("managed memory");
-    (sim, span)
-}
-
-fn host(sim: &SimBackend, span: Span, access: HostAccess) -> u64 {
-    // SAFETY: one thread uses the memory.
-    unsafe { sim.host_touch(HostTouch { span, stride_bytes: PAGE, access }) }.expect("inside")
-}
-
-fn device(sim: &SimBackend, span: Span, access: DeviceAccess) -> u64 {
-    let device = DeviceId(0);
-    let touch = DeviceTouch { device, span, stride_bytes: PAGE, access, blocks: 1, threads: 1 };
-    // SAFETY: one thread uses the memory.
-    unsafe { sim.device_touch(touch, StreamHandle::NULL) }.expect("inside")
 }
 
 fn calls(criterion: &mut Criterion) {

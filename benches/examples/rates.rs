@@ -10,16 +10,14 @@ use std::time::Instant;
 
 use chacha20::ChaCha8Rng;
 use pagewise::{
-    Advice, Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, EventCapture, GpuProfile,
-    HostAccess, HostTouch, Location, MemoryContents, SimBackend, SimConfig, Span, StreamHandle,
+    Advice, Backend, BackendExt, DeviceAccess, EventCapture, GpuProfile, HostAccess, Location,
+    MemoryContents, SimBackend, SimConfig, Span,
 };
+use pagewise_benches::{GPU, PAGE, device, host, kernel, page_of};
 use rand::{RngExt, SeedableRng};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-const PAGE: u64 = 4096;
-const DEVICE: DeviceId = DeviceId(0);
-const GPU: Location = Location::device(DEVICE);
 
 /// Counts allocations and the bytes that are live.
 struct Counting;
@@ -71,28 +69,7 @@ fn machine(bytes: u64) -> (SimBackend, Span) {
 }
 
 fn machine_of(config: SimConfig, bytes: u64) -> (SimBackend, Span) {
-    let sim = SimBackend::new(config.events(EventCapture::Off)).expect("address space");
-    let span = sim.alloc(bytes).expect("managed memory");
-    (sim, span)
-}
-
-fn device(sim: &SimBackend, span: Span, access: DeviceAccess) {
-    kernel(sim, span, access, (1, 1));
-}
-
-fn kernel(sim: &SimBackend, span: Span, access: DeviceAccess, (blocks, threads): (u32, u32)) {
-    let touch = DeviceTouch { device: DEVICE, span, stride_bytes: PAGE, access, blocks, threads };
-    // SAFETY: one thread uses the memory.
-    unsafe { sim.device_touch(touch, StreamHandle::NULL) }.expect("inside");
-}
-
-fn host(sim: &SimBackend, span: Span, access: HostAccess) {
-    // SAFETY: one thread uses the memory.
-    unsafe { sim.host_touch(HostTouch { span, stride_bytes: PAGE, access }) }.expect("inside");
-}
-
-fn page_of(span: Span, page: u64) -> Span {
-    Span::new(span.ptr.offset(page * PAGE), 1)
+    pagewise_benches::machine_of(config.events(EventCapture::Off), bytes)
 }
 
 /// Touches of random pages that are there already, one call each.
