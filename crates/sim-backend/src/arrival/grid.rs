@@ -35,15 +35,56 @@ pub(crate) trait Missing {
     /// The mapping of the device nearest to a page.
     fn mapped_near(&self, page: u64) -> Nearby;
 
-    /// Whether a page that was one of them when the threads ran last may be none now. Saves a look
-    /// at each page that a thread waits for.
-    fn may_have_come(&self, _page: u64) -> bool {
-        true
+    /// Where pages are that were some of them when the threads ran last and may be none now. Saves a
+    /// look at each page that a thread waits for.
+    fn came(&self) -> &Vicinity {
+        &Vicinity::ANYWHERE
     }
 
     /// Whether a page is one of them.
     fn contains(&self, walk: usize, page: u64) -> bool {
         self.next(walk, page) == Some(page)
+    }
+}
+
+/// Places of the address space, each 2 MiB: a bit for all with the same number modulo 256.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Vicinity([u64; 4]);
+
+impl Vicinity {
+    pub(crate) const ANYWHERE: Self = Self([u64::MAX; 4]);
+
+    /// Whether a page is in one of these places, or in one with such a number.
+    #[inline]
+    pub(crate) fn holds(&self, page: u64) -> bool {
+        let (word, bit) = Self::bit(page);
+        self.0[word] & bit != 0
+    }
+
+    /// Whether a page may be in both.
+    #[inline]
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        let [a, b, c, d] = self.0;
+        let [e, f, g, h] = other.0;
+        (a & e) | (b & f) | (c & g) | (d & h) != 0
+    }
+
+    #[inline]
+    fn bit(page: u64) -> (usize, u64) {
+        let slot = page * PAGE / pagewise_hal::BLOCK_BYTES;
+        ((slot / 64 % 4) as usize, 1 << (slot % 64))
+    }
+}
+
+impl FromIterator<u64> for Vicinity {
+    /// Where all of these pages are.
+    fn from_iter<I: IntoIterator<Item = u64>>(pages: I) -> Self {
+        let mut all = Self::default();
+        for page in pages {
+            let (word, bit) = Self::bit(page);
+            all.0[word] |= bit;
+        }
+        all
     }
 }
 

@@ -34,7 +34,9 @@ mod tests;
 
 pub(crate) use executed::{ExecutedArrival, Waiting};
 pub(crate) use faults::{FaultBatch, RaisedFault};
-pub(crate) use grid::{Accesses, KernelWalks, Missing, Nearby, RunsAhead, Threads, WalkAccesses};
+pub(crate) use grid::{
+    Accesses, KernelWalks, Missing, Nearby, RunsAhead, Threads, Vicinity, WalkAccesses,
+};
 pub use params::{ArrivalParams, BulkShape};
 
 use grid::Grid;

@@ -5,7 +5,7 @@
 )]
 
 use super::faults::RaisedFault;
-use super::grid::{Grid, Missing, Nearby, Position, Unit, WARP};
+use super::grid::{Grid, Missing, Nearby, Position, Unit, Vicinity, WARP};
 use super::params::ArrivalParams;
 use super::rounds::{Around, Raises, Timing};
 use super::sectors::Sectors;
@@ -38,6 +38,10 @@ struct Waiting {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Multiprocessor {
     units: Vec<Waiting>,
+    /// Where the pages are that units miss.
+    misses: Vicinity,
+    /// How many units got where they are since the last replay.
+    moved: usize,
     timing: Timing,
     round: RoundFaults,
 }
@@ -45,11 +49,8 @@ pub(super) struct Multiprocessor {
 /// The faults of one round, in order, made as they are asked for.
 #[derive(Debug, Clone, Default)]
 struct RoundFaults {
-    /// Units by the order in which they fault, and where each is.
-    queue: Vec<(u32, Position)>,
-    /// The next one in the queue.
-    turn: usize,
-    /// Where those that do not wait go on, once the queue is through.
+    queue: Queue,
+    /// Where units that do not wait go on, once the queue is through.
     ahead: Vec<(u32, Position)>,
     /// Accesses that those in the queue wait for.
     ahead_by: u64,
@@ -61,6 +62,63 @@ struct RoundFaults {
     raised: u64,
     /// Turns taken.
     slots: u64,
+}
+
+/// Units in the order in which they fault, and where each is.
+#[derive(Debug, Clone, Default)]
+struct Queue {
+    /// The unit that faults now.
+    first: Option<(u32, Position)>,
+    then: Then,
+}
+
+/// The units behind the first of a queue.
+#[derive(Debug, Clone)]
+enum Then {
+    /// All units from this one on that moved since the last replay, or that did not, and behind those
+    /// that did not the others. Rounds seldom get far in it, so it is not written down.
+    Units { from: u32, moved: bool },
+    /// These, from this place on.
+    Listed { list: Vec<(u32, Position)>, from: usize },
+}
+
+impl Default for Then {
+    fn default() -> Self {
+        Self::Units { from: 0, moved: true }
+    }
+}
+
+impl Queue {
+    /// All units: those that stayed where they were fault before those that moved.
+    fn of(units: &[Waiting], moved: usize) -> Self {
+        let then = Then::Units { from: 0, moved: moved == units.len() };
+        let mut queue = Self { first: None, then };
+        queue.step(units);
+        queue
+    }
+
+    /// The next unit has its turn.
+    fn step(&mut self, units: &[Waiting]) {
+        self.first = match &mut self.then {
+            Then::Listed { list, from } => {
+                let next = list.get(*from).copied();
+                *from += 1;
+                next
+            }
+            Then::Units { from, moved } => loop {
+                match units.get(*from as usize) {
+                    Some(waiting) => {
+                        *from += 1;
+                        if waiting.moved == *moved {
+                            break Some((*from - 1, waiting.at));
+                        }
+                    }
+                    None if *moved => break None,
+                    None => (*from, *moved) = (0, true),
+                }
+            },
+        };
+    }
 }
 
 /// Faults of a unit on a page that are still to come.
@@ -104,16 +162,28 @@ impl Multiprocessor {
                 }));
             }
         }
+        self.moved += self.units.len() - before;
+        self.note_misses();
         self.units.len() > before
+    }
+
+    fn note_misses(&mut self) {
+        self.misses = self.units.iter().map(|waiting| waiting.page).collect();
     }
 
     /// Lets units go on to their next access that faults. Returns whether one did.
     pub(super) fn run(&mut self, grid: &Grid, missing: &impl Missing) -> bool {
+        let came = missing.came();
+        if !came.meets(&self.misses) {
+            if std::mem::take(&mut self.moved) > 0 {
+                self.units.iter_mut().for_each(|waiting| waiting.moved = false);
+            }
+            return false;
+        }
         let mut progress = false;
         self.units.retain_mut(|waiting| {
             waiting.moved = false;
-            if !missing.may_have_come(waiting.page) || missing.contains(waiting.walk, waiting.page)
-            {
+            if !came.holds(waiting.page) || missing.contains(waiting.walk, waiting.page) {
                 return true;
             }
             progress = true;
@@ -124,20 +194,17 @@ impl Multiprocessor {
             (waiting.at, waiting.page, waiting.walk) = (at, page, grid.walk(at));
             true
         });
+        self.moved = self.units.iter().filter(|waiting| waiting.moved).count();
+        if progress {
+            self.note_misses();
+        }
         progress
     }
 
-    /// Queues the units: those that stayed where they were fault before those that moved.
     fn queue(&mut self) {
-        let RoundFaults { queue, turn, ahead, sectors, .. } = &mut self.round;
-        queue.clear();
-        for moved in [false, true] {
-            let units = self.units.iter().enumerate().filter(|(_, w)| w.moved == moved);
-            queue.extend(units.map(|(index, waiting)| (index as u32, waiting.at)));
-        }
-        ahead.clear();
-        sectors.clear();
-        *turn = 0;
+        self.round.queue = Queue::of(&self.units, self.moved);
+        self.round.ahead.clear();
+        self.round.sectors.clear();
         self.round.ahead_by = 0;
         self.round.warp = None;
     }
@@ -169,13 +236,14 @@ impl Multiprocessor {
     fn next_fault(&mut self, grid: &Grid, missing: &impl Missing) -> Option<NextFaults> {
         let round = &mut self.round;
         loop {
-            let Some((index, at)) = round.queue.get_mut(round.turn) else {
+            let Some((index, at)) = &mut round.queue.first else {
                 if round.ahead.is_empty() {
                     return None;
                 }
-                std::mem::swap(&mut round.queue, &mut round.ahead);
-                round.ahead.clear();
-                (round.turn, round.ahead_by) = (0, round.ahead_by + 1);
+                let list = std::mem::take(&mut round.ahead);
+                round.queue.then = Then::Listed { list, from: 0 };
+                round.queue.step(&self.units);
+                round.ahead_by += 1;
                 continue;
             };
             let waiting = &self.units[*index as usize];
@@ -199,7 +267,6 @@ impl Multiprocessor {
                 }
                 continue;
             }
-            round.turn += 1;
             if grid.may_run_ahead(*at)
                 && let Some(next) = grid.seek(&waiting.unit, *at, missing)
                 && grid.runs_ahead(*at, next)
@@ -207,6 +274,7 @@ impl Multiprocessor {
             {
                 round.ahead.push((*index, next));
             }
+            round.queue.step(&self.units);
         }
     }
 }

@@ -187,22 +187,29 @@ impl<'a> Rounds<'a> {
     /// driver looked.
     fn leave<A: Around>(
         &mut self,
-        mut coming: Coming,
+        coming: Coming,
         Range { start: looks_ns, end: replay_ns }: Range<u64>,
         multiprocessors: &mut [impl Raises<A>],
         around: &A,
     ) {
         let params = self.params;
+        let mut late = coming.into_vec();
+        late.retain(|Reverse((ns, at))| {
+            *ns < replay_ns && multiprocessors[*at].timing().start_ns > looks_ns
+        });
+        let mut coming = Coming::from(late);
         while self.left_over.len() < params.batch_faults as usize
-            && let Some(Reverse((ns, at))) = coming.pop()
-            && ns < replay_ns
+            && let Some(mut next) = coming.peek_mut()
         {
+            let Reverse((ns, at)) = *next;
             let multiprocessor = &mut multiprocessors[at];
-            if multiprocessor.timing().start_ns > looks_ns
+            if ns < replay_ns
                 && let Some(fault) = multiprocessor.raise(params, around)
             {
                 self.left_over.push(fault);
-                coming.push(Reverse((multiprocessor.next_ns(params, around), at)));
+                *next = Reverse((multiprocessor.next_ns(params, around), at));
+            } else {
+                PeekMut::pop(next);
             }
         }
     }

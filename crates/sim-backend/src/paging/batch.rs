@@ -28,7 +28,7 @@ use super::report::{ReportSink, WorkCause};
 use super::service;
 use super::thrash;
 use super::walk::{HeldOff, Touched, Walk, fault_record};
-use crate::arrival::{Arrival, FaultBatch, Missing, Nearby, RaisedFault};
+use crate::arrival::{Arrival, FaultBatch, Missing, Nearby, RaisedFault, Vicinity};
 
 #[cfg(test)]
 mod steps;
@@ -80,7 +80,7 @@ impl Paging {
         let mut touched = Touched { now_ns, ..Touched::default() };
         let mut held = HeldOff::default();
         let mut passed: Vec<Passed> = walks.iter().map(|_| Passed::new(self.evictions)).collect();
-        let mut came = Came::ANYWHERE;
+        let mut came = Vicinity::ANYWHERE;
         self.advance(now_ns, sink);
         loop {
             let of_walk = |(reach, passed): (&WalkReach, Passed)| {
@@ -95,11 +95,12 @@ impl Paging {
             let evictions = self.evictions;
             let who = (by, &accesses[..]);
             self.batch(who, &batch, &mut held, &mut touched, sink);
-            // A block that is evicted may be mapped where it went.
-            came = if self.evictions == evictions { Came::by(&batch) } else { Came::ANYWHERE };
+            // A batch maps pages of its own blocks. One that is evicted may be mapped where it went.
+            let of_batch = || batch.raised.iter().map(|fault| fault.page).collect();
+            came = if self.evictions == evictions { of_batch() } else { Vicinity::ANYWHERE };
             #[cfg(test)]
             if !self.shortcuts {
-                came = Came::ANYWHERE;
+                came = Vicinity::ANYWHERE;
             }
         }
     }
@@ -421,33 +422,15 @@ impl Missed<'_> {
     }
 }
 
-/// Where pages may have come, by the 2 MiB of the address space: a bit for each kind of them, by
-/// number. A batch maps pages of its own blocks and no others.
-#[derive(Debug, Clone, Copy)]
-struct Came(u64);
-
-impl Came {
-    const ANYWHERE: Self = Self(u64::MAX);
-
-    fn bit(page: u64) -> u64 {
-        1 << (page / PAGES as u64 % 64)
-    }
-
-    /// By the service of a batch.
-    fn by(batch: &FaultBatch) -> Self {
-        Self(batch.raised.iter().fold(0, |bits, fault| bits | Self::bit(fault.page)))
-    }
-}
-
 /// The pages that each walk of a kernel misses, and where pages came since the last batch.
 struct MissedByWalk<'a> {
     by_walk: Vec<Missed<'a>>,
-    came: Came,
+    came: Vicinity,
 }
 
 impl Missing for MissedByWalk<'_> {
-    fn may_have_come(&self, page: u64) -> bool {
-        self.came.0 & Came::bit(page) != 0
+    fn came(&self) -> &Vicinity {
+        &self.came
     }
 
     fn contains(&self, walk: usize, page: u64) -> bool {
