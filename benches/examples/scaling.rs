@@ -1,5 +1,5 @@
-//! The growth of the time of calls with the bytes of an allocation, and with the allocations, devices
-//! and streams of a machine.
+//! The growth of the time of calls with the bytes of an allocation, and with the allocations, devices,
+//! streams and kept records of a machine.
 //!
 //! `cargo run --release -p pagewise-benches --example scaling`. A row is one call: its time at the
 //! smallest and at the largest size in nanoseconds, and the exponent, which is the slope of the times
@@ -117,10 +117,7 @@ const ONE: [Call; 11] = [
         device_touch(sim, Span::new(span.ptr, 4), PAGE, DeviceAccess::AtomicAdd);
         host_touch(sim, Span::new(span.ptr, 1), PAGE, HostAccess::Write(1));
     }),
-    ("prefetch, there and back", |sim, span| {
-        prefetch(sim, Span::new(span.ptr, PAGE), Location::device(DEVICE));
-        prefetch(sim, Span::new(span.ptr, PAGE), Location::HOST);
-    }),
+    ("prefetch, there and back", |sim, span| there_and_back(sim, Span::new(span.ptr, PAGE))),
     ("advise and unadvise", |sim, span| {
         advise(sim, Span::new(span.ptr, PAGE), Advice::SET_READ_MOSTLY);
         advise(sim, Span::new(span.ptr, PAGE), Advice::UNSET_READ_MOSTLY);
@@ -141,10 +138,7 @@ const ONE: [Call; 11] = [
 /// Calls on all of an allocation.
 const WHOLE: [Call; 7] = [
     ("alloc and free", |sim, span| alloc_and_free(sim, span.bytes)),
-    ("prefetch, there and back", |sim, span| {
-        prefetch(sim, span, Location::device(DEVICE));
-        prefetch(sim, span, Location::HOST);
-    }),
+    ("prefetch, there and back", there_and_back),
     ("advise and unadvise", |sim, span| {
         advise(sim, span, Advice::SET_READ_MOSTLY);
         advise(sim, span, Advice::UNSET_READ_MOSTLY);
@@ -161,6 +155,35 @@ const WHOLE: [Call; 7] = [
         unsafe { sim.free(other.ptr) }.expect("live");
     }),
 ];
+
+/// Calls that make records or read them, on a machine that keeps all.
+const RECORDS: [Call; 3] = [
+    ("prefetch, there and back", |sim, span| there_and_back(sim, Span::new(span.ptr, PAGE))),
+    ("events_since, the last 16", |sim, _| {
+        let end = sim.events_since(u64::MAX).expect("records").position;
+        let last = sim.events_since(end.saturating_sub(16)).expect("records");
+        assert_eq!(last.events.len(), 16);
+    }),
+    ("events_since, all", |sim, _| _ = sim.events_since(0).expect("records")),
+];
+
+fn there_and_back(sim: &SimBackend, span: Span) {
+    prefetch(sim, span, Location::device(DEVICE));
+    prefetch(sim, span, Location::HOST);
+}
+
+/// A machine that has kept so many records of copies.
+fn with_records(records: u64) -> (SimBackend, Span) {
+    let capacity = records as usize;
+    let sim = open(config().events(EventCapture::Ring { capacity }));
+    let span = sim.alloc(4 * MIB).expect("address space");
+    host_touch(&sim, Span::new(span.ptr, 1), PAGE, HostAccess::Write(1));
+    let made = || sim.events_since(u64::MAX).expect("records").position;
+    while made() < records {
+        (0..1024).for_each(|_| there_and_back(&sim, Span::new(span.ptr, PAGE)));
+    }
+    (sim, span)
+}
 
 /// A machine with one allocation of 4 MiB behind others.
 fn with_allocations(count: u64, bytes: u64) -> (SimBackend, Span) {
@@ -192,13 +215,18 @@ fn main() {
     let powers = |powers: std::ops::RangeInclusive<u32>| powers.map(|power| 1 << power).collect();
     let (within, beyond): (Vec<u64>, Vec<u64>) = (powers(30..=37), powers(38..=40));
     axis("1..128 GiB", &within, &WHOLE, with_bytes);
-    axis("256 GiB..1 TiB", &beyond, &WHOLE, with_bytes);
+    // Faults on each page take minutes there.
+    let by_call: Vec<Call> =
+        WHOLE.into_iter().filter(|(name, _)| *name != "host_touch, each page").collect();
+    axis("256 GiB..1 TiB", &beyond, &by_call, with_bytes);
     axis("1..128 GiB", &within, &[("memset", memset)], with_bytes);
     axis("1..32 devices", &[1, 2, 4, 8, 16, 32], &ONE, |devices| {
         let sim = open(config().devices(devices as u32));
         let span = sim.alloc(4 * MIB).expect("address space");
         (sim, span)
     });
+    let records: Vec<u64> = (14..=22).step_by(2).map(|power| 1 << power).collect();
+    axis("2^14..2^22 records", &records, &RECORDS, with_records);
     axis("10..10^5 streams", &counts[..5], &ONE, |streams| {
         let (sim, span) = with_allocations(1, PAGE);
         for _ in 0..streams {

@@ -27,6 +27,7 @@ pub fn machine_of(config: SimConfig, bytes: u64) -> (SimBackend, Span) {
 ///
 /// # Panics
 /// If the span is not live memory.
+#[inline]
 pub fn host(sim: &SimBackend, span: Span, access: HostAccess) -> u64 {
     // SAFETY: one thread uses the memory.
     unsafe { sim.host_touch(HostTouch { span, stride_bytes: PAGE, access }) }.expect("inside")
@@ -36,6 +37,7 @@ pub fn host(sim: &SimBackend, span: Span, access: HostAccess) -> u64 {
 ///
 /// # Panics
 /// If the span is not live memory.
+#[inline]
 pub fn device(sim: &SimBackend, span: Span, access: DeviceAccess) -> u64 {
     kernel(sim, span, access, (1, 1))
 }
@@ -44,6 +46,7 @@ pub fn device(sim: &SimBackend, span: Span, access: DeviceAccess) -> u64 {
 ///
 /// # Panics
 /// If the span is not live memory.
+#[inline]
 pub fn kernel(
     sim: &SimBackend,
     span: Span,
@@ -57,6 +60,7 @@ pub fn kernel(
 
 /// The first byte of a page of a span, by the page's number.
 #[must_use]
+#[inline]
 pub fn page_of(span: Span, page: u64) -> Span {
     Span::new(span.ptr.offset(page * PAGE), 1)
 }

@@ -48,13 +48,14 @@ impl Run {
             return Some(Self::EMPTY);
         }
         let is_run = pages.next_set(end) == PAGES;
-        is_run.then(|| Self([start, end].map(|page| (page as u16).to_ne_bytes())))
+        is_run.then(|| Self([(start as u16).to_ne_bytes(), (end as u16).to_ne_bytes()]))
     }
 
     #[inline]
     fn pages(self) -> Range<usize> {
-        let [start, end] = self.0.map(|page| usize::from(u16::from_ne_bytes(page)));
-        start..end
+        // Not by `map`, which is a call.
+        let [start, end] = self.0;
+        u16::from_ne_bytes(start).into()..u16::from_ne_bytes(end).into()
     }
 
     #[inline]
@@ -125,11 +126,13 @@ impl Presence {
     /// every level and without a write since.
     #[inline]
     fn same(&self) -> Option<PageMask> {
-        match (self.maps, self.large_maps()) {
-            (Maps::Held, _) => Some(self.resident),
-            (Maps::Run(run), _) => Some(run.mask()),
-            (Maps::Large, LargeMaps::Same(pages)) => Some(*pages),
-            (Maps::Large, _) => None,
+        match self.maps {
+            Maps::Held => Some(self.resident),
+            Maps::Run(run) => Some(run.mask()),
+            Maps::Large => match self.large_maps() {
+                LargeMaps::Same(pages) => Some(*pages),
+                _ => None,
+            },
         }
     }
 
@@ -170,24 +173,28 @@ impl Presence {
 
     /// Pages mapped with at least this permission.
     pub(super) fn mapped(&self, at_least: Protection) -> PageMask {
-        match (self.maps, self.large_maps()) {
-            (Maps::Held, _) => self.resident,
-            (Maps::Run(run), _) => run.mask(),
-            (Maps::Large, LargeMaps::Same(pages)) => *pages,
-            (Maps::Large, LargeMaps::Levels(levels)) => levels[self.level(at_least)].get(),
-            (Maps::Large, LargeMaps::Nothing) => PageMask::EMPTY,
+        match self.maps {
+            Maps::Held => self.resident,
+            Maps::Run(run) => run.mask(),
+            Maps::Large => match self.large_maps() {
+                LargeMaps::Nothing => PageMask::EMPTY,
+                LargeMaps::Same(pages) => *pages,
+                LargeMaps::Levels(levels) => levels[self.level(at_least)].get(),
+            },
         }
     }
 
     /// Whether a page is mapped with at least this permission.
     #[inline]
     pub(super) fn maps(&self, at_least: Protection, page: usize) -> bool {
-        match (self.maps, self.large_maps()) {
-            (Maps::Held, _) => self.resident.contains(page),
-            (Maps::Run(run), _) => run.pages().contains(&page),
-            (Maps::Large, LargeMaps::Same(pages)) => pages.contains(page),
-            (Maps::Large, LargeMaps::Levels(levels)) => levels[self.level(at_least)].contains(page),
-            (Maps::Large, LargeMaps::Nothing) => false,
+        match self.maps {
+            Maps::Held => self.resident.contains(page),
+            Maps::Run(run) => run.pages().contains(&page),
+            Maps::Large => match self.large_maps() {
+                LargeMaps::Nothing => false,
+                LargeMaps::Same(pages) => pages.contains(page),
+                LargeMaps::Levels(levels) => levels[self.level(at_least)].contains(page),
+            },
         }
     }
 
@@ -209,8 +216,10 @@ impl Presence {
     }
 
     /// Whether the host has written a page since it mapped it for writing. Not for devices.
+    #[inline]
     pub(super) fn has_written(&self, page: usize) -> bool {
-        matches!(self.large_maps(), LargeMaps::Levels(levels) if levels[2].contains(page))
+        self.maps == Maps::Large
+            && matches!(self.large_maps(), LargeMaps::Levels(levels) if levels[2].contains(page))
     }
 
     /// Notes pages that the host wrote. Not for devices.
