@@ -59,6 +59,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `sim` (default) | the simulator |
+//! | `jit` | with `sim`: pieces of kernels that run often become machine code |
 //! | `cuda` | the driver, found at run time; CUDA 12 and 13 are told apart at run time, not here |
 //! | `cudarc` | `interop`: memory lent to cudarc, and back; turns `cuda` on |
 //! | `mock` | `mock`: a mock of [`Backend`]; exempt from semantic versioning |

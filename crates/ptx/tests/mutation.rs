@@ -105,13 +105,19 @@ fn tried(text: &str, which: usize) -> bool {
     let params = params(kernel.info());
     let launch = Launch {
         grid: [2, 1, 1],
-        block: [40, 1, 1],
+        block: [72, 1, 1],
         dynamic_shared: 64,
         params: &params[..kernel.info().param_bytes as usize],
         cooperative: false,
         cluster: None,
     };
-    let config = Config { instruction_limit: Some(20_000), sms: 2, ..Config::default() };
+    // Compiled pieces stay inside of the memory, too.
+    let config = Config {
+        instruction_limit: Some(20_000),
+        sms: 2,
+        compile_after: Some(which as u32 % 2),
+        ..Config::default()
+    };
     let Ok(mut run) = kernel.start(&launch, &config) else { return true };
     let (mut memory, mut journal) = (Flat::new(1 << 16), Journal::default());
     for _ in 0..64 {

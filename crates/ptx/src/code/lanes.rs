@@ -15,7 +15,7 @@ const BITS: [u32; WIDTH] = {
 };
 
 /// In slots: the register is a constant of the program.
-pub(super) const CONSTANT: u16 = 0x8000;
+pub(crate) const CONSTANT: u16 = 0x8000;
 
 /// Where the registers and constants of a function begin.
 #[derive(Debug, Clone, Copy)]

@@ -7,10 +7,27 @@
 use super::lanes::WIDTH;
 
 /// Values of 32 lanes: lane `n` has `first + n * step`, which wraps.
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Line<T> {
     pub(crate) first: T,
     pub(crate) step: T,
+}
+
+/// A coordinate of the threads of a warp, which may be a line, for compiled code.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Axis {
+    pub(crate) first: u32,
+    pub(crate) step: u32,
+    /// One if it is a line, else zero.
+    pub(crate) is_line: u32,
+}
+
+impl Axis {
+    pub(crate) fn of(line: Option<Line<u32>>) -> Self {
+        line.map_or(Self::default(), |Line { first, step }| Self { first, step, is_line: 1 })
+    }
 }
 
 /// A number of 32 or 64 bits with arithmetic that wraps.

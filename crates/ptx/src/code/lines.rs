@@ -10,6 +10,7 @@ use super::line::{Line, Wrapping};
 pub(crate) const MOST_LINES: usize = 32;
 
 /// Registers that can hold lines: those of 32 bits in the lower half, and those of 64 bits.
+#[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Set(u64);
 
@@ -37,6 +38,11 @@ impl Set {
         Self(self.0 & !other.0)
     }
 
+    /// One bit for each register.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
     /// The indices of the registers of 32 bits.
     fn words(self) -> impl Iterator<Item = usize> {
         active(self.0 as u32)
@@ -49,6 +55,7 @@ impl Set {
 }
 
 /// The registers that hold lines.
+#[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held {
     known: Set,
@@ -57,6 +64,10 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// Where its sets are, for compiled code.
+    pub(crate) const KNOWN: usize = std::mem::offset_of!(Self, known);
+    pub(crate) const STALE: usize = std::mem::offset_of!(Self, stale);
+
     /// Whether all registers of a set hold lines.
     #[inline(always)]
     pub(crate) fn all(self, set: Set) -> bool {
@@ -109,6 +120,22 @@ impl Lines {
         let first = |count: usize| (1_u64 << count) - 1;
         let all = Set(first(words) | first(doubles) << MOST_LINES);
         self.held = Held { known: all, stale: all };
+    }
+
+    /// Where the lines of both files are, for compiled code.
+    pub(crate) fn pointers(&mut self) -> (*mut Held, *mut Line<u32>, *mut Line<u64>) {
+        (&raw mut self.held, self.words.as_mut_ptr(), self.doubles.as_mut_ptr())
+    }
+
+    /// The step of a register's line, with the sign of its width; `None` if it holds none.
+    pub(crate) fn step(&self, is_double: bool, place: u16) -> Option<i64> {
+        let index = u32::from(place);
+        let set = if is_double { Set::double(index)? } else { Set::word(index)? };
+        let at = usize::from(place);
+        self.held.all(set).then(|| match is_double {
+            true => self.doubles[at].step.cast_signed(),
+            false => self.words[at].step.cast_signed().into(),
+        })
     }
 
     /// Makes registers lanes only, before an instruction of the lanes of a mask reads and writes them.

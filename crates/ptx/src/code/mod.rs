@@ -2,6 +2,7 @@
 
 mod allocate;
 mod apply;
+mod form;
 mod lanes;
 mod line;
 mod lines;
@@ -18,9 +19,10 @@ pub(crate) use allocate::{allocate, blocks};
 pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
-pub(crate) use lanes::{First, Lanes, Value, WIDTH, active, is_constant};
-pub(crate) use line::{Line, Wrapping};
-pub(crate) use lines::{Lines, MOST_LINES, Set};
+pub(crate) use form::{Compared, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Width};
+pub(crate) use lanes::{CONSTANT, First, Lanes, Value, WIDTH, active, is_constant};
+pub(crate) use line::{Axis, Line, Wrapping};
+pub(crate) use lines::{Held, Lines, MOST_LINES, Set};
 pub(crate) use mask::{bits, pack, signs};
 pub(crate) use matrix::{Factors, Layout, Product, Sum};
 pub(crate) use op::*;

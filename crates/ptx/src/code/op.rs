@@ -1,5 +1,6 @@
 //! Lowered instructions.
 
+use super::form::Form;
 use super::lanes::{CONSTANT, Lanes};
 use super::lines::{Lines, Set};
 use super::matrix::Product;
@@ -17,17 +18,24 @@ pub(crate) struct Pure {
     pub(crate) on_lanes: OnLanes,
     /// Its form for registers that hold lines, if it has one.
     pub(crate) on_lines: Option<OnLines>,
+    /// The function, if a compiler knows it.
+    pub(crate) form: Option<Form>,
 }
 
 impl Pure {
     /// An instruction on lanes only.
     pub(crate) const fn of(on_lanes: OnLanes) -> Self {
-        Self { on_lanes, on_lines: None }
+        Self { on_lanes, on_lines: None, form: None }
     }
 
     /// The instruction with its form for lines.
     pub(crate) const fn or(self, on_lines: OnLines) -> Self {
         Self { on_lines: Some(on_lines), ..self }
+    }
+
+    /// The instruction with its function.
+    pub(crate) fn as_form(self, form: impl Into<Option<Form>>) -> Self {
+        Self { form: form.into(), ..self }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cluster::Cluster;
 use super::report::Cause;
 use super::warp::{Bytes, State, Warp};
-use crate::code::{Barrier, Line, Program, RANK_SHIFT, Special, WIDTH};
+use crate::code::{Axis, Barrier, Line, Program, RANK_SHIFT, Special, WIDTH};
 
 /// The barriers of a block.
 const BARRIERS: usize = 16;
@@ -79,6 +79,8 @@ pub(super) struct Shape {
     pub(super) threads: u32,
     /// The coordinates of the lanes of each warp: x, y, z.
     pub(super) coordinates: Vec<[Column; 3]>,
+    /// Those of them that are lines.
+    pub(super) axes: Vec<[Axis; 3]>,
     pub(super) sms: u32,
     pub(super) grid_id: u64,
     pub(super) workspace: u64,

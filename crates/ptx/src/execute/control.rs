@@ -75,7 +75,7 @@ impl Engine<'_> {
             let mut rest = fragment.clone();
             rest.mask = mask & !same;
             fragment.mask = same;
-            warp.fragments.push(rest);
+            warp.add(rest);
         }
     }
 

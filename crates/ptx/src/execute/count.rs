@@ -47,6 +47,16 @@ impl Counts {
         }
     }
 
+    /// Warps executed the instructions from one up to another, so many times.
+    pub(super) fn note_times(&mut self, from: u32, to: u32, times: u64) {
+        if let Some(begun) = self.0.get_mut(from as usize) {
+            *begun = begun.wrapping_add(times);
+        }
+        if let Some(ended) = self.0.get_mut(to as usize) {
+            *ended = ended.wrapping_sub(times);
+        }
+    }
+
     /// The sums of all classes.
     pub(super) fn by_class(&self, program: &Program) -> InstructionCounts {
         let (mut counts, mut times) = (InstructionCounts::default(), 0_u64);

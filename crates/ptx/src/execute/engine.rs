@@ -3,6 +3,7 @@
 use super::access::{Blocked, Reach};
 use super::block::{Column, Common, Shape};
 use super::host::Host;
+use super::pieces::Pieces;
 use super::registers::{Results, lanes_and_lines, leave_lines};
 use super::report::Cause;
 use super::warp::{Fragment, SPIN, State, Warp};
@@ -24,6 +25,8 @@ pub(super) struct Engine<'a> {
     pub(super) rules: &'a Rules,
     pub(super) reach: Reach<'a>,
     pub(super) host: &'a mut dyn Host,
+    /// `None` if all is interpreted.
+    pub(super) pieces: Option<Pieces<'a>>,
 }
 
 /// The effect of an instruction on its fragment.
@@ -64,7 +67,7 @@ impl Engine<'_> {
             let end = self.run(common, warp, &mut fragment, slice, &mut spent);
             left = left.saturating_sub(spent.max(1));
             match end {
-                Ok(true) => {}
+                Ok(true) => warp.give_back(fragment),
                 Ok(false) => {
                     let waits = matches!(fragment.state, State::Barrier { .. });
                     warp.fragments.push(fragment);
@@ -124,6 +127,10 @@ impl Engine<'_> {
             // Few machines count bits as fast as they compare.
             if fragment.mask != mask {
                 (mask, threads) = (fragment.mask, u64::from(fragment.mask.count_ones()));
+            }
+            let is_whole = mask == u32::MAX && warp.fragments.is_empty() && fragment.is_kernel();
+            if is_whole && self.run_piece(common, warp, fragment, (slice - *spent, spent))? {
+                continue;
             }
             let end = fragment.pc.saturating_add(slice - *spent).min(meeting);
             let begin = fragment.pc;
@@ -244,7 +251,7 @@ impl Engine<'_> {
         if other.pc < fragment.pc {
             std::mem::swap(&mut other, fragment);
         }
-        warp.fragments.push(other);
+        warp.add(other);
     }
 
     /// Keeps only the lanes of the mask in the fragment; the others go on behind the instruction.
@@ -254,7 +261,7 @@ impl Engine<'_> {
             other.mask = fragment.mask & !mask;
             other.pc += 1;
             fragment.mask = mask;
-            warp.fragments.push(other);
+            warp.add(other);
         }
     }
 
@@ -324,7 +331,7 @@ impl Engine<'_> {
         Ok(Next::Go)
     }
 
-    fn special(
+    pub(super) fn special(
         &mut self,
         common: &Common,
         warp: &mut Warp,
@@ -364,7 +371,7 @@ impl Engine<'_> {
 /// Runs the instructions of registers only from the fragment's position on, before `end`. `LINES` says
 /// that the fragment is in the kernel itself, so that its registers may hold lines.
 #[inline(always)]
-fn calculate<const LINES: bool>(
+pub(super) fn calculate<const LINES: bool>(
     program: &Program,
     warp: &mut Warp,
     fragment: &mut Fragment,

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use super::access::Reach;
-use super::block::{Block, Common, Shape, coordinates};
+use super::block::{Block, Column, Common, Shape, coordinates};
 use super::cluster::Cluster;
 use super::count::{Counts, InstructionCounts};
 use super::engine::{Engine, Rules, Trap};
 use super::host::Host;
 use super::launch::{Config, Launch, StartError};
 use super::memory::{Memory, Outstanding, Turn};
+use super::pieces::Pieces;
 use super::report::{Cause, Report, Stats, Step};
 use super::warp::{Bytes, State};
 use super::windows::Kept;
-use crate::code::has_wide_vectors;
+use crate::code::{Axis, has_wide_vectors};
+use crate::jit::Site;
 use crate::module::{Kernel, KernelInfo};
 
 /// The most blocks of a grid in x; in y and z there are at most 65535.
@@ -43,6 +45,9 @@ pub struct Run {
     outstanding: Vec<Outstanding>,
     stats: Stats,
     counts: Counts,
+    compile_after: Option<u32>,
+    /// The windows of the accesses of compiled pieces.
+    sites: Vec<Site>,
     /// The next block and warp, and whether a warp of this round has run.
     cursor: (usize, usize),
     progress: bool,
@@ -120,12 +125,15 @@ impl Kernel {
         if launch.cooperative && blocks > resident {
             return Err(StartError::Cooperative { blocks, resident });
         }
+        let coordinates = coordinates(launch.block);
+        let of_line = |axes: &[Column; 3]| [0, 1, 2].map(|axis| Axis::of(axes[axis].line));
         let rules = Rules {
             shape: Shape {
                 grid: launch.grid,
                 block: launch.block,
                 threads,
-                coordinates: coordinates(launch.block),
+                axes: coordinates.iter().map(of_line).collect(),
+                coordinates,
                 sms: config.sms,
                 grid_id: config.grid_id,
                 workspace: if launch.cooperative { config.workspace } else { 0 },
@@ -156,6 +164,8 @@ impl Kernel {
             outstanding: Vec::new(),
             stats: Stats::default(),
             counts: Counts::new(&self.program),
+            compile_after: config.compile_after,
+            sites: Vec::new(),
             cursor: (0, 0),
             progress: false,
             rounds: 0,
@@ -445,6 +455,11 @@ impl Run {
                 nth: 0,
             },
             host,
+            pieces: self.compile_after.map(|after| Pieces {
+                compiled: &self.kernel.compiled,
+                after,
+                sites: &mut self.sites,
+            }),
         };
         loop {
             if warp == 0 {

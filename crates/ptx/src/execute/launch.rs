@@ -57,6 +57,10 @@ pub struct Config {
     /// The most bytes of local memory of one thread: `CU_LIMIT_STACK_SIZE`, beyond what the kernel
     /// itself declares.
     pub stack_bytes: u32,
+    /// After how many visits of a position by whole warps a piece of the kernel is compiled that begins
+    /// there; `None` to interpret all. Results, figures and the order of accesses are the same. Without the
+    /// feature `jit`, all is interpreted.
+    pub compile_after: Option<u32>,
     /// `%gridid`.
     pub grid_id: u64,
     /// The address of 16 bytes of memory, zero before the launch, in which the barrier of a
@@ -64,6 +68,9 @@ pub struct Config {
     /// `grid.sync()` ends them with a trap.
     pub workspace: u64,
 }
+
+/// A piece costs about as much to compile as to interpret so often.
+const COMPILE_AFTER: u32 = 500;
 
 impl Default for Config {
     /// An H100's or H200's 132 multiprocessors.
@@ -83,6 +90,7 @@ impl Default for Config {
             instruction_limit: None,
             quantum: 512,
             stack_bytes: 64 << 10,
+            compile_after: Some(COMPILE_AFTER),
             grid_id: 0,
             workspace: 0,
         }

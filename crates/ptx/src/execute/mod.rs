@@ -8,6 +8,11 @@ mod bounds;
 mod bulk;
 mod cluster;
 mod collective;
+#[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod compiled;
+#[cfg(not(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[path = "interpreted.rs"]
+mod compiled;
 mod control;
 mod count;
 mod engine;
@@ -22,6 +27,7 @@ mod memory;
 mod moves;
 mod offsets;
 mod pair;
+mod pieces;
 mod places;
 mod registers;
 mod remote;

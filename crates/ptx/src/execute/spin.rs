@@ -22,7 +22,7 @@ struct Snapshot {
 impl Snapshot {
     fn of(warp: &Warp) -> Self {
         let place = |f: &Fragment| (f.pc, f.mask, f.frame, f.stack.clone(), f.state);
-        let mut fragments: Vec<_> = warp.fragments.iter().map(place).collect();
+        let mut fragments: Vec<_> = warp.fragments.iter().map(|f| place(f)).collect();
         fragments.sort_unstable_by_key(|(pc, mask, ..)| (*pc, *mask));
         let (words, doubles) = warp.lines.written(&warp.words, &warp.doubles);
         Self { words, doubles, predicates: warp.predicates.clone(), fragments }

@@ -115,6 +115,7 @@ impl Bytes {
 
 /// A warp.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "a fragment leaves its list and returns at every turn")]
 pub(super) struct Warp {
     pub(super) index: u32,
     pub(super) words: Vec<[u32; WIDTH]>,
@@ -124,7 +125,9 @@ pub(super) struct Warp {
     pub(super) predicates: Vec<u32>,
     /// The lanes that have not ended.
     pub(super) live: u32,
-    pub(super) fragments: Vec<Fragment>,
+    pub(super) fragments: Vec<Box<Fragment>>,
+    /// Places of fragments that have ended.
+    spare: Vec<Box<Fragment>>,
     pub(super) arrivals: Arrivals,
     /// Local memory: the lanes one after another.
     local: Bytes,
@@ -154,8 +157,8 @@ impl Warp {
         self.reserve_local(kernel.frame);
         (self.clock, self.turns) = (0, 0);
         self.arrivals = Arrivals::default();
-        self.fragments.clear();
-        self.fragments.push(Fragment {
+        self.spare.append(&mut self.fragments);
+        let first = Fragment {
             pc: kernel.start,
             mask: self.live,
             frame: Frame { top: kernel.frame, ..Frame::default() },
@@ -165,7 +168,31 @@ impl Warp {
             spin: 0,
             alone: false,
             barrier: None,
-        });
+        };
+        let place = self.placed(first);
+        self.fragments.push(place);
+    }
+
+    /// A fragment in a place.
+    fn placed(&mut self, fragment: Fragment) -> Box<Fragment> {
+        match self.spare.pop() {
+            Some(mut place) => {
+                *place = fragment;
+                place
+            }
+            None => Box::new(fragment),
+        }
+    }
+
+    /// Adds a fragment.
+    pub(super) fn add(&mut self, fragment: Fragment) {
+        let place = self.placed(fragment);
+        self.fragments.push(place);
+    }
+
+    /// A fragment has ended: another one may use its place.
+    pub(super) fn give_back(&mut self, fragment: Box<Fragment>) {
+        self.spare.push(fragment);
     }
 
     /// A register of 32 bits of a frame to write. It is no constant.
@@ -227,7 +254,7 @@ impl Warp {
     }
 
     /// Takes the fragment that runs next out of the warp.
-    pub(super) fn pick(&mut self) -> Option<Fragment> {
+    pub(super) fn pick(&mut self) -> Option<Box<Fragment>> {
         if self.fragments.len() == 1 {
             let ready = self.fragments[0].state == State::Ready;
             return if ready { self.fragments.pop() } else { self.pick_alone() };
@@ -256,7 +283,7 @@ impl Warp {
 
     /// If all fragments wait for lanes or barriers that cannot come, one goes on without them: the
     /// program breaks the rules of the instruction, and a GPU goes on, too.
-    fn pick_alone(&mut self) -> Option<Fragment> {
+    fn pick_alone(&mut self) -> Option<Box<Fragment>> {
         if self.fragments.iter().any(|f| matches!(f.state, State::Ready | State::Memory)) {
             return None;
         }
@@ -281,7 +308,8 @@ impl Warp {
             if meets {
                 fragment.mask |= other.mask;
                 fragment.spin = 0;
-                self.fragments.swap_remove(index);
+                let other = self.fragments.swap_remove(index);
+                self.give_back(other);
             } else {
                 index += 1;
             }

@@ -41,6 +41,11 @@ impl Kept {
         }
     }
 
+    /// The round in which windows hold.
+    pub(super) fn round(&self) -> u64 {
+        self.round
+    }
+
     /// Forgets all windows: a step begins.
     pub(super) fn forget(&mut self) {
         self.round += 1;

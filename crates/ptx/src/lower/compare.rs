@@ -4,7 +4,10 @@ use super::builder::Builder;
 use super::macros::{by_integer, by_whole, pure};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, File, Lanes, OnLanes, Op, Pure, Slot, Value, WIDTH, compare, once, pack};
+use crate::code::{
+    Code, Compared, File, Form, Lanes, Logic, OnLanes, Op, Pure, Slot, Value, WIDTH, Width,
+    compare, once, pack,
+};
 use crate::math::compare::{Comparison, Property};
 use crate::math::half::{self, Binary16, Brain16, Half};
 use crate::math::single;
@@ -46,12 +49,16 @@ macro_rules! by_comparison {
     };
 }
 
-/// How the result joins a third source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Join {
-    And,
-    Or,
-    Xor,
+/// The form of a comparison.
+fn form(kind: Type, comparison: Comparison, ftz: bool) -> Option<Form> {
+    let compared = match kind {
+        Type::F32 if ftz => return None,
+        Type::F32 => Compared::Float(Width::Word),
+        Type::F64 => Compared::Float(Width::Double),
+        other if other.is_signed() => Compared::Signed(super::integer::whole(other)?),
+        other => Compared::Unsigned(super::integer::whole(other)?),
+    };
+    Some(Form::Compare(compared, comparison))
 }
 
 impl<'t> Builder<'_, 't> {
@@ -63,7 +70,7 @@ impl<'t> Builder<'_, 't> {
             Type::B64 => Type::U64,
             other => other,
         };
-        Ok(match kind {
+        let run = match kind {
             Type::F32 if ftz => by_comparison!(comparison, C => pure!(|l, op| {
                 let of = |bits| f32::from_bits(single::flush(bits));
                 l.set_predicate(op.d[0], compare::<u32>(l, op, |a, b| C.holds(of(a), of(b))));
@@ -123,46 +130,58 @@ impl<'t> Builder<'_, 't> {
                 }
                 _ => return Err("integers are always ordered".to_owned()),
             },
-        })
+        };
+        Ok(run.as_form(form(kind, comparison, ftz)))
     }
 
     /// Modifiers that `set` and `setp` share: the comparison, how it joins, `.ftz`.
-    fn comparing(m: &mut Modifiers<'t>) -> Result<(Comparison, Option<Join>, bool), Refusal> {
+    fn comparing(m: &mut Modifiers<'t>) -> Result<(Comparison, Option<Logic>, bool), Refusal> {
         let comparison = m.must(COMPARISONS)?;
-        let join = m.choose(&[("and", Join::And), ("or", Join::Or), ("xor", Join::Xor)]);
+        let join = m.choose(&[("and", Logic::And), ("or", Logic::Or), ("xor", Logic::Xor)]);
         Ok((comparison, join, m.take("ftz")))
     }
 
     /// The predicate `(a cmp b) join c`, and the one of the negated comparison if it is wanted.
-    fn joined(&mut self, to: Slot, join: Option<Join>, c: Option<Slot>, negated: bool, from: Slot) {
+    fn joined(
+        &mut self,
+        to: Slot,
+        join: Option<Logic>,
+        c: Option<Slot>,
+        negated: bool,
+        from: Slot,
+    ) {
         let run: OnLanes = match (join, negated) {
             (None, false) => |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])),
             (None, true) => |l, op| l.set_predicate(op.d[0], !l.predicate(op.s[0])),
-            (Some(Join::And), false) => {
+            (Some(Logic::And), false) => {
                 |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]) & l.predicate(op.s[1]))
             }
-            (Some(Join::And), true) => {
+            (Some(Logic::And), true) => {
                 |l, op| l.set_predicate(op.d[0], !l.predicate(op.s[0]) & l.predicate(op.s[1]))
             }
-            (Some(Join::Or), false) => {
+            (Some(Logic::Or), false) => {
                 |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]) | l.predicate(op.s[1]))
             }
-            (Some(Join::Or), true) => {
+            (Some(Logic::Or), true) => {
                 |l, op| l.set_predicate(op.d[0], !l.predicate(op.s[0]) | l.predicate(op.s[1]))
             }
-            (Some(Join::Xor), false) => {
+            (Some(Logic::Xor), false) => {
                 |l, op| l.set_predicate(op.d[0], l.predicate(op.s[0]) ^ l.predicate(op.s[1]))
             }
-            (Some(Join::Xor), true) => {
+            (Some(Logic::Xor), true) => {
                 |l, op| l.set_predicate(op.d[0], !l.predicate(op.s[0]) ^ l.predicate(op.s[1]))
             }
         };
+        let form = match join {
+            None => Form::Predicate { negated },
+            Some(logic) => Form::Join { logic, negated },
+        };
         let sources: Vec<Slot> = [Some(from), c].into_iter().flatten().collect();
-        self.emit(Code::Pure(Pure::of(run)), &[to], &sources, 0);
+        self.emit(Code::Pure(Pure::of(run).as_form(form)), &[to], &sources, 0);
     }
 
     /// The third source, and whether it is there.
-    fn third(&mut self, join: Option<Join>, o: &[Operand<'t>]) -> Result<Option<Slot>, Refusal> {
+    fn third(&mut self, join: Option<Logic>, o: &[Operand<'t>]) -> Result<Option<Slot>, Refusal> {
         match (join, o.get(3)) {
             (None, None) => Ok(None),
             (Some(_), Some(operand)) => self.source(operand, Type::Pred).map(Some),
@@ -211,7 +230,7 @@ impl<'t> Builder<'_, 't> {
     fn set_two_predicates(
         &mut self,
         comparison: Comparison,
-        join: Option<Join>,
+        join: Option<Logic>,
         ftz: bool,
         kind: Type,
         o: &[Operand<'t>],
@@ -288,7 +307,7 @@ impl<'t> Builder<'_, 't> {
     fn set_two_values(
         &mut self,
         comparison: Comparison,
-        join: Option<Join>,
+        join: Option<Logic>,
         ftz: bool,
         (to, kind): (Type, Type),
         o: &[Operand<'t>],

@@ -5,7 +5,7 @@ use super::float::{encode, ftz, rounding, sat};
 use super::macros::{by_any_integer, line_un, slow_bin, slow_un, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, File, Pure, Slot, Wrapping};
+use crate::code::{Code, File, Form as Known, Pure, Slot, Width, Wrapping};
 use crate::math::Rounding;
 use crate::math::convert::{self, Quarter, Target, Whole};
 use crate::math::half::{self, Binary16, Brain16};
@@ -94,7 +94,8 @@ impl<'t> Builder<'_, 't> {
             return Ok(source);
         }
         let narrow = self.temporary(File::Word);
-        self.emit(Code::Pure(un!(u64 => u32, |a| a as u32)), &[narrow], &[source], 0);
+        let run = un!(u64 => u32, |a| a as u32).as_form(Known::Low);
+        self.emit(Code::Pure(run), &[narrow], &[source], 0);
         Ok(narrow)
     }
 
@@ -255,13 +256,15 @@ fn integers(form: Form) -> Result<Pure, Refusal> {
 /// Between integers that fill registers, of which a line stays one.
 fn whole_integers(form: Form) -> Option<Pure> {
     Some(match (form.from, width(form.from), width(form.to)) {
-        (Type::S32, 32, 64) => line_un!(i32 => i64, |a| Wrapping::widened(a, 1), i64::from(a)),
+        (Type::S32, 32, 64) => line_un!(i32 => i64, |a| Wrapping::widened(a, 1), i64::from(a))
+            .as_form(Known::Widen { signed: true }),
         (_, 32, 64) => {
             line_un!(u32 => u64, |a| Some(Wrapping::widened(a, 1)?.unsigned()), u64::from(a))
+                .as_form(Known::Widen { signed: false })
         }
-        (_, 64, 32) => line_un!(u64 => u32, |a| Some(a.low()), a as u32),
-        (_, 32, 32) => line_un!(u32 => u32, |a| Some(a), a),
-        (_, 64, 64) => line_un!(u64 => u64, |a| Some(a), a),
+        (_, 64, 32) => line_un!(u64 => u32, |a| Some(a.low()), a as u32).as_form(Known::Low),
+        (_, 32, 32) => line_un!(u32 => u32, |a| Some(a), a).as_form(Known::Copy(Width::Word)),
+        (_, 64, 64) => line_un!(u64 => u64, |a| Some(a), a).as_form(Known::Copy(Width::Double)),
         _ => return None,
     })
 }
@@ -275,7 +278,8 @@ fn from_integer(form: Form) -> Result<Pure, Refusal> {
     }
     Ok(match form.to {
         Type::F32 if near => {
-            by_any_integer!(form.from, A => un!(A => u32, |a| (a as f32).to_bits()))
+            let known = (width(form.from) == 32).then_some(Known::FloatOf { signed });
+            by_any_integer!(form.from, A => un!(A => u32, |a| (a as f32).to_bits())).as_form(known)
         }
         Type::F64 if near => {
             by_any_integer!(form.from, A => un!(A => u64, |a| (a as f64).to_bits()))

@@ -3,10 +3,24 @@
 use super::builder::Builder;
 use super::macros::{bin, slow_bin, slow_ter, slow_un, ter, un};
 use super::modifiers::{Modifiers, Refusal};
-use crate::code::{Pure, has_wide_vectors};
+use crate::code::{Form, Pure, Width, has_wide_vectors};
 use crate::math::{Rounding, double, single};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
+
+/// The form of arithmetic that rounds to the nearest. A product and a sum are fused by an instruction of
+/// the machine or by one function for each lane.
+fn form(name: &str, width: Width) -> Option<Form> {
+    match name {
+        "add" => Some(Form::FloatAdd(width)),
+        "sub" => Some(Form::FloatSubtract(width)),
+        "mul" => Some(Form::FloatMultiply(width)),
+        "fma" | "mad" => has_wide_vectors().then_some(Form::FloatFused(width)),
+        "neg" => Some(Form::FloatNegate(width)),
+        "abs" => Some(Form::FloatAbsolute(width)),
+        _ => None,
+    }
+}
 
 /// A rounding and flags as an immediate.
 pub(super) fn encode(rounding: Rounding, ftz: bool, sat: bool) -> u64 {
@@ -79,11 +93,17 @@ impl<'t> Builder<'_, 't> {
             "abs" if ftz => {
                 return self.one(un!(u32 => u32, |a| single::absolute::<true>(a)), kind, o);
             }
-            "abs" => return self.one(un!(u32 => u32, |a| single::absolute::<false>(a)), kind, o),
+            "abs" => {
+                let run = un!(u32 => u32, |a| single::absolute::<false>(a));
+                return self.one(run.as_form(Form::FloatAbsolute(Width::Word)), kind, o);
+            }
             "neg" if ftz => {
                 return self.one(un!(u32 => u32, |a| single::negate::<true>(a)), kind, o);
             }
-            "neg" => return self.one(un!(u32 => u32, |a| single::negate::<false>(a)), kind, o),
+            "neg" => {
+                let run = un!(u32 => u32, |a| single::negate::<false>(a));
+                return self.one(run.as_form(Form::FloatNegate(Width::Word)), kind, o);
+            }
             "div" | "rcp" | "sqrt" | "rsqrt" => return self.single_quotient(name, ftz, m, o),
             _ => {}
         }
@@ -131,6 +151,7 @@ impl<'t> Builder<'_, 't> {
             }
             _ => return Err(format!("`{name}` is not supported for .f32")),
         };
+        let run = run.as_form((near && !ftz && !sat).then(|| form(name, Width::Word)).flatten());
         let count = if matches!(name, "fma" | "mad") { 3 } else { 2 };
         self.plain(run, kind, &[kind; 3][..count], o, imm)?;
         if written.is_none() {
@@ -292,6 +313,7 @@ impl<'t> Builder<'_, 't> {
             ("neg", _) => (un!(u64 => u64, |a| double::negate(a)), 1),
             _ => return Err(format!("`{name}` is not supported for .f64")),
         };
+        let run = run.as_form(near.then(|| form(name, Width::Double)).flatten());
         self.plain(run, kind, &[kind; 3][..count], o, encode(rounding, false, false))?;
         if written.is_none() {
             self.unrounded(name);

@@ -13,13 +13,11 @@ use std::collections::HashMap;
 use super::builder::{Builder, Part};
 use super::float::{flags, ftz, sat};
 use super::macros::{pure, slow_ter};
-use crate::code::{Code, Draft, File, Lanes, Op, Pure, Slot, blocks, has_wide_vectors, ternary};
+use crate::code::{
+    Code, Draft, File, Form, Lanes, MINUS_OTHER, MINUS_PRODUCT, Op, Pure, Slot, Width, blocks,
+    has_wide_vectors, ternary,
+};
 use crate::math::{double, single};
-
-/// In the immediate of a fused instruction: the product is subtracted.
-const MINUS_PRODUCT: u64 = 1 << 16;
-/// The other source is subtracted.
-const MINUS_OTHER: u64 = 1 << 17;
 
 impl Builder<'_, '_> {
     /// Notes that the last instruction does not say how it rounds.
@@ -164,7 +162,8 @@ fn join(product: &Draft, sum: &mut Draft, part: Part) {
 fn fused_single(ftz: bool, sat: bool) -> Pure {
     if !ftz && has_wide_vectors() {
         return match sat {
-            false => pure!(|lanes, op| fused_natively::<false>(lanes, op)),
+            false => pure!(|lanes, op| fused_natively::<false>(lanes, op))
+                .as_form(Form::FloatContracted(Width::Word)),
             true => pure!(|lanes, op| fused_natively::<true>(lanes, op)),
         };
     }
@@ -189,7 +188,8 @@ fn fused_double() -> Pure {
             ternary(lanes, op, |a: u64, b: u64, c: u64| {
                 double::fma(a ^ u64::from(product) << 63, b, c ^ u64::from(other) << 63)
             });
-        });
+        })
+        .as_form(Form::FloatContracted(Width::Double));
     }
     slow_ter!(u64, u64, u64 => u64, |op, a, b, c| {
         let (product, other) = signs(op.imm);

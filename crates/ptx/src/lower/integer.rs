@@ -3,7 +3,7 @@
 use super::builder::Builder;
 use super::macros::{bin, by_integer, by_whole, line_bin, line_ter, slow_bin, slow_ter, ter, un};
 use super::modifiers::{Modifiers, Refusal};
-use crate::code::{Code, Line, OnLanes, Pure, Value, bits, once, pack};
+use crate::code::{Code, Form, Line, OnLanes, Pure, Value, Width, bits, once, pack};
 use crate::math::integer::{self, Integer};
 use crate::math::{bits as fields, packed};
 use crate::syntax::tree::Operand;
@@ -133,6 +133,7 @@ impl<'t> Builder<'_, 't> {
                 slow_bin!(T, T => T, |_op, a, b| a.remainder(b))
             ),
         };
+        let run = run.as_form(if relu { None } else { binary_form(name, kind) });
         self.plain(run, kind, &[kind, kind], o, 0)
     }
 
@@ -193,6 +194,12 @@ impl<'t> Builder<'_, 't> {
                 ),
                 _ => return Err("`.wide` is of 16 and 32 bits".to_owned()),
             };
+            let signed = kind.is_signed();
+            let form = match add {
+                false => Form::MultiplyWide { signed },
+                true => Form::MultiplyWideAdd { signed },
+            };
+            let run = run.as_form(whole(kind).map(|_| form));
             let sources = [kind, kind, wide];
             return self.plain(run, wide, &sources[..if add { 3 } else { 2 }], o, 0);
         }
@@ -214,6 +221,8 @@ impl<'t> Builder<'_, 't> {
                 by_integer!(kind, T => ter!(T, T, T => T, |a, b, c| a.multiply_high(b).wrapping_add(c)))
             }
         };
+        let form = if add { Form::MultiplyAdd } else { Form::Multiply };
+        let run = run.as_form(whole(kind).filter(|_| part == 0).map(form));
         self.plain(run, kind, &[kind; 3][..if add { 3 } else { 2 }], o, 0)
     }
 
@@ -491,6 +500,27 @@ impl<'t> Builder<'_, 't> {
             }
             _ => Err(format!("`{name}` is not supported")),
         }
+    }
+}
+
+/// The width of integers that fill a register.
+pub(super) fn whole(kind: Type) -> Option<Width> {
+    match kind {
+        Type::U32 | Type::S32 | Type::B32 => Some(Width::Word),
+        Type::U64 | Type::S64 | Type::B64 => Some(Width::Double),
+        _ => None,
+    }
+}
+
+/// The form of a sum, a difference, or the lower or greater one of two integers.
+fn binary_form(name: &str, kind: Type) -> Option<Form> {
+    let (width, signed) = (whole(kind)?, kind.is_signed());
+    match (name, width) {
+        ("add", _) => Some(Form::Add(width)),
+        ("sub", _) => Some(Form::Subtract(width)),
+        ("min", Width::Word) => Some(Form::Minimum { signed }),
+        ("max", Width::Word) => Some(Form::Maximum { signed }),
+        _ => None,
     }
 }
 

@@ -1,11 +1,13 @@
 //! Logic, shifts, permutations, moves, selections.
 
 use super::builder::{Builder, Local};
+use super::integer::whole;
 use super::macros::{bin, by_bits, by_integer, line_bin, line_un, pure, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
 use crate::code::{
-    Code, Lanes, Line, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, bits, once,
+    Code, Form, Lanes, Line, Logic, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, Width, bits,
+    once,
 };
 use crate::math::bits::{self as fields, Permutation};
 use crate::math::compare::Comparison;
@@ -39,16 +41,25 @@ impl<'t> Builder<'_, 't> {
             };
             let sources = [kind; 2];
             let count = if name == "not" { 1 } else { 2 };
-            return self.plain(Pure::of(run), kind, &sources[..count], o, 0);
+            let run = Pure::of(run).as_form(predicate_form(name));
+            return self.plain(run, kind, &sources[..count], o, 0);
         }
         let run = match name {
             "and" => and(kind)?,
             "or" => by_bits!(kind, T => bin!(T, T => T, |a, b| a | b)),
             "xor" => by_bits!(kind, T => bin!(T, T => T, |a, b| a ^ b)),
-            "not" => return self.one(by_bits!(kind, T => un!(T => T, |a| !a)), kind, o),
+            "not" => {
+                let run = by_bits!(kind, T => un!(T => T, |a| !a));
+                return self.one(run.as_form(whole(kind).map(Form::Not)), kind, o);
+            }
             _ => return self.one(by_bits!(kind, T => un!(T => T, |a| T::from(a == 0))), kind, o),
         };
-        self.plain(run, kind, &[kind; 2], o, 0)
+        let form = match name {
+            "and" => Form::And,
+            "or" => Form::Or,
+            _ => Form::Xor,
+        };
+        self.plain(run.as_form(whole(kind).map(form)), kind, &[kind; 2], o, 0)
     }
 
     /// `shl`, `shr`
@@ -65,7 +76,11 @@ impl<'t> Builder<'_, 't> {
             (amount.filter(|&amount| amount < u64::from(width(kind))), o.len())
         {
             let run: Pure = if name == "shl" { shift_left(kind)? } else { shift_right(kind)? };
-            return self.plain(run, kind, &[kind], &o[..2], amount);
+            let form = whole(kind).map(|width| match name {
+                "shl" => Form::ShiftLeft(width),
+                _ => Form::ShiftRight { width, signed: kind.is_signed() },
+            });
+            return self.plain(run.as_form(form), kind, &[kind], &o[..2], amount);
         }
         let run = if name == "shl" {
             by_bits!(kind, T => bin!(T, u32 => T, |a, b| a.shift_left(b)))
@@ -187,10 +202,7 @@ impl<'t> Builder<'_, 't> {
             _ if kind == Type::B128 => self.move_pair(to, from),
             (Operand::Vector(parts), from) => self.unpack(kind, parts, from),
             (to, Operand::Vector(parts)) => self.pack(kind, to, parts),
-            _ if kind == Type::Pred => {
-                let run = Pure::of(|l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])));
-                self.one(run, kind, o)
-            }
+            _ if kind == Type::Pred => self.one(same_predicate(), kind, o),
             _ => match Type::register_bits(kind) {
                 bits @ (16 | 32 | 64) => self.one(same(bits), kind, o),
                 _ => Err("no type of this instruction".to_owned()),
@@ -216,7 +228,9 @@ impl<'t> Builder<'_, 't> {
         let d = self.dest(to, kind)?;
         let run: Pure = match (width(kind), parts.len()) {
             (32, _) => bin!(u16, u16 => u32, |a, b| u32::from(a) | u32::from(b) << 16),
-            (_, 2) => bin!(u32, u32 => u64, |a, b| u64::from(a) | u64::from(b) << 32),
+            (_, 2) => {
+                bin!(u32, u32 => u64, |a, b| u64::from(a) | u64::from(b) << 32).as_form(Form::Pair)
+            }
             _ => pure!(|l, op| {
                 crate::code::quaternary::<u16, u16, u16, u16, u64>(l, op, |a, b, c, d| {
                     u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
@@ -268,7 +282,13 @@ impl<'t> Builder<'_, 't> {
         let kind = m.kind()?;
         let run: Pure = by_bits!(kind, T => pure!(|l, op| choose::<T>(l, op, l.predicate(op.s[2])))
                 .or(|lines, l, op| once::select::<T>(lines, l, op)));
-        self.plain(run, kind, &[kind, kind, Type::Pred], o, 0)
+        // Floats are chosen as their bits.
+        let form = match width(kind) {
+            32 => Some(Form::Select(Width::Word)),
+            64 => Some(Form::Select(Width::Double)),
+            _ => None,
+        };
+        self.plain(run.as_form(form), kind, &[kind, kind, Type::Pred], o, 0)
     }
 
     /// `slct`: the first source if the third is not negative
@@ -368,9 +388,7 @@ impl<'t> Builder<'_, 't> {
     pub(super) fn copy(&mut self, to: Slot, from: Slot) {
         let run: Pure = match to.file {
             crate::code::File::Double => same(64),
-            crate::code::File::Predicate => {
-                Pure::of(|l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])))
-            }
+            crate::code::File::Predicate => same_predicate(),
             _ => same(32),
         };
         self.emit(Code::Pure(run), &[to], &[from], 0);
@@ -390,16 +408,35 @@ fn and(kind: Type) -> Result<Pure, Refusal> {
 fn same(bits: u32) -> Pure {
     match bits {
         16 => un!(u16 => u16, |a| a),
-        64 => line_un!(u64 => u64, |a| Some(a), a),
-        _ => line_un!(u32 => u32, |a| Some(a), a),
+        64 => line_un!(u64 => u64, |a| Some(a), a).as_form(Form::Copy(Width::Double)),
+        _ => line_un!(u32 => u32, |a| Some(a), a).as_form(Form::Copy(Width::Word)),
+    }
+}
+
+/// A copy of a predicate.
+fn same_predicate() -> Pure {
+    Pure::of(|l, op| l.set_predicate(op.d[0], l.predicate(op.s[0])))
+        .as_form(Form::Predicate { negated: false })
+}
+
+/// The form of logic of predicates.
+fn predicate_form(name: &str) -> Form {
+    let join = |logic| Form::Join { logic, negated: false };
+    match name {
+        "and" => join(Logic::And),
+        "or" => join(Logic::Or),
+        "xor" => join(Logic::Xor),
+        _ => Form::Predicate { negated: true },
     }
 }
 
 /// Adds the immediate.
 fn offset_by() -> Pure {
-    pure!(|l, op| crate::code::unary(l, op, |a: u64| a.wrapping_add(op.imm))).or(|lines, l, op| {
-        once::line_unary::<u64, u64>(lines, l, op, |a| Some(a.plus(Line::same(op.imm))))
-    })
+    pure!(|l, op| crate::code::unary(l, op, |a: u64| a.wrapping_add(op.imm)))
+        .or(|lines, l, op| {
+            once::line_unary::<u64, u64>(lines, l, op, |a| Some(a.plus(Line::same(op.imm))))
+        })
+        .as_form(Form::Offset)
 }
 
 /// A shift to the right by the immediate.

@@ -8,6 +8,7 @@ use thiserror::Error;
 use super::{KernelInfo, Module, Reference};
 use crate::code::{Constant, Program, reached};
 use crate::execute::FUNCTION_WINDOW;
+use crate::jit::Compiled;
 
 /// Registers that a kernel keeps while a function that it calls runs, at least.
 const CALL_REGISTERS: u32 = 4;
@@ -38,6 +39,8 @@ pub enum InstanceError {
 pub struct Kernel {
     pub(crate) info: Arc<KernelInfo>,
     pub(crate) program: Arc<Program>,
+    /// The pieces of the program that are compiled.
+    pub(crate) compiled: Arc<Compiled>,
     pub(crate) files: Arc<Vec<(u32, String)>>,
     /// Where dynamic shared memory begins.
     pub(crate) static_shared: u32,
@@ -196,6 +199,7 @@ impl Instance {
         };
         Kernel {
             program: Arc::new(Program::link(&self.module.functions, &order, value)),
+            compiled: Arc::default(),
             info: Arc::new(info.clone()),
             files: Arc::clone(&self.files),
             static_shared,

@@ -1,0 +1,20 @@
+//! Without a compiler there are no pieces to enter.
+
+use super::access::Blocked;
+use super::block::Common;
+use super::engine::Engine;
+use super::warp::{Fragment, Warp};
+
+impl Engine<'_> {
+    /// No piece runs.
+    #[inline(always)]
+    pub(super) fn run_piece(
+        &mut self,
+        _: &mut Common,
+        _: &mut Warp,
+        _: &mut Fragment,
+        _: (u32, &mut u32),
+    ) -> Result<bool, Blocked> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,160 @@
+//! Loads and stores of all lanes from the address of the first one on: rows, and the same bytes.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
+
+use super::emit::{Emit, foreign, plain};
+use super::state::{Site, State};
+use super::value::LineOf;
+use crate::code::{Access, Fill, Place, WIDTH};
+
+/// The first address of global memory's neighbours in the generic address space.
+const BEHIND_GLOBAL: u64 = 1 << 56;
+
+/// How the lanes' bytes follow from those of the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Run {
+    /// One behind the other.
+    Row,
+    Same,
+}
+
+impl Run {
+    /// The run of a step that compiled code moves; `None` for others.
+    pub(super) fn of(access: Access, step: i64, is_store: bool) -> Option<Self> {
+        let is_row = access.count == 1
+            && matches!((access.bytes, access.doubles), (4, 0) | (8, 1))
+            && step == i64::from(access.bytes);
+        match step {
+            0 if !is_store => Some(Self::Same),
+            _ if is_row => Some(Self::Row),
+            _ => None,
+        }
+    }
+
+    /// The bytes of all lanes.
+    pub(super) fn span(self, access: Access) -> u32 {
+        match self {
+            Self::Row => access.all_bytes() * WIDTH as u32,
+            Self::Same => access.all_bytes(),
+        }
+    }
+}
+
+/// A span that an access needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) place: Place,
+    pub(super) bytes: u32,
+    /// The alignment.
+    pub(super) align: u32,
+    pub(super) writes: bool,
+    /// The access, counted from the piece's first.
+    pub(super) site: u32,
+    /// The instruction to leave before if the bytes are not at hand.
+    pub(super) at: u32,
+}
+
+impl Emit<'_> {
+    /// The address of the first lane.
+    pub(super) fn address(&mut self, line: LineOf, imm: u64, is_wide: bool) -> Value {
+        if is_wide {
+            return self.build.ins().iadd_imm(line.first, imm.cast_signed());
+        }
+        let word = self.build.ins().iadd_imm(line.first, i64::from((imm as u32).cast_signed()));
+        self.build.ins().uextend(types::I64, word)
+    }
+
+    /// Where the bytes of a span are.
+    pub(super) fn span(&mut self, address: Value, wanted: Wanted) -> Value {
+        let odd = self.build.ins().band_imm(address, i64::from(wanted.align) - 1);
+        let aligned = self.build.ins().icmp_imm(IntCC::Equal, odd, 0);
+        match wanted.place {
+            Place::Shared => {
+                let (base, limit) = (
+                    self.field(offset_of!(State, shared)),
+                    self.field(offset_of!(State, shared_bytes)),
+                );
+                let begins = self.compare(IntCC::UnsignedLessThan, address, limit);
+                let end = self.build.ins().iadd_imm(address, i64::from(wanted.bytes));
+                let ends = self.compare(IntCC::UnsignedLessThanOrEqual, end, limit);
+                let inside = self.both(begins, ends);
+                let holds = self.both(aligned, inside);
+                self.check(holds, wanted.at);
+                self.build.ins().iadd(base, address)
+            }
+            _ => self.window(address, aligned, wanted),
+        }
+    }
+
+    /// Where bytes of the caller's memory are: in the window that the access found last, or in another one
+    /// that the warp is known to reach.
+    fn window(&mut self, address: Value, aligned: Value, wanted: Wanted) -> Value {
+        let sites = self.field(offset_of!(State, sites));
+        let mut field = |offset: usize| {
+            let offset = (wanted.site as usize * size_of::<Site>() + offset) as i32;
+            self.build.ins().load(types::I64, plain(), sites, offset)
+        };
+        let (start, last) = (field(offset_of!(Site, start)), field(offset_of!(Site, last)));
+        let (host, round) = (field(offset_of!(Site, host)), field(offset_of!(Site, round)));
+        let offset = self.build.ins().isub(address, start);
+        let inside = self.compare(IntCC::UnsignedLessThanOrEqual, offset, last);
+        let now = self.field(offset_of!(State, round));
+        let valid = self.compare(IntCC::Equal, round, now);
+        let (holds, found) = (self.both(inside, valid), self.build.ins().iadd(host, offset));
+        let holds = self.both(holds, aligned);
+        self.either(holds, found, |emit| {
+            if wanted.place == Place::Generic {
+                let limit = emit.double(BEHIND_GLOBAL);
+                let is_global = emit.compare(IntCC::UnsignedLessThan, address, limit);
+                emit.check(is_global, wanted.at);
+            }
+            emit.check(aligned, wanted.at);
+            let found = emit.call_span(address, wanted.site, wanted.bytes, wanted.writes);
+            let is_there = emit.build.ins().icmp_imm(IntCC::NotEqual, found, 0);
+            emit.check(is_there, wanted.at);
+            found
+        })
+    }
+
+    /// Where a parameter of the kernel is.
+    pub(super) fn parameter(&mut self, offset: u64) -> Value {
+        let base = self.field(offset_of!(State, params));
+        self.build.ins().iadd_imm(base, offset.cast_signed())
+    }
+
+    /// An element of an access that all lanes load from the same bytes: the value of its register.
+    pub(super) fn load_same(&mut self, access: Access, from: Value, element: usize) -> Value {
+        let is_double = access.doubles >> element & 1 != 0;
+        let whole = if is_double { types::I64 } else { types::I32 };
+        let offset = element as i32 * i32::from(access.bytes);
+        let own = int_of(access.bytes);
+        let value = self.build.ins().load(own, foreign(), from, offset);
+        if own == whole {
+            return value;
+        }
+        if own.bits() > whole.bits() {
+            return self.build.ins().ireduce(whole, value);
+        }
+        match access.fill {
+            Fill::Zero => self.build.ins().uextend(whole, value),
+            Fill::Sign => self.build.ins().sextend(whole, value),
+            Fill::Sign16 => {
+                let value = self.build.ins().sextend(whole, value);
+                self.build.ins().band_imm(value, 0xffff)
+            }
+        }
+    }
+}
+
+/// The integer of so many bytes.
+pub(super) fn int_of(bytes: u8) -> Type {
+    match bytes {
+        1 => types::I8,
+        2 => types::I16,
+        4 => types::I32,
+        _ => types::I64,
+    }
+}

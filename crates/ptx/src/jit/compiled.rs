@@ -1,0 +1,234 @@
+//! The pieces of a program, made when they are wanted.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use cranelift_codegen::ir::{AbiParam, types};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Module, default_libcall_names};
+
+use super::emit::Emit;
+use super::extent::Extent;
+use super::observed::{Observed, Seen};
+use super::state::{Calls, Left, State};
+use super::translate::Translate;
+use crate::code::{Program, Set};
+
+/// The most pieces that begin at one position.
+const VARIANTS: usize = 6;
+/// The most pieces of a program: each takes a few KiB of code, and a hostile program could ask for many.
+const MOST_PIECES: u32 = 4096;
+/// A piece is made anew after an instruction gave no line so often.
+const PATIENCE: u32 = 100;
+
+/// A piece of a kernel as machine code.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    code: unsafe extern "C" fn(*mut State) -> u64,
+    /// Registers of which lanes are needed.
+    pub(crate) lanes: Set,
+    /// The most instructions that it executes before it looks how many are left.
+    pub(crate) most: u32,
+    /// Its accesses among those of the program.
+    pub(crate) first_site: u32,
+    pub(crate) sites: u32,
+    /// How often each instruction gave no line.
+    failures: Box<[AtomicU32]>,
+    is_retired: AtomicBool,
+}
+
+impl Piece {
+    /// Runs the piece.
+    ///
+    /// # Safety
+    /// The state is that of a warp of the program, with all lanes at the piece's first instruction, and
+    /// its sites are those of the piece. The functions that it calls may use the state's warp.
+    pub(crate) unsafe fn enter(&self, state: *mut State) -> Left {
+        // SAFETY: the code was made for such a state, and the program that owns it lives.
+        Left::of(unsafe { (self.code)(state) })
+    }
+}
+
+/// The pieces that begin at a position.
+#[derive(Debug, Default)]
+pub(crate) struct Position {
+    /// How often a warp was here and no piece fitted; the most if no piece will ever be made.
+    visits: AtomicU32,
+    pieces: [OnceLock<Piece>; VARIANTS],
+    /// Instructions, counted from here, that gave no lines often.
+    cautious: Mutex<BTreeSet<u32>>,
+}
+
+impl Position {
+    /// Those that are in use.
+    #[inline(always)]
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        let all = self.pieces.iter().map_while(OnceLock::get);
+        all.filter(|piece| !piece.is_retired.load(Ordering::Relaxed))
+    }
+
+    /// Whether no piece will be made.
+    #[inline(always)]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.visits.load(Ordering::Relaxed) == u32::MAX
+    }
+
+    /// An instruction gave no line where a piece took its result for one. After many times another piece
+    /// takes its place.
+    #[cold]
+    pub(crate) fn note_no_line(&self, piece: &Piece, offset: u32) {
+        let Some(count) = piece.failures.get(offset as usize) else { return };
+        if count.fetch_add(1, Ordering::Relaxed) == PATIENCE {
+            let mut cautious = self.cautious.lock().unwrap_or_else(PoisonError::into_inner);
+            cautious.insert(offset);
+            piece.is_retired.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The pieces of a program.
+#[derive(Debug, Default)]
+pub(crate) struct Compiled {
+    positions: OnceLock<Box<[Position]>>,
+    maker: Mutex<Option<Maker>>,
+    sites: AtomicU32,
+    made: AtomicU32,
+}
+
+impl Compiled {
+    /// A position, if pieces have been asked for.
+    #[inline(always)]
+    pub(crate) fn at(&self, position: u32) -> Option<&Position> {
+        self.positions.get()?.get(position as usize)
+    }
+
+    /// How many sites the program's pieces have.
+    pub(crate) fn sites(&self) -> usize {
+        self.sites.load(Ordering::Acquire) as usize
+    }
+
+    /// Notes that a warp is at a position for which no piece fits, and makes one after so many times.
+    pub(crate) fn want(
+        &self,
+        program: &Program,
+        position: u32,
+        after: u32,
+        calls: Calls,
+        seen: &Seen<'_>,
+    ) {
+        let positions = self.positions.get_or_init(|| {
+            let each = || Position::default();
+            std::iter::repeat_with(each).take(program.ops.len()).collect()
+        });
+        let Some(at) = positions.get(position as usize) else { return };
+        let visits = at.visits.load(Ordering::Relaxed);
+        if visits < after {
+            return at.visits.store(visits + 1, Ordering::Relaxed);
+        }
+        self.make(program, position, at, calls, seen);
+    }
+
+    fn make(&self, program: &Program, position: u32, at: &Position, calls: Calls, seen: &Seen<'_>) {
+        let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = self.made.fetch_add(1, Ordering::Relaxed) < MOST_PIECES;
+        let free = at.pieces.iter().position(|piece| has_room && piece.get().is_none());
+        let extent = free.and_then(|_| Extent::at(program, position));
+        let cautious = at.cautious.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let observed = &Observed { seen, cautious };
+        let made = extent.and_then(|extent| {
+            if maker.is_none() {
+                *maker = Maker::new();
+            }
+            let first_site = self.sites.load(Ordering::Relaxed);
+            maker.as_mut()?.make(program, extent, calls, observed, first_site)
+        });
+        match (made, free) {
+            (Some(piece), Some(free)) => {
+                self.sites.store(piece.first_site + piece.sites, Ordering::Release);
+                let is_last = free + 1 == VARIANTS;
+                // The lock makes this the only one that sets it.
+                let _ = at.pieces[free].set(piece);
+                at.visits.store(if is_last { u32::MAX } else { 0 }, Ordering::Relaxed);
+            }
+            // No piece will ever be made here.
+            _ => at.visits.store(u32::MAX, Ordering::Relaxed),
+        }
+    }
+}
+
+/// The compiler, and the memory of the code that it made.
+struct Maker {
+    /// `None` only while it is dropped.
+    module: Option<JITModule>,
+}
+
+// SAFETY: the module stays with its thread only because of its provider of memory, which is behind a
+// pointer. The provider is the library's own, and its mappings belong to the process. The lock lets one
+// thread at a time use it.
+unsafe impl Send for Maker {}
+
+impl std::fmt::Debug for Maker {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Maker").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Maker {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.take() {
+            // SAFETY: the pieces are dropped with the program that they belong to, and no run of it is
+            // left: a run holds the program.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+impl Maker {
+    /// A compiler for this machine; `None` if there is none, and kernels are interpreted.
+    fn new() -> Option<Self> {
+        let mut flags = settings::builder();
+        flags.set("opt_level", "speed").ok()?;
+        flags.set("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }).ok()?;
+        let machine = cranelift_native::builder().ok()?;
+        let machine = machine.finish(settings::Flags::new(flags)).ok()?;
+        let builder = JITBuilder::with_isa(machine, default_libcall_names());
+        Some(Self { module: Some(JITModule::new(builder)) })
+    }
+
+    fn make(
+        &mut self,
+        program: &Program,
+        extent: Extent,
+        calls: Calls,
+        observed: &Observed<'_>,
+        first_site: u32,
+    ) -> Option<Piece> {
+        let module = self.module.as_mut()?;
+        let most = extent.end - extent.start;
+        let mut context = module.make_context();
+        context.func.signature.params.push(AbiParam::new(types::I64));
+        context.func.signature.returns.push(AbiParam::new(types::I64));
+        let convention = context.func.signature.call_conv;
+        let mut scratch = FunctionBuilderContext::new();
+        let build = FunctionBuilder::new(&mut context.func, &mut scratch);
+        let emit = Emit::new(build, calls, convention, extent.start);
+        let (expected, sites) = Translate::new(emit, program, extent, observed).translate();
+        let signature = context.func.signature.clone();
+        let id = module.declare_anonymous_function(&signature).ok()?;
+        module.define_function(id, &mut context).ok()?;
+        module.finalize_definitions().ok()?;
+        let code = module.get_finalized_function(id);
+        // SAFETY: the function was made with just this signature, and its code stays until the maker is
+        // dropped.
+        let code = unsafe {
+            std::mem::transmute::<*const u8, unsafe extern "C" fn(*mut State) -> u64>(code)
+        };
+        let failures = std::iter::repeat_with(AtomicU32::default).take(most as usize).collect();
+        let is_retired = AtomicBool::default();
+        let lanes = expected.lanes;
+        Some(Piece { code, lanes, most, first_site, sites, failures, is_retired })
+    }
+}

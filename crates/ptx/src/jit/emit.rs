@@ -1,0 +1,298 @@
+//! The parts of a piece that are the same for all instructions: addresses of the state, checks, exits.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    AbiParam, Block, Endianness, InstBuilder, MemFlags, SigRef, Signature, Type, Value, types,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::FunctionBuilder;
+
+use super::state::{Calls, Left, STOPPED, State, UNFIT};
+use crate::code::Axis;
+
+/// Vectors of four words, and of two doubles.
+pub(super) const WORDS: Type = types::I32X4;
+pub(super) const DOUBLES: Type = types::I64X2;
+
+/// Makes the code of one piece.
+pub(super) struct Emit<'f> {
+    pub(super) build: FunctionBuilder<'f>,
+    state: Value,
+    words: Value,
+    doubles: Value,
+    predicates: Value,
+    line_words: Value,
+    line_doubles: Value,
+    calls: Calls,
+    instruction: SigRef,
+    span: SigRef,
+    /// The first instruction of the piece.
+    start: u32,
+    /// Whether the registers are known to be as the piece expects them.
+    pub(super) is_entered: bool,
+    /// The instruction that is translated.
+    pub(super) position: u32,
+    /// Whether its result is no line where only a run can tell.
+    pub(super) is_cautious: bool,
+}
+
+/// Memory of the interpreter, which is there.
+pub(super) fn plain() -> MemFlags {
+    MemFlags::new().with_notrap()
+}
+
+/// Memory of programs, which may lie anywhere and be used by other threads.
+pub(super) fn foreign() -> MemFlags {
+    MemFlags::new()
+}
+
+impl<'f> Emit<'f> {
+    /// Begins a function with the state as its argument.
+    pub(super) fn new(
+        mut build: FunctionBuilder<'f>,
+        calls: Calls,
+        convention: CallConv,
+        start: u32,
+    ) -> Self {
+        let entry = build.create_block();
+        build.append_block_params_for_function_params(entry);
+        build.switch_to_block(entry);
+        let state = build.block_params(entry)[0];
+        let signature = |arguments: &[Type], result| Signature {
+            params: arguments.iter().map(|kind| AbiParam::new(*kind)).collect(),
+            returns: vec![AbiParam::new(result)],
+            call_conv: convention,
+        };
+        let (i32, i64) = (types::I32, types::I64);
+        let instruction = build.import_signature(signature(&[i64, i32, i32], i32));
+        let span = build.import_signature(signature(&[i64, i64, i32, i32, i32], i64));
+        let mut field = |offset: usize| build.ins().load(i64, plain(), state, offset as i32);
+        let words = field(offset_of!(State, words));
+        let doubles = field(offset_of!(State, doubles));
+        let predicates = field(offset_of!(State, predicates));
+        let line_words = field(offset_of!(State, line_words));
+        let line_doubles = field(offset_of!(State, line_doubles));
+        Self {
+            build,
+            state,
+            words,
+            doubles,
+            predicates,
+            line_words,
+            line_doubles,
+            calls,
+            instruction,
+            span,
+            start,
+            is_entered: false,
+            position: start,
+            is_cautious: false,
+        }
+    }
+
+    /// A field of the state.
+    pub(super) fn field(&mut self, offset: usize) -> Value {
+        self.build.ins().load(types::I64, plain(), self.state, offset as i32)
+    }
+
+    pub(super) fn set_field(&mut self, offset: usize, value: Value) {
+        self.build.ins().store(plain(), value, self.state, offset as i32);
+    }
+
+    /// Adds to a field.
+    pub(super) fn add_to_field(&mut self, offset: usize, more: u32) {
+        if more > 0 {
+            let old = self.field(offset);
+            let new = self.build.ins().iadd_imm(old, i64::from(more));
+            self.set_field(offset, new);
+        }
+    }
+
+    pub(super) fn word(&mut self, value: u32) -> Value {
+        self.build.ins().iconst(types::I32, i64::from(value))
+    }
+
+    pub(super) fn double(&mut self, value: u64) -> Value {
+        self.build.ins().iconst(types::I64, value.cast_signed())
+    }
+
+    /// Four equal words.
+    pub(super) fn words(&mut self, value: u32) -> Value {
+        let value = self.word(value);
+        self.build.ins().splat(WORDS, value)
+    }
+
+    /// Two equal doubles.
+    pub(super) fn doubles(&mut self, value: u64) -> Value {
+        let value = self.double(value);
+        self.build.ins().splat(DOUBLES, value)
+    }
+
+    /// The same bits as a vector of another type.
+    pub(super) fn cast(&mut self, to: Type, value: Value) -> Value {
+        if self.build.func.dfg.value_type(value) == to {
+            return value;
+        }
+        let flags = MemFlags::new().with_endianness(Endianness::Little);
+        self.build.ins().bitcast(to, flags, value)
+    }
+
+    /// Where four lanes of a register of 32 bits are: the base, and the offset.
+    pub(super) fn lanes_of_word(&self, place: u16, group: usize) -> (Value, i32) {
+        (self.words, i32::from(place) * 128 + group as i32 * 16)
+    }
+
+    /// Where two lanes of a register of 64 bits are.
+    pub(super) fn lanes_of_double(&self, place: u16, pair: usize) -> (Value, i32) {
+        (self.doubles, i32::from(place) * 256 + pair as i32 * 16)
+    }
+
+    /// The predicate of all lanes.
+    pub(super) fn predicate(&mut self, place: u16) -> Value {
+        let offset = i32::from(place) * 4;
+        self.build.ins().load(types::I32, plain(), self.predicates, offset)
+    }
+
+    pub(super) fn set_predicate(&mut self, place: u16, mask: Value) {
+        self.build.ins().store(plain(), mask, self.predicates, i32::from(place) * 4);
+    }
+
+    /// One of the three words that a field of the state points to.
+    pub(super) fn coordinate(&mut self, field: usize, axis: u8) -> Value {
+        let words = self.field(field);
+        self.build.ins().load(types::I32, plain(), words, 4 * i32::from(axis))
+    }
+
+    /// The coordinate of the first thread, if those of all threads follow from it by a step; else the piece
+    /// is left before the instruction `at`.
+    pub(super) fn thread(&mut self, axis: u8, step: i64, at: u32) -> Value {
+        let axes = self.field(offset_of!(State, thread));
+        let mut part = |offset: usize| {
+            let offset = (usize::from(axis) * size_of::<Axis>() + offset) as i32;
+            self.build.ins().load(types::I32, plain(), axes, offset)
+        };
+        let (first, now) = (part(offset_of!(Axis, first)), part(offset_of!(Axis, step)));
+        let is_line = part(offset_of!(Axis, is_line));
+        let same = self.build.ins().icmp_imm(IntCC::Equal, now, step);
+        let line = self.build.ins().icmp_imm(IntCC::NotEqual, is_line, 0);
+        let holds = self.both(same, line);
+        self.check(holds, at);
+        first
+    }
+
+    /// The line of a register: the type of its numbers, the base, and the offset of its first number.
+    /// The step follows.
+    pub(super) fn line_of(&self, is_double: bool, place: u16) -> (Type, Value, i32) {
+        if is_double {
+            (types::I64, self.line_doubles, i32::from(place) * 16)
+        } else {
+            (types::I32, self.line_words, i32::from(place) * 8)
+        }
+    }
+
+    /// Leaves the piece, before the instruction at a position.
+    pub(super) fn leave(&mut self, position: u32, executed: u32) {
+        self.leave_for(Left::packed(position, executed, None));
+    }
+
+    fn leave_for(&mut self, packed: u64) {
+        let unfit = if self.is_entered { 0 } else { UNFIT };
+        let packed = self.double(packed | unfit);
+        self.build.ins().return_(&[packed]);
+    }
+
+    /// Goes on if a condition holds, and otherwise leaves before the instruction at a position, which
+    /// follows those that are executed.
+    pub(super) fn check(&mut self, holds: Value, position: u32) {
+        self.check_or(holds, Left::packed(position, position - self.start, None));
+    }
+
+    /// As [`Self::check`], of a condition for the result of this instruction to be a line.
+    pub(super) fn check_line(&mut self, holds: Value, position: u32) {
+        let offset = Some(self.position - self.start);
+        self.check_or(holds, Left::packed(position, position - self.start, offset));
+    }
+
+    fn check_or(&mut self, holds: Value, packed: u64) {
+        let (on, off) = (self.build.create_block(), self.build.create_block());
+        self.build.set_cold_block(off);
+        self.build.ins().brif(holds, on, &[], off, &[]);
+        self.build.switch_to_block(off);
+        self.leave_for(packed);
+        self.build.switch_to_block(on);
+    }
+
+    /// The interpreter executes an instruction.
+    pub(super) fn call_instruction(&mut self, position: u32, keeps: bool) {
+        let function = self.double(self.calls.instruction as usize as u64);
+        let (at, keeps) = (self.word(position), self.word(keeps.into()));
+        let arguments = [self.state, at, keeps];
+        let call = self.build.ins().call_indirect(self.instruction, function, &arguments);
+        let stopped = self.build.inst_results(call)[0];
+        let (off, on) = (self.build.create_block(), self.build.create_block());
+        self.build.set_cold_block(off);
+        self.build.ins().brif(stopped, off, &[], on, &[]);
+        self.build.switch_to_block(off);
+        self.leave_for(Left::packed(position, position - self.start, None) | STOPPED);
+        self.build.switch_to_block(on);
+    }
+
+    /// The interpreter looks for a span; null if there is none.
+    pub(super) fn call_span(
+        &mut self,
+        address: Value,
+        site: u32,
+        bytes: u32,
+        writes: bool,
+    ) -> Value {
+        let function = self.double(self.calls.span as usize as u64);
+        let (site, bytes) = (self.word(site), self.word(bytes));
+        let writes = self.word(writes.into());
+        let arguments = [self.state, address, site, bytes, writes];
+        let call = self.build.ins().call_indirect(self.span, function, &arguments);
+        self.build.inst_results(call)[0]
+    }
+
+    /// The value of one of two ways: `fast` if the condition holds, else the one that `slow` makes.
+    pub(super) fn either(
+        &mut self,
+        holds: Value,
+        fast: Value,
+        slow: impl FnOnce(&mut Self) -> Value,
+    ) -> Value {
+        let kind = self.build.func.dfg.value_type(fast);
+        let (off, on) = (self.build.create_block(), self.build.create_block());
+        let result = self.build.append_block_param(on, kind);
+        self.build.set_cold_block(off);
+        self.build.ins().brif(holds, on, &[fast.into()], off, &[]);
+        self.build.switch_to_block(off);
+        let value = slow(self);
+        self.build.ins().jump(on, &[value.into()]);
+        self.build.switch_to_block(on);
+        result
+    }
+
+    /// All bits set if the condition holds, else none.
+    pub(super) fn all_or_none(&mut self, holds: Value) -> Value {
+        let bit = self.build.ins().uextend(types::I32, holds);
+        self.build.ins().ineg(bit)
+    }
+
+    pub(super) fn both(&mut self, a: Value, b: Value) -> Value {
+        self.build.ins().band(a, b)
+    }
+
+    pub(super) fn compare(&mut self, order: IntCC, a: Value, b: Value) -> Value {
+        self.build.ins().icmp(order, a, b)
+    }
+
+    /// A block that code jumps to from several places; code goes on in it.
+    pub(super) fn enter_new_block(&mut self) -> Block {
+        let block = self.build.create_block();
+        self.build.ins().jump(block, &[]);
+        self.build.switch_to_block(block);
+        block
+    }
+}

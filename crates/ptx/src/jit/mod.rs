@@ -1,0 +1,39 @@
+//! Machine code for pieces of kernels that run often.
+//!
+//! A *piece* is a run of instructions of a kernel without jumps into it. It begins where a fragment with
+//! all 32 lanes, alone in its warp, has been often, and ends at the first instruction that only the
+//! interpreter executes: a barrier, an atomic, a call. The interpreter enters it, and goes on where it
+//! leaves.
+//!
+//! Three rules keep both equal, instruction by instruction:
+//!
+//! - A piece is cut into *segments*. A segment first computes its lines and finds the bytes of all its
+//!   accesses. If one is not at hand, or a line does not hold, the piece ends before the segment, of which
+//!   nothing is done; the interpreter then executes it. After that nothing can fail: registers, then
+//!   memory are written.
+//! - A piece that could run for more instructions than the warp's turn has left does not begin.
+//! - What all lanes share is computed once, as the interpreter's lines are. Which registers hold lines,
+//!   and their steps, was seen when the piece was compiled and is checked when it is entered. A position
+//!   may have several pieces, for registers of different kinds.
+//!
+//! The loops over lanes are vectors of 128 bits, four lanes at a time, through all instructions of a
+//! segment, so that values stay in registers of the machine.
+
+mod access;
+mod compiled;
+mod emit;
+mod extent;
+mod float;
+mod group;
+mod line;
+mod observed;
+mod places;
+mod segment;
+mod state;
+mod translate;
+mod value;
+mod wide;
+
+pub(crate) use compiled::{Compiled, Piece};
+pub(crate) use observed::Seen;
+pub(crate) use state::{Calls, Left, Site, State};

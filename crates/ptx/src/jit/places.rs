@@ -1,0 +1,261 @@
+//! Loads and stores of lanes anywhere in one piece of memory.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+
+use super::access::int_of;
+use super::emit::{DOUBLES, Emit, WORDS, foreign, plain};
+use super::segment::Source;
+use super::state::{Site, State};
+use super::value::{Four, GROUPS};
+use crate::code::{Access, File, Place, Register, WIDTH};
+
+/// Memory that lanes are looked for in.
+struct Reached {
+    /// Its first address, the last one at which an access begins, and what an address lacks to be a
+    /// pointer.
+    start: Value,
+    last: Value,
+    ahead: Value,
+}
+
+/// An access of lanes, each with its own address.
+pub(super) struct Places<'a> {
+    pub(super) access: Access,
+    pub(super) imm: u64,
+    pub(super) address: Source,
+    /// The registers that are loaded, or the sources that are stored.
+    pub(super) loads: &'a [Register],
+    pub(super) stores: &'a [Source],
+    pub(super) site: u32,
+    pub(super) position: u32,
+}
+
+impl Places<'_> {
+    /// Whether compiled code can carry the access out. An offset keeps the alignment of addresses.
+    pub(super) fn are_compiled(access: Access, imm: u64) -> bool {
+        let is_near = match access.place {
+            Place::Shared => true,
+            Place::Global | Place::Generic => access.wide,
+            _ => false,
+        };
+        is_near && imm.is_multiple_of(u64::from(access.all_bytes()))
+    }
+
+    fn is_store(&self) -> bool {
+        !self.stores.is_empty()
+    }
+}
+
+impl Emit<'_> {
+    /// Carries an access out: here, or by the interpreter if the lanes are in several places.
+    pub(super) fn places(&mut self, places: &Places<'_>, keeps_no_lines: impl FnOnce(&mut Self)) {
+        let (here, away) = (self.build.create_block(), self.build.create_block());
+        let done = self.build.create_block();
+        self.build.set_cold_block(away);
+        let reached = match places.access.place {
+            Place::Shared => self.shared_memory(places),
+            _ => {
+                let address = self.lane_address(places, 0);
+                self.window_around(address, places, away)
+            }
+        };
+        let inside = self.are_inside(places, &reached);
+        self.build.ins().brif(inside, here, &[], away, &[]);
+        self.build.switch_to_block(here);
+        self.move_lanes(places, reached.ahead);
+        let bytes = places.access.all_bytes() * WIDTH as u32;
+        if places.access.place != Place::Shared {
+            let field = match places.is_store() {
+                true => offset_of!(State, written),
+                false => offset_of!(State, read),
+            };
+            self.add_to_field(field, bytes);
+        }
+        keeps_no_lines(self);
+        self.build.ins().jump(done, &[]);
+        self.build.switch_to_block(away);
+        self.call_instruction(places.position, false);
+        self.build.ins().jump(done, &[]);
+        self.build.switch_to_block(done);
+    }
+
+    /// A lane's address, as 64 bits.
+    fn lane_address(&mut self, places: &Places<'_>, lane: usize) -> Value {
+        let value = self.lane(places.address, lane);
+        if self.build.func.dfg.value_type(value) == types::I64 {
+            return self.build.ins().iadd_imm(value, places.imm.cast_signed());
+        }
+        let offset = i64::from((places.imm as u32).cast_signed());
+        let value = self.build.ins().iadd_imm(value, offset);
+        self.build.ins().uextend(types::I64, value)
+    }
+
+    /// The value of one lane of a source that is no predicate.
+    fn lane(&mut self, source: Source, lane: usize) -> Value {
+        match source {
+            Source::Line(_, line) => {
+                self.build.ins().iadd_imm(line.first, line.step.wrapping_mul(lane as i64))
+            }
+            Source::Lanes(Register { file: File::Double, place }) => {
+                let (base, offset) = self.lanes_of_double(place, 0);
+                self.build.ins().load(types::I64, plain(), base, offset + 8 * lane as i32)
+            }
+            Source::Lanes(Register { place, .. }) => {
+                let (base, offset) = self.lanes_of_word(place, 0);
+                self.build.ins().load(types::I32, plain(), base, offset + 4 * lane as i32)
+            }
+            Source::Made(_) | Source::Mask(_) => self.word(0),
+        }
+    }
+
+    fn shared_memory(&mut self, places: &Places<'_>) -> Reached {
+        let host = self.field(offset_of!(State, shared));
+        let bytes = self.field(offset_of!(State, shared_bytes));
+        let own = i64::from(places.access.all_bytes());
+        // If there is less than one access, the last offset is negative, and no lane is inside.
+        let last = self.build.ins().iadd_imm(bytes, -own);
+        let start = self.double(0);
+        Reached { start, last, ahead: host }
+    }
+
+    /// The window around the first lane, if the warp is known to reach it.
+    fn window_around(
+        &mut self,
+        address: Value,
+        places: &Places<'_>,
+        away: cranelift_codegen::ir::Block,
+    ) -> Reached {
+        let sites = self.field(offset_of!(State, sites));
+        let at = places.site as usize * size_of::<Site>();
+        let load = |emit: &mut Self, offset: usize| {
+            emit.build.ins().load(types::I64, plain(), sites, (at + offset) as i32)
+        };
+        let start = load(self, offset_of!(Site, start));
+        let last = load(self, offset_of!(Site, last));
+        let (round, now) =
+            (load(self, offset_of!(Site, round)), self.field(offset_of!(State, round)));
+        let offset = self.build.ins().isub(address, start);
+        let inside = self.compare(IntCC::UnsignedLessThanOrEqual, offset, last);
+        let valid = self.compare(IntCC::Equal, round, now);
+        let known = self.both(inside, valid);
+        let (look, found) = (self.build.create_block(), self.build.create_block());
+        self.build.set_cold_block(look);
+        self.build.ins().brif(known, found, &[], look, &[]);
+        self.build.switch_to_block(look);
+        let bytes = places.access.all_bytes();
+        let host = self.call_span(address, places.site, bytes, places.is_store());
+        let is_there = self.build.ins().icmp_imm(IntCC::NotEqual, host, 0);
+        self.build.ins().brif(is_there, found, &[], away, &[]);
+        self.build.switch_to_block(found);
+        let start = load(self, offset_of!(Site, start));
+        let last = load(self, offset_of!(Site, last));
+        let host = load(self, offset_of!(Site, host));
+        let ahead = self.build.ins().isub(host, start);
+        Reached { start, last, ahead }
+    }
+
+    /// Whether all lanes are aligned and inside.
+    fn are_inside(&mut self, places: &Places<'_>, reached: &Reached) -> Value {
+        let odd = u64::from(places.access.all_bytes()) - 1;
+        let is_wide = match places.address {
+            Source::Lanes(register) => register.file == File::Double,
+            Source::Line(is_double, _) => is_double,
+            _ => false,
+        };
+        if is_wide {
+            self.doubles_inside(places, reached, odd)
+        } else {
+            self.words_inside(places, reached, odd)
+        }
+    }
+
+    fn words_inside(&mut self, places: &Places<'_>, reached: &Reached, odd: u64) -> Value {
+        let mut most = self.words(0);
+        let mut bits = most;
+        let offset = self.words(places.imm as u32);
+        for group in 0..GROUPS {
+            let word = self.group_of(places.address, group).word();
+            let word = self.build.ins().iadd(word, offset);
+            most = self.build.ins().umax(most, word);
+            bits = self.build.ins().bor(bits, word);
+        }
+        // The first address is 0: addresses of 32 bits are those of shared memory.
+        let last = self.build.ins().ireduce(types::I32, reached.last);
+        let last = self.build.ins().splat(WORDS, last);
+        let beyond = self.build.ins().icmp(IntCC::UnsignedGreaterThan, most, last);
+        let odd = self.words(odd as u32);
+        let odd = self.build.ins().band(bits, odd);
+        let wrong = self.build.ins().bor(beyond, odd);
+        let any = self.build.ins().vany_true(wrong);
+        let none = self.build.ins().icmp_imm(IntCC::Equal, any, 0);
+        let has_room = self.build.ins().icmp_imm(IntCC::SignedGreaterThanOrEqual, reached.last, 0);
+        self.both(none, has_room)
+    }
+
+    fn doubles_inside(&mut self, places: &Places<'_>, reached: &Reached, odd: u64) -> Value {
+        let back =
+            self.build.ins().iadd_imm(reached.start, places.imm.wrapping_neg().cast_signed());
+        let back = self.build.ins().splat(DOUBLES, back);
+        let last = self.build.ins().splat(DOUBLES, reached.last);
+        let mut outside = self.doubles(0);
+        let mut bits = outside;
+        for group in 0..GROUPS {
+            for double in self.group_of(places.address, group).double() {
+                let offset = self.build.ins().isub(double, back);
+                let beyond = self.build.ins().icmp(IntCC::SignedGreaterThan, offset, last);
+                outside = self.build.ins().bor(outside, offset);
+                outside = self.build.ins().bor(outside, beyond);
+                bits = self.build.ins().bor(bits, double);
+            }
+        }
+        let signs = self.build.ins().vhigh_bits(types::I32, outside);
+        let none = self.build.ins().icmp_imm(IntCC::Equal, signs, 0);
+        let odd = self.doubles(odd);
+        let odd = self.build.ins().band(bits, odd);
+        let any = self.build.ins().vany_true(odd);
+        let even = self.build.ins().icmp_imm(IntCC::Equal, any, 0);
+        self.both(none, even)
+    }
+
+    /// The lanes of a source of a group.
+    fn group_of(&mut self, source: Source, group: usize) -> Four {
+        match source {
+            Source::Line(is_double, line) => self.line_in_group(is_double, line, group),
+            Source::Lanes(Register { file: File::Double, place }) => self.load_double(place, group),
+            Source::Lanes(Register { place, .. }) => self.load_word(place, group),
+            Source::Made(_) | Source::Mask(_) => Four::Word(self.words(0)),
+        }
+    }
+
+    /// Moves the bytes of one lane after the other.
+    fn move_lanes(&mut self, places: &Places<'_>, ahead: Value) {
+        let bytes = places.access.bytes;
+        for lane in 0..WIDTH {
+            let address = self.lane_address(places, lane);
+            let at = self.build.ins().iadd(ahead, address);
+            for (element, &register) in places.loads.iter().enumerate() {
+                let value = self.load_same(places.access, at, element);
+                let (base, offset) = match register.file {
+                    File::Double => self.lanes_of_double(register.place, 0),
+                    _ => self.lanes_of_word(register.place, 0),
+                };
+                let size = if register.file == File::Double { 8 } else { 4 };
+                self.build.ins().store(plain(), value, base, offset + size * lane as i32);
+            }
+            for (element, &source) in places.stores.iter().enumerate() {
+                let value = self.lane(source, lane);
+                let offset = element as i32 * i32::from(bytes);
+                let (own, whole) = (int_of(bytes), self.build.func.dfg.value_type(value));
+                let value = match own.bits().cmp(&whole.bits()) {
+                    std::cmp::Ordering::Less => self.build.ins().ireduce(own, value),
+                    std::cmp::Ordering::Equal => value,
+                    std::cmp::Ordering::Greater => self.build.ins().uextend(own, value),
+                };
+                self.build.ins().store(foreign(), value, at, offset);
+            }
+        }
+    }
+}

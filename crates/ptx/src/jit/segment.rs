@@ -1,0 +1,261 @@
+//! A segment of a piece: what it writes once all of it is known to succeed.
+
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+
+use super::emit::{Emit, foreign, plain};
+use super::state::State;
+use super::value::LineOf;
+use super::value::{Four, GROUPS};
+use super::wide::vector_of;
+use crate::code::{File, Form, Held, MOST_LINES, Register, Set};
+
+/// Where a lane of a source is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source {
+    /// In its register.
+    Lanes(Register),
+    /// The result of an earlier instruction of the segment.
+    Made(usize),
+    /// On a line of 64 bits, or of 32.
+    Line(bool, LineOf),
+    /// In a predicate of all lanes.
+    Mask(Value),
+}
+
+/// A function of lanes that waits for the end of the segment.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) form: Form,
+    pub(super) imm: u64,
+    pub(super) sources: Vec<Source>,
+    /// The predicate of the instruction, whether it is negated, and the old value of its result.
+    pub(super) guard: Option<(Source, bool, Source)>,
+}
+
+/// An instruction of the segment that needs lanes.
+#[derive(Debug)]
+pub(super) enum Made {
+    Function(Waiting),
+    /// A row of words or doubles in memory.
+    Row(Value, bool),
+    /// The lanes of a line of 64 bits, or of 32.
+    Line(bool, LineOf),
+}
+
+/// A row that is written.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) to: Value,
+    pub(super) from: Source,
+}
+
+/// The parts of a segment that are not yet written.
+#[derive(Debug, Default)]
+pub(super) struct Segment {
+    pub(super) made: Vec<Made>,
+    /// The last result in each register.
+    pub(super) results: BTreeMap<(u8, u16), (Register, usize)>,
+    /// The lines in registers.
+    pub(super) lines: BTreeMap<(u8, u16), (Register, LineOf)>,
+    /// Predicates of all lanes.
+    pub(super) masks: BTreeMap<u16, Value>,
+    pub(super) stores: Vec<Store>,
+    /// Bytes of the caller's memory that it reads and writes.
+    pub(super) read: u32,
+    pub(super) written: u32,
+}
+
+/// The order of registers.
+pub(super) fn key(register: Register) -> (u8, u16) {
+    (register.file as u8, register.place)
+}
+
+pub(super) fn is_double(register: Register) -> bool {
+    register.file == File::Double
+}
+
+/// The register as a set, if it may hold a line.
+pub(super) fn set_of(register: Register) -> Option<Set> {
+    match register.file {
+        File::Word => Set::word(register.place.into()),
+        File::Double => Set::double(register.place.into()),
+        _ => None,
+    }
+}
+
+impl Segment {
+    pub(super) fn make(&mut self, made: Made) -> usize {
+        self.made.push(made);
+        self.made.len() - 1
+    }
+
+    /// Writes all of it.
+    pub(super) fn write(mut self, emit: &mut Emit<'_>) {
+        self.write_lines(emit);
+        for (&place, &mask) in &self.masks {
+            emit.set_predicate(place, mask);
+        }
+        emit.add_to_field(offset_of!(State, read), self.read);
+        emit.add_to_field(offset_of!(State, written), self.written);
+        self.write_lanes(emit);
+    }
+
+    /// Writes lines, and which registers hold some. Registers that never do get their lanes.
+    fn write_lines(&mut self, emit: &mut Emit<'_>) {
+        let (mut keep, mut forget) = (Set::default(), Set::default());
+        for (&key, &(register, line)) in &self.lines {
+            let Some(set) = set_of(register) else {
+                self.made.push(Made::Line(is_double(register), line));
+                self.results.insert(key, (register, self.made.len() - 1));
+                continue;
+            };
+            debug_assert!(usize::from(register.place) < MOST_LINES);
+            let (kind, base, offset) = emit.line_of(is_double(register), register.place);
+            let step = emit.build.ins().iconst(kind, line.step);
+            emit.build.ins().store(plain(), line.first, base, offset);
+            emit.build.ins().store(plain(), step, base, offset + kind.bytes() as i32);
+            keep = keep.with(set);
+        }
+        for (register, _) in self.results.values() {
+            forget = forget.with(set_of(*register).unwrap_or_default());
+        }
+        emit.hold(keep, forget);
+    }
+
+    /// Computes and writes lanes, four by four, and then rows in memory.
+    fn write_lanes(&self, emit: &mut Emit<'_>) {
+        let mut masks: BTreeMap<u16, Value> = BTreeMap::new();
+        let mut rows: Vec<Vec<Four>> = vec![Vec::new(); self.stores.len()];
+        if self.made.is_empty() && self.stores.is_empty() {
+            return;
+        }
+        for group in 0..GROUPS {
+            let mut lanes = Lanes { emit, group, made: Vec::new(), read: BTreeMap::new() };
+            for made in &self.made {
+                let value = lanes.made(made);
+                lanes.made.push(value);
+            }
+            for (row, store) in rows.iter_mut().zip(&self.stores) {
+                let value = lanes.source(store.from);
+                row.push(value);
+            }
+            let made = lanes.made;
+            for &(register, at) in self.results.values() {
+                if register.file != File::Predicate {
+                    emit.store(register.place, group, made[at]);
+                    continue;
+                }
+                let bits = emit.bits_of_group(made[at].word(), group);
+                let mask = match masks.get(&register.place) {
+                    Some(&mask) => emit.build.ins().bor(mask, bits),
+                    None => bits,
+                };
+                masks.insert(register.place, mask);
+            }
+        }
+        for (place, mask) in masks {
+            emit.set_predicate(place, mask);
+        }
+        for (store, row) in self.stores.iter().zip(rows) {
+            for (group, four) in row.into_iter().enumerate() {
+                emit.store_row(store.to, group, four);
+            }
+        }
+    }
+}
+
+/// The lanes of one group.
+struct Lanes<'s, 'f> {
+    emit: &'s mut Emit<'f>,
+    group: usize,
+    made: Vec<Four>,
+    /// Registers that are read already.
+    read: BTreeMap<(u8, u16), Four>,
+}
+
+impl Lanes<'_, '_> {
+    fn source(&mut self, source: Source) -> Four {
+        match source {
+            Source::Made(at) => self.made[at],
+            Source::Line(is_double, line) => self.emit.line_in_group(is_double, line, self.group),
+            Source::Mask(mask) => self.emit.mask_in_group(mask, self.group),
+            Source::Lanes(register) => {
+                if let Some(&four) = self.read.get(&key(register)) {
+                    return four;
+                }
+                let four = match register.file {
+                    File::Double => self.emit.load_double(register.place, self.group),
+                    _ => self.emit.load_word(register.place, self.group),
+                };
+                self.read.insert(key(register), four);
+                four
+            }
+        }
+    }
+
+    fn made(&mut self, made: &Made) -> Four {
+        match made {
+            Made::Line(is_double, line) => self.emit.line_in_group(*is_double, *line, self.group),
+            Made::Row(from, is_double) => self.emit.load_row(*from, self.group, *is_double),
+            Made::Function(waiting) => {
+                let sources: Vec<Four> =
+                    waiting.sources.iter().map(|source| self.source(*source)).collect();
+                let new = self.emit.four(waiting.form, waiting.imm, &sources);
+                let Some((guard, negated, old)) = waiting.guard else { return new };
+                let (mask, old) = (self.source(guard).word(), self.source(old));
+                let mask = if negated { self.emit.build.ins().bnot(mask) } else { mask };
+                self.emit.choose(mask, new, old)
+            }
+        }
+    }
+}
+
+impl Emit<'_> {
+    /// Registers of one set hold lines from now on, and those of another none.
+    fn hold(&mut self, keep: Set, forget: Set) {
+        if keep == Set::default() && forget == Set::default() {
+            return;
+        }
+        let held = self.field(offset_of!(State, held));
+        for offset in [Held::KNOWN, Held::STALE] {
+            let old = self.build.ins().load(types::I64, plain(), held, offset as i32);
+            let kept = self.build.ins().bor_imm(old, keep.bits().cast_signed());
+            let new = self.build.ins().band_imm(kept, (!forget.bits()).cast_signed());
+            self.build.ins().store(plain(), new, held, offset as i32);
+        }
+    }
+
+    /// The lanes of registers are written: they hold no lines.
+    pub(super) fn forget_lines(&mut self, registers: &[Register]) {
+        let sets = registers.iter().filter_map(|register| set_of(*register));
+        self.hold(Set::default(), sets.fold(Set::default(), Set::with));
+    }
+
+    fn load_row(&mut self, from: Value, group: usize, is_double: bool) -> Four {
+        let kind = vector_of(is_double);
+        let mut load = |offset| self.build.ins().load(kind, foreign(), from, offset);
+        let group = group as i32;
+        match is_double {
+            true => Four::Double([load(32 * group), load(32 * group + 16)]),
+            false => Four::Word(load(16 * group)),
+        }
+    }
+
+    fn store_row(&mut self, to: Value, group: usize, four: Four) {
+        let group = group as i32;
+        match four {
+            Four::Word(value) | Four::Mask(value) => {
+                self.build.ins().store(foreign(), value, to, 16 * group);
+            }
+            Four::Double(values) => {
+                for (half, value) in values.into_iter().enumerate() {
+                    let offset = 32 * group + 16 * half as i32;
+                    self.build.ins().store(foreign(), value, to, offset);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The data that compiled code and the interpreter share.
+
+use crate::code::{Axis, Held, Line};
+
+/// The registers and memory of a warp as compiled code reaches them. Its caller has more behind it.
+#[repr(C)]
+pub(crate) struct State {
+    pub(crate) words: *mut u32,
+    pub(crate) doubles: *mut u64,
+    pub(crate) predicates: *mut u32,
+    pub(crate) line_words: *mut Line<u32>,
+    pub(crate) line_doubles: *mut Line<u64>,
+    pub(crate) held: *mut Held,
+    pub(crate) params: *const u8,
+    pub(crate) shared: *mut u8,
+    pub(crate) shared_bytes: u64,
+    pub(crate) sites: *mut Site,
+    /// The round for which windows hold.
+    pub(crate) round: u64,
+    /// Bytes of the caller's memory that were read and written.
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    /// The instructions that the warp may still execute.
+    pub(crate) left: u64,
+    /// How often the piece went back to its beginning.
+    pub(crate) passes: u64,
+    /// The coordinates of the warp's threads.
+    pub(crate) thread: *const [Axis; 3],
+    /// The coordinates of the block, the threads of a block, and the blocks of the grid.
+    pub(crate) block: *const [u32; 3],
+    pub(crate) threads: *const [u32; 3],
+    pub(crate) blocks: *const [u32; 3],
+}
+
+/// The window that an access of a piece found last.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Site {
+    pub(crate) start: u64,
+    /// The last offset at which a span of the access begins.
+    pub(crate) last: u64,
+    pub(crate) host: *mut u8,
+    /// The round for which it holds; 0 if there is none.
+    pub(crate) round: u64,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self { start: 0, last: 0, host: std::ptr::null_mut(), round: 0 }
+    }
+}
+
+// SAFETY: the pointer is used only for the round of its window, as in the windows that a run keeps.
+unsafe impl Send for Site {}
+
+/// The functions of the interpreter that compiled code calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calls {
+    /// Executes the instruction at a position for all lanes. Returns whether it stopped: an access waits
+    /// or a lane ends the kernel. The last argument says whether results that are lines stay lines only.
+    pub(crate) instruction: unsafe extern "C" fn(*mut State, u32, u32) -> u32,
+    /// Where the bytes of a span are; null if the warp is not known to reach them.
+    pub(crate) span: unsafe extern "C" fn(*mut State, u64, u32, u32, u32) -> *mut u8,
+}
+
+/// How a piece was left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Left {
+    /// The next instruction.
+    pub(crate) position: u32,
+    /// Instructions executed since the piece began, or last went back to its beginning.
+    pub(crate) executed: u32,
+    /// Whether the next instruction stopped.
+    pub(crate) stopped: bool,
+    /// Whether the registers are not as the piece expects them.
+    pub(crate) unfit: bool,
+    /// The instruction, counted from the piece's first, with a result that is not the line that the piece
+    /// takes it for.
+    pub(crate) no_line: Option<u32>,
+}
+
+/// In what compiled code returns: the next instruction stopped.
+pub(super) const STOPPED: u64 = 1 << 63;
+/// The registers are not as the piece expects them.
+pub(super) const UNFIT: u64 = 1 << 62;
+/// Where the count of executed instructions is, and the instruction without a line, plus one.
+const EXECUTED: u32 = 32;
+const NO_LINE: u32 = 44;
+/// The bits of both.
+const COUNT: u64 = 0xfff;
+
+impl Left {
+    /// The way in what compiled code returned.
+    pub(crate) fn of(packed: u64) -> Self {
+        Self {
+            position: packed as u32,
+            executed: (packed >> EXECUTED & COUNT) as u32,
+            stopped: packed & STOPPED != 0,
+            unfit: packed & UNFIT != 0,
+            no_line: ((packed >> NO_LINE & COUNT) as u32).checked_sub(1),
+        }
+    }
+
+    /// A way without flags, as compiled code returns it.
+    pub(super) fn packed(position: u32, executed: u32, no_line: Option<u32>) -> u64 {
+        let no_line = no_line.map_or(0, |offset| u64::from(offset) + 1);
+        u64::from(position) | u64::from(executed) << EXECUTED | no_line << NO_LINE
+    }
+}

@@ -1,0 +1,638 @@
+//! The walk over the instructions of a piece.
+
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+
+use super::access::{Run, Wanted};
+use super::emit::{Emit, plain};
+use super::extent::Extent;
+use super::observed::Observed;
+use super::places::Places;
+use super::segment::{Made, Segment, Source, Store, Waiting, is_double, key, set_of};
+use super::state::State;
+use super::value::LineOf;
+use super::wide::is_double as makes_double;
+use crate::code::{
+    Access, Code, File, Form, Held, Logic, Op, Place, Program, Pure, Register, Set, Special,
+    UNGUARDED, WIDTH, is_constant,
+};
+
+/// A predicate of all lanes.
+#[derive(Debug, Clone, Copy)]
+struct Mask {
+    value: Value,
+    /// Whether all lanes are known to agree.
+    is_same: bool,
+}
+
+/// The value of a register where the walk stands.
+#[derive(Debug, Clone, Copy)]
+enum Holds {
+    /// Lanes, in the register.
+    Lanes,
+    Made(usize),
+    Line(LineOf),
+    Mask(Mask),
+}
+
+/// The registers that a piece expects when it is entered.
+#[derive(Debug, Default)]
+pub(super) struct Expected {
+    /// Registers with lines, and their steps.
+    pub(super) lines: Vec<(Register, i64)>,
+    /// Registers of which lanes are needed.
+    pub(super) lanes: Set,
+}
+
+/// The walk.
+pub(super) struct Translate<'f, 'p> {
+    emit: Emit<'f>,
+    program: &'p Program,
+    extent: Extent,
+    observed: &'p Observed<'p>,
+    expected: Expected,
+    /// Where the piece goes on when it goes back to its beginning.
+    head: Option<Block>,
+    registers: BTreeMap<(u8, u16), Holds>,
+    segment: Segment,
+    /// The first instruction of the segment.
+    begins: u32,
+    /// How many accesses look for windows.
+    sites: u32,
+}
+
+impl<'f, 'p> Translate<'f, 'p> {
+    pub(super) fn new(
+        emit: Emit<'f>,
+        program: &'p Program,
+        extent: Extent,
+        observed: &'p Observed<'p>,
+    ) -> Self {
+        let begins = extent.start;
+        Self {
+            emit,
+            program,
+            extent,
+            observed,
+            expected: Expected::default(),
+            head: None,
+            registers: BTreeMap::new(),
+            segment: Segment::default(),
+            begins,
+            sites: 0,
+        }
+    }
+
+    /// Makes the whole function. Gives what it expects, and how many sites it has.
+    pub(super) fn translate(mut self) -> (Expected, u32) {
+        self.enter();
+        let (start, end) = (self.extent.start, self.extent.end);
+        let mut is_left = false;
+        for position in start..end {
+            let op = &self.program.ops[position as usize];
+            self.emit.position = position;
+            self.emit.is_cautious = self.observed.is_cautious(position - start);
+            match op.code {
+                Code::Pure(pure) => self.pure(op, pure, position),
+                Code::Load(access) => self.load(op, access, position),
+                Code::Store(access) => self.store(op, access, position),
+                Code::Special(special) if self.special(op, special) => {}
+                Code::Branch(target) => is_left = self.branch(op, target, position),
+                _ => self.by_interpreter(op, position),
+            }
+        }
+        if !is_left {
+            self.write(end);
+            self.emit.leave(end, end - start);
+        }
+        self.emit.build.seal_all_blocks();
+        self.emit.build.finalize();
+        (self.expected, self.sites)
+    }
+
+    /// Checks what the piece expects of registers, and the instructions that are left.
+    fn enter(&mut self) {
+        let start = self.extent.start;
+        let mut known = Set::default();
+        for register in self.extent.inputs.clone() {
+            let Some(set) = set_of(register) else { continue };
+            match self.observed.step(register) {
+                Some(step) => {
+                    known = known.with(set);
+                    self.expected.lines.push((register, step));
+                }
+                None => self.expected.lanes = self.expected.lanes.with(set),
+            }
+        }
+        if known != Set::default() {
+            let held = self.emit.field(offset_of!(State, held));
+            let now = self.emit.build.ins().load(types::I64, plain(), held, Held::KNOWN as i32);
+            let wanted = self.emit.double(known.bits());
+            let missing = self.emit.build.ins().band_not(wanted, now);
+            let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, missing, 0);
+            self.emit.check(holds, start);
+        }
+        for (register, step) in self.expected.lines.clone() {
+            self.check_step(register, step, start);
+        }
+        self.emit.is_entered = true;
+        self.head = Some(self.emit.enter_new_block());
+        let left = self.emit.field(offset_of!(State, left));
+        let most = i64::from(self.extent.end - start);
+        let enough = self.emit.build.ins().icmp_imm(IntCC::UnsignedGreaterThanOrEqual, left, most);
+        self.emit.check(enough, start);
+        for (register, step) in self.expected.lines.clone() {
+            let (kind, base, offset) = self.emit.line_of(is_double(register), register.place);
+            let first = self.emit.build.ins().load(kind, plain(), base, offset);
+            let line = LineOf { first, step, constant: None };
+            self.registers.insert(key(register), Holds::Line(line));
+        }
+    }
+
+    /// Writes the segment. The next one begins at a position.
+    fn write(&mut self, next: u32) {
+        std::mem::take(&mut self.segment).write(&mut self.emit);
+        self.begins = next;
+        for holds in self.registers.values_mut() {
+            if let Holds::Made(_) = holds {
+                *holds = Holds::Lanes;
+            }
+        }
+    }
+
+    /// The register or the constant of a slot.
+    fn holds(&mut self, file: File, slot: u16) -> (Register, Holds) {
+        let register = Register { file, place: slot };
+        if is_constant(slot) {
+            let (place, is_double) = (slot & !crate::code::CONSTANT, file == File::Double);
+            let value = match is_double {
+                true => self.program.constant_doubles[usize::from(place)][0],
+                false => self.program.constant_words[usize::from(place)][0].into(),
+            };
+            let first = match is_double {
+                true => self.emit.double(value),
+                false => self.emit.word(value as u32),
+            };
+            return (register, Holds::Line(LineOf { first, step: 0, constant: Some(value) }));
+        }
+        let holds = self.registers.get(&key(register)).copied().unwrap_or(Holds::Lanes);
+        (register, holds)
+    }
+
+    /// A source of a function of lanes.
+    fn source(&mut self, file: File, slot: u16) -> Source {
+        let (register, holds) = self.holds(file, slot);
+        match holds {
+            Holds::Made(at) => Source::Made(at),
+            Holds::Line(line) => Source::Line(file == File::Double, line),
+            Holds::Mask(mask) => Source::Mask(mask.value),
+            Holds::Lanes if file == File::Predicate => Source::Mask(self.emit.predicate(slot)),
+            Holds::Lanes => Source::Lanes(register),
+        }
+    }
+
+    /// A predicate of all lanes. It may need the segment written, up to the instruction at a position.
+    fn mask(&mut self, slot: u16, position: u32) -> Mask {
+        let (_, holds) = self.holds(File::Predicate, slot);
+        match holds {
+            Holds::Mask(mask) => mask,
+            Holds::Made(_) => {
+                self.write(position);
+                Mask { value: self.emit.predicate(slot), is_same: false }
+            }
+            _ => Mask { value: self.emit.predicate(slot), is_same: false },
+        }
+    }
+
+    fn set_line(&mut self, register: Register, line: LineOf) {
+        self.segment.results.remove(&key(register));
+        self.segment.lines.insert(key(register), (register, line));
+        self.registers.insert(key(register), Holds::Line(line));
+    }
+
+    fn set_mask(&mut self, slot: u16, mask: Mask) {
+        let register = Register { file: File::Predicate, place: slot };
+        self.segment.results.remove(&key(register));
+        self.segment.masks.insert(slot, mask.value);
+        self.registers.insert(key(register), Holds::Mask(mask));
+    }
+
+    fn set_made(&mut self, register: Register, at: usize) {
+        self.segment.lines.remove(&key(register));
+        if register.file == File::Predicate {
+            self.segment.masks.remove(&register.place);
+        }
+        self.segment.results.insert(key(register), (register, at));
+        self.registers.insert(key(register), Holds::Made(at));
+    }
+
+    /// An instruction of registers.
+    fn pure(&mut self, op: &Op, pure: Pure, position: u32) {
+        let Some(form) = pure.form else { return self.by_interpreter(op, position) };
+        if op.guard == UNGUARDED && self.by_lines(op, form, position) {
+            return;
+        }
+        if matches!(form, Form::Predicate { .. } | Form::Join { .. }) {
+            return self.logic(op, form, position);
+        }
+        let files = files_of(form);
+        let sources: Vec<Source> =
+            files.iter().zip(op.s).map(|(file, slot)| self.source(*file, slot)).collect();
+        let result = result_of(form, op);
+        let guard = (op.guard != UNGUARDED).then(|| {
+            let guard = self.source(File::Predicate, op.guard);
+            (guard, op.negated, self.source(result.file, result.place))
+        });
+        let waiting = Waiting { form, imm: op.imm, sources, guard };
+        let at = self.segment.make(Made::Function(waiting));
+        self.set_made(result, at);
+    }
+
+    /// Computes an instruction once for all lanes, if its sources are lines and its result is one.
+    fn by_lines(&mut self, op: &Op, form: Form, position: u32) -> bool {
+        let mut lines = Vec::new();
+        for (file, slot) in files_of(form).iter().zip(op.s) {
+            if *file != File::Predicate {
+                match self.holds(*file, slot).1 {
+                    Holds::Line(line) => lines.push(line),
+                    _ => return false,
+                }
+            }
+        }
+        let result = result_of(form, op);
+        match form {
+            Form::Predicate { .. } | Form::Join { .. } => false,
+            Form::Compare(compared, comparison) => {
+                let is_same = lines.iter().all(|line| line.is_same());
+                let value = if is_same {
+                    self.emit.compare_same(compared, comparison, lines[0], lines[1])
+                } else {
+                    match self.emit.compare_lines(compared, comparison, lines[0], lines[1]) {
+                        Some(value) => value,
+                        None => return false,
+                    }
+                };
+                self.set_mask(result.place, Mask { value, is_same });
+                true
+            }
+            Form::Select(_) => {
+                let Holds::Mask(Mask { value, is_same: true }) =
+                    self.holds(File::Predicate, op.s[2]).1
+                else {
+                    return false;
+                };
+                if !lines.iter().all(|line| line.is_same()) {
+                    return false;
+                }
+                let first = self.emit.build.ins().select(value, lines[0].first, lines[1].first);
+                self.set_line(result, LineOf::same(first));
+                true
+            }
+            _ => match self.emit.line(form, op.imm, &lines, self.begins) {
+                Some(line) => {
+                    debug_assert!(
+                        makes_double(form) == is_double(result) && position >= self.begins
+                    );
+                    self.set_line(result, line);
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    /// Logic of predicates.
+    fn logic(&mut self, op: &Op, form: Form, position: u32) {
+        let mut mask = self.mask(op.s[0], position);
+        let negated =
+            matches!(form, Form::Predicate { negated: true } | Form::Join { negated: true, .. });
+        if negated {
+            mask.value = self.emit.build.ins().bnot(mask.value);
+        }
+        if let Form::Join { logic, .. } = form {
+            let other = self.mask(op.s[1], position);
+            let ins = self.emit.build.ins();
+            mask = Mask {
+                value: match logic {
+                    Logic::And => ins.band(mask.value, other.value),
+                    Logic::Or => ins.bor(mask.value, other.value),
+                    Logic::Xor => ins.bxor(mask.value, other.value),
+                },
+                is_same: mask.is_same && other.is_same,
+            };
+        }
+        if op.guard != UNGUARDED {
+            let (guard, old) = (self.mask(op.guard, position), self.mask(op.d[0], position));
+            let guard = match op.negated {
+                true => self.emit.build.ins().bnot(guard.value),
+                false => guard.value,
+            };
+            let value = self.emit.build.ins().bitselect(guard, mask.value, old.value);
+            mask = Mask { value, is_same: false };
+        }
+        self.set_mask(op.d[0], mask);
+    }
+
+    /// A special register that is read from the launch. Returns whether it is one.
+    fn special(&mut self, op: &Op, special: Special) -> bool {
+        let Some(step) = self.observed.special_step(special) else { return false };
+        let first = match special {
+            Special::Thread(axis) => self.emit.thread(axis, step, self.begins),
+            Special::Block(axis) => self.emit.coordinate(offset_of!(State, block), axis),
+            Special::Threads(axis) => self.emit.coordinate(offset_of!(State, threads), axis),
+            Special::Blocks(axis) => self.emit.coordinate(offset_of!(State, blocks), axis),
+            Special::Lane => self.emit.word(0),
+            _ => return false,
+        };
+        let register = Register { file: File::Word, place: op.d[0] };
+        self.set_line(register, LineOf { first, step, constant: None });
+        true
+    }
+
+    /// The interpreter executes an instruction.
+    fn by_interpreter(&mut self, op: &Op, position: u32) {
+        self.write(position);
+        let keeps = self.results_stay_lines(op, position);
+        self.emit.call_instruction(position, keeps.is_some());
+        self.begins = position + 1;
+        for &register in self.program.uses.writes(position) {
+            let holds = match keeps {
+                Some(step) if set_of(register).is_some() => {
+                    let (kind, base, offset) =
+                        self.emit.line_of(is_double(register), register.place);
+                    let first = self.emit.build.ins().load(kind, plain(), base, offset);
+                    Holds::Line(LineOf { first, step, constant: None })
+                }
+                _ => Holds::Lanes,
+            };
+            self.registers.insert(key(register), holds);
+        }
+        if let (Some(step), Some(&result)) = (keeps, self.program.uses.writes(position).first()) {
+            self.check_line(result, step, position + 1);
+        }
+    }
+
+    /// The step of the results of an instruction that the interpreter executes, if they are lines.
+    fn results_stay_lines(&mut self, op: &Op, position: u32) -> Option<i64> {
+        let results = self.program.uses.writes(position);
+        if op.guard != UNGUARDED || results.iter().any(|result| set_of(*result).is_none()) {
+            return None;
+        }
+        match op.code {
+            Code::Special(special) => self.observed.special_step(special),
+            Code::Pure(Pure { on_lines: Some(_), .. }) if results.len() == 1 => {
+                let reads = self.program.uses.reads(position);
+                let same = reads.iter().all(|register| {
+                    matches!(self.registers.get(&key(*register)), Some(Holds::Line(line)) if line.is_same())
+                });
+                same.then_some(0)
+            }
+            _ => None,
+        }
+    }
+
+    /// Leaves before a position if a register does not hold a line with a step there: special registers of
+    /// another launch or warp may have none, and a remainder by zero has none.
+    fn check_line(&mut self, register: Register, step: i64, position: u32) {
+        let Some(set) = set_of(register) else { return };
+        let held = self.emit.field(offset_of!(State, held));
+        let now = self.emit.build.ins().load(types::I64, plain(), held, Held::KNOWN as i32);
+        let known = self.emit.build.ins().band_imm(now, set.bits().cast_signed());
+        let is_line = self.emit.build.ins().icmp_imm(IntCC::NotEqual, known, 0);
+        self.emit.check(is_line, position);
+        self.check_step(register, step, position);
+    }
+
+    fn check_step(&mut self, register: Register, step: i64, position: u32) {
+        let (kind, base, offset) = self.emit.line_of(is_double(register), register.place);
+        let offset = offset + kind.bytes() as i32;
+        let now = self.emit.build.ins().load(kind, plain(), base, offset);
+        let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, now, step);
+        self.emit.check(holds, position);
+    }
+
+    /// The line of an access' addresses and its run, if compiled code moves its bytes.
+    fn run(&mut self, op: &Op, access: Access, is_store: bool) -> Option<(LineOf, Run)> {
+        let file = if access.wide { File::Double } else { File::Word };
+        let Holds::Line(line) = self.holds(file, op.s[0]).1 else { return None };
+        let is_near = match access.place {
+            Place::Shared => true,
+            Place::Global | Place::Generic => access.wide,
+            Place::Parameter => line.constant.is_some() && !is_store,
+            Place::Local | Place::Frame | Place::Cluster => false,
+        };
+        let run = Run::of(access, line.step, is_store)?;
+        (is_near && op.guard == UNGUARDED).then_some((line, run))
+    }
+
+    /// Where the bytes of a run are; `None` if compiled code does not find them.
+    fn bytes(
+        &mut self,
+        op: &Op,
+        access: Access,
+        (line, run): (LineOf, Run),
+        writes: bool,
+    ) -> Option<Value> {
+        let (bytes, align) = (run.span(access), access.all_bytes());
+        if access.place == Place::Parameter {
+            let offset = line.constant?.wrapping_add(op.imm);
+            let last = u64::from(self.observed.param_bytes().checked_sub(bytes)?);
+            let is_there = offset <= last && offset % u64::from(align) == 0 && run == Run::Same;
+            return is_there.then(|| self.emit.parameter(offset));
+        }
+        let counted = access.all_bytes() * WIDTH as u32;
+        match (access.place, writes) {
+            (Place::Shared, _) => {}
+            (_, false) => self.segment.read += counted,
+            (_, true) => self.segment.written += counted,
+        }
+        let address = self.emit.address(line, op.imm, access.wide);
+        let (site, at) = (self.sites, self.begins);
+        self.sites += u32::from(access.place != Place::Shared);
+        let wanted = Wanted { place: access.place, bytes, align, writes, site, at };
+        Some(self.emit.span(address, wanted))
+    }
+
+    /// An access of lanes with addresses of their own.
+    fn places(&mut self, op: &Op, access: Access, position: u32, is_store: bool) {
+        if op.guard != UNGUARDED || !Places::are_compiled(access, op.imm) {
+            return self.by_interpreter(op, position);
+        }
+        self.write(position);
+        let address = self.source(if access.wide { File::Double } else { File::Word }, op.s[0]);
+        let file_of = |element: usize| match access.doubles >> element & 1 {
+            0 => File::Word,
+            _ => File::Double,
+        };
+        let elements = 0..usize::from(access.count);
+        let (mut loads, mut stores) = (Vec::new(), Vec::new());
+        for element in elements {
+            if is_store {
+                stores.push(self.source(file_of(element), op.source(element + 1)));
+            } else {
+                loads.push(Register { file: file_of(element), place: op.result(element) });
+            }
+        }
+        let (site, imm) = (self.sites, op.imm);
+        self.sites += u32::from(access.place != Place::Shared);
+        let (loads, stores) = (&loads[..], &stores[..]);
+        let places = Places { access, imm, address, loads, stores, site, position };
+        self.emit.places(&places, |emit| emit.forget_lines(loads));
+        for register in loads {
+            self.registers.insert(key(*register), Holds::Lanes);
+        }
+        self.begins = position + 1;
+    }
+
+    fn load(&mut self, op: &Op, access: Access, position: u32) {
+        let Some((line, run)) = self.run(op, access, false) else {
+            return self.places(op, access, position, false);
+        };
+        if !self.segment.stores.is_empty() {
+            self.write(position);
+        }
+        let Some(from) = self.bytes(op, access, (line, run), false) else {
+            return self.by_interpreter(op, position);
+        };
+        for element in 0..usize::from(access.count) {
+            let is_double = access.doubles >> element & 1 != 0;
+            let file = if is_double { File::Double } else { File::Word };
+            let register = Register { file, place: op.result(element) };
+            if run == Run::Same {
+                let value = self.emit.load_same(access, from, element);
+                self.set_line(register, LineOf::same(value));
+            } else {
+                let at = self.segment.make(Made::Row(from, is_double));
+                self.set_made(register, at);
+            }
+        }
+    }
+
+    fn store(&mut self, op: &Op, access: Access, position: u32) {
+        let found = self.run(op, access, true);
+        let Some(to) = found.and_then(|found| self.bytes(op, access, found, true)) else {
+            return self.places(op, access, position, true);
+        };
+        let file = if access.doubles & 1 != 0 { File::Double } else { File::Word };
+        let from = self.source(file, op.source(1));
+        self.segment.stores.push(Store { to, from });
+    }
+
+    /// A jump. Returns whether it ends the piece.
+    fn branch(&mut self, op: &Op, target: u32, position: u32) -> bool {
+        let start = self.extent.start;
+        let executed = position + 1 - start;
+        if op.guard == UNGUARDED {
+            self.write(position);
+            self.jump(target, executed);
+            return true;
+        }
+        self.write(position);
+        let mask = self.mask(op.guard, position).value;
+        let (jumps, stays) = (self.emit.build.create_block(), self.emit.build.create_block());
+        let (apart, goes_on) = (self.emit.build.create_block(), self.emit.build.create_block());
+        self.emit.build.set_cold_block(apart);
+        let (all, none) = if op.negated { (0, -1) } else { (-1, 0) };
+        let taken = self.emit.build.ins().icmp_imm(IntCC::Equal, mask, all);
+        self.emit.build.ins().brif(taken, jumps, &[], stays, &[]);
+        self.emit.build.switch_to_block(jumps);
+        self.jump(target, executed);
+        self.emit.build.switch_to_block(stays);
+        let passed = self.emit.build.ins().icmp_imm(IntCC::Equal, mask, none);
+        self.emit.build.ins().brif(passed, goes_on, &[], apart, &[]);
+        self.emit.build.switch_to_block(apart);
+        self.emit.leave(position, position - start);
+        self.emit.build.switch_to_block(goes_on);
+        self.begins = position + 1;
+        false
+    }
+
+    /// All lanes go on at a position.
+    fn jump(&mut self, target: u32, executed: u32) {
+        let Some(head) = self.head.filter(|_| target == self.extent.start && self.is_as_entered())
+        else {
+            return self.emit.leave(target, executed);
+        };
+        self.emit.add_to_field(offset_of!(State, passes), 1);
+        let left = self.emit.field(offset_of!(State, left));
+        let left = self.emit.build.ins().iadd_imm(left, -i64::from(executed));
+        self.emit.set_field(offset_of!(State, left), left);
+        self.emit.build.ins().jump(head, &[]);
+    }
+
+    /// Whether the registers are again as the piece expects them.
+    fn is_as_entered(&self) -> bool {
+        self.extent.inputs.iter().all(|register| {
+            if set_of(*register).is_none() {
+                return true;
+            }
+            let expected = self.expected.lines.iter().find(|(line, _)| line == register);
+            match (self.registers.get(&key(*register)), expected) {
+                (Some(Holds::Line(line)), Some((_, step))) => line.step == *step,
+                (Some(Holds::Lanes | Holds::Made(_)) | None, None) => true,
+                _ => false,
+            }
+        })
+    }
+}
+
+/// The files of the sources of a form.
+fn files_of(form: Form) -> &'static [File] {
+    const WORDS: [File; 3] = [File::Word; 3];
+    const DOUBLES: [File; 3] = [File::Double; 3];
+    use crate::code::{Compared, Width};
+    match form {
+        Form::Low | Form::Offset => &DOUBLES[..1],
+        Form::Widen { .. } | Form::FloatOf { .. } => &WORDS[..1],
+        Form::Pair | Form::MultiplyWide { .. } => &WORDS[..2],
+        Form::Minimum { .. } | Form::Maximum { .. } => &WORDS[..2],
+        Form::MultiplyWideAdd { .. } => &[File::Word, File::Word, File::Double],
+        Form::Select(Width::Word) => &[File::Word, File::Word, File::Predicate],
+        Form::Select(Width::Double) => &[File::Double, File::Double, File::Predicate],
+        Form::Predicate { .. } => &[File::Predicate],
+        Form::Join { .. } => &[File::Predicate; 2],
+        Form::Compare(
+            Compared::Signed(width) | Compared::Unsigned(width) | Compared::Float(width),
+            _,
+        ) => of_width(width, 2),
+        Form::Copy(width)
+        | Form::Not(width)
+        | Form::ShiftLeft(width)
+        | Form::ShiftRight { width, .. }
+        | Form::FloatNegate(width)
+        | Form::FloatAbsolute(width) => of_width(width, 1),
+        Form::Add(width)
+        | Form::Subtract(width)
+        | Form::Multiply(width)
+        | Form::And(width)
+        | Form::Or(width)
+        | Form::Xor(width)
+        | Form::FloatAdd(width)
+        | Form::FloatSubtract(width)
+        | Form::FloatMultiply(width) => of_width(width, 2),
+        Form::MultiplyAdd(width) | Form::FloatFused(width) | Form::FloatContracted(width) => {
+            of_width(width, 3)
+        }
+    }
+}
+
+/// So many sources of a width.
+fn of_width(width: crate::code::Width, count: usize) -> &'static [File] {
+    match width {
+        crate::code::Width::Word => &[File::Word; 3][..count],
+        crate::code::Width::Double => &[File::Double; 3][..count],
+    }
+}
+
+/// The register of the result of a form.
+fn result_of(form: Form, op: &Op) -> Register {
+    let file = match form {
+        Form::Compare(..) | Form::Predicate { .. } | Form::Join { .. } => File::Predicate,
+        _ if makes_double(form) => File::Double,
+        _ => File::Word,
+    };
+    Register { file, place: op.d[0] }
+}

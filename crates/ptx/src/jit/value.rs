@@ -1,0 +1,52 @@
+//! Values of registers in compiled code.
+
+use cranelift_codegen::ir::Value;
+
+/// A value for the first lane, and the step from each lane to the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LineOf {
+    pub(super) first: Value,
+    /// With the sign of the register's width.
+    pub(super) step: i64,
+    /// The first value, if it is a constant.
+    pub(super) constant: Option<u64>,
+}
+
+impl LineOf {
+    /// The same value in all lanes.
+    pub(super) fn same(first: Value) -> Self {
+        Self { first, step: 0, constant: None }
+    }
+
+    pub(super) fn is_same(self) -> bool {
+        self.step == 0
+    }
+}
+
+/// How many groups of four lanes a warp has.
+pub(super) const GROUPS: usize = 8;
+
+/// The value of a register in four lanes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Four {
+    Word(Value),
+    /// Two lanes in each vector.
+    Double([Value; 2]),
+    /// A predicate: all bits of a word, or none.
+    Mask(Value),
+}
+
+impl Four {
+    pub(super) fn word(self) -> Value {
+        match self {
+            Self::Word(value) | Self::Mask(value) | Self::Double([value, _]) => value,
+        }
+    }
+
+    pub(super) fn double(self) -> [Value; 2] {
+        match self {
+            Self::Double(values) => values,
+            Self::Word(value) | Self::Mask(value) => [value; 2],
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Functions of registers over four lanes.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+
+use super::emit::{DOUBLES, Emit, WORDS};
+use super::value::Four;
+use crate::code::{Compared, Form, Width};
+use crate::math::compare::Comparison;
+
+impl Emit<'_> {
+    /// The value of a form in four lanes.
+    pub(super) fn four(&mut self, form: Form, imm: u64, s: &[Four]) -> Four {
+        match form {
+            Form::Copy(_) => s[0],
+            Form::Low => Four::Word(self.low_halves(s[0].double())),
+            Form::Widen { signed } => Four::Double(self.widened(s[0].word(), signed)),
+            Form::Pair => {
+                let ([low, high], [a, b]) =
+                    (self.widened(s[0].word(), false), self.widened(s[1].word(), false));
+                Four::Double([(low, a), (high, b)].map(|(low, high)| {
+                    let upper = self.build.ins().ishl_imm(high, 32);
+                    self.build.ins().bor(low, upper)
+                }))
+            }
+            Form::Offset => {
+                let offset = self.doubles(imm);
+                Four::Double(s[0].double().map(|value| self.build.ins().iadd(value, offset)))
+            }
+            Form::MultiplyWide { signed } => Four::Double(self.wide_product(s, signed)),
+            Form::MultiplyWideAdd { signed } => {
+                let (product, other) = (self.wide_product(s, signed), s[2].double());
+                Four::Double([0, 1].map(|half| self.build.ins().iadd(product[half], other[half])))
+            }
+            Form::Select(width) => match width {
+                Width::Word => self.choose(s[2].word(), s[0], s[1]),
+                Width::Double => self.choose(s[2].word(), Four::Double(s[0].double()), s[1]),
+            },
+            Form::Compare(compared, comparison) => {
+                Four::Mask(self.compared(compared, comparison, s))
+            }
+            Form::Predicate { .. } | Form::Join { .. } => s[0],
+            Form::FloatOf { signed } => {
+                let value = s[0].word();
+                let float = match signed {
+                    true => self.build.ins().fcvt_from_sint(types::F32X4, value),
+                    false => self.build.ins().fcvt_from_uint(types::F32X4, value),
+                };
+                Four::Word(self.cast(WORDS, float))
+            }
+            _ => self.each_vector(form, imm, s),
+        }
+    }
+
+    /// A function that works on vectors of words as it does on vectors of doubles.
+    fn each_vector(&mut self, form: Form, imm: u64, s: &[Four]) -> Four {
+        if let Some(width) = float_width(form) {
+            return match width {
+                Width::Word => {
+                    let values: Vec<Value> = s.iter().map(|four| four.word()).collect();
+                    Four::Word(self.single(form, imm, &values))
+                }
+                Width::Double => Four::Double([0, 1].map(|half| {
+                    let values: Vec<Value> = s.iter().map(|four| four.double()[half]).collect();
+                    self.double_float(form, imm, &values)
+                })),
+            };
+        }
+        match integer_width(form) {
+            Width::Word => {
+                let values: Vec<Value> = s.iter().map(|four| four.word()).collect();
+                Four::Word(self.integers(form, imm, &values))
+            }
+            Width::Double => Four::Double([0, 1].map(|half| {
+                let values: Vec<Value> = s.iter().map(|four| four.double()[half]).collect();
+                self.integers(form, imm, &values)
+            })),
+        }
+    }
+
+    /// Arithmetic and logic of integers: of vectors, or of single numbers.
+    pub(super) fn integers(&mut self, form: Form, imm: u64, s: &[Value]) -> Value {
+        let amount = (imm & 63).cast_signed();
+        let ins = self.build.ins();
+        match form {
+            Form::Add(_) => ins.iadd(s[0], s[1]),
+            Form::Subtract(_) => ins.isub(s[0], s[1]),
+            Form::Multiply(_) => ins.imul(s[0], s[1]),
+            Form::MultiplyAdd(_) => {
+                let product = ins.imul(s[0], s[1]);
+                self.build.ins().iadd(product, s[2])
+            }
+            Form::Minimum { signed: true } => ins.smin(s[0], s[1]),
+            Form::Minimum { signed: false } => ins.umin(s[0], s[1]),
+            Form::Maximum { signed: true } => ins.smax(s[0], s[1]),
+            Form::Maximum { signed: false } => ins.umax(s[0], s[1]),
+            Form::And(_) => ins.band(s[0], s[1]),
+            Form::Or(_) => ins.bor(s[0], s[1]),
+            Form::Xor(_) => ins.bxor(s[0], s[1]),
+            Form::Not(_) => ins.bnot(s[0]),
+            Form::ShiftLeft(_) => ins.ishl_imm(s[0], amount),
+            Form::ShiftRight { signed: true, .. } => ins.sshr_imm(s[0], amount),
+            Form::ShiftRight { signed: false, .. } => ins.ushr_imm(s[0], amount),
+            _ => s[0],
+        }
+    }
+
+    fn widened(&mut self, value: Value, signed: bool) -> [Value; 2] {
+        if signed {
+            [self.build.ins().swiden_low(value), self.build.ins().swiden_high(value)]
+        } else {
+            [self.build.ins().uwiden_low(value), self.build.ins().uwiden_high(value)]
+        }
+    }
+
+    fn wide_product(&mut self, s: &[Four], signed: bool) -> [Value; 2] {
+        let (a, b) = (self.widened(s[0].word(), signed), self.widened(s[1].word(), signed));
+        [0, 1].map(|half| self.build.ins().imul(a[half], b[half]))
+    }
+
+    /// A comparison in four lanes, as a mask of words.
+    fn compared(&mut self, compared: Compared, comparison: Comparison, s: &[Four]) -> Value {
+        let width = match compared {
+            Compared::Unsigned(width) | Compared::Signed(width) | Compared::Float(width) => width,
+        };
+        if width == Width::Word {
+            return self.compared_vector(compared, comparison, s[0].word(), s[1].word());
+        }
+        let (a, b) = (s[0].double(), s[1].double());
+        let halves =
+            [0, 1].map(|half| self.compared_vector(compared, comparison, a[half], b[half]));
+        self.low_halves(halves)
+    }
+
+    fn compared_vector(
+        &mut self,
+        compared: Compared,
+        comparison: Comparison,
+        a: Value,
+        b: Value,
+    ) -> Value {
+        match compared {
+            Compared::Float(Width::Word) => {
+                let (a, b) = (self.cast(types::F32X4, a), self.cast(types::F32X4, b));
+                self.ordered(comparison, a, b)
+            }
+            Compared::Float(Width::Double) => {
+                let (a, b) = (self.cast(types::F64X2, a), self.cast(types::F64X2, b));
+                self.ordered(comparison, a, b)
+            }
+            Compared::Unsigned(Width::Double) => {
+                // There is no unsigned order of vectors of doubles.
+                let sign = self.doubles(1 << 63);
+                let (a, b) = (self.build.ins().bxor(a, sign), self.build.ins().bxor(b, sign));
+                self.build.ins().icmp(order(comparison, true), a, b)
+            }
+            Compared::Unsigned(Width::Word) => {
+                self.build.ins().icmp(order(comparison, false), a, b)
+            }
+            Compared::Signed(_) => self.build.ins().icmp(order(comparison, true), a, b),
+        }
+    }
+
+    /// A comparison of floats.
+    fn ordered(&mut self, comparison: Comparison, a: Value, b: Value) -> Value {
+        let mut holds = |order| self.build.ins().fcmp(order, a, b);
+        let (negated, mask) = match comparison {
+            Comparison::Equal => (false, holds(FloatCC::Equal)),
+            Comparison::NotEqualOrUnordered => (false, holds(FloatCC::NotEqual)),
+            Comparison::Less => (false, holds(FloatCC::LessThan)),
+            Comparison::LessOrEqual => (false, holds(FloatCC::LessThanOrEqual)),
+            Comparison::Greater => (false, holds(FloatCC::GreaterThan)),
+            Comparison::GreaterOrEqual => (false, holds(FloatCC::GreaterThanOrEqual)),
+            Comparison::LessOrUnordered => (true, holds(FloatCC::GreaterThanOrEqual)),
+            Comparison::LessOrEqualOrUnordered => (true, holds(FloatCC::GreaterThan)),
+            Comparison::GreaterOrUnordered => (true, holds(FloatCC::LessThanOrEqual)),
+            Comparison::GreaterOrEqualOrUnordered => (true, holds(FloatCC::LessThan)),
+            Comparison::NotEqual | Comparison::EqualOrUnordered => {
+                let (less, greater) = (holds(FloatCC::LessThan), holds(FloatCC::GreaterThan));
+                let apart = self.build.ins().bor(less, greater);
+                (comparison == Comparison::EqualOrUnordered, apart)
+            }
+            Comparison::Ordered | Comparison::Unordered => {
+                let (a, b) = (self.is_nan(a), self.is_nan(b));
+                let unordered = self.build.ins().bor(a, b);
+                (comparison == Comparison::Ordered, unordered)
+            }
+        };
+        if negated { self.build.ins().bnot(mask) } else { mask }
+    }
+}
+
+/// The order of two integers.
+pub(super) fn order(comparison: Comparison, signed: bool) -> IntCC {
+    let order = match comparison {
+        Comparison::Equal | Comparison::EqualOrUnordered => IntCC::Equal,
+        Comparison::Less | Comparison::LessOrUnordered => IntCC::SignedLessThan,
+        Comparison::LessOrEqual | Comparison::LessOrEqualOrUnordered => {
+            IntCC::SignedLessThanOrEqual
+        }
+        Comparison::Greater | Comparison::GreaterOrUnordered => IntCC::SignedGreaterThan,
+        Comparison::GreaterOrEqual | Comparison::GreaterOrEqualOrUnordered => {
+            IntCC::SignedGreaterThanOrEqual
+        }
+        _ => IntCC::NotEqual,
+    };
+    if signed { order } else { order.unsigned() }
+}
+
+/// The width of arithmetic of floats.
+fn float_width(form: Form) -> Option<Width> {
+    match form {
+        Form::FloatAdd(width)
+        | Form::FloatSubtract(width)
+        | Form::FloatMultiply(width)
+        | Form::FloatFused(width)
+        | Form::FloatContracted(width)
+        | Form::FloatNegate(width)
+        | Form::FloatAbsolute(width) => Some(width),
+        _ => None,
+    }
+}
+
+/// The width of arithmetic and logic of integers.
+fn integer_width(form: Form) -> Width {
+    match form {
+        Form::Add(width)
+        | Form::Subtract(width)
+        | Form::Multiply(width)
+        | Form::MultiplyAdd(width)
+        | Form::And(width)
+        | Form::Or(width)
+        | Form::Xor(width)
+        | Form::Not(width)
+        | Form::ShiftLeft(width)
+        | Form::ShiftRight { width, .. } => width,
+        _ => Width::Word,
+    }
+}
+
+/// Whether the result of a form is 64 bits wide; a predicate is not.
+pub(super) fn is_double(form: Form) -> bool {
+    match form {
+        Form::Widen { .. }
+        | Form::Offset
+        | Form::Pair
+        | Form::MultiplyWide { .. }
+        | Form::MultiplyWideAdd { .. }
+        | Form::Copy(Width::Double)
+        | Form::Select(Width::Double) => true,
+        _ => float_width(form).unwrap_or_else(|| integer_width(form)) == Width::Double,
+    }
+}
+
+/// The type of vectors of a width.
+pub(super) const fn vector_of(is_double: bool) -> cranelift_codegen::ir::Type {
+    if is_double { DOUBLES } else { WORDS }
+}

@@ -1,0 +1,323 @@
+//! Compiled pieces of kernels do what the interpreter does: the same bytes, figures, reports, and accesses
+//! that wait, in the same order.
+
+#![cfg(feature = "jit")]
+
+mod line_kernels;
+mod machine;
+#[allow(dead_code, reason = "only the kernels")]
+mod random;
+
+use machine::{BASE, Flat, Journal, PAGE, kernel, load, module};
+use pagewise_ptx::execute::{Config, InstructionCounts, Kind, Launch, Stats, Step};
+use pagewise_ptx::module::Kernel;
+
+/// An access that waits: its block, warp, place among those of the warp, address and kind.
+type Wait = (u64, u32, u32, u64, Kind);
+
+/// All that can be seen of a run.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    words: Vec<u32>,
+    stats: Stats,
+    instructions: InstructionCounts,
+    report: Option<String>,
+    /// The accesses that waited, time by time.
+    waits: Vec<Vec<Wait>>,
+}
+
+/// A launch of a kernel that takes one or two pointers.
+#[derive(Clone, Copy)]
+struct Launched<'a> {
+    text: &'a str,
+    name: &'a str,
+    grid: u32,
+    block: u32,
+    /// Whether pages come only when kernels wait for them.
+    waits: bool,
+    quantum: u32,
+}
+
+/// Where the second buffer is.
+const SECOND: u64 = BASE + (1 << 17);
+/// The words that are compared.
+const COMPARED: usize = 1 << 16;
+
+/// A run that is compiled from its first instruction on, or interpreted.
+fn seen(launched: Launched<'_>, is_compiled: bool) -> Seen {
+    let instance = load(launched.text).instantiate(&[]).unwrap();
+    let kernel = instance.kernel(launched.name).unwrap();
+    if is_compiled {
+        // The pieces stay with the kernel.
+        for _ in 0..2 {
+            run(launched, &kernel, Some(0));
+        }
+        return run(launched, &kernel, Some(0));
+    }
+    run(launched, &kernel, None)
+}
+
+fn run(launched: Launched<'_>, kernel: &Kernel, compile_after: Option<u32>) -> Seen {
+    let (mut memory, mut journal) = (Flat::new(1 << 20), Journal::default());
+    let input: Vec<u32> = (0..1 << 12).map(|at: u32| at.wrapping_mul(2_654_435_761)).collect();
+    memory.write_words(BASE, &input);
+    if launched.waits {
+        memory.missing = (0..(1 << 20) / PAGE).collect();
+    }
+    let config = Config {
+        compile_after,
+        quantum: launched.quantum,
+        instruction_limit: Some(5_000_000),
+        ..Config::default()
+    };
+    let params: Vec<u8> = [BASE, SECOND].iter().flat_map(|address| address.to_le_bytes()).collect();
+    let launch = Launch {
+        grid: [launched.grid, 1, 1],
+        block: [launched.block, 1, 1],
+        dynamic_shared: 0,
+        params: &params[..kernel.info().param_bytes as usize],
+        cooperative: false,
+        cluster: None,
+    };
+    let mut run = kernel.start(&launch, &config).unwrap();
+    let mut waits = Vec::new();
+    let report = loop {
+        match run.step(&mut memory, &mut journal, 1 << 20) {
+            Step::Paused => {}
+            Step::Done(_) => break None,
+            Step::Trap(report) => break Some(report.to_string()),
+            Step::Waiting => {
+                let all = run.outstanding().iter();
+                waits.push(
+                    all.map(|o| (o.block, o.warp, o.nth, o.address, o.kind)).collect::<Vec<_>>(),
+                );
+                // One page at a time, so that pieces stop in many places.
+                let page = (run.outstanding()[0].address - BASE) / PAGE;
+                memory.missing.retain(|missing| *missing != page);
+                memory.generation += 1;
+            }
+        }
+    };
+    assert!(memory.fences_hold());
+    Seen {
+        words: memory.words(BASE, COMPARED),
+        stats: run.stats(),
+        instructions: run.instructions(),
+        report,
+        waits,
+    }
+}
+
+#[track_caller]
+fn same(launched: Launched<'_>) {
+    let (compiled, interpreted) = (seen(launched, true), seen(launched, false));
+    if compiled != interpreted {
+        let differ = |at: &usize| compiled.words[*at] != interpreted.words[*at];
+        let first = (0..COMPARED).find(differ);
+        panic!(
+            "{}\nfirst word: {first:x?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+            launched.text,
+            compiled.stats,
+            interpreted.stats,
+            compiled.report,
+            interpreted.report,
+            compiled.waits,
+            interpreted.waits,
+        );
+    }
+}
+
+#[test]
+fn random_kernels_with_branches_and_loops_are_the_same() {
+    for seed in 0..150 {
+        let text = random::kernel(seed);
+        let launched = Launched {
+            text: &text,
+            name: "random",
+            grid: 3,
+            block: random::THREADS,
+            waits: seed % 2 == 0,
+            quantum: [512, 7, 40][seed as usize % 3],
+        };
+        same(launched);
+    }
+}
+
+#[test]
+fn kernels_of_lines_are_the_same() {
+    for seed in 0..line_kernels::KERNELS / 2 {
+        let text = line_kernels::text(seed);
+        same(Launched { text: &text, name: "k", grid: 1, block: 64, waits: false, quantum: 512 });
+    }
+}
+
+/// The types of accesses: the suffix, the register, and the bytes of all elements.
+const TYPES: [(&str, &str, u32); 16] = [
+    (".u8", "%w0", 1),
+    (".s8", "%w0", 1),
+    (".s8", "%h0", 1),
+    (".u16", "%w0", 2),
+    (".s16", "%w0", 2),
+    (".b32", "%w0", 4),
+    (".f32", "%f0", 4),
+    (".u32", "%d0", 4),
+    (".s32", "%d0", 4),
+    (".b64", "%d0", 8),
+    (".f64", "%g0", 8),
+    (".v2.b32", "{%w0, %w1}", 8),
+    (".v4.b32", "{%w0, %w1, %w2, %w3}", 16),
+    (".v2.f64", "{%g0, %g1}", 16),
+    (".v4.u8", "{%w0, %w1, %w2, %w3}", 4),
+    (".v2.u16", "{%w0, %w1}", 4),
+];
+
+/// The element that thread `%l` of a warp accesses, in `%at`.
+const PATTERNS: [&str; 7] = [
+    "mov.u32 %at, %l",
+    "sub.u32 %at, 31, %l",
+    "mov.u32 %at, 5",
+    "shl.b32 %at, %l, 1",
+    "xor.b32 %at, %l, 5",
+    "mul.lo.u32 %at, %l, 7; and.b32 %at, %at, 31",
+    "and.b32 %at, %l, 3",
+];
+
+/// A kernel that loads by a pattern from global memory, passes the values through shared memory by the same
+/// pattern, and stores what it has in a row of its own, a few times.
+fn accesses((suffix, registers, bytes): (&str, &str, u32), pattern: &str) -> String {
+    let results: String = (0..4)
+        .map(|at| {
+            format!(
+                "st.global.b32 [%own+{}], %w{at}; st.global.b64 [%own+{}], %d{at};
+                 st.global.f64 [%own+{}], %g{at};",
+                4 * at,
+                32 + 8 * at,
+                64 + 8 * at
+            )
+        })
+        .collect();
+    module(&format!(
+        ".visible .entry k(.param .u64 k_in, .param .u64 k_out) {{
+         .reg .b32 %t, %b, %n, %l, %at, %near, %w<5>, %i; .reg .b16 %h<2>; .reg .f32 %f<2>;
+         .reg .b64 %in, %out, %from, %to, %own, %far, %d<5>; .reg .f64 %g<5>; .reg .pred %p;
+         .shared .align 16 .b8 room[8192];
+         ld.param.u64 %in, [k_in]; ld.param.u64 %out, [k_out];
+         mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %n, %ntid.x;
+         mad.lo.u32 %b, %b, %n, %t;
+         mad.wide.u32 %own, %b, 128, %out;
+         and.b32 %l, %t, 31;
+         mov.u32 %i, 0;
+         again:
+         {pattern};
+         mul.wide.u32 %far, %at, {bytes};
+         add.u64 %from, %in, %far;
+         mul.lo.u32 %near, %at, {bytes};
+         mov.u32 %w4, room; add.u32 %near, %near, %w4;
+         ld.global{suffix} {registers}, [%from];
+         st.shared{suffix} [%near], {registers};
+         bar.sync 0;
+         ld.shared{suffix} {registers}, [%near];
+         add.u64 %to, %from, 8192;
+         st.global{suffix} [%to], {registers};
+         ld{suffix} {registers}, [%to+{bytes}];
+         add.u64 %in, %in, 512;
+         cvt.u32.u16 %w3, %h0; add.u32 %w3, %w3, %i;
+         mov.b32 %w2, %f0;
+         bar.sync 0;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 3;
+         @%p bra again;
+         {results}
+         ret; }}"
+    ))
+}
+
+#[test]
+fn accesses_of_every_width_and_pattern_are_the_same() {
+    for kind in TYPES {
+        for pattern in PATTERNS {
+            let text = accesses(kind, pattern);
+            let waits = pattern.contains("xor");
+            same(Launched { text: &text, name: "k", grid: 2, block: 64, waits, quantum: 512 });
+        }
+    }
+}
+
+/// A kernel that ends: its lanes from the seventh on access by an offset from the right place.
+fn ends_early(access: &str, offset: &str) -> String {
+    kernel(&format!(
+        ".reg .b64 %far, %a; .reg .b32 %v, %i, %bad, %s; .reg .pred %p;
+         .shared .align 4 .b8 room[4096];
+         mov.u32 %i, 0;
+         again:
+         mov.u32 %s, %tid.x;
+         setp.gt.u32 %p, %s, 6;
+         selp.b32 %bad, {offset}, 0, %p;
+         setp.eq.u32 %p, %i, 2;
+         selp.b32 %bad, %bad, 0, %p;
+         mad.lo.u32 %s, %s, 4, %bad;
+         cvt.u64.u32 %far, %s;
+         {access}
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 4;
+         @%p bra again;
+         st.global.b32 [%mine], %v;
+         ret;"
+    ))
+}
+
+#[test]
+fn kernels_that_end_early_report_the_same() {
+    let global = "add.u64 %a, %out, %far; ld.volatile.global.b32 %v, [%a];";
+    let generic = "cvta.shared.u64 %a, room; add.u64 %a, %a, %far; ld.volatile.b32 %v, [%a];";
+    let shared = "mov.u32 %v, room; add.u32 %s, %s, %v; ld.volatile.shared.b32 %v, [%s];";
+    let wide = "mov.u64 %a, room; add.u64 %a, %a, %far; ld.volatile.shared.b32 %v, [%a];";
+    let stored = "mov.u32 %v, room; add.u32 %s, %s, %v; st.volatile.shared.b32 [%s], %v;";
+    let all = [global, generic, shared, wide, stored];
+    let offsets = ["1", "2", "0x10000", "0x8000000", "0xfffff000"];
+    for (access, offset) in all.iter().flat_map(|access| offsets.map(|offset| (access, offset))) {
+        if *access == global && offset == "0x10000" {
+            // That is inside of the memory.
+            continue;
+        }
+        let text = ends_early(access, offset);
+        let launched =
+            Launched { text: &text, name: "k", grid: 2, block: 64, waits: false, quantum: 512 };
+        assert!(seen(launched, false).report.is_some(), "{text}");
+        same(launched);
+    }
+}
+
+/// A sum over shared memory by halves, with lanes that part at the end, in blocks of other shapes.
+#[test]
+fn sums_by_halves_are_the_same_at_every_length_of_turns() {
+    let text = kernel(
+        ".reg .b32 %s, %a, %v, %x, %h; .reg .pred %p; .shared .align 4 .b8 part[4096];
+         ld.global.b32 %v, [%mine];
+         mov.u32 %s, %tid.x; shl.b32 %a, %s, 2; mov.u32 %x, part; add.u32 %a, %a, %x;
+         st.shared.b32 [%a], %v;
+         shr.u32 %h, %w, 1;
+         again:
+         bar.sync 0;
+         setp.ge.u32 %p, %s, %h;
+         @%p bra skip;
+         mad.lo.u32 %x, %h, 4, %a;
+         ld.shared.b32 %x, [%x]; ld.shared.b32 %v, [%a];
+         add.u32 %v, %v, %x; st.shared.b32 [%a], %v;
+         skip:
+         shr.u32 %h, %h, 1;
+         setp.ne.u32 %p, %h, 0;
+         @%p bra again;
+         setp.ne.u32 %p, %s, 0;
+         @%p bra end;
+         ld.shared.b32 %v, [part];
+         st.global.b32 [%mine], %v;
+         end: ret;",
+    );
+    for quantum in [1, 2, 3, 5, 8, 13, 100, 512] {
+        for block in [32, 64, 256, 1024, 33, 100] {
+            let waits = block == 256;
+            same(Launched { text: &text, name: "k", grid: 3, block, waits, quantum });
+        }
+    }
+}
