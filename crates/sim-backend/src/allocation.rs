@@ -140,6 +140,7 @@ impl Sim {
 
     fn remove_plain(&mut self, allocation: &Allocation) {
         self.withdraw_memory(allocation);
+        self.peer_access.forget(allocation.start);
         self.space.remove(allocation);
         self.arena.clear(allocation.start, allocation.bytes.next_multiple_of(PAGE_BYTES));
     }

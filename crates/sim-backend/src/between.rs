@@ -2,8 +2,8 @@
 //! points of `pagewise-driver` make them. They take no virtual time and have no records.
 
 use pagewise_hal::{
-    DevicePtr, EventHandle, HandleTypes, MemoryHandle, MemoryProps, Result, SHARED_BLOB_BYTES,
-    ShareableHandle,
+    DeviceId, DevicePtr, EventHandle, HandleTypes, MemoryHandle, MemoryProps, Result,
+    SHARED_BLOB_BYTES, ShareableHandle,
 };
 
 use crate::backend::SimBackend;
@@ -38,6 +38,16 @@ impl SimBackend {
         kind: HandleTypes,
     ) -> Result<MemoryHandle> {
         self.beside("memory_import", |sim| sim.memory_import(handle, kind))
+    }
+
+    /// Lets other devices reach memory of `cuMemAlloc`, in place of those that did before: what
+    /// `cuCtxEnablePeerAccess` does for the memory of a context. Other memory in the list stays as it
+    /// is. Recordings do not note it.
+    ///
+    /// # Errors
+    /// `InvalidDevice` for a device that does not exist; nothing changes.
+    pub fn set_peer_access(&self, allocations: &[DevicePtr], devices: &[DeviceId]) -> Result<()> {
+        self.beside("set_peer_access", |sim| sim.set_peer_access(allocations, devices))
     }
 
     /// The handle of the physical memory that is mapped at an address

@@ -45,7 +45,7 @@ impl Pattern {
 impl Sim {
     /// `cuMemsetD8Async`, `cuMemsetD16Async`, `cuMemsetD32Async`: the stream's device writes every
     /// page, by the same accesses for all three (TIMING-36). Plain memory of another device is
-    /// refused, as no peer has access (CONTRACT-103).
+    /// refused without access to it (CONTRACT-103).
     ///
     /// A range of 0 bytes succeeds at any address (CONTRACT-107).
     pub(crate) fn memset(
@@ -62,12 +62,12 @@ impl Sim {
             return invalid("address and length of a fill are multiples of its value's size");
         }
         self.check_within_one(span)?;
-        let elsewhere = |allocation: &Allocation| match allocation.kind {
-            MemoryKind::Device(owner) | MemoryKind::Opened(owner) => processor_of(owner) != device,
-            _ => false,
+        let elsewhere = |allocation: &Allocation| {
+            matches!(allocation.kind, MemoryKind::Device(_) | MemoryKind::Opened(_))
+                && !self.reaches(device, allocation)
         };
         if self.space.containing(span.ptr).is_some_and(elsewhere) {
-            return invalid("the memory is another device's than the stream");
+            return invalid("the stream's device has no access to memory of another device");
         }
         self.check_admitted(device, span, true)?;
         if self.rehearses {

@@ -141,6 +141,7 @@ mod pace;
 mod pager;
 mod paging;
 mod patient;
+mod peer_access;
 mod physical_sharing;
 mod places;
 #[allow(

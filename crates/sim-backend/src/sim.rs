@@ -24,6 +24,7 @@ use crate::locate::{Topology, processor_of};
 use crate::mappings::Mappings;
 use crate::pace::FaultPace;
 use crate::pager::Pager;
+use crate::peer_access::PeerAccess;
 use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, bad_device, invalid};
 use crate::shared::Sharing;
@@ -45,6 +46,7 @@ pub(crate) struct Sim {
     pub(crate) attachments: Attachments,
     pub(crate) sharing: Sharing,
     pub(crate) mappings: Mappings,
+    pub(crate) peer_access: PeerAccess,
     /// Present without concurrent managed access.
     pub(crate) exclusive: Option<Exclusive>,
     /// Present with genuine faults of the host.
@@ -81,6 +83,7 @@ impl Sim {
             attachments: Attachments::default(),
             sharing: Sharing::default(),
             mappings: Mappings::default(),
+            peer_access: PeerAccess::default(),
             exclusive: Exclusive::of(&config),
             clock_ns: 0,
             pace: None,

@@ -28,6 +28,7 @@ impl fmt::Debug for State<'_> {
             attachments,
             sharing,
             mappings,
+            peer_access,
             exclusive,
             host_view: _,
             clock_ns: _,
@@ -46,6 +47,7 @@ impl fmt::Debug for State<'_> {
             .field("attachments", attachments)
             .field("sharing", sharing)
             .field("mappings", mappings)
+            .field("peer_access", peer_access)
             .field("exclusive", exclusive)
             .field("listened", listened)
             .field("device_bytes", device_bytes)

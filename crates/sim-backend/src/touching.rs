@@ -3,7 +3,9 @@
 //! Pages move first, then the bytes are read or written: contents are real memory, so what a
 //! program leaves behind does not depend on where its pages are.
 
-use pagewise_hal::{DeviceAccess, DeviceTouch, HostAccess, HostTouch, Processor, StreamHandle};
+use pagewise_hal::{
+    DeviceAccess, DeviceId, DevicePtr, DeviceTouch, HostAccess, HostTouch, Processor, StreamHandle,
+};
 
 use crate::arrival::Threads;
 use crate::concurrency::StreamWork;
@@ -122,18 +124,35 @@ impl Sim {
         self.settle_contents();
     }
 
+    /// Lets these devices reach allocations of `cuMemAlloc`, and no others that did before
+    /// (CONTRACT-125).
+    pub(crate) fn set_peer_access(
+        &mut self,
+        allocations: &[DevicePtr],
+        devices: &[DeviceId],
+    ) -> Checked<()> {
+        if devices.iter().any(|&device| !self.topology.has_device(device)) {
+            return bad_device("the device does not exist");
+        }
+        for &ptr in allocations {
+            let found = self.space.starting(ptr);
+            if found.is_some_and(|found| matches!(found.kind, MemoryKind::Device(_))) {
+                self.peer_access.set(ptr.0, devices);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a processor can access memory that does not migrate.
     pub(crate) fn reaches(&self, by: Processor, allocation: &Allocation) -> bool {
-        match (allocation.kind, by.device_ordinal()) {
-            (MemoryKind::Pinned | MemoryKind::Registered | MemoryKind::Managed, _) => true,
-            (MemoryKind::Device(device) | MemoryKind::Opened(device), Some(ordinal)) => {
-                processor_of(device).device_ordinal() == Some(ordinal)
+        match allocation.kind {
+            MemoryKind::Pinned | MemoryKind::Registered | MemoryKind::Managed => true,
+            MemoryKind::Device(device) => {
+                by == processor_of(device) || self.peer_access.admits(by, allocation.start)
             }
-            (MemoryKind::Device(_) | MemoryKind::Opened(_), None) => false,
-            (MemoryKind::Mapped(_), _) => self.mappings.admits(by, allocation.span(), false),
-            (MemoryKind::Pool(pool), _) => {
-                self.pools.any(pool.as_raw()).is_some_and(|p| p.admits(by))
-            }
+            MemoryKind::Opened(device) => by == processor_of(device),
+            MemoryKind::Mapped(_) => self.mappings.admits(by, allocation.span(), false),
+            MemoryKind::Pool(pool) => self.pools.any(pool.as_raw()).is_some_and(|p| p.admits(by)),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_uint};
 
-use pagewise_hal::Code;
+use pagewise_hal::{Code, DeviceId, DevicePtr};
 
 use crate::outcome::Outcome;
 use crate::stream_attributes::StreamAttributes;
@@ -89,6 +89,7 @@ pub(crate) struct Context {
     pub(crate) default_attributes: [StreamAttributes; 2],
     limits: BTreeMap<c_int, usize>,
     pub(crate) cache_config: c_int,
+    /// Contexts with memory that the device of this one reaches (CONTRACT-125).
     pub(crate) peers: BTreeSet<usize>,
 }
 
@@ -184,6 +185,8 @@ pub(crate) struct Contexts {
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
     pub(crate) context: usize,
+    /// Contexts with memory that it reached.
+    pub(crate) peers: BTreeSet<usize>,
     pub(crate) streams: Vec<usize>,
     pub(crate) events: Vec<usize>,
     pub(crate) memory: Vec<(u64, Kind)>,
@@ -228,17 +231,34 @@ impl Contexts {
 
     /// A context is gone with all that belongs to it.
     pub(crate) fn close(&mut self, handle: usize) -> Remains {
-        self.live.remove(&handle);
+        let closed = self.live.remove(&handle);
         self.gone.insert(handle);
+        // A context that takes the handle over is another one.
+        self.live.values_mut().for_each(|context| _ = context.peers.remove(&handle));
         let streams = taken(&mut self.streams, |stream| stream.context == handle);
         let events = taken(&mut self.events, |event| event.0 == handle);
         let memory = taken(&mut self.memory, |memory| memory.0 == handle);
         Remains {
             context: handle,
+            peers: closed.map(|context| context.peers).unwrap_or_default(),
             streams: streams.into_iter().map(|(stream, _)| stream).collect(),
             events: events.into_iter().map(|(event, _)| event).collect(),
             memory: memory.into_iter().map(|(ptr, (_, kind))| (ptr, kind)).collect(),
         }
+    }
+
+    /// Memory of `cuMemAlloc` in a context, and the devices that have a context which enabled access
+    /// to it.
+    pub(crate) fn reached(&self, handle: usize) -> (Vec<DevicePtr>, Vec<DeviceId>) {
+        let is_here = |(_, owned): &(_, &(usize, Kind))| **owned == (handle, Kind::Memory);
+        let memory = self.memory.iter().filter(is_here).map(|(&ptr, _)| DevicePtr(ptr));
+        (memory.collect(), self.devices_that_reach(handle))
+    }
+
+    /// The devices that have a context which enabled access to the memory of this one.
+    pub(crate) fn devices_that_reach(&self, handle: usize) -> Vec<DeviceId> {
+        let enabled = self.live.values().filter(|context| context.peers.contains(&handle));
+        enabled.map(|context| DeviceId(context.device)).collect()
     }
 
     /// Notes a stream.

@@ -456,7 +456,8 @@ const PEER_ACCESS_ALREADY_ENABLED: c_int = 704;
 /// `CUDA_ERROR_PEER_ACCESS_NOT_ENABLED`
 const PEER_ACCESS_NOT_ENABLED: c_int = 705;
 
-/// `cuCtxEnablePeerAccess`: noted. Devices that are linked reach each other's memory anyway.
+/// `cuCtxEnablePeerAccess`: the device of the context reaches the memory of the other one, present
+/// and future (CONTRACT-125).
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxEnablePeerAccess(peer: *mut c_void, flags: c_uint) -> c_int {
     in_context("cuCtxEnablePeerAccess", |driver, device| {
@@ -469,6 +470,7 @@ pub extern "C" fn cuCtxEnablePeerAccess(peer: *mut c_void, flags: c_uint) -> c_i
         }
         let mut contexts = driver.contexts();
         let is_new = contexts.get_mut(contexts::current())?.peers.insert(peer.addr());
+        driver.grant_peers(&contexts, peer.addr());
         if is_new { Ok(()) } else { Err(PEER_ACCESS_ALREADY_ENABLED) }
     })
 }
@@ -480,6 +482,7 @@ pub extern "C" fn cuCtxDisablePeerAccess(peer: *mut c_void) -> c_int {
         driver.live(peer.addr())?;
         let mut contexts = driver.contexts();
         let was_there = contexts.get_mut(contexts::current())?.peers.remove(&peer.addr());
+        driver.grant_peers(&contexts, peer.addr());
         if was_there { Ok(()) } else { Err(PEER_ACCESS_NOT_ENABLED) }
     })
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint};
 use pagewise_hal::{Backend, Code, DeviceId, DevicePtr, EventHandle, Result, StreamHandle};
 
 use super::Driver;
-use crate::contexts::{self, INVALID_CONTEXT, Kind, Remains};
+use crate::contexts::{self, Contexts, INVALID_CONTEXT, Kind, Remains};
 use crate::outcome::Outcome;
 
 impl Driver {
@@ -85,7 +85,8 @@ impl Driver {
     }
 
     /// Ends what a destroyed context left behind. The program gave all of it up with the context.
-    fn end(&self, Remains { context, streams, events, memory }: Remains) {
+    fn end(&self, Remains { context, peers, streams, events, memory }: Remains) {
+        peers.into_iter().for_each(|peer| self.grant_peers(&self.contexts(), peer));
         self.graphs().forget_context(context);
         let variables = self.programs().remove_context(context);
         for handle in streams {
@@ -125,7 +126,25 @@ impl Driver {
 
     /// Memory was allocated, registered or opened in the current context.
     pub(crate) fn own(&self, ptr: DevicePtr, kind: Kind) {
-        self.contexts().memory.insert(ptr.0, (contexts::current(), kind));
+        let current = contexts::current();
+        let mut contexts = self.contexts();
+        contexts.memory.insert(ptr.0, (current, kind));
+        let devices = contexts.devices_that_reach(current);
+        if kind == Kind::Memory && !devices.is_empty() {
+            self.grant(&[ptr], &devices);
+        }
+    }
+
+    /// Lets devices reach the memory of a context as contexts have it enabled now. The lock of the
+    /// contexts is held, so that the last change is the one that counts.
+    pub(crate) fn grant_peers(&self, contexts: &Contexts, context: usize) {
+        let (memory, devices) = contexts.reached(context);
+        self.grant(&memory, &devices);
+    }
+
+    fn grant(&self, memory: &[DevicePtr], devices: &[DeviceId]) {
+        // The devices exist: they have contexts.
+        _ = self.machine.simulator.set_peer_access(memory, devices);
     }
 
     /// Memory was freed.
