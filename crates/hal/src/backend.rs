@@ -464,13 +464,14 @@ pub trait Backend: HostAddresses + Debug + Send + Sync + 'static {
     /// pinned and pool memory have none.
     fn ipc_mem_handle(&self, ptr: DevicePtr) -> Result<IpcMemHandle>;
 
-    /// Device memory of another process, in a device's context (`cuIpcOpenMemHandle`). Memory that
-    /// is opened again has the same address, and is closed as often.
+    /// Device memory of another process, in a device's context (`cuIpcOpenMemHandle`). That device
+    /// reaches it, and no other. Memory that the device opens again has the same address, and is
+    /// closed as often; another device gets another address.
     ///
     /// # Errors
     /// 201 (`INVALID_CONTEXT`) for a handle of this process, on the simulator of this machine;
-    /// `InvalidValue` for bytes that are no handle; `InvalidDevice`. The simulator answers
-    /// `InvalidValue` to a handle of memory or of a process that is gone.
+    /// `InvalidValue` for bytes that are no handle; `InvalidDevice`; 217 (`PEER_ACCESS_UNSUPPORTED`)
+    /// for a device that does not reach the memory's. The simulator answers `InvalidValue` to a handle of memory or of a process that is gone.
     ///
     /// # Safety
     /// The exporter keeps the memory until it was closed here.

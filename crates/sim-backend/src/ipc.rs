@@ -17,6 +17,9 @@ use crate::shared_words::{About, Content, MEMORY_AT, Mark};
 use crate::sim::Sim;
 use crate::space::{Allocation, MemoryKind};
 
+/// `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED`
+const PEER_ACCESS_UNSUPPORTED: i32 = 217;
+
 const NO_DESCRIPTOR: &str = "the process has no descriptor or no memory left for an export";
 const NO_MEMORY: &str = "the handle names no live memory of a process of this host";
 const NO_EVENT: &str = "the handle names no live event of a process of this host";
@@ -70,17 +73,25 @@ impl Sim {
         let Some([.., number]) = Mark::Memory.words(&handle.0) else { return invalid(NO_MEMORY) };
         for (&start, foreign) in &mut self.sharing.foreign {
             match &mut foreign.origin {
-                Origin::Handle { number: known, opened } if *known == number => {
+                Origin::Handle { number: known, device: by, opened }
+                    if (*known, *by) == (number, device) =>
+                {
                     *opened = opened.saturating_add(1);
                     return Ok(DevicePtr(start));
                 }
                 _ => {}
             }
         }
-        self.open_mem(&handle, number)
+        self.open_mem(device, &handle, number)
     }
 
-    fn open_mem(&mut self, handle: &IpcMemHandle, number: u64) -> Checked<DevicePtr> {
+    /// Maps memory of another process, for the device that opens it and no other (CONTRACT-126).
+    fn open_mem(
+        &mut self,
+        device: DeviceId,
+        handle: &IpcMemHandle,
+        number: u64,
+    ) -> Checked<DevicePtr> {
         let opened = Mark::Memory.open_file(&handle.0);
         let about = opened.as_ref().and_then(|file| About::read(file, Content::Memory));
         let Some((file, About { location, bytes, .. })) = opened.zip(about) else {
@@ -90,13 +101,16 @@ impl Sim {
         if location != Location::device(owner) || !self.topology.has_device(owner) {
             return bad_device("the memory is on a device that this machine does not have");
         }
+        if device != owner && !self.can_access_peer(device, owner)? {
+            return refuse(PEER_ACCESS_UNSUPPORTED, "the device is no peer of the memory's");
+        }
         let whole = MEMORY_AT..MEMORY_AT + bytes.next_multiple_of(BLOCK_BYTES);
         if !file.has(&whole) {
             return invalid(NO_MEMORY);
         }
         let memory = Bytes { file: &file, parts: &[whole], first: 0, bytes };
-        let origin = Origin::Handle { number, opened: 1 };
-        self.enter_foreign(&memory, MemoryKind::Opened(owner), origin)
+        let origin = Origin::Handle { number, device, opened: 1 };
+        self.enter_foreign(&memory, MemoryKind::Opened(device), origin)
     }
 
     /// `cuIpcCloseMemHandle`: as often as it was opened.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use pagewise_hal::PoolHandle;
+use pagewise_hal::{DeviceId, PoolHandle};
 
 use crate::exported_pool::ExportedPool;
 use crate::imported_pool::ImportedPool;
@@ -13,8 +13,9 @@ use crate::shared_memory::SharedFile;
 /// Where memory of another process came from.
 #[derive(Debug)]
 pub(crate) enum Origin {
-    /// A handle of `cuIpcGetMemHandle`, by the number of its file, and how often it was opened.
-    Handle { number: u64, opened: u64 },
+    /// A handle of `cuIpcGetMemHandle`, by the number of its file, the device that it was opened
+    /// for, and how often that was.
+    Handle { number: u64, device: DeviceId, opened: u64 },
     /// An imported pool: the id of the allocation, and the units of the file that it is in.
     Pool { pool: PoolHandle, id: u64, units: Vec<u64> },
 }

@@ -24,7 +24,7 @@ pub(crate) enum MemoryKind {
     Device(DeviceId),
     /// `cuMemHostAlloc`
     Pinned,
-    /// `cuIpcOpenMemHandle`: memory of a device that another process allocated.
+    /// `cuIpcOpenMemHandle`: memory that another process allocated, for the device that opened it.
     Opened(DeviceId),
     /// Memory of a pool.
     Pool(PoolHandle),

@@ -177,6 +177,12 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(out: *mut u64, blob: Blob, flags:
         // SAFETY: `ipc_open_mem_handle` asks that the exporter keeps the memory. Here it stays
         // while it is mapped, so even a broken promise does no harm.
         let ptr = answer(unsafe { driver.sim.ipc_open_mem_handle(device, IpcMemHandle(blob.0)) })?;
+        if driver.is_opened_elsewhere(ptr) {
+            // SAFETY: `ipc_close_mem_handle` asks that no code uses the memory any more. It was
+            // opened before, so it stays.
+            answer(unsafe { driver.sim.ipc_close_mem_handle(ptr) })?;
+            return Err(Code::INVALID_HANDLE);
+        }
         driver.own(ptr, Kind::Opened);
         // SAFETY: the caller promises that `out` is null or valid for writing.
         unsafe { store(out, ptr.0) }

@@ -147,6 +147,13 @@ impl Driver {
         _ = self.machine.simulator.set_peer_access(memory, devices);
     }
 
+    /// Whether memory of another process was opened in another context: one context of a device has
+    /// it (CONTRACT-126).
+    pub(crate) fn is_opened_elsewhere(&self, ptr: DevicePtr) -> bool {
+        let opened = self.contexts().memory.get(&ptr.0).copied();
+        opened.is_some_and(|(context, _)| context != contexts::current())
+    }
+
     /// Memory was freed.
     pub(crate) fn disown(&self, ptr: DevicePtr) {
         self.contexts().memory.remove(&ptr.0);
