@@ -61,6 +61,17 @@ struct Wrapper {
 }
 
 const WRAPPER_MAGIC: c_int = 0x4662_43b1;
+/// The version around one fat binary. A later one has the objects that a program was linked of beside
+/// it, which the driver asks for.
+const WRAPPER_OF_ONE: c_int = 1;
+
+impl Wrapper {
+    /// The fat binary, if the driver needs no more of the wrapper.
+    fn image(&self) -> Option<*const c_void> {
+        let is_of_one = (self.magic, self.version) == (WRAPPER_MAGIC, WRAPPER_OF_ONE);
+        is_of_one.then_some(self.data)
+    }
+}
 
 /// Adds an image, and returns its handle.
 ///
@@ -69,7 +80,7 @@ const WRAPPER_MAGIC: c_int = 0x4662_43b1;
 pub(crate) unsafe fn add_image(wrapper: *const c_void) -> *const c_void {
     // SAFETY: the caller promises a wrapper, or a fat binary, which is not smaller.
     let found = unsafe { wrapper.cast::<Wrapper>().read_unaligned() };
-    let data = if found.magic == WRAPPER_MAGIC { found.data } else { wrapper };
+    let data = found.image().unwrap_or(wrapper);
     // An address of its own, which nothing else has as long as the program runs.
     let handle: &'static u8 = Box::leak(Box::new(0));
     let handle = &raw const *handle;

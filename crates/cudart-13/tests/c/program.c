@@ -85,12 +85,44 @@ static void registration(void) {
     cudaGetLastError();
 }
 
+/* An object of a program that nvcc linked (-rdc=true) for no GPU: a fat binary with an entry of text. */
+static const char text[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+    ".visible .entry store(.param .u64 p) { .reg .u64 %d; .reg .u32 %r; ld.param.u64 %d, [p];\n"
+    "mov.u32 %r, 42; st.global.u32 [%d], %r; ret; }\n";
+static struct {
+    unsigned magic; unsigned short version, header; unsigned long long bytes;
+    unsigned short kind, entry_version; unsigned entry_header; unsigned long long text_bytes;
+    unsigned before[3], capability, after[8];
+    char text[sizeof text];
+} object = {0xba55ed50, 1, 16, 64 + sizeof text, 1, 0x101, 64, sizeof text, {0}, 75, {0}, {0}};
+static const unsigned long long linked[2] = {0x00100001ba55ed50, 0};
+static const void *const objects[] = {&object, 0};
+
+static void relinked(void) {
+    static struct { int magic, version; const void *data, *objects; } wrapper = {0x466243b1, 2, linked, objects};
+    static char store;
+    dim3 one = {1, 1, 1};
+    unsigned *word = 0;
+    void *arguments[] = {&word};
+    memcpy(object.text, text, sizeof text);
+    void **image = __cudaRegisterFatBinary(&wrapper);
+    CHECK(image);
+    __cudaRegisterFunction(image, &store, 0, "store", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFatBinaryEnd(image);
+    CHECK(cudaMallocManaged((void **)&word, sizeof *word, 1) == 0);
+    CHECK(cudaLaunchKernel(&store, one, one, arguments, 0, 0) == 0);
+    CHECK(cudaDeviceSynchronize() == 0 && *word == 42);
+    CHECK(cudaFree(word) == 0);
+    __cudaUnregisterFatBinary(image);
+}
+
 int main(void) {
     int version = 0;
     unsigned long long surface;
     CHECK(cudaRuntimeGetVersion(&version) == 0 && version / 1000 == 13);
     memory();
     registration();
+    relinked();
     CHECK(cudaCreateSurfaceObject(&surface, 0) == 801);
     CHECK(cudaCreateSurfaceObject(&surface, 0) == 801);
     puts("all as expected");

@@ -10,8 +10,10 @@ use std::path::Path;
 use pagewise_hal::{Code, DeviceId};
 
 use crate::driver::{Driver, Outcome, has_place, load};
+use crate::image::source::Source;
 use crate::image::{Image, Machine, Refusal};
 use crate::programs::device::capability;
+use crate::programs::links::of_objects;
 
 /// `CUDA_ERROR_FILE_NOT_FOUND`
 const FILE_NOT_FOUND: c_int = 301;
@@ -128,6 +130,27 @@ pub(crate) unsafe fn read(
     options: &JitOptions,
 ) -> Outcome<Result<Image, Refusal>> {
     let image = Image::read(bytes, machine(driver, device)?).and_then(Image::whole);
+    // SAFETY: by this function's contract the buffers are as long as the options say.
+    unsafe { reported(image, options) }
+}
+
+/// Reads an image that is loaded, as [`read`] does. One that nvcc linked of objects is linked again
+/// if it has no text: the text of its objects can be executed.
+///
+/// # Safety
+/// As [`JitOptions::read`] says.
+pub(crate) unsafe fn read_linked(
+    driver: &Driver,
+    device: DeviceId,
+    source: &Source<'_>,
+    options: &JitOptions,
+) -> Outcome<Result<Image, Refusal>> {
+    let machine = machine(driver, device)?;
+    let mut image = Image::read(source.bytes, machine).and_then(Image::whole);
+    if image.as_ref().map_or(true, |image| image.text.is_empty()) {
+        let objects = source.objects.as_deref().unwrap_or_default();
+        image = of_objects(objects, machine).unwrap_or(image);
+    }
     // SAFETY: by this function's contract the buffers are as long as the options say.
     unsafe { reported(image, options) }
 }

@@ -12,9 +12,9 @@ use crate::driver::{
     Driver, Outcome, any_time, has_place, is_handle, started, started_after, store,
 };
 use crate::entry::functions::{name_of, parameter_of};
-use crate::entry::images::{JitOptions, file, name, read};
+use crate::entry::images::{JitOptions, file, name, read_linked};
 use crate::entry::modules::{store_variable, variable};
-use crate::image::source;
+use crate::image::source::{self, Source};
 use crate::programs::device::limits;
 use crate::programs::variables::{free, of_library, of_module};
 
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn cuLibraryLoadData(
     started_after("cuLibraryLoadData", arguments, |driver| {
         // SAFETY: the image is not null, so the caller promises that it is whole or NUL-terminated
         // text, and what `load_library` asks for.
-        unsafe { load_library(driver, out, source::bytes(image), (count, options, values)) }
+        unsafe { load_library(driver, out, &source::read(image), (count, options, values)) }
     })
 }
 
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn cuLibraryLoadFromFile(
     started_after("cuLibraryLoadFromFile", arguments, |driver| {
         // SAFETY: the caller promises that the path is null or NUL-terminated, and what
         // `load_library` asks for.
-        unsafe { load_library(driver, out, &file(path)?, (count, options, values)) }
+        unsafe { load_library(driver, out, &file(path)?[..].into(), (count, options, values)) }
     })
 }
 
@@ -73,14 +73,14 @@ pub unsafe extern "C" fn cuLibraryLoadFromFile(
 unsafe fn load_library(
     driver: &Driver,
     out: *mut *mut c_void,
-    bytes: &[u8],
+    source: &Source<'_>,
     (count, options, values): (c_uint, *const c_int, *mut *mut c_void),
 ) -> Outcome {
     // SAFETY: by this function's contract the options have `count` items.
     let options = unsafe { JitOptions::read(count, options, values) }?;
     let device = driver.device().unwrap_or(DeviceId(0));
     // SAFETY: by this function's contract the buffers are as long as the options say.
-    let image = unsafe { read(driver, device, bytes, &options) }?;
+    let image = unsafe { read_linked(driver, device, source, &options) }?;
     let library = driver.programs().add_library(image);
     // SAFETY: by this function's contract the place is valid for writing.
     unsafe { store(out, std::ptr::without_provenance_mut(library)) }

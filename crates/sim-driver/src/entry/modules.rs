@@ -7,8 +7,8 @@ use pagewise_hal::{Code, DeviceId};
 
 use crate::driver::{Driver, Outcome, any_time, has_place, in_context, started, store};
 use crate::entry::images::{JitOptions, file, name, read};
-use crate::image::Image;
 use crate::image::source;
+use crate::image::{INVALID_IMAGE, Image};
 use crate::programs::variables::{free, of_module};
 
 /// `CU_MODULE_LAZY_LOADING`, the default since CUDA 12.2.
@@ -119,7 +119,12 @@ unsafe fn load_data(
     // which is not null, is whole or NUL-terminated text, and `out` can be written.
     unsafe {
         let options = JitOptions::read(count, options, values)?;
-        load_module(driver, device, out, source::bytes(image), &options)
+        let source = source::read(image);
+        // Only libraries take what was linked of objects.
+        if source.objects.is_some() {
+            return Err(INVALID_IMAGE);
+        }
+        load_module(driver, device, out, source.bytes, &options)
     }
 }
 

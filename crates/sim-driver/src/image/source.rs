@@ -10,13 +10,64 @@ const ELF: [u8; 4] = [0x7F, b'E', b'L', b'F'];
 /// Bytes of the header of a 64-bit ELF file.
 const ELF_HEADER_BYTES: usize = 64;
 
+/// The version of a wrapper around a program that nvcc linked of objects (`-rdc=true`).
+const LINKED: i32 = 2;
+
+/// An image that a program passes.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    /// Text, a container or an ELF file.
+    pub(crate) bytes: &'a [u8],
+    /// The containers of its objects, if nvcc linked it of some.
+    pub(crate) objects: Option<Vec<&'a [u8]>>,
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, objects: None }
+    }
+}
+
+/// Reads an image in memory, with the objects that it was linked of.
+///
+/// # Safety
+/// As [`bytes`] says. The list of objects must be there, up to its null address, and they must be
+/// whole containers.
+pub(crate) unsafe fn read<'a>(image: *const c_void) -> Source<'a> {
+    let place = image.cast::<u8>();
+    // SAFETY: by this function's contract the image is whole, or NUL-terminated text.
+    let bytes = unsafe { bytes(image) };
+    // SAFETY: by this function's contract the image is whole, or NUL-terminated text.
+    let is_wrapper = unsafe { magic(place) }.map(u32::from_le_bytes) == Some(fatbin::WRAPPER_MAGIC);
+    // SAFETY: the header of a wrapper is there, in which the version is at byte 4.
+    if !is_wrapper || unsafe { place.wrapping_add(4).cast::<i32>().read_unaligned() } != LINKED {
+        return bytes.into();
+    }
+    // SAFETY: the address of the list is at byte 16 of such a wrapper.
+    let list = unsafe { place.wrapping_add(16).cast::<*const *const u8>().read_unaligned() };
+    let mut objects = Vec::new();
+    for index in 0.. {
+        if list.is_null() {
+            break;
+        }
+        // SAFETY: by this function's contract the list goes on up to its null address.
+        let object = unsafe { list.wrapping_add(index).read_unaligned() };
+        if object.is_null() {
+            break;
+        }
+        // SAFETY: by this function's contract each object is a whole container.
+        objects.push(unsafe { of_container(object) });
+    }
+    Source { bytes, objects: Some(objects) }
+}
+
 /// The bytes of an image. Text ends at its NUL; a container and an ELF file say their length.
 ///
 /// # Safety
 /// `image` must point to a whole image, or to NUL-terminated text, which no code changes while the
 /// answer is used. If the first bytes are those of a fat binary or an ELF file, its header must be
 /// there, and as many bytes as it says.
-pub(crate) unsafe fn bytes<'a>(image: *const c_void) -> &'a [u8] {
+unsafe fn bytes<'a>(image: *const c_void) -> &'a [u8] {
     let place = image.cast::<u8>();
     // SAFETY: text ends at its NUL, so of a shorter text no byte after that is read.
     match unsafe { magic(place) } {

@@ -8,7 +8,7 @@ use std::fmt;
 use pagewise_hal::Code;
 use pagewise_ptx::link::{LinkError, Unit, link};
 
-use crate::image::Image;
+use crate::image::{Image, Machine, NO_BINARY_FOR_GPU, Refusal};
 
 /// Writes errors to the logs of the program that began a link.
 pub(crate) type Report = Box<dyn Fn(&str) + Send>;
@@ -30,6 +30,32 @@ pub(crate) struct Link {
 
 /// `CUDA_ERROR_INVALID_SOURCE`: modules that do not fit together.
 const INVALID_SOURCE: c_int = 300;
+
+/// The program that nvcc linked of objects, linked of their text. Objects of machine code are left
+/// out: nvcc adds its runtime for devices to each program, and calls of it are refused anyway. `None`
+/// if no object has text for the machine, or if one needs an object that was left out.
+pub(crate) fn of_objects(objects: &[&[u8]], machine: Machine) -> Option<Result<Image, Refusal>> {
+    let mut texts = Vec::new();
+    for object in objects {
+        match Image::read(object, machine) {
+            Ok(image) if !image.text.is_empty() => texts.push(image.text),
+            Ok(_) => {}
+            Err(refusal) if refusal.code == NO_BINARY_FOR_GPU => {}
+            Err(refusal) => return Some(Err(refusal)),
+        }
+    }
+    let is_whole = texts.len() == objects.len();
+    let texts: Vec<_> = texts.iter().map(|text| String::from_utf8_lossy(text)).collect();
+    let units: Vec<_> = texts.iter().map(|text| Unit { name: "<input>", text }).collect();
+    let linked = match link(&units) {
+        _ if units.is_empty() => return None,
+        Err(LinkError::Undefined { .. }) if !is_whole => return None,
+        linked => linked,
+    };
+    let refusal = |error| Refusal { code: INVALID_SOURCE, log: format!("error   : {error}") };
+    let text = linked.map_err(refusal);
+    Some(text.and_then(|text| Image::read(text.as_bytes(), machine)).and_then(Image::whole))
+}
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
