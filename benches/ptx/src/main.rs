@@ -1,7 +1,8 @@
 //! Times kernels here, in ptoxide, and as loops in C, on one core.
 //!
 //! Each of the executors runs the same PTX over the same bytes, and the results are compared. Prints
-//! a line of JSON for each kernel: seconds of the fastest of several runs.
+//! a line of JSON for each kernel: seconds of the fastest of several runs. Here a kernel is interpreted, and
+//! with its pieces compiled; the first of these runs compiles them.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -98,7 +99,7 @@ impl Host for Nothing {
     }
 }
 
-fn here(instance: &Instance, case: &Case) -> (f64, Vec<f32>, u64) {
+fn here(instance: &Instance, case: &Case, config: &Config) -> (f64, Vec<f32>, u64) {
     let mut memory = Flat(Vec::new());
     let mut params = Vec::new();
     let mut last = 0;
@@ -125,7 +126,7 @@ fn here(instance: &Instance, case: &Case) -> (f64, Vec<f32>, u64) {
         cluster: None,
     };
     let before = Instant::now();
-    let mut run = kernel.start(&launch, &Config::default()).expect("it starts");
+    let mut run = kernel.start(&launch, config).expect("it starts");
     let stats = loop {
         match run.step(&mut memory, &mut Nothing, 1 << 24) {
             Step::Done(stats) => break stats,
@@ -188,19 +189,25 @@ fn main() {
     let instance = Arc::new(module).instantiate(&[]).expect("no variables");
     for case in cases() {
         let mut instructions = 0;
-        let (own, expected) = fastest(5, || {
-            let (seconds, result, count) = here(&instance, &case);
-            instructions = count;
-            (seconds, result)
-        });
+        let mut fastest_here = |config: &Config| {
+            fastest(9, || {
+                let (seconds, result, count) = here(&instance, &case, config);
+                instructions = count;
+                (seconds, result)
+            })
+        };
+        let interpreter = Config { compile_after: None, ..Config::default() };
+        let (interpreted, expected) = fastest_here(&interpreter);
+        let (own, compiled) = fastest_here(&Config::default());
         let (c, in_c) = fastest(5, || in_c(&case));
         let (other, in_other) = fastest(2, || in_ptoxide(&case));
         let same =
             |result: &[f32]| result.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same(&compiled), "{}: compiled pieces differ", case.name);
         assert!(same(&in_c), "{}: C differs", case.name);
         assert!(same(&in_other), "{}: ptoxide differs", case.name);
         println!(
-            r#"{{"kernel": "{}", "thread_instructions": {instructions}, "pagewise": {own:.9}, "ptoxide": {other:.9}, "c": {c:.9}}}"#,
+            r#"{{"kernel": "{}", "thread_instructions": {instructions}, "pagewise": {own:.9}, "interpreted": {interpreted:.9}, "ptoxide": {other:.9}, "c": {c:.9}}}"#,
             case.name
         );
     }

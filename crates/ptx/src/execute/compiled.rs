@@ -1,7 +1,8 @@
 //! Enters compiled pieces of a kernel, and serves them.
 //!
 //! A piece is entered where the interpreter would go on with all 32 lanes of a warp. It leaves registers,
-//! memory and figures as the interpreter would have left them at the instruction that it names.
+//! memory and figures as the interpreter would have left them at the instruction that it names. If a piece
+//! begins there, it follows at once.
 
 use super::access::{Blocked, Reach};
 use super::block::Common;
@@ -12,25 +13,25 @@ use super::warp::{Fragment, Warp};
 use crate::code::{Code, Special};
 use crate::jit::{Calls, Left, Piece, Seen, Site, State};
 
-/// A piece that runs, and all that its calls reach.
+/// Pieces that run one after the other, and all that their calls reach.
 #[repr(C)]
 struct Visit<'v, 'e> {
     state: State,
     engine: &'v mut Engine<'e>,
-    common: *mut Common,
-    warp: *mut Warp,
-    fragment: *mut Fragment,
+    common: &'v mut Common,
+    warp: &'v mut Warp,
+    fragment: &'v mut Fragment,
     /// The reason that an instruction stopped.
-    blocked: *mut Option<Blocked>,
+    blocked: Option<Blocked>,
 }
 
 const CALLS: Calls = Calls { instruction, span };
 
 impl Engine<'_> {
-    /// Runs the piece at the fragment's position, if one fits and `left` instructions are enough for it.
-    /// Returns whether one has run. The fragment has all lanes of the kernel, and is alone in its warp.
+    /// Runs pieces from the fragment's position on, while one fits and `left` instructions are enough for
+    /// it. Returns whether one has run. The fragment has all lanes of the kernel, and is alone in its warp.
     #[inline(always)]
-    pub(super) fn run_piece(
+    pub(super) fn run_pieces(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
@@ -38,42 +39,68 @@ impl Engine<'_> {
         (left, spent): (u32, &mut u32),
     ) -> Result<bool, Blocked> {
         let Some(pieces) = &self.pieces else { return Ok(false) };
-        let Some(position) = pieces.compiled.at(fragment.pc) else {
-            self.want_piece(common, warp, fragment);
-            return Ok(false);
-        };
-        let mut is_tight = false;
-        for piece in position.pieces() {
-            if piece.most > left {
-                is_tight = true;
-                continue;
+        match pieces.compiled.at(fragment.pc) {
+            Some(position) if position.pieces().next().is_some() => {}
+            Some(position) if position.is_closed() => return Ok(false),
+            _ => {
+                self.want_piece(common, warp, fragment);
+                return Ok(false);
             }
-            let begin = fragment.pc;
-            let mut blocked = None;
-            let (way, passes) = self.enter(piece, common, warp, fragment, (left, &mut blocked));
-            if way.unfit {
-                continue;
-            }
-            if let Some(offset) = way.no_line {
-                position.note_no_line(piece, offset);
-            }
-            fragment.pc = way.position;
-            let threads = 32 * u64::from(piece.most) * passes;
-            self.reach.stats.thread_instructions += threads;
-            self.reach.counts.note_times(begin, begin + piece.most, passes);
-            let executed = way.executed + u32::from(way.stopped);
-            self.reach.counts.note(begin, begin + executed);
-            self.reach.stats.thread_instructions += 32 * u64::from(executed);
-            *spent += passes as u32 * piece.most + executed;
-            return match blocked {
-                Some(blocked) if way.stopped => Err(blocked),
-                _ => Ok(passes > 0 || executed > 0),
-            };
         }
-        if !is_tight && !position.is_closed() {
-            self.want_piece(common, warp, fragment);
+        self.chain(common, warp, fragment, (left, spent))
+    }
+
+    #[inline(never)]
+    fn chain(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        (left, spent): (u32, &mut u32),
+    ) -> Result<bool, Blocked> {
+        let state = self.state(common, warp);
+        let mut visit = Visit { state, engine: self, common, warp, fragment, blocked: None };
+        let before = *spent;
+        loop {
+            let executed = visit.next_piece(left - (*spent - before));
+            *spent += executed;
+            if visit.blocked.is_some() || executed == 0 {
+                break;
+            }
         }
-        Ok(false)
+        let State { read, written, .. } = visit.state;
+        visit.engine.reach.stats.bytes_read += read;
+        visit.engine.reach.stats.bytes_written += written;
+        match visit.blocked {
+            Some(blocked) => Err(blocked),
+            None => Ok(*spent > before),
+        }
+    }
+
+    /// The state of a warp for pieces.
+    fn state(&mut self, common: &mut Common, warp: &mut Warp) -> State {
+        let (held, line_words, line_doubles) = warp.lines.pointers();
+        State {
+            words: warp.words.as_mut_ptr().cast(),
+            doubles: warp.doubles.as_mut_ptr().cast(),
+            predicates: warp.predicates.as_mut_ptr(),
+            line_words,
+            line_doubles,
+            held,
+            params: self.reach.params.pointer(),
+            shared: common.shared.pointer(),
+            shared_bytes: common.shared_bytes.into(),
+            sites: std::ptr::null_mut(),
+            round: self.reach.kept.round(),
+            read: 0,
+            written: 0,
+            left: 0,
+            passes: 0,
+            thread: &raw const self.rules.shape.axes[warp.index as usize],
+            block: &raw const common.coordinates,
+            threads: &raw const self.rules.shape.block,
+            blocks: &raw const self.rules.shape.grid,
+        }
     }
 
     #[inline(never)]
@@ -98,49 +125,6 @@ impl Engine<'_> {
         }
     }
 
-    #[inline(never)]
-    fn enter(
-        &mut self,
-        piece: &Piece,
-        common: &mut Common,
-        warp: &mut Warp,
-        fragment: &mut Fragment,
-        (left, blocked): (u32, &mut Option<Blocked>),
-    ) -> (Left, u64) {
-        fill_lines(self.program, warp, fragment, piece.lanes);
-        let sites = self.sites_of(piece);
-        let (held, line_words, line_doubles) = warp.lines.pointers();
-        let state = State {
-            words: warp.words.as_mut_ptr().cast(),
-            doubles: warp.doubles.as_mut_ptr().cast(),
-            predicates: warp.predicates.as_mut_ptr(),
-            line_words,
-            line_doubles,
-            held,
-            params: self.reach.params.pointer(),
-            shared: common.shared.pointer(),
-            shared_bytes: common.shared_bytes.into(),
-            sites,
-            round: self.reach.kept.round(),
-            read: 0,
-            written: 0,
-            left: left.into(),
-            passes: 0,
-            thread: &raw const self.rules.shape.axes[warp.index as usize],
-            block: &raw const common.coordinates,
-            threads: &raw const self.rules.shape.block,
-            blocks: &raw const self.rules.shape.grid,
-        };
-        let mut visit = Visit { state, engine: self, common, warp, fragment, blocked };
-        // SAFETY: the pointers are those of the warp and of its block, which nothing else uses until the
-        // piece is left; its calls get the visit back from the state, which is its first field.
-        let way = unsafe { piece.enter((&raw mut visit).cast()) };
-        let State { read, written, passes, .. } = visit.state;
-        self.reach.stats.bytes_read += read;
-        self.reach.stats.bytes_written += written;
-        (way, passes)
-    }
-
     /// The windows of a piece's accesses.
     fn sites_of(&mut self, piece: &Piece) -> *mut Site {
         let Some(pieces) = &mut self.pieces else { return std::ptr::null_mut() };
@@ -152,13 +136,67 @@ impl Engine<'_> {
 }
 
 impl Visit<'_, '_> {
+    /// Runs a piece at the fragment's position for up to `left` instructions. Returns how many it has
+    /// executed: none if none fits.
+    #[inline(always)]
+    fn next_piece(&mut self, left: u32) -> u32 {
+        let Some(pieces) = &self.engine.pieces else { return 0 };
+        let Some(position) = pieces.compiled.at(self.fragment.pc) else { return 0 };
+        let mut is_tight = false;
+        for piece in position.pieces() {
+            if piece.most > left {
+                is_tight = true;
+                continue;
+            }
+            let way = self.enter(piece, left);
+            if way.unfit {
+                continue;
+            }
+            if let Some(offset) = way.no_line {
+                position.note_no_line(piece, offset);
+            }
+            return self.account(piece, way);
+        }
+        if !is_tight && !position.is_closed() {
+            self.engine.want_piece(self.common, self.warp, self.fragment);
+        }
+        0
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, piece: &Piece, left: u32) -> Left {
+        fill_lines(self.engine.program, self.warp, self.fragment, piece.lanes);
+        self.state.sites = self.engine.sites_of(piece);
+        let State { held, line_words, line_doubles, .. } = &mut self.state;
+        (*held, *line_words, *line_doubles) = self.warp.lines.pointers();
+        (self.state.left, self.state.passes) = (left.into(), 0);
+        // SAFETY: the state has the pointers of the warp and of its block, which nothing else uses until
+        // the piece is left; its calls get the visit back from the state, which is its first field.
+        unsafe { piece.enter((&raw mut *self).cast()) }
+    }
+
+    /// Adds what a piece has executed to the figures, and goes where it left. Returns how many
+    /// instructions it has executed.
+    #[inline(always)]
+    fn account(&mut self, piece: &Piece, way: Left) -> u32 {
+        let (begin, passes) = (self.fragment.pc, self.state.passes);
+        let reach = &mut self.engine.reach;
+        let last = way.executed + u32::from(way.stopped);
+        if passes > 0 {
+            reach.counts.note_times(begin, begin + piece.most, passes);
+        }
+        reach.counts.note(begin, begin + last);
+        let executed = passes as u32 * piece.most + last;
+        reach.stats.thread_instructions += 32 * u64::from(executed);
+        self.fragment.pc = way.position;
+        executed
+    }
+
     /// Executes one instruction. Returns whether it stopped.
     fn execute(&mut self, position: u32, keeps: bool) -> bool {
-        // SAFETY: the caller of the piece lent all four for the time of the piece, which waits for this
-        // call.
-        let (common, warp, fragment, blocked) = unsafe {
-            (&mut *self.common, &mut *self.warp, &mut *self.fragment, &mut *self.blocked)
-        };
+        let (common, warp) = (&mut *self.common, &mut *self.warp);
+        let fragment = &mut *self.fragment;
+        let begin = fragment.pc;
         fragment.pc = position;
         let program = self.engine.program;
         let op = &program.ops[position as usize];
@@ -186,13 +224,14 @@ impl Visit<'_, '_> {
                 }
             }
         };
-        fragment.pc = position;
-        *blocked = done.err();
-        if !keeps && blocked.is_none() {
+        self.blocked = done.err();
+        if !keeps && self.blocked.is_none() {
             fill_lines(program, warp, fragment, op.writes);
         }
+        // The piece counts from where it began.
+        fragment.pc = begin;
         self.state.round = self.engine.reach.kept.round();
-        blocked.is_some()
+        self.blocked.is_some()
     }
 }
 

@@ -129,7 +129,7 @@ impl Engine<'_> {
                 (mask, threads) = (fragment.mask, u64::from(fragment.mask.count_ones()));
             }
             let is_whole = mask == u32::MAX && warp.fragments.is_empty() && fragment.is_kernel();
-            if is_whole && self.run_piece(common, warp, fragment, (slice - *spent, spent))? {
+            if is_whole && self.run_pieces(common, warp, fragment, (slice - *spent, spent))? {
                 continue;
             }
             let end = fragment.pc.saturating_add(slice - *spent).min(meeting);

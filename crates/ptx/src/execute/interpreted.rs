@@ -8,7 +8,7 @@ use super::warp::{Fragment, Warp};
 impl Engine<'_> {
     /// No piece runs.
     #[inline(always)]
-    pub(super) fn run_piece(
+    pub(super) fn run_pieces(
         &mut self,
         _: &mut Common,
         _: &mut Warp,
