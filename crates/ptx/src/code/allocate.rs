@@ -3,7 +3,8 @@
 //! PTX names a new register for almost every result. Liveness is computed over basic blocks; each
 //! register then lives from its first to its last position, and a linear scan hands out places.
 
-use super::op::{Code, Draft, File, Slot};
+use super::file::File;
+use super::op::{Code, Draft, Slot};
 use super::unit::Files;
 
 /// Bits of liveness beyond which registers keep a place of their own: hostile texts cost no more.

@@ -3,6 +3,7 @@
 //! An interpreter calls a function of an instruction and need not know which it is. The compiler makes
 //! machine code of those that have a form, and calls the functions of all others.
 
+use super::file::File;
 use crate::math::compare::Comparison;
 
 /// The bits of a register.
@@ -98,6 +99,113 @@ pub(crate) enum Form {
     FloatOf {
         signed: bool,
     },
+}
+
+impl Width {
+    /// The file of registers of the width.
+    pub(crate) fn file(self) -> File {
+        match self {
+            Self::Word => File::Word,
+            Self::Double => File::Double,
+        }
+    }
+
+    /// So many sources of the width.
+    fn sources(self, count: usize) -> &'static [File] {
+        match self {
+            Self::Word => &[File::Word; 3][..count],
+            Self::Double => &[File::Double; 3][..count],
+        }
+    }
+}
+
+impl Compared {
+    pub(crate) fn width(self) -> Width {
+        match self {
+            Self::Signed(width) | Self::Unsigned(width) | Self::Float(width) => width,
+        }
+    }
+}
+
+impl Form {
+    /// The width of arithmetic of floats.
+    pub(crate) fn float_width(self) -> Option<Width> {
+        match self {
+            Self::FloatAdd(width)
+            | Self::FloatSubtract(width)
+            | Self::FloatMultiply(width)
+            | Self::FloatFused(width)
+            | Self::FloatContracted(width)
+            | Self::FloatNegate(width)
+            | Self::FloatAbsolute(width) => Some(width),
+            _ => None,
+        }
+    }
+
+    /// The width of arithmetic and logic of integers.
+    pub(crate) fn integer_width(self) -> Width {
+        match self {
+            Self::Add(width)
+            | Self::Subtract(width)
+            | Self::Multiply(width)
+            | Self::MultiplyAdd(width)
+            | Self::And(width)
+            | Self::Or(width)
+            | Self::Xor(width)
+            | Self::Not(width)
+            | Self::ShiftLeft(width)
+            | Self::ShiftRight { width, .. } => width,
+            _ => Width::Word,
+        }
+    }
+
+    /// The files of its sources.
+    pub(crate) fn sources(self) -> &'static [File] {
+        match self {
+            Self::Low | Self::Offset => Width::Double.sources(1),
+            Self::Widen { .. } | Self::FloatOf { .. } => Width::Word.sources(1),
+            Self::Pair | Self::MultiplyWide { .. } => Width::Word.sources(2),
+            Self::Minimum { .. } | Self::Maximum { .. } => Width::Word.sources(2),
+            Self::MultiplyWideAdd { .. } => &[File::Word, File::Word, File::Double],
+            Self::Select(Width::Word) => &[File::Word, File::Word, File::Predicate],
+            Self::Select(Width::Double) => &[File::Double, File::Double, File::Predicate],
+            Self::Predicate { .. } => &[File::Predicate],
+            Self::Join { .. } => &[File::Predicate; 2],
+            Self::Compare(compared, _) => compared.width().sources(2),
+            Self::Copy(width)
+            | Self::Not(width)
+            | Self::ShiftLeft(width)
+            | Self::ShiftRight { width, .. }
+            | Self::FloatNegate(width)
+            | Self::FloatAbsolute(width) => width.sources(1),
+            Self::Add(width)
+            | Self::Subtract(width)
+            | Self::Multiply(width)
+            | Self::And(width)
+            | Self::Or(width)
+            | Self::Xor(width)
+            | Self::FloatAdd(width)
+            | Self::FloatSubtract(width)
+            | Self::FloatMultiply(width) => width.sources(2),
+            Self::MultiplyAdd(width) | Self::FloatFused(width) | Self::FloatContracted(width) => {
+                width.sources(3)
+            }
+        }
+    }
+
+    /// The file of its result.
+    pub(crate) fn result(self) -> File {
+        match self {
+            Self::Compare(..) | Self::Predicate { .. } | Self::Join { .. } => File::Predicate,
+            Self::Widen { .. }
+            | Self::Offset
+            | Self::Pair
+            | Self::MultiplyWide { .. }
+            | Self::MultiplyWideAdd { .. } => File::Double,
+            Self::Copy(width) | Self::Select(width) => width.file(),
+            _ => self.float_width().unwrap_or_else(|| self.integer_width()).file(),
+        }
+    }
 }
 
 /// In the immediate of [`Form::FloatContracted`]: the product is subtracted.

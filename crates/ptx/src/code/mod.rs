@@ -2,6 +2,7 @@
 
 mod allocate;
 mod apply;
+mod file;
 mod form;
 mod lanes;
 mod line;
@@ -19,6 +20,7 @@ pub(crate) use allocate::{allocate, blocks};
 pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
+pub(crate) use file::File;
 pub(crate) use form::{Compared, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Width};
 pub(crate) use lanes::{CONSTANT, First, Lanes, Value, WIDTH, active, is_constant};
 pub(crate) use line::{Axis, Line, Wrapping};

@@ -1,5 +1,6 @@
 //! Lowered instructions.
 
+use super::file::File;
 use super::form::Form;
 use super::lanes::{CONSTANT, Lanes};
 use super::lines::{Lines, Set};
@@ -37,21 +38,6 @@ impl Pure {
     pub(crate) fn as_form(self, form: impl Into<Option<Form>>) -> Self {
         Self { form: form.into(), ..self }
     }
-}
-
-/// The file of a register.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum File {
-    /// Up to 32 bits.
-    Word,
-    /// 64 bits.
-    Double,
-    /// A predicate.
-    Predicate,
-    /// A constant of 32 bits.
-    ConstantWord,
-    /// A constant of 64 bits.
-    ConstantDouble,
 }
 
 /// A register before it has its place, or a constant.

@@ -1,6 +1,7 @@
 //! The registers that each instruction reads and writes.
 
-use super::op::{Draft, File, Slot};
+use super::file::File;
+use super::op::{Draft, Slot};
 
 /// A register by its file, and its place there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,6 +26,7 @@ mod extent;
 mod float;
 mod group;
 mod line;
+mod moves;
 mod observed;
 mod places;
 mod segment;

@@ -6,23 +6,20 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 
-use super::access::{Run, Wanted};
 use super::emit::{Emit, plain};
 use super::extent::Extent;
 use super::observed::Observed;
-use super::places::Places;
-use super::segment::{Made, Segment, Source, Store, Waiting, is_double, key, set_of};
+use super::segment::{Made, Segment, Source, Waiting, is_double, key, set_of};
 use super::state::State;
 use super::value::LineOf;
-use super::wide::is_double as makes_double;
 use crate::code::{
-    Access, Code, File, Form, Held, Logic, Op, Place, Program, Pure, Register, Set, Special,
-    UNGUARDED, WIDTH, is_constant,
+    Code, File, Form, Held, Logic, Op, Program, Pure, Register, Set, Special, UNGUARDED,
+    is_constant,
 };
 
 /// A predicate of all lanes.
 #[derive(Debug, Clone, Copy)]
-struct Mask {
+pub(super) struct Mask {
     value: Value,
     /// Whether all lanes are known to agree.
     is_same: bool,
@@ -30,7 +27,7 @@ struct Mask {
 
 /// The value of a register where the walk stands.
 #[derive(Debug, Clone, Copy)]
-enum Holds {
+pub(super) enum Holds {
     /// Lanes, in the register.
     Lanes,
     Made(usize),
@@ -49,19 +46,19 @@ pub(super) struct Expected {
 
 /// The walk.
 pub(super) struct Translate<'f, 'p> {
-    emit: Emit<'f>,
-    program: &'p Program,
+    pub(super) emit: Emit<'f>,
+    pub(super) program: &'p Program,
     extent: Extent,
-    observed: &'p Observed<'p>,
+    pub(super) observed: &'p Observed<'p>,
     expected: Expected,
     /// Where the piece goes on when it goes back to its beginning.
     head: Option<Block>,
-    registers: BTreeMap<(u8, u16), Holds>,
-    segment: Segment,
+    pub(super) registers: BTreeMap<(u8, u16), Holds>,
+    pub(super) segment: Segment,
     /// The first instruction of the segment.
-    begins: u32,
+    pub(super) begins: u32,
     /// How many accesses look for windows.
-    sites: u32,
+    pub(super) sites: u32,
 }
 
 impl<'f, 'p> Translate<'f, 'p> {
@@ -153,7 +150,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     }
 
     /// Writes the segment. The next one begins at a position.
-    fn write(&mut self, next: u32) {
+    pub(super) fn write(&mut self, next: u32) {
         std::mem::take(&mut self.segment).write(&mut self.emit);
         self.begins = next;
         for holds in self.registers.values_mut() {
@@ -164,7 +161,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     }
 
     /// The register or the constant of a slot.
-    fn holds(&mut self, file: File, slot: u16) -> (Register, Holds) {
+    pub(super) fn holds(&mut self, file: File, slot: u16) -> (Register, Holds) {
         let register = Register { file, place: slot };
         if is_constant(slot) {
             let (place, is_double) = (slot & !crate::code::CONSTANT, file == File::Double);
@@ -183,7 +180,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     }
 
     /// A source of a function of lanes.
-    fn source(&mut self, file: File, slot: u16) -> Source {
+    pub(super) fn source(&mut self, file: File, slot: u16) -> Source {
         let (register, holds) = self.holds(file, slot);
         match holds {
             Holds::Made(at) => Source::Made(at),
@@ -207,7 +204,7 @@ impl<'f, 'p> Translate<'f, 'p> {
         }
     }
 
-    fn set_line(&mut self, register: Register, line: LineOf) {
+    pub(super) fn set_line(&mut self, register: Register, line: LineOf) {
         self.segment.results.remove(&key(register));
         self.segment.lines.insert(key(register), (register, line));
         self.registers.insert(key(register), Holds::Line(line));
@@ -220,7 +217,7 @@ impl<'f, 'p> Translate<'f, 'p> {
         self.registers.insert(key(register), Holds::Mask(mask));
     }
 
-    fn set_made(&mut self, register: Register, at: usize) {
+    pub(super) fn set_made(&mut self, register: Register, at: usize) {
         self.segment.lines.remove(&key(register));
         if register.file == File::Predicate {
             self.segment.masks.remove(&register.place);
@@ -238,10 +235,10 @@ impl<'f, 'p> Translate<'f, 'p> {
         if matches!(form, Form::Predicate { .. } | Form::Join { .. }) {
             return self.logic(op, form, position);
         }
-        let files = files_of(form);
+        let files = form.sources();
         let sources: Vec<Source> =
             files.iter().zip(op.s).map(|(file, slot)| self.source(*file, slot)).collect();
-        let result = result_of(form, op);
+        let result = Register { file: form.result(), place: op.d[0] };
         let guard = (op.guard != UNGUARDED).then(|| {
             let guard = self.source(File::Predicate, op.guard);
             (guard, op.negated, self.source(result.file, result.place))
@@ -254,7 +251,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// Computes an instruction once for all lanes, if its sources are lines and its result is one.
     fn by_lines(&mut self, op: &Op, form: Form, position: u32) -> bool {
         let mut lines = Vec::new();
-        for (file, slot) in files_of(form).iter().zip(op.s) {
+        for (file, slot) in form.sources().iter().zip(op.s) {
             if *file != File::Predicate {
                 match self.holds(*file, slot).1 {
                     Holds::Line(line) => lines.push(line),
@@ -262,7 +259,7 @@ impl<'f, 'p> Translate<'f, 'p> {
                 }
             }
         }
-        let result = result_of(form, op);
+        let result = Register { file: form.result(), place: op.d[0] };
         match form {
             Form::Predicate { .. } | Form::Join { .. } => false,
             Form::Compare(compared, comparison) => {
@@ -293,9 +290,7 @@ impl<'f, 'p> Translate<'f, 'p> {
             }
             _ => match self.emit.line(form, op.imm, &lines, self.begins) {
                 Some(line) => {
-                    debug_assert!(
-                        makes_double(form) == is_double(result) && position >= self.begins
-                    );
+                    debug_assert!(position >= self.begins);
                     self.set_line(result, line);
                     true
                 }
@@ -353,7 +348,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     }
 
     /// The interpreter executes an instruction.
-    fn by_interpreter(&mut self, op: &Op, position: u32) {
+    pub(super) fn by_interpreter(&mut self, op: &Op, position: u32) {
         self.write(position);
         let keeps = self.results_stay_lines(op, position);
         self.emit.call_instruction(position, keeps.is_some());
@@ -414,113 +409,6 @@ impl<'f, 'p> Translate<'f, 'p> {
         self.emit.check(holds, position);
     }
 
-    /// The line of an access' addresses and its run, if compiled code moves its bytes.
-    fn run(&mut self, op: &Op, access: Access, is_store: bool) -> Option<(LineOf, Run)> {
-        let file = if access.wide { File::Double } else { File::Word };
-        let Holds::Line(line) = self.holds(file, op.s[0]).1 else { return None };
-        let is_near = match access.place {
-            Place::Shared => true,
-            Place::Global | Place::Generic => access.wide,
-            Place::Parameter => line.constant.is_some() && !is_store,
-            Place::Local | Place::Frame | Place::Cluster => false,
-        };
-        let run = Run::of(access, line.step, is_store)?;
-        (is_near && op.guard == UNGUARDED).then_some((line, run))
-    }
-
-    /// Where the bytes of a run are; `None` if compiled code does not find them.
-    fn bytes(
-        &mut self,
-        op: &Op,
-        access: Access,
-        (line, run): (LineOf, Run),
-        writes: bool,
-    ) -> Option<Value> {
-        let (bytes, align) = (run.span(access), access.all_bytes());
-        if access.place == Place::Parameter {
-            let offset = line.constant?.wrapping_add(op.imm);
-            let last = u64::from(self.observed.param_bytes().checked_sub(bytes)?);
-            let is_there = offset <= last && offset % u64::from(align) == 0 && run == Run::Same;
-            return is_there.then(|| self.emit.parameter(offset));
-        }
-        let counted = access.all_bytes() * WIDTH as u32;
-        match (access.place, writes) {
-            (Place::Shared, _) => {}
-            (_, false) => self.segment.read += counted,
-            (_, true) => self.segment.written += counted,
-        }
-        let address = self.emit.address(line, op.imm, access.wide);
-        let (site, at) = (self.sites, self.begins);
-        self.sites += u32::from(access.place != Place::Shared);
-        let wanted = Wanted { place: access.place, bytes, align, writes, site, at };
-        Some(self.emit.span(address, wanted))
-    }
-
-    /// An access of lanes with addresses of their own.
-    fn places(&mut self, op: &Op, access: Access, position: u32, is_store: bool) {
-        if op.guard != UNGUARDED || !Places::are_compiled(access, op.imm) {
-            return self.by_interpreter(op, position);
-        }
-        self.write(position);
-        let address = self.source(if access.wide { File::Double } else { File::Word }, op.s[0]);
-        let file_of = |element: usize| match access.doubles >> element & 1 {
-            0 => File::Word,
-            _ => File::Double,
-        };
-        let elements = 0..usize::from(access.count);
-        let (mut loads, mut stores) = (Vec::new(), Vec::new());
-        for element in elements {
-            if is_store {
-                stores.push(self.source(file_of(element), op.source(element + 1)));
-            } else {
-                loads.push(Register { file: file_of(element), place: op.result(element) });
-            }
-        }
-        let (site, imm) = (self.sites, op.imm);
-        self.sites += u32::from(access.place != Place::Shared);
-        let (loads, stores) = (&loads[..], &stores[..]);
-        let places = Places { access, imm, address, loads, stores, site, position };
-        self.emit.places(&places, |emit| emit.forget_lines(loads));
-        for register in loads {
-            self.registers.insert(key(*register), Holds::Lanes);
-        }
-        self.begins = position + 1;
-    }
-
-    fn load(&mut self, op: &Op, access: Access, position: u32) {
-        let Some((line, run)) = self.run(op, access, false) else {
-            return self.places(op, access, position, false);
-        };
-        if !self.segment.stores.is_empty() {
-            self.write(position);
-        }
-        let Some(from) = self.bytes(op, access, (line, run), false) else {
-            return self.by_interpreter(op, position);
-        };
-        for element in 0..usize::from(access.count) {
-            let is_double = access.doubles >> element & 1 != 0;
-            let file = if is_double { File::Double } else { File::Word };
-            let register = Register { file, place: op.result(element) };
-            if run == Run::Same {
-                let value = self.emit.load_same(access, from, element);
-                self.set_line(register, LineOf::same(value));
-            } else {
-                let at = self.segment.make(Made::Row(from, is_double));
-                self.set_made(register, at);
-            }
-        }
-    }
-
-    fn store(&mut self, op: &Op, access: Access, position: u32) {
-        let found = self.run(op, access, true);
-        let Some(to) = found.and_then(|found| self.bytes(op, access, found, true)) else {
-            return self.places(op, access, position, true);
-        };
-        let file = if access.doubles & 1 != 0 { File::Double } else { File::Word };
-        let from = self.source(file, op.source(1));
-        self.segment.stores.push(Store { to, from });
-    }
-
     /// A jump. Returns whether it ends the piece.
     fn branch(&mut self, op: &Op, target: u32, position: u32) -> bool {
         let start = self.extent.start;
@@ -577,62 +465,4 @@ impl<'f, 'p> Translate<'f, 'p> {
             }
         })
     }
-}
-
-/// The files of the sources of a form.
-fn files_of(form: Form) -> &'static [File] {
-    const WORDS: [File; 3] = [File::Word; 3];
-    const DOUBLES: [File; 3] = [File::Double; 3];
-    use crate::code::{Compared, Width};
-    match form {
-        Form::Low | Form::Offset => &DOUBLES[..1],
-        Form::Widen { .. } | Form::FloatOf { .. } => &WORDS[..1],
-        Form::Pair | Form::MultiplyWide { .. } => &WORDS[..2],
-        Form::Minimum { .. } | Form::Maximum { .. } => &WORDS[..2],
-        Form::MultiplyWideAdd { .. } => &[File::Word, File::Word, File::Double],
-        Form::Select(Width::Word) => &[File::Word, File::Word, File::Predicate],
-        Form::Select(Width::Double) => &[File::Double, File::Double, File::Predicate],
-        Form::Predicate { .. } => &[File::Predicate],
-        Form::Join { .. } => &[File::Predicate; 2],
-        Form::Compare(
-            Compared::Signed(width) | Compared::Unsigned(width) | Compared::Float(width),
-            _,
-        ) => of_width(width, 2),
-        Form::Copy(width)
-        | Form::Not(width)
-        | Form::ShiftLeft(width)
-        | Form::ShiftRight { width, .. }
-        | Form::FloatNegate(width)
-        | Form::FloatAbsolute(width) => of_width(width, 1),
-        Form::Add(width)
-        | Form::Subtract(width)
-        | Form::Multiply(width)
-        | Form::And(width)
-        | Form::Or(width)
-        | Form::Xor(width)
-        | Form::FloatAdd(width)
-        | Form::FloatSubtract(width)
-        | Form::FloatMultiply(width) => of_width(width, 2),
-        Form::MultiplyAdd(width) | Form::FloatFused(width) | Form::FloatContracted(width) => {
-            of_width(width, 3)
-        }
-    }
-}
-
-/// So many sources of a width.
-fn of_width(width: crate::code::Width, count: usize) -> &'static [File] {
-    match width {
-        crate::code::Width::Word => &[File::Word; 3][..count],
-        crate::code::Width::Double => &[File::Double; 3][..count],
-    }
-}
-
-/// The register of the result of a form.
-fn result_of(form: Form, op: &Op) -> Register {
-    let file = match form {
-        Form::Compare(..) | Form::Predicate { .. } | Form::Join { .. } => File::Predicate,
-        _ if makes_double(form) => File::Double,
-        _ => File::Word,
-    };
-    Register { file, place: op.d[0] }
 }

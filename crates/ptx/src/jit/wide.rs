@@ -54,7 +54,7 @@ impl Emit<'_> {
 
     /// A function that works on vectors of words as it does on vectors of doubles.
     fn each_vector(&mut self, form: Form, imm: u64, s: &[Four]) -> Four {
-        if let Some(width) = float_width(form) {
+        if let Some(width) = form.float_width() {
             return match width {
                 Width::Word => {
                     let values: Vec<Value> = s.iter().map(|four| four.word()).collect();
@@ -66,7 +66,7 @@ impl Emit<'_> {
                 })),
             };
         }
-        match integer_width(form) {
+        match form.integer_width() {
             Width::Word => {
                 let values: Vec<Value> = s.iter().map(|four| four.word()).collect();
                 Four::Word(self.integers(form, imm, &values))
@@ -120,10 +120,7 @@ impl Emit<'_> {
 
     /// A comparison in four lanes, as a mask of words.
     fn compared(&mut self, compared: Compared, comparison: Comparison, s: &[Four]) -> Value {
-        let width = match compared {
-            Compared::Unsigned(width) | Compared::Signed(width) | Compared::Float(width) => width,
-        };
-        if width == Width::Word {
+        if compared.width() == Width::Word {
             return self.compared_vector(compared, comparison, s[0].word(), s[1].word());
         }
         let (a, b) = (s[0].double(), s[1].double());
@@ -205,51 +202,6 @@ pub(super) fn order(comparison: Comparison, signed: bool) -> IntCC {
         _ => IntCC::NotEqual,
     };
     if signed { order } else { order.unsigned() }
-}
-
-/// The width of arithmetic of floats.
-fn float_width(form: Form) -> Option<Width> {
-    match form {
-        Form::FloatAdd(width)
-        | Form::FloatSubtract(width)
-        | Form::FloatMultiply(width)
-        | Form::FloatFused(width)
-        | Form::FloatContracted(width)
-        | Form::FloatNegate(width)
-        | Form::FloatAbsolute(width) => Some(width),
-        _ => None,
-    }
-}
-
-/// The width of arithmetic and logic of integers.
-fn integer_width(form: Form) -> Width {
-    match form {
-        Form::Add(width)
-        | Form::Subtract(width)
-        | Form::Multiply(width)
-        | Form::MultiplyAdd(width)
-        | Form::And(width)
-        | Form::Or(width)
-        | Form::Xor(width)
-        | Form::Not(width)
-        | Form::ShiftLeft(width)
-        | Form::ShiftRight { width, .. } => width,
-        _ => Width::Word,
-    }
-}
-
-/// Whether the result of a form is 64 bits wide; a predicate is not.
-pub(super) fn is_double(form: Form) -> bool {
-    match form {
-        Form::Widen { .. }
-        | Form::Offset
-        | Form::Pair
-        | Form::MultiplyWide { .. }
-        | Form::MultiplyWideAdd { .. }
-        | Form::Copy(Width::Double)
-        | Form::Select(Width::Double) => true,
-        _ => float_width(form).unwrap_or_else(|| integer_width(form)) == Width::Double,
-    }
 }
 
 /// The type of vectors of a width.

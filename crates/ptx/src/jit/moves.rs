@@ -1,0 +1,120 @@
+//! Loads and stores of a piece: runs from the first lane's address on, other lanes in one piece of memory,
+//! and those that the interpreter carries out.
+
+use cranelift_codegen::ir::Value;
+
+use super::access::{Run, Wanted};
+use super::places::Places;
+use super::segment::{Made, Store, key};
+use super::translate::{Holds, Translate};
+use super::value::LineOf;
+use crate::code::{Access, File, Op, Place, Register, UNGUARDED, WIDTH};
+
+impl Translate<'_, '_> {
+    /// The line of an access' addresses and its run, if compiled code moves its bytes.
+    fn run(&mut self, op: &Op, access: Access, is_store: bool) -> Option<(LineOf, Run)> {
+        let file = if access.wide { File::Double } else { File::Word };
+        let Holds::Line(line) = self.holds(file, op.s[0]).1 else { return None };
+        let is_near = match access.place {
+            Place::Shared => true,
+            Place::Global | Place::Generic => access.wide,
+            Place::Parameter => line.constant.is_some() && !is_store,
+            Place::Local | Place::Frame | Place::Cluster => false,
+        };
+        let run = Run::of(access, line.step, is_store)?;
+        (is_near && op.guard == UNGUARDED).then_some((line, run))
+    }
+
+    /// Where the bytes of a run are; `None` if compiled code does not find them.
+    fn bytes(
+        &mut self,
+        op: &Op,
+        access: Access,
+        (line, run): (LineOf, Run),
+        writes: bool,
+    ) -> Option<Value> {
+        let (bytes, align) = (run.span(access), access.all_bytes());
+        if access.place == Place::Parameter {
+            let offset = line.constant?.wrapping_add(op.imm);
+            let last = u64::from(self.observed.param_bytes().checked_sub(bytes)?);
+            let is_there = offset <= last && offset % u64::from(align) == 0 && run == Run::Same;
+            return is_there.then(|| self.emit.parameter(offset));
+        }
+        let counted = access.all_bytes() * WIDTH as u32;
+        match (access.place, writes) {
+            (Place::Shared, _) => {}
+            (_, false) => self.segment.read += counted,
+            (_, true) => self.segment.written += counted,
+        }
+        let address = self.emit.address(line, op.imm, access.wide);
+        let (site, at) = (self.sites, self.begins);
+        self.sites += u32::from(access.place != Place::Shared);
+        let wanted = Wanted { place: access.place, bytes, align, writes, site, at };
+        Some(self.emit.span(address, wanted))
+    }
+
+    /// An access of lanes with addresses of their own.
+    fn places(&mut self, op: &Op, access: Access, position: u32, is_store: bool) {
+        if op.guard != UNGUARDED || !Places::are_compiled(access, op.imm) {
+            return self.by_interpreter(op, position);
+        }
+        self.write(position);
+        let address = self.source(if access.wide { File::Double } else { File::Word }, op.s[0]);
+        let file_of = |element: usize| match access.doubles >> element & 1 {
+            0 => File::Word,
+            _ => File::Double,
+        };
+        let elements = 0..usize::from(access.count);
+        let (mut loads, mut stores) = (Vec::new(), Vec::new());
+        for element in elements {
+            if is_store {
+                stores.push(self.source(file_of(element), op.source(element + 1)));
+            } else {
+                loads.push(Register { file: file_of(element), place: op.result(element) });
+            }
+        }
+        let (site, imm) = (self.sites, op.imm);
+        self.sites += u32::from(access.place != Place::Shared);
+        let (loads, stores) = (&loads[..], &stores[..]);
+        let places = Places { access, imm, address, loads, stores, site, position };
+        self.emit.places(&places, |emit| emit.forget_lines(loads));
+        for register in loads {
+            self.registers.insert(key(*register), Holds::Lanes);
+        }
+        self.begins = position + 1;
+    }
+
+    pub(super) fn load(&mut self, op: &Op, access: Access, position: u32) {
+        let Some((line, run)) = self.run(op, access, false) else {
+            return self.places(op, access, position, false);
+        };
+        if !self.segment.stores.is_empty() {
+            self.write(position);
+        }
+        let Some(from) = self.bytes(op, access, (line, run), false) else {
+            return self.by_interpreter(op, position);
+        };
+        for element in 0..usize::from(access.count) {
+            let is_double = access.doubles >> element & 1 != 0;
+            let file = if is_double { File::Double } else { File::Word };
+            let register = Register { file, place: op.result(element) };
+            if run == Run::Same {
+                let value = self.emit.load_same(access, from, element);
+                self.set_line(register, LineOf::same(value));
+            } else {
+                let at = self.segment.make(Made::Row(from, is_double));
+                self.set_made(register, at);
+            }
+        }
+    }
+
+    pub(super) fn store(&mut self, op: &Op, access: Access, position: u32) {
+        let found = self.run(op, access, true);
+        let Some(to) = found.and_then(|found| self.bytes(op, access, found, true)) else {
+            return self.places(op, access, position, true);
+        };
+        let file = if access.doubles & 1 != 0 { File::Double } else { File::Word };
+        let from = self.source(file, op.source(1));
+        self.segment.stores.push(Store { to, from });
+    }
+}
