@@ -38,12 +38,17 @@ impl Engine<'_> {
         let is_sum =
             atomic.modify == Modify::Add && matches!(atomic.operand, Operand::B32 | Operand::S32);
         for lane in active(mask) {
+            let next = |old| modified(atomic, old, first[lane], second[lane]);
             // SAFETY: `places` gave the pointer for these bytes, aligned to their size, to write.
             old[lane] = unsafe {
-                if is_sum {
+                if atomic.place.is_shared() && is_sum {
+                    let own = first[lane];
+                    replace(pointers[lane], 4, |old| old.wrapping_add(own))
+                } else if atomic.place.is_shared() {
+                    replace(pointers[lane], bytes as u8, next)
+                } else if is_sum {
                     add(pointers[lane], first[lane] as u32)
                 } else {
-                    let next = |old| modified(atomic, old, first[lane], second[lane]);
                     update(pointers[lane], bytes, next)
                 }
             };
@@ -125,6 +130,21 @@ fn values(lanes: &Lanes<'_>, slot: u16, bytes: u32) -> [u64; WIDTH] {
 unsafe fn add(pointer: *mut u8, value: u32) -> u64 {
     // SAFETY: the caller's; other threads of the process use atomics on these bytes, too.
     unsafe { AtomicU32::from_ptr(pointer.cast()) }.fetch_add(value, Ordering::SeqCst).into()
+}
+
+/// Replaces bytes of shared memory, and gives the old ones. Only the thread that runs the grid reaches
+/// them, so two steps are one for all others.
+///
+/// # Safety
+/// As for [`update`].
+#[inline(always)]
+unsafe fn replace(pointer: *mut u8, bytes: u8, next: impl Fn(u64) -> u64) -> u64 {
+    // SAFETY: the caller's.
+    unsafe {
+        let old = read(pointer, bytes);
+        write(pointer, bytes, next(old));
+        old
+    }
 }
 
 /// Replaces bytes in one step, and gives the old ones.

@@ -40,7 +40,7 @@ impl Engine<'_> {
     ) -> Result<bool, Blocked> {
         let Some(pieces) = &self.pieces else { return Ok(false) };
         match pieces.compiled.at(fragment.pc) {
-            Some(position) if position.pieces().next().is_some() => {}
+            Some(position) if position.piece(0).is_some() => {}
             Some(position) if position.is_closed() => return Ok(false),
             _ => {
                 self.want_piece(common, warp, fragment);
@@ -142,10 +142,11 @@ impl Visit<'_, '_> {
     fn next_piece(&mut self, left: u32) -> u32 {
         let Some(pieces) = &self.engine.pieces else { return 0 };
         let Some(position) = pieces.compiled.at(self.fragment.pc) else { return 0 };
-        let mut is_tight = false;
-        for piece in position.pieces() {
-            if piece.most > left {
-                is_tight = true;
+        let (mut is_tight, mut index) = (false, 0);
+        while let Some(piece) = position.piece(index) {
+            index += 1;
+            if piece.most > left || piece.is_retired() {
+                is_tight |= piece.most > left;
                 continue;
             }
             let way = self.enter(piece, left);

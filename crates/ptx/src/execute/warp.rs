@@ -39,9 +39,10 @@ pub(super) struct Return {
 }
 
 /// Whether a fragment can run, or the reason that it cannot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum State {
     /// It can run.
+    #[default]
     Ready,
     /// It waits until the barrier's count of completions differs. The cluster's barrier has an index,
     /// too.
@@ -53,7 +54,7 @@ pub(super) enum State {
 }
 
 /// Lanes that run together.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Fragment {
     pub(super) pc: u32,
     pub(super) mask: u32,
@@ -158,19 +159,13 @@ impl Warp {
         (self.clock, self.turns) = (0, 0);
         self.arrivals = Arrivals::default();
         self.spare.append(&mut self.fragments);
-        let first = Fragment {
-            pc: kernel.start,
-            mask: self.live,
-            frame: Frame { top: kernel.frame, ..Frame::default() },
-            stack: Vec::new(),
-            state: State::Ready,
-            ran: 0,
-            spin: 0,
-            alone: false,
-            barrier: None,
-        };
-        let place = self.placed(first);
-        self.fragments.push(place);
+        let mut first = self.spare.pop().unwrap_or_default();
+        first.stack.clear();
+        let stack = std::mem::take(&mut first.stack);
+        let (pc, mask) = (kernel.start, self.live);
+        let frame = Frame { top: kernel.frame, ..Frame::default() };
+        *first = Fragment { pc, mask, frame, stack, ..Fragment::default() };
+        self.fragments.push(first);
     }
 
     /// A fragment in a place.

@@ -41,6 +41,12 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// Whether another one has taken its place.
+    #[inline(always)]
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Relaxed)
+    }
+
     /// Runs the piece.
     ///
     /// # Safety
@@ -57,17 +63,23 @@ impl Piece {
 pub(crate) struct Position {
     /// How often a warp was here and no piece fitted; the most if no piece will ever be made.
     visits: AtomicU32,
+    /// There if a piece was made: most positions have none, and few of them fit in a processor's cache.
+    variants: OnceLock<Box<Variants>>,
+}
+
+/// Pieces for registers of different kinds.
+#[derive(Debug, Default)]
+struct Variants {
     pieces: [OnceLock<Piece>; VARIANTS],
-    /// Instructions, counted from here, that gave no lines often.
+    /// Instructions, counted from the position, that gave no lines often.
     cautious: Mutex<BTreeSet<u32>>,
 }
 
 impl Position {
-    /// Those that are in use.
+    /// A piece by its index.
     #[inline(always)]
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
-        let all = self.pieces.iter().map_while(OnceLock::get);
-        all.filter(|piece| !piece.is_retired.load(Ordering::Relaxed))
+    pub(crate) fn piece(&self, index: usize) -> Option<&Piece> {
+        self.variants.get()?.pieces.get(index)?.get()
     }
 
     /// Whether no piece will be made.
@@ -81,8 +93,9 @@ impl Position {
     #[cold]
     pub(crate) fn note_no_line(&self, piece: &Piece, offset: u32) {
         let Some(count) = piece.failures.get(offset as usize) else { return };
+        let Some(variants) = self.variants.get() else { return };
         if count.fetch_add(1, Ordering::Relaxed) == PATIENCE {
-            let mut cautious = self.cautious.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cautious = variants.cautious.lock().unwrap_or_else(PoisonError::into_inner);
             cautious.insert(offset);
             piece.is_retired.store(true, Ordering::Relaxed);
         }
@@ -133,29 +146,26 @@ impl Compiled {
 
     fn make(&self, program: &Program, position: u32, at: &Position, calls: Calls, seen: &Seen<'_>) {
         let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
+        let extent = Extent::at(program, position);
         let has_room = self.made.fetch_add(1, Ordering::Relaxed) < MOST_PIECES;
-        let free = at.pieces.iter().position(|piece| has_room && piece.get().is_none());
-        let extent = free.and_then(|_| Extent::at(program, position));
-        let cautious = at.cautious.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let observed = &Observed { seen, cautious };
-        let made = extent.and_then(|extent| {
+        let made = extent.filter(|_| has_room).and_then(|extent| {
+            let variants = at.variants.get_or_init(Box::default);
+            let free = variants.pieces.iter().position(|piece| piece.get().is_none())?;
+            let cautious = variants.cautious.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if maker.is_none() {
                 *maker = Maker::new();
             }
             let first_site = self.sites.load(Ordering::Relaxed);
-            maker.as_mut()?.make(program, extent, calls, observed, first_site)
+            let observed = &Observed { seen, cautious };
+            let piece = maker.as_mut()?.make(program, extent, calls, observed, first_site)?;
+            self.sites.store(first_site + piece.sites, Ordering::Release);
+            // The lock makes this the only one that sets it.
+            let _ = variants.pieces[free].set(piece);
+            Some(free)
         });
-        match (made, free) {
-            (Some(piece), Some(free)) => {
-                self.sites.store(piece.first_site + piece.sites, Ordering::Release);
-                let is_last = free + 1 == VARIANTS;
-                // The lock makes this the only one that sets it.
-                let _ = at.pieces[free].set(piece);
-                at.visits.store(if is_last { u32::MAX } else { 0 }, Ordering::Relaxed);
-            }
-            // No piece will ever be made here.
-            _ => at.visits.store(u32::MAX, Ordering::Relaxed),
-        }
+        // Without a piece now, none will ever be made here.
+        let is_last = made.is_none_or(|free| free + 1 == VARIANTS);
+        at.visits.store(if is_last { u32::MAX } else { 0 }, Ordering::Relaxed);
     }
 }
 
