@@ -139,7 +139,7 @@ unsafe fn add(pointer: *mut u8, value: u32) -> u64 {
 /// As for [`update`].
 #[inline(always)]
 unsafe fn replace(pointer: *mut u8, bytes: u8, next: impl Fn(u64) -> u64) -> u64 {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises a pointer that is valid for so many bytes, and aligned to them.
     unsafe {
         let old = read(pointer, bytes);
         write(pointer, bytes, next(old));
