@@ -16,6 +16,8 @@ mod compiled;
 mod control;
 mod count;
 mod engine;
+#[cfg(test)]
+mod footprint;
 mod format;
 mod grid;
 mod host;

@@ -190,6 +190,19 @@ impl Warp {
         self.spare.push(fragment);
     }
 
+    /// The bytes that it takes, without local memory.
+    #[cfg(test)]
+    pub(super) fn bytes_without_local(&self) -> usize {
+        let fragments = self.fragments.capacity() + self.spare.capacity();
+        let places = self.fragments.len() + self.spare.len();
+        size_of::<Self>()
+            + self.words.capacity() * size_of::<[u32; WIDTH]>()
+            + self.doubles.capacity() * size_of::<[u64; WIDTH]>()
+            + self.predicates.capacity() * size_of::<u32>()
+            + fragments * size_of::<Box<Fragment>>()
+            + places * size_of::<Fragment>()
+    }
+
     /// A register of 32 bits of a frame to write. It is no constant.
     #[inline(always)]
     pub(super) fn word_mut(&mut self, frame: &Frame, slot: u16) -> &mut [u32; WIDTH] {
