@@ -9,7 +9,9 @@ mod machine;
 mod random;
 
 use machine::{BASE, Flat, Journal, PAGE, kernel, load, module};
-use pagewise_ptx::execute::{Config, InstructionCounts, Kind, Launch, Stats, Step};
+use pagewise_ptx::execute::{
+    Config, InstructionCounts, Kind, Launch, Memory, Stats, Step, Stop, Window,
+};
 use pagewise_ptx::module::Kernel;
 
 /// An access that waits: its block, warp, place among those of the warp, address and kind.
@@ -319,5 +321,172 @@ fn sums_by_halves_are_the_same_at_every_length_of_turns() {
             let waits = block == 256;
             same(Launched { text: &text, name: "k", grid: 3, block, waits, quantum });
         }
+    }
+}
+
+#[test]
+fn floats_that_are_no_numbers_are_the_same() {
+    let operations: String = ["f32", "f64"]
+        .iter()
+        .flat_map(|kind| {
+            let [a, b, c, d] = match *kind {
+                "f32" => ["%f0", "%f1", "%f2", "%f3"],
+                _ => ["%g0", "%g1", "%g2", "%g3"],
+            };
+            [
+                format!("add.rn.{kind} {d}, {a}, {b};"),
+                format!("sub.rn.{kind} {d}, {a}, {b};"),
+                format!("mul.rn.{kind} {d}, {a}, {b};"),
+                format!("fma.rn.{kind} {d}, {a}, {b}, {c};"),
+                format!("mul.{kind} {d}, {a}, {b}; sub.{kind} {d}, {d}, {c};"),
+                format!("mul.{kind} {d}, {a}, {b}; sub.{kind} {d}, {c}, {d};"),
+                format!("neg.{kind} {d}, {a};"),
+                format!("abs.{kind} {d}, {a};"),
+                format!("setp.lt.{kind} %p, {a}, {b}; selp.{kind} {d}, {a}, {b}, %p;"),
+                format!("setp.neu.{kind} %p, {a}, {b}; selp.{kind} {d}, {a}, {b}, %p;"),
+                format!("setp.ne.{kind} %p, {a}, {b}; selp.{kind} {d}, {a}, {b}, %p;"),
+                format!("setp.geu.{kind} %p, {a}, {b}; selp.{kind} {d}, {a}, {b}, %p;"),
+                format!("setp.num.{kind} %p, {a}, {b}; selp.{kind} {d}, {a}, {b}, %p;"),
+            ]
+            .map(|operation| {
+                format!("{operation} st.global.{kind} [%to], {d}; add.u64 %to, %to, 512;")
+            })
+        })
+        .collect();
+    // Three of seven words are no numbers, as `%x` in 32 bits and as `%z` in the upper half of 64.
+    let special = "rem.u32 %w, %x, 7; setp.lt.u32 %p, %w, 3; mov.b32 %y, %x;
+        and.b32 %z, %x, 0x800fffff; or.b32 %z, %z, 0x7ff00000; selp.b32 %z, %z, %x, %p;
+        and.b32 %w, %x, 0x807fffff; or.b32 %w, %w, 0x7f800000; selp.b32 %x, %w, %x, %p;";
+    let load = |at: u32| format!("ld.global.b32 %x, [%mine+{}]; {special}", 1024 * at);
+    let text = kernel(&format!(
+        ".reg .f32 %f<4>; .reg .f64 %g<4>; .reg .b32 %w, %x, %y, %z; .reg .b64 %to, %v; .reg .pred %p;
+         {} mov.b32 %f0, %x; mov.b64 %v, {{%y, %z}}; mov.b64 %g0, %v;
+         {} mov.b32 %f1, %x; mov.b64 %v, {{%y, %z}}; mov.b64 %g1, %v;
+         {} mov.b32 %f2, %x; mov.b64 %v, {{%y, %z}}; mov.b64 %g2, %v;
+         mul.wide.u32 %to, %t, 8; add.u64 %to, %to, %out; add.u64 %to, %to, 65536;
+         {operations} ret;",
+        load(0),
+        load(1),
+        load(2)
+    ));
+    same(Launched { text: &text, name: "k", grid: 1, block: 64, waits: false, quantum: 512 });
+}
+
+/// A loop of which one register is lanes in some blocks, and else a line with another step in each round.
+fn kinds(is_line: &str) -> String {
+    kernel(&format!(
+        ".reg .b32 %a, %c, %i, %s, %v; .reg .pred %p;
+         mov.u32 %s, %tid.x;
+         rem.u32 %c, %b, 3;
+         mov.u32 %a, %s;
+         {is_line}
+         @%p bra line;
+         mul.lo.u32 %a, %s, %s;
+         line: bar.sync 0;
+         mov.u32 %i, 0; mov.u32 %v, 0;
+         again:
+         mad.lo.u32 %v, %v, 3, %a;
+         xor.b32 %v, %v, %s;
+         add.u32 %a, %a, %a;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 6;
+         @%p bra again;
+         st.global.b32 [%mine], %v;
+         ret;"
+    ))
+}
+
+#[test]
+fn registers_of_other_kinds_at_one_position_are_the_same() {
+    // The first block, which asks for pieces, has lanes, or a line.
+    for is_line in ["setp.ne.u32 %p, %c, 0;", "setp.ne.u32 %p, %c, 2;"] {
+        let text = kinds(is_line);
+        same(Launched { text: &text, name: "k", grid: 9, block: 64, waits: false, quantum: 512 });
+    }
+}
+
+#[test]
+fn loops_inside_of_a_piece_are_the_same_at_every_length_of_turns() {
+    let text = kernel(
+        ".reg .b32 %i, %v; .reg .pred %p;
+         ld.global.b32 %v, [%mine];
+         mov.u32 %i, 0;
+         again:
+         mad.lo.u32 %v, %v, 3, %t;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 100;
+         @%p bra again;
+         st.global.b32 [%mine], %v;
+         ret;",
+    );
+    for quantum in [1, 3, 4, 7, 50, 512] {
+        same(Launched { text: &text, name: "k", grid: 3, block: 64, waits: false, quantum });
+    }
+}
+
+/// Memory of two pages that moves to other bytes of the host when its second page is asked for.
+struct Moving {
+    places: [Vec<u128>; 2],
+    now: usize,
+}
+
+impl Memory for Moving {
+    fn window(&mut self, address: u64, _: u32, _: Kind) -> Result<Window, Stop> {
+        if address >= BASE + PAGE && self.now == 0 {
+            let [old, new] = &mut self.places;
+            new.copy_from_slice(old);
+            old.fill(0);
+            self.now = 1;
+        }
+        let page = (address - BASE) / PAGE * PAGE;
+        let host = self.places[self.now].as_mut_ptr().cast::<u8>().wrapping_add(page as usize);
+        // SAFETY: the page is part of a vector, which lives and does not move while the kernel runs.
+        Ok(unsafe { Window::new(BASE + page, PAGE, host) })
+    }
+
+    fn generation(&self) -> u64 {
+        self.now as u64
+    }
+}
+
+#[test]
+fn pieces_follow_memory_that_moves_while_they_run() {
+    // From the fourth round on, the first load is of lanes in two pages, which the interpreter carries out;
+    // the second load is of bytes that earlier rounds found.
+    let text = kernel(
+        ".reg .b32 %x, %y, %z, %i; .reg .b64 %far; .reg .pred %p;
+         mov.u32 %i, 0; mov.u32 %z, 0;
+         again:
+         and.b32 %y, %t, 1; setp.gt.u32 %p, %i, 2; selp.b32 %y, %y, 0, %p;
+         mul.wide.u32 %far, %y, 4096; add.u64 %far, %far, %mine;
+         ld.volatile.global.b32 %y, [%far];
+         ld.volatile.global.b32 %x, [%mine];
+         add.u32 %z, %z, %x; add.u32 %z, %z, %y;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 6;
+         @%p bra again;
+         st.global.b32 [%mine], %z;
+         ret;",
+    );
+    let instance = load(&text).instantiate(&[]).unwrap();
+    let kernel = instance.kernel("k").unwrap();
+    for compile_after in [None, Some(0), Some(0), Some(0)] {
+        let bytes = 2 * PAGE as usize / 16;
+        let one = u128::from_ne_bytes([1; 16]);
+        let mut memory = Moving { places: [vec![one; bytes], vec![0; bytes]], now: 0 };
+        let launch = Launch {
+            grid: [1; 3],
+            block: [32, 1, 1],
+            dynamic_shared: 0,
+            params: &BASE.to_le_bytes(),
+            cooperative: false,
+            cluster: None,
+        };
+        let config = Config { compile_after, ..Config::default() };
+        let mut run = kernel.start(&launch, &config).unwrap();
+        let end = run.step(&mut memory, &mut Journal::default(), 1 << 20);
+        assert!(matches!(end, Step::Done(_)), "{end:?}");
+        let word = memory.places[1][0].to_ne_bytes();
+        assert_eq!(word, [12; 16], "{compile_after:?}");
     }
 }
