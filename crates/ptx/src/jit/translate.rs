@@ -229,7 +229,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// An instruction of registers.
     fn pure(&mut self, op: &Op, pure: Pure, position: u32) {
         let Some(form) = pure.form else { return self.by_interpreter(op, position) };
-        if op.guard == UNGUARDED && self.by_lines(op, form, position) {
+        if op.guard == UNGUARDED && self.by_lines(op, form) {
             return;
         }
         if matches!(form, Form::Predicate { .. } | Form::Join { .. }) {
@@ -249,7 +249,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     }
 
     /// Computes an instruction once for all lanes, if its sources are lines and its result is one.
-    fn by_lines(&mut self, op: &Op, form: Form, position: u32) -> bool {
+    fn by_lines(&mut self, op: &Op, form: Form) -> bool {
         let mut lines = Vec::new();
         for (file, slot) in form.sources().iter().zip(op.s) {
             if *file != File::Predicate {
@@ -290,7 +290,6 @@ impl<'f, 'p> Translate<'f, 'p> {
             }
             _ => match self.emit.line(form, op.imm, &lines, self.begins) {
                 Some(line) => {
-                    debug_assert!(position >= self.begins);
                     self.set_line(result, line);
                     true
                 }
