@@ -424,6 +424,63 @@ fn loops_inside_of_a_piece_are_the_same_at_every_length_of_turns() {
     }
 }
 
+#[test]
+fn ways_between_the_runs_of_a_piece_are_the_same_at_every_length_of_turns() {
+    // The block and the round choose the way; `%a` is a line on some of them, and lanes on others.
+    let text = kernel(
+        ".reg .b32 %a, %c, %i, %v; .reg .pred %p;
+         mov.u32 %a, %t; mov.u32 %i, 0; mov.u32 %v, 1;
+         again:
+         add.u32 %c, %i, %b;
+         rem.u32 %c, %c, 4;
+         setp.eq.u32 %p, %c, 0;
+         @%p bra first;
+         setp.eq.u32 %p, %c, 1;
+         @%p bra second;
+         setp.eq.u32 %p, %c, 2;
+         @!%p bra third;
+         xor.b32 %a, %t, %i;
+         bra behind;
+         first:
+         mad.lo.u32 %a, %t, 3, %i;
+         bra behind;
+         second:
+         mad.lo.u32 %a, %a, %t, 7;
+         bra behind;
+         third:
+         sub.u32 %a, %i, %a;
+         behind:
+         mad.lo.u32 %v, %v, 31, %a;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 40;
+         @%p bra again;
+         st.global.b32 [%mine], %v;
+         ret;",
+    );
+    for quantum in [1, 5, 11, 50, 512] {
+        same(Launched { text: &text, name: "k", grid: 6, block: 64, waits: false, quantum });
+    }
+}
+
+#[test]
+fn lanes_that_ended_give_matrices_the_values_that_they_had() {
+    // Upper lanes end without a look at `%a`, and lower ones write it before they read it.
+    let text = kernel(
+        ".reg .b32 %a, %l; .reg .pred %p;
+         mov.u32 %l, %laneid;
+         mad.lo.u32 %a, %t, %t, 5;
+         setp.ge.u32 %p, %l, 16;
+         st.global.b32 [%mine], %l;
+         @%p bra upper;
+         mad.lo.u32 %a, %t, 7, 3;
+         movmatrix.sync.aligned.m8n8.trans.b16 %a, %a;
+         st.global.b32 [%mine], %a;
+         upper:
+         ret;",
+    );
+    same(Launched { text: &text, name: "k", grid: 3, block: 64, waits: false, quantum: 512 });
+}
+
 /// Memory of two pages that moves to other bytes of the host when its second page is asked for.
 struct Moving {
     places: [Vec<u128>; 2],

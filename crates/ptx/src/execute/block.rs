@@ -61,7 +61,8 @@ pub(super) struct Common {
     pub(super) live: u32,
     /// How many rounds of barriers are complete.
     pub(super) rounds: u64,
-    barriers: [Count; BARRIERS],
+    /// Empty before the block begins.
+    barriers: Vec<Count>,
 }
 
 /// A resident block.
@@ -158,7 +159,7 @@ impl Block {
             shared_bytes: 0,
             live: 0,
             rounds: 0,
-            barriers: [Count::default(); BARRIERS],
+            barriers: Vec::new(),
         };
         Self { common, warps: Vec::new() }
     }
@@ -186,7 +187,8 @@ impl Block {
     ) {
         if let Some(spare) = spare {
             self.warps = spare.warps;
-            self.common.shared = spare.common.shared;
+            (self.common.shared, self.common.barriers) =
+                (spare.common.shared, spare.common.barriers);
         }
         let common = &mut self.common;
         let (x, y) = (u64::from(shape.grid[0]), u64::from(shape.grid[1]));
@@ -197,7 +199,8 @@ impl Block {
         common.shared.resize(shared as usize);
         common.shared_bytes = shared;
         common.live = shape.threads;
-        common.barriers = [Count::default(); BARRIERS];
+        common.barriers.clear();
+        common.barriers.resize(BARRIERS, Count::default());
         if let Some(cluster) = &common.cluster {
             cluster.begin(common.rank, common.shared.pointer());
         }

@@ -9,8 +9,9 @@ use super::block::Common;
 use super::engine::{Engine, calculate, guarded};
 use super::memory::Kind;
 use super::registers::{fill_lines, leave_lines};
+use super::warp::State::Ready;
 use super::warp::{Fragment, Warp};
-use crate::code::{Code, Special};
+use crate::code::{Barrier, CONSTANT, Code, Special, UNGUARDED, WIDTH, is_constant};
 use crate::jit::{Calls, Left, Piece, Seen, Site, State};
 
 /// Pieces that run one after the other, and all that their calls reach.
@@ -21,6 +22,8 @@ struct Visit<'v, 'e> {
     common: &'v mut Common,
     warp: &'v mut Warp,
     fragment: &'v mut Fragment,
+    /// Whether no piece begins where the last one was left.
+    is_over: bool,
     /// The reason that an instruction stopped.
     blocked: Option<Blocked>,
 }
@@ -50,6 +53,48 @@ impl Engine<'_> {
         self.chain(common, warp, fragment, (left, spent))
     }
 
+    /// Runs a fragment that holds all lanes of its warp by pieces, and by the barriers and the ends between
+    /// them, for up to `slice` instructions. `None` if the interpreter goes on.
+    pub(super) fn run_whole(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        (slice, spent): (u32, &mut u32),
+    ) -> Option<Result<bool, Blocked>> {
+        if fragment.mask != u32::MAX || !warp.fragments.is_empty() || !fragment.is_kernel() {
+            return None;
+        }
+        match self.run_pieces(common, warp, fragment, (slice, spent)) {
+            Ok(true) if *spent < slice => {}
+            Ok(true) => return Some(Ok(false)),
+            Ok(false) => return None,
+            Err(blocked) => return Some(Err(blocked)),
+        }
+        let position = fragment.pc;
+        let op = &self.program.ops[position as usize];
+        let is_over = match op.code {
+            _ if op.guard != UNGUARDED => return None,
+            Code::Barrier { kind: Barrier::Sync, counted: false } if is_constant(op.s[0]) => {
+                let index = self.program.constant_words[usize::from(op.s[0] & !CONSTANT)][0];
+                let state = common.arrive(index, 0, WIDTH as u32, None);
+                fragment.state = if common.is_over(state) { Ready } else { state };
+                (fragment.alone, fragment.pc) = (false, position + 1);
+                false
+            }
+            Code::Exit => {
+                warp.live = 0;
+                common.end_threads(warp, fragment.mask);
+                true
+            }
+            _ => return None,
+        };
+        *spent += 1;
+        self.reach.counts.note(position, position + 1);
+        self.reach.stats.thread_instructions += 32;
+        Some(Ok(is_over))
+    }
+
     #[inline(never)]
     fn chain(
         &mut self,
@@ -59,12 +104,13 @@ impl Engine<'_> {
         (left, spent): (u32, &mut u32),
     ) -> Result<bool, Blocked> {
         let state = self.state(common, warp);
-        let mut visit = Visit { state, engine: self, common, warp, fragment, blocked: None };
+        let (is_over, blocked) = (false, None);
+        let mut visit = Visit { state, engine: self, common, warp, fragment, is_over, blocked };
         let before = *spent;
         loop {
             let executed = visit.next_piece(left - (*spent - before));
             *spent += executed;
-            if visit.blocked.is_some() || executed == 0 {
+            if visit.is_over || visit.blocked.is_some() || executed == 0 {
                 break;
             }
         }
@@ -95,7 +141,9 @@ impl Engine<'_> {
             read: 0,
             written: 0,
             left: 0,
-            passes: 0,
+            counts: self.reach.counts.pointer(),
+            begin: 0,
+            no_line: 0,
             thread: &raw const self.rules.shape.axes[warp.index as usize],
             block: &raw const common.coordinates,
             threads: &raw const self.rules.shape.block,
@@ -153,10 +201,10 @@ impl Visit<'_, '_> {
             if way.unfit {
                 continue;
             }
-            if let Some(offset) = way.no_line {
-                position.note_no_line(piece, offset);
+            if let Some(instruction) = self.state.no_line.checked_sub(1) {
+                position.note_no_line(piece, instruction as u32);
             }
-            return self.account(piece, way);
+            return self.account(left, way);
         }
         if !is_tight && !position.is_closed() {
             self.engine.want_piece(self.common, self.warp, self.fragment);
@@ -170,26 +218,23 @@ impl Visit<'_, '_> {
         self.state.sites = self.engine.sites_of(piece);
         let State { held, line_words, line_doubles, .. } = &mut self.state;
         (*held, *line_words, *line_doubles) = self.warp.lines.pointers();
-        (self.state.left, self.state.passes) = (left.into(), 0);
+        (self.state.left, self.state.no_line) = (left.into(), 0);
         // SAFETY: the state has the pointers of the warp and of its block, which nothing else uses until
         // the piece is left; its calls get the visit back from the state, which is its first field.
         unsafe { piece.enter((&raw mut *self).cast()) }
     }
 
-    /// Adds what a piece has executed to the figures, and goes where it left. Returns how many
+    /// Adds what a piece has executed to the figures, and goes where it left. Returns how many of the `left`
     /// instructions it has executed.
     #[inline(always)]
-    fn account(&mut self, piece: &Piece, way: Left) -> u32 {
-        let (begin, passes) = (self.fragment.pc, self.state.passes);
+    fn account(&mut self, left: u32, way: Left) -> u32 {
+        let begin = self.state.begin as u32;
         let reach = &mut self.engine.reach;
         let last = way.executed + u32::from(way.stopped);
-        if passes > 0 {
-            reach.counts.note_times(begin, begin + piece.most, passes);
-        }
         reach.counts.note(begin, begin + last);
-        let executed = passes as u32 * piece.most + last;
+        let executed = left - self.state.left as u32 + last;
         reach.stats.thread_instructions += 32 * u64::from(executed);
-        self.fragment.pc = way.position;
+        (self.fragment.pc, self.is_over) = (way.position, way.is_over);
         executed
     }
 

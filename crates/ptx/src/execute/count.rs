@@ -38,19 +38,18 @@ impl Counts {
     /// A warp executed the instructions from one up to another.
     #[inline(always)]
     pub(super) fn note(&mut self, from: u32, to: u32) {
-        self.note_times(from, to, 1);
-    }
-
-    /// Warps executed the instructions from one up to another, so many times.
-    #[inline(always)]
-    pub(super) fn note_times(&mut self, from: u32, to: u32, times: u64) {
         // Both are instructions of the program, or its end.
         if let Some(begun) = self.0.get_mut(from as usize) {
-            *begun = begun.wrapping_add(times);
+            *begun = begun.wrapping_add(1);
         }
         if let Some(ended) = self.0.get_mut(to as usize) {
-            *ended = ended.wrapping_sub(times);
+            *ended = ended.wrapping_sub(1);
         }
+    }
+
+    /// Where the counts are, for compiled pieces.
+    pub(super) fn pointer(&mut self) -> *mut u64 {
+        self.0.as_mut_ptr()
     }
 
     /// The sums of all classes.

@@ -64,7 +64,10 @@ impl Engine<'_> {
             let Some(mut fragment) = warp.pick() else { break };
             let slice = if warp.taking_turns() { left.min(256) } else { left };
             let mut spent = 0;
-            let end = self.run(common, warp, &mut fragment, slice, &mut spent);
+            let end = match self.run_whole(common, warp, &mut fragment, (slice, &mut spent)) {
+                Some(end) => end,
+                None => self.run(common, warp, &mut fragment, slice, &mut spent),
+            };
             left = left.saturating_sub(spent.max(1));
             match end {
                 Ok(true) => warp.give_back(fragment),
@@ -102,6 +105,7 @@ impl Engine<'_> {
 
     /// Runs a fragment until it stops, meets another, or has spent its instructions. True if its
     /// lanes have ended.
+    #[inline(never)]
     fn run(
         &mut self,
         common: &mut Common,

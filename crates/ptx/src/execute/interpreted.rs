@@ -6,6 +6,18 @@ use super::engine::Engine;
 use super::warp::{Fragment, Warp};
 
 impl Engine<'_> {
+    /// The interpreter runs the fragment.
+    #[inline(always)]
+    pub(super) fn run_whole(
+        &mut self,
+        _: &mut Common,
+        _: &mut Warp,
+        _: &mut Fragment,
+        _: (u32, &mut u32),
+    ) -> Option<Result<bool, Blocked>> {
+        None
+    }
+
     /// No piece runs.
     #[inline(always)]
     pub(super) fn run_pieces(

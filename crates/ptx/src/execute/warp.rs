@@ -72,6 +72,16 @@ pub(super) struct Fragment {
 }
 
 impl Fragment {
+    /// Begins a kernel, in the buffers of another fragment.
+    fn begin(&mut self, pc: u32, mask: u32, frame: Frame) {
+        let Self { pc: at, mask: lanes, frame: own, stack, state, ran, spin, alone, barrier } =
+            self;
+        (*at, *lanes, *own) = (pc, mask, frame);
+        stack.clear();
+        (*state, *ran, *spin) = (State::Ready, 0, 0);
+        (*alone, *barrier) = (false, None);
+    }
+
     /// Whether it is in the kernel itself, and not in a function that is called.
     #[inline(always)]
     pub(super) fn is_kernel(&self) -> bool {
@@ -160,11 +170,7 @@ impl Warp {
         self.arrivals = Arrivals::default();
         self.spare.append(&mut self.fragments);
         let mut first = self.spare.pop().unwrap_or_default();
-        first.stack.clear();
-        let stack = std::mem::take(&mut first.stack);
-        let (pc, mask) = (kernel.start, self.live);
-        let frame = Frame { top: kernel.frame, ..Frame::default() };
-        *first = Fragment { pc, mask, frame, stack, ..Fragment::default() };
+        first.begin(kernel.start, self.live, Frame { top: kernel.frame, ..Frame::default() });
         self.fragments.push(first);
     }
 

@@ -1,6 +1,6 @@
 //! The pieces of a program, made when they are wanted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -12,9 +12,10 @@ use cranelift_module::{Module, default_libcall_names};
 
 use super::emit::Emit;
 use super::extent::Extent;
+use super::live::Live;
 use super::observed::{Observed, Seen};
 use super::state::{Calls, Left, State};
-use super::translate::Translate;
+use super::translate::{Task, Translate};
 use crate::code::{Program, Set};
 
 /// The most pieces that begin at one position.
@@ -30,13 +31,13 @@ pub(crate) struct Piece {
     code: unsafe extern "C" fn(*mut State) -> u64,
     /// Registers of which lanes are needed.
     pub(crate) lanes: Set,
-    /// The most instructions that it executes before it looks how many are left.
+    /// The instructions of its first extent: it begins only if the warp may execute so many.
     pub(crate) most: u32,
     /// Its accesses among those of the program.
     pub(crate) first_site: u32,
     pub(crate) sites: u32,
-    /// How often each instruction gave no line.
-    failures: Box<[AtomicU32]>,
+    /// How often instructions gave no line, by their positions.
+    failures: Mutex<BTreeMap<u32, u32>>,
     is_retired: AtomicBool,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct Position {
 #[derive(Debug, Default)]
 struct Variants {
     pieces: [OnceLock<Piece>; VARIANTS],
-    /// Instructions, counted from the position, that gave no lines often.
+    /// Instructions that gave no lines often.
     cautious: Mutex<BTreeSet<u32>>,
 }
 
@@ -91,12 +92,14 @@ impl Position {
     /// An instruction gave no line where a piece took its result for one. After many times another piece
     /// takes its place.
     #[cold]
-    pub(crate) fn note_no_line(&self, piece: &Piece, offset: u32) {
-        let Some(count) = piece.failures.get(offset as usize) else { return };
+    pub(crate) fn note_no_line(&self, piece: &Piece, instruction: u32) {
         let Some(variants) = self.variants.get() else { return };
-        if count.fetch_add(1, Ordering::Relaxed) == PATIENCE {
+        let mut failures = piece.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failures.entry(instruction).or_default();
+        *count += 1;
+        if *count == PATIENCE {
             let mut cautious = variants.cautious.lock().unwrap_or_else(PoisonError::into_inner);
-            cautious.insert(offset);
+            cautious.insert(instruction);
             piece.is_retired.store(true, Ordering::Relaxed);
         }
     }
@@ -107,6 +110,7 @@ impl Position {
 pub(crate) struct Compiled {
     positions: OnceLock<Box<[Position]>>,
     maker: Mutex<Option<Maker>>,
+    live: OnceLock<Live>,
     sites: AtomicU32,
     made: AtomicU32,
 }
@@ -141,14 +145,27 @@ impl Compiled {
         if visits < after {
             return at.visits.store(visits + 1, Ordering::Relaxed);
         }
-        self.make(program, position, at, calls, seen);
+        // The positions that are visited as often are worth their code in this piece, too.
+        let is_worth = |other: u32| {
+            positions.get(other as usize).is_some_and(|at| {
+                at.variants.get().is_some() || at.visits.load(Ordering::Relaxed) >= after / 4
+            })
+        };
+        let extents = Extent::all(program, position, is_worth);
+        self.make(program, extents, at, calls, seen);
     }
 
-    fn make(&self, program: &Program, position: u32, at: &Position, calls: Calls, seen: &Seen<'_>) {
+    fn make(
+        &self,
+        program: &Program,
+        extents: Option<Vec<Extent>>,
+        at: &Position,
+        calls: Calls,
+        seen: &Seen<'_>,
+    ) {
         let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
-        let extent = Extent::at(program, position);
         let has_room = self.made.fetch_add(1, Ordering::Relaxed) < MOST_PIECES;
-        let made = extent.filter(|_| has_room).and_then(|extent| {
+        let made = extents.filter(|_| has_room).and_then(|extents| {
             let variants = at.variants.get_or_init(Box::default);
             let free = variants.pieces.iter().position(|piece| piece.get().is_none())?;
             let cautious = variants.cautious.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -157,7 +174,9 @@ impl Compiled {
             }
             let first_site = self.sites.load(Ordering::Relaxed);
             let observed = &Observed { seen, cautious };
-            let piece = maker.as_mut()?.make(program, extent, calls, observed, first_site)?;
+            let live = self.live.get_or_init(|| Live::of(program));
+            let task = Task { program, extents, live, observed };
+            let piece = maker.as_mut()?.make(task, calls, first_site)?;
             self.sites.store(first_site + piece.sites, Ordering::Release);
             // The lock makes this the only one that sets it.
             let _ = variants.pieces[free].set(piece);
@@ -208,24 +227,18 @@ impl Maker {
         Some(Self { module: Some(JITModule::new(builder)) })
     }
 
-    fn make(
-        &mut self,
-        program: &Program,
-        extent: Extent,
-        calls: Calls,
-        observed: &Observed<'_>,
-        first_site: u32,
-    ) -> Option<Piece> {
+    fn make(&mut self, task: Task<'_>, calls: Calls, first_site: u32) -> Option<Piece> {
         let module = self.module.as_mut()?;
-        let most = extent.end - extent.start;
+        let start = task.extents[0].start;
+        let most = task.extents[0].end - start;
         let mut context = module.make_context();
         context.func.signature.params.push(AbiParam::new(types::I64));
         context.func.signature.returns.push(AbiParam::new(types::I64));
         let convention = context.func.signature.call_conv;
         let mut scratch = FunctionBuilderContext::new();
         let build = FunctionBuilder::new(&mut context.func, &mut scratch);
-        let emit = Emit::new(build, calls, convention, extent.start);
-        let (expected, sites) = Translate::new(emit, program, extent, observed).translate();
+        let emit = Emit::new(build, calls, convention, start);
+        let (expected, sites) = Translate::new(emit, task).translate();
         let signature = context.func.signature.clone();
         let id = module.declare_anonymous_function(&signature).ok()?;
         module.define_function(id, &mut context).ok()?;
@@ -236,7 +249,7 @@ impl Maker {
         let code = unsafe {
             std::mem::transmute::<*const u8, unsafe extern "C" fn(*mut State) -> u64>(code)
         };
-        let failures = std::iter::repeat_with(AtomicU32::default).take(most as usize).collect();
+        let failures = Mutex::default();
         let is_retired = AtomicBool::default();
         let lanes = expected.lanes;
         Some(Piece { code, lanes, most, first_site, sites, failures, is_retired })

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use super::state::{Calls, Left, STOPPED, State, UNFIT};
+use super::state::{Calls, Left, OVER, STOPPED, State, UNFIT};
 use crate::code::Axis;
 
 /// Vectors of four words, and of two doubles.
@@ -28,7 +28,7 @@ pub(super) struct Emit<'f> {
     calls: Calls,
     instruction: SigRef,
     span: SigRef,
-    /// The first instruction of the piece.
+    /// The first instruction of the extent.
     start: u32,
     /// Whether the registers are known to be as the piece expects them.
     pub(super) is_entered: bool,
@@ -192,12 +192,39 @@ impl<'f> Emit<'f> {
         }
     }
 
+    /// The instructions of another extent follow.
+    pub(super) fn begin(&mut self, start: u32, block: Block) {
+        self.start = start;
+        self.build.switch_to_block(block);
+    }
+
+    /// Counts what is executed of the extent, before another one follows at once.
+    pub(super) fn count(&mut self, executed: u32) {
+        let counts = self.field(offset_of!(State, counts));
+        for (position, more) in [(self.start, 1), (self.start + executed, -1)] {
+            let offset = position as i32 * 8;
+            let old = self.build.ins().load(types::I64, plain(), counts, offset);
+            let new = self.build.ins().iadd_imm(old, more);
+            self.build.ins().store(plain(), new, counts, offset);
+        }
+        let left = self.field(offset_of!(State, left));
+        let left = self.build.ins().iadd_imm(left, -i64::from(executed));
+        self.set_field(offset_of!(State, left), left);
+    }
+
     /// Leaves the piece, before the instruction at a position.
     pub(super) fn leave(&mut self, position: u32, executed: u32) {
-        self.leave_for(Left::packed(position, executed, None));
+        self.leave_for(Left::packed(position, executed));
+    }
+
+    /// As [`Self::leave`], before an instruction that no piece holds.
+    pub(super) fn leave_pieces(&mut self, position: u32, executed: u32) {
+        self.leave_for(Left::packed(position, executed) | OVER);
     }
 
     fn leave_for(&mut self, packed: u64) {
+        let begin = self.double(self.start.into());
+        self.set_field(offset_of!(State, begin), begin);
         let unfit = if self.is_entered { 0 } else { UNFIT };
         let packed = self.double(packed | unfit);
         self.build.ins().return_(&[packed]);
@@ -206,21 +233,24 @@ impl<'f> Emit<'f> {
     /// Goes on if a condition holds, and otherwise leaves before the instruction at a position, which
     /// follows those that are executed.
     pub(super) fn check(&mut self, holds: Value, position: u32) {
-        self.check_or(holds, Left::packed(position, position - self.start, None));
+        self.check_or(holds, |emit| emit.leave(position, position - emit.start));
     }
 
     /// As [`Self::check`], of a condition for the result of this instruction to be a line.
     pub(super) fn check_line(&mut self, holds: Value, position: u32) {
-        let offset = Some(self.position - self.start);
-        self.check_or(holds, Left::packed(position, position - self.start, offset));
+        self.check_or(holds, |emit| {
+            let no_line = emit.double(u64::from(emit.position) + 1);
+            emit.set_field(offset_of!(State, no_line), no_line);
+            emit.leave(position, position - emit.start);
+        });
     }
 
-    fn check_or(&mut self, holds: Value, packed: u64) {
+    fn check_or(&mut self, holds: Value, leave: impl FnOnce(&mut Self)) {
         let (on, off) = (self.build.create_block(), self.build.create_block());
         self.build.set_cold_block(off);
         self.build.ins().brif(holds, on, &[], off, &[]);
         self.build.switch_to_block(off);
-        self.leave_for(packed);
+        leave(self);
         self.build.switch_to_block(on);
     }
 
@@ -235,7 +265,7 @@ impl<'f> Emit<'f> {
         self.build.set_cold_block(off);
         self.build.ins().brif(stopped, off, &[], on, &[]);
         self.build.switch_to_block(off);
-        self.leave_for(Left::packed(position, position - self.start, None) | STOPPED);
+        self.leave_for(Left::packed(position, position - self.start) | STOPPED);
         self.build.switch_to_block(on);
     }
 
@@ -286,13 +316,5 @@ impl<'f> Emit<'f> {
 
     pub(super) fn compare(&mut self, order: IntCC, a: Value, b: Value) -> Value {
         self.build.ins().icmp(order, a, b)
-    }
-
-    /// A block that code jumps to from several places; code goes on in it.
-    pub(super) fn enter_new_block(&mut self) -> Block {
-        let block = self.build.create_block();
-        self.build.ins().jump(block, &[]);
-        self.build.switch_to_block(block);
-        block
     }
 }

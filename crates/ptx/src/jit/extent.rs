@@ -1,23 +1,39 @@
-//! The instructions of a piece, and the registers that it reads before it writes them.
+//! The instructions of a piece, and the registers that they read before they write them.
 
+use std::collections::BTreeMap;
+
+use cranelift_codegen::ir::Block;
+
+use super::segment::key;
 use crate::code::{Code, Op, Place, Program, Register, Special, UNGUARDED};
 
-/// The most instructions of a piece.
+/// The most instructions of an extent.
 const MOST: u32 = 256;
+/// The most extents of a piece, and the most instructions of those behind the first.
+const MOST_EXTENTS: usize = 12;
+const MOST_BEHIND: u32 = 192;
 
-/// A run of instructions from one position on.
+/// Instructions that follow each other. Jumps lead out of it, and into its first one only.
 #[derive(Debug)]
 pub(super) struct Extent {
     pub(super) start: u32,
     /// Behind the last one.
     pub(super) end: u32,
-    /// Registers with old values that the piece needs.
+    /// Registers with old values that it or an extent behind it needs.
     pub(super) inputs: Vec<Register>,
 }
 
+/// An extent, with the registers that hold lines when it is entered, and their steps.
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    pub(super) extent: usize,
+    pub(super) lines: Vec<(Register, i64)>,
+    pub(super) block: Block,
+}
+
 impl Extent {
-    /// The piece from a position on; `None` if it is not worth its code.
-    pub(super) fn at(program: &Program, start: u32) -> Option<Self> {
+    /// The instructions from a position on, without their inputs.
+    fn at(program: &Program, start: u32) -> Self {
         let mut end = start;
         while end - start < MOST {
             let Some(op) = program.ops.get(end as usize) else { break };
@@ -29,12 +45,90 @@ impl Extent {
                 break;
             }
         }
-        (end - start >= 2).then(|| Self { start, end, inputs: inputs(program, start, end) })
+        Self { start, end, inputs: Vec::new() }
+    }
+
+    /// The extents of the piece from a position on: that of the position, and those to which it leads and
+    /// that `is_worth` its code says yes to. None if the piece is too short.
+    pub(super) fn all(
+        program: &Program,
+        start: u32,
+        is_worth: impl Fn(u32) -> bool,
+    ) -> Option<Vec<Self>> {
+        let first = Self::at(program, start);
+        if first.end - start < 2 {
+            return None;
+        }
+        let (mut extents, mut behind, mut next) = (vec![first], 0, 0);
+        while let Some(extent) = extents.get(next) {
+            next += 1;
+            for target in extent.leads_to(program) {
+                let is_new = extents.iter().all(|extent| extent.start != target);
+                if !is_new || extents.len() == MOST_EXTENTS || !is_worth(target) {
+                    continue;
+                }
+                let other = Self::at(program, target);
+                let length = other.end - other.start;
+                if length > 0 && behind + length <= MOST_BEHIND {
+                    behind += length;
+                    extents.push(other);
+                }
+            }
+        }
+        find_inputs(program, &mut extents);
+        Some(extents)
+    }
+
+    /// The positions at which other extents may follow.
+    fn leads_to(&self, program: &Program) -> Vec<u32> {
+        let mut targets: Vec<u32> = (self.start..self.end)
+            .filter_map(|position| match program.ops[position as usize].code {
+                Code::Branch(target) => Some(target),
+                _ => None,
+            })
+            .collect();
+        targets.push(self.end);
+        targets
     }
 }
 
+/// Finds the registers with old values that each extent needs, or one that follows it.
+fn find_inputs(program: &Program, extents: &mut [Extent]) {
+    let mut has_grown = true;
+    while std::mem::take(&mut has_grown) {
+        for index in (0..extents.len()).rev() {
+            let inputs = inputs(program, extents, index);
+            has_grown |= inputs.len() > extents[index].inputs.len();
+            extents[index].inputs = inputs;
+        }
+    }
+}
+
+fn inputs(program: &Program, extents: &[Extent], index: usize) -> Vec<Register> {
+    let of = |position: u32| {
+        let found = extents.iter().find(|extent| extent.start == position);
+        found.map_or(&[][..], |extent| &extent.inputs)
+    };
+    let extent = &extents[index];
+    let mut needed: BTreeMap<_, _> = of(extent.end).iter().map(|r| (key(*r), *r)).collect();
+    for position in (extent.start..extent.end).rev() {
+        let op = &program.ops[position as usize];
+        if let Code::Branch(target) = op.code {
+            if op.guard == UNGUARDED {
+                needed.clear();
+            }
+            needed.extend(of(target).iter().map(|r| (key(*r), *r)));
+        }
+        for register in program.uses.writes(position) {
+            needed.remove(&key(*register));
+        }
+        needed.extend(program.uses.reads(position).iter().map(|r| (key(*r), *r)));
+    }
+    needed.into_values().collect()
+}
+
 /// Whether a piece may hold an instruction.
-fn is_compiled(op: &Op) -> bool {
+pub(super) fn is_compiled(op: &Op) -> bool {
     match op.code {
         Code::Pure(_) => true,
         Code::Branch(_) => true,
@@ -58,21 +152,8 @@ fn is_clock(special: Special) -> bool {
     )
 }
 
-/// Whether a piece ends with an instruction: a jump that is always taken, or one back. `next` is the
+/// Whether an extent ends with an instruction: a jump that is always taken, or one back. `next` is the
 /// position behind it.
 fn ends(op: &Op, next: u32) -> bool {
     matches!(op.code, Code::Branch(target) if op.guard == UNGUARDED || target < next)
-}
-
-fn inputs(program: &Program, start: u32, end: u32) -> Vec<Register> {
-    let (mut inputs, mut written) = (Vec::new(), Vec::new());
-    for position in start..end {
-        for register in program.uses.reads(position) {
-            if !written.contains(register) && !inputs.contains(register) {
-                inputs.push(*register);
-            }
-        }
-        written.extend_from_slice(program.uses.writes(position));
-    }
-    inputs
 }

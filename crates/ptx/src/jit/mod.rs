@@ -1,20 +1,23 @@
 //! Machine code for pieces of kernels that run often.
 //!
-//! A *piece* is a run of instructions of a kernel without jumps into it. It begins where a fragment with
-//! all 32 lanes, alone in its warp, has been often, and ends at the first instruction that only the
-//! interpreter executes: a barrier, an atomic, a call. The interpreter enters it, and goes on where it
-//! leaves.
+//! A *piece* begins where a fragment with all 32 lanes, alone in its warp, has been often. It holds one or
+//! more *extents*: runs of instructions without jumps into them. One extent follows another at once when
+//! all lanes go there, if it is visited as often and the piece has room. A piece ends at instructions that
+//! only the interpreter executes: a barrier, an atomic, a call. The interpreter enters it, and goes on
+//! where it leaves.
 //!
-//! Three rules keep both equal, instruction by instruction:
+//! Four rules keep both equal, instruction by instruction:
 //!
-//! - A piece is cut into *segments*. A segment first computes its lines and finds the bytes of all its
+//! - An extent is cut into *segments*. A segment first computes its lines and finds the bytes of all its
 //!   accesses. If one is not at hand, or a line does not hold, the piece ends before the segment, of which
 //!   nothing is done; the interpreter then executes it. After that nothing can fail: registers, then
 //!   memory are written.
-//! - A piece that could run for more instructions than the warp's turn has left does not begin.
+//! - An extent that could run for more instructions than the warp's turn has left does not begin.
 //! - What all lanes share is computed once, as the interpreter's lines are. Which registers hold lines,
 //!   and their steps, was seen when the piece was compiled and is checked when it is entered. A position
-//!   may have several pieces, for registers of different kinds.
+//!   may have several pieces, for registers of different kinds, and a piece several versions of an extent.
+//! - Registers that the kernel reads no more need not be written. Parts of matrices always are: their
+//!   instructions look at all lanes, and so at those that have ended.
 //!
 //! The loops over lanes are vectors of 128 bits, four lanes at a time, through all instructions of a
 //! segment, so that values stay in registers of the machine.
@@ -26,6 +29,7 @@ mod extent;
 mod float;
 mod group;
 mod line;
+mod live;
 mod moves;
 mod observed;
 mod places;
@@ -33,6 +37,7 @@ mod segment;
 mod state;
 mod translate;
 mod value;
+mod versions;
 mod wide;
 
 pub(crate) use compiled::{Compiled, Piece};

@@ -36,7 +36,7 @@ impl Translate<'_, '_> {
         let (bytes, align) = (run.span(access), access.all_bytes());
         if access.place == Place::Parameter {
             let offset = line.constant?.wrapping_add(op.imm);
-            let last = u64::from(self.observed.param_bytes().checked_sub(bytes)?);
+            let last = u64::from(self.task.observed.param_bytes().checked_sub(bytes)?);
             let is_there = offset <= last && offset % u64::from(align) == 0 && run == Run::Same;
             return is_there.then(|| self.emit.parameter(offset));
         }

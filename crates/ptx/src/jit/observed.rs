@@ -16,7 +16,7 @@ pub(crate) struct Seen<'a> {
 /// The lines of a warp, and what earlier pieces learned.
 pub(super) struct Observed<'a> {
     pub(super) seen: &'a Seen<'a>,
-    /// Instructions, counted from the piece's first, that gave no lines often.
+    /// Instructions that gave no lines often.
     pub(super) cautious: BTreeSet<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Observed<'_> {
         self.seen.param_bytes
     }
 
-    pub(super) fn is_cautious(&self, offset: u32) -> bool {
-        self.cautious.contains(&offset)
+    pub(super) fn is_cautious(&self, position: u32) -> bool {
+        self.cautious.contains(&position)
     }
 }

@@ -6,6 +6,7 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::{Emit, foreign, plain};
+use super::live::Live;
 use super::state::State;
 use super::value::LineOf;
 use super::value::{Four, GROUPS};
@@ -92,8 +93,12 @@ impl Segment {
         self.made.len() - 1
     }
 
-    /// Writes all of it.
-    pub(super) fn write(mut self, emit: &mut Emit<'_>) {
+    /// Writes all of it, but for the registers that are not read from the instruction `next` on.
+    pub(super) fn write(mut self, emit: &mut Emit<'_>, live: &Live, next: u32) {
+        self.results.retain(|_, (register, _)| live.holds(next, *register));
+        self.lines.retain(|_, (register, _)| live.holds(next, *register));
+        let mask_of = |place| Register { file: File::Predicate, place };
+        self.masks.retain(|&place, _| live.holds(next, mask_of(place)));
         self.write_lines(emit);
         for (&place, &mask) in &self.masks {
             emit.set_predicate(place, mask);

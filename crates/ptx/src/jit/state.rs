@@ -20,10 +20,15 @@ pub(crate) struct State {
     /// Bytes of the caller's memory that were read and written.
     pub(crate) read: u64,
     pub(crate) written: u64,
-    /// The instructions that the warp may still execute.
+    /// The instructions that the warp may still execute, without those since `begin`.
     pub(crate) left: u64,
-    /// How often the piece went back to its beginning.
-    pub(crate) passes: u64,
+    /// The counts of instructions that begin and end runs, by position.
+    pub(crate) counts: *mut u64,
+    /// The first instruction of the extent that was left.
+    pub(crate) begin: u64,
+    /// One more than the position of an instruction with a result that is not the line that the piece
+    /// takes it for; 0 if there is none.
+    pub(crate) no_line: u64,
     /// The coordinates of the warp's threads.
     pub(crate) thread: *const [Axis; 3],
     /// The coordinates of the block, the threads of a block, and the blocks of the grid.
@@ -68,25 +73,24 @@ pub(crate) struct Calls {
 pub(crate) struct Left {
     /// The next instruction.
     pub(crate) position: u32,
-    /// Instructions executed since the piece began, or last went back to its beginning.
+    /// Instructions executed of the extent that was left.
     pub(crate) executed: u32,
     /// Whether the next instruction stopped.
     pub(crate) stopped: bool,
     /// Whether the registers are not as the piece expects them.
     pub(crate) unfit: bool,
-    /// The instruction, counted from the piece's first, with a result that is not the line that the piece
-    /// takes it for.
-    pub(crate) no_line: Option<u32>,
+    /// Whether no piece begins at the next instruction.
+    pub(crate) is_over: bool,
 }
 
 /// In what compiled code returns: the next instruction stopped.
 pub(super) const STOPPED: u64 = 1 << 63;
 /// The registers are not as the piece expects them.
 pub(super) const UNFIT: u64 = 1 << 62;
-/// Where the count of executed instructions is, and the instruction without a line, plus one.
+/// No piece begins at the next instruction.
+pub(super) const OVER: u64 = 1 << 61;
+/// Where the count of executed instructions is, and its bits.
 const EXECUTED: u32 = 32;
-const NO_LINE: u32 = 44;
-/// The bits of both.
 const COUNT: u64 = 0xfff;
 
 impl Left {
@@ -97,13 +101,12 @@ impl Left {
             executed: (packed >> EXECUTED & COUNT) as u32,
             stopped: packed & STOPPED != 0,
             unfit: packed & UNFIT != 0,
-            no_line: ((packed >> NO_LINE & COUNT) as u32).checked_sub(1),
+            is_over: packed & OVER != 0,
         }
     }
 
     /// A way without flags, as compiled code returns it.
-    pub(super) fn packed(position: u32, executed: u32, no_line: Option<u32>) -> u64 {
-        let no_line = no_line.map_or(0, |offset| u64::from(offset) + 1);
-        u64::from(position) | u64::from(executed) << EXECUTED | no_line << NO_LINE
+    pub(super) fn packed(position: u32, executed: u32) -> u64 {
+        u64::from(position) | u64::from(executed) << EXECUTED
     }
 }

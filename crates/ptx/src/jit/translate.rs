@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::{Emit, plain};
-use super::extent::Extent;
+use super::extent::{Extent, Version};
+use super::live::Live;
 use super::observed::Observed;
 use super::segment::{Made, Segment, Source, Waiting, is_double, key, set_of};
 use super::state::State;
@@ -20,7 +21,7 @@ use crate::code::{
 /// A predicate of all lanes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mask {
-    value: Value,
+    pub(super) value: Value,
     /// Whether all lanes are known to agree.
     is_same: bool,
 }
@@ -44,17 +45,25 @@ pub(super) struct Expected {
     pub(super) lanes: Set,
 }
 
+/// The instructions of a piece, and all that is known of them.
+pub(super) struct Task<'p> {
+    pub(super) program: &'p Program,
+    pub(super) extents: Vec<Extent>,
+    pub(super) live: &'p Live,
+    pub(super) observed: &'p Observed<'p>,
+}
+
 /// The walk.
 pub(super) struct Translate<'f, 'p> {
     pub(super) emit: Emit<'f>,
-    pub(super) program: &'p Program,
-    extent: Extent,
-    pub(super) observed: &'p Observed<'p>,
-    expected: Expected,
-    /// Where the piece goes on when it goes back to its beginning.
-    head: Option<Block>,
+    pub(super) task: Task<'p>,
+    pub(super) expected: Expected,
+    /// The versions of extents that are translated, and those that wait for it.
+    pub(super) versions: Vec<Version>,
     pub(super) registers: BTreeMap<(u8, u16), Holds>,
     pub(super) segment: Segment,
+    /// The first instruction of the extent.
+    pub(super) start: u32,
     /// The first instruction of the segment.
     pub(super) begins: u32,
     /// How many accesses look for windows.
@@ -62,23 +71,17 @@ pub(super) struct Translate<'f, 'p> {
 }
 
 impl<'f, 'p> Translate<'f, 'p> {
-    pub(super) fn new(
-        emit: Emit<'f>,
-        program: &'p Program,
-        extent: Extent,
-        observed: &'p Observed<'p>,
-    ) -> Self {
-        let begins = extent.start;
+    pub(super) fn new(emit: Emit<'f>, task: Task<'p>) -> Self {
+        let start = task.extents[0].start;
         Self {
             emit,
-            program,
-            extent,
-            observed,
+            task,
             expected: Expected::default(),
-            head: None,
+            versions: Vec::new(),
             registers: BTreeMap::new(),
             segment: Segment::default(),
-            begins,
+            start,
+            begins: start,
             sites: 0,
         }
     }
@@ -86,12 +89,37 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// Makes the whole function. Gives what it expects, and how many sites it has.
     pub(super) fn translate(mut self) -> (Expected, u32) {
         self.enter();
-        let (start, end) = (self.extent.start, self.extent.end);
+        let mut next = 0;
+        while let Some(version) = self.versions.get(next).cloned() {
+            next += 1;
+            self.extent(&version);
+        }
+        self.emit.build.seal_all_blocks();
+        self.emit.build.finalize();
+        (self.expected, self.sites)
+    }
+
+    /// An extent from its first instruction on.
+    fn extent(&mut self, version: &Version) {
+        let Extent { start, end, .. } = self.task.extents[version.extent];
+        (self.start, self.begins) = (start, start);
+        self.emit.begin(start, version.block);
+        let left = self.emit.field(offset_of!(State, left));
+        let most = i64::from(end - start);
+        let enough = self.emit.build.ins().icmp_imm(IntCC::UnsignedGreaterThanOrEqual, left, most);
+        self.emit.check(enough, start);
+        self.registers.clear();
+        for &(register, step) in &version.lines {
+            let (kind, base, offset) = self.emit.line_of(is_double(register), register.place);
+            let first = self.emit.build.ins().load(kind, plain(), base, offset);
+            let line = LineOf { first, step, constant: None };
+            self.registers.insert(key(register), Holds::Line(line));
+        }
         let mut is_left = false;
         for position in start..end {
-            let op = &self.program.ops[position as usize];
+            let op = &self.task.program.ops[position as usize];
             self.emit.position = position;
-            self.emit.is_cautious = self.observed.is_cautious(position - start);
+            self.emit.is_cautious = self.task.observed.is_cautious(position);
             match op.code {
                 Code::Pure(pure) => self.pure(op, pure, position),
                 Code::Load(access) => self.load(op, access, position),
@@ -103,55 +131,13 @@ impl<'f, 'p> Translate<'f, 'p> {
         }
         if !is_left {
             self.write(end);
-            self.emit.leave(end, end - start);
-        }
-        self.emit.build.seal_all_blocks();
-        self.emit.build.finalize();
-        (self.expected, self.sites)
-    }
-
-    /// Checks what the piece expects of registers, and the instructions that are left.
-    fn enter(&mut self) {
-        let start = self.extent.start;
-        let mut known = Set::default();
-        for register in self.extent.inputs.clone() {
-            let Some(set) = set_of(register) else { continue };
-            match self.observed.step(register) {
-                Some(step) => {
-                    known = known.with(set);
-                    self.expected.lines.push((register, step));
-                }
-                None => self.expected.lanes = self.expected.lanes.with(set),
-            }
-        }
-        if known != Set::default() {
-            let held = self.emit.field(offset_of!(State, held));
-            let now = self.emit.build.ins().load(types::I64, plain(), held, Held::KNOWN as i32);
-            let wanted = self.emit.double(known.bits());
-            let missing = self.emit.build.ins().band_not(wanted, now);
-            let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, missing, 0);
-            self.emit.check(holds, start);
-        }
-        for (register, step) in self.expected.lines.clone() {
-            self.check_step(register, step, start);
-        }
-        self.emit.is_entered = true;
-        self.head = Some(self.emit.enter_new_block());
-        let left = self.emit.field(offset_of!(State, left));
-        let most = i64::from(self.extent.end - start);
-        let enough = self.emit.build.ins().icmp_imm(IntCC::UnsignedGreaterThanOrEqual, left, most);
-        self.emit.check(enough, start);
-        for (register, step) in self.expected.lines.clone() {
-            let (kind, base, offset) = self.emit.line_of(is_double(register), register.place);
-            let first = self.emit.build.ins().load(kind, plain(), base, offset);
-            let line = LineOf { first, step, constant: None };
-            self.registers.insert(key(register), Holds::Line(line));
+            self.jump(end, end - start);
         }
     }
 
     /// Writes the segment. The next one begins at a position.
     pub(super) fn write(&mut self, next: u32) {
-        std::mem::take(&mut self.segment).write(&mut self.emit);
+        std::mem::take(&mut self.segment).write(&mut self.emit, self.task.live, next);
         self.begins = next;
         for holds in self.registers.values_mut() {
             if let Holds::Made(_) = holds {
@@ -166,8 +152,8 @@ impl<'f, 'p> Translate<'f, 'p> {
         if is_constant(slot) {
             let (place, is_double) = (slot & !crate::code::CONSTANT, file == File::Double);
             let value = match is_double {
-                true => self.program.constant_doubles[usize::from(place)][0],
-                false => self.program.constant_words[usize::from(place)][0].into(),
+                true => self.task.program.constant_doubles[usize::from(place)][0],
+                false => self.task.program.constant_words[usize::from(place)][0].into(),
             };
             let first = match is_double {
                 true => self.emit.double(value),
@@ -192,7 +178,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     }
 
     /// A predicate of all lanes. It may need the segment written, up to the instruction at a position.
-    fn mask(&mut self, slot: u16, position: u32) -> Mask {
+    pub(super) fn mask(&mut self, slot: u16, position: u32) -> Mask {
         let (_, holds) = self.holds(File::Predicate, slot);
         match holds {
             Holds::Mask(mask) => mask,
@@ -332,7 +318,7 @@ impl<'f, 'p> Translate<'f, 'p> {
 
     /// A special register that is read from the launch. Returns whether it is one.
     fn special(&mut self, op: &Op, special: Special) -> bool {
-        let Some(step) = self.observed.special_step(special) else { return false };
+        let Some(step) = self.task.observed.special_step(special) else { return false };
         let first = match special {
             Special::Thread(axis) => self.emit.thread(axis, step, self.begins),
             Special::Block(axis) => self.emit.coordinate(offset_of!(State, block), axis),
@@ -352,7 +338,7 @@ impl<'f, 'p> Translate<'f, 'p> {
         let keeps = self.results_stay_lines(op, position);
         self.emit.call_instruction(position, keeps.is_some());
         self.begins = position + 1;
-        for &register in self.program.uses.writes(position) {
+        for &register in self.task.program.uses.writes(position) {
             let holds = match keeps {
                 Some(step) if set_of(register).is_some() => {
                     let (kind, base, offset) =
@@ -364,21 +350,23 @@ impl<'f, 'p> Translate<'f, 'p> {
             };
             self.registers.insert(key(register), holds);
         }
-        if let (Some(step), Some(&result)) = (keeps, self.program.uses.writes(position).first()) {
+        if let (Some(step), Some(&result)) =
+            (keeps, self.task.program.uses.writes(position).first())
+        {
             self.check_line(result, step, position + 1);
         }
     }
 
     /// The step of the results of an instruction that the interpreter executes, if they are lines.
     fn results_stay_lines(&mut self, op: &Op, position: u32) -> Option<i64> {
-        let results = self.program.uses.writes(position);
+        let results = self.task.program.uses.writes(position);
         if op.guard != UNGUARDED || results.iter().any(|result| set_of(*result).is_none()) {
             return None;
         }
         match op.code {
-            Code::Special(special) => self.observed.special_step(special),
+            Code::Special(special) => self.task.observed.special_step(special),
             Code::Pure(Pure { on_lines: Some(_), .. }) if results.len() == 1 => {
-                let reads = self.program.uses.reads(position);
+                let reads = self.task.program.uses.reads(position);
                 let same = reads.iter().all(|register| {
                     matches!(self.registers.get(&key(*register)), Some(Holds::Line(line)) if line.is_same())
                 });
@@ -406,62 +394,5 @@ impl<'f, 'p> Translate<'f, 'p> {
         let now = self.emit.build.ins().load(kind, plain(), base, offset);
         let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, now, step);
         self.emit.check(holds, position);
-    }
-
-    /// A jump. Returns whether it ends the piece.
-    fn branch(&mut self, op: &Op, target: u32, position: u32) -> bool {
-        let start = self.extent.start;
-        let executed = position + 1 - start;
-        if op.guard == UNGUARDED {
-            self.write(position);
-            self.jump(target, executed);
-            return true;
-        }
-        self.write(position);
-        let mask = self.mask(op.guard, position).value;
-        let (jumps, stays) = (self.emit.build.create_block(), self.emit.build.create_block());
-        let (apart, goes_on) = (self.emit.build.create_block(), self.emit.build.create_block());
-        self.emit.build.set_cold_block(apart);
-        let (all, none) = if op.negated { (0, -1) } else { (-1, 0) };
-        let taken = self.emit.build.ins().icmp_imm(IntCC::Equal, mask, all);
-        self.emit.build.ins().brif(taken, jumps, &[], stays, &[]);
-        self.emit.build.switch_to_block(jumps);
-        self.jump(target, executed);
-        self.emit.build.switch_to_block(stays);
-        let passed = self.emit.build.ins().icmp_imm(IntCC::Equal, mask, none);
-        self.emit.build.ins().brif(passed, goes_on, &[], apart, &[]);
-        self.emit.build.switch_to_block(apart);
-        self.emit.leave(position, position - start);
-        self.emit.build.switch_to_block(goes_on);
-        self.begins = position + 1;
-        false
-    }
-
-    /// All lanes go on at a position.
-    fn jump(&mut self, target: u32, executed: u32) {
-        let Some(head) = self.head.filter(|_| target == self.extent.start && self.is_as_entered())
-        else {
-            return self.emit.leave(target, executed);
-        };
-        self.emit.add_to_field(offset_of!(State, passes), 1);
-        let left = self.emit.field(offset_of!(State, left));
-        let left = self.emit.build.ins().iadd_imm(left, -i64::from(executed));
-        self.emit.set_field(offset_of!(State, left), left);
-        self.emit.build.ins().jump(head, &[]);
-    }
-
-    /// Whether the registers are again as the piece expects them.
-    fn is_as_entered(&self) -> bool {
-        self.extent.inputs.iter().all(|register| {
-            if set_of(*register).is_none() {
-                return true;
-            }
-            let expected = self.expected.lines.iter().find(|(line, _)| line == register);
-            match (self.registers.get(&key(*register)), expected) {
-                (Some(Holds::Line(line)), Some((_, step))) => line.step == *step,
-                (Some(Holds::Lanes | Holds::Made(_)) | None, None) => true,
-                _ => false,
-            }
-        })
     }
 }
