@@ -174,7 +174,7 @@ const TYPES: [(&str, &str, u32); 16] = [
 ];
 
 /// The element that thread `%l` of a warp accesses, in `%at`.
-const PATTERNS: [&str; 7] = [
+const PATTERNS: [&str; 12] = [
     "mov.u32 %at, %l",
     "sub.u32 %at, 31, %l",
     "mov.u32 %at, 5",
@@ -182,6 +182,13 @@ const PATTERNS: [&str; 7] = [
     "xor.b32 %at, %l, 5",
     "mul.lo.u32 %at, %l, 7; and.b32 %at, %at, 31",
     "and.b32 %at, %l, 3",
+    // Rows of sixteen, all but one lane of such rows, and the same for four lanes, for all but one of
+    // them, and for sixteen.
+    "and.b32 %at, %l, 15",
+    "min.u32 %at, %l, 30",
+    "shr.u32 %at, %l, 2",
+    "shr.u32 %at, %l, 2; setp.eq.u32 %p, %l, 31; @%p mov.u32 %at, 6",
+    "shr.u32 %at, %l, 4",
 ];
 
 /// A kernel that loads by a pattern from global memory, passes the values through shared memory by the same
