@@ -34,7 +34,8 @@ struct Launched<'a> {
     text: &'a str,
     name: &'a str,
     grid: u32,
-    block: u32,
+    /// Threads in x and y.
+    block: [u32; 2],
     /// Whether pages come only when kernels wait for them.
     waits: bool,
     quantum: u32,
@@ -75,7 +76,7 @@ fn run(launched: Launched<'_>, kernel: &Kernel, compile_after: Option<u32>) -> S
     let params: Vec<u8> = [BASE, SECOND].iter().flat_map(|address| address.to_le_bytes()).collect();
     let launch = Launch {
         grid: [launched.grid, 1, 1],
-        block: [launched.block, 1, 1],
+        block: [launched.block[0], launched.block[1], 1],
         dynamic_shared: 0,
         params: &params[..kernel.info().param_bytes as usize],
         cooperative: false,
@@ -137,7 +138,7 @@ fn random_kernels_with_branches_and_loops_are_the_same() {
             text: &text,
             name: "random",
             grid: 3,
-            block: random::THREADS,
+            block: [random::THREADS, 1],
             waits: seed % 2 == 0,
             quantum: [512, 7, 40][seed as usize % 3],
         };
@@ -149,7 +150,14 @@ fn random_kernels_with_branches_and_loops_are_the_same() {
 fn kernels_of_lines_are_the_same() {
     for seed in 0..line_kernels::KERNELS / 2 {
         let text = line_kernels::text(seed);
-        same(Launched { text: &text, name: "k", grid: 1, block: 64, waits: false, quantum: 512 });
+        same(Launched {
+            text: &text,
+            name: "k",
+            grid: 1,
+            block: [64, 1],
+            waits: false,
+            quantum: 512,
+        });
     }
 }
 
@@ -247,7 +255,7 @@ fn accesses_of_every_width_and_pattern_are_the_same() {
         for pattern in PATTERNS {
             let text = accesses(kind, pattern);
             let waits = pattern.contains("xor");
-            same(Launched { text: &text, name: "k", grid: 2, block: 64, waits, quantum: 512 });
+            same(Launched { text: &text, name: "k", grid: 2, block: [64, 1], waits, quantum: 512 });
         }
     }
 }
@@ -290,8 +298,14 @@ fn kernels_that_end_early_report_the_same() {
             continue;
         }
         let text = ends_early(access, offset);
-        let launched =
-            Launched { text: &text, name: "k", grid: 2, block: 64, waits: false, quantum: 512 };
+        let launched = Launched {
+            text: &text,
+            name: "k",
+            grid: 2,
+            block: [64, 1],
+            waits: false,
+            quantum: 512,
+        };
         assert!(seen(launched, false).report.is_some(), "{text}");
         same(launched);
     }
@@ -326,7 +340,7 @@ fn sums_by_halves_are_the_same_at_every_length_of_turns() {
     for quantum in [1, 2, 3, 5, 8, 13, 100, 512] {
         for block in [32, 64, 256, 1024, 33, 100] {
             let waits = block == 256;
-            same(Launched { text: &text, name: "k", grid: 3, block, waits, quantum });
+            same(Launched { text: &text, name: "k", grid: 3, block: [block, 1], waits, quantum });
         }
     }
 }
@@ -376,7 +390,7 @@ fn floats_that_are_no_numbers_are_the_same() {
         load(1),
         load(2)
     ));
-    same(Launched { text: &text, name: "k", grid: 1, block: 64, waits: false, quantum: 512 });
+    same(Launched { text: &text, name: "k", grid: 1, block: [64, 1], waits: false, quantum: 512 });
 }
 
 /// A loop of which one register is lanes in some blocks, and else a line with another step in each round.
@@ -408,7 +422,14 @@ fn registers_of_other_kinds_at_one_position_are_the_same() {
     // The first block, which asks for pieces, has lanes, or a line.
     for is_line in ["setp.ne.u32 %p, %c, 0;", "setp.ne.u32 %p, %c, 2;"] {
         let text = kinds(is_line);
-        same(Launched { text: &text, name: "k", grid: 9, block: 64, waits: false, quantum: 512 });
+        same(Launched {
+            text: &text,
+            name: "k",
+            grid: 9,
+            block: [64, 1],
+            waits: false,
+            quantum: 512,
+        });
     }
 }
 
@@ -427,7 +448,7 @@ fn loops_inside_of_a_piece_are_the_same_at_every_length_of_turns() {
          ret;",
     );
     for quantum in [1, 3, 4, 7, 50, 512] {
-        same(Launched { text: &text, name: "k", grid: 3, block: 64, waits: false, quantum });
+        same(Launched { text: &text, name: "k", grid: 3, block: [64, 1], waits: false, quantum });
     }
 }
 
@@ -465,7 +486,57 @@ fn ways_between_the_runs_of_a_piece_are_the_same_at_every_length_of_turns() {
          ret;",
     );
     for quantum in [1, 5, 11, 50, 512] {
-        same(Launched { text: &text, name: "k", grid: 6, block: 64, waits: false, quantum });
+        same(Launched { text: &text, name: "k", grid: 6, block: [64, 1], waits: false, quantum });
+    }
+}
+
+/// A product of tiles in shared memory, and sums of a square's neighbours: the threads of blocks of rows.
+fn tiles(barrier: &str) -> String {
+    kernel(&format!(
+        ".reg .b32 %x, %y, %n, %k, %row, %near, %from, %c, %i, %q; .reg .f32 %a, %f, %g, %s;
+         .reg .b64 %far, %d, %e; .reg .pred %p;
+         .shared .align 8 .b8 tile[2176];
+         mov.u32 %x, %tid.x; mov.u32 %y, %tid.y; mov.u32 %n, %ntid.x;
+         mad.lo.u32 %row, %y, %n, %x;
+         mad.lo.u32 %q, %n, %b, %x;
+         mul.wide.u32 %far, %row, 4; add.u64 %d, %out, %far;
+         mul.wide.s32 %e, %q, 4; add.u64 %e, %e, %out;
+         mov.f32 %s, 0f00000000; mov.u32 %i, 0;
+         shl.b32 %near, %row, 2; mov.u32 %from, tile; add.u32 %near, %near, %from;
+         mul.lo.u32 %c, %y, %n; shl.b32 %c, %c, 2; add.u32 %c, %c, %from;
+         shl.b32 %k, %x, 2; add.u32 %k, %k, %from;
+         again:
+         ld.global.f32 %f, [%d]; ld.global.f32 %g, [%e+64];
+         add.f32 %f, %f, %g;
+         st.shared.f32 [%near], %f;
+         {barrier}
+         ld.shared.f32 %f, [%c]; ld.shared.f32 %g, [%k];
+         fma.rn.f32 %s, %f, %g, %s;
+         ld.shared.f32 %f, [%c+4]; ld.shared.f32 %g, [%k+8];
+         fma.rn.f32 %s, %f, %g, %s;
+         {barrier}
+         setp.lt.u32 %p, %y, %i;
+         selp.f32 %a, %f, %s, %p;
+         add.u64 %d, %d, 4; add.u64 %e, %e, 128;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 9;
+         @%p bra again;
+         mad.lo.u32 %c, %b, 1024, %row;
+         mul.wide.u32 %d, %c, 4; add.u64 %d, %d, %out;
+         add.f32 %s, %s, %a;
+         st.global.f32 [%d+65536], %s;
+         ret;"
+    ))
+}
+
+#[test]
+fn tiles_of_blocks_of_every_width_are_the_same() {
+    for barrier in ["", "bar.sync 0;"] {
+        let text = tiles(barrier);
+        for block in [[16, 16], [16, 4], [8, 8], [32, 4], [4, 8], [48, 2], [16, 7]] {
+            let waits = block == [16, 4];
+            same(Launched { text: &text, name: "k", grid: 5, block, waits, quantum: 512 });
+        }
     }
 }
 
@@ -485,7 +556,7 @@ fn lanes_that_ended_give_matrices_the_values_that_they_had() {
          upper:
          ret;",
     );
-    same(Launched { text: &text, name: "k", grid: 3, block: 64, waits: false, quantum: 512 });
+    same(Launched { text: &text, name: "k", grid: 3, block: [64, 1], waits: false, quantum: 512 });
 }
 
 /// Memory of two pages that moves to other bytes of the host when its second page is asked for.

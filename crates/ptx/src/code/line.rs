@@ -14,20 +14,36 @@ pub(crate) struct Line<T> {
     pub(crate) step: T,
 }
 
-/// A coordinate of the threads of a warp, which may be a line, for compiled code.
+/// A coordinate of the threads of a warp, for compiled code: it may be a line, or one in each half of the
+/// warp.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Axis {
     pub(crate) first: u32,
     pub(crate) step: u32,
+    /// The value of the first lane of the upper half.
+    pub(crate) second: u32,
     /// One if it is a line, else zero.
     pub(crate) is_line: u32,
+    /// One if both halves are lines with the step, else zero.
+    pub(crate) is_halves: u32,
 }
 
 impl Axis {
-    pub(crate) fn of(line: Option<Line<u32>>) -> Self {
-        line.map_or(Self::default(), |Line { first, step }| Self { first, step, is_line: 1 })
+    pub(crate) fn of(values: &[u32; WIDTH]) -> Self {
+        let [first, second] = [0, 1].map(|half| values[half * WIDTH / 2]);
+        let step = half_step(values);
+        let is_line = Line::through(values).is_some().into();
+        Self { first, step: step.unwrap_or(0), second, is_line, is_halves: step.is_some().into() }
     }
+}
+
+/// The step of two lines, one in each half of a warp, if there are such lines.
+pub(crate) fn half_step<T: Wrapping>(values: &[T; WIDTH]) -> Option<T> {
+    let step = values[1].minus(values[0]);
+    let (halves, _) = values.as_chunks::<{ WIDTH / 2 }>();
+    let mut pairs = halves.iter().flat_map(|half| half.windows(2));
+    pairs.all(|pair| pair[1].minus(pair[0]) == step).then_some(step)
 }
 
 /// A number of 32 or 64 bits with arithmetic that wraps.

@@ -23,7 +23,7 @@ pub(crate) use apply::{
 pub(crate) use file::File;
 pub(crate) use form::{Compared, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Width};
 pub(crate) use lanes::{CONSTANT, First, Lanes, Value, WIDTH, active, is_constant};
-pub(crate) use line::{Axis, Line, Wrapping};
+pub(crate) use line::{Axis, Line, Wrapping, half_step};
 pub(crate) use lines::{Held, Lines, MOST_LINES, Set};
 pub(crate) use mask::{bits, pack, signs};
 pub(crate) use matrix::{Factors, Layout, Product, Sum};

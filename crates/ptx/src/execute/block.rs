@@ -80,7 +80,7 @@ pub(super) struct Shape {
     pub(super) threads: u32,
     /// The coordinates of the lanes of each warp: x, y, z.
     pub(super) coordinates: Vec<[Column; 3]>,
-    /// Those of them that are lines.
+    /// The same for compiled code.
     pub(super) axes: Vec<[Axis; 3]>,
     pub(super) sms: u32,
     pub(super) grid_id: u64,

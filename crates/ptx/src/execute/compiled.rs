@@ -155,8 +155,15 @@ impl Engine<'_> {
     fn want_piece(&mut self, common: &Common, warp: &Warp, fragment: &Fragment) {
         let Some(pieces) = &self.pieces else { return };
         let special = |special| self.special_step(common, warp, special);
-        let seen =
-            Seen { lines: &warp.lines, special: &special, param_bytes: self.reach.param_bytes };
+        let half_special = |special| self.half_special_step(warp, special);
+        let seen = Seen {
+            lines: &warp.lines,
+            words: &warp.words,
+            doubles: &warp.doubles,
+            special: &special,
+            half_special: &half_special,
+            param_bytes: self.reach.param_bytes,
+        };
         pieces.compiled.want(self.program, fragment.pc, pieces.after, CALLS, &seen);
     }
 
@@ -171,6 +178,13 @@ impl Engine<'_> {
             Special::Lane => Some(1),
             other => common.same_for_all(&self.rules.shape, warp.index, other).map(|_| 0),
         }
+    }
+
+    /// The step of a coordinate in each half of a warp.
+    fn half_special_step(&self, warp: &Warp, special: Special) -> Option<i64> {
+        let Special::Thread(axis) = special else { return None };
+        let axis = &self.rules.shape.axes[warp.index as usize][usize::from(axis)];
+        (axis.is_halves != 0).then(|| axis.step.cast_signed().into())
     }
 
     /// The windows of a piece's accesses.

@@ -126,13 +126,13 @@ impl Kernel {
             return Err(StartError::Cooperative { blocks, resident });
         }
         let coordinates = coordinates(launch.block);
-        let of_line = |axes: &[Column; 3]| [0, 1, 2].map(|axis| Axis::of(axes[axis].line));
+        let of_values = |axes: &[Column; 3]| [0, 1, 2].map(|axis| Axis::of(&axes[axis].values));
         let rules = Rules {
             shape: Shape {
                 grid: launch.grid,
                 block: launch.block,
                 threads,
-                axes: coordinates.iter().map(of_line).collect(),
+                axes: coordinates.iter().map(of_values).collect(),
                 coordinates,
                 sms: config.sms,
                 grid_id: config.grid_id,

@@ -34,10 +34,10 @@ impl Run {
         }
     }
 
-    /// The bytes of all lanes.
-    pub(super) fn span(self, access: Access) -> u32 {
+    /// The bytes of so many lanes.
+    pub(super) fn span(self, access: Access, lanes: usize) -> u32 {
         match self {
-            Self::Row => access.all_bytes() * WIDTH as u32,
+            Self::Row => access.all_bytes() * lanes as u32,
             Self::Same => access.all_bytes(),
         }
     }
@@ -65,6 +65,17 @@ impl Emit<'_> {
         }
         let word = self.build.ins().iadd_imm(line.first, i64::from((imm as u32).cast_signed()));
         self.build.ins().uextend(types::I64, word)
+    }
+
+    /// Where the bytes of the upper half of a run are.
+    pub(super) fn upper_half(&mut self, first: Value, access: Access, run: Run) -> Value {
+        match run {
+            Run::Row => {
+                let half = i64::from(run.span(access, WIDTH / 2));
+                self.build.ins().iadd_imm(first, half)
+            }
+            Run::Same => first,
+        }
     }
 
     /// Where the bytes of a span are.

@@ -10,7 +10,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
 use super::state::{Calls, Left, OVER, STOPPED, State, UNFIT};
-use crate::code::Axis;
+use crate::code::{Axis, WIDTH};
 
 /// Vectors of four words, and of two doubles.
 pub(super) const WORDS: Type = types::I32X4;
@@ -36,6 +36,8 @@ pub(super) struct Emit<'f> {
     pub(super) position: u32,
     /// Whether its result is no line where only a run can tell.
     pub(super) is_cautious: bool,
+    /// The steps from the first lane to the last one of a line: of a warp, or of half a warp.
+    pub(super) steps: i64,
 }
 
 /// Memory of the interpreter, which is there.
@@ -89,6 +91,7 @@ impl<'f> Emit<'f> {
             is_entered: false,
             position: start,
             is_cautious: false,
+            steps: WIDTH as i64 - 1,
         }
     }
 
@@ -165,21 +168,25 @@ impl<'f> Emit<'f> {
         self.build.ins().load(types::I32, plain(), words, 4 * i32::from(axis))
     }
 
-    /// The coordinate of the first thread, if those of all threads follow from it by a step; else the piece
-    /// is left before the instruction `at`.
-    pub(super) fn thread(&mut self, axis: u8, step: i64, at: u32) -> Value {
+    /// The coordinates of the first thread and of the first one of the upper half, if those of all threads
+    /// follow from them by a step, or from the first; else the piece is left before the instruction `at`.
+    pub(super) fn thread(&mut self, axis: u8, step: i64, in_halves: bool, at: u32) -> [Value; 2] {
         let axes = self.field(offset_of!(State, thread));
         let mut part = |offset: usize| {
             let offset = (usize::from(axis) * size_of::<Axis>() + offset) as i32;
             self.build.ins().load(types::I32, plain(), axes, offset)
         };
         let (first, now) = (part(offset_of!(Axis, first)), part(offset_of!(Axis, step)));
-        let is_line = part(offset_of!(Axis, is_line));
+        let second = part(offset_of!(Axis, second));
+        let is_line = part(match in_halves {
+            true => offset_of!(Axis, is_halves),
+            false => offset_of!(Axis, is_line),
+        });
         let same = self.build.ins().icmp_imm(IntCC::Equal, now, step);
         let line = self.build.ins().icmp_imm(IntCC::NotEqual, is_line, 0);
         let holds = self.both(same, line);
         self.check(holds, at);
-        first
+        [first, second]
     }
 
     /// The line of a register: the type of its numbers, the base, and the offset of its first number.

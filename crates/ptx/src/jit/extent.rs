@@ -1,11 +1,11 @@
 //! The instructions of a piece, and the registers that they read before they write them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_codegen::ir::Block;
 
 use super::segment::key;
-use crate::code::{Code, Op, Place, Program, Register, Special, UNGUARDED};
+use crate::code::{Code, File, Op, Place, Program, Register, Special, UNGUARDED};
 
 /// The most instructions of an extent.
 const MOST: u32 = 256;
@@ -23,11 +23,21 @@ pub(super) struct Extent {
     pub(super) inputs: Vec<Register>,
 }
 
-/// An extent, with the registers that hold lines when it is entered, and their steps.
+/// A register that holds lines, with their step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One through all lanes, which is where the interpreter keeps it.
+    Line(i64),
+    /// One in each half of the warp. The block of a version takes their first values, and the lanes are
+    /// written.
+    Halves(i64),
+}
+
+/// An extent, with the registers that hold lines when it is entered.
 #[derive(Debug, Clone)]
 pub(super) struct Version {
     pub(super) extent: usize,
-    pub(super) lines: Vec<(Register, i64)>,
+    pub(super) lines: Vec<(Register, Kind)>,
     pub(super) block: Block,
 }
 
@@ -90,6 +100,20 @@ impl Extent {
         targets.push(self.end);
         targets
     }
+}
+
+/// The registers that hold addresses of the accesses of extents.
+pub(super) fn addresses(program: &Program, extents: &[Extent]) -> BTreeSet<(u8, u16)> {
+    let positions = extents.iter().flat_map(|extent| extent.start..extent.end);
+    let ops = positions.map(|position| &program.ops[position as usize]);
+    ops.filter_map(|op| match op.code {
+        Code::Load(access) | Code::Store(access) => {
+            let file = if access.wide { File::Double } else { File::Word };
+            Some(key(Register { file, place: op.s[0] }))
+        }
+        _ => None,
+    })
+    .collect()
 }
 
 /// Finds the registers with old values that each extent needs, or one that follows it.

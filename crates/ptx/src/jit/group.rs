@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{ConstantData, InstBuilder, Type, Value, types};
 
 use super::emit::{DOUBLES, Emit, WORDS, plain};
-use super::value::{Four, LineOf};
+use super::value::{Four, HALF, Halves, LineOf};
 
 impl Emit<'_> {
     pub(super) fn load_word(&mut self, place: u16, group: usize) -> Four {
@@ -77,6 +77,16 @@ impl Emit<'_> {
         }
         let further = self.words_of([0, 1, 2, 3].map(|at| lane(at) as u32));
         Four::Word(self.build.ins().iadd(first, further))
+    }
+
+    /// The values of the lines of halves in a group.
+    pub(super) fn halves_in_group(
+        &mut self,
+        is_double: bool,
+        halves: Halves,
+        group: usize,
+    ) -> Four {
+        self.line_in_group(is_double, halves[group / HALF], group % HALF)
     }
 
     /// The predicate of all lanes in a group.

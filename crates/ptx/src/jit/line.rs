@@ -6,11 +6,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::emit::Emit;
 use super::value::{Four, GROUPS, LineOf};
 use super::wide::{order, vector_of};
-use crate::code::{Compared, Form, WIDTH, Width};
+use crate::code::{Compared, Form, Width};
 use crate::math::compare::Comparison;
-
-/// The steps from the first lane to the last one.
-const STEPS: i64 = WIDTH as i64 - 1;
 
 /// A step in the width of its register.
 fn stepped(width: Width, step: i64) -> i64 {
@@ -154,7 +151,7 @@ impl Emit<'_> {
 
     /// The last lane of a line, and whether no lane wraps in an order.
     fn ends(&mut self, line: LineOf, width: Width, signed: bool) -> Option<(Value, Value)> {
-        let rise = line.step.checked_mul(STEPS)?;
+        let rise = line.step.checked_mul(self.steps)?;
         if width == Width::Word && i32::try_from(rise).is_err() {
             return None;
         }
@@ -201,7 +198,7 @@ impl Emit<'_> {
         amount: u64,
         at: u32,
     ) -> Option<LineOf> {
-        let rise = line.step.checked_mul(STEPS)?.unsigned_abs();
+        let rise = line.step.checked_mul(self.steps)?.unsigned_abs();
         if rise >= 1 << amount || self.is_cautious {
             return None;
         }
@@ -217,7 +214,7 @@ impl Emit<'_> {
     /// The lower bits of a line, if no carry passes their end.
     fn masked(&mut self, width: Width, a: LineOf, b: LineOf, at: u32) -> Option<LineOf> {
         let (line, mask) = if b.is_same() { (a, b) } else { (b, a) };
-        let rise = line.step.checked_mul(STEPS)?.unsigned_abs();
+        let rise = line.step.checked_mul(self.steps)?.unsigned_abs();
         let may_be = |mask: u64| mask & mask.wrapping_add(1) == 0 && rise <= mask;
         if !mask.is_same() || !mask.constant.is_none_or(may_be) || self.is_cautious {
             return None;

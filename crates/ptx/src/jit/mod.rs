@@ -6,7 +6,7 @@
 //! only the interpreter executes: a barrier, an atomic, a call. The interpreter enters it, and goes on
 //! where it leaves.
 //!
-//! Four rules keep both equal, instruction by instruction:
+//! Five rules keep both equal, instruction by instruction:
 //!
 //! - An extent is cut into *segments*. A segment first computes its lines and finds the bytes of all its
 //!   accesses. If one is not at hand, or a line does not hold, the piece ends before the segment, of which
@@ -16,6 +16,8 @@
 //! - What all lanes share is computed once, as the interpreter's lines are. Which registers hold lines,
 //!   and their steps, was seen when the piece was compiled and is checked when it is entered. A position
 //!   may have several pieces, for registers of different kinds, and a piece several versions of an extent.
+//! - Threads of blocks that are 16 wide have lines in each half of their warp. A piece follows those, too.
+//!   The interpreter does not know them: their lanes are written behind each segment.
 //! - Registers that the kernel reads no more need not be written. Parts of matrices always are: their
 //!   instructions look at all lanes, and so at those that have ended.
 //!
@@ -28,6 +30,7 @@ mod emit;
 mod extent;
 mod float;
 mod group;
+mod halves;
 mod line;
 mod live;
 mod moves;

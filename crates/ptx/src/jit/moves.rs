@@ -11,46 +11,56 @@ use super::value::LineOf;
 use crate::code::{Access, File, Op, Place, Register, UNGUARDED, WIDTH};
 
 impl Translate<'_, '_> {
-    /// The line of an access' addresses and its run, if compiled code moves its bytes.
-    fn run(&mut self, op: &Op, access: Access, is_store: bool) -> Option<(LineOf, Run)> {
+    /// The lines of an access' addresses, one or two, and its run, if compiled code moves its bytes.
+    fn run(&mut self, op: &Op, access: Access, is_store: bool) -> Option<(Vec<LineOf>, Run)> {
         let file = if access.wide { File::Double } else { File::Word };
-        let Holds::Line(line) = self.holds(file, op.s[0]).1 else { return None };
+        let lines = match self.holds(file, op.s[0]).1 {
+            Holds::Line(line) => vec![line],
+            Holds::Halves(halves) => halves.to_vec(),
+            _ => return None,
+        };
         let is_near = match access.place {
             Place::Shared => true,
             Place::Global | Place::Generic => access.wide,
-            Place::Parameter => line.constant.is_some() && !is_store,
+            Place::Parameter => lines.len() == 1 && lines[0].constant.is_some() && !is_store,
             Place::Local | Place::Frame | Place::Cluster => false,
         };
-        let run = Run::of(access, line.step, is_store)?;
-        (is_near && op.guard == UNGUARDED).then_some((line, run))
+        let run = Run::of(access, lines[0].step, is_store)?;
+        (is_near && op.guard == UNGUARDED).then_some((lines, run))
     }
 
-    /// Where the bytes of a run are; `None` if compiled code does not find them.
+    /// Where the bytes of a run are, for each half of the warp; `None` if compiled code does not find them.
     fn bytes(
         &mut self,
         op: &Op,
         access: Access,
-        (line, run): (LineOf, Run),
+        (lines, run): (&[LineOf], Run),
         writes: bool,
-    ) -> Option<Value> {
-        let (bytes, align) = (run.span(access), access.all_bytes());
+    ) -> Option<[Value; 2]> {
+        let align = access.all_bytes();
         if access.place == Place::Parameter {
-            let offset = line.constant?.wrapping_add(op.imm);
-            let last = u64::from(self.task.observed.param_bytes().checked_sub(bytes)?);
+            let offset = lines[0].constant?.wrapping_add(op.imm);
+            let last = u64::from(self.task.observed.param_bytes().checked_sub(align)?);
             let is_there = offset <= last && offset % u64::from(align) == 0 && run == Run::Same;
-            return is_there.then(|| self.emit.parameter(offset));
+            return is_there.then(|| [self.emit.parameter(offset); 2]);
         }
-        let counted = access.all_bytes() * WIDTH as u32;
+        let counted = align * WIDTH as u32;
         match (access.place, writes) {
             (Place::Shared, _) => {}
             (_, false) => self.segment.read += counted,
             (_, true) => self.segment.written += counted,
         }
-        let address = self.emit.address(line, op.imm, access.wide);
-        let (site, at) = (self.sites, self.begins);
-        self.sites += u32::from(access.place != Place::Shared);
-        let wanted = Wanted { place: access.place, bytes, align, writes, site, at };
-        Some(self.emit.span(address, wanted))
+        let bytes = run.span(access, WIDTH / lines.len());
+        let mut found = lines.iter().map(|line| {
+            let address = self.emit.address(*line, op.imm, access.wide);
+            let (site, at) = (self.sites, self.begins);
+            self.sites += u32::from(access.place != Place::Shared);
+            let wanted = Wanted { place: access.place, bytes, align, writes, site, at };
+            self.emit.span(address, wanted)
+        });
+        let first = found.next()?;
+        let second = found.next();
+        Some([first, second.unwrap_or_else(|| self.emit.upper_half(first, access, run))])
     }
 
     /// An access of lanes with addresses of their own.
@@ -85,32 +95,42 @@ impl Translate<'_, '_> {
     }
 
     pub(super) fn load(&mut self, op: &Op, access: Access, position: u32) {
-        let Some((line, run)) = self.run(op, access, false) else {
+        let Some((lines, run)) = self.run(op, access, false) else {
             return self.places(op, access, position, false);
         };
         if !self.segment.stores.is_empty() {
             self.write(position);
         }
-        let Some(from) = self.bytes(op, access, (line, run), false) else {
+        let Some(from) = self.bytes(op, access, (&lines, run), false) else {
             return self.by_interpreter(op, position);
         };
         for element in 0..usize::from(access.count) {
             let is_double = access.doubles >> element & 1 != 0;
             let file = if is_double { File::Double } else { File::Word };
             let register = Register { file, place: op.result(element) };
-            if run == Run::Same {
-                let value = self.emit.load_same(access, from, element);
-                self.set_line(register, LineOf::same(value));
-            } else {
-                let at = self.segment.make(Made::Row(from, is_double));
+            if run == Run::Row {
+                let at = self.segment.make(Made::Rows(from, is_double));
                 self.set_made(register, at);
+                continue;
+            }
+            let mut load = |from| LineOf::same(self.emit.load_same(access, from, element));
+            match lines.len() {
+                1 => {
+                    let line = load(from[0]);
+                    self.set_line(register, line);
+                }
+                _ => {
+                    let halves = from.map(load);
+                    self.set_halves(register, halves);
+                }
             }
         }
     }
 
     pub(super) fn store(&mut self, op: &Op, access: Access, position: u32) {
         let found = self.run(op, access, true);
-        let Some(to) = found.and_then(|found| self.bytes(op, access, found, true)) else {
+        let to = found.and_then(|(lines, run)| self.bytes(op, access, (&lines, run), true));
+        let Some(to) = to else {
             return self.places(op, access, position, true);
         };
         let file = if access.doubles & 1 != 0 { File::Double } else { File::Word };

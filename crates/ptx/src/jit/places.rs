@@ -94,9 +94,13 @@ impl Emit<'_> {
     }
 
     /// The value of one lane of a source that is no predicate.
-    fn lane(&mut self, source: Source, lane: usize) -> Value {
+    pub(super) fn lane(&mut self, source: Source, lane: usize) -> Value {
         match source {
             Source::Line(_, line) => {
+                self.build.ins().iadd_imm(line.first, line.step.wrapping_mul(lane as i64))
+            }
+            Source::Halves(_, halves) => {
+                let (line, lane) = (halves[lane / (WIDTH / 2)], lane % (WIDTH / 2));
                 self.build.ins().iadd_imm(line.first, line.step.wrapping_mul(lane as i64))
             }
             Source::Lanes(Register { file: File::Double, place }) => {
@@ -162,7 +166,7 @@ impl Emit<'_> {
         let odd = u64::from(places.access.all_bytes()) - 1;
         let is_wide = match places.address {
             Source::Lanes(register) => register.file == File::Double,
-            Source::Line(is_double, _) => is_double,
+            Source::Line(is_double, _) | Source::Halves(is_double, _) => is_double,
             _ => false,
         };
         if is_wide {
@@ -221,9 +225,10 @@ impl Emit<'_> {
     }
 
     /// The lanes of a source of a group.
-    fn group_of(&mut self, source: Source, group: usize) -> Four {
+    pub(super) fn group_of(&mut self, source: Source, group: usize) -> Four {
         match source {
             Source::Line(is_double, line) => self.line_in_group(is_double, line, group),
+            Source::Halves(is_double, halves) => self.halves_in_group(is_double, halves, group),
             Source::Lanes(Register { file: File::Double, place }) => self.load_double(place, group),
             Source::Lanes(Register { place, .. }) => self.load_word(place, group),
             Source::Made(_) | Source::Mask(_) => Four::Word(self.words(0)),

@@ -8,8 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::emit::{Emit, foreign, plain};
 use super::live::Live;
 use super::state::State;
-use super::value::LineOf;
-use super::value::{Four, GROUPS};
+use super::value::{Four, GROUPS, HALF, Halves, LineOf};
 use super::wide::vector_of;
 use crate::code::{File, Form, Held, MOST_LINES, Register, Set};
 
@@ -22,6 +21,8 @@ pub(super) enum Source {
     Made(usize),
     /// On a line of 64 bits, or of 32.
     Line(bool, LineOf),
+    /// On lines of halves, likewise.
+    Halves(bool, Halves),
     /// In a predicate of all lanes.
     Mask(Value),
 }
@@ -40,16 +41,18 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) enum Made {
     Function(Waiting),
-    /// A row of words or doubles in memory.
-    Row(Value, bool),
+    /// Words or doubles in memory: a row for each half of the warp.
+    Rows([Value; 2], bool),
     /// The lanes of a line of 64 bits, or of 32.
     Line(bool, LineOf),
+    /// The lanes of lines of halves, likewise.
+    Halves(bool, Halves),
 }
 
-/// A row that is written.
+/// Rows that are written: one for each half of the warp.
 #[derive(Debug)]
 pub(super) struct Store {
-    pub(super) to: Value,
+    pub(super) to: [Value; 2],
     pub(super) from: Source,
 }
 
@@ -61,6 +64,8 @@ pub(super) struct Segment {
     pub(super) results: BTreeMap<(u8, u16), (Register, usize)>,
     /// The lines in registers.
     pub(super) lines: BTreeMap<(u8, u16), (Register, LineOf)>,
+    /// The lines of halves in registers.
+    pub(super) halves: BTreeMap<(u8, u16), (Register, Halves)>,
     /// Predicates of all lanes.
     pub(super) masks: BTreeMap<u16, Value>,
     pub(super) stores: Vec<Store>,
@@ -99,6 +104,11 @@ impl Segment {
         self.lines.retain(|_, (register, _)| live.holds(next, *register));
         let mask_of = |place| Register { file: File::Predicate, place };
         self.masks.retain(|&place, _| live.holds(next, mask_of(place)));
+        self.halves.retain(|_, (register, _)| live.holds(next, *register));
+        for (key, (register, halves)) in std::mem::take(&mut self.halves) {
+            let at = self.make(Made::Halves(is_double(register), halves));
+            self.results.insert(key, (register, at));
+        }
         self.write_lines(emit);
         for (&place, &mask) in &self.masks {
             emit.set_predicate(place, mask);
@@ -166,7 +176,7 @@ impl Segment {
         }
         for (store, row) in self.stores.iter().zip(rows) {
             for (group, four) in row.into_iter().enumerate() {
-                emit.store_row(store.to, group, four);
+                emit.store_row(store.to[group / HALF], group % HALF, four);
             }
         }
     }
@@ -186,6 +196,9 @@ impl Lanes<'_, '_> {
         match source {
             Source::Made(at) => self.made[at],
             Source::Line(is_double, line) => self.emit.line_in_group(is_double, line, self.group),
+            Source::Halves(is_double, halves) => {
+                self.emit.halves_in_group(is_double, halves, self.group)
+            }
             Source::Mask(mask) => self.emit.mask_in_group(mask, self.group),
             Source::Lanes(register) => {
                 if let Some(&four) = self.read.get(&key(register)) {
@@ -204,7 +217,12 @@ impl Lanes<'_, '_> {
     fn made(&mut self, made: &Made) -> Four {
         match made {
             Made::Line(is_double, line) => self.emit.line_in_group(*is_double, *line, self.group),
-            Made::Row(from, is_double) => self.emit.load_row(*from, self.group, *is_double),
+            Made::Halves(is_double, halves) => {
+                self.emit.halves_in_group(*is_double, *halves, self.group)
+            }
+            Made::Rows(from, is_double) => {
+                self.emit.load_row(from[self.group / HALF], self.group % HALF, *is_double)
+            }
             Made::Function(waiting) => {
                 let sources: Vec<Four> =
                     waiting.sources.iter().map(|source| self.source(*source)).collect();

@@ -7,12 +7,12 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::{Emit, plain};
-use super::extent::{Extent, Version};
+use super::extent::{Extent, Kind, Version};
 use super::live::Live;
 use super::observed::Observed;
 use super::segment::{Made, Segment, Source, Waiting, is_double, key, set_of};
 use super::state::State;
-use super::value::LineOf;
+use super::value::{Halves, LineOf};
 use crate::code::{
     Code, File, Form, Held, Logic, Op, Program, Pure, Register, Set, Special, UNGUARDED,
     is_constant,
@@ -23,7 +23,7 @@ use crate::code::{
 pub(super) struct Mask {
     pub(super) value: Value,
     /// Whether all lanes are known to agree.
-    is_same: bool,
+    pub(super) is_same: bool,
 }
 
 /// The value of a register where the walk stands.
@@ -33,14 +33,15 @@ pub(super) enum Holds {
     Lanes,
     Made(usize),
     Line(LineOf),
+    Halves(Halves),
     Mask(Mask),
 }
 
 /// The registers that a piece expects when it is entered.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
-    /// Registers with lines, and their steps.
-    pub(super) lines: Vec<(Register, i64)>,
+    /// Registers with lines.
+    pub(super) lines: Vec<(Register, Kind)>,
     /// Registers of which lanes are needed.
     pub(super) lanes: Set,
 }
@@ -108,13 +109,7 @@ impl<'f, 'p> Translate<'f, 'p> {
         let most = i64::from(end - start);
         let enough = self.emit.build.ins().icmp_imm(IntCC::UnsignedGreaterThanOrEqual, left, most);
         self.emit.check(enough, start);
-        self.registers.clear();
-        for &(register, step) in &version.lines {
-            let (kind, base, offset) = self.emit.line_of(is_double(register), register.place);
-            let first = self.emit.build.ins().load(kind, plain(), base, offset);
-            let line = LineOf { first, step, constant: None };
-            self.registers.insert(key(register), Holds::Line(line));
-        }
+        self.enter_version(version);
         let mut is_left = false;
         for position in start..end {
             let op = &self.task.program.ops[position as usize];
@@ -171,6 +166,7 @@ impl<'f, 'p> Translate<'f, 'p> {
         match holds {
             Holds::Made(at) => Source::Made(at),
             Holds::Line(line) => Source::Line(file == File::Double, line),
+            Holds::Halves(halves) => Source::Halves(file == File::Double, halves),
             Holds::Mask(mask) => Source::Mask(mask.value),
             Holds::Lanes if file == File::Predicate => Source::Mask(self.emit.predicate(slot)),
             Holds::Lanes => Source::Lanes(register),
@@ -192,11 +188,19 @@ impl<'f, 'p> Translate<'f, 'p> {
 
     pub(super) fn set_line(&mut self, register: Register, line: LineOf) {
         self.segment.results.remove(&key(register));
+        self.segment.halves.remove(&key(register));
         self.segment.lines.insert(key(register), (register, line));
         self.registers.insert(key(register), Holds::Line(line));
     }
 
-    fn set_mask(&mut self, slot: u16, mask: Mask) {
+    pub(super) fn set_halves(&mut self, register: Register, halves: Halves) {
+        self.segment.results.remove(&key(register));
+        self.segment.lines.remove(&key(register));
+        self.segment.halves.insert(key(register), (register, halves));
+        self.registers.insert(key(register), Holds::Halves(halves));
+    }
+
+    pub(super) fn set_mask(&mut self, slot: u16, mask: Mask) {
         let register = Register { file: File::Predicate, place: slot };
         self.segment.results.remove(&key(register));
         self.segment.masks.insert(slot, mask.value);
@@ -205,6 +209,7 @@ impl<'f, 'p> Translate<'f, 'p> {
 
     pub(super) fn set_made(&mut self, register: Register, at: usize) {
         self.segment.lines.remove(&key(register));
+        self.segment.halves.remove(&key(register));
         if register.file == File::Predicate {
             self.segment.masks.remove(&register.place);
         }
@@ -215,7 +220,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// An instruction of registers.
     fn pure(&mut self, op: &Op, pure: Pure, position: u32) {
         let Some(form) = pure.form else { return self.by_interpreter(op, position) };
-        if op.guard == UNGUARDED && self.by_lines(op, form) {
+        if op.guard == UNGUARDED && (self.by_lines(op, form) || self.by_halves(op, form)) {
             return;
         }
         if matches!(form, Form::Predicate { .. } | Form::Join { .. }) {
@@ -318,16 +323,18 @@ impl<'f, 'p> Translate<'f, 'p> {
 
     /// A special register that is read from the launch. Returns whether it is one.
     fn special(&mut self, op: &Op, special: Special) -> bool {
-        let Some(step) = self.task.observed.special_step(special) else { return false };
+        let register = Register { file: File::Word, place: op.d[0] };
+        let Some(step) = self.task.observed.special_step(special) else {
+            return self.half_special(special, register);
+        };
         let first = match special {
-            Special::Thread(axis) => self.emit.thread(axis, step, self.begins),
+            Special::Thread(axis) => self.emit.thread(axis, step, false, self.begins)[0],
             Special::Block(axis) => self.emit.coordinate(offset_of!(State, block), axis),
             Special::Threads(axis) => self.emit.coordinate(offset_of!(State, threads), axis),
             Special::Blocks(axis) => self.emit.coordinate(offset_of!(State, blocks), axis),
             Special::Lane => self.emit.word(0),
             _ => return false,
         };
-        let register = Register { file: File::Word, place: op.d[0] };
         self.set_line(register, LineOf { first, step, constant: None });
         true
     }

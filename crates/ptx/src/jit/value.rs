@@ -23,8 +23,13 @@ impl LineOf {
     }
 }
 
+/// Lines of the two halves of a warp, with the same step: those of threads in blocks that are 16 wide.
+pub(super) type Halves = [LineOf; 2];
+
 /// How many groups of four lanes a warp has.
 pub(super) const GROUPS: usize = 8;
+/// Those of half a warp.
+pub(super) const HALF: usize = GROUPS / 2;
 
 /// The value of a register in four lanes.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +42,14 @@ pub(super) enum Four {
 }
 
 impl Four {
+    /// Its vectors, in the order of lanes.
+    pub(super) fn parts(self) -> Vec<Value> {
+        match self {
+            Self::Word(value) | Self::Mask(value) => vec![value],
+            Self::Double(values) => values.to_vec(),
+        }
+    }
+
     pub(super) fn word(self) -> Value {
         match self {
             Self::Word(value) | Self::Mask(value) | Self::Double([value, _]) => value,

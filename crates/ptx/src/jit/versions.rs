@@ -3,13 +3,14 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 
 use super::emit::plain;
-use super::extent::{Extent, Version, is_compiled};
+use super::extent::{Kind, Version, addresses, is_compiled};
 use super::segment::{is_double, key, set_of};
 use super::state::State;
 use super::translate::{Holds, Translate};
+use super::value::LineOf;
 use crate::code::{Held, Op, Register, Set, UNGUARDED};
 
 /// The most versions of all extents of a piece.
@@ -18,36 +19,103 @@ const MOST_VERSIONS: usize = 16;
 impl Translate<'_, '_> {
     /// Checks what the piece expects of registers. Its first extent follows.
     pub(super) fn enter(&mut self) {
-        let Extent { start, inputs, .. } = &self.task.extents[0];
-        let start = *start;
-        let mut known = Set::default();
-        for &register in inputs {
-            let Some(set) = set_of(register) else { continue };
-            match self.task.observed.step(register) {
-                Some(step) => {
-                    known = known.with(set);
-                    self.expected.lines.push((register, step));
+        self.expect();
+        let start = self.task.extents[0].start;
+        let lines = self.expected.lines.clone();
+        let known = lines.iter().filter(|(_, kind)| matches!(kind, Kind::Line(_)));
+        let known = known.filter_map(|(register, _)| set_of(*register));
+        let known = known.fold(Set::default(), Set::with);
+        let held = self.emit.field(offset_of!(State, held));
+        let now = self.emit.build.ins().load(types::I64, plain(), held, Held::KNOWN as i32);
+        let wanted = self.emit.double(known.bits());
+        let mut differing = self.emit.build.ins().band_not(wanted, now);
+        let (mut elsewhere, mut firsts) = (None, Vec::new());
+        for &(register, kind) in &lines {
+            match kind {
+                Kind::Line(step) => {
+                    let differs = self.differs(register, step);
+                    differing = self.emit.build.ins().bor(differing, differs);
                 }
-                None => self.expected.lanes = self.expected.lanes.with(set),
+                Kind::Halves(step) => {
+                    let (halves, bits) = self.expected_halves(register, step);
+                    firsts.extend(halves.map(|line| line.first));
+                    elsewhere = Some(match elsewhere {
+                        Some(all) => self.emit.build.ins().bor(all, bits),
+                        None => bits,
+                    });
+                }
             }
         }
-        if known != Set::default() {
-            let held = self.emit.field(offset_of!(State, held));
-            let now = self.emit.build.ins().load(types::I64, plain(), held, Held::KNOWN as i32);
-            let wanted = self.emit.double(known.bits());
-            let mut differing = self.emit.build.ins().band_not(wanted, now);
-            for (register, step) in self.expected.lines.clone() {
-                let differs = self.differs(register, step);
-                differing = self.emit.build.ins().bor(differing, differs);
-            }
-            let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, differing, 0);
+        let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, differing, 0);
+        self.emit.check(holds, start);
+        if let Some(bits) = elsewhere {
+            let any = self.emit.build.ins().vany_true(bits);
+            let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, any, 0);
             self.emit.check(holds, start);
         }
         self.emit.is_entered = true;
-        let block = self.emit.build.create_block();
-        self.emit.build.ins().jump(block, &[]);
-        let lines = self.expected.lines.clone();
+        let block = self.version_block(&lines);
+        let arguments: Vec<BlockArg> = firsts.into_iter().map(BlockArg::from).collect();
+        self.emit.build.ins().jump(block, &arguments);
         self.versions.push(Version { extent: 0, lines, block });
+    }
+
+    /// Expects registers as they are now. Only addresses are looked at for lines in halves of the warp:
+    /// other registers may hold such by chance.
+    fn expect(&mut self) {
+        let addresses = addresses(self.task.program, &self.task.extents);
+        for &register in &self.task.extents[0].inputs {
+            let step = set_of(register).and_then(|_| self.task.observed.step(register));
+            if let Some(step) = step {
+                self.expected.lines.push((register, Kind::Line(step)));
+                continue;
+            }
+            self.expected.lanes = self.expected.lanes.with(set_of(register).unwrap_or_default());
+            if addresses.contains(&key(register))
+                && let Some(step) = self.task.observed.half_step(register)
+            {
+                self.expected.lines.push((register, Kind::Halves(step)));
+            }
+        }
+    }
+
+    /// The block of a version, with the first values of halves as its parameters.
+    fn version_block(&mut self, lines: &[(Register, Kind)]) -> Block {
+        let block = self.emit.build.create_block();
+        for (register, kind) in lines {
+            if let Kind::Halves(_) = kind {
+                let (width, ..) = self.emit.line_of(is_double(*register), register.place);
+                for _ in 0..2 {
+                    self.emit.build.append_block_param(block, width);
+                }
+            }
+        }
+        block
+    }
+
+    /// The registers of a version hold their lines.
+    pub(super) fn enter_version(&mut self, version: &Version) {
+        self.registers.clear();
+        let parameters = self.emit.build.block_params(version.block).to_vec();
+        let mut parameters = parameters.into_iter();
+        for &(register, kind) in &version.lines {
+            let holds = match kind {
+                Kind::Line(step) => {
+                    let (width, base, offset) =
+                        self.emit.line_of(is_double(register), register.place);
+                    let first = self.emit.build.ins().load(width, plain(), base, offset);
+                    Holds::Line(LineOf { first, step, constant: None })
+                }
+                Kind::Halves(step) => {
+                    let (Some(lower), Some(upper)) = (parameters.next(), parameters.next()) else {
+                        continue;
+                    };
+                    let line = |first| LineOf { first, step, constant: None };
+                    Holds::Halves([lower, upper].map(line))
+                }
+            };
+            self.registers.insert(key(register), holds);
+        }
     }
 
     /// The bits in which a register's step differs from the one that is expected.
@@ -96,34 +164,39 @@ impl Translate<'_, '_> {
         if !self.task.program.ops.get(target as usize).is_some_and(is_compiled) {
             return self.emit.leave_pieces(target, executed);
         }
-        let Some(block) = self.version(target) else {
+        let Some((block, arguments)) = self.version(target) else {
             return self.emit.leave(target, executed);
         };
         self.emit.count(executed);
-        self.emit.build.ins().jump(block, &[]);
+        self.emit.build.ins().jump(block, &arguments);
     }
 
-    /// The version of the extent at a position for the registers as they are.
-    fn version(&mut self, target: u32) -> Option<Block> {
+    /// The version of the extent at a position for the registers as they are, with the arguments of its
+    /// block.
+    fn version(&mut self, target: u32) -> Option<(Block, Vec<BlockArg>)> {
         let extent = self.task.extents.iter().position(|extent| extent.start == target)?;
-        let mut lines = Vec::new();
+        let (mut lines, mut arguments) = (Vec::new(), Vec::new());
         for &register in &self.task.extents[extent].inputs {
             match self.registers.get(&key(register)) {
                 Some(Holds::Line(line)) if set_of(register).is_some() => {
-                    lines.push((register, line.step));
+                    lines.push((register, Kind::Line(line.step)));
+                }
+                Some(Holds::Halves(halves)) => {
+                    lines.push((register, Kind::Halves(halves[0].step)));
+                    arguments.extend(halves.map(|line| BlockArg::from(line.first)));
                 }
                 _ => {}
             }
         }
         let is_it = |version: &&Version| version.extent == extent && version.lines == lines;
         if let Some(version) = self.versions.iter().find(is_it) {
-            return Some(version.block);
+            return Some((version.block, arguments));
         }
         if self.versions.len() == MOST_VERSIONS {
             return None;
         }
-        let block = self.emit.build.create_block();
+        let block = self.version_block(&lines);
         self.versions.push(Version { extent, lines, block });
-        Some(block)
+        Some((block, arguments))
     }
 }
