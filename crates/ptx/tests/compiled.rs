@@ -501,7 +501,7 @@ fn tiles(barrier: &str) -> String {
          mad.lo.u32 %q, %n, %b, %x;
          mul.wide.u32 %far, %row, 4; add.u64 %d, %out, %far;
          mul.wide.s32 %e, %q, 4; add.u64 %e, %e, %out;
-         mov.f32 %s, 0f00000000; mov.u32 %i, 0;
+         mov.f32 %s, 0f00000000; mov.f32 %a, 0f00000000; mov.u32 %i, 0;
          shl.b32 %near, %row, 2; mov.u32 %from, tile; add.u32 %near, %near, %from;
          mul.lo.u32 %c, %y, %n; shl.b32 %c, %c, 2; add.u32 %c, %c, %from;
          shl.b32 %k, %x, 2; add.u32 %k, %k, %from;
@@ -516,7 +516,11 @@ fn tiles(barrier: &str) -> String {
          fma.rn.f32 %s, %f, %g, %s;
          {barrier}
          setp.lt.u32 %p, %y, %i;
-         selp.f32 %a, %f, %s, %p;
+         selp.f32 %g, %f, %s, %p;
+         add.f32 %a, %a, %g;
+         add.u32 %q, %x, %i; sub.u32 %q, %q, 16;
+         cvt.u64.u32 %far, %q; shr.u64 %far, %far, 20; cvt.rn.f32.u64 %g, %far;
+         add.f32 %a, %a, %g;
          add.u64 %d, %d, 4; add.u64 %e, %e, 128;
          add.u32 %i, %i, 1;
          setp.lt.u32 %p, %i, 9;
@@ -538,6 +542,49 @@ fn tiles_of_blocks_of_every_width_are_the_same() {
             same(Launched { text: &text, name: "k", grid: 5, block, waits, quantum: 512 });
         }
     }
+}
+
+#[test]
+fn launches_of_blocks_of_several_widths_share_their_pieces() {
+    let text = tiles("bar.sync 0;");
+    let instance = load(&text).instantiate(&[]).unwrap();
+    let kernel = instance.kernel("k").unwrap();
+    for block in [[16, 16], [16, 16], [12, 16], [32, 4], [64, 2], [16, 4], [24, 4]] {
+        let launched =
+            Launched { text: &text, name: "k", grid: 3, block, waits: false, quantum: 512 };
+        let (compiled, interpreted) =
+            (run(launched, &kernel, Some(0)), run(launched, &kernel, None));
+        assert_eq!(compiled, interpreted, "{block:?}");
+    }
+}
+
+#[test]
+fn addresses_that_are_lines_in_halves_of_some_warps_only_are_the_same() {
+    // The upper half of a warp reads rows of its own, in one block of three from places of its own.
+    let text = kernel(
+        ".reg .b32 %l, %h, %i, %v, %w; .reg .b64 %far, %d; .reg .pred %p;
+         mov.u32 %l, %laneid; shr.u32 %h, %l, 4; and.b32 %l, %l, 15;
+         mad.lo.u32 %l, %h, 100, %l;
+         rem.u32 %h, %b, 3; setp.ne.u32 %p, %h, 1;
+         @%p bra rows;
+         setp.eq.u32 %p, %l, 107;
+         @%p add.u32 %l, %l, 30;
+         rows:
+         mul.wide.u32 %far, %l, 4; add.u64 %d, %out, %far;
+         bar.sync 0;
+         mov.u32 %v, 0; mov.u32 %i, 0;
+         again:
+         ld.global.b32 %w, [%d];
+         mad.lo.u32 %v, %v, 31, %w;
+         add.u64 %d, %d, 8;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 7;
+         @%p bra again;
+         st.global.b32 [%mine+65536], %v;
+         ret;",
+    );
+    let block = [64, 1];
+    same(Launched { text: &text, name: "k", grid: 9, block, waits: false, quantum: 512 });
 }
 
 #[test]
