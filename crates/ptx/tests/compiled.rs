@@ -506,7 +506,8 @@ fn tiles(barrier: &str) -> String {
          mul.lo.u32 %c, %y, %n; shl.b32 %c, %c, 2; add.u32 %c, %c, %from;
          shl.b32 %k, %x, 2; add.u32 %k, %k, %from;
          again:
-         ld.global.f32 %f, [%d]; ld.global.f32 %g, [%e+64];
+         ld.global.b32 %q, [%d]; and.b32 %q, %q, 7; cvt.rn.f32.u32 %f, %q;
+         ld.global.b32 %q, [%e+64]; and.b32 %q, %q, 7; cvt.rn.f32.u32 %g, %q;
          add.f32 %f, %f, %g;
          st.shared.f32 [%near], %f;
          {barrier}
