@@ -3,24 +3,19 @@
 use std::sync::Arc;
 
 use super::access::Reach;
-use super::block::{Block, Column, Common, Shape, coordinates};
+use super::block::{Block, Common};
 use super::cluster::Cluster;
 use super::count::{Counts, InstructionCounts};
 use super::engine::{Engine, Rules, Trap};
 use super::host::Host;
-use super::launch::{Config, Launch, StartError};
+use super::launch::Config;
 use super::memory::{Memory, Outstanding, Turn};
 use super::pieces::Pieces;
 use super::report::{Cause, Report, Stats, Step};
 use super::warp::{Bytes, State};
 use super::windows::Kept;
-use crate::code::{Axis, has_wide_vectors};
 use crate::jit::Site;
-use crate::module::{Kernel, KernelInfo};
-
-/// The most blocks of a grid in x; in y and z there are at most 65535.
-const MOST_X: u32 = i32::MAX as u32;
-const MOST_YZ: u32 = 65535;
+use crate::module::Kernel;
 
 /// For so many instructions of warps a kernel goes on at most after an illegal address: some of its
 /// warps may wait for one that was halted. A GPU ends such a kernel after about 0.1 s.
@@ -70,92 +65,27 @@ impl std::fmt::Debug for Run {
     }
 }
 
-/// How many blocks of a kernel a multiprocessor holds: the least of what its registers, its shared
-/// memory, its threads and its block slots allow. Zero if one block needs more than there is.
-#[must_use]
-pub fn blocks_per_sm(info: &KernelInfo, config: &Config, threads: u32, dynamic_shared: u32) -> u32 {
-    let limits = &config.limits;
-    let warps = threads.div_ceil(32).max(1);
-    // Registers are handed out to warps in pieces of 256.
-    let registers = (info.registers * 32).next_multiple_of(256) * warps;
-    let shared = info.static_shared.saturating_add(dynamic_shared);
-    if threads > limits.block_threads || shared > limits.block_shared {
-        return 0;
-    }
-    let shared = (shared + limits.reserved_shared).next_multiple_of(128).max(1);
-    let by_threads = limits.threads / (warps * 32);
-    let by_registers = limits.registers / registers.max(1);
-    limits.blocks.min(by_threads).min(by_registers).min(limits.shared / shared)
-}
-
-impl Kernel {
-    /// Starts a launch: the first blocks become resident. Nothing runs before [`Run::step`].
-    ///
-    /// # Errors
-    /// If the shape, the parameters or the resources are not ones that the machine takes.
-    pub fn start(&self, launch: &Launch<'_>, config: &Config) -> Result<Run, StartError> {
-        let [gx, gy, gz] = launch.grid;
-        let [bx, by, bz] = launch.block;
-        let shape = StartError::Shape { grid: launch.grid, block: launch.block };
-        let within =
-            (1..=MOST_X).contains(&gx) && [gy, gz].iter().all(|axis| (1..=MOST_YZ).contains(axis));
-        let block = (1..=1024).contains(&bx) && (1..=1024).contains(&by) && (1..=64).contains(&bz);
-        if !within
-            || !block
-            || self.info.required_threads.is_some_and(|block| block != launch.block)
-        {
-            return Err(shape);
-        }
-        let cluster = self.cluster_of(launch)?;
-        if (launch.params.len() as u64) < u64::from(self.info.param_bytes) {
-            return Err(StartError::Parameters {
-                expected: self.info.param_bytes,
-                given: launch.params.len(),
-            });
-        }
-        let threads = bx * by * bz;
-        let blocks = u64::from(gx) * u64::from(gy) * u64::from(gz);
-        let per_sm = self.resources(threads, launch.dynamic_shared, config)?;
-        let resident = u64::from(per_sm) * u64::from(config.sms.max(1));
-        let of_cluster = cluster.map_or(1, |cluster| cluster.iter().product()).into();
-        if of_cluster > resident {
-            let what = "blocks at a time";
-            return Err(StartError::Resources { what, needed: of_cluster, limit: resident });
-        }
-        if launch.cooperative && blocks > resident {
-            return Err(StartError::Cooperative { blocks, resident });
-        }
-        let coordinates = coordinates(launch.block);
-        let of_values = |axes: &[Column; 3]| [0, 1, 2].map(|axis| Axis::of(&axes[axis].values));
-        let rules = Rules {
-            shape: Shape {
-                grid: launch.grid,
-                block: launch.block,
-                threads,
-                axes: coordinates.iter().map(of_values).collect(),
-                coordinates,
-                sms: config.sms,
-                grid_id: config.grid_id,
-                workspace: if launch.cooperative { config.workspace } else { 0 },
-                dynamic_shared: launch.dynamic_shared,
-                reserved_shared: self.reserved_shared,
-                cluster: cluster.unwrap_or([1; 3]),
-                has_clusters: cluster.is_some(),
-            },
-            local_limit: self.info.local.saturating_add(config.stack_bytes),
-            wide_vectors: has_wide_vectors(),
-        };
-        let mut params = Bytes::default();
-        params.fill(&launch.params[..self.info.param_bytes as usize]);
-        let mut run = Run {
-            kernel: self.clone(),
+impl Run {
+    /// A run of so many blocks, of which so many are resident at a time. `params` and `shared` are the bytes
+    /// of the launch's parameters, and how many bytes of shared memory a block has.
+    pub(super) fn new(
+        kernel: &Kernel,
+        rules: Rules,
+        (params, shared): (&[u8], u32),
+        (blocks, slots): (u64, u32),
+        config: &Config,
+    ) -> Self {
+        let mut bytes = Bytes::default();
+        bytes.fill(params);
+        let mut run = Self {
+            kernel: kernel.clone(),
             rules,
             quantum: config.quantum.max(1),
             limit: config.instruction_limit,
             seed: config.seed,
-            shared: self.static_shared.saturating_add(launch.dynamic_shared),
-            params,
-            param_bytes: self.info.param_bytes,
+            shared,
+            params: bytes,
+            param_bytes: params.len() as u32,
             blocks,
             started: 0,
             resident: Vec::new(),
@@ -163,7 +93,7 @@ impl Kernel {
             kept: Kept::default(),
             outstanding: Vec::new(),
             stats: Stats::default(),
-            counts: Counts::new(&self.program),
+            counts: Counts::new(&kernel.program),
             compile_after: config.compile_after,
             sites: Vec::new(),
             cursor: (0, 0),
@@ -173,39 +103,13 @@ impl Kernel {
             end: None,
         };
         // Hardware gives each multiprocessor one block, and then each a second one.
-        let slots = resident.min(blocks) as u32;
         let each = run.rules.shape.cluster_size();
         for first in 0..slots / each {
             run.make_resident(first * each);
         }
-        Ok(run)
+        run
     }
 
-    fn resources(
-        &self,
-        threads: u32,
-        dynamic_shared: u32,
-        config: &Config,
-    ) -> Result<u32, StartError> {
-        let refuse = |what, needed: u32, limit: u32| {
-            Err(StartError::Resources { what, needed: u64::from(needed), limit: u64::from(limit) })
-        };
-        let most = self.info.max_threads.min(config.limits.block_threads);
-        if threads > most {
-            return refuse("threads", threads, most);
-        }
-        let shared = self.info.static_shared.saturating_add(dynamic_shared);
-        if shared > config.limits.block_shared {
-            return refuse("bytes of shared memory", shared, config.limits.block_shared);
-        }
-        match blocks_per_sm(&self.info, config, threads, dynamic_shared) {
-            0 => refuse("registers", self.info.registers * threads, config.limits.registers),
-            blocks => Ok(blocks),
-        }
-    }
-}
-
-impl Run {
     /// Runs until the grid is complete, every warp waits, the kernel ends early, or about `budget`
     /// instructions of warps are executed.
     ///

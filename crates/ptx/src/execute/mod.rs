@@ -37,6 +37,7 @@ mod report;
 mod rows;
 mod service;
 mod spin;
+mod start;
 mod transfer;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod vectors;
@@ -44,7 +45,7 @@ mod warp;
 mod windows;
 
 pub use count::InstructionCounts;
-pub use grid::{Run, blocks_per_sm};
+pub use grid::Run;
 pub use host::{AssertFailure, Host};
 pub use launch::{Config, Launch, SmLimits, StartError};
 pub use memory::{
@@ -52,3 +53,4 @@ pub use memory::{
     Stop, Turn, Window,
 };
 pub use report::{Cause, Report, Stats, Step};
+pub use start::blocks_per_sm;
