@@ -6,7 +6,7 @@
 
 use super::access::{Blocked, Reach};
 use super::block::Common;
-use super::engine::{Engine, calculate, guarded};
+use super::engine::{Engine, Next, calculate, guarded};
 use super::memory::Kind;
 use super::registers::{fill_lines, leave_lines};
 use super::warp::State::Ready;
@@ -83,9 +83,8 @@ impl Engine<'_> {
                 false
             }
             Code::Exit => {
-                warp.live = 0;
-                common.end_threads(warp, fragment.mask);
-                true
+                let next = self.control(common, warp, fragment, op, fragment.mask);
+                matches!(next, Ok(Next::End))
             }
             _ => return None,
         };

@@ -117,6 +117,8 @@ impl Engine<'_> {
         let program = self.program;
         let mut meeting = warp.meeting(fragment);
         let (mut mask, mut threads) = (0, 0);
+        // Pieces were tried where the fragment is now: `run_whole` comes before.
+        let tried = *spent;
         while *spent < slice {
             if fragment.pc >= meeting {
                 let turns = warp.taking_turns();
@@ -133,7 +135,10 @@ impl Engine<'_> {
                 (mask, threads) = (fragment.mask, u64::from(fragment.mask.count_ones()));
             }
             let is_whole = mask == u32::MAX && warp.fragments.is_empty() && fragment.is_kernel();
-            if is_whole && self.run_pieces(common, warp, fragment, (slice - *spent, spent))? {
+            if is_whole
+                && *spent > tried
+                && self.run_pieces(common, warp, fragment, (slice - *spent, spent))?
+            {
                 continue;
             }
             let end = fragment.pc.saturating_add(slice - *spent).min(meeting);

@@ -99,9 +99,9 @@ impl Emit<'_> {
             Source::Line(_, line) => {
                 self.build.ins().iadd_imm(line.first, line.step.wrapping_mul(lane as i64))
             }
-            Source::Halves(_, halves) => {
-                let (line, lane) = (halves[lane / (WIDTH / 2)], lane % (WIDTH / 2));
-                self.build.ins().iadd_imm(line.first, line.step.wrapping_mul(lane as i64))
+            Source::Halves(is_double, halves) => {
+                let line = Source::Line(is_double, halves[lane / (WIDTH / 2)]);
+                self.lane(line, lane % (WIDTH / 2))
             }
             Source::Lanes(Register { file: File::Double, place }) => {
                 let (base, offset) = self.lanes_of_double(place, 0);
