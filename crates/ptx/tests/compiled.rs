@@ -433,6 +433,14 @@ fn registers_of_other_kinds_at_one_position_are_the_same() {
     }
 }
 
+/// Compares launches of blocks of 64 threads with turns of each of these lengths.
+#[track_caller]
+fn same_in_turns(text: &str, grid: u32, lengths: &[u32]) {
+    for &quantum in lengths {
+        same(Launched { text, name: "k", grid, block: [64, 1], waits: false, quantum });
+    }
+}
+
 #[test]
 fn loops_inside_of_a_piece_are_the_same_at_every_length_of_turns() {
     let text = kernel(
@@ -447,9 +455,7 @@ fn loops_inside_of_a_piece_are_the_same_at_every_length_of_turns() {
          st.global.b32 [%mine], %v;
          ret;",
     );
-    for quantum in [1, 3, 4, 7, 50, 512] {
-        same(Launched { text: &text, name: "k", grid: 3, block: [64, 1], waits: false, quantum });
-    }
+    same_in_turns(&text, 3, &[1, 3, 4, 7, 50, 512]);
 }
 
 #[test]
@@ -485,9 +491,7 @@ fn ways_between_the_runs_of_a_piece_are_the_same_at_every_length_of_turns() {
          st.global.b32 [%mine], %v;
          ret;",
     );
-    for quantum in [1, 5, 11, 50, 512] {
-        same(Launched { text: &text, name: "k", grid: 6, block: [64, 1], waits: false, quantum });
-    }
+    same_in_turns(&text, 6, &[1, 5, 11, 50, 512]);
 }
 
 /// A product of tiles in shared memory, and sums of a square's neighbours: the threads of blocks of rows.
