@@ -50,32 +50,96 @@ fn square<const BITS: u32>(value: u32) -> i32 {
     sum.cast_signed()
 }
 
-/// The polynomial of a segment with 18 bits after the last of 24; `inner` is below 1, of `BITS` bits.
-#[inline(always)]
-fn polynomial<const BITS: u32>(segment: &Segment, inner: u32) -> i64 {
-    let [constant, linear, quadratic] = *segment;
-    // Both factors fit 32 bits, and so does the second product.
-    let square = quadratic as i32 * square::<BITS>(inner);
-    constant
-        + ((i64::from(linear as i32) * i64::from(inner.cast_signed())) << (18 - BITS))
-        + (i64::from(square) << 2)
+/// A segment of which only the 24 bits of the polynomial are wanted, in words: vectors hold twice as
+/// many as of doubles. The constant is cut in two, before its last `BITS` bits that count.
+#[derive(Clone, Copy)]
+struct Cut {
+    whole: i32,
+    part: i32,
+    linear: i32,
+    quadratic: i32,
 }
 
-/// The polynomial of a table with 64 segments, of an argument with 23 bits.
+/// The segments of a table for arguments with `BITS` bits.
+const fn cut_table<const BITS: u32, const N: usize>(table: &[Segment; N]) -> [Cut; N] {
+    let mut cuts = [Cut { whole: 0, part: 0, linear: 0, quadratic: 0 }; N];
+    let mut at = 0;
+    while at < N {
+        let [constant, linear, quadratic] = table[at];
+        // The terms of the argument have no bits below.
+        let constant = constant >> (18 - BITS);
+        cuts[at] = Cut {
+            whole: (constant >> BITS) as i32,
+            part: (constant & ((1 << BITS) - 1)) as i32,
+            linear: linear as i32,
+            quadratic: (quadratic << (BITS - 16)) as i32,
+        };
+        at += 1;
+    }
+    cuts
+}
+
+static RECIPROCAL_CUT: [Cut; 128] = cut_table::<16, 128>(&RECIPROCAL);
+static RECIPROCAL_ROOT_EVEN_CUT: [Cut; 64] = cut_table::<17, 64>(&RECIPROCAL_ROOT_EVEN);
+static RECIPROCAL_ROOT_ODD_CUT: [Cut; 64] = cut_table::<17, 64>(&RECIPROCAL_ROOT_ODD);
+static ROOT_EVEN_CUT: [Cut; 64] = cut_table::<17, 64>(&ROOT_EVEN);
+static ROOT_ODD_CUT: [Cut; 64] = cut_table::<17, 64>(&ROOT_ODD);
+static EXPONENT_CUT: [Cut; 64] = cut_table::<17, 64>(&EXPONENT);
+
+/// The polynomial of a segment, cut to 24 bits; `inner` is below 1, of `BITS` bits.
 #[inline(always)]
-fn of_64(table: &[Segment; 64], argument: u32) -> i64 {
-    polynomial::<17>(&table[(argument >> 17) as usize & 63], argument & 0x1_ffff)
+fn cut_polynomial<const BITS: u32>(segment: Cut, inner: u32) -> u32 {
+    let Cut { whole, part, linear, quadratic } = segment;
+    // The argument in two parts, so that each product fits 32 bits.
+    let (high, low) = ((inner >> 8).cast_signed(), (inner & 0xff).cast_signed());
+    let below = linear * low + quadratic * square::<BITS>(inner) + part;
+    let above = linear * high + (below >> 8);
+    (whole + (above >> (BITS - 8))).cast_unsigned()
+}
+
+/// [`cut_polynomial`] of a table with 64 segments, of an argument with 23 bits.
+#[inline(always)]
+fn cut_of_64(table: &[Cut; 64], argument: u32) -> u32 {
+    cut_polynomial::<17>(table[(argument >> 17) as usize & 63], argument & 0x1_ffff)
+}
+
+/// 2 to the power of 42: the bits of a polynomial's 1 in doubles.
+const POINT: f64 = 4_398_046_511_104.0;
+
+/// The segments of a table as doubles, which hold the whole polynomial exactly.
+const fn whole_table(table: &[Segment; 64]) -> [[f64; 3]; 64] {
+    let mut whole = [[0.0; 3]; 64];
+    let mut at = 0;
+    while at < 64 {
+        let [constant, linear, quadratic] = table[at];
+        // The factors have the units of their terms.
+        whole[at] = [constant as f64, (linear << 1) as f64, (quadratic << 2) as f64];
+        at += 1;
+    }
+    whole
+}
+
+static LOGARITHM_WHOLE: [[f64; 3]; 64] = whole_table(&LOGARITHM);
+static SINE_WHOLE: [[f64; 3]; 64] = whole_table(&SINE);
+
+/// The polynomial of a table with 64 segments, of an argument with 23 bits: all 42 bits, as a double.
+#[inline(always)]
+fn whole_of_64(table: &[[f64; 3]; 64], argument: u32) -> f64 {
+    let [constant, linear, quadratic] = table[(argument >> 17) as usize & 63];
+    let inner = argument & 0x1_ffff;
+    let square = f64::from(square::<17>(inner));
+    constant + linear * f64::from(inner.cast_signed()) + quadratic * square
 }
 
 /// A float of 24 bits, 2^23 to 2^24 - 1, times a power of two. Subnormal numbers become 0.
 #[inline(always)]
-fn float(mantissa: i64, exponent: i32) -> u32 {
+fn float(mantissa: u32, exponent: i32) -> u32 {
     if exponent < -126 {
         0
     } else if exponent > 127 {
         INFINITY
     } else {
-        ((exponent + 127) as u32) << 23 | mantissa as u32 & FRACTION
+        ((exponent + 127) as u32) << 23 | mantissa & FRACTION
     }
 }
 
@@ -85,8 +149,8 @@ fn reciprocal_flushed(bits: u32) -> u32 {
     let (sign, magnitude) = (bits & SIGN, bits & !SIGN);
     let exponent = (magnitude >> 23) as i32 - 127;
     let fraction = magnitude & FRACTION;
-    let segment = &RECIPROCAL[(fraction >> 16) as usize];
-    let inside = float(polynomial::<16>(segment, fraction & 0xffff) >> 18, -exponent - 1);
+    let segment = RECIPROCAL_CUT[(fraction >> 16) as usize];
+    let inside = float(cut_polynomial::<16>(segment, fraction & 0xffff), -exponent - 1);
     let exact = float(0, -exponent);
     let normal = sign | if fraction == 0 { exact } else { inside };
     let finite = if magnitude <= FRACTION { sign | INFINITY } else { normal };
@@ -134,10 +198,10 @@ fn reciprocal_root_flushed(bits: u32) -> u32 {
     let exponent = (magnitude >> 23) as i32 - 127;
     let fraction = bits & FRACTION;
     let half = -(exponent >> 1);
-    let odd = float(of_64(&RECIPROCAL_ROOT_ODD, fraction) >> 18, half - 1);
-    let even = float(of_64(&RECIPROCAL_ROOT_EVEN, fraction) >> 18, half - 1);
-    let even = if fraction == 0 { float(0, half) } else { even };
-    let normal = if exponent & 1 != 0 { odd } else { even };
+    let is_odd = exponent & 1 != 0;
+    let table = if is_odd { &RECIPROCAL_ROOT_ODD_CUT } else { &RECIPROCAL_ROOT_EVEN_CUT };
+    let inside = float(cut_of_64(table, fraction), half - 1);
+    let normal = if fraction == 0 && !is_odd { float(0, half) } else { inside };
     let positive = if bits == INFINITY { 0 } else { normal };
     let number = if bits & SIGN != 0 { NAN } else { positive };
     let number = if magnitude <= FRACTION { bits & SIGN | INFINITY } else { number };
@@ -158,35 +222,25 @@ pub fn reciprocal_root<const FTZ: bool>(bits: u32) -> u32 {
 /// `sqrt.approx.ftz`, of hardware's own instruction.
 #[inline(always)]
 fn root_flushed(bits: u32) -> u32 {
-    if bits & !SIGN > INFINITY {
-        return NAN;
-    }
-    if bits & !SIGN <= FRACTION {
-        return bits & SIGN;
-    }
-    if bits & SIGN != 0 {
-        return NAN;
-    }
-    if bits == INFINITY {
-        return INFINITY;
-    }
-    let exponent = (bits >> 23) as i32 - 127;
-    let table = if exponent & 1 != 0 { &ROOT_ODD } else { &ROOT_EVEN };
-    float(of_64(table, bits & FRACTION) >> 18, exponent >> 1)
+    let magnitude = bits & !SIGN;
+    let exponent = (magnitude >> 23) as i32 - 127;
+    let table = if exponent & 1 != 0 { &ROOT_ODD_CUT } else { &ROOT_EVEN_CUT };
+    let normal = float(cut_of_64(table, bits & FRACTION), exponent >> 1);
+    let positive = if bits == INFINITY { INFINITY } else { normal };
+    let number = if bits & SIGN != 0 { NAN } else { positive };
+    let number = if magnitude <= FRACTION { bits & SIGN } else { number };
+    if magnitude > INFINITY { NAN } else { number }
 }
 
 /// `sqrt.approx.f32`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn root<const FTZ: bool>(bits: u32) -> u32 {
-    let magnitude = bits & !SIGN;
-    if !FTZ && magnitude <= FRACTION && magnitude != 0 {
-        let scaled = (f32::from_bits(bits) * SCALE).to_bits();
-        return single::result::<false, false>(
-            f32::from_bits(root_flushed(scaled)) * (1.0 / 4096.0),
-        );
-    }
-    root_flushed(bits)
+    let is_scaled = !FTZ && is_subnormal(bits);
+    let result = root_flushed(if is_scaled { scaled(bits, SCALE) } else { bits });
+    // A negative one gives no number, which stays as it is.
+    let is_scaled = is_scaled && result != NAN;
+    if is_scaled { scaled(result, 1.0 / 4096.0) } else { result }
 }
 
 /// `ex2.approx.ftz`, of hardware's own instruction.
@@ -194,11 +248,13 @@ pub fn root<const FTZ: bool>(bits: u32) -> u32 {
 fn exponent_2_flushed(bits: u32) -> u32 {
     let value = f32::from_bits(bits);
     // 23 bits after the point; of negative numbers the complement, but of integers.
-    let fixed = (value.abs() * 8_388_608.0) as i32;
+    let near = if bits & !SIGN < 0x4380_0000 { value.abs() } else { 0.0 };
+    // SAFETY: a number below 256 times 2^23 fits.
+    let fixed = unsafe { (near * 8_388_608.0).to_int_unchecked::<i32>() };
     let is_whole = fixed & FRACTION as i32 == 0;
     let below = if is_whole { fixed.wrapping_neg() } else { !fixed };
     let fixed = if value < 0.0 { below } else { fixed };
-    let inside = float(of_64(&EXPONENT, fixed as u32 & FRACTION) >> 18, fixed >> 23);
+    let inside = float(cut_of_64(&EXPONENT_CUT, fixed as u32 & FRACTION), fixed >> 23);
     let number = if value < -127.0 { 0 } else { inside };
     let number = if value >= 128.0 { INFINITY } else { number };
     if bits & !SIGN > INFINITY { NAN } else { number }
@@ -218,52 +274,35 @@ pub fn exponent_2<const FTZ: bool>(bits: u32) -> u32 {
 /// `lg2.approx.ftz`, of hardware's own instruction.
 #[inline(always)]
 fn logarithm_2_flushed(bits: u32) -> u32 {
-    if bits & !SIGN > INFINITY {
-        return NAN;
-    }
-    if bits & !SIGN <= FRACTION {
-        return SIGN | INFINITY;
-    }
-    if bits & SIGN != 0 {
-        return NAN;
-    }
-    match bits {
-        INFINITY => return INFINITY,
-        0x3f80_0000 => return 0,
-        _ => {}
-    }
-    let exponent = i64::from(bits >> 23) - 127;
+    let exponent = (bits >> 23) as i32 - 127;
     // 42 bits after the point.
-    let sum = (exponent << 42) + of_64(&LOGARITHM, bits & FRACTION);
-    if sum >= 0 {
-        return cut(sum);
-    }
+    let sum = f64::from(exponent) * POINT + whole_of_64(&LOGARITHM_WHOLE, bits & FRACTION);
     // The complement of a number with 36 bits after the point.
-    SIGN | cut(!(sum >> 6) << 6)
+    let below = -(sum * (1.0 / 64.0)).floor() - 1.0;
+    let normal = if sum < 0.0 { SIGN | cut(below * 64.0) } else { cut(sum) };
+    let number = if bits == INFINITY { INFINITY } else { normal };
+    let number = if bits == 0x3f80_0000 { 0 } else { number };
+    let number = if bits & SIGN != 0 { NAN } else { number };
+    let number = if bits & !SIGN <= FRACTION { SIGN | INFINITY } else { number };
+    if bits & !SIGN > INFINITY { NAN } else { number }
 }
 
 /// A number with 42 bits after the point, cut to a float.
 #[inline(always)]
-fn cut(value: i64) -> u32 {
-    if value == 0 {
-        return 0;
-    }
-    let top = 63 - value.leading_zeros() as i32;
-    let mantissa = if top >= 23 { value >> (top - 23) } else { value << (23 - top) };
-    float(mantissa, top - 42)
+fn cut(value: f64) -> u32 {
+    // A single has 29 bits less, so that nothing is rounded.
+    (f64::from_bits((value * (1.0 / POINT)).to_bits() & !0x1fff_ffff) as f32).to_bits()
 }
 
 /// `lg2.approx.f32`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn logarithm_2<const FTZ: bool>(bits: u32) -> u32 {
-    let magnitude = bits & !SIGN;
-    if !FTZ && magnitude <= FRACTION && magnitude != 0 {
-        let scaled = (f32::from_bits(bits) * SCALE).to_bits();
-        let result = f32::from_bits(logarithm_2_flushed(scaled)) - 24.0;
-        return single::result::<false, false>(result);
-    }
-    logarithm_2_flushed(bits)
+    let is_scaled = !FTZ && is_subnormal(bits);
+    let result = logarithm_2_flushed(if is_scaled { scaled(bits, SCALE) } else { bits });
+    // A negative one gives no number, which stays as it is.
+    let is_scaled = is_scaled && result != NAN;
+    if is_scaled { (f32::from_bits(result) - 24.0).to_bits() } else { result }
 }
 
 /// The turns of an angle, with 25 bits after the point, without whole turns; and its sign.
@@ -280,12 +319,10 @@ fn turns(bits: u32) -> u32 {
     let exponent = (cut >> 23) as i32 - 127;
     let mantissa = cut & FRACTION | 1 << 23;
     // A float with the exponent -2 has 25 bits after the point.
-    match exponent + 2 {
-        ..=-25 => 0,
-        shift @ -24..=-1 => mantissa >> -shift,
-        shift @ 0..=24 => mantissa << shift & 0x1ff_ffff,
-        _ => 0,
-    }
+    let shift = exponent + 2;
+    let below = mantissa >> shift.wrapping_neg().clamp(0, 31);
+    let above = mantissa << shift.clamp(0, 31) & 0x1ff_ffff;
+    if shift < 0 { below } else { above }
 }
 
 /// The sine of an angle in turns, with 25 bits after the point.
@@ -293,27 +330,23 @@ fn turns(bits: u32) -> u32 {
 fn sine_of_turns(turns: u32) -> u32 {
     let inner = if turns & 1 << 23 != 0 { !turns & FRACTION } else { turns & FRACTION };
     let sign = if turns & 1 << 24 != 0 { SIGN } else { 0 };
-    sign | cut(of_64(&SINE, inner))
+    sign | cut(whole_of_64(&SINE_WHOLE, inner))
 }
 
 /// `sin.approx.f32`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn sine<const FTZ: bool>(bits: u32) -> u32 {
-    if bits & !SIGN >= INFINITY {
-        return NAN;
-    }
-    sine_of_turns(turns(bits)) ^ bits & SIGN
+    let number = sine_of_turns(turns(bits)) ^ bits & SIGN;
+    if bits & !SIGN >= INFINITY { NAN } else { number }
 }
 
 /// `cos.approx.f32`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn cosine<const FTZ: bool>(bits: u32) -> u32 {
-    if bits & !SIGN >= INFINITY {
-        return NAN;
-    }
-    sine_of_turns((turns(bits) + (1 << 23)) & 0x1ff_ffff)
+    let number = sine_of_turns((turns(bits) + (1 << 23)) & 0x1ff_ffff);
+    if bits & !SIGN >= INFINITY { NAN } else { number }
 }
 
 /// `tanh.approx.f32`: the exact value, rounded. Hardware differs by up to 8e-6.
@@ -405,11 +438,11 @@ const fn upper(bits: u64) -> (i32, u32) {
 
 /// A double of 24 bits times a power of two, of which 21 are kept.
 #[inline]
-fn high(mantissa: i64, exponent: i32) -> u64 {
+fn high(mantissa: u32, exponent: i32) -> u64 {
     if exponent < -1022 {
         return 0;
     }
-    ((exponent + 1023) as u64) << 52 | ((mantissa >> 3) as u64 & 0xf_ffff) << 32
+    ((exponent + 1023) as u64) << 52 | (u64::from(mantissa >> 3 & 0xf_ffff)) << 32
 }
 
 /// `rcp.approx.ftz.f64`: of the upper halves of operand and result.
@@ -426,8 +459,8 @@ pub fn reciprocal_f64(bits: u64) -> u64 {
         _ if fraction == 0 => sign | high(0, 1023 - field),
         _ => {
             let fraction = fraction << 3;
-            let segment = &RECIPROCAL[(fraction >> 16) as usize];
-            let mantissa = polynomial::<16>(segment, fraction & 0xffff) >> 18;
+            let segment = RECIPROCAL_CUT[(fraction >> 16) as usize];
+            let mantissa = cut_polynomial::<16>(segment, fraction & 0xffff);
             sign | high(mantissa, 1022 - field)
         }
     }
@@ -459,8 +492,8 @@ pub fn reciprocal_root_f64<const FTZ: bool>(bits: u64) -> u64 {
             if fraction == 0 && !odd {
                 return high(0, -half);
             }
-            let table = if odd { &RECIPROCAL_ROOT_ODD } else { &RECIPROCAL_ROOT_EVEN };
-            high(of_64(table, fraction << 3) >> 18, -half - 1)
+            let table = if odd { &RECIPROCAL_ROOT_ODD_CUT } else { &RECIPROCAL_ROOT_EVEN_CUT };
+            high(cut_of_64(table, fraction << 3), -half - 1)
         }
     }
 }
