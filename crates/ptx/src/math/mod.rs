@@ -19,6 +19,7 @@ pub mod packed;
 pub(crate) mod product;
 mod scaled;
 pub mod single;
+mod small;
 mod sums;
 pub mod video;
 

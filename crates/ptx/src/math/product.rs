@@ -9,7 +9,7 @@ use super::sums::{
     write_sums,
 };
 pub(crate) use super::sums::{ELEMENTS_MAX, Sizes};
-use super::{double, matrix, scaled};
+use super::{double, matrix, scaled, small};
 
 /// Finite numbers: signed magnitudes, and the exponents of their first bits if they are normal.
 struct Numbers {
@@ -87,6 +87,9 @@ fn floats(
     bits: (&[u32], &[u32], &[u32]),
     d: &mut [u32],
 ) -> bool {
+    if to.fraction == F32.fraction && small::floats(from, sizes, bits, d) {
+        return true;
+    }
     if scaled::floats((from, to), sizes, bits, d) {
         return true;
     }
