@@ -1,8 +1,9 @@
-//! Products of matrices of which each sum fits a single exactly, such as those of small integers.
+//! Products of matrices of small multiples of a number, such as small integers, and any addends.
 //!
-//! Nothing is cut or rounded then, so that plain singles give the bits of a tensor core.
+//! Singles hold each sum of products exactly, and a tensor core cuts nothing of them. It cuts the addend
+//! where a product is larger, and then the total.
 
-use super::sums::{ELEMENTS_MAX, Format, LANES, Sizes, VECTORS, set, vector};
+use super::sums::{ALIGNED, ELEMENTS_MAX, Format, LANES, Sizes, VECTORS, set, vector};
 
 /// The bits of a single without its sign.
 const MAGNITUDE: u32 = 0x7fff_ffff;
@@ -13,8 +14,11 @@ const BITS: i32 = 15;
 /// The largest exponent of factors, also below zero: their products are far from the ends of singles.
 const EXPONENT_MAX: i32 = 30;
 
-/// Integers up to this one are exact in singles.
-const WHOLE_MAX: f32 = 8_388_608.0;
+/// The largest exponent of addends, also below zero: totals are no subnormals.
+const ADDEND_MAX: i32 = 100;
+
+/// The bits of a sum of products in a single.
+const SUM_BITS: i32 = 24;
 
 /// A power of two.
 #[inline(always)]
@@ -28,6 +32,10 @@ struct Factor {
     /// The power of two of which all are multiples, and the bits of the largest multiple.
     unit: i32,
     bits: i32,
+    /// The largest exponent.
+    exponent: i32,
+    /// The exponent of subnormals, as a tensor core takes it.
+    least: i32,
 }
 
 impl Factor {
@@ -45,9 +53,10 @@ impl Factor {
             values[at / LANES % VECTORS] = singles;
         }
         let largest = largest.into_iter().fold(0, u32::max);
-        let exponent = (largest >> 23).cast_signed() - 127;
+        let exponent = exponent_of(largest);
         // Halves that are infinite or no number have an exponent of 16.
-        let most = EXPONENT_MAX.min((1 << (format.exponent - 1)) - 1);
+        let bias = (1 << (format.exponent - 1)) - 1;
+        let (most, least) = (EXPONENT_MAX.min(bias), 1 - bias);
         if largest != 0 && !(-EXPONENT_MAX..=most).contains(&exponent) {
             return None;
         }
@@ -70,7 +79,8 @@ impl Factor {
             return None;
         }
         let zeros = (all(any) | 1 << BITS).trailing_zeros().cast_signed();
-        Some(Self { values, unit: exponent + 1 - BITS + zeros, bits: BITS - zeros })
+        let (unit, bits) = (exponent + 1 - BITS + zeros, BITS - zeros);
+        Some(Self { values, unit, bits, exponent: exponent.max(least), least })
     }
 }
 
@@ -86,7 +96,7 @@ fn single(format: Format, bits: u32) -> f32 {
     f32::from_bits((magnitude * power(112)).to_bits() | negative)
 }
 
-/// Adds to each single a row times its column. False if a sum might not be exact: nothing is done then.
+/// Adds to each single a row times its column. False if the products might be cut: nothing is done then.
 #[inline(always)]
 pub(super) fn floats(
     from: Format,
@@ -98,7 +108,7 @@ pub(super) fn floats(
     let Some(b) = Factor::of(from, b) else { return false };
     let Sizes { columns, depth, .. } = sizes;
     let terms = usize::BITS - depth.leading_zeros();
-    if a.bits + b.bits + terms.cast_signed() > 22 || !are_small(c, a.unit + b.unit) {
+    if a.bits + b.bits + terms.cast_signed() > SUM_BITS || !are_near(c, a.unit + b.unit) {
         return false;
     }
     match columns / LANES {
@@ -110,21 +120,38 @@ pub(super) fn floats(
     true
 }
 
+/// Whether no addend is so large that products with a unit would be cut, or so small that a total might
+/// be a subnormal.
+#[inline(always)]
+fn are_near(bits: &[u32], unit: i32) -> bool {
+    let most = (unit + ALIGNED).min(ADDEND_MAX);
+    let mut far = [0; LANES];
+    for at in (0..bits.len()).step_by(LANES) {
+        let patterns = vector(bits, at);
+        for lane in 0..LANES {
+            let magnitude = patterns[lane] & MAGNITUDE;
+            let exponent = exponent_of(magnitude);
+            let is_far = (exponent > most) | (exponent < -ADDEND_MAX);
+            far[lane] |= u32::from(is_far & (magnitude != 0));
+        }
+    }
+    far == [0; LANES]
+}
+
+/// The exponent of a single that is no subnormal.
+#[inline(always)]
+fn exponent_of(bits: u32) -> i32 {
+    ((bits & MAGNITUDE) >> 23).cast_signed() - 127
+}
+
 /// The sums, by rows of `N` vectors.
 #[inline(always)]
 fn rows<const N: usize>(depth: usize, (a, b, c): (&Factor, &Factor, &[u32]), d: &mut [u32]) {
     for row in 0..d.len() / (N * LANES) {
-        let at = |part: usize| (row * N + part) * LANES;
         let mut sums = [[0.0; LANES]; N];
-        for (part, sums) in sums.iter_mut().enumerate() {
-            let addends = vector(c, at(part));
-            for lane in 0..LANES {
-                // A sum that is zero has no sign.
-                sums[lane] = f32::from_bits(addends[lane]) + 0.0;
-            }
-        }
+        let line = |k: usize| a.values.as_flattened()[(row * depth + k) % ELEMENTS_MAX];
         for k in 0..depth {
-            let first = a.values.as_flattened()[(row * depth + k) % ELEMENTS_MAX];
+            let first = line(k);
             for (part, sums) in sums.iter_mut().enumerate() {
                 let second = b.values[(k * N + part) % VECTORS];
                 for lane in 0..LANES {
@@ -133,28 +160,61 @@ fn rows<const N: usize>(depth: usize, (a, b, c): (&Factor, &Factor, &[u32]), d: 
             }
         }
         for (part, sums) in sums.into_iter().enumerate() {
-            set(d, at(part), sums.map(f32::to_bits));
+            let at = (row * N + part) * LANES;
+            let mut addends = vector(c, at);
+            let mut is_least = false;
+            for addend in addends {
+                is_least |= exponent_of(addend) < a.exponent + b.exponent;
+            }
+            if is_least {
+                let column = |k: usize| b.values[(k * N + part) % VECTORS];
+                addends = cut(addends, (depth, a.least), line, column);
+            }
+            set(d, at, totals(sums, addends));
         }
     }
 }
 
-/// Whether singles are multiples of a power of two, and small ones.
+/// Addends without the bits that a tensor core cuts, as products are larger.
 #[inline(always)]
-fn are_small(bits: &[u32], unit: i32) -> bool {
-    let scale = power(-unit);
-    let mut wrong = [0; LANES];
-    for at in (0..bits.len()).step_by(LANES) {
-        let patterns = vector(bits, at);
+fn cut(
+    addends: [u32; LANES],
+    (depth, least): (usize, i32),
+    line: impl Fn(usize) -> f32,
+    column: impl Fn(usize) -> [f32; LANES],
+) -> [u32; LANES] {
+    let mut largest = addends.map(exponent_of);
+    for k in 0..depth {
+        let (first, second) = (line(k), column(k));
         for lane in 0..LANES {
-            let scaled = f32::from_bits(patterns[lane]) * scale;
-            let is_near = scaled.abs() < WHOLE_MAX;
-            let near = if is_near { scaled } else { 0.0 };
-            // SAFETY: it is below 2^23.
-            let whole = unsafe { near.to_int_unchecked::<i32>() };
-            wrong[lane] |= u32::from(!is_near) | u32::from(whole as f32 != scaled);
+            let [first_bits, second_bits] = [first, second[lane]].map(f32::to_bits);
+            let exponent = exponent_of(first_bits).max(least) + exponent_of(second_bits).max(least);
+            // A product that is zero has none.
+            let is_there = (first != 0.0) & (second[lane] != 0.0);
+            largest[lane] = largest[lane].max(if is_there { exponent } else { -ADDEND_MAX });
         }
     }
-    wrong == [0; LANES]
+    let mut cut = [0; LANES];
+    for lane in 0..LANES {
+        let unit = largest[lane].max(-ADDEND_MAX) - ALIGNED;
+        let units = f32::from_bits(addends[lane]) * power(-unit);
+        // SAFETY: the addend has at most the largest exponent, so that it is below 2^26 units.
+        let whole = unsafe { units.to_int_unchecked::<i32>() };
+        cut[lane] = (whole as f32 * power(unit)).to_bits();
+    }
+    cut
+}
+
+/// Sums plus addends, cut to singles.
+#[inline(always)]
+fn totals(sums: [f32; LANES], addends: [u32; LANES]) -> [u32; LANES] {
+    let mut totals = [0; LANES];
+    for lane in 0..LANES {
+        // A double holds all bits of both. Those beyond a single's are cut, so that nothing is rounded.
+        let total = f64::from(sums[lane]) + f64::from(f32::from_bits(addends[lane]));
+        totals[lane] = (f64::from_bits(total.to_bits() & !0x1fff_ffff) as f32).to_bits();
+    }
+    totals
 }
 
 #[cfg(test)]
@@ -210,17 +270,34 @@ mod tests {
         }),
     ];
 
+    /// Addends of a kind: multiples, any near the products, any, and products that are cut by them.
+    fn addends(numbers: &mut Numbers, kind: usize, unit: f32) -> Vec<u32> {
+        let any = |numbers: &mut Numbers| numbers.below(1 << 23) | numbers.below(2) << 31;
+        let exponent = exponent_of(unit.to_bits());
+        match kind {
+            0 => numbers.multiples(32, unit).iter().map(|v| v.to_bits()).collect(),
+            1 => {
+                let near = |n: &mut Numbers| (exponent + 127 + n.below(13) as i32) as u32;
+                (0..32).map(|_| any(numbers) | near(numbers) << 23).collect()
+            }
+            _ => {
+                let most = (exponent + ALIGNED + 87) as u32;
+                (0..32).map(|_| any(numbers) | (40 + numbers.below(most)) << 23).collect()
+            }
+        }
+    }
+
     #[test]
     fn sums_of_small_multiples_have_the_bits_of_each_element() {
         let mut numbers = Numbers(3);
-        for round in 0..600 {
+        for round in 0..3000 {
             let (format, dot) = FORMATS[round % 3];
-            let units = [0.125, 1.0, 64.0];
-            let [first, second] = [units[round / 3 % 3], units[round / 9 % 3]];
+            // The first ones are subnormals of 16 bits.
+            let units = [power(-24), 0.125, 1.0, 64.0];
+            let [first, second] = [units[round / 3 % 4], units[round / 12 % 4]];
             let a = patterns(format, &numbers.multiples(16, first));
             let b = patterns(format, &numbers.multiples(128, second));
-            let c: Vec<u32> =
-                numbers.multiples(32, first * second).iter().map(|v| v.to_bits()).collect();
+            let c = addends(&mut numbers, round / 48 % 3, first * second);
             let mut d = [7; 32];
             assert!(floats(format, SIZES, (&a, &b, &c), &mut d), "round {round}");
             for (at, sum) in d.into_iter().enumerate() {
@@ -232,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_may_not_be_exact_are_left_to_others() {
+    fn factors_that_may_be_cut_are_left_to_others() {
         let (one, tiny) = (1.0_f32, power(-20));
         let refused = |format: Format, factors: &[u32], second: f32, addend: f32| {
             let mut a = vec![pattern(format, one); 16];
@@ -243,9 +320,10 @@ mod tests {
             let done = floats(format, SIZES, (&a, &b, &c), &mut d);
             !done && d == [7; 32]
         };
-        for addend in [f32::INFINITY, f32::NAN, power(40), power(-40), tiny, WHOLE_MAX] {
+        for addend in [f32::INFINITY, f32::NAN, power(26), power(-101), f32::from_bits(1)] {
             assert!(refused(TF32, &[], one, addend), "{addend}");
         }
+        assert!(!refused(TF32, &[], one, power(25)));
         for (format, factors) in [
             (TF32, vec![0x3_fc00]),
             (TF32, vec![0x7_fc01]),
@@ -256,8 +334,9 @@ mod tests {
         ] {
             assert!(refused(format, &factors, one, one), "{factors:x?}");
         }
-        // The addend is too large for the last bit of the products.
-        assert!(refused(TF32, &[], power(-24), one));
-        assert!(!refused(TF32, &[], power(-20), one));
+        // The sums have 11, 10 and 4 bits.
+        let odd = patterns(TF32, &[1.0 + power(-10)]);
+        assert!(refused(TF32, &odd, 1.0 + power(-9), one));
+        assert!(!refused(TF32, &odd, 1.0 + power(-8), one));
     }
 }
