@@ -21,8 +21,25 @@ const RETRIES: u32 = 4;
 pub(super) enum Blocked {
     /// An access waits for its bytes.
     Memory,
-    /// The kernel ends: the lane, the address if an access is the cause, the cause.
-    Trap(usize, Option<u64>, Cause),
+    /// The kernel ends. It is behind a pointer, so that results without it stay small.
+    Trap(Box<Trap>),
+}
+
+/// The end of a kernel by an instruction.
+#[derive(Debug)]
+pub(super) struct Trap {
+    pub(super) lane: usize,
+    /// The address, if an access is the cause.
+    pub(super) address: Option<u64>,
+    pub(super) cause: Cause,
+}
+
+impl Blocked {
+    /// The kernel ends.
+    #[cold]
+    pub(super) fn trap(lane: usize, address: Option<u64>, cause: Cause) -> Self {
+        Self::Trap(Box::new(Trap { lane, address, cause }))
+    }
 }
 
 /// The memory of a run, with the windows that it has given.
@@ -98,7 +115,7 @@ impl Reach<'_> {
                 let address = addresses[lane];
                 if address & u64::from(wanted.bytes - 1) != 0 {
                     let cause = Cause::Misaligned { bytes: wanted.bytes };
-                    return Err(Blocked::Trap(lane, Some(address), cause));
+                    return Err(Blocked::trap(lane, Some(address), cause));
                 }
                 match self.place(common, warp, fragment, lane, address, wanted) {
                     Ok(Some(pointer)) => pointers[lane] = pointer,
@@ -106,7 +123,7 @@ impl Reach<'_> {
                         waits = true;
                         self.wait(common, warp, address, wanted.kind);
                     }
-                    Err(cause) => return Err(Blocked::Trap(lane, Some(address), cause)),
+                    Err(cause) => return Err(Blocked::trap(lane, Some(address), cause)),
                 }
             }
             if waits {

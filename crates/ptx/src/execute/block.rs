@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cluster::Cluster;
 use super::report::Cause;
-use super::warp::{Bytes, State, Warp};
+use super::warp::{Bytes, Round, State, Warp};
 use crate::code::{Axis, Barrier, Line, Program, RANK_SHIFT, Special, WIDTH};
 
 /// The barriers of a block.
@@ -264,38 +264,44 @@ impl Common {
     #[inline(always)]
     pub(super) fn is_over(&self, state: State) -> bool {
         match state {
-            State::Barrier { index, round } => match self.barriers.get(usize::from(index)) {
-                Some(barrier) => barrier.round != round,
-                None => self.cluster.as_ref().is_none_or(|cluster| cluster.phase() != round),
+            State::Barrier(round) => match self.barriers.get(usize::from(round.barrier())) {
+                Some(barrier) => round.is_over(barrier.round),
+                None => self.cluster.as_ref().is_none_or(|cluster| round.is_over(cluster.phase())),
             },
             _ => false,
         }
     }
 
-    /// `threads` threads arrive. Says what they wait for.
+    /// The state of a fragment that waits for a round: it goes on if that is over.
+    #[inline(always)]
+    pub(super) fn waiting(&self, round: Round) -> State {
+        let state = State::Barrier(round);
+        if self.is_over(state) { State::Ready } else { state }
+    }
+
+    /// `threads` threads arrive, some of which may hold a predicate, and ask for it. Gives the round that
+    /// they wait for.
     pub(super) fn arrive(
         &mut self,
         index: u32,
         expected: u32,
         threads: u32,
-        predicate: Option<(u32, u32)>,
-    ) -> State {
+        (held, asked): (u32, u32),
+    ) -> Round {
         let index = index as usize % BARRIERS;
         let live = self.live;
         let barrier = &mut self.barriers[index];
-        let state = State::Barrier { index: index as u8, round: barrier.round };
+        let round = Round::of(index as u8, barrier.round);
         barrier.arrived += threads;
         barrier.expected = expected;
-        if let Some((held, asked)) = predicate {
-            barrier.held += held;
-            barrier.asked += asked;
-        }
+        barrier.held += held;
+        barrier.asked += asked;
         let wanted = if expected == 0 { live } else { expected };
         if barrier.arrived >= wanted {
             barrier.complete();
             self.rounds += 1;
         }
-        state
+        round
     }
 
     /// Threads end: barriers of the whole block no longer wait for them.

@@ -58,14 +58,14 @@ impl Reach<'_> {
         let end = side.start.wrapping_add(u64::from(side.bytes));
         for address in [side.start, end] {
             if !address.is_multiple_of(u64::from(UNIT)) {
-                return Err(Blocked::Trap(lane, Some(address), Cause::Misaligned { bytes: UNIT }));
+                return Err(Blocked::trap(lane, Some(address), Cause::Misaligned { bytes: UNIT }));
             }
         }
         let wanted = Wanted { place: side.place, bytes: UNIT, kind: side.kind, mask: 1 << lane };
         let (mut pieces, mut waits) = (Vec::new(), false);
         let (mut address, mut left) = (side.start, u64::from(side.bytes));
         while left > 0 {
-            let trap = |cause| Blocked::Trap(lane, Some(address), cause);
+            let trap = |cause| Blocked::trap(lane, Some(address), cause);
             let found = self.place(common, warp, fragment, lane, address, wanted).map_err(trap)?;
             let bytes = match found {
                 Some(host) => {

@@ -115,11 +115,14 @@ impl Engine<'_> {
         let lane = mask.trailing_zeros() as usize % WIDTH;
         let (index, expected) = (lanes.word(op.s[0])[lane], lanes.word(op.s[1])[lane]);
         let threads = mask.count_ones();
-        let predicate = reduces.then(|| ((lanes.predicate(op.s[2]) & mask).count_ones(), threads));
+        let predicate = match reduces {
+            true => ((lanes.predicate(op.s[2]) & mask).count_ones(), threads),
+            false => (0, 0),
+        };
         let expected = if counted { expected } else { 0 };
         // A count is of whole warps.
         let threads = if counted && whole { 32 } else { threads };
-        let state = common.arrive(index, expected, threads, predicate);
+        let round = common.arrive(index, expected, threads, predicate);
         if kind == Barrier::Arrive {
             return Next::Go;
         }
@@ -128,7 +131,7 @@ impl Engine<'_> {
         } else {
             fragment.pc += 1;
         }
-        fragment.state = if common.is_over(state) { State::Ready } else { state };
+        fragment.state = common.waiting(round);
         Next::Stop
     }
 }

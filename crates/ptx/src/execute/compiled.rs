@@ -6,10 +6,9 @@
 
 use super::access::{Blocked, Reach};
 use super::block::Common;
-use super::engine::{Engine, Next, calculate, guarded};
+use super::engine::{End, Engine, Next, Ran, calculate, guarded};
 use super::memory::Kind;
 use super::registers::{fill_lines, leave_lines};
-use super::warp::State::Ready;
 use super::warp::{Fragment, Warp};
 use crate::code::{Barrier, CONSTANT, Code, Special, UNGUARDED, WIDTH, is_constant};
 use crate::jit::{Calls, Left, Piece, Seen, Site, State};
@@ -32,7 +31,7 @@ const CALLS: Calls = Calls { instruction, span };
 
 impl Engine<'_> {
     /// Runs pieces from the fragment's position on, while one fits and `left` instructions are enough for
-    /// it. Returns whether one has run. The fragment has all lanes of the kernel, and is alone in its warp.
+    /// it. The fragment has all lanes of the kernel, and is alone in its warp.
     #[inline(always)]
     pub(super) fn run_pieces(
         &mut self,
@@ -40,14 +39,14 @@ impl Engine<'_> {
         warp: &mut Warp,
         fragment: &mut Fragment,
         (left, spent): (u32, &mut u32),
-    ) -> Result<bool, Blocked> {
-        let Some(pieces) = &self.pieces else { return Ok(false) };
+    ) -> Ran {
+        let Some(pieces) = &self.pieces else { return Ran::Nothing };
         match pieces.compiled.at(fragment.pc) {
             Some(position) if position.piece(0).is_some() => {}
-            Some(position) if position.is_closed() => return Ok(false),
+            Some(position) if position.is_closed() => return Ran::Nothing,
             _ => {
                 self.want_piece(common, warp, fragment);
-                return Ok(false);
+                return Ran::Nothing;
             }
         }
         self.chain(common, warp, fragment, (left, spent))
@@ -61,37 +60,37 @@ impl Engine<'_> {
         warp: &mut Warp,
         fragment: &mut Fragment,
         (slice, spent): (u32, &mut u32),
-    ) -> Option<Result<bool, Blocked>> {
+    ) -> Option<End> {
         if fragment.mask != u32::MAX || !warp.fragments.is_empty() || !fragment.is_kernel() {
             return None;
         }
         match self.run_pieces(common, warp, fragment, (slice, spent)) {
-            Ok(true) if *spent < slice => {}
-            Ok(true) => return Some(Ok(false)),
-            Ok(false) => return None,
-            Err(blocked) => return Some(Err(blocked)),
+            Ran::Pieces if *spent < slice => {}
+            Ran::Pieces => return Some(End::Stopped),
+            Ran::Nothing => return None,
+            Ran::Blocked(blocked) => return Some(End::Blocked(blocked)),
         }
         let position = fragment.pc;
         let op = &self.program.ops[position as usize];
-        let is_over = match op.code {
+        let end = match op.code {
             _ if op.guard != UNGUARDED => return None,
             Code::Barrier { kind: Barrier::Sync, counted: false } if is_constant(op.s[0]) => {
                 let index = self.program.constant_words[usize::from(op.s[0] & !CONSTANT)][0];
-                let state = common.arrive(index, 0, WIDTH as u32, None);
-                fragment.state = if common.is_over(state) { Ready } else { state };
+                let round = common.arrive(index, 0, WIDTH as u32, (0, 0));
+                fragment.state = common.waiting(round);
                 (fragment.alone, fragment.pc) = (false, position + 1);
-                false
+                End::Stopped
             }
-            Code::Exit => {
-                let next = self.control(common, warp, fragment, op, fragment.mask);
-                matches!(next, Ok(Next::End))
-            }
+            Code::Exit => match self.control(common, warp, fragment, op, fragment.mask) {
+                Ok(Next::End) => End::Over,
+                _ => End::Stopped,
+            },
             _ => return None,
         };
         *spent += 1;
         self.reach.counts.note(position, position + 1);
         self.reach.stats.thread_instructions += 32;
-        Some(Ok(is_over))
+        Some(end)
     }
 
     #[inline(never)]
@@ -101,7 +100,7 @@ impl Engine<'_> {
         warp: &mut Warp,
         fragment: &mut Fragment,
         (left, spent): (u32, &mut u32),
-    ) -> Result<bool, Blocked> {
+    ) -> Ran {
         let state = self.state(common, warp);
         let (is_over, blocked) = (false, None);
         let mut visit = Visit { state, engine: self, common, warp, fragment, is_over, blocked };
@@ -117,12 +116,14 @@ impl Engine<'_> {
         visit.engine.reach.stats.bytes_read += read;
         visit.engine.reach.stats.bytes_written += written;
         match visit.blocked {
-            Some(blocked) => Err(blocked),
-            None => Ok(*spent > before),
+            Some(blocked) => Ran::Blocked(blocked),
+            None if *spent > before => Ran::Pieces,
+            None => Ran::Nothing,
         }
     }
 
     /// The state of a warp for pieces.
+    #[inline(always)]
     fn state(&mut self, common: &mut Common, warp: &mut Warp) -> State {
         let (held, line_words, line_doubles) = warp.lines.pointers();
         State {

@@ -30,7 +30,7 @@ impl Engine<'_> {
                 let index = *lanes(self.program, warp, &fragment.frame, mask).word(op.s[0]);
                 let lane = first(mask);
                 let Some(&target) = table.get(index[lane] as usize) else {
-                    return Err(Blocked::Trap(lane, None, Cause::NoFunction));
+                    return Err(Blocked::trap(lane, None, Cause::NoFunction));
                 };
                 let same = active(mask)
                     .filter(|&other| index[other] == index[lane])
@@ -52,7 +52,7 @@ impl Engine<'_> {
                 let function =
                     self.program.functions.iter().position(|f| u64::from(f.index) == index);
                 let Some(function) = function.filter(|&function| function != 0) else {
-                    return Err(Blocked::Trap(lane, Some(address[lane]), Cause::NoFunction));
+                    return Err(Blocked::trap(lane, Some(address[lane]), Cause::NoFunction));
                 };
                 self.leave_behind(warp, fragment, mask, same);
                 self.call(warp, fragment, function as u32, call)?;
@@ -102,7 +102,7 @@ impl Engine<'_> {
         };
         // Registers count as well: a recursion without variables ends, too.
         if frame.top > self.rules.local_limit || fragment.stack.len() > 4096 {
-            return Err(Blocked::Trap(first(fragment.mask), None, Cause::StackOverflow));
+            return Err(Blocked::trap(first(fragment.mask), None, Cause::StackOverflow));
         }
         warp.reserve(
             frame.words + callee.files.words,
@@ -121,7 +121,7 @@ impl Engine<'_> {
 
     fn give_back(&mut self, warp: &mut Warp, fragment: &mut Fragment) -> Result<(), Blocked> {
         let Some(back) = fragment.stack.pop() else {
-            return Err(Blocked::Trap(first(fragment.mask), None, Cause::NoFunction));
+            return Err(Blocked::trap(first(fragment.mask), None, Cause::NoFunction));
         };
         for &(from, to, bytes) in &self.program.calls[back.call as usize].results {
             copy_local(
@@ -150,7 +150,7 @@ impl Engine<'_> {
                 let start = u64::from(top).next_multiple_of(op.imm.max(1));
                 let end = start.saturating_add(most).saturating_add(15) & !15;
                 if end > u64::from(self.rules.local_limit) {
-                    return Err(Blocked::Trap(first(mask), None, Cause::StackOverflow));
+                    return Err(Blocked::trap(first(mask), None, Cause::StackOverflow));
                 }
                 top = end as u32;
                 warp.reserve_local(top);

@@ -1,6 +1,6 @@
 //! Runs a fragment of a warp, instruction by instruction.
 
-use super::access::{Blocked, Reach};
+use super::access::{Blocked, Reach, Trap};
 use super::block::{Column, Common, Shape};
 use super::host::Host;
 use super::pieces::Pieces;
@@ -41,13 +41,38 @@ pub(super) enum Next {
     End,
 }
 
-/// The end of a kernel: the instruction, the lane, the address if an access is the cause, the cause.
-pub(super) type Trap = (u32, usize, Option<u64>, Cause);
+/// How a fragment's run ended.
+pub(super) enum End {
+    /// Its lanes have ended.
+    Over,
+    /// It waits, meets another, or has spent its instructions.
+    Stopped,
+    Blocked(Blocked),
+}
+
+impl From<Result<bool, Blocked>> for End {
+    fn from(is_over: Result<bool, Blocked>) -> Self {
+        match is_over {
+            Ok(true) => Self::Over,
+            Ok(false) => Self::Stopped,
+            Err(blocked) => Self::Blocked(blocked),
+        }
+    }
+}
+
+/// Whether pieces have run.
+pub(super) enum Ran {
+    Nothing,
+    Pieces,
+    /// They have, up to an instruction that stopped.
+    Blocked(Blocked),
+}
 
 /// How a warp's turn ended.
 pub(super) struct Turn {
     pub(super) executed: u64,
-    pub(super) trap: Option<Trap>,
+    /// The end of the kernel, and its instruction.
+    pub(super) trap: Option<(u32, Box<Trap>)>,
 }
 
 impl Engine<'_> {
@@ -66,19 +91,19 @@ impl Engine<'_> {
             let mut spent = 0;
             let end = match self.run_whole(common, warp, &mut fragment, (slice, &mut spent)) {
                 Some(end) => end,
-                None => self.run(common, warp, &mut fragment, slice, &mut spent),
+                None => self.run(common, warp, &mut fragment, slice, &mut spent).into(),
             };
             left = left.saturating_sub(spent.max(1));
             match end {
-                Ok(true) => warp.give_back(fragment),
-                Ok(false) => {
-                    let waits = matches!(fragment.state, State::Barrier { .. });
+                End::Over => warp.give_back(fragment),
+                End::Stopped => {
+                    let waits = matches!(fragment.state, State::Barrier(_));
                     warp.fragments.push(fragment);
                     if waits && warp.fragments.len() == 1 {
                         break;
                     }
                 }
-                Err(Blocked::Memory) => {
+                End::Blocked(Blocked::Memory) => {
                     // It is executed once the bytes are there.
                     self.reach.counts.note(fragment.pc + 1, fragment.pc);
                     let threads = u64::from(fragment.mask.count_ones());
@@ -87,8 +112,8 @@ impl Engine<'_> {
                     fragment.state = State::Memory;
                     warp.fragments.push(fragment);
                 }
-                Err(Blocked::Trap(lane, address, cause)) => {
-                    let trap = Some((fragment.pc, lane, address, cause));
+                End::Blocked(Blocked::Trap(trap)) => {
+                    let trap = Some((fragment.pc, trap));
                     return Turn { executed: u64::from(quantum - left), trap };
                 }
             }
@@ -135,11 +160,12 @@ impl Engine<'_> {
                 (mask, threads) = (fragment.mask, u64::from(fragment.mask.count_ones()));
             }
             let is_whole = mask == u32::MAX && warp.fragments.is_empty() && fragment.is_kernel();
-            if is_whole
-                && *spent > tried
-                && self.run_pieces(common, warp, fragment, (slice - *spent, spent))?
-            {
-                continue;
+            if is_whole && *spent > tried {
+                match self.run_pieces(common, warp, fragment, (slice - *spent, spent)) {
+                    Ran::Pieces => continue,
+                    Ran::Nothing => {}
+                    Ran::Blocked(blocked) => return Err(blocked),
+                }
             }
             let end = fragment.pc.saturating_add(slice - *spent).min(meeting);
             let begin = fragment.pc;
@@ -312,7 +338,7 @@ impl Engine<'_> {
                     fragment.spin += SPIN;
                 }
             }
-            Code::Trap => return Err(Blocked::Trap(first(mask), None, Cause::Trap)),
+            Code::Trap => return Err(Blocked::trap(first(mask), None, Cause::Trap)),
             Code::Exit
             | Code::Return
             | Code::Call(_)

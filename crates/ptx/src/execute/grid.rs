@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::access::Reach;
+use super::access::{Reach, Trap};
 use super::block::{Block, Common};
 use super::cluster::Cluster;
 use super::count::{Counts, InstructionCounts};
-use super::engine::{Engine, Rules, Trap};
+use super::engine::{Engine, Rules};
 use super::host::Host;
 use super::launch::Config;
 use super::memory::{Memory, Outstanding, Turn};
@@ -279,7 +279,8 @@ impl Run {
             self.begin_cluster(index);
         }
         if let Some((trap, waiting)) = self.turns_of_block(memory, host, target) {
-            let (pc, lane, address, cause) = trap;
+            let (pc, trap) = trap;
+            let Trap { lane, address, cause } = *trap;
             let warp = self.cursor.1;
             let halts_warp = matches!(cause, Cause::IllegalAddress { .. });
             let report = Box::new(self.report(index, warp, pc, lane, address, cause));
@@ -335,7 +336,7 @@ impl Run {
         memory: &mut dyn Memory,
         host: &mut dyn Host,
         target: u64,
-    ) -> Option<(Trap, usize)> {
+    ) -> Option<((u32, Box<Trap>), usize)> {
         let quantum = match self.limit {
             Some(limit) => u64::from(self.quantum)
                 .min(limit.saturating_sub(self.stats.warp_instructions))

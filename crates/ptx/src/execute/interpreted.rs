@@ -1,8 +1,7 @@
 //! Without a compiler there are no pieces to enter.
 
-use super::access::Blocked;
 use super::block::Common;
-use super::engine::Engine;
+use super::engine::{End, Engine, Ran};
 use super::warp::{Fragment, Warp};
 
 impl Engine<'_> {
@@ -14,7 +13,7 @@ impl Engine<'_> {
         _: &mut Warp,
         _: &mut Fragment,
         _: (u32, &mut u32),
-    ) -> Option<Result<bool, Blocked>> {
+    ) -> Option<End> {
         None
     }
 
@@ -26,7 +25,7 @@ impl Engine<'_> {
         _: &mut Warp,
         _: &mut Fragment,
         _: (u32, &mut u32),
-    ) -> Result<bool, Blocked> {
-        Ok(false)
+    ) -> Ran {
+        Ran::Nothing
     }
 }

@@ -2,7 +2,7 @@
 
 use super::block::{Common, OF_CLUSTER};
 use super::engine::{Engine, Next};
-use super::warp::{Fragment, State, Warp};
+use super::warp::{Fragment, Round, State, Warp};
 
 impl Engine<'_> {
     /// `barrier.cluster.arrive`: a thread that has arrived goes on.
@@ -33,7 +33,7 @@ impl Engine<'_> {
         }
         self.only(warp, fragment, waiting);
         fragment.pc += 1;
-        fragment.state = State::Barrier { index: OF_CLUSTER, round: phase };
+        fragment.state = State::Barrier(Round::of(OF_CLUSTER, phase));
         Next::Stop
     }
 }

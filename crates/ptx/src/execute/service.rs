@@ -127,7 +127,7 @@ impl Engine<'_> {
                     if addresses[lane] != 0 && !self.host.free(addresses[lane]) {
                         let why = "`free` of an address that `malloc` did not give".to_owned();
                         let cause = Cause::IllegalAddress { kind: Kind::Write, why };
-                        return Err(Blocked::Trap(lane, Some(addresses[lane]), cause));
+                        return Err(Blocked::trap(lane, Some(addresses[lane]), cause));
                     }
                 }
                 Ok(())
@@ -203,6 +203,6 @@ impl Engine<'_> {
         for failure in &failures {
             self.host.assert_failed(failure);
         }
-        Err(Blocked::Trap(super::engine::first(mask), None, Cause::Assert))
+        Err(Blocked::trap(super::engine::first(mask), None, Cause::Assert))
     }
 }

@@ -38,15 +38,35 @@ pub(super) struct Return {
     pub(super) call: u32,
 }
 
+/// A barrier, and how often it was complete. The cluster's barrier has an index, too.
+///
+/// One number has both, so that a state is copied by its registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Round(u64);
+
+impl Round {
+    pub(super) fn of(barrier: u8, count: u64) -> Self {
+        Self(count << 8 | u64::from(barrier))
+    }
+
+    pub(super) fn barrier(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// Whether the barrier was complete more often.
+    pub(super) fn is_over(self, count: u64) -> bool {
+        Self::of(self.barrier(), count) != self
+    }
+}
+
 /// Whether a fragment can run, or the reason that it cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum State {
     /// It can run.
     #[default]
     Ready,
-    /// It waits until the barrier's count of completions differs. The cluster's barrier has an index,
-    /// too.
-    Barrier { index: u8, round: u64 },
+    /// It waits until the barrier's count of completions differs.
+    Barrier(Round),
     /// It waits for other lanes at an instruction that names them.
     Lanes,
     /// It waits for the bytes of an access.
