@@ -3,7 +3,7 @@
 //! Singles hold each sum of products exactly, and a tensor core cuts nothing of them. It cuts the addend
 //! where a product is larger, and then the total.
 
-use super::sums::{ALIGNED, ELEMENTS_MAX, Format, LANES, Sizes, VECTORS, set, vector};
+use super::sums::{ALIGNED, Format, LANES, Sizes, VECTORS, set, vector};
 
 /// The bits of a single without its sign.
 const MAGNITUDE: u32 = 0x7fff_ffff;
@@ -39,6 +39,12 @@ struct Factor {
 }
 
 impl Factor {
+    /// One number.
+    #[inline(always)]
+    fn one(&self, at: usize) -> f32 {
+        self.values[at / LANES % VECTORS][at % LANES]
+    }
+
     /// The numbers of patterns of bits; `None` if they are not small multiples of one power of two.
     #[inline(always)]
     fn of(format: Format, bits: &[u32]) -> Option<Self> {
@@ -52,12 +58,15 @@ impl Factor {
             }
             values[at / LANES % VECTORS] = singles;
         }
-        let largest = largest.into_iter().fold(0, u32::max);
-        let exponent = exponent_of(largest);
+        let mut most_bits = 0;
+        for lane in largest {
+            most_bits = lane.max(most_bits);
+        }
+        let exponent = exponent_of(most_bits);
         // Halves that are infinite or no number have an exponent of 16.
         let bias = (1 << (format.exponent - 1)) - 1;
         let (most, least) = (EXPONENT_MAX.min(bias), 1 - bias);
-        if largest != 0 && !(-EXPONENT_MAX..=most).contains(&exponent) {
+        if most_bits != 0 && !(-EXPONENT_MAX..=most).contains(&exponent) {
             return None;
         }
         // Without a number, any unit will do.
@@ -74,11 +83,15 @@ impl Factor {
                 inexact[lane] |= u32::from(whole as f32 != scaled);
             }
         }
-        let all = |lanes: [i32; LANES]| lanes.into_iter().fold(0, |all, lane| all | lane);
-        if inexact != [0; LANES] {
+        let (mut whole, mut is_inexact) = (1 << BITS, 0);
+        for lane in 0..LANES {
+            whole |= any[lane];
+            is_inexact |= inexact[lane];
+        }
+        if is_inexact != 0 {
             return None;
         }
-        let zeros = (all(any) | 1 << BITS).trailing_zeros().cast_signed();
+        let zeros = whole.trailing_zeros().cast_signed();
         let (unit, bits) = (exponent + 1 - BITS + zeros, BITS - zeros);
         Some(Self { values, unit, bits, exponent: exponent.max(least), least })
     }
@@ -144,54 +157,58 @@ fn exponent_of(bits: u32) -> i32 {
     ((bits & MAGNITUDE) >> 23).cast_signed() - 127
 }
 
-/// The sums, by rows of `N` vectors.
+/// The sums, by rows of `N` vectors. All is by index: calls for iterators and closures are not always
+/// inlined here, and sums that pass through memory are slow.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "calls for iterators are not always inlined here")]
 fn rows<const N: usize>(depth: usize, (a, b, c): (&Factor, &Factor, &[u32]), d: &mut [u32]) {
     for row in 0..d.len() / (N * LANES) {
         let mut sums = [[0.0; LANES]; N];
-        let line = |k: usize| a.values.as_flattened()[(row * depth + k) % ELEMENTS_MAX];
         for k in 0..depth {
-            let first = line(k);
-            for (part, sums) in sums.iter_mut().enumerate() {
+            let first = a.one(row * depth + k);
+            for part in 0..N {
                 let second = b.values[(k * N + part) % VECTORS];
                 for lane in 0..LANES {
-                    sums[lane] += first * second[lane];
+                    sums[part][lane] += first * second[lane];
                 }
             }
         }
-        for (part, sums) in sums.into_iter().enumerate() {
+        for part in 0..N {
             let at = (row * N + part) * LANES;
             let mut addends = vector(c, at);
-            let mut is_least = false;
-            for addend in addends {
-                is_least |= exponent_of(addend) < a.exponent + b.exponent;
+            let mut is_least = 0;
+            for lane in 0..LANES {
+                is_least |= u32::from(exponent_of(addends[lane]) < a.exponent + b.exponent);
             }
-            if is_least {
-                let column = |k: usize| b.values[(k * N + part) % VECTORS];
-                addends = cut(addends, (depth, a.least), line, column);
+            if is_least != 0 {
+                addends = cut::<N>(addends, (a, row * depth), (b, part), depth);
             }
-            set(d, at, totals(sums, addends));
+            set(d, at, totals(sums[part], addends));
         }
     }
 }
 
-/// Addends without the bits that a tensor core cuts, as products are larger.
+/// Addends without the bits that a tensor core cuts, as products are larger: those of the line of a factor
+/// that begins at a place, and a vector of columns of the other.
 #[inline(always)]
-fn cut(
+fn cut<const N: usize>(
     addends: [u32; LANES],
-    (depth, least): (usize, i32),
-    line: impl Fn(usize) -> f32,
-    column: impl Fn(usize) -> [f32; LANES],
+    (a, line): (&Factor, usize),
+    (b, part): (&Factor, usize),
+    depth: usize,
 ) -> [u32; LANES] {
-    let mut largest = addends.map(exponent_of);
+    let mut largest = [0; LANES];
+    for lane in 0..LANES {
+        largest[lane] = exponent_of(addends[lane]);
+    }
     for k in 0..depth {
-        let (first, second) = (line(k), column(k));
+        let (first, second) = (a.one(line + k), b.values[(k * N + part) % VECTORS]);
+        let exponent = exponent_of(first.to_bits()).max(a.least);
         for lane in 0..LANES {
-            let [first_bits, second_bits] = [first, second[lane]].map(f32::to_bits);
-            let exponent = exponent_of(first_bits).max(least) + exponent_of(second_bits).max(least);
+            let product = exponent + exponent_of(second[lane].to_bits()).max(a.least);
             // A product that is zero has none.
             let is_there = (first != 0.0) & (second[lane] != 0.0);
-            largest[lane] = largest[lane].max(if is_there { exponent } else { -ADDEND_MAX });
+            largest[lane] = largest[lane].max(if is_there { product } else { -ADDEND_MAX });
         }
     }
     let mut cut = [0; LANES];
