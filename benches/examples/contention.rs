@@ -2,16 +2,17 @@
 //!
 //! `cargo run --release -p pagewise-benches --example contention`, on an idle host with two cores.
 //! A row is a kind of call: the calls a second of one thread, and those of two threads together as a
-//! multiple of it, on two machines and on one. The last row is the time that reads of attributes
-//! wait for a fill of 256 MiB by another thread of the same machine.
+//! multiple of it, on two machines and on one. The last rows are the times that two reads of
+//! attributes take beside a long call of another thread of the same machine.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
 use pagewise::{
     Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, EventCapture, HostAccess, HostTouch,
-    RangeAttribute, SimBackend, SimConfig, Span, StreamHandle,
+    PointerAttribute, RangeAttribute, SimBackend, SimConfig, Span, StreamHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -70,28 +71,55 @@ fn rate(machines: &[&SimBackend], call: Call) -> f64 {
     })
 }
 
-/// The longest and the mean time of attribute reads beside fills, and of a fill.
-fn reads_beside_fills(sim: &SimBackend) -> [Duration; 3] {
-    let filled = sim.alloc(256 << 20).expect("address space");
+/// A long call on memory that only the calling thread uses.
+const LONG_CALLS: [(&str, Call); 3] = [
+    ("fill of 256 MiB", |sim, span| {
+        // SAFETY: no other thread uses the memory.
+        unsafe { sim.memset(span, 1, StreamHandle::NULL) }.expect("inside");
+    }),
+    ("kernel over 256 MiB", |sim, span| {
+        let access = DeviceAccess::Write(1);
+        let device_touch = DeviceTouch {
+            device: DeviceId(0),
+            span,
+            stride_bytes: PAGE,
+            access,
+            blocks: 132,
+            threads: 1024,
+        };
+        // SAFETY: no other thread uses the memory.
+        unsafe { sim.device_touch(device_touch, StreamHandle::NULL) }.expect("inside");
+    }),
+    ("sweep of 256 MiB by the host", |sim, span| {
+        let touch = HostTouch { span, stride_bytes: PAGE, access: HostAccess::Write(1) };
+        // SAFETY: no other thread uses the memory.
+        unsafe { sim.host_touch(touch) }.expect("inside");
+    }),
+];
+
+/// The times of reads of attributes beside a long call, ascending, and of the call.
+fn reads_beside(sim: &SimBackend, call: Call) -> (Vec<Duration>, Duration) {
+    let used = sim.alloc(256 << 20).expect("address space");
     let read = sim.alloc(2 << 20).expect("address space");
-    let is_over = AtomicBool::new(false);
+    let (begins, is_over) = (Barrier::new(2), AtomicBool::new(false));
     scope(|scope| {
-        let fill = scope.spawn(|| {
+        let long = scope.spawn(|| {
+            begins.wait();
             let start = Instant::now();
-            // SAFETY: no other thread uses the memory.
-            unsafe { sim.memset(filled, 1, StreamHandle::NULL) }.expect("inside");
+            call(sim, used);
             is_over.store(true, Ordering::Release);
             start.elapsed()
         });
-        let (mut longest, mut all, mut reads) = (Duration::ZERO, Duration::ZERO, 0);
+        let mut times = Vec::new();
+        begins.wait();
         while !is_over.load(Ordering::Acquire) {
             let start = Instant::now();
             sim.range_attribute(read, RangeAttribute::READ_MOSTLY).expect("managed memory");
-            longest = longest.max(start.elapsed());
-            all += start.elapsed();
-            reads += 1;
+            sim.pointer_attribute(read.ptr, PointerAttribute::IS_MANAGED).expect("live memory");
+            times.push(start.elapsed());
         }
-        [longest, all / reads.max(1), fill.join().expect("no panic")]
+        times.sort_unstable();
+        (times, long.join().expect("no panic"))
     })
 }
 
@@ -106,6 +134,14 @@ fn main() {
         let (two, shared) = (best(&[&one, &other]) / alone, best(&[&one, &one]) / alone);
         println!("{name:30} {alone:12.0} {two:13.2}x {shared:11.2}x");
     }
-    let [longest, mean, fill] = reads_beside_fills(&machine());
-    println!("reads beside a fill of {fill:?}: longest {longest:?}, mean {mean:?}");
+    println!(
+        "{:30} {:>12} {:>12} {:>12} {:>12}",
+        "reads beside", "its time", "longest", "one in 1000", "half"
+    );
+    for (name, call) in LONG_CALLS {
+        let (times, took) = reads_beside(&machine(), call);
+        let at = |share: usize| times.get(times.len() * share / 1000).copied().unwrap_or_default();
+        let longest = times.last().copied().unwrap_or_default();
+        println!("{name:30} {took:12.1?} {longest:12.1?} {:12.1?} {:12.1?}", at(999), at(500));
+    }
 }

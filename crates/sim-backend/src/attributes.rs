@@ -71,7 +71,7 @@ impl AttributeChange {
 }
 
 /// All attributes of all managed pages. Ranges are page numbers, never empty, inside one region.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes {
     truth: Runs<PageAttributes>,
     driver: Runs<PageAttributes>,

@@ -1,6 +1,6 @@
 //! The simulator as a [`Backend`]: each call of the trait is one call of the machine.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use pagewise_hal::{
     AccessFlags, Advice, AllocationType, AttachFlags, Backend, BatchSupport, BestBlock, CallName,
@@ -14,6 +14,7 @@ use pagewise_hal::{
     Span, SpanCopy, StreamFlags, StreamHandle,
 };
 
+use crate::book::Book;
 use crate::clock;
 use crate::config::{
     EventCapture, HostFaultSupport, HostFaults, MemoryContents, RangeReads, SimConfig,
@@ -22,6 +23,7 @@ use crate::copies::Pattern;
 use crate::cost::{Call, Control, CostObservation, PoolCall};
 use crate::fault_observer::HostFault;
 use crate::host_faults::service::Service;
+use crate::locked::Locked;
 use crate::machine::{Machine, error};
 use crate::pressure::Pressure;
 use crate::programs::{Heaps, KernelFault, Modules};
@@ -36,9 +38,10 @@ const BULK: Call = Call::DeviceTouch { threads: 1, bulk: true };
 /// A simulated process with simulated GPUs.
 ///
 /// Calls are carried out one at a time, in the order in which they take the lock; each is complete
-/// when it returns. Two simulators share nothing but what one exports and the other one imports:
-/// pools, memory with handles, physical memory. They may be in two processes, on Linux on x86-64 and
-/// aarch64.
+/// when it returns. Reads of attributes of ranges and addresses do not wait for a long call of another
+/// thread: they come right after it, and answer before it returns. Two simulators share nothing but
+/// what one exports and the other one imports: pools, memory with handles, physical memory. They may
+/// be in two processes, on Linux on x86-64 and aarch64.
 ///
 /// ```
 /// use pagewise_hal::{Backend, BackendExt, Location, RangeAttribute};
@@ -360,7 +363,7 @@ impl SimBackend {
         self.machine.check_not_lost(operation)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sim> {
+    fn lock(&self) -> Locked<'_> {
         self.machine.lock()
     }
 
@@ -396,6 +399,20 @@ impl SimBackend {
         stream: StreamHandle,
     ) -> Result<()> {
         self.call_on((operation, stream), BULK, span, |sim| sim.memset(span, pattern, stream))
+    }
+
+    /// Carries out a read of attributes of a range, and names the range in its error.
+    fn read_range<T>(
+        &self,
+        operation: Operation,
+        span: Span,
+        answer: impl Fn(Book<'_>) -> Checked<T>,
+    ) -> Result<T> {
+        let call = Call::RangeAttribute;
+        let beside = |book: Book<'_>| Some(answer(book));
+        let act = |sim: &mut Sim| answer(sim.book());
+        let answer = self.machine.read(operation.into(), call, beside, act);
+        answer.map_err(|error| error.with_span(span))
     }
 
     /// Carries out one call about a range, and names the range in its error.
@@ -580,25 +597,26 @@ impl Backend for SimBackend {
     }
 
     fn range_attribute(&self, span: Span, attribute: RangeAttribute) -> Result<i32> {
-        self.call_on(Operation::RangeAttribute, Call::RangeAttribute, span, |sim| {
-            sim.range_attribute(span, attribute)
+        self.read_range(Operation::RangeAttribute, span, |book| {
+            book.range_attribute(span, attribute)
         })
     }
 
     fn range_accessed_by(&self, span: Span, out: &mut [i32]) -> Result<()> {
         // The caller's list may lie in memory that faults: it is written without the lock.
-        let mut found = vec![0; out.len()];
-        self.call_on(Operation::RangeAccessedBy, Call::RangeAttribute, span, |sim| {
-            sim.range_accessed_by(span, &mut found)
+        let room = out.len();
+        let found = self.read_range(Operation::RangeAccessedBy, span, |book| {
+            book.range_accessed_by(span, room)
         })?;
         out.copy_from_slice(&found);
         Ok(())
     }
 
     fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
-        self.call(Operation::PointerAttribute, Call::PointerAttribute, |sim| {
-            sim.pointer_attribute(ptr, attribute)
-        })
+        let name = Operation::PointerAttribute.into();
+        let answer = |book: Book<'_>| book.pointer_attribute(ptr, attribute);
+        let act = |sim: &mut Sim| sim.pointer_attribute(ptr, attribute);
+        self.machine.read(name, Call::PointerAttribute, answer, act)
     }
 
     fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {

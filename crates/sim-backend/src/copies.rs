@@ -73,6 +73,7 @@ impl Sim {
         if self.rehearses {
             return Ok(());
         }
+        self.lend_during(span.bytes);
         self.launch(device, StreamWork::FillOrCopy(&[span]), stream)?;
         self.walk_pages(device, span, Access::Write, Threads::Fill);
         self.started(stream);
@@ -167,6 +168,7 @@ impl Sim {
             return Ok(());
         }
         let (to, from) = (copy.to(), copy.from());
+        self.lend_during(bytes);
         self.launch(device, StreamWork::FillOrCopy(&[from, to]), stream)?;
         self.walk_copied(device, from, Access::Read);
         self.walk_copied(device, to, Access::Write);

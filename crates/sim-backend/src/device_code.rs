@@ -236,7 +236,8 @@ const fn engine_access(access: FaultAccess) -> Access {
 
 impl SimBackend {
     /// Runs code of a device in a stream: a launch with the accesses that the code makes.
-    /// The machine is locked meanwhile, so the code must not call it.
+    /// The machine is locked meanwhile, so the code must not call it. Other threads may read
+    /// attributes.
     ///
     /// # Errors
     /// `InvalidDevice`; `InvalidHandle` for a stream that is gone; `NotSupported` if the machine
@@ -324,6 +325,7 @@ impl Sim {
         }
         self.streams.check_for(stream, device)?;
         let by = processor_of(device);
+        self.lend();
         self.arena.expose();
         let mut managed: Vec<Span> = self.space.managed().map(Allocation::span).collect();
         self.launch(by, StreamWork::Program(&managed), stream)?;

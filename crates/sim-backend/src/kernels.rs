@@ -38,6 +38,7 @@ impl Sim {
         let by = processor_of(device);
         let touched = self.allocations_of(kernel)?;
         self.check_may_write(kernel)?;
+        self.lend();
         self.launch(by, StreamWork::Program(&touched), stream)?;
         let threads =
             if kernel.is_serial() { Threads::One } else { Threads::Grid { blocks, threads } };

@@ -12,13 +12,14 @@
 //! | layer | modules |
 //! | --- | --- |
 //! | the calls of the trait | `backend` |
-//! | lock, errors | `machine` |
+//! | lock, errors | `machine`, over `locked` and `patient` |
 //! | time | `clock` |
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `touching_at_once`, `copies`, `kernels`, `device_code`, `attaching`, `concurrency`, `sharing`, `physical_sharing`, `ipc` |
 //! | genuine faults of the host | `faulting` decides, over `host_view` and `host_faults` |
 //! | kernels in PTX | `programs`, over `pagewise-ptx` and `device_code` |
 //! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` (over `exported_pool`, `imported_pool`, `shared_memory`) |
-//! | what attribute reads report | `attributes` (over `runs`) |
+//! | what attribute reads report | `book`, over `attributes` (over `runs`) |
+//! | reads beside a long call | `reads_beside`, over `lendable` |
 //! | how long kernels take without faults | `kernel_time` |
 //! | which thread faults when, in kernels of many | [`arrival`], over `places` |
 //! | where pages are and why they move | `paging` |
@@ -71,6 +72,7 @@ mod attachments;
 mod attributes;
 mod backend;
 mod between;
+mod book;
 mod clock;
 mod code_place;
 #[allow(
@@ -126,8 +128,10 @@ mod imported_pool;
 mod ipc;
 mod kernel_time;
 mod kernels;
+mod lendable;
 mod link;
 mod locate;
+mod locked;
 mod machine;
 #[allow(clippy::arithmetic_side_effects, reason = "addresses of reservations")]
 mod mappings;
@@ -166,6 +170,7 @@ mod profile;
 mod programs;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod queries;
+mod reads_beside;
 #[allow(clippy::arithmetic_side_effects, reason = "divisors are at least 1")]
 mod recorded_code;
 #[allow(clippy::arithmetic_side_effects, reason = "records are counted")]

@@ -1,10 +1,11 @@
 //! One machine behind its lock: calls with their time and their records, and faults of the host.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pagewise_hal::{CallName, Code, Error, ErrorKind, Operation, Result};
 
+use crate::book::Book;
 use crate::clock;
 use crate::config::{HostFaultSupport, HostFaults, SimConfig};
 use crate::cost::Call;
@@ -12,7 +13,9 @@ use crate::fault_observer::{FaultObserver, HostFault};
 use crate::host_faults::fault::{Answer, Fault};
 use crate::host_faults::gate::Gate;
 use crate::host_faults::service::Service;
+use crate::locked::Locked;
 use crate::patient;
+use crate::reads_beside::ReadsBeside;
 use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal};
 use crate::sim::Sim;
@@ -20,10 +23,17 @@ use crate::sim::Sim;
 /// Calls that work on a machine that lost its device: the others return the error of the kernel.
 const WITHOUT_DEVICE: [Operation; 2] = [Operation::DeviceAttribute, Operation::HostTouch];
 
+/// A way for a read of attributes: a free machine, or the answer beside a call under way.
+enum Found<'a, T> {
+    Machine(Locked<'a>),
+    Answer(Checked<T>),
+}
+
 /// A simulated process, for the threads that call it and those that service its host's faults.
 #[derive(Debug)]
 pub(crate) struct Machine {
     sim: Mutex<Sim>,
+    reads_beside: Arc<ReadsBeside>,
     deliveries: Deliveries,
     pub(crate) fault_observer: FaultObserver,
     /// Present with genuine faults of the host.
@@ -48,9 +58,10 @@ impl Machine {
             wanted => Some(crate::host_faults::open(wanted).map_err(refused)?),
         };
         let (gate, host_faults) = gate.unzip();
-        let sim = Mutex::new(Sim::new(config.clone(), gate.as_ref()));
+        let sim = Sim::new(config.clone(), gate.as_ref());
         let machine = Arc::new(Self {
-            sim,
+            reads_beside: sim.reads_beside.clone(),
+            sim: Mutex::new(sim),
             deliveries: Deliveries::default(),
             fault_observer: FaultObserver::default(),
             gate: gate.clone(),
@@ -64,11 +75,9 @@ impl Machine {
         Ok((machine, service.map_err(no_threads)?))
     }
 
-    /// A panic while the lock was held is a bug that was reported there and then; the state is
-    /// still the best there is.
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Sim> {
-        patient::lock(&self.sim)
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked::wait(&self.sim)
     }
 
     /// A list of the caller's that is read while the lock is held. Where the list may lie in managed
@@ -142,9 +151,32 @@ impl Machine {
         }
     }
 
+    /// Carries out a read of attributes: a call that changes nothing. It does not wait for a call of
+    /// another thread that changes nothing more that the read asks for. `answer` says `None` if the
+    /// book does not have the answer; `act` always answers, and as `answer` does.
+    pub(crate) fn read<T>(
+        &self,
+        name: CallName,
+        call: Call,
+        answer: impl Fn(Book<'_>) -> Option<Checked<T>>,
+        act: impl FnOnce(&mut Sim) -> Checked<T>,
+    ) -> Result<T> {
+        self.check_process(name.operation)?;
+        self.check_not_lost(name.operation)?;
+        let free = || Locked::at_once(&self.sim).map(Found::Machine);
+        let lent = || self.reads_beside.read(call, &answer).map(Found::Answer);
+        let found = free().unwrap_or_else(|| patient::until(|| lent().or_else(free)));
+        match found {
+            Found::Machine(sim) => self.call_locked(sim, name, call, act),
+            Found::Answer(answer) => {
+                answer.map_err(|refusal| error(name.operation.name(), refusal))
+            }
+        }
+    }
+
     fn call_locked<T>(
         &self,
-        mut sim: MutexGuard<'_, Sim>,
+        mut sim: Locked<'_>,
         name: CallName,
         call: Call,
         act: impl FnOnce(&mut Sim) -> Checked<T>,
@@ -200,7 +232,7 @@ impl Machine {
     /// when the model lets it end.
     fn carry_out<T>(
         &self,
-        mut sim: MutexGuard<'_, Sim>,
+        mut sim: Locked<'_>,
         name: CallName,
         call: Call,
         act: impl FnOnce(&mut Sim) -> Checked<T>,

@@ -95,6 +95,7 @@ impl Sim {
         if self.exclusive.is_some() {
             return;
         }
+        self.lend_during(bytes_of(&pages));
         match change {
             AttributeChange::ReadMostly(on) => self.pager.set_read_mostly(pages, on),
             AttributeChange::Preferred(None) => self.pager.set_preferred(pages, None),
@@ -121,7 +122,7 @@ impl Sim {
         self.check_prefetch_works()?;
         let pages = self.managed_pages(span)?;
         self.streams.check(stream)?;
-        self.carry_out((pages, to, locate::normalised(location)));
+        self.carry_out(&[(pages, to, locate::normalised(location))], None);
         Ok(())
     }
 
@@ -147,7 +148,7 @@ impl Sim {
         self.check_prefetch_works()?;
         let pages = self.managed_pages(span)?;
         self.streams.check(stream)?;
-        self.carry_out((pages, to, locate::normalised(location)));
+        self.carry_out(&[(pages, to, locate::normalised(location))], None);
         Ok(())
     }
 
@@ -167,7 +168,7 @@ impl Sim {
                 *recorded = locate::normalised(*recorded);
             }
         }
-        prefetches.into_iter().for_each(|one| self.carry_out(one));
+        self.carry_out(&prefetches, None);
         Ok(())
     }
 
@@ -183,6 +184,7 @@ impl Sim {
         for (index, &span) in spans.iter().enumerate() {
             self.managed_pages(span).map_err(|refusal| refusal.of_item(index))?;
         }
+        self.lend();
         self.discard(spans, Discard::Eager);
         Ok(())
     }
@@ -217,18 +219,25 @@ impl Sim {
     ) -> Checked<()> {
         self.check_discard_exists()?;
         let prefetches = self.checked_batch(spans, locations, starts, flags, stream)?;
-        self.discard(spans, Discard::Lazy);
-        prefetches.into_iter().for_each(|one| self.carry_out(one));
+        self.carry_out(&prefetches, Some(spans));
         Ok(())
     }
 
-    /// Records where a range was asked to go, even if nothing moves, and lets the engine migrate it.
-    fn carry_out(&mut self, (pages, to, recorded): Prefetch) {
+    /// Records where ranges were asked to go, even if nothing moves, and lets the engine migrate
+    /// them, once these were discarded.
+    fn carry_out(&mut self, prefetches: &[Prefetch], discarded: Option<&[Span]>) {
         if self.rehearses {
             return;
         }
-        self.attributes.change(pages.clone(), AttributeChange::LastPrefetch(recorded));
-        self.pager.migrate(pages, to);
+        for (pages, _, recorded) in prefetches {
+            self.attributes.change(pages.clone(), AttributeChange::LastPrefetch(*recorded));
+        }
+        let bytes = prefetches.iter().map(|(pages, ..)| bytes_of(pages));
+        self.lend_during(bytes.fold(0, u64::saturating_add));
+        self.discard(discarded.unwrap_or_default(), Discard::Lazy);
+        for (pages, to, _) in prefetches {
+            self.pager.migrate(pages.clone(), *to);
+        }
     }
 
     /// Every range with its destination, or the refusal of the whole batch.
@@ -313,6 +322,11 @@ impl Sim {
         }
         no_entry_point("discard needs a driver of CUDA 13.0 or later")
     }
+}
+
+/// The bytes of pages of one allocation.
+fn bytes_of(pages: &Range<u64>) -> u64 {
+    (pages.end - pages.start) * PAGE_BYTES
 }
 
 /// Advice with a host NUMA location never reaches the memory: on a machine with one node, driver

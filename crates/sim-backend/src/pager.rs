@@ -396,6 +396,12 @@ impl Pager {
         self.reports.meter.remember(end_ns);
     }
 
+    /// Calls of one kind that do nothing but ask, one after another: see [`Meter::alike`].
+    pub(crate) fn pass_alike(&mut self, call: Call, refused: bool, times: u64, now_ns: u64) -> u64 {
+        self.forget_pace();
+        self.reports.meter.alike(call, refused, times, now_ns)
+    }
+
     /// How long a sleep really takes.
     pub(crate) fn sleep(&mut self, duration_ns: u64) -> u64 {
         self.reports.meter.sleep(duration_ns)

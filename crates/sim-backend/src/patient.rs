@@ -7,12 +7,16 @@
 
 use std::hint::spin_loop;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::yield_now;
+use std::thread::{sleep, yield_now};
+use std::time::Duration;
 
 /// How often a thread looks: first after 2, 4, 8 … pauses of the processor, then between two other
 /// threads' turns.
 const SPINS: u32 = 12;
 const YIELDS: u32 = 4;
+
+/// A thread that may have one of two things looks for both again after so long.
+const NAP: Duration = Duration::from_micros(50);
 
 /// Takes a mutex. A panic of another thread while it had the mutex is no concern of this one.
 #[inline]
@@ -25,7 +29,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-fn taken<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+/// Takes a mutex if it is free.
+#[inline]
+pub(crate) fn taken<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -35,17 +41,32 @@ fn taken<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 #[cold]
 fn wait<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for round in 1..=SPINS + YIELDS {
+    let found = look(&mut || taken(mutex));
+    found.unwrap_or_else(|| mutex.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits for one of several things, of which a mutex is one at most. A thread that slept in its line
+/// would not see the others.
+#[cold]
+pub(crate) fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = found().or_else(|| look(&mut found)) {
+            return found;
+        }
+        sleep(NAP);
+    }
+}
+
+/// Looks several times.
+fn look<T>(found: &mut impl FnMut() -> Option<T>) -> Option<T> {
+    (1..=SPINS + YIELDS).find_map(|round| {
         if round <= SPINS {
             (0..1 << round).for_each(|_| spin_loop());
         } else {
             yield_now();
         }
-        if let Some(guard) = taken(mutex) {
-            return guard;
-        }
-    }
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+        found()
+    })
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ const STEP_BYTES: u64 = 512;
 const LENGTH_MAX: u64 = 1 << 42;
 
 /// Chunks and places of one pool.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct PoolChunks {
     held: BTreeSet<u64>,
     /// Live places: offset to rounded length.
@@ -39,7 +39,7 @@ pub(crate) struct PoolChunks {
 }
 
 /// Free ranges, in the order in which they came to be: offset and length.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct FreeRanges(Vec<(u64, u64)>);
 
 impl FreeRanges {

@@ -19,7 +19,7 @@ const REGION_BYTES_MIN: u64 = 256 << 30;
 const REGION_BYTES_MAX: u64 = 1 << 40;
 
 /// Regions of one kind of pools.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PoolRegions {
     zone: Zone,
     /// The bytes of a region.

@@ -74,7 +74,7 @@ enum RegionSource {
 }
 
 /// All pools of the process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Pools {
     topology: Topology,
     version: DriverVersion,

@@ -23,7 +23,7 @@ struct Entry<V> {
 }
 
 /// A map from page to value, as maximal runs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Runs<V> {
     /// First page of each run.
     entries: BTreeMap<u64, Entry<V>>,

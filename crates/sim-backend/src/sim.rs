@@ -8,28 +8,35 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pagewise_hal::{
-    AttachFlags, DeviceId, DriverVersion, MemoryInfo, PoolHandle, Span, StreamHandle,
-};
+use pagewise_hal::{AttachFlags, DeviceId, DriverVersion, MemoryInfo, Span, StreamHandle};
 
 use crate::arena::Arena;
 use crate::attachments::Attachments;
 use crate::attributes::Attributes;
+use crate::book::{self, Book, LentBook};
 use crate::config::{DiscardedContents, SimConfig};
 use crate::contents::Contents;
 use crate::exclusive::Exclusive;
 use crate::host_faults::gate::Gate;
 use crate::host_view::HostView;
+use crate::lendable::Lendable;
 use crate::locate::{Topology, processor_of};
 use crate::mappings::Mappings;
 use crate::pace::FaultPace;
 use crate::pager::Pager;
 use crate::peer_access::PeerAccess;
-use crate::pools::{Pool, Pools};
+use crate::pools::Pools;
+use crate::reads_beside::{ReadGroup, ReadsBeside};
 use crate::refusal::{Checked, bad_device, invalid};
 use crate::shared::Sharing;
 use crate::space::{Allocation, MemoryKind, Space};
 use crate::streams::Streams;
+
+/// Work on so much memory may be long.
+const LONG_BYTES: u64 = 64 << 10;
+
+/// How often reads are collected that may come while those before them are counted.
+const COLLECTIONS_MAX: u32 = 8;
 
 /// The simulated process.
 #[derive(Debug)]
@@ -38,8 +45,8 @@ pub(crate) struct Sim {
     pub(crate) topology: Topology,
     pub(crate) arena: Arena,
     pub(crate) space: Space,
-    pub(crate) attributes: Attributes,
-    pub(crate) pools: Pools,
+    pub(crate) attributes: Lendable<Attributes>,
+    pub(crate) pools: Lendable<Pools>,
     pub(crate) streams: Streams,
     pub(crate) pager: Pager,
     pub(crate) contents: Contents,
@@ -58,6 +65,9 @@ pub(crate) struct Sim {
     pub(crate) listened: bool,
     /// Whether calls are checked and not carried out: see `submission`.
     pub(crate) rehearses: bool,
+    /// Whether the call under way lends what reads of attributes ask for.
+    pub(crate) lends: bool,
+    pub(crate) reads_beside: Arc<ReadsBeside>,
     /// Bytes of `cuMemAlloc` by device.
     pub(crate) device_bytes: Vec<u64>,
 }
@@ -74,8 +84,12 @@ impl Sim {
         Self {
             topology,
             space: Space::default(),
-            attributes: Attributes::default(),
-            pools: Pools::new(topology, config.driver_version, config.gpu.memory_bytes),
+            attributes: Lendable::default(),
+            pools: Lendable::new(Pools::new(
+                topology,
+                config.driver_version,
+                config.gpu.memory_bytes,
+            )),
             streams: Streams::new(),
             pager,
             host_view: gate.cloned().map(HostView::new),
@@ -89,6 +103,8 @@ impl Sim {
             pace: None,
             listened: false,
             rehearses: false,
+            lends: false,
+            reads_beside: Arc::default(),
             device_bytes: vec![0; config.devices as usize],
             arena,
             config,
@@ -115,41 +131,50 @@ impl Sim {
     /// Whether an allocation is managed: by itself or through its pool.
     #[inline]
     pub(crate) fn is_managed(&self, allocation: &Allocation) -> bool {
-        match allocation.kind {
-            MemoryKind::Managed => true,
-            MemoryKind::Device(_)
-            | MemoryKind::Opened(_)
-            | MemoryKind::Pinned
-            | MemoryKind::Mapped(_)
-            | MemoryKind::Registered => false,
-            MemoryKind::Pool(pool) => self.pool_is_managed(pool),
-        }
+        book::is_managed(allocation, &self.pools)
     }
 
-    fn pool_is_managed(&self, pool: PoolHandle) -> bool {
-        self.pools.any(pool.as_raw()).is_some_and(Pool::is_managed)
+    /// The state that reads of attributes ask for.
+    pub(crate) fn book(&self) -> Book<'_> {
+        Book::new(self.space.live(), &self.attributes, &self.pools, &self.config)
     }
 
-    /// The range rule: at least one byte, starting in a live managed allocation and ending in the
-    /// same one, by the bytes requested.
-    pub(crate) fn managed_range(&self, span: Span) -> Checked<&Allocation> {
-        if span.bytes == 0 || span.ptr.is_null() {
-            return invalid("the range is empty or starts at the null address");
-        }
-        match self.space.containing(span.ptr) {
-            Some(allocation) if !self.is_managed(allocation) => {
-                invalid("the range is not managed memory")
-            }
-            Some(allocation) if allocation.contains(span) => Ok(allocation),
-            Some(_) => invalid("the range passes the end of its allocation"),
-            None => invalid("the range does not start in a live allocation"),
-        }
-    }
-
-    /// The pages of a range that passed the range rule.
+    /// The pages of a range that passes the range rule: see [`Book::managed_pages`].
     pub(crate) fn managed_pages(&self, span: Span) -> Checked<Range<u64>> {
-        self.managed_range(span)?;
-        Ok(span.pages_outward())
+        self.book().managed_pages(span)
+    }
+
+    /// From here on the call under way changes nothing that reads of attributes ask for: those of
+    /// other threads need not wait for its end. Work on a few pages is over before one could look.
+    #[inline]
+    pub(crate) fn lend_during(&mut self, bytes: u64) {
+        if bytes >= LONG_BYTES {
+            self.lend();
+        }
+    }
+
+    /// The same, for work of unknown length.
+    pub(crate) fn lend(&mut self) {
+        if !self.lends {
+            self.lends = true;
+            let Self { space, attributes, pools, config, .. } = self;
+            self.reads_beside.lend(LentBook::new(space.live(), attributes, pools, config));
+        }
+    }
+
+    /// The call is over: takes back what it lent, and lets the time pass of the reads that were made
+    /// meanwhile.
+    pub(crate) fn end_lending(&mut self) {
+        self.lends = false;
+        for round in 1.. {
+            let (made, ends) = self.reads_beside.collect(round == COLLECTIONS_MAX);
+            for ReadGroup { call, refused, times } in made {
+                self.clock_ns = self.pager.pass_alike(call, refused, times, self.clock_ns);
+            }
+            if ends {
+                break;
+            }
+        }
     }
 
     /// Lets the arena hold what the pages hold after they moved.

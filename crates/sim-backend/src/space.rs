@@ -11,6 +11,7 @@ use std::ops::Range;
 use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, MemoryHandle, PAGE_BYTES, PoolHandle, Span};
 
 use crate::arena::{Arena, Zone};
+use crate::lendable::Lendable;
 use crate::regions::Regions;
 use crate::slabs::Slabs;
 use crate::slots::Slots;
@@ -71,10 +72,19 @@ impl ManagedRange {
     }
 }
 
+/// Live allocations by their first address.
+pub(crate) type Live = BTreeMap<u64, Allocation>;
+
+/// The live allocation that holds an address.
+pub(crate) fn containing(live: &Live, ptr: DevicePtr) -> Option<&Allocation> {
+    let (_, allocation) = live.range(..=ptr.0).next_back()?;
+    (ptr.0 < allocation.start + allocation.bytes).then_some(allocation)
+}
+
 /// The addresses and the live allocations of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    live: BTreeMap<u64, Allocation>,
+    live: Lendable<Live>,
     managed: Regions,
     slabs: Slabs,
     device: Slots,
@@ -178,8 +188,12 @@ impl Space {
 
     /// The live allocation that holds this address.
     pub(crate) fn containing(&self, ptr: DevicePtr) -> Option<&Allocation> {
-        let (_, allocation) = self.live.range(..=ptr.0).next_back()?;
-        (ptr.0 < allocation.start + allocation.bytes).then_some(allocation)
+        containing(&self.live, ptr)
+    }
+
+    /// The table of live allocations.
+    pub(crate) const fn live(&self) -> &Lendable<Live> {
+        &self.live
     }
 
     /// The live allocation that a range starts in, if all of the range is in it. Mappings side by

@@ -35,6 +35,8 @@ impl fmt::Debug for State<'_> {
             pace: _,
             listened,
             rehearses: _,
+            lends: _,
+            reads_beside: _,
             device_bytes,
         } = self.0;
         f.debug_struct("State")

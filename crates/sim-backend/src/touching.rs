@@ -24,6 +24,7 @@ impl Sim {
         }
         self.check_host_may_touch(span)?;
         let (by, threads) = (Processor::HOST, Threads::One);
+        self.lend_during(span.bytes);
         self.run_program(AccessProgram { by, span, stride_bytes, access: access.into(), threads })?;
         Ok(self.touched_by_host(&touch))
     }
@@ -50,6 +51,7 @@ impl Sim {
         if self.rehearses {
             return self.check_program(&program).map(|_| 0);
         }
+        self.lend_during(span.bytes);
         self.launch(by, StreamWork::Program(&[span]), stream)?;
         self.run_program(program)?;
         self.waited_for(stream);

@@ -109,6 +109,26 @@ impl Meter {
         }
     }
 
+    /// Calls of one kind that do nothing but ask, one after another from `now_ns` on. Returns the
+    /// time of the end of the last.
+    pub(crate) fn alike(&mut self, call: Call, refused: bool, times: u64, now_ns: u64) -> u64 {
+        // The second call follows one of its kind, and so do all after it.
+        let singly = if self.is_observed() { times } else { times.min(2) };
+        let mut now_ns = now_ns;
+        for _ in 0..singly {
+            self.begin(call, now_ns);
+            now_ns = self.end(now_ns, now_ns, refused);
+            self.remember(now_ns);
+        }
+        let others = times.saturating_sub(singly);
+        if others > 0 {
+            let each_ns = whole(self.account.rest(&self.params));
+            now_ns = clock::after(now_ns, each_ns.saturating_mul(others));
+            self.history.repeated(self.account.class(), others, now_ns);
+        }
+        now_ns
+    }
+
     /// A sleep of this length; returns how long it really takes.
     pub(crate) fn sleep(&mut self, duration_ns: u64) -> u64 {
         self.history.slept(duration_ns);
@@ -179,4 +199,60 @@ impl Meter {
 pub(super) fn whole(ns: f64) -> u64 {
     // The cast saturates; rounding half up needs no platform function.
     (ns + 0.5) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::GpuProfile;
+
+    const READS: [Call; 2] = [Call::RangeAttribute, Call::PointerAttribute];
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Reads { call: Call, refused: bool, times: u64 },
+        Sleep(u64),
+        Pause(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..2usize, any::<bool>(), 1..9u64).prop_map(|(call, refused, times)| {
+                Step::Reads { call: READS[call], refused, times }
+            }),
+            1 => (1..3_000_000u64).prop_map(Step::Sleep),
+            1 => prop_oneof![1..90_000_000u64, Just(clock::END_NS)].prop_map(Step::Pause),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn calls_alike_take_and_leave_what_each_by_itself_does(
+            steps in prop::collection::vec(steps(), 1..20),
+        ) {
+            let params = GpuProfile::h200().cost;
+            let [mut together, mut singly] = [(); 2].map(|()| Meter::new(params));
+            let mut now_ns = 0;
+            for step in steps {
+                match step {
+                    Step::Reads { call, refused, times } => {
+                        let end_ns = together.alike(call, refused, times, now_ns);
+                        for _ in 0..times {
+                            now_ns = singly.alike(call, refused, 1, now_ns);
+                        }
+                        prop_assert_eq!(end_ns, now_ns);
+                    }
+                    Step::Sleep(ns) => {
+                        now_ns = clock::after(now_ns, together.sleep(ns));
+                        singly.sleep(ns);
+                    }
+                    Step::Pause(ns) => now_ns = clock::after(now_ns, ns),
+                }
+                let left = [&together, &singly].map(|meter| format!("{:?}", meter.history));
+                prop_assert_eq!(&left[0], &left[1]);
+            }
+        }
+    }
 }

@@ -158,6 +158,19 @@ impl CallHistory {
         self.before = Some(class);
     }
 
+    /// The last call, one that is remembered, was made so many times more without a pause, and the
+    /// last of them has ended.
+    pub(super) fn repeated(&mut self, class: Class, times: u64, now_ns: u64) {
+        // The reads of one query count as one call.
+        let counted = if class == Class::Query { 0 } else { times };
+        if let Some(last) = &mut self.last[class as usize] {
+            last.end_ns = now_ns;
+            last.number = last.number.saturating_add(counted);
+            last.row = last.row.saturating_add(times);
+        }
+        self.calls = self.calls.saturating_add(counted);
+    }
+
     #[inline]
     pub(super) fn recycled_pages(&self) -> u64 {
         self.recycled_pages

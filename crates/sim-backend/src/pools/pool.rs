@@ -13,7 +13,7 @@ use crate::pool_chunks::{POOL_CHUNK_BYTES, PoolChunks};
 use crate::refusal::{Checked, invalid};
 
 /// A pool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Pool {
     pub(crate) props: PoolProps,
     /// The processor that has the memory (pinned) or that it prefers (managed), if any.

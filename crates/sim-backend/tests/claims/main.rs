@@ -18,6 +18,7 @@ mod pools;
 mod profiles;
 mod programs;
 mod published;
+mod reads_beside;
 mod recorded_launches;
 mod records;
 mod virtual_memory;

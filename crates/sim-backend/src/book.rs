@@ -1,0 +1,229 @@
+//! The state that reads of attributes ask for, and their answers.
+
+use std::ops::Range;
+
+use pagewise_hal::{
+    DevicePtr, DriverVersion, Location, PointerAttribute, Processor, RangeAttribute, Span,
+};
+
+use crate::attributes::Attributes;
+use crate::config::{RangeReads, SimConfig};
+use crate::lendable::Lendable;
+use crate::locate::{self, NO_LOCATION};
+use crate::pools::{Pool, Pools};
+use crate::refusal::{Checked, invalid};
+use crate::space::{Allocation, Live, MemoryKind, containing};
+
+/// The parts of a configuration that answers depend on.
+#[derive(Debug, Clone, Copy)]
+struct Rules {
+    devices: u32,
+    driver_version: DriverVersion,
+    range_reads: RangeReads,
+}
+
+impl Rules {
+    fn of(config: &SimConfig) -> Self {
+        let &SimConfig { devices, driver_version, range_reads, .. } = config;
+        Self { devices, driver_version, range_reads }
+    }
+}
+
+/// The parts of a machine's state that reads of attributes ask for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Book<'a> {
+    live: &'a Live,
+    attributes: &'a Attributes,
+    pools: &'a Pools,
+    rules: Rules,
+}
+
+/// The same, lent to readers.
+#[derive(Debug)]
+pub(crate) struct LentBook {
+    live: Lendable<Live>,
+    attributes: Lendable<Attributes>,
+    pools: Lendable<Pools>,
+    rules: Rules,
+}
+
+impl LentBook {
+    pub(crate) fn new(
+        live: &Lendable<Live>,
+        attributes: &Lendable<Attributes>,
+        pools: &Lendable<Pools>,
+        config: &SimConfig,
+    ) -> Self {
+        let rules = Rules::of(config);
+        Self { live: live.clone(), attributes: attributes.clone(), pools: pools.clone(), rules }
+    }
+
+    pub(crate) fn as_book(&self) -> Book<'_> {
+        let Self { live, attributes, pools, rules } = self;
+        Book { live, attributes, pools, rules: *rules }
+    }
+}
+
+/// Whether an allocation is managed: by itself or through its pool.
+#[inline]
+pub(crate) fn is_managed(allocation: &Allocation, pools: &Pools) -> bool {
+    match allocation.kind {
+        MemoryKind::Managed => true,
+        MemoryKind::Device(_)
+        | MemoryKind::Opened(_)
+        | MemoryKind::Pinned
+        | MemoryKind::Mapped(_)
+        | MemoryKind::Registered => false,
+        MemoryKind::Pool(pool) => pools.any(pool.as_raw()).is_some_and(Pool::is_managed),
+    }
+}
+
+impl<'a> Book<'a> {
+    pub(crate) fn new(
+        live: &'a Live,
+        attributes: &'a Attributes,
+        pools: &'a Pools,
+        config: &SimConfig,
+    ) -> Self {
+        Self { live, attributes, pools, rules: Rules::of(config) }
+    }
+
+    /// The range rule: at least one byte, starting in a live managed allocation and ending in the
+    /// same one, by the bytes requested.
+    pub(crate) fn managed_range(self, span: Span) -> Checked<&'a Allocation> {
+        if span.bytes == 0 || span.ptr.is_null() {
+            return invalid("the range is empty or starts at the null address");
+        }
+        match containing(self.live, span.ptr) {
+            Some(allocation) if !is_managed(allocation, self.pools) => {
+                invalid("the range is not managed memory")
+            }
+            Some(allocation) if allocation.contains(span) => Ok(allocation),
+            Some(_) => invalid("the range passes the end of its allocation"),
+            None => invalid("the range does not start in a live allocation"),
+        }
+    }
+
+    /// The pages of a range that passed the range rule.
+    pub(crate) fn managed_pages(self, span: Span) -> Checked<Range<u64>> {
+        self.managed_range(span)?;
+        Ok(span.pages_outward())
+    }
+
+    /// `cuMemRangeGetAttribute`, the list excepted (CONTRACT-60).
+    pub(crate) fn range_attribute(self, span: Span, attribute: RangeAttribute) -> Checked<i32> {
+        let with_types = self.rules.driver_version >= DriverVersion::CUDA_12_2;
+        match attribute {
+            RangeAttribute::ACCESSED_BY => return invalid("accessed-by is a list"),
+            RangeAttribute(5..=8) if !with_types => {
+                return invalid("attributes 5 to 8 need a driver of CUDA 12.2 or later");
+            }
+            RangeAttribute(1..=8) => {}
+            _ => return invalid("the range attribute does not exist"),
+        }
+        let pages = self.managed_pages(span)?;
+        let mode = self.rules.range_reads;
+        let preferred = || self.attributes.preferred(&pages, mode).unwrap_or(NO_LOCATION);
+        let prefetched = || self.attributes.last_prefetch(&pages, mode).unwrap_or(NO_LOCATION);
+        Ok(match attribute {
+            RangeAttribute::READ_MOSTLY => i32::from(self.attributes.read_mostly(&pages, mode)),
+            RangeAttribute::PREFERRED_LOCATION => locate::ordinal(preferred()),
+            RangeAttribute::LAST_PREFETCH_LOCATION => locate::ordinal(prefetched()),
+            RangeAttribute::PREFERRED_LOCATION_TYPE => preferred().kind.0,
+            RangeAttribute::PREFERRED_LOCATION_ID => preferred().id,
+            RangeAttribute::LAST_PREFETCH_LOCATION_TYPE => prefetched().kind.0,
+            _ => prefetched().id,
+        })
+    }
+
+    /// `cuMemRangeGetAttribute` of the accessed-by list, which has this length: devices ascending,
+    /// then the host.
+    pub(crate) fn range_accessed_by(self, span: Span, length: usize) -> Checked<Vec<i32>> {
+        if length == 0 {
+            return invalid("give room for at least one processor");
+        }
+        let pages = self.managed_pages(span)?;
+        let mode = self.rules.range_reads;
+        let devices = (0..self.rules.devices).map(Processor::device);
+        let having = devices
+            .chain([Processor::HOST])
+            .filter(|&processor| self.attributes.is_accessed_by(&pages, mode, processor))
+            .map(Processor::as_raw);
+        let padded = having.chain(std::iter::repeat(Location::ORDINAL_INVALID));
+        Ok(padded.take(length).collect())
+    }
+
+    /// `cuPointerGetAttribute`, but of mapped memory, which the machine has to be asked about.
+    pub(crate) fn pointer_attribute(
+        self,
+        ptr: DevicePtr,
+        attribute: PointerAttribute,
+    ) -> Option<Checked<u64>> {
+        let Some(allocation) = containing(self.live, ptr) else {
+            return Some(invalid("the address belongs to no live allocation"));
+        };
+        match allocation.kind {
+            MemoryKind::Mapped(_) => None,
+            _ => Some(self.attribute_of(allocation, ptr, attribute)),
+        }
+    }
+
+    fn attribute_of(
+        self,
+        allocation: &Allocation,
+        ptr: DevicePtr,
+        attribute: PointerAttribute,
+    ) -> Checked<u64> {
+        let pool = match allocation.kind {
+            MemoryKind::Pool(pool) => self.pools.any(pool.as_raw()),
+            _ => None,
+        };
+        Ok(match attribute {
+            PointerAttribute::MEMORY_TYPE if self.is_host_memory(allocation) => 1,
+            PointerAttribute::MEMORY_TYPE => 2,
+            PointerAttribute::DEVICE_POINTER => ptr.0,
+            PointerAttribute::HOST_POINTER => {
+                if !is_managed(allocation, self.pools) && !self.is_host_memory(allocation) {
+                    return invalid("the host does not reach the memory");
+                }
+                ptr.0
+            }
+            PointerAttribute::BUFFER_ID => allocation.id,
+            PointerAttribute::IS_MANAGED => u64::from(is_managed(allocation, self.pools)),
+            PointerAttribute::DEVICE_ORDINAL => match allocation.kind {
+                MemoryKind::Device(device) | MemoryKind::Opened(device) => device.0 as u64,
+                // Of a managed pool too (CONTRACT-70).
+                _ => {
+                    let home = pool.and_then(Pool::home);
+                    home.and_then(Processor::device_ordinal).map_or(0, u64::from)
+                }
+            },
+            PointerAttribute::RANGE_START_ADDR => allocation.start,
+            PointerAttribute::RANGE_SIZE => allocation.bytes,
+            PointerAttribute::MAPPED => 1,
+            PointerAttribute::ALLOWED_HANDLE_TYPES => {
+                pool.map_or(0, |pool| u64::from(pool.props.handle_types.bits()))
+            }
+            PointerAttribute::MEMPOOL_HANDLE => match allocation.kind {
+                MemoryKind::Pool(pool) => pool.as_raw(),
+                _ => 0,
+            },
+            _ => return invalid("this driver does not know the pointer attribute"),
+        })
+    }
+
+    /// Whether memory that is not mapped stays on the host.
+    pub(crate) fn is_host_memory(self, allocation: &Allocation) -> bool {
+        match allocation.kind {
+            MemoryKind::Pinned | MemoryKind::Registered => true,
+            MemoryKind::Managed
+            | MemoryKind::Device(_)
+            | MemoryKind::Opened(_)
+            | MemoryKind::Mapped(_) => false,
+            MemoryKind::Pool(pool) => self
+                .pools
+                .any(pool.as_raw())
+                .is_some_and(|pool| !pool.is_managed() && pool.home() == Some(Processor::HOST)),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Reads of attributes beside a long call of another thread, which they do not wait for.
+//!
+//! A call that changes nothing more that reads ask for lends the book, and takes it back when it
+//! lets the machine go. A read that finds the machine taken and the book lent reads there. It answers
+//! as if it came right after the call under way: the call will change nothing that it asks for, and
+//! the time that it takes passes when that call has ended, before any other begins.
+
+use std::sync::Mutex;
+
+use crate::book::{Book, LentBook};
+use crate::cost::Call;
+use crate::patient;
+use crate::refusal::Checked;
+
+/// The groups of reads that are kept for the call under way to end. Reads beyond that wait for the
+/// machine.
+pub(crate) const GROUPS_MAX: usize = 1 << 16;
+
+/// So few groups are counted while no read comes between.
+const FEW_GROUPS: usize = 64;
+
+/// Reads that are alike, one after another. Their time has yet to pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReadGroup {
+    pub(crate) call: Call,
+    pub(crate) refused: bool,
+    pub(crate) times: u64,
+}
+
+/// The book while a call lends it, and the reads that were made in it.
+#[derive(Debug, Default)]
+pub(crate) struct ReadsBeside(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    book: Option<LentBook>,
+    made: Vec<ReadGroup>,
+}
+
+impl ReadsBeside {
+    /// The call under way lends the book.
+    pub(crate) fn lend(&self, book: LentBook) {
+        patient::lock(&self.0).book = Some(book);
+    }
+
+    /// A read: its answer, if a call lends the book and the book has it.
+    pub(crate) fn read<T>(
+        &self,
+        call: Call,
+        answer: impl FnOnce(Book<'_>) -> Option<Checked<T>>,
+    ) -> Option<Checked<T>> {
+        let mut state = patient::lock(&self.0);
+        if state.made.len() >= GROUPS_MAX {
+            return None;
+        }
+        let answer = answer(state.book.as_ref()?.as_book())?;
+        let refused = answer.is_err();
+        match state.made.last_mut() {
+            Some(last) if (last.call, last.refused) == (call, refused) => {
+                last.times = last.times.saturating_add(1);
+            }
+            _ => state.made.push(ReadGroup { call, refused, times: 1 }),
+        }
+        Some(answer)
+    }
+
+    /// Hands over the reads that were made, in order. Takes the book back with the last of them,
+    /// which it says: if there are few, or if it has to.
+    pub(crate) fn collect(&self, has_to_end: bool) -> (Vec<ReadGroup>, bool) {
+        let mut state = patient::lock(&self.0);
+        let ends = has_to_end || state.made.len() <= FEW_GROUPS;
+        if ends {
+            state.book = None;
+        }
+        (std::mem::take(&mut state.made), ends)
+    }
+}
