@@ -290,6 +290,7 @@ impl Sim {
             return;
         };
         self.attributes.remove_region(first_page..first_page + pages);
+        self.lend_during(pages * PAGE_BYTES);
         self.drop_memory(first_page..first_page + pages);
     }
 

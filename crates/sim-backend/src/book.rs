@@ -14,6 +14,9 @@ use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, invalid};
 use crate::space::{Allocation, Live, MemoryKind, containing};
 
+/// The reason of a read about an address that no memory has.
+pub(crate) const NO_ALLOCATION: &str = "the address belongs to no live allocation";
+
 /// The parts of a configuration that answers depend on.
 #[derive(Debug, Clone, Copy)]
 struct Rules {
@@ -79,6 +82,7 @@ pub(crate) fn is_managed(allocation: &Allocation, pools: &Pools) -> bool {
 }
 
 impl<'a> Book<'a> {
+    #[inline]
     pub(crate) fn new(
         live: &'a Live,
         attributes: &'a Attributes,
@@ -160,7 +164,7 @@ impl<'a> Book<'a> {
         attribute: PointerAttribute,
     ) -> Option<Checked<u64>> {
         let Some(allocation) = containing(self.live, ptr) else {
-            return Some(invalid("the address belongs to no live allocation"));
+            return Some(invalid(NO_ALLOCATION));
         };
         match allocation.kind {
             MemoryKind::Mapped(_) => None,
@@ -168,7 +172,9 @@ impl<'a> Book<'a> {
         }
     }
 
-    fn attribute_of(
+    /// An attribute of an address of memory that is not mapped.
+    #[inline]
+    pub(crate) fn attribute_of(
         self,
         allocation: &Allocation,
         ptr: DevicePtr,

@@ -372,6 +372,7 @@ impl Sim {
 
     /// Whether code still waits for memory to change. Pages stay where they are.
     fn is_spinning(&mut self, by: Processor, code: &mut dyn DeviceCode) -> bool {
+        self.lend();
         let (mut accessed, mut tracer) = (BTreeSet::new(), None);
         let spins =
             self.with_memory(by, (&mut accessed, &mut tracer), |memory| code.is_spinning(memory));

@@ -163,15 +163,28 @@ impl Machine {
     ) -> Result<T> {
         self.check_process(name.operation)?;
         self.check_not_lost(name.operation)?;
-        let free = || Locked::at_once(&self.sim).map(Found::Machine);
-        let lent = || self.reads_beside.read(call, &answer).map(Found::Answer);
-        let found = free().unwrap_or_else(|| patient::until(|| lent().or_else(free)));
+        let found = match Locked::at_once(&self.sim) {
+            Some(sim) => Found::Machine(sim),
+            None => self.wait_to_read(call, answer),
+        };
         match found {
             Found::Machine(sim) => self.call_locked(sim, name, call, act),
             Found::Answer(answer) => {
                 answer.map_err(|refusal| error(name.operation.name(), refusal))
             }
         }
+    }
+
+    #[cold]
+    fn wait_to_read<T>(
+        &self,
+        call: Call,
+        answer: impl Fn(Book<'_>) -> Option<Checked<T>>,
+    ) -> Found<'_, T> {
+        patient::until(|| {
+            let beside = self.reads_beside.read(call, &answer).map(Found::Answer);
+            beside.or_else(|| Locked::at_once(&self.sim).map(Found::Machine))
+        })
     }
 
     fn call_locked<T>(

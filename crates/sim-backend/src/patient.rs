@@ -108,6 +108,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_waits_for_one_of_two_things_takes_the_other_while_a_mutex_is_taken() {
+        let (mutex, other) = (Mutex::new("taken"), Mutex::new(None));
+        scope(|scope| {
+            let owner = lock(&mutex);
+            let look = || taken(&mutex).map(|mutex| *mutex).or_else(|| lock(&other).take());
+            let waiting = scope.spawn(move || until(look));
+            *lock(&other) = Some("the other");
+            assert_eq!(waiting.join().ok(), Some("the other"));
+            drop(owner);
+            assert_eq!(until(look), "taken");
+        });
+    }
+
+    #[test]
     fn a_panic_with_the_mutex_is_no_concern_of_others() {
         let mutex = Mutex::new(7);
         let panicked = scope(|scope| {

@@ -7,6 +7,7 @@ use pagewise_hal::{
     AccessFlags, DeviceAttribute, DeviceId, DevicePtr, PageRun, PointerAttribute, Processor, Span,
 };
 
+use crate::book::NO_ALLOCATION;
 use crate::link::PeerLink;
 use crate::refusal::{Checked, bad_device, invalid};
 use crate::sim::Sim;
@@ -46,15 +47,24 @@ impl Sim {
         ptr: DevicePtr,
         attribute: PointerAttribute,
     ) -> Checked<u64> {
-        let answer = self.book().pointer_attribute(ptr, attribute);
-        answer.unwrap_or_else(|| self.attribute_of_mapped(ptr, attribute))
+        let Some(allocation) = self.space.containing(ptr) else {
+            return invalid(NO_ALLOCATION);
+        };
+        match allocation.kind {
+            MemoryKind::Mapped(memory) => {
+                self.attribute_of_mapped((allocation, memory.as_raw()), ptr, attribute)
+            }
+            _ => self.book().attribute_of(allocation, ptr, attribute),
+        }
     }
 
     /// An attribute of an address of mapped memory (CONTRACT-123).
-    fn attribute_of_mapped(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Checked<u64> {
-        let Some((allocation, handle)) = self.mapped_at(ptr) else {
-            return invalid("the address belongs to no live allocation");
-        };
+    fn attribute_of_mapped(
+        &self,
+        (allocation, handle): (&Allocation, u64),
+        ptr: DevicePtr,
+        attribute: PointerAttribute,
+    ) -> Checked<u64> {
         let home = self.home_of_memory(handle);
         // Reads describe the reservation.
         let whole = || self.mappings.reservation_of(allocation.span()).unwrap_or(allocation.span());
@@ -80,15 +90,6 @@ impl Sim {
             }
             _ => return invalid("this driver does not know the pointer attribute"),
         })
-    }
-
-    /// The mapping at an address, and the memory that is mapped there.
-    fn mapped_at(&self, ptr: DevicePtr) -> Option<(&Allocation, u64)> {
-        let allocation = self.space.containing(ptr)?;
-        match allocation.kind {
-            MemoryKind::Mapped(memory) => Some((allocation, memory.as_raw())),
-            _ => None,
-        }
     }
 
     fn is_open_to_a_device(&self, ptr: DevicePtr) -> bool {

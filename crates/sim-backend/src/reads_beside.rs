@@ -64,14 +64,14 @@ impl ReadsBeside {
         Some(answer)
     }
 
-    /// Hands over the reads that were made, in order. Takes the book back with the last of them,
-    /// which it says: if there are few, or if it has to.
-    pub(crate) fn collect(&self, has_to_end: bool) -> (Vec<ReadGroup>, bool) {
+    /// Hands over the reads that were made, in order. Takes the book back if they are few, or if it
+    /// has to. `None` if it has the book and there are no more.
+    pub(crate) fn collect(&self, has_to_end: bool) -> Option<Vec<ReadGroup>> {
         let mut state = patient::lock(&self.0);
-        let ends = has_to_end || state.made.len() <= FEW_GROUPS;
-        if ends {
+        if has_to_end || state.made.len() <= FEW_GROUPS {
             state.book = None;
         }
-        (std::mem::take(&mut state.made), ends)
+        let is_over = state.book.is_none() && state.made.is_empty();
+        (!is_over).then(|| std::mem::take(&mut state.made))
     }
 }

@@ -33,10 +33,10 @@ use crate::space::{Allocation, MemoryKind, Space};
 use crate::streams::Streams;
 
 /// Work on so much memory may be long.
-const LONG_BYTES: u64 = 64 << 10;
+const LONG_BYTES: u64 = 256 << 10;
 
 /// How often reads are collected that may come while those before them are counted.
-const COLLECTIONS_MAX: u32 = 8;
+const COLLECTIONS_MAX: u8 = 8;
 
 /// The simulated process.
 #[derive(Debug)]
@@ -135,6 +135,7 @@ impl Sim {
     }
 
     /// The state that reads of attributes ask for.
+    #[inline]
     pub(crate) fn book(&self) -> Book<'_> {
         Book::new(self.space.live(), &self.attributes, &self.pools, &self.config)
     }
@@ -166,14 +167,12 @@ impl Sim {
     /// meanwhile.
     pub(crate) fn end_lending(&mut self) {
         self.lends = false;
-        for round in 1.. {
-            let (made, ends) = self.reads_beside.collect(round == COLLECTIONS_MAX);
+        let mut collections = 0;
+        while let Some(made) = self.reads_beside.collect(collections >= COLLECTIONS_MAX) {
             for ReadGroup { call, refused, times } in made {
                 self.clock_ns = self.pager.pass_alike(call, refused, times, self.clock_ns);
             }
-            if ends {
-                break;
-            }
+            collections = collections.saturating_add(1);
         }
     }
 

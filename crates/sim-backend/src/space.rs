@@ -76,6 +76,7 @@ impl ManagedRange {
 pub(crate) type Live = BTreeMap<u64, Allocation>;
 
 /// The live allocation that holds an address.
+#[inline]
 pub(crate) fn containing(live: &Live, ptr: DevicePtr) -> Option<&Allocation> {
     let (_, allocation) = live.range(..=ptr.0).next_back()?;
     (ptr.0 < allocation.start + allocation.bytes).then_some(allocation)
@@ -187,6 +188,7 @@ impl Space {
     }
 
     /// The live allocation that holds this address.
+    #[inline]
     pub(crate) fn containing(&self, ptr: DevicePtr) -> Option<&Allocation> {
         containing(&self.live, ptr)
     }
