@@ -12,9 +12,12 @@ use crate::cost::Call;
 use crate::patient;
 use crate::refusal::Checked;
 
-/// The groups of reads that are kept for the call under way to end. Reads beyond that wait for the
-/// machine.
-pub(crate) const GROUPS_MAX: usize = 1 << 16;
+/// The groups of reads that are kept in order until the call under way ends. Reads beyond that count
+/// as if those of one kind came together, which may take less time.
+pub(crate) const GROUPS_MAX: usize = 1 << 14;
+
+/// The kinds of reads: of ranges and of addresses, answered and refused.
+const KINDS: usize = 4;
 
 /// So few groups are counted while no read comes between.
 const FEW_GROUPS: usize = 64;
@@ -37,6 +40,17 @@ struct State {
     made: Vec<ReadGroup>,
 }
 
+impl State {
+    fn note(&mut self, call: Call, refused: bool) {
+        let considered = if self.made.len() < GROUPS_MAX { 1 } else { KINDS };
+        let mut last = self.made.iter_mut().rev().take(considered);
+        match last.find(|group| (group.call, group.refused) == (call, refused)) {
+            Some(group) => group.times = group.times.saturating_add(1),
+            None => self.made.push(ReadGroup { call, refused, times: 1 }),
+        }
+    }
+}
+
 impl ReadsBeside {
     /// The call under way lends the book.
     pub(crate) fn lend(&self, book: LentBook) {
@@ -50,17 +64,8 @@ impl ReadsBeside {
         answer: impl FnOnce(Book<'_>) -> Option<Checked<T>>,
     ) -> Option<Checked<T>> {
         let mut state = patient::lock(&self.0);
-        if state.made.len() >= GROUPS_MAX {
-            return None;
-        }
         let answer = answer(state.book.as_ref()?.as_book())?;
-        let refused = answer.is_err();
-        match state.made.last_mut() {
-            Some(last) if (last.call, last.refused) == (call, refused) => {
-                last.times = last.times.saturating_add(1);
-            }
-            _ => state.made.push(ReadGroup { call, refused, times: 1 }),
-        }
+        state.note(call, answer.is_err());
         Some(answer)
     }
 

@@ -127,7 +127,7 @@ fn any_number_of_reads_finds_room_beside_a_kernel() {
     let (range, pointer) = (RangeAttribute::READ_MOSTLY, PointerAttribute::IS_MANAGED);
     let asked = beside(&sim, |sim| {
         (0..100_000).try_for_each(|_| sim.range_attribute(span, range).map(drop))?;
-        (0..1000).try_for_each(|_| {
+        (0..50_000).try_for_each(|_| {
             sim.pointer_attribute(span.ptr, pointer)?;
             sim.range_attribute(span, range).map(drop)
         })
