@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use pagewise_hal::{
-    AccessFlags, AttachFlags, DeviceId, DevicePtr, HostAllocFlags, Location, PAGE_BYTES,
-    PoolHandle, Processor, StreamHandle,
+    AccessFlags, AttachFlags, BLOCK_BYTES, DeviceId, DevicePtr, HostAllocFlags, Location,
+    PAGE_BYTES, PoolHandle, Processor, StreamHandle,
 };
 
 use crate::arena::NO_ADDRESSES;
@@ -290,7 +290,8 @@ impl Sim {
             return;
         };
         self.attributes.remove_region(first_page..first_page + pages);
-        self.lend_during(pages * PAGE_BYTES);
+        // A block goes as fast as a page moves.
+        self.lend_during(pages.div_ceil(BLOCK_BYTES / PAGE_BYTES) * PAGE_BYTES);
         self.drop_memory(first_page..first_page + pages);
     }
 

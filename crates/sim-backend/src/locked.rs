@@ -114,7 +114,7 @@ mod tests {
             sim.prefetch_batch(&[span], &[Location::HOST], &[0], 0, STREAM)
         }),
         ("free", |sim, _| {
-            let freed = sim.alloc_managed(4 << 20, AttachFlags::GLOBAL)?;
+            let freed = sim.alloc_managed(128 << 20, AttachFlags::GLOBAL)?;
             sim.free(freed)
         }),
         ("discard_batch", |sim, span| sim.discard_batch(&[span], 0, STREAM)),
