@@ -78,7 +78,7 @@ impl Layout {
         Self { lines, length, adjacent: packed, packed }
     }
 
-    fn tiles(self) -> usize {
+    pub(crate) fn tiles(self) -> usize {
         self.lines / 8 * (self.length / (4 * self.adjacent))
     }
 

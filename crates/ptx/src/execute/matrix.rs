@@ -96,6 +96,82 @@ impl Places {
     }
 }
 
+/// Where a tile of lines of eight elements begins, of which each lane holds two.
+fn origin_of_pairs(layout: Layout, tile: usize) -> (usize, usize) {
+    layout.origin(tile * layout.adjacent / layout.packed, 0)
+}
+
+/// The elements of a matrix of which each lane holds two adjacent ones, in one register or in two.
+#[inline(always)]
+fn spread_pairs<'r, const N: usize>(
+    (layout, along_lines): (Layout, bool),
+    register: impl Fn(usize) -> &'r [u32; WIDTH],
+    elements: &mut [u32; N],
+) {
+    for tile in 0..layout.tiles() {
+        let (mut first, mut second) = (*register(tile), [0; WIDTH]);
+        if layout.packed == 2 {
+            for lane in 0..WIDTH {
+                (first[lane], second[lane]) = (first[lane] & 0xffff, first[lane] >> 16);
+            }
+        } else {
+            (first, second) = (*register(2 * tile), *register(2 * tile + 1));
+        }
+        let (line, place) = origin_of_pairs(layout, tile);
+        if along_lines {
+            for own in 0..8 {
+                let mut row = [0; 8];
+                for quarter in 0..4 {
+                    row[2 * quarter] = first[4 * own + quarter];
+                    row[2 * quarter + 1] = second[4 * own + quarter];
+                }
+                set_eight(elements, (line + own) * layout.length + place, row);
+            }
+            continue;
+        }
+        for quarter in 0..4 {
+            let (mut even, mut odd) = ([0; 8], [0; 8]);
+            for own in 0..8 {
+                even[own] = first[4 * own + quarter];
+                odd[own] = second[4 * own + quarter];
+            }
+            let at = (place + 2 * quarter) * layout.lines + line;
+            set_eight(elements, at, even);
+            set_eight(elements, at + layout.lines, odd);
+        }
+    }
+}
+
+/// The registers of a tile of which each lane holds two adjacent elements: its first ones, and its
+/// second ones.
+#[inline(always)]
+fn gathered_pairs(
+    layout: Layout,
+    tile: usize,
+    elements: &[u32; ELEMENTS_MAX],
+) -> [[u32; WIDTH]; 2] {
+    let (line, place) = origin_of_pairs(layout, tile);
+    let (mut first, mut second) = ([0; WIDTH], [0; WIDTH]);
+    for own in 0..8 {
+        let at = (line + own) * layout.length + place;
+        let row: [u32; 8] =
+            elements.get(at..).and_then(<[u32]>::first_chunk).copied().unwrap_or_default();
+        for quarter in 0..4 {
+            first[4 * own + quarter] = row[2 * quarter];
+            second[4 * own + quarter] = row[2 * quarter + 1];
+        }
+    }
+    [first, second]
+}
+
+/// Writes eight elements, which are inside of the matrix.
+#[inline(always)]
+fn set_eight<const N: usize>(elements: &mut [u32; N], at: usize, values: [u32; 8]) {
+    if let Some(place) = elements.get_mut(at..).and_then(<[u32]>::first_chunk_mut) {
+        *place = values;
+    }
+}
+
 /// The elements of a matrix in the registers of a warp, which take the upper `bits` bits of their
 /// parts.
 #[inline(always)]
@@ -106,6 +182,10 @@ fn spread<'e, 'r, const N: usize>(
     elements: &'e mut [u32; N],
 ) -> &'e [u32] {
     let part_bits = 32 / layout.packed as u32;
+    if layout.adjacent == 2 && bits == part_bits {
+        spread_pairs((layout, along_lines), register, elements);
+        return &elements[..layout.lines * layout.length];
+    }
     for index in 0..layout.registers() {
         let values = register(index);
         for part in 0..layout.packed {
@@ -123,20 +203,6 @@ fn spread<'e, 'r, const N: usize>(
         }
     }
     &elements[..layout.lines * layout.length]
-}
-
-/// A register of the sums.
-#[inline(always)]
-fn gathered(layout: Layout, register: usize, elements: &[u32; ELEMENTS_MAX]) -> [u32; WIDTH] {
-    let mut values = [0; WIDTH];
-    for part in 0..layout.packed {
-        let places = Places::of(layout, true, register, part);
-        let shift = part as u32 * (32 / layout.packed as u32);
-        for lane in 0..WIDTH {
-            values[lane] |= elements[places.lane(lane) % ELEMENTS_MAX] << shift;
-        }
-    }
-    values
 }
 
 /// The factors of a product in registers.
@@ -190,9 +256,18 @@ impl Operands<'_, '_> {
     #[inline(always)]
     fn set_sums(self, sums: &[u32; ELEMENTS_MAX]) {
         let layout = layout_of_sums(self.product);
-        for register in 0..layout.registers() {
-            let values = gathered(layout, register, sums);
-            self.lanes.set_word(self.op.result(register), &values);
+        for tile in 0..layout.tiles() {
+            let [first, second] = gathered_pairs(layout, tile, sums);
+            if layout.packed == 2 {
+                let mut both = first;
+                for lane in 0..WIDTH {
+                    both[lane] |= second[lane] << 16;
+                }
+                self.lanes.set_word(self.op.result(tile), &both);
+            } else {
+                self.lanes.set_word(self.op.result(2 * tile), &first);
+                self.lanes.set_word(self.op.result(2 * tile + 1), &second);
+            }
         }
     }
 
