@@ -1,5 +1,6 @@
 //! Counters: the number of records of each kind, and their bytes.
 
+use crate::Processor;
 use crate::event::{CopyCause, MemoryEvent};
 
 /// Copies of pages: how many runs, and their bytes.
@@ -21,8 +22,8 @@ fn count(sum: &mut u64, more: u64) {
 
 impl Copies {
     #[inline]
-    fn add(&mut self, bytes: u64) {
-        count(&mut self.runs, 1);
+    fn add(&mut self, runs: u64, bytes: u64) {
+        count(&mut self.runs, runs);
         count(&mut self.bytes, bytes);
     }
 
@@ -129,16 +130,7 @@ impl Counters {
     pub fn count(&mut self, event: &MemoryEvent) {
         match *event {
             MemoryEvent::Copy { bytes, from, to, cause, .. } => {
-                let (way, by_cause) = match (from.device_ordinal(), to.device_ordinal()) {
-                    (None, _) => (&mut self.to_device, Some(&mut self.to_device_by)),
-                    (_, None) => (&mut self.to_host, Some(&mut self.to_host_by)),
-                    _ => (&mut self.between_devices, None),
-                };
-                way.add(bytes);
-                if let Some(by_cause) = by_cause {
-                    count(by_cause.of(cause), bytes);
-                }
-                self.by_cause(cause).add(bytes);
+                self.count_copies((from, to), cause, 1, bytes);
             }
             MemoryEvent::CpuFault { .. } => count(&mut self.cpu_faults, 1),
             MemoryEvent::GpuFault { merged, .. } => {
@@ -152,6 +144,37 @@ impl Counters {
                 count(&mut self.throttled_ns, duration_ns);
             }
         }
+    }
+
+    /// Adds the records of so many copies from one processor to another, for one cause, of so many
+    /// bytes together.
+    ///
+    /// ```
+    /// use pagewise_hal::{CopyCause, Counters, Processor};
+    ///
+    /// let mut counters = Counters::default();
+    /// let way = (Processor::HOST, Processor::device(0));
+    /// counters.count_copies(way, CopyCause::User, 2, 8192);
+    /// assert_eq!((counters.to_device.runs, counters.to_device_by.user), (2, 8192));
+    /// ```
+    #[inline]
+    pub fn count_copies(
+        &mut self,
+        (from, to): (Processor, Processor),
+        cause: CopyCause,
+        runs: u64,
+        bytes: u64,
+    ) {
+        let (way, by_cause) = match (from.device_ordinal(), to.device_ordinal()) {
+            (None, _) => (&mut self.to_device, Some(&mut self.to_device_by)),
+            (_, None) => (&mut self.to_host, Some(&mut self.to_host_by)),
+            _ => (&mut self.between_devices, None),
+        };
+        way.add(runs, bytes);
+        if let Some(by_cause) = by_cause {
+            count(by_cause.of(cause), bytes);
+        }
+        self.by_cause(cause).add(runs, bytes);
     }
 
     fn by_cause(&mut self, cause: CopyCause) -> &mut Copies {

@@ -102,6 +102,30 @@ impl EventLog {
         }
     }
 
+    /// Whether it keeps records. A log without room only counts them.
+    #[inline]
+    #[must_use]
+    pub const fn keeps_records(&self) -> bool {
+        self.capacity > 0
+    }
+
+    /// Adds so many records that are only counted: `count` adds them to the sums. Later observers
+    /// see them as lost, so this is for a log that [keeps none](Self::keeps_records).
+    ///
+    /// ```
+    /// use pagewise_hal::{CopyCause, EventLog, Processor};
+    ///
+    /// let mut log = EventLog::new(0);
+    /// let way = (Processor::HOST, Processor::device(0));
+    /// log.push_counted(3, |sums| sums.count_copies(way, CopyCause::User, 3, 12288));
+    /// assert_eq!((log.since(0).lost, log.counters().to_device.runs), (3, 3));
+    /// ```
+    #[inline]
+    pub fn push_counted(&mut self, records: u64, count: impl FnOnce(&mut Counters)) {
+        count(&mut self.counters);
+        self.end = self.end.saturating_add(records);
+    }
+
     fn keep(&mut self, event: MemoryEvent) {
         if self.kept.len() == self.capacity {
             self.kept.pop_front();

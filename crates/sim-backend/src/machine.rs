@@ -142,9 +142,10 @@ impl Machine {
         self.check_process(name.operation)?;
         self.check_not_lost(name.operation)?;
         let mut sim = self.lock();
+        sim.pager.records().log.begin_call(name);
         match at_once(&mut sim, call) {
             Some(answer) => {
-                sim.pager.records().log.begin_call(name);
+                self.pass_on(sim);
                 Ok(answer)
             }
             None => self.call_locked(sim, name, call, act),
@@ -261,12 +262,18 @@ impl Machine {
         let end_ns = ends(&mut sim, start_ns, modelled_ns);
         sim.clock_ns = end_ns;
         sim.pager.remember(end_ns);
+        self.pass_on(sim);
+        answer
+    }
+
+    /// Hands the records of a call that ended to the listener, if there is one.
+    #[inline]
+    fn pass_on(&self, mut sim: Locked<'_>) {
         if sim.listened {
             self.deliveries.put(sim.pager.records().take_fresh());
             drop(sim);
             self.deliveries.deliver();
         }
-        answer
     }
 
     /// Services a fault of the host, and lets the thread that faulted go on when the observer has

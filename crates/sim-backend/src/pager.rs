@@ -16,8 +16,8 @@ use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, MemoryStep, Meter};
 use crate::pace::{FaultPace, FaultPacer};
 use crate::paging::{
-    self, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations, ReportSink,
-    TurnWalk, WalkReach, Work, WorkCause,
+    self, AlikeCopies, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations,
+    ReportSink, TurnWalk, WalkReach, Wants, Work, WorkCause,
 };
 pub(crate) use crate::paging::{
     Access, Discard, ExecutedKernel, Group, HostAccess, LaneWait, Missing,
@@ -89,6 +89,16 @@ struct Reports {
 }
 
 impl ReportSink for Reports {
+    #[inline]
+    fn wants(&self) -> Wants {
+        Wants { copies: self.records.are_wanted(), holdings: self.holdings.is_some() }
+    }
+
+    fn copies(&mut self, copies: &AlikeCopies) {
+        let &AlikeCopies { way, cause, runs, bytes } = copies;
+        self.records.log.push_counted(runs, |sums| sums.count_copies(way, cause, runs, bytes));
+    }
+
     fn record(&mut self, record: MemoryEvent) {
         if matches!(record, MemoryEvent::GpuFault { .. } | MemoryEvent::CpuFault { .. }) {
             self.pacer.recorded();
@@ -210,23 +220,38 @@ impl Pager {
 
     /// Runs an access program that begins at `now_ns`; returns when it ends.
     pub(crate) fn run_program(&mut self, program: AccessProgram, now_ns: u64) -> u64 {
-        let threads = program.threads;
         let walk = program.walk();
+        if program.threads == Threads::One {
+            return self.run_walk(&walk, now_ns);
+        }
         self.now_ns = now_ns;
         self.reports.meter.walks(&walk);
-        let end_ns = match threads {
-            Threads::One => self.paging.walk(walk, now_ns, &mut self.reports).now_ns,
-            _ => self.run_kernel(walk, threads),
-        };
-        let covered = self.paging.covered(walk);
-        self.reports.meter.walked(&walk, covered);
-        self.paging.count_accesses(&walk, end_ns, &mut self.reports);
+        let end_ns = self.run_kernel(walk, program.threads);
+        self.walked(&walk, end_ns);
         end_ns
+    }
+
+    /// Runs an access program of one thread that begins at `now_ns`; returns when it ends.
+    #[inline]
+    fn run_walk(&mut self, walk: &paging::Walk, now_ns: u64) -> u64 {
+        self.now_ns = now_ns;
+        self.reports.meter.walks(walk);
+        let end_ns = self.paging.walk(*walk, now_ns, &mut self.reports).now_ns;
+        self.walked(walk, end_ns);
+        end_ns
+    }
+
+    /// A walk ended, with its faults.
+    #[inline]
+    fn walked(&mut self, walk: &paging::Walk, end_ns: u64) {
+        let covered = self.paging.covered(*walk);
+        self.reports.meter.walked(walk, covered);
+        self.paging.count_accesses(walk, end_ns, &mut self.reports);
     }
 
     /// Runs an access program of one thread as a call of its own that begins at `now_ns`, and takes
     /// `pace_ns` if that is given. Returns when the call ends; `None`, and nothing is done, unless
-    /// the processor may make the only access already and costs are not observed.
+    /// the program makes one access, no pace of a fault is given for it, and costs are not observed.
     #[inline]
     pub(crate) fn access_at_once(
         &mut self,
@@ -238,10 +263,23 @@ impl Pager {
         if self.reports.meter.is_observed() {
             return None;
         }
-        let covered = self.paging.touch_mapped(walk)?;
+        let Some(covered) = self.paging.touch_mapped(walk) else {
+            let faults = pace_ns.is_none() && walk.only_page().is_some();
+            return faults.then(|| self.fault_at_once(call, walk, now_ns));
+        };
         self.forget_pace();
         (self.call, self.now_ns) = (call, now_ns);
         Some(self.reports.meter.walk(call, walk, covered, (now_ns, pace_ns)))
+    }
+
+    /// Runs an access program of one thread as a call of its own. Returns when the call ends.
+    fn fault_at_once(&mut self, call: Call, walk: &paging::Walk, now_ns: u64) -> u64 {
+        self.forget_pace();
+        self.begin(call, now_ns);
+        let faulted_ns = self.run_walk(walk, now_ns);
+        let end_ns = self.end(now_ns, faulted_ns, false);
+        self.remember(end_ns);
+        end_ns
     }
 
     fn run_kernel(&mut self, walk: paging::Walk, threads: Threads) -> u64 {

@@ -8,7 +8,7 @@
               one for each byte of 2^22 ranges of live memory"
 )]
 
-use pagewise_hal::StridedSpan;
+use pagewise_hal::{PAGE_BYTES, StridedSpan};
 
 /// A range of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,7 @@ impl Places {
     }
 
     /// The range of a place, and the number of the first place behind that range.
+    #[inline]
     fn run(&self, place: u64) -> (Run, u64) {
         let behind = match &self.runs[..] {
             [_] => 1,
@@ -70,6 +71,21 @@ impl Places {
     pub(crate) fn address(&self, place: u64) -> u64 {
         let (run, _) = self.run(place);
         run.start + (place - run.first) * run.stride
+    }
+
+    /// The places from `place` on that lie on the same page of its range, at most so many: the page,
+    /// the addresses of the first and the last, and how many they are.
+    #[inline]
+    pub(crate) fn on_one_page(&self, place: u64, most: u64) -> (u64, u64, u64, u64) {
+        let (run, end) = self.run(place);
+        let byte = run.start + (place - run.first) * run.stride;
+        let page = byte / PAGE_BYTES;
+        if run.stride >= PAGE_BYTES {
+            return (page, byte, byte, 1);
+        }
+        let left = (page + 1) * PAGE_BYTES - byte;
+        let places = left.div_ceil(run.stride).min(end - place).min(most);
+        (page, byte, byte + (places - 1) * run.stride, places)
     }
 
     /// The first place from `place` on that is in another range, or in the same range at `byte` or

@@ -35,6 +35,12 @@ impl Records {
         }
     }
 
+    /// Whether each record is kept or passed on, and not only counted.
+    #[inline]
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.log.keeps_records() || self.fresh.is_some()
+    }
+
     /// Whether a listener wants each call's records.
     pub(crate) fn listen(&mut self, on: bool) {
         self.fresh = on.then(Vec::new);
@@ -106,5 +112,50 @@ impl Deliveries {
 impl fmt::Debug for Deliveries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deliveries").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagewise_hal::{
+        Backend, BackendExt, DeviceAccess, DeviceId, DeviceTouch, HostAccess, HostTouch, Span,
+        StreamHandle,
+    };
+
+    use crate::{EventCapture, GpuProfile, SimBackend, SimConfig};
+
+    /// A machine with room for three blocks of the four that it uses.
+    fn after_touches(events: EventCapture) -> SimBackend {
+        let memory_bytes = GpuProfile::h200().context_bytes + (6 << 20);
+        let text = format!("base = 'h200'\nname = 'small'\nmemory_bytes = {memory_bytes}");
+        let gpu = GpuProfile::from_toml(&text).unwrap();
+        let sim = SimBackend::new(SimConfig::new(gpu).events(events)).unwrap();
+        let span = sim.alloc(8 << 20).unwrap();
+        for nth in 0..300 {
+            let span = Span::new(span.ptr.offset(nth * 7919 % 2048 * 4096), 4);
+            let (device, access) = (DeviceId(0), DeviceAccess::Read);
+            let touch =
+                DeviceTouch { device, span, stride_bytes: 4, access, blocks: 1, threads: 1 };
+            // SAFETY: one thread uses the memory.
+            unsafe { sim.device_touch(touch, StreamHandle::NULL) }.unwrap();
+            if nth % 3 == 0 {
+                let touch = HostTouch { span, stride_bytes: 4, access: HostAccess::Write(1) };
+                // SAFETY: one thread uses the memory.
+                unsafe { sim.host_touch(touch) }.unwrap();
+            }
+        }
+        sim
+    }
+
+    #[test]
+    fn a_machine_that_keeps_no_records_counts_those_of_one_that_does() {
+        let [none, some] = [EventCapture::Off, EventCapture::Ring { capacity: 1 << 16 }];
+        let [none, some] = [none, some].map(after_touches);
+        let counters = some.counters();
+        assert!(counters.by_eviction.runs > 0 && counters.by_prefetcher.runs > 0);
+        assert!(counters.thrashing_pages > 0);
+        assert_eq!((none.counters(), none.clock_ns()), (counters, some.clock_ns()));
+        let [none, some] = [none, some].map(|sim| sim.events_since(0).unwrap());
+        assert_eq!((none.position, none.lost), (some.position, some.position));
     }
 }

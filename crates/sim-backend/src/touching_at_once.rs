@@ -1,5 +1,5 @@
-//! Access programs of one access to managed memory that its processor may make already: most calls
-//! of a program that touches page by page. They take a short way.
+//! Access programs of one access to managed memory: most calls of a program that touches page by
+//! page. They take a short way.
 //!
 //! What the call answers, its time and its effects are those of [`Sim::device_touch`] and
 //! [`Sim::host_touch`], which do whatever is not done here.
@@ -44,8 +44,7 @@ impl Sim {
         Some(self.touched_by_host(touch))
     }
 
-    /// Makes an access, if it is the only one of its program and of one page that the processor may
-    /// access. The call has no records, so there is nothing for a listener.
+    /// Makes an access, if it is the only one of its program.
     #[inline]
     fn access_at_once(
         &mut self,
@@ -68,6 +67,7 @@ impl Sim {
         if pace_ns.is_some() {
             self.pace = None;
         }
+        self.settle_contents();
         Some(())
     }
 }

@@ -162,11 +162,9 @@ impl Multiprocessor {
                 (self.raised, self.room) = (0, None);
                 continue;
             }
-            if !self.sectors.admits(params, next.fault.page) {
-                return false;
-            }
+            let Some(on_page) = self.sectors.admit(params, next.fault.page) else { return false };
             let most = if next.is_write { u64::from(params.page_writes) } else { u64::MAX };
-            self.room = Some(self.sectors.take_room(next.fault.page, next.faults, most));
+            self.room = Some(on_page.take_room(next.faults, most));
         }
         false
     }

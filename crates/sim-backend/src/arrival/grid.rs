@@ -216,6 +216,18 @@ pub(super) struct Unit {
     lanes: u64,
 }
 
+/// The accesses of a unit to one page at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageAccess {
+    /// The position behind the page.
+    pub(super) behind: Position,
+    pub(super) page: u64,
+    pub(super) walk: usize,
+    /// Faults that they raise if the page is missing.
+    pub(super) faults: u64,
+    pub(super) is_write: bool,
+}
+
 /// A part of a kernel's memory: in each iteration a thread makes one access to each part.
 #[derive(Debug, Clone)]
 struct Part {
@@ -288,16 +300,6 @@ impl Grid {
 
     fn part(&self, part: u64) -> &Part {
         &self.parts[part as usize]
-    }
-
-    /// The walk of an access.
-    pub(super) fn walk(&self, at: Position) -> usize {
-        self.part(at.part).walk
-    }
-
-    /// Whether an access is a write, as threads go on from those.
-    pub(super) fn is_write(&self, at: Position) -> bool {
-        self.part(at.part).runs_ahead == RunsAhead::Freely
     }
 
     /// Whether a thread that waits for an access may go on at all.
@@ -393,22 +395,22 @@ impl Grid {
         }
     }
 
-    /// The pages that a unit touches at once from a position on: the position behind the page,
-    /// the page, and the faults that it raises there.
-    pub(super) fn page(&self, unit: &Unit, at: Position) -> Option<(Position, u64, u64)> {
+    /// The page that a unit touches at a position.
+    #[inline]
+    pub(super) fn page(&self, unit: &Unit, at: Position) -> Option<PageAccess> {
         let part = self.part(at.part);
         let (first, lanes) = self.unit_access(unit, at.iteration, part)?;
         if at.lane >= lanes {
             return None;
         }
         let place = first + at.lane;
-        let byte = part.places.address(place);
-        let page = byte / PAGE;
-        let behind = part.places.from(place, (page + 1) * PAGE).min(first + lanes);
-        let last = part.places.address(behind - 1);
-        let granule = if part.runs_ahead == RunsAhead::Freely { LINE } else { READ };
-        let faults = (behind - place).min(last / granule - byte / granule + 1);
-        Some((Position { lane: behind - first, ..at }, page, faults))
+        let (page, byte, last, places) = part.places.on_one_page(place, first + lanes - place);
+        // Threads go on from writes alone.
+        let is_write = part.runs_ahead == RunsAhead::Freely;
+        let granule = if is_write { LINE } else { READ };
+        let faults = places.min(last / granule - byte / granule + 1);
+        let behind = Position { lane: at.lane + places, ..at };
+        Some(PageAccess { behind, page, walk: part.walk, faults, is_write })
     }
 
     /// The first block from `block` on that may fault.
@@ -509,10 +511,10 @@ mod tests {
         for unit in (0..grid.blocks()).flat_map(|block| grid.units(block)) {
             let mut at = Position::default();
             while let Some(found) = grid.seek(&unit, at, &all) {
-                let (behind, page, lines) = grid.page(&unit, found).expect("a page at a fault");
-                assert!(lines >= 1 && behind > found);
-                pages.insert(page);
-                at = behind;
+                let access = grid.page(&unit, found).expect("a page at a fault");
+                assert!(access.faults >= 1 && access.behind > found);
+                pages.insert(access.page);
+                at = access.behind;
             }
         }
         pages
@@ -552,15 +554,15 @@ mod tests {
                 let mut at = Position::default();
                 let mut slow = Vec::new();
                 while let Some(found) = grid.seek(&unit, at, &all) {
-                    let (behind, page, _) = grid.page(&unit, found).expect("a page");
-                    slow.extend(some.contains(&page).then_some(found));
-                    at = behind;
+                    let access = grid.page(&unit, found).expect("a page");
+                    slow.extend(some.contains(&access.page).then_some(found));
+                    at = access.behind;
                 }
                 let mut fast = Vec::new();
                 let mut at = Position::default();
                 while let Some(found) = grid.seek(&unit, at, &Set(some.clone())) {
                     fast.push(found);
-                    at = grid.page(&unit, found).expect("a page").0;
+                    at = grid.page(&unit, found).expect("a page").behind;
                 }
                 assert_eq!(fast, slow);
             }

@@ -5,7 +5,7 @@
 )]
 
 use super::faults::RaisedFault;
-use super::grid::{Grid, Missing, Nearby, Position, Unit, Vicinity, WARP};
+use super::grid::{Grid, Missing, Nearby, PageAccess, Position, Unit, Vicinity, WARP};
 use super::params::ArrivalParams;
 use super::rounds::{Around, Raises, Timing};
 use super::sectors::Sectors;
@@ -156,8 +156,7 @@ impl Multiprocessor {
                 let own = turn.iter().skip(partition).step_by(PARTITIONS);
                 self.units.extend(own.filter_map(|unit| {
                     let at = grid.seek(unit, Position::default(), missing)?;
-                    let (_, page, _) = grid.page(unit, at)?;
-                    let walk = grid.walk(at);
+                    let PageAccess { page, walk, .. } = grid.page(unit, at)?;
                     Some(Waiting { unit: *unit, block, at, page, walk, moved: true })
                 }));
             }
@@ -188,10 +187,10 @@ impl Multiprocessor {
             }
             progress = true;
             let Some(at) = grid.seek(&waiting.unit, waiting.at, missing) else { return false };
-            let Some((_, page, _)) = grid.page(&waiting.unit, at) else { return false };
+            let Some(access) = grid.page(&waiting.unit, at) else { return false };
             let place = |at: Position| (at.iteration, at.part);
             waiting.moved = place(at) != place(waiting.at);
-            (waiting.at, waiting.page, waiting.walk) = (at, page, grid.walk(at));
+            (waiting.at, waiting.page, waiting.walk) = (at, access.page, access.walk);
             true
         });
         self.moved = self.units.iter().filter(|waiting| waiting.moved).count();
@@ -218,12 +217,9 @@ impl Multiprocessor {
     ) -> Option<NextFaults> {
         loop {
             let next = self.next_fault(grid, missing)?;
-            if !self.round.sectors.admits(params, next.fault.page) {
-                return None;
-            }
-            let most = u64::from(params.page_writes);
+            let on_page = self.round.sectors.admit(params, next.fault.page)?;
             let left = match next.is_write {
-                true => self.round.sectors.take_room(next.fault.page, next.left, most),
+                true => on_page.take_room(next.left, params.page_writes.into()),
                 false => next.left,
             };
             if left > 0 {
@@ -247,25 +243,24 @@ impl Multiprocessor {
                 continue;
             };
             let waiting = &self.units[*index as usize];
-            if let Some((behind, page, lines)) = grid.page(&waiting.unit, *at) {
-                let walk = grid.walk(*at);
-                let warps = (behind.lane - at.lane).div_ceil(WARP);
-                let warp_of = |lane: u64| Some((*index, Position { lane: lane / WARP, ..*at }));
-                let (first, last) = (warp_of(at.lane), warp_of(behind.lane - 1));
+            if let Some(access) = grid.page(&waiting.unit, *at) {
+                let PageAccess { behind, page, walk, faults, is_write } = access;
                 let from = std::mem::replace(at, behind);
-                if missing.contains(walk, page) {
-                    let goes_on = round.warp == first;
-                    round.warp = last;
-                    return Some(NextFaults {
-                        fault: RaisedFault { page, walk },
-                        left: lines,
-                        of_warp: (lines / warps.max(1)).max(1),
-                        come: u64::from(goes_on),
-                        ahead: round.ahead_by,
-                        is_write: grid.is_write(from),
-                    });
+                if !missing.contains(walk, page) {
+                    continue;
                 }
-                continue;
+                let warps = (behind.lane - from.lane).div_ceil(WARP).max(1);
+                let warp_of = |lane: u64| Some((*index, Position { lane: lane / WARP, ..from }));
+                let goes_on = round.warp == warp_of(from.lane);
+                round.warp = warp_of(behind.lane - 1);
+                return Some(NextFaults {
+                    fault: RaisedFault { page, walk },
+                    left: faults,
+                    of_warp: if warps == 1 { faults } else { (faults / warps).max(1) },
+                    come: u64::from(goes_on),
+                    ahead: round.ahead_by,
+                    is_write,
+                });
             }
             if grid.may_run_ahead(*at)
                 && let Some(next) = grid.seek(&waiting.unit, *at, missing)

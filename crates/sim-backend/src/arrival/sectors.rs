@@ -1,46 +1,56 @@
 //! The room of a multiprocessor for outstanding faults, in one round.
+#![allow(clippy::arithmetic_side_effects, reason = "a sector has pages, and one was added")]
 
 use super::params::ArrivalParams;
 
 /// Pages of a sector (see [`ArrivalParams::sectors_per_multiprocessor`]).
-const SECTOR_PAGES: u64 = 4;
+const SECTOR_PAGES: usize = 4;
 
-/// The sectors and pages on which a multiprocessor has faults outstanding.
+/// The sectors on which a multiprocessor has faults outstanding.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sectors {
-    sectors: Vec<u64>,
-    /// Faults raised on each page.
-    on_pages: Vec<(u64, u64)>,
+pub(super) struct Sectors(Vec<Sector>);
+
+#[derive(Debug, Clone, Copy)]
+struct Sector {
+    number: u64,
+    /// Faults of writes raised on each of its pages.
+    raised: [u64; SECTOR_PAGES],
+}
+
+/// The faults outstanding on a page.
+#[derive(Debug)]
+pub(super) struct OnPage<'a>(&'a mut u64);
+
+impl OnPage<'_> {
+    /// The faults for which there is room on a page that may have so many.
+    #[inline]
+    pub(super) fn take_room(self, faults: u64, most: u64) -> u64 {
+        let taken = faults.min(most.saturating_sub(*self.0));
+        *self.0 = self.0.saturating_add(taken);
+        taken
+    }
 }
 
 impl Sectors {
     /// Forgets the last round.
     pub(super) fn clear(&mut self) {
-        self.sectors.clear();
-        self.on_pages.clear();
+        self.0.clear();
     }
 
-    /// The faults for which there is room on a page that may have so many.
-    pub(super) fn take_room(&mut self, page: u64, faults: u64, most: u64) -> u64 {
-        let known = self.on_pages.iter().position(|(known, _)| *known == page);
-        let at = known.unwrap_or(self.on_pages.len());
-        if known.is_none() {
-            self.on_pages.push((page, 0));
-        }
-        let on_page = &mut self.on_pages[at].1;
-        let taken = faults.min(most.saturating_sub(*on_page));
-        *on_page = on_page.saturating_add(taken);
-        taken
-    }
-
-    /// Whether faults on a page are raised. If not, the multiprocessor is stuck.
-    pub(super) fn admits(&mut self, params: &ArrivalParams, page: u64) -> bool {
-        let sector = page / SECTOR_PAGES;
-        let known = self.sectors.contains(&sector);
-        let room = self.sectors.len() < params.sectors_per_multiprocessor.max(1) as usize;
-        if !known && room {
-            self.sectors.push(sector);
-        }
-        known || room
+    /// The page, if faults on it are raised. If not, the multiprocessor is stuck.
+    #[inline]
+    pub(super) fn admit(&mut self, params: &ArrivalParams, page: u64) -> Option<OnPage<'_>> {
+        let (number, at) = (page / SECTOR_PAGES as u64, page as usize % SECTOR_PAGES);
+        // Most faults are near the last one.
+        let known = self.0.iter().rposition(|sector| sector.number == number);
+        let place = match known {
+            Some(place) => place,
+            None if self.0.len() < params.sectors_per_multiprocessor.max(1) as usize => {
+                self.0.push(Sector { number, raised: [0; SECTOR_PAGES] });
+                self.0.len() - 1
+            }
+            None => return None,
+        };
+        Some(OnPage(&mut self.0[place].raised[at]))
     }
 }

@@ -117,27 +117,26 @@ impl Paging {
         touched.faults += 1;
         touched.pass(sink.fault_latency_ns(by.into(), 0));
         self.advance(touched.now_ns, sink);
-        let faults = strongest(batch, accesses);
-        let (first_page, first_access) = faults[0];
-        let record = fault_record(first_page, by, first_access, batch.merged);
+        let mut rest = &batch.raised[..];
+        let Some(on_first) = rest.chunk_by(|a, b| a.page == b.page).next() else { return };
+        let first_access = strongest(on_first, accesses);
+        let record = fault_record(on_first[0].page, by, first_access, batch.merged);
         sink.record(record);
         let (mut in_vain, mut until_ns) = (true, None::<u64>);
-        let mut rest = &faults[..];
-        while let Some((first, _)) = rest.first() {
-            let Some(range) = self.ranges.containing(*first) else { break };
-            let block = range.block_pages(*first);
-            let here = rest.partition_point(|(page, _)| *page < block.end);
+        while let Some(first) = rest.first() {
+            let Some(range) = self.ranges.containing(first.page) else { break };
+            let block = range.block_pages(first.page);
+            let here = rest.partition_point(|fault| fault.page < block.end);
             let (of_block, behind) = rest.split_at(here);
             rest = behind;
-            for access in [Access::Atomic, Access::Write, Access::Read] {
-                let of_access = of_block.iter().filter(|(_, needed)| *needed == access);
-                let pages: Vec<u64> = of_access.map(|(page, _)| *page).collect();
+            for (access, pages) in by_access(of_block, block.start, accesses) {
                 if pages.is_empty() {
                     continue;
                 }
                 let needs = access.needs(by, &self.params);
                 let before = self.accessible(&block, by, needs);
-                let throttled = self.service((by, access), &pages, held, touched, sink);
+                let throttled =
+                    self.service((by, access), (block.start, &pages), held, touched, sink);
                 // The device faults on all of them again as soon as one is free.
                 until_ns = until_ns.into_iter().chain(throttled).min();
                 let after = self.accessible(&block, by, needs);
@@ -155,39 +154,36 @@ impl Paging {
         self.block(block.start).map_or(PageMask::EMPTY, |block| block.mapped(by, needs))
     }
 
-    /// Services faults on pages of one block, except where they thrash. Returns when the first of
-    /// those is free again, if there is one.
+    /// Services faults on pages of the block that begins with `first_page`, except where they thrash.
+    /// Returns when the first of those is free again, if there is one.
     pub(super) fn service(
         &mut self,
         (by, access): (ProcId, Access),
-        pages: &[u64],
+        (first_page, pages): (u64, &PageMask),
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
     ) -> Option<u64> {
         self.with_memory(sink, |paging, sink| {
-            paging.service_once((by, access), pages, held, touched, sink)
+            paging.service_once((by, access), (first_page, pages), held, touched, sink)
         })
     }
 
     fn service_once(
         &mut self,
         (by, access): (ProcId, Access),
-        pages: &[u64],
+        (first_page, pages): (u64, &PageMask),
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
     ) -> Result<Option<u64>, OwnChunk> {
-        let Some(first) = pages.first() else { return Ok(None) };
-        let Some(range) = self.ranges.containing_mut(*first) else { return Ok(None) };
-        let mut block = range.take_or_new(pages[0]);
+        let Some(range) = self.ranges.containing_mut(first_page) else { return Ok(None) };
+        let mut block = range.take_or_new(first_page);
         let policy = range.policy;
         let needs = access.needs(by, &self.params);
-        let faulted = mask_of(pages, block.first_page()).minus(block.mapped(by, needs));
+        let faulted = pages.minus(block.mapped(by, needs));
         let cause = (WorkCause::Fault, Some(by));
-        if !faulted.is_empty()
-            && let Some(plain) = self.plain(policy, &block, by)
-        {
+        if !faulted.is_empty() && self.is_plain(policy, &block, by) {
             let by_policy = (&self.params, &self.groups, policy);
             let prefetched = prefetcher::pages_to_prefetch(by_policy, &mut block, faulted, by);
             let pages = faulted | prefetched;
@@ -198,7 +194,7 @@ impl Paging {
             }
             let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
             report_held(&mut context, &block, faulted, by, held);
-            context.arrive_plainly(&mut block, by, plain, pages, prefetched);
+            context.arrive_plainly(&mut block, by, &pages, prefetched);
             let took_ns = context.finish();
             touched.pass(took_ns);
             self.put(block);
@@ -247,23 +243,26 @@ fn report_held(
     }
 }
 
-/// The pages of a batch, ascending, each with the strongest access that faults on it: the driver
-/// services a page once for all of its faults.
-fn strongest(batch: &FaultBatch, accesses: &[Access]) -> Vec<(u64, Access)> {
-    let pages = batch.raised.chunk_by(|a, b| a.page == b.page);
-    let of_page = |faults: &[RaisedFault]| {
-        let made = |wanted: Access| faults.iter().any(|fault| accesses[fault.walk] == wanted);
-        let access = [Access::Atomic, Access::Write].into_iter().find(|access| made(*access));
-        (faults[0].page, access.unwrap_or(Access::Read))
-    };
-    pages.map(of_page).collect()
+/// The strongest access of faults on one page: the driver services a page once for all of them.
+fn strongest(faults: &[RaisedFault], accesses: &[Access]) -> Access {
+    faults.iter().map(|fault| accesses[fault.walk]).max().unwrap_or(Access::Read)
 }
 
-/// The pages of one block as a set.
-fn mask_of(pages: &[u64], first_page: u64) -> PageMask {
-    let mut mask = PageMask::EMPTY;
-    pages.iter().for_each(|page| mask.insert((page - first_page) as usize));
-    mask
+/// The pages of a block that is faulted on so, by the strongest access that faults on each: in the
+/// order in which the driver services them.
+fn by_access(
+    faults: &[RaisedFault],
+    first_page: u64,
+    accesses: &[Access],
+) -> [(Access, PageMask); 3] {
+    let none = PageMask::EMPTY;
+    let mut pages = [(Access::Atomic, none), (Access::Write, none), (Access::Read, none)];
+    for on_page in faults.chunk_by(|a, b| a.page == b.page) {
+        let page = (on_page[0].page - first_page) as usize;
+        let place = Access::Atomic as usize - strongest(on_page, accesses) as usize;
+        pages[place].1.insert(page);
+    }
+    pages
 }
 
 /// Stretches of memory in which a kernel misses nothing. Found when they were passed, so that they
@@ -338,6 +337,7 @@ impl<'a> Missed<'a> {
         read(look)
     }
 
+    #[cold]
     fn look_anew(&self, page: u64, slot: u64) -> Look {
         let Some(range) = self.paging.ranges.containing(page) else {
             // Where there is nothing, nothing faults.
@@ -388,6 +388,7 @@ impl Missed<'_> {
             && self.paging.walked.has(self.by, &(page..page + PAGES as u64))
     }
 
+    #[inline]
     fn contains(&self, page: u64) -> bool {
         page < self.end_page
             && self.look(page, |look| !look.accessible.contains((page - look.first) as usize))
@@ -429,10 +430,12 @@ struct MissedByWalk<'a> {
 }
 
 impl Missing for MissedByWalk<'_> {
+    #[inline]
     fn came(&self) -> &Vicinity {
         &self.came
     }
 
+    #[inline]
     fn contains(&self, walk: usize, page: u64) -> bool {
         self.by_walk[walk].contains(page)
     }

@@ -56,6 +56,7 @@ impl Blocks {
     }
 
     /// The place of the block in a slot, to put one there.
+    #[inline]
     pub(super) fn place_mut(&mut self, slot: u64) -> &mut Option<Block> {
         let (group, place) = self.find(slot);
         if self.groups[group].is_empty() {

@@ -13,6 +13,7 @@ mod free;
 mod lists;
 mod root_id;
 mod slot_masks;
+mod tables;
 mod turnover;
 mod whole;
 
@@ -221,6 +222,7 @@ impl Chunks {
     }
 
     /// Keeps a chunk until [`unpin`](Self::unpin), as the step that is running uses it.
+    #[inline]
     pub(super) fn pin(&mut self, id: RootId) {
         if !self.pinned.contains(&id) {
             self.pinned.push(id);
@@ -228,6 +230,7 @@ impl Chunks {
     }
 
     /// The step that pinned chunks ends, or gives up what it took.
+    #[inline]
     pub(super) fn unpin(&mut self) {
         self.pinned.clear();
     }
@@ -243,6 +246,7 @@ impl Chunks {
 
     /// Says what the chunk of a full block holds now: it goes to the end of that list, unless the
     /// running step took it (EVICTION-4).
+    #[inline]
     pub(super) fn note(&mut self, first_page: u64, list: List) {
         if let Some(id) = self.whole.get(first_page)
             && !self.pinned.contains(&id)
@@ -274,7 +278,7 @@ impl Chunks {
 
     /// The chunk to give up next. Its pieces stay until they are [freed](Self::free).
     pub(super) fn next_to_give_up(&self) -> Option<RootId> {
-        self.lists.iter().find(|id| !self.pinned.contains(id))
+        self.lists.first(|id| !self.pinned.contains(&id))
     }
 
     /// The first page of the full block that has a chunk to itself.
@@ -315,7 +319,6 @@ impl Chunks {
     pub(super) fn evict(&mut self, piece: &Range<u64>) {
         let whole = self.whole.remove(piece.start);
         let root = if let Some(id) = whole {
-            self.root_mut(id).holds = Holds::Nothing;
             self.emptied(id);
             whole
         } else {
@@ -334,7 +337,6 @@ impl Chunks {
         self.turnover.forget(pages);
         while let Some(first) = self.whole.first_within(pages) {
             if let Some(id) = self.whole.remove(first) {
-                self.root_mut(id).holds = Holds::Nothing;
                 self.emptied(id);
             }
         }
@@ -355,17 +357,18 @@ impl Chunks {
             self.free.give(slot, len, |within| pieces.range(within).next().is_some());
         }
         if left == 0 {
+            self.free.merge_root(slot.root);
             self.emptied(slot.root);
         } else {
             self.lists.append(slot.root, List::Used);
         }
     }
 
+    /// A chunk has nothing in it any more.
     fn emptied(&mut self, id: RootId) {
         let root = self.root_mut(id);
         (root.used, root.evicted, root.holds) = (0, false, Holds::Nothing);
         self.lists.remove(id);
-        self.free.merge_root(id);
         self.spare.push(id);
     }
 

@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 
-use pagewise_hal::{MemoryEvent, PAGE_BYTES};
+use pagewise_hal::MemoryEvent;
 
 use super::chunks::Chunks;
 use super::groups::Groups;
 use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
 use super::range::Policy;
-use super::report::{ReportSink, Work, WorkCause};
+use super::report::{ReportSink, Wants, Work, WorkCause};
 use super::thrash::pins::Pin;
 use super::thrash::window::LapseWindow;
 use super::totals::Totals;
@@ -25,6 +25,7 @@ pub(super) struct Context<'a> {
     pub(super) now_ns: u64,
     pub(super) work: Work,
     pub(super) sink: &'a mut dyn ReportSink,
+    pub(super) wants: Wants,
     pub(super) pins: &'a mut VecDeque<Pin>,
     pub(super) lapse: &'a mut LapseWindow,
     pub(super) totals: &'a mut Totals,
@@ -43,6 +44,7 @@ impl Context<'_> {
     }
 
     /// Reports one record.
+    #[inline]
     pub(super) fn emit(&mut self, record: MemoryEvent) {
         self.sink.record(record);
     }
@@ -57,6 +59,7 @@ impl Context<'_> {
     }
 
     /// Counts pages taken out of a processor's page table.
+    #[inline]
     pub(super) fn count_unmapped(&mut self, id: ProcId, pages: usize) {
         self.walked.forget(id);
         let (counter, times) = if id.is_host() {
@@ -69,6 +72,7 @@ impl Context<'_> {
     }
 
     /// Counts pages entered in a processor's page table.
+    #[inline]
     pub(super) fn count_mapped(&mut self, id: ProcId, pages: usize) {
         let counter = if id.is_host() {
             &mut self.work.pages_mapped_host
@@ -78,8 +82,9 @@ impl Context<'_> {
         *counter += pages as u64;
     }
 
-    /// Counts one copied run and returns its length in bytes.
-    pub(super) fn count_copied(&mut self, from: ProcId, to: ProcId, pages: usize) -> u64 {
+    /// Counts copied runs, and their pages.
+    #[inline]
+    pub(super) fn count_copied(&mut self, from: ProcId, to: ProcId, runs: u64, pages: u64) {
         let counter = if from.is_host() {
             &mut self.work.pages_to_device
         } else if to.is_host() {
@@ -87,9 +92,8 @@ impl Context<'_> {
         } else {
             &mut self.work.pages_between_devices
         };
-        *counter += pages as u64;
-        self.work.copies += 1;
-        pages as u64 * PAGE_BYTES
+        *counter += pages;
+        self.work.copies += runs;
     }
 }
 

@@ -300,7 +300,14 @@ impl Paging {
     }
 
     /// Moves the time to `now_ns`, and releases pages with expired pins.
+    #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64, sink: &mut dyn ReportSink) {
+        if !self.pins.is_empty() {
+            self.release_expired(now_ns, sink);
+        }
+    }
+
+    fn release_expired(&mut self, now_ns: u64, sink: &mut dyn ReportSink) {
         while let Some(pin) = pins::expired(&mut self.pins, &self.params.thrashing, now_ns) {
             let Some(range) = self.ranges.containing_mut(pin.page) else { continue };
             let Some(mut block) = range.take(pin.page) else { continue };
@@ -312,10 +319,12 @@ impl Paging {
         }
     }
 
+    #[inline]
     pub(super) fn block(&self, page: u64) -> Option<&Block> {
         self.ranges.containing(page)?.block(page)
     }
 
+    #[inline]
     pub(super) fn put(&mut self, block: Block) {
         if cfg!(debug_assertions)
             && let Some(broken) = invariants::violation(&block, &self.relations)
@@ -328,6 +337,7 @@ impl Paging {
         }
     }
 
+    #[inline]
     pub(super) fn context<'a>(
         &'a mut self,
         block: &Block,
@@ -346,6 +356,7 @@ impl Paging {
             policy,
             now_ns,
             work,
+            wants: sink.wants(),
             sink,
             pins: &mut self.pins,
             lapse: &mut self.lapse,
@@ -383,9 +394,13 @@ impl Paging {
         sink: &mut dyn ReportSink,
         act: impl FnOnce(&mut Context<'_>, &mut Block, PageMask),
     ) {
-        if self.block(piece.start).is_some() {
-            self.on_piece(piece, cause, now_ns, sink, act);
-        }
+        let Some(range) = self.ranges.containing_mut(piece.start) else { return };
+        let Some(mut block) = range.take(piece.start) else { return };
+        let (policy, within) = (range.policy, piece_of(&block, piece));
+        let mut context = self.context(&block, policy, cause, now_ns, sink);
+        act(&mut context, &mut block, within);
+        context.finish();
+        self.put(block);
     }
 
     /// Takes the block of a piece out of its range, with the range's policy and the piece's pages.
@@ -393,8 +408,7 @@ impl Paging {
     pub(super) fn take_piece(&mut self, piece: &Range<u64>) -> Option<(Block, Policy, PageMask)> {
         let range = self.ranges.containing_mut(piece.start)?;
         let block = range.take_or_new(piece.start);
-        let start = (piece.start - block.first_page()) as usize;
-        let within = PageMask::range(start..start + (piece.end - piece.start) as usize);
+        let within = piece_of(&block, piece);
         Some((block, range.policy, within))
     }
 
@@ -462,6 +476,12 @@ impl Paging {
         }
         sink.work(&work);
     }
+}
+
+/// The pages of a piece of a block.
+fn piece_of(block: &Block, piece: &Range<u64>) -> PageMask {
+    let start = (piece.start - block.first_page()) as usize;
+    PageMask::range(start..start + (piece.end - piece.start) as usize)
 }
 
 /// The places in a block of those of its pages that are in a range.

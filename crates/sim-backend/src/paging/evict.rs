@@ -71,39 +71,48 @@ impl Paging {
         if block.is_populated(id) {
             return Ok(());
         }
-        let missing = pages.minus(block.populated(id));
-        if missing.is_empty() {
+        if block.is_full_size() {
+            if !pages.is_empty() {
+                self.give_chunk(block, id, 0..PAGES, now_ns, sink)?;
+                report_given(block, id, block.all(), (PAGES, 1), sink);
+                block.populate_all(id);
+            }
             return Ok(());
         }
-        let gpu = id.index() - 1;
         let mut given = PageMask::EMPTY;
-        let mut given_chunks = 0;
+        let (mut given_chunks, mut given_pages) = (0, 0);
         let mut room = Ok(());
-        for chunk in chunks_for(block, missing) {
-            let len = chunk.len() as u16;
-            room = self.make_room(block, id, len, now_ns, sink);
+        for chunk in chunks_for(block, pages.minus(block.populated(id))) {
+            room = self.give_chunk(block, id, chunk.clone(), now_ns, sink);
             if room.is_err() {
                 break;
             }
-            let root = self.chunks[gpu].allocate(block.first_page() + chunk.start as u64, len);
-            self.chunks[gpu].pin(root);
-            given.insert_range(chunk);
             given_chunks += 1;
+            given_pages += chunk.len();
+            given.insert_range(chunk);
         }
-        if given.is_empty() {
-            return room;
+        if given_chunks > 0 {
+            report_given(block, id, given, (given_pages, given_chunks), sink);
+            block.populate(id, given);
         }
-        // New chunks are zeroed where nothing valid is resident (PAGING-64).
-        let valid = block.resident_anywhere().minus(block.discarded());
-        block.populate(id, given);
-        let mut work =
-            Work { cause: WorkCause::Allocation, processor: Some(id.into()), ..Work::default() };
-        work.block = block.first_page();
-        work.pages_populated_device = given.count() as u64;
-        work.zeroed_runs_device = given.minus(valid).run_count() as u64;
-        work.chunks_device = given_chunks;
-        sink.work(&work);
         room
+    }
+
+    /// Takes a chunk for these pages of a block, or a piece of one.
+    fn give_chunk(
+        &mut self,
+        block: &Block,
+        id: ProcId,
+        chunk: Range<usize>,
+        now_ns: u64,
+        sink: &mut dyn ReportSink,
+    ) -> Result<(), OwnChunk> {
+        let len = chunk.len() as u16;
+        self.make_room(block, id, len, now_ns, sink)?;
+        let chunks = &mut self.chunks[id.index() - 1];
+        let root = chunks.allocate(block.first_page() + chunk.start as u64, len);
+        chunks.pin(root);
+        Ok(())
     }
 
     /// Evicts until a piece of this length fits, for a block that is taken out of its range.
@@ -183,8 +192,8 @@ impl Paging {
 impl Context<'_> {
     /// Moves what a GPU holds of these pages to the host and gives its memory back.
     fn evict(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
-        if let Some(held) = self.plain(block, id) {
-            self.leave_plainly(block, id, held, pages);
+        if self.is_plain(block, id) {
+            self.leave_plainly(block, id, &pages);
             self.gone(block, id, pages);
             return;
         }
@@ -229,10 +238,33 @@ impl Context<'_> {
 
     /// The memory of pages is no longer theirs.
     fn gone(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
-        self.note_holding(block, id, pages & block.populated(id), Holding::Gone);
-        block.depopulate(id, pages);
+        if self.wants.holdings {
+            self.note_holding(block, id, pages & block.populated(id), Holding::Gone);
+        }
+        block.depopulate(id, &pages);
         self.work.evictions += 1;
     }
+}
+
+/// Reports that pages of a block are about to get memory of a GPU: so many, in so many chunks.
+fn report_given(
+    block: &Block,
+    id: ProcId,
+    given: PageMask,
+    (pages, chunks): (usize, u64),
+    sink: &mut dyn ReportSink,
+) {
+    // New chunks are zeroed where nothing valid is resident (PAGING-64).
+    let valid = block.resident_anywhere().minus(block.discarded());
+    sink.work(&Work {
+        cause: WorkCause::Allocation,
+        processor: Some(id.into()),
+        block: block.first_page(),
+        pages_populated_device: pages as u64,
+        zeroed_runs_device: given.minus(valid).run_count() as u64,
+        chunks_device: chunks,
+        ..Work::default()
+    });
 }
 
 /// The chunks that hold these pages: all of a full block, else its 64 KiB pages, and single pages

@@ -24,6 +24,7 @@ impl HostChanges {
     }
 
     /// Notes the slot of a page, if a caller wants to know.
+    #[inline]
     pub(super) fn note(&mut self, page: u64) {
         let Some(slots) = &mut self.0 else { return };
         let slot = page / PAGES as u64;

@@ -1,8 +1,7 @@
 //! Sets of pages within one va_block: 512 bits, bit n = page n of the block.
 //!
-//! [`PageMask`] is the working form, [`StoredMask`] the resting form: a quiet block's sets are
-//! nearly always one run of pages, which needs no memory of its own. Pages at or past the length
-//! of a block are never set; the callers see to it. Knows nothing of blocks or addresses.
+//! Pages at or past the length of a block are never set; the callers see to it. Knows nothing of
+//! blocks or addresses.
 #![allow(
     clippy::arithmetic_side_effects,
     reason = "bits of 512, 64 to a word; an empty range is answered before"
@@ -108,6 +107,13 @@ impl PageMask {
         (a | b | c | d | e | f | g | h) == 0
     }
 
+    /// Whether all pages of a full va_block are in the set.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        (a & b & c & d & e & f & g & h) == u64::MAX
+    }
+
     /// How many pages are in the set.
     #[inline]
     pub(crate) fn count(&self) -> usize {
@@ -129,6 +135,18 @@ impl PageMask {
         let all = eights(a, e) + eights(b, f) + eights(c, g) + eights(d, h);
         let sixteens = (all & SIXTEENS) + (all >> 8 & SIXTEENS);
         (sixteens.wrapping_mul(u64::MAX / 0xffff) >> 48) as usize
+    }
+
+    /// The same in less time where most words of the set have no page.
+    #[inline]
+    pub(crate) fn count_few(&self) -> usize {
+        let mut count = 0;
+        for &word in &self.0 {
+            if word != 0 {
+                count += word.count_ones() as usize;
+            }
+        }
+        count
     }
 
     /// The page of a set that has no other.
@@ -154,6 +172,29 @@ impl PageMask {
         }
         let within: usize = self.0[first + 1..last].iter().map(|word| count(*word)).sum();
         count(self.0[first] & from) + within + count(self.0[last] & to)
+    }
+
+    /// How many pages of a range are in the set. Its length is a power of two, and its start is a
+    /// multiple of it.
+    #[inline]
+    pub(crate) fn count_aligned(&self, start: usize, len: usize) -> usize {
+        if len <= 64 {
+            let within = self.0[start / 64] >> (start % 64) & (u64::MAX >> (64 - len));
+            return within.count_ones() as usize;
+        }
+        self.0[start / 64..(start + len) / 64].iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The aligned runs of 16 pages that hold one of these pages.
+    #[inline]
+    pub(crate) fn aligned_sixteens(mut self) -> Self {
+        const LAST: u64 = 0x8000_8000_8000_8000;
+        for word in &mut self.0 {
+            // The last bit of each 16: set by itself, or by the carry of any other.
+            let any = (((*word & !LAST) + !LAST) | *word) & LAST;
+            *word = (any >> 15) * 0xffff;
+        }
+        self
     }
 
     /// Whether the sets share a page.
@@ -221,17 +262,54 @@ impl PageMask {
         MaskRuns { mask: self, at: 0 }
     }
 
+    /// Adds pages, and takes them out of another set as far as they are there.
+    #[inline]
+    pub(crate) fn take_from(&mut self, other: &mut Self, pages: &Self) -> Taken {
+        let mut taken = Taken::default();
+        for (word, &pages) in pages.0.iter().enumerate() {
+            let added = pages & !self.0[word];
+            if added == 0 {
+                continue; // As in most words, for most pages.
+            }
+            let moved = added & other.0[word];
+            self.0[word] |= added;
+            other.0[word] &= !moved;
+            (taken.added.0[word], taken.moved.0[word]) = (added, moved);
+            taken.count += added.count_ones() as usize;
+        }
+        taken
+    }
+
     /// How many maximal runs there are.
     #[inline]
     pub(crate) fn run_count(&self) -> usize {
-        let mut starts = *self;
-        let mut before = 0;
-        for word in &mut starts.0 {
-            let ends = *word << 1 | before;
-            before = *word >> 63;
-            *word &= !ends;
+        let [counts, _] = self.counts_by(&Self::EMPTY);
+        counts.runs
+    }
+
+    /// The counts of the pages that are not of a kind, and of those that are. A run ends where the
+    /// kind changes.
+    #[inline]
+    pub(crate) fn counts_by(&self, kind: &Self) -> [Counts; 2] {
+        let mut counts = [Counts::default(); 2];
+        // The last page of the word before.
+        let (mut page_before, mut kind_before) = (0, 0);
+        for word in 0..WORDS {
+            let (pages, kind) = (self.0[word], kind.0[word]);
+            if pages != 0 {
+                let is_other = kind ^ (kind << 1 | kind_before);
+                let starts = pages & (is_other | !(pages << 1 | page_before));
+                let [others, of_kind] = &mut counts;
+                if pages & kind != 0 {
+                    of_kind.add(starts & kind, pages & kind);
+                }
+                if pages & !kind != 0 {
+                    others.add(starts & !kind, pages & !kind);
+                }
+            }
+            (page_before, kind_before) = (pages >> 63, kind >> 63);
         }
-        starts.count()
+        counts
     }
 
     /// The pages, ascending.
@@ -308,6 +386,31 @@ impl fmt::Debug for PageMask {
     }
 }
 
+/// Pages that came to a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Taken {
+    pub(crate) added: PageMask,
+    /// Those of them that the other set had.
+    pub(crate) moved: PageMask,
+    /// How many were added.
+    pub(crate) count: usize,
+}
+
+/// How many pages there are in a set, and in how many runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    pub(crate) runs: usize,
+    pub(crate) pages: usize,
+}
+
+impl Counts {
+    #[inline]
+    fn add(&mut self, starts: u64, pages: u64) {
+        self.runs += starts.count_ones() as usize;
+        self.pages += pages.count_ones() as usize;
+    }
+}
+
 /// Iterator over the maximal runs of a [`PageMask`].
 #[derive(Debug, Clone)]
 pub(crate) struct MaskRuns {
@@ -329,111 +432,12 @@ impl Iterator for MaskRuns {
     }
 }
 
-/// A [`PageMask`] at rest: inline if it is one run of pages, else on the heap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StoredMask {
-    /// The pages `start..end`; empty if they are equal.
-    Run(u16, u16),
-    /// Anything else.
-    Mixed(Box<PageMask>),
-}
-
-impl Default for StoredMask {
-    #[inline]
-    fn default() -> Self {
-        Self::Run(0, 0)
-    }
-}
-
-impl StoredMask {
-    /// A set at rest.
-    #[inline]
-    pub(crate) fn of(mask: PageMask) -> Self {
-        let mut stored = Self::default();
-        stored.set(mask);
-        stored
-    }
-
-    /// The set in its working form.
-    #[inline]
-    pub(crate) fn get(&self) -> PageMask {
-        match self {
-            Self::Run(start, end) if start == end => PageMask::EMPTY,
-            Self::Run(start, end) => PageMask::range(usize::from(*start)..usize::from(*end)),
-            Self::Mixed(mask) => **mask,
-        }
-    }
-
-    /// Stores a set.
-    #[inline]
-    pub(crate) fn set(&mut self, mask: PageMask) {
-        let start = mask.next_set(0);
-        let end = mask.next_clear(start);
-        if start == end {
-            *self = Self::default();
-        } else if mask.next_set(end) == PAGES {
-            *self = Self::Run(start as u16, end as u16);
-        } else if let Self::Mixed(place) = self {
-            **place = mask;
-        } else {
-            *self = Self::Mixed(Box::new(mask));
-        }
-    }
-
-    /// Whether the set has no page.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        matches!(self, Self::Run(start, end) if start == end)
-    }
-
-    /// Whether a page is in the set.
-    #[inline]
-    pub(crate) fn contains(&self, page: usize) -> bool {
-        match self {
-            Self::Run(start, end) => (usize::from(*start)..usize::from(*end)).contains(&page),
-            Self::Mixed(mask) => mask.contains(page),
-        }
-    }
-
-    /// Adds pages.
-    #[inline]
-    pub(crate) fn insert(&mut self, mask: PageMask) {
-        if !mask.is_empty() {
-            self.set(self.get() | mask);
-        }
-    }
-
-    /// Removes pages.
-    #[inline]
-    pub(crate) fn remove(&mut self, mask: PageMask) {
-        if self.is_empty() || mask.is_empty() {
-            return;
-        }
-        let rest = self.get().minus(mask);
-        if rest.is_empty() {
-            *self = Self::default();
-        } else {
-            self.set(rest);
-        }
-    }
-
-    /// Cuts the set at a page: keeps the pages below and returns those from it on, renumbered.
-    #[inline]
-    pub(crate) fn split_off(&mut self, at: usize) -> Self {
-        let all = self.get();
-        let mut upper = Self::default();
-        upper.set(all.shifted_down(at));
-        self.set(all & PageMask::range(0..at));
-        upper
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A mask with irregular bits, different for each seed.
-    fn irregular(seed: usize) -> PageMask {
+    pub(in super::super) fn irregular(seed: usize) -> PageMask {
         let mut mask = PageMask::EMPTY;
         let mut x = seed as u64 + 1;
         for page in 0..PAGES {
@@ -474,41 +478,53 @@ mod tests {
     }
 
     #[test]
+    fn counts_by_kind_are_those_of_runs_that_end_where_the_kind_changes() {
+        for seed in 0..50 {
+            let (pages, kind) = (irregular(seed), irregular(seed + 1000));
+            let mut expected = [Counts::default(); 2];
+            let mut before = None;
+            for page in 0..PAGES {
+                let now = pages.contains(page).then(|| usize::from(kind.contains(page)));
+                if let Some(kind) = now {
+                    expected[kind].pages += 1;
+                    expected[kind].runs += usize::from(before != now);
+                }
+                before = now;
+            }
+            assert_eq!(pages.counts_by(&kind), expected);
+        }
+    }
+
+    #[test]
+    fn pages_that_a_set_takes_are_in_it_and_no_longer_in_the_other() {
+        for seed in 0..50 {
+            let [one, other, pages] = [0, 1000, 2000].map(|from| irregular(seed + from));
+            let (mut to, mut from) = (one, other.minus(one));
+            let taken = to.take_from(&mut from, &pages);
+            assert_eq!((to, from), (one | pages, other.minus(one).minus(pages)));
+            assert_eq!((taken.added, taken.count), (pages.minus(one), pages.minus(one).count()));
+            assert_eq!(taken.moved, pages.minus(one) & other);
+        }
+    }
+
+    #[test]
     fn the_set_laws_hold() {
         for seed in 0..50 {
             let (a, b) = (irregular(seed), irregular(seed + 1000));
             assert_eq!(a.minus(b) | (a & b), a);
+            assert_eq!(a.count_few(), a.count());
+            let any = |page: &usize| a.count_in(page / 16 * 16..page / 16 * 16 + 16) > 0;
+            assert!((0..PAGES).all(|page| a.aligned_sixteens().contains(page) == any(&page)));
             assert_eq!((a | b).count() + (a & b).count(), a.count() + b.count());
             assert_eq!(!(a | b), !a & !b);
             assert_eq!(a.intersects(&b), !(a & b).is_empty());
             assert_eq!(a.count_in(100..300), (a & PageMask::range(100..300)).count());
-        }
-    }
-
-    #[test]
-    fn a_stored_mask_returns_what_was_stored_and_splits_at_the_page() {
-        for seed in 0..50 {
-            let mask = irregular(seed);
-            for at in [0, 1, 63, 64, 200, 511, 512] {
-                let mut lower = StoredMask::default();
-                lower.set(mask);
-                assert_eq!(lower.get(), mask);
-                let upper = lower.split_off(at);
-                assert_eq!(lower.get(), mask & PageMask::range(0..at));
-                assert!((at..PAGES).all(|p| upper.contains(p - at) == mask.contains(p)));
-                assert_eq!(upper.get().count() + lower.get().count(), mask.count());
+            for bits in 0..=9 {
+                let len = 1 << bits;
+                for at in (0..PAGES).step_by(len) {
+                    assert_eq!(a.count_aligned(at, len), a.count_in(at..at + len));
+                }
             }
         }
-    }
-
-    #[test]
-    fn one_run_needs_no_heap() {
-        let mut stored = StoredMask::default();
-        stored.set(irregular(3));
-        assert!(matches!(stored, StoredMask::Mixed(_)));
-        stored.set(PageMask::range(3..400));
-        assert_eq!(stored, StoredMask::Run(3, 400));
-        stored.remove(PageMask::range(3..400));
-        assert!(stored.is_empty());
     }
 }

@@ -9,7 +9,7 @@
 //! | module | concept |
 //! | --- | --- |
 //! | `engine` | the state of an address space, and its calls |
-//! | `mask`, `processor` | sets of pages, sets of processors and their relations |
+//! | `mask`, `stored_mask`, `processor` | sets of pages, at rest, sets of processors and their relations |
 //! | `access`, `protection`, `walk` | what processors do, what mappings allow, and accesses one after another |
 //! | `block`, `state`, `presence` | a va_block, its pages, what one processor has of them |
 //! | `range` | policy, and splits |
@@ -62,6 +62,7 @@ mod report;
 mod residency;
 mod service;
 mod state;
+mod stored_mask;
 mod survey;
 #[cfg(test)]
 mod testing;
@@ -83,7 +84,7 @@ pub(crate) use host_access::HostAccess;
 pub(crate) use mask::PageMask;
 pub use params::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub(crate) use processor::Relations;
-pub(crate) use report::{Advised, Holding, ReportSink, Work, WorkCause};
+pub(crate) use report::{Advised, AlikeCopies, Holding, ReportSink, Wants, Work, WorkCause};
 pub(crate) use survey::{Covered, HeldBlocks};
 pub(crate) use turns::TurnWalk;
 pub(crate) use walk::Walk;

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use pagewise_hal::{CopyCause, MemoryEvent};
+use pagewise_hal::{CopyCause, MemoryEvent, PAGE_BYTES};
 
 use super::block::Block;
 use super::chunks::List;
@@ -15,7 +15,7 @@ use super::context::Context;
 use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
 use super::protection::Protection;
-use super::report::Holding;
+use super::report::{AlikeCopies, Holding};
 use super::thrash::{self, ThrashingEvent};
 
 /// The reason of a move, and the pages that only the prefetcher added.
@@ -35,6 +35,12 @@ impl Reason {
     pub(super) fn of(cause: CopyCause) -> Self {
         Self { cause, prefetched: PageMask::EMPTY, pinned: PageMask::EMPTY }
     }
+
+    /// Whether a processor's accesses made the pages move.
+    #[inline]
+    fn is_by_fault(&self) -> bool {
+        matches!(self.cause, CopyCause::Coherence | CopyCause::AccessCounters)
+    }
 }
 
 impl Context<'_> {
@@ -47,10 +53,11 @@ impl Context<'_> {
         reason: &Reason,
     ) -> PageMask {
         let arriving = pages.minus(block.resident(destination));
+        let duplicated = block.duplicated() & pages;
         for id in block.mappers().iter() {
             // Duplicated pages stay mapped at the destination (PAGING-60).
-            let unmap = if id == destination { arriving } else { arriving | block.duplicated() };
-            self.unmap(block, id, unmap & pages);
+            let unmap = if id == destination { arriving } else { arriving | duplicated };
+            self.unmap(block, id, unmap);
         }
         self.populate(block, destination, pages);
         self.copy_pages(block, destination, arriving, reason, false);
@@ -59,7 +66,9 @@ impl Context<'_> {
             self.leave(block, id, pages);
         }
         self.arrive(block, destination, arriving, copied);
-        block.remove_duplicated(pages);
+        if !duplicated.is_empty() {
+            block.remove_duplicated(duplicated);
+        }
         self.mark_if_held(block, destination);
         arriving
     }
@@ -151,11 +160,42 @@ impl Context<'_> {
         reason: &Reason,
         leg: Leg,
     ) -> usize {
-        let mut copied = 0;
+        if pages.is_empty() {
+            return 0;
+        }
+        let each_is_noted = !self.note_copied_together(block, to, reason, leg);
+        if each_is_noted || self.wants.copies {
+            self.report_runs(block, (from, to), pages, reason, each_is_noted.then_some(leg));
+        }
+        let [asked, prefetched] = pages.counts_by(&reason.prefetched);
+        if !self.wants.copies {
+            let way = (from.into(), to.into());
+            for (kind, cause) in [(asked, reason.cause), (prefetched, CopyCause::Prefetch)] {
+                let (runs, bytes) = (kind.runs as u64, kind.pages as u64 * PAGE_BYTES);
+                if runs > 0 {
+                    self.sink.copies(&AlikeCopies { way, cause, runs, bytes });
+                }
+            }
+        }
+        let copied = asked.pages + prefetched.pages;
+        self.count_copied(from, to, (asked.runs + prefetched.runs) as u64, copied as u64);
+        copied
+    }
+
+    /// Reports the records of copied runs, if they are wanted, and tells thrashing detection about
+    /// each of this leg.
+    fn report_runs(
+        &mut self,
+        block: &mut Block,
+        (from, to): (ProcId, ProcId),
+        pages: PageMask,
+        reason: &Reason,
+        noted: Option<Leg>,
+    ) {
         let one_cause = reason.prefetched.is_empty();
         let mut at = pages.next_set(0);
-        while at < block.len() {
-            let prefetched = reason.prefetched.contains(at);
+        while at < PAGES {
+            let prefetched = !one_cause && reason.prefetched.contains(at);
             let change = if prefetched {
                 reason.prefetched.next_clear(at)
             } else if one_cause {
@@ -164,21 +204,37 @@ impl Context<'_> {
                 reason.prefetched.next_set(at)
             };
             let run = at..pages.next_clear(at).min(change);
-            copied += run.len();
-            let cause = if prefetched { CopyCause::Prefetch } else { reason.cause };
-            let bytes = self.count_copied(from, to, run.len());
-            self.emit(MemoryEvent::Copy {
-                address: block.address(run.start),
-                bytes,
-                from: from.into(),
-                to: to.into(),
-                cause,
-                duration_ns: 0,
-            });
             at = pages.next_set(run.end);
-            self.note_copied(block, to, run, reason, leg);
+            if self.wants.copies {
+                self.emit(MemoryEvent::Copy {
+                    address: block.address(run.start),
+                    bytes: run.len() as u64 * PAGE_BYTES,
+                    from: from.into(),
+                    to: to.into(),
+                    cause: if prefetched { CopyCause::Prefetch } else { reason.cause },
+                    duration_ns: 0,
+                });
+            }
+            if let Some(leg) = noted {
+                self.note_copied(block, to, run, reason, leg);
+            }
         }
-        copied
+    }
+
+    /// Tells thrashing detection about the runs of one copy, if it has to know no more than that
+    /// there were some. `false`, and nothing is done, if it has to know each.
+    fn note_copied_together(
+        &mut self,
+        block: &mut Block,
+        to: ProcId,
+        reason: &Reason,
+        leg: Leg,
+    ) -> bool {
+        if block.thrashing().is_some() || !reason.pinned.is_empty() {
+            return false;
+        }
+        let is_move_by_fault = reason.is_by_fault() && leg == Leg::Last && !self.policy.read_mostly;
+        !is_move_by_fault || thrash::note_together(self, block, to)
     }
 
     /// Tells thrashing detection about one copied run.
@@ -190,11 +246,10 @@ impl Context<'_> {
         reason: &Reason,
         leg: Leg,
     ) {
-        let by_fault = matches!(reason.cause, CopyCause::Coherence | CopyCause::AccessCounters);
         if reason.cause == CopyCause::Eviction {
             return;
         }
-        if !by_fault || leg == Leg::First || self.policy.read_mostly {
+        if !reason.is_by_fault() || leg == Leg::First || self.policy.read_mostly {
             thrash::forget_marked(self, block, &run);
         } else if reason.pinned.is_empty() || reason.pinned.count_in(run.clone()) < run.len() {
             thrash::note(self, block, run, to, ThrashingEvent::Migration);
@@ -203,11 +258,19 @@ impl Context<'_> {
 
     /// Makes pages resident, of which those in `copied` bring their contents along.
     fn arrive(&mut self, block: &mut Block, id: ProcId, pages: PageMask, copied: PageMask) {
-        self.note_holding(block, id, pages & copied, Holding::Copied);
-        self.note_holding(block, id, pages.minus(copied), Holding::Shown);
-        self.work.pages_fresh += pages.minus(copied).count() as u64;
-        self.totals.came(id, pages.minus(block.resident(id)).count());
-        block.add_resident(id, pages);
+        let fresh = pages.minus(copied);
+        if self.wants.holdings {
+            self.note_holding(block, id, pages & copied, Holding::Copied);
+            self.note_holding(block, id, fresh, Holding::Shown);
+        }
+        if !fresh.is_empty() {
+            self.work.pages_fresh += fresh.count() as u64;
+        }
+        let news = pages.minus(block.resident(id));
+        if !news.is_empty() {
+            self.totals.came(id, news.count());
+            block.add_resident(id, news);
+        }
     }
 
     /// Ends the residency of pages. The memory behind them stays. With its last page the chunk
@@ -223,12 +286,16 @@ impl Context<'_> {
     /// The same without a word to the lists of chunks.
     pub(super) fn end_residency(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
         let leaving = pages & block.resident(id);
+        if leaving.is_empty() {
+            return;
+        }
         self.totals.left(id, leaving.count());
         self.note_holding(block, id, leaving, Holding::Left);
-        block.remove_resident(id, pages);
+        block.remove_resident(id, leaving);
     }
 
     /// Says what a processor's memory holds of pages from now on.
+    #[inline]
     pub(super) fn note_holding(
         &mut self,
         block: &Block,
@@ -236,7 +303,7 @@ impl Context<'_> {
         pages: PageMask,
         now: Holding,
     ) {
-        if !pages.is_empty() {
+        if self.wants.holdings && !pages.is_empty() {
             self.sink.holding(block.first_page(), pages, id.into(), now);
         }
     }
@@ -261,7 +328,11 @@ impl Context<'_> {
     }
 
     /// Takes pages out of a processor's page table.
+    #[inline]
     pub(super) fn unmap(&mut self, block: &mut Block, id: ProcId, pages: PageMask) {
+        if !block.maps_any(id) {
+            return;
+        }
         let mapped = block.mapped(id, Protection::Read) & pages;
         if !mapped.is_empty() {
             self.count_unmapped(id, mapped.count());

@@ -13,7 +13,7 @@ use super::block::Block;
 use super::chunks::List;
 use super::context::Context;
 use super::engine::Paging;
-use super::mask::PageMask;
+use super::mask::{PageMask, Taken};
 use super::moves::{Leg, Reason};
 use super::params::PagingParams;
 use super::processor::{ProcId, Relations};
@@ -32,26 +32,31 @@ fn is_plain(params: &PagingParams, relations: &Relations, policy: Policy, device
 }
 
 impl Paging {
-    /// The pages of a block at the host and a device, if nothing about it is special to the device.
-    pub(super) fn plain(&self, policy: Policy, block: &Block, device: ProcId) -> Option<Plain> {
+    /// Whether nothing about a block is special to a device.
+    #[inline]
+    pub(super) fn is_plain(&self, policy: Policy, block: &Block, device: ProcId) -> bool {
         #[cfg(test)]
         if !self.shortcuts {
-            return None;
+            return false;
         }
-        let is_plain = is_plain(&self.params, &self.relations, policy, device);
-        if is_plain { block.plain(device) } else { None }
+        is_plain(&self.params, &self.relations, policy, device) && block.is_plain(device)
     }
 }
 
 impl Context<'_> {
-    /// The pages of a block at the host and a device, if nothing about it is special to the device.
-    pub(super) fn plain(&self, block: &Block, device: ProcId) -> Option<Plain> {
+    /// Whether nothing about a block is special to a device.
+    #[inline]
+    pub(super) fn is_plain(&self, block: &Block, device: ProcId) -> bool {
         #[cfg(test)]
         if !self.shortcuts {
-            return None;
+            return false;
         }
-        let is_plain = is_plain(self.params, self.relations, self.policy, device);
-        if is_plain { block.plain(device) } else { None }
+        is_plain(self.params, self.relations, self.policy, device) && block.is_plain(device)
+    }
+
+    /// The pages of a block at the host and a device, if nothing about it is special to the device.
+    pub(super) fn plain(&self, block: &Block, device: ProcId) -> Option<Plain> {
+        if self.is_plain(block, device) { block.plain(device) } else { None }
     }
 
     /// Brings pages to a device that faulted on them or on some of them, and maps them there.
@@ -59,45 +64,38 @@ impl Context<'_> {
         &mut self,
         block: &mut Block,
         device: ProcId,
-        held: Plain,
-        pages: PageMask,
+        pages: &PageMask,
         prefetched: PageMask,
     ) {
         const HOST: ProcId = ProcId::HOST;
-        let arriving = pages.minus(held.device);
-        let copied = arriving & held.host;
-        let fresh = arriving.minus(copied);
-        self.unmap(block, HOST, arriving);
+        let Taken { added, moved, count } = block.take_plainly(device, pages);
+        self.unmap(block, HOST, added);
         let reason = Reason { prefetched, ..Reason::of(CopyCause::Coherence) };
-        let copies = self.copy_runs(block, HOST, device, copied, &reason, Leg::Last);
+        let copies = self.copy_runs(block, HOST, device, moved, &reason, Leg::Last);
         self.totals.left(HOST, copies);
-        self.note_holding(block, HOST, copied, Holding::Left);
-        self.note_holding(block, device, copied, Holding::Copied);
-        self.note_holding(block, device, fresh, Holding::Shown);
-        let news = if fresh.is_empty() { 0 } else { fresh.count() };
-        self.work.pages_fresh += news as u64;
-        self.totals.came(device, copies + news);
-        self.count_mapped(device, copies + news);
-        let (host, here) = (held.host.minus(copied), held.device | arriving);
-        block.set_plain(device, &Plain { host, device: here });
-        block.note_device_mapping(device, arriving);
+        if self.wants.holdings {
+            self.note_holding(block, HOST, moved, Holding::Left);
+            self.note_holding(block, device, moved, Holding::Copied);
+            self.note_holding(block, device, added.minus(moved), Holding::Shown);
+        }
+        self.work.pages_fresh += (count - copies) as u64;
+        self.totals.came(device, count);
+        self.count_mapped(device, count);
+        block.note_device_mapping(device, added);
         self.mark(block, device, List::Used);
     }
 
     /// Moves pages that a device holds to the host, which does not map them.
-    pub(super) fn leave_plainly(
-        &mut self,
-        block: &mut Block,
-        device: ProcId,
-        held: Plain,
-        pages: PageMask,
-    ) {
+    pub(super) fn leave_plainly(&mut self, block: &mut Block, device: ProcId, pages: &PageMask) {
         const HOST: ProcId = ProcId::HOST;
-        let leaving = pages & held.device;
-        if leaving.is_empty() {
+        if !block.is_populated(HOST) {
+            let leaving = block.resident(device) & *pages;
+            self.populate(block, HOST, leaving);
+        }
+        let Taken { added: leaving, count, .. } = block.give_plainly(device, pages);
+        if count == 0 {
             return;
         }
-        self.populate(block, HOST, leaving);
         let reason = Reason::of(CopyCause::Eviction);
         let copies = self.copy_runs(block, device, HOST, leaving, &reason, Leg::Last);
         self.count_unmapped(device, copies);
@@ -105,8 +103,6 @@ impl Context<'_> {
         self.totals.came(HOST, copies);
         self.note_holding(block, device, leaving, Holding::Left);
         self.note_holding(block, HOST, leaving, Holding::Copied);
-        let (host, here) = (held.host | leaving, held.device.minus(leaving));
-        block.set_plain(device, &Plain { host, device: here });
     }
 
     /// Brings pages to a processor without mapping them, as an explicit migration does. `false`, and

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::block::Block;
 use super::groups::Groups;
-use super::mask::PageMask;
+use super::mask::{PAGES, PageMask};
 use super::params::PagingParams;
 use super::processor::ProcId;
 use super::protection::Protection;
@@ -57,6 +57,20 @@ impl Tree {
         start..(start + BIG).min(self.pages)
     }
 
+    /// The units of growth that hold one of these pages.
+    fn units(&self, pages: PageMask) -> PageMask {
+        if self.prefix == 0 && self.pages == PAGES {
+            return pages.aligned_sixteens();
+        }
+        let mut units = PageMask::EMPTY;
+        for page in pages.pages() {
+            if !units.contains(page) {
+                units.insert_range(self.unit(page));
+            }
+        }
+        units
+    }
+
     /// The pages of the largest node over a page of which more than `threshold` percent is in
     /// `counted`.
     fn node(&self, counted: &PageMask, page: usize, threshold: usize, quirk: bool) -> Range<usize> {
@@ -64,12 +78,6 @@ impl Tree {
         let all = counted.count();
         let mut found = leaf..leaf;
         let mut size = leaves.next_power_of_two();
-        if size == leaves
-            && let Some(most) = (all * 100).checked_div(threshold)
-        {
-            // No node is cut short: begin with the largest that could be full enough.
-            size = size.min(1 << most.max(1).ilog2());
-        }
         while size > 0 {
             let start = leaf & !(size - 1);
             let node = start..(start + size).min(leaves);
@@ -92,6 +100,27 @@ impl Tree {
         };
         back(found.start)..back(found.end).min(self.pages)
     }
+}
+
+/// The [node](Tree::node) over a page of a full block, where no node is cut short. `all` pages count,
+/// and `count` says how many of them are in a node, by its start and its size.
+fn node_of_full_block(
+    page: usize,
+    threshold: usize,
+    all: usize,
+    count: impl Fn(usize, usize) -> usize,
+) -> Range<usize> {
+    // Begin with the largest node that all that counts could fill.
+    let most = (all * 100).checked_div(threshold);
+    let mut size = most.map_or(PAGES, |most| PAGES.min(1 << most.max(1).ilog2()));
+    while size > 0 {
+        let start = page & !(size - 1);
+        if count(start, size) * 100 > size * threshold {
+            return start..start + size;
+        }
+        size /= 2;
+    }
+    page..page
 }
 
 /// The pages to bring along when `faulted` go to `destination`; none of them is in `faulted`.
@@ -117,7 +146,7 @@ pub(super) fn pages_to_prefetch(
     } else if params.prefetch_gated_by_preferred && preferred.is_some() && !at_home {
         PageMask::EMPTY
     } else {
-        match only.filter(|_| block.thrashing().is_none()) {
+        match only.filter(|_| block.is_full_size() && block.thrashing().is_none()) {
             Some(page) => dense_node(params, block, page, destination),
             None => dense_nodes(params, block, faulted, destination),
         }
@@ -136,13 +165,17 @@ pub(super) fn pages_to_prefetch(
     candidate
 }
 
-/// The node that a single faulted page reaches, in a block in which no page thrashes.
+/// The node that a single faulted page reaches, in a full block in which no page thrashes.
 fn dense_node(params: &PagingParams, block: &Block, page: usize, destination: ProcId) -> PageMask {
-    let tree = Tree::new(block.first_page(), block.len());
-    let counted = block.resident(destination) | PageMask::range(tree.unit(page));
     let threshold = params.prefetch_threshold_percent as usize;
-    let node = tree.node(&counted, page, threshold, params.prefetch_unaligned_quirk);
-    if node.is_empty() { PageMask::EMPTY } else { PageMask::range(node) }
+    let resident = block.resident(destination);
+    // Beside what is resident, all of the page's 64 KiB page counts.
+    let added = BIG - resident.count_aligned(page / BIG * BIG, BIG);
+    let count = |start: usize, size: usize| match size {
+        ..BIG => size,
+        _ => resident.count_aligned(start, size) + added,
+    };
+    PageMask::range(node_of_full_block(page, threshold, resident.count_few() + added, count))
 }
 
 /// The union of the nodes that the faulted pages reach.
@@ -154,26 +187,24 @@ fn dense_nodes(
 ) -> PageMask {
     let tree = Tree::new(block.first_page(), block.len());
     let thrashing = block.thrashing_pages();
-    let mut units = PageMask::EMPTY;
-    for page in faulted.pages() {
-        if units.contains(page) {
-            continue;
-        }
-        let unit = tree.unit(page);
-        if thrashing.is_empty() || thrashing.count_in(unit.clone()) == 0 {
-            units.insert_range(unit);
-        }
-    }
+    let units = tree.units(faulted).minus(tree.units(thrashing));
     let counted = block.resident(destination) | faulted | units;
+    let all = counted.count();
     let threshold = params.prefetch_threshold_percent as usize;
     let quirk = params.prefetch_unaligned_quirk;
+    let node = |page: usize| match block.is_full_size() {
+        true => node_of_full_block(page, threshold, all, |start, size| {
+            counted.count_aligned(start, size)
+        }),
+        false => tree.node(&counted, page, threshold, quirk),
+    };
     let mut nodes = PageMask::EMPTY;
     for page in faulted.minus(thrashing).pages() {
         // All pages of a node have that node: no larger one over them is full enough.
         if nodes.contains(page) {
             continue;
         }
-        let node = tree.node(&counted, page, threshold, quirk);
+        let node = node(page);
         if !node.is_empty() {
             nodes.insert_range(node);
         }

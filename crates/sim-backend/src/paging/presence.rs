@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::mask::{PAGES, PageMask, StoredMask};
+use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
 use super::protection::Protection;
 
@@ -80,7 +80,13 @@ enum LargeMaps {
     Same(PageMask),
     /// One mask per [`Protection`]. For the host the last two are equal, so only one is kept, and
     /// the last says which pages it wrote since it maps them to write.
-    Levels(Box<[StoredMask; 3]>),
+    Levels(Box<[PageMask; 3]>),
+}
+
+/// The pages that these levels say, if they say the same.
+fn same_of([read, write, last]: &[PageMask; 3], is_host: bool) -> Option<PageMask> {
+    let last_is_same = if is_host { last.is_empty() } else { write == last };
+    (last_is_same && read == write).then_some(*read)
 }
 
 impl Presence {
@@ -90,8 +96,16 @@ impl Presence {
     }
 
     /// Pages that it holds.
+    #[inline]
     pub(super) fn resident(&self) -> PageMask {
         self.resident
+    }
+
+    /// The pages that it holds, to change them. It must map exactly what it holds, or be the host.
+    #[inline]
+    pub(super) fn held_mut(&mut self) -> &mut PageMask {
+        debug_assert!(self.id.is_host() || self.maps_what_it_holds());
+        &mut self.resident
     }
 
     /// Whether it holds a page.
@@ -101,11 +115,13 @@ impl Presence {
     }
 
     /// Whether it holds any page.
+    #[inline]
     pub(super) fn holds_any(&self) -> bool {
         !self.resident.is_empty()
     }
 
     /// Lets it hold these pages and no others. It maps what it mapped before.
+    #[inline]
     pub(super) fn hold(&mut self, pages: PageMask) {
         // Nothing about the host's mappings depends on it.
         let same = if self.id.is_host() { None } else { self.same() };
@@ -113,13 +129,6 @@ impl Presence {
         if let Some(mapped) = same {
             self.set_same(mapped);
         }
-    }
-
-    /// Lets a device hold these pages and map them to every level, and no others.
-    pub(super) fn hold_and_map(&mut self, pages: PageMask) {
-        debug_assert!(!self.id.is_host());
-        self.resident = pages;
-        self.set_maps(Maps::Held, LargeMaps::Nothing);
     }
 
     /// The pages that it maps, if it maps all of them alike: a device to every level, the host to
@@ -137,6 +146,7 @@ impl Presence {
     }
 
     /// Lets it map these pages alike, and no others.
+    #[inline]
     fn set_same(&mut self, pages: PageMask) {
         if !self.id.is_host() && pages == self.resident {
             self.set_maps(Maps::Held, LargeMaps::Nothing);
@@ -147,6 +157,7 @@ impl Presence {
         }
     }
 
+    #[inline]
     fn set_maps(&mut self, maps: Maps, at_large: LargeMaps) {
         self.maps = maps;
         if self.large.is_some() || !matches!(at_large, LargeMaps::Nothing) {
@@ -155,8 +166,11 @@ impl Presence {
         }
     }
 
+    #[inline]
     fn drop_empty(&mut self) {
-        if self.large.as_deref() == Some(&Large::default()) {
+        let says_nothing =
+            |large: &Large| large.populated.is_none() && matches!(large.maps, LargeMaps::Nothing);
+        if self.large.as_deref().is_some_and(says_nothing) {
             self.large = None;
         }
     }
@@ -172,6 +186,7 @@ impl Presence {
     }
 
     /// Pages mapped with at least this permission.
+    #[inline]
     pub(super) fn mapped(&self, at_least: Protection) -> PageMask {
         match self.maps {
             Maps::Held => self.resident,
@@ -179,7 +194,7 @@ impl Presence {
             Maps::Large => match self.large_maps() {
                 LargeMaps::Nothing => PageMask::EMPTY,
                 LargeMaps::Same(pages) => *pages,
-                LargeMaps::Levels(levels) => levels[self.level(at_least)].get(),
+                LargeMaps::Levels(levels) => levels[self.level(at_least)],
             },
         }
     }
@@ -199,18 +214,23 @@ impl Presence {
     }
 
     /// Whether any page is mapped.
+    #[inline]
     pub(super) fn maps_any(&self) -> bool {
         match self.maps {
             Maps::Held => self.holds_any(),
             Maps::Run(run) => run != Run::EMPTY,
-            Maps::Large => !self.mapped(Protection::Read).is_empty(),
+            Maps::Large => match self.large_maps() {
+                LargeMaps::Nothing => false,
+                LargeMaps::Same(pages) => !pages.is_empty(),
+                LargeMaps::Levels(levels) => !levels[0].is_empty(),
+            },
         }
     }
 
     /// Pages that the host has written since it mapped them for writing. Not for devices.
     pub(super) fn written(&self) -> PageMask {
         match self.large_maps() {
-            LargeMaps::Levels(levels) => levels[2].get(),
+            LargeMaps::Levels(levels) => levels[2],
             _ => PageMask::EMPTY,
         }
     }
@@ -224,15 +244,17 @@ impl Presence {
 
     /// Notes pages that the host wrote. Not for devices.
     pub(super) fn add_written(&mut self, pages: PageMask) {
-        self.change_levels(|levels| levels[2].insert(pages));
+        self.change_levels(|levels| levels[2] |= pages);
     }
 
     /// Whether exactly the resident pages are mapped, to every level. Not for the host.
+    #[inline]
     pub(super) fn maps_what_it_holds(&self) -> bool {
         matches!(self.maps, Maps::Held)
     }
 
     /// Whether the processor neither holds nor maps a page.
+    #[inline]
     pub(super) fn takes_no_part(&self) -> bool {
         !self.holds_any() && !self.maps_any()
     }
@@ -244,7 +266,7 @@ impl Presence {
         match self.same() {
             Some(same) if is_highest => self.set_same(same | pages),
             _ => self.change_levels(|levels| {
-                levels[..=level].iter_mut().for_each(|mask| mask.insert(pages));
+                levels[..=level].iter_mut().for_each(|mask| *mask |= pages);
             }),
         }
     }
@@ -256,41 +278,37 @@ impl Presence {
             _ if keep == 3 || self.maps == Maps::Run(Run::EMPTY) => {}
             Some(same) if keep == 0 => self.set_same(same.minus(pages)),
             _ => self.change_levels(|levels| {
-                levels[keep..].iter_mut().for_each(|mask| mask.remove(pages));
+                levels[keep..].iter_mut().for_each(|mask| *mask = mask.minus(pages));
             }),
         }
     }
 
     /// Changes the masks of the levels, where they differ or will.
-    fn change_levels(&mut self, change: impl FnOnce(&mut [StoredMask; 3])) {
+    fn change_levels(&mut self, change: impl FnOnce(&mut [PageMask; 3])) {
         let is_host = self.id.is_host();
-        let mut levels = match self.same() {
-            Some(pages) => {
-                let all = StoredMask::of(pages);
-                let last = if is_host { StoredMask::default() } else { all.clone() };
-                Box::new([all.clone(), all, last])
+        if let Some(LargeMaps::Levels(levels)) = self.large.as_mut().map(|large| &mut large.maps) {
+            change(levels);
+            if let Some(same) = same_of(levels, is_host) {
+                self.set_same(same);
             }
-            None => match self.large.as_mut().map(|large| std::mem::take(&mut large.maps)) {
-                Some(LargeMaps::Levels(levels)) => levels,
-                _ => Box::default(),
-            },
-        };
+            return;
+        }
+        let pages = self.same().unwrap_or_default();
+        let mut levels = [pages, pages, if is_host { PageMask::EMPTY } else { pages }];
         change(&mut levels);
         self.set_levels(levels);
     }
 
     /// Lets it map these pages by level, in the form that such pages have.
-    fn set_levels(&mut self, levels: Box<[StoredMask; 3]>) {
-        let [read, write, last] = &*levels;
-        let last_is_same = if self.id.is_host() { last.is_empty() } else { write == last };
-        if read == write && last_is_same {
-            self.set_same(read.get());
-        } else {
-            self.set_maps(Maps::Large, LargeMaps::Levels(levels));
+    fn set_levels(&mut self, levels: [PageMask; 3]) {
+        match same_of(&levels, self.id.is_host()) {
+            Some(same) => self.set_same(same),
+            None => self.set_maps(Maps::Large, LargeMaps::Levels(Box::new(levels))),
         }
     }
 
     /// Pages with memory behind them, resident or not.
+    #[inline]
     pub(super) fn populated(&self) -> PageMask {
         let first = || PageMask::range(0..usize::from(self.populated_first));
         let pages = self.large.as_ref().and_then(|large| large.populated.as_deref());
@@ -298,20 +316,30 @@ impl Presence {
     }
 
     /// Whether exactly the first so many pages have memory behind them.
+    #[inline]
     pub(super) fn populates_first(&self, pages: u16) -> bool {
         let is_first = self.large.as_ref().is_none_or(|large| large.populated.is_none());
         is_first && self.populated_first == pages
     }
 
+    /// Lets the first so many pages have memory behind them, and no others.
+    #[inline]
+    pub(super) fn populate_first(&mut self, pages: u16) {
+        self.populated_first = pages;
+        if let Some(large) = &mut self.large {
+            large.populated = None;
+            self.drop_empty();
+        }
+    }
+
     /// Lets these pages have memory behind them, and no others.
     pub(super) fn set_populated(&mut self, pages: PageMask) {
         let first = pages.next_clear(0);
-        let is_first = pages == PageMask::range(0..first);
-        self.populated_first = if is_first { first as u16 } else { 0 };
-        if !is_first || self.large.is_some() {
-            let populated = (!is_first).then(|| Box::new(pages));
-            self.large.get_or_insert_default().populated = populated;
-            self.drop_empty();
+        if pages == PageMask::range(0..first) {
+            self.populate_first(first as u16);
+        } else {
+            self.populated_first = 0;
+            self.large.get_or_insert_default().populated = Some(Box::new(pages));
         }
     }
 
@@ -326,11 +354,10 @@ impl Presence {
             upper.set_same(mapped.shifted_down(at));
             self.set_same(mapped & below);
         } else {
-            let mut cut: Option<Box<[StoredMask; 3]>> = None;
             self.change_levels(|levels| {
-                cut = Some(Box::new(levels.each_mut().map(|mask| mask.split_off(at))));
+                upper.set_levels(levels.map(|mask| mask.shifted_down(at)));
+                levels.iter_mut().for_each(|mask| *mask &= below);
             });
-            upper.set_levels(cut.unwrap_or_default());
         }
         let populated = self.populated();
         upper.set_populated(populated.shifted_down(at));
@@ -416,8 +443,10 @@ mod tests {
                     presence.add_written(pages);
                 }
                 7 => {
+                    presence.hold(PageMask::EMPTY);
+                    presence.lower(!PageMask::EMPTY, None);
                     (self.resident, self.levels) = (pages, [pages; 3]);
-                    presence.hold_and_map(pages);
+                    *presence.held_mut() = pages;
                 }
                 _ => {
                     let upper = presence.split_off(start);

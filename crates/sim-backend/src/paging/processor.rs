@@ -21,23 +21,27 @@ impl ProcId {
     pub(crate) const HOST: Self = Self(0);
 
     /// Whether this is the host.
+    #[inline]
     pub(crate) fn is_host(self) -> bool {
         self == Self::HOST
     }
 
     /// Position in tables that have one entry per processor.
+    #[inline]
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
 impl From<Processor> for ProcId {
+    #[inline]
     fn from(processor: Processor) -> Self {
         Self((processor.as_raw() + 1) as u8)
     }
 }
 
 impl From<ProcId> for Processor {
+    #[inline]
     fn from(id: ProcId) -> Self {
         match id.0 {
             0 => Self::HOST,

@@ -48,11 +48,13 @@ impl VaRange {
     }
 
     /// The pages.
+    #[inline]
     pub(crate) fn pages(&self) -> Range<u64> {
         self.first_page..self.end_page
     }
 
     /// The pages of the block that holds a page of this range, whether it exists or not.
+    #[inline]
     pub(crate) fn block_pages(&self, page: u64) -> Range<u64> {
         let slot = page / SLOT * SLOT;
         slot.max(self.first_page)..(slot + SLOT).min(self.end_page)
@@ -77,12 +79,14 @@ impl VaRange {
     }
 
     /// The place of the block that holds a page.
+    #[inline]
     pub(super) fn slot_mut(&mut self, page: u64) -> &mut Option<Block> {
         self.blocks.place_mut(page / SLOT)
     }
 
     /// Takes the block that holds a page out of the range, made if it does not exist, so that the
     /// other blocks can be changed meanwhile. Give it back with [`put`](Self::put).
+    #[inline]
     pub(crate) fn take_or_new(&mut self, page: u64) -> Block {
         let pages = self.block_pages(page);
         let block = self.blocks.take(page / SLOT);
@@ -90,11 +94,13 @@ impl VaRange {
     }
 
     /// Takes the block that holds a page out of the range, if it exists.
+    #[inline]
     pub(crate) fn take(&mut self, page: u64) -> Option<Block> {
         self.blocks.take(page / SLOT)
     }
 
     /// Gives a block back.
+    #[inline]
     pub(crate) fn put(&mut self, block: Block) {
         let slot = block.first_page() / SLOT;
         *self.blocks.place_mut(slot) = Some(block);

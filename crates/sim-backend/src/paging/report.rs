@@ -3,14 +3,44 @@
 //! Addresses and sizes of records in bytes, work in pages. Durations are left 0: time is the cost
 //! model's business.
 
-use pagewise_hal::{MemoryEvent, Processor};
+use pagewise_hal::{CopyCause, MemoryEvent, Processor};
 
 use super::mask::PageMask;
 
+/// The reports that a sink has a use for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wants {
+    /// Each record of a copy. Without it, sums of copies are enough.
+    pub(crate) copies: bool,
+    /// Changes of what memory holds of pages.
+    pub(crate) holdings: bool,
+}
+
+/// The copies of a step that are alike but for their addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AlikeCopies {
+    /// The processor that held the data, and the one that got the copies.
+    pub(crate) way: (Processor, Processor),
+    /// The cause.
+    pub(crate) cause: CopyCause,
+    /// Runs copied.
+    pub(crate) runs: u64,
+    /// Bytes of all runs together.
+    pub(crate) bytes: u64,
+}
+
 /// Receives what the engine does, in order.
 pub(crate) trait ReportSink {
+    /// The reports that it has a use for: all, unless it says otherwise.
+    fn wants(&self) -> Wants {
+        Wants { copies: true, holdings: true }
+    }
+
     /// One record.
     fn record(&mut self, record: MemoryEvent);
+
+    /// Copies, for a sink that has no use for their records.
+    fn copies(&mut self, _: &AlikeCopies) {}
 
     /// Reports the work of one step on one va_block, after its records. Returns the nanoseconds
     /// that it took; for faults, the walking processor waits for them.
@@ -166,6 +196,7 @@ pub(crate) struct Work {
 
 impl Work {
     /// Whether nothing was done.
+    #[inline]
     pub(super) fn is_idle(&self) -> bool {
         let &Self { cause, processor, block, read_mostly, .. } = self;
         // What most often is not 0 first: the rest is many numbers.

@@ -164,10 +164,13 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
         context.unmap(block, by, pages);
     }
     for (level, protection) in levels_used() {
-        context.map(block, by, *level & pinned, protection, Some(MapCause::Thrashing));
+        if !pinned.is_empty() {
+            context.map(block, by, *level & pinned, protection, Some(MapCause::Thrashing));
+        }
         context.map(block, by, level.minus(pinned), protection, Some(MapCause::Policy));
     }
-    for (level, protection) in levels_used() {
+    let others_follow = context.policy.accessed_by != ProcSet::EMPTY || !pinned.is_empty();
+    for (level, protection) in levels_used().filter(|_| others_follow) {
         let who = (by, destination);
         for page in (*level & pinned).pages() {
             let thrashing = thrash::processors(block, page);

@@ -8,10 +8,11 @@
 
 use std::num::NonZeroU8;
 
-use super::mask::{PageMask, StoredMask};
+use super::mask::{PageMask, Taken};
 use super::presence::Presence;
 use super::processor::{ProcId, ProcSet};
 use super::protection::Protection;
+use super::stored_mask::StoredMask;
 use super::thrash::pages::Thrashing;
 
 /// The history of devices' page tables of a block, in 16 bits. Decides nothing; takes time when
@@ -50,6 +51,7 @@ struct Rare {
 }
 
 impl Rare {
+    #[inline]
     fn is_idle(&self) -> bool {
         self.duplicated.is_empty() && self.discarded.is_empty() && self.thrashing.is_none()
     }
@@ -97,6 +99,7 @@ impl BlockState {
 
     /// Counts faults that moved pages to a processor; returns how many there were in a row
     /// (PAGING-100).
+    #[inline]
     pub(super) fn count_faults(&mut self, to: ProcId, faults: u32) -> u32 {
         let before = if self.history_of == to { self.history_faults } else { 0 };
         self.history_of = to;
@@ -106,14 +109,21 @@ impl BlockState {
     }
 
     /// Notes a thrashing event; returns the processor and the time of the last one.
+    #[inline]
     pub(super) fn note_thrashing_event(
         &mut self,
         id: ProcId,
         now_ns: u64,
     ) -> Option<(ProcId, u64)> {
-        let last_ns = std::mem::replace(&mut self.last_event_ns, now_ns);
-        let last_by = std::mem::replace(&mut self.last_event_by, NonZeroU8::new(id.0 + 1));
-        last_by.map(|by| (ProcId(by.get() - 1), last_ns))
+        let last = self.last_thrashing_event();
+        (self.last_event_ns, self.last_event_by) = (now_ns, NonZeroU8::new(id.0 + 1));
+        last
+    }
+
+    /// The processor and the time of the last thrashing event.
+    #[inline]
+    pub(super) fn last_thrashing_event(&self) -> Option<(ProcId, u64)> {
+        self.last_event_by.map(|by| (ProcId(by.get() - 1), self.last_event_ns))
     }
 
     /// Whether another block's pages are in the same state. Never for blocks with pages that
@@ -143,6 +153,7 @@ impl BlockState {
         self.presence.iter().find(|presence| presence.id == id)
     }
 
+    #[inline]
     fn of_mut(&mut self, id: ProcId) -> &mut Presence {
         let known = self.presence.iter().position(|presence| presence.id == id);
         let at = known.unwrap_or_else(|| self.add(id));
@@ -161,11 +172,13 @@ impl BlockState {
     }
 
     /// Pages resident on a processor.
+    #[inline]
     pub(crate) fn resident(&self, id: ProcId) -> PageMask {
         self.of(id).map_or(PageMask::EMPTY, |presence| presence.resident())
     }
 
     /// Pages resident anywhere.
+    #[inline]
     pub(crate) fn resident_anywhere(&self) -> PageMask {
         self.presence.iter().fold(PageMask::EMPTY, |set, p| set | p.resident())
     }
@@ -206,6 +219,7 @@ impl BlockState {
     }
 
     /// Pages that a processor maps with at least this permission.
+    #[inline]
     pub(crate) fn mapped(&self, id: ProcId, at_least: Protection) -> PageMask {
         self.of(id).map_or(PageMask::EMPTY, |presence| presence.mapped(at_least))
     }
@@ -214,6 +228,12 @@ impl BlockState {
     #[inline]
     pub(super) fn maps(&self, id: ProcId, at_least: Protection, page: usize) -> bool {
         self.of(id).is_some_and(|presence| presence.maps(at_least, page))
+    }
+
+    /// Whether a processor maps any page.
+    #[inline]
+    pub(super) fn maps_any(&self, id: ProcId) -> bool {
+        self.of(id).is_some_and(Presence::maps_any)
     }
 
     /// Pages that any processor maps.
@@ -236,6 +256,7 @@ impl BlockState {
     }
 
     /// Pages that have memory on a processor, resident or not.
+    #[inline]
     pub(crate) fn populated(&self, id: ProcId) -> PageMask {
         self.of(id).map_or(PageMask::EMPTY, |presence| presence.populated())
     }
@@ -251,10 +272,20 @@ impl BlockState {
         presence.set_populated(presence.populated() | pages);
     }
 
+    /// Notes that all pages have memory on a processor.
+    pub(super) fn populate_all(&mut self, id: ProcId) {
+        let len = self.len;
+        self.of_mut(id).populate_first(len);
+    }
+
     /// Notes that pages no longer have memory on a processor.
-    pub(crate) fn depopulate(&mut self, id: ProcId, pages: PageMask) {
+    pub(crate) fn depopulate(&mut self, id: ProcId, pages: &PageMask) {
         let presence = self.of_mut(id);
-        presence.set_populated(presence.populated().minus(pages));
+        if pages.is_full() {
+            presence.populate_first(0);
+        } else {
+            presence.set_populated(presence.populated().minus(*pages));
+        }
     }
 
     /// Pages that the host wrote since it maps them to write.
@@ -287,6 +318,7 @@ impl BlockState {
     }
 
     /// Pages with discarded contents.
+    #[inline]
     pub(crate) fn discarded(&self) -> PageMask {
         self.rare.as_ref().map_or(PageMask::EMPTY, |rare| rare.discarded.get())
     }
@@ -305,29 +337,62 @@ impl BlockState {
         }
     }
 
-    /// The pages of the host and a device, if there is nothing else to know: no page has a flag,
+    /// Whether there is nothing to know but the pages of the host and a device: no page has a flag,
     /// no other processor takes part, and the device maps exactly what it holds, to every level.
+    #[inline]
+    pub(super) fn is_plain(&self, device: ProcId) -> bool {
+        let is_plain = |presence: &Presence| match presence.id {
+            ProcId::HOST => true,
+            id if id == device => presence.maps_what_it_holds(),
+            _ => presence.takes_no_part(),
+        };
+        self.is_unflagged() && self.presence.iter().all(is_plain)
+    }
+
+    /// The pages of the host and a device in a [plain](Self::is_plain) block.
+    #[inline]
     pub(super) fn plain(&self, device: ProcId) -> Option<Plain> {
-        if self.rare.as_ref().is_some_and(|rare| !rare.is_idle()) {
-            return None;
-        }
-        let mut plain = Plain { host: PageMask::EMPTY, device: PageMask::EMPTY };
-        for presence in &self.presence {
-            if presence.id.is_host() {
-                plain.host = presence.resident();
-            } else if presence.id == device {
-                if !presence.maps_what_it_holds() {
-                    return None;
-                }
-                plain.device = presence.resident();
-            } else if !presence.takes_no_part() {
-                return None;
+        let plain = || Plain { host: self.resident(ProcId::HOST), device: self.resident(device) };
+        self.is_plain(device).then(plain)
+    }
+
+    /// Moves pages of a plain block to its device, which maps them.
+    #[inline]
+    pub(super) fn take_plainly(&mut self, device: ProcId, pages: &PageMask) -> Taken {
+        let [mut host, mut own] = [PageMask::EMPTY; 2];
+        let [held, taking] = self.plain_sets(device, [&mut host, &mut own]);
+        taking.take_from(held, pages)
+    }
+
+    /// Moves what the device of a plain block holds of some pages to the host, which has memory for
+    /// them and does not map them.
+    #[inline]
+    pub(super) fn give_plainly(&mut self, device: ProcId, pages: &PageMask) -> Taken {
+        let [mut host, mut own] = [PageMask::EMPTY; 2];
+        let [taking, held] = self.plain_sets(device, [&mut host, &mut own]);
+        let leaving = *held & *pages;
+        taking.take_from(held, &leaving)
+    }
+
+    /// The pages of the host and a device, to change them; others for a processor that was never here.
+    #[inline]
+    fn plain_sets<'a>(
+        &'a mut self,
+        device: ProcId,
+        [mut host, mut own]: [&'a mut PageMask; 2],
+    ) -> [&'a mut PageMask; 2] {
+        for presence in &mut self.presence {
+            match presence.id {
+                ProcId::HOST => host = presence.held_mut(),
+                id if id == device => own = presence.held_mut(),
+                _ => {}
             }
         }
-        Some(plain)
+        [host, own]
     }
 
     /// Whether no page is duplicated, discarded or known to thrashing detection.
+    #[inline]
     pub(super) fn is_unflagged(&self) -> bool {
         self.rare.as_ref().is_none_or(|rare| rare.is_idle())
     }
@@ -346,19 +411,9 @@ impl BlockState {
         others.any(|presence| presence.mapped(Protection::Read).intersects(&pages))
     }
 
-    /// Lets the host and a device hold this of a plain block, and the device map it.
-    pub(super) fn set_plain(&mut self, device: ProcId, plain: &Plain) {
-        self.of_mut(device).hold_and_map(plain.device);
-        self.set_plain_host(plain);
-    }
-
     /// Lets the host and a device hold this of a plain block. They map what they mapped before.
     pub(super) fn set_plain_unmapped(&mut self, device: ProcId, plain: &Plain) {
         self.of_mut(device).hold(plain.device);
-        self.set_plain_host(plain);
-    }
-
-    fn set_plain_host(&mut self, plain: &Plain) {
         if !plain.host.is_empty() {
             self.of_mut(ProcId::HOST).hold(plain.host);
         } else if let Some(host) = self.presence.iter_mut().find(|p| p.id.is_host()) {
@@ -367,6 +422,7 @@ impl BlockState {
     }
 
     /// Thrashing detection's data of single pages, if there are any.
+    #[inline]
     pub(crate) fn thrashing(&self) -> Option<&Thrashing> {
         self.rare.as_ref()?.thrashing.as_ref()
     }
@@ -391,6 +447,7 @@ impl BlockState {
     }
 
     /// Whether all pages have memory on a processor.
+    #[inline]
     pub(super) fn is_populated(&self, id: ProcId) -> bool {
         self.of(id).is_some_and(|presence| presence.populates_first(self.len))
     }

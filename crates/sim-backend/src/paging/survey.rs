@@ -97,7 +97,7 @@ impl Walk {
 
     /// The page of its access, if it makes one.
     #[inline]
-    pub(super) fn only_page(&self) -> Option<u64> {
+    pub(crate) fn only_page(&self) -> Option<u64> {
         let is_single = self.bytes.wrapping_sub(1) < self.stride_bytes.max(1);
         is_single.then_some(self.first_byte / PAGE_BYTES)
     }
@@ -142,7 +142,6 @@ impl Paging {
     /// The pages that a walk which has just ended went over. Notes the host's writes.
     pub(crate) fn covered(&mut self, walk: Walk) -> Covered {
         let mut covered = Covered::default();
-        let Some(mut left) = walk.pages() else { return covered };
         let by = ProcId::from(walk.by);
         if let Some(page) = walk.only_page()
             && !by.is_host()
@@ -153,6 +152,7 @@ impl Paging {
             }
             return covered;
         }
+        let Some(mut left) = walk.pages() else { return covered };
         let writes = by.is_host() && walk.access != Access::Read;
         while let Some(piece) = self.ranges.first_piece(&left) {
             left.start = piece.end;

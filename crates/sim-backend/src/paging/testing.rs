@@ -72,6 +72,7 @@ pub(super) fn heard_on<R>(
         policy,
         now_ns: 0,
         work: Work::default(),
+        wants: heard.wants(),
         sink: &mut heard,
         pins: &mut VecDeque::new(),
         lapse: &mut lapse,

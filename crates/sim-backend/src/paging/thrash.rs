@@ -118,6 +118,21 @@ pub(super) fn note(
     }
 }
 
+/// Notes that runs of pages of a block in which no page is watched arrived on `id` together. `false`,
+/// and nothing is done, where two processors meet: then pages are watched from now on.
+pub(super) fn note_together(context: &Context<'_>, block: &mut Block, id: ProcId) -> bool {
+    if !context.params.thrashing.enable {
+        return true;
+    }
+    let (now_ns, lapse_ns) = (context.now_ns, context.lapse.lapse_ns);
+    let last = block.last_thrashing_event();
+    if last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns) {
+        return false;
+    }
+    block.note_thrashing_event(id, now_ns);
+    true
+}
+
 /// Forgets what is known about pages that an explicit migration, an advice or a duplication
 /// copied: only about those marked as thrashing (PAGING-136).
 pub(super) fn forget_marked(context: &mut Context<'_>, block: &mut Block, run: &Range<usize>) {

@@ -24,10 +24,12 @@ impl Totals {
         self.0.get(id.index()).copied().unwrap_or(0)
     }
 
+    #[inline]
     pub(super) fn came(&mut self, id: ProcId, pages: usize) {
         self.0[id.index()] += pages as u64;
     }
 
+    #[inline]
     pub(super) fn left(&mut self, id: ProcId, pages: usize) {
         self.0[id.index()] -= pages as u64;
     }

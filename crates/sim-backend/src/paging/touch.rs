@@ -13,7 +13,7 @@ use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
 use super::access::Access;
 use super::engine::Paging;
-use super::mask::PAGES;
+use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
 use super::protection::Protection;
 use super::report::ReportSink;
@@ -54,15 +54,20 @@ impl Paging {
         let end = walk.first_byte.saturating_add(walk.bytes);
         let mut touched = Touched { now_ns, ..Touched::default() };
         self.advance(now_ns, sink);
+        if let Some(page) = walk.only_page() {
+            if self.next_fault(by, page, needs) == Some(page) {
+                self.fault_in_walk((by, page), walk.access, 0, &mut touched, sink);
+            }
+            self.walked.note(by, Some(page..page + 1));
+            return touched;
+        }
         let mut at = walk.first_byte;
         while at < end {
             let page = at / PAGE_BYTES;
             let next = match self.next_fault(by, page, needs) {
                 Some(fault) if fault == page => {
-                    let access = (at - walk.first_byte) / stride;
-                    let latency_ns = sink.fault_latency_ns(by.into(), access);
-                    touched.pass(latency_ns);
-                    self.fault(by, page, walk.access, &mut touched, sink);
+                    let nth = (at - walk.first_byte) / stride;
+                    self.fault_in_walk((by, page), walk.access, nth, &mut touched, sink);
                     page + 1
                 }
                 Some(fault) => fault,
@@ -80,6 +85,19 @@ impl Paging {
         }
         self.walked.note(by, walk.pages());
         touched
+    }
+
+    /// The access of a walk with this number faults.
+    fn fault_in_walk(
+        &mut self,
+        (by, page): (ProcId, u64),
+        access: Access,
+        nth: u64,
+        touched: &mut Touched,
+        sink: &mut dyn ReportSink,
+    ) {
+        touched.pass(sink.fault_latency_ns(by.into(), nth));
+        self.fault(by, page, access, touched, sink);
     }
 
     /// A walk of one access that its processor may make already, to a page that the host, if it is
@@ -141,8 +159,11 @@ impl Paging {
         self.advance(touched.now_ns, sink);
         let record = fault_record(page, by, access, 1);
         sink.record(record);
-        let mut held = HeldOff::default();
-        while let Some(until_ns) = self.service((by, access), &[page], &mut held, touched, sink) {
+        let Some(range) = self.ranges.containing(page) else { return };
+        let first_page = range.block_pages(page).start;
+        let pages = PageMask::single((page - first_page) as usize);
+        let (who, faulted, mut held) = ((by, access), (first_page, &pages), HeldOff::default());
+        while let Some(until_ns) = self.service(who, faulted, &mut held, touched, sink) {
             self.hold_off(until_ns, by, record, touched, sink);
         }
     }

@@ -42,12 +42,14 @@ pub(crate) struct Touched {
 
 impl Touched {
     /// Lets time pass.
+    #[inline]
     pub(super) fn pass(&mut self, duration_ns: u64) {
         self.now_ns = clock::after(self.now_ns, duration_ns);
     }
 }
 
 /// The record of faults on a page.
+#[inline]
 pub(super) fn fault_record(page: u64, by: ProcId, access: Access, merged: u64) -> MemoryEvent {
     let (address, access) = (page * PAGE_BYTES, access.into());
     if by.is_host() {

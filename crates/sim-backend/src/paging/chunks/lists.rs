@@ -68,12 +68,14 @@ impl Lists {
     }
 
     /// Where a chunk is, if it is on a list.
+    #[inline]
     pub(super) fn place(&self, id: RootId) -> Option<Place> {
         let place = self.links[id.index()].place;
         (place != Place::NOWHERE).then_some(place)
     }
 
     /// Puts a chunk at the end of a list.
+    #[inline]
     pub(super) fn append(&mut self, id: RootId, list: List) {
         self.remove(id);
         self.moves += 1;
@@ -87,6 +89,7 @@ impl Lists {
     }
 
     /// Takes a chunk off its list, if it is on one.
+    #[inline]
     pub(super) fn remove(&mut self, id: RootId) {
         let Link { place, before, after } = self.links[id.index()];
         if place == Place::NOWHERE {
@@ -104,7 +107,23 @@ impl Lists {
         self.links[id.index()].place = Place::NOWHERE;
     }
 
+    /// The chunk to give up first, of those for which `is_free` holds.
+    #[inline]
+    pub(super) fn first(&self, is_free: impl Fn(RootId) -> bool) -> Option<RootId> {
+        for ends in &self.ends {
+            let mut next = ends.first;
+            while let Some(id) = next {
+                if is_free(id) {
+                    return next;
+                }
+                next = self.links[id.index()].after;
+            }
+        }
+        None
+    }
+
     /// All chunks that are on a list, the one to give up first at the head.
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = RootId> {
         let along =
             |first| std::iter::successors(first, |id: &RootId| self.links[id.index()].after);
@@ -146,6 +165,9 @@ mod tests {
                     }
                 }
                 prop_assert!(lists.iter().eq(expected.iter().flatten().copied()));
+                let odd = |id: &RootId| id.index() % 2 == 1;
+                let first = expected.iter().flatten().copied().find(odd);
+                prop_assert_eq!(lists.first(|id| odd(&id)), first);
             }
         }
     }

@@ -6,11 +6,11 @@ use std::fmt;
 use std::ops::Range;
 
 use super::super::mask::{PAGES, PageMask};
+use super::tables::{SLOTS, Tables, place};
 
-/// A table for each GiB of the address space in which there are pages: sets come and go with each
-/// eviction, tables seldom.
+/// Sets of pages, by slot.
 #[derive(Clone, Default)]
-pub(super) struct SlotMasks(BTreeMap<u64, Table>);
+pub(super) struct SlotMasks(Tables<Table>);
 
 /// Sets of pages of 512 slots. Nearly all are empty, or all of a slot.
 #[derive(Clone, Default)]
@@ -22,8 +22,6 @@ struct Table {
 }
 
 impl Table {
-    const SLOTS: u64 = PAGES as u64;
-
     fn all() -> PageMask {
         PageMask::range(0..PAGES)
     }
@@ -58,10 +56,6 @@ impl Table {
 }
 
 impl SlotMasks {
-    fn place(slot: u64) -> (u64, usize) {
-        (slot / Table::SLOTS, (slot % Table::SLOTS) as usize)
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -69,31 +63,54 @@ impl SlotMasks {
     /// Adds pages of a slot, at least one.
     pub(super) fn insert(&mut self, slot: u64, pages: PageMask) {
         debug_assert!(!pages.is_empty());
-        let (key, index) = Self::place(slot);
-        let table = self.0.entry(key).or_default();
+        let (number, index) = place(slot);
+        let table = self.0.get_or_begin(number);
         table.set(index, table.get(index) | pages);
+    }
+
+    /// Adds all pages of a slot.
+    pub(super) fn insert_all(&mut self, slot: u64) {
+        let (number, index) = place(slot);
+        let table = self.0.get_or_begin(number);
+        table.whole.insert(index);
+        table.some.remove(&index);
+    }
+
+    /// Removes all pages of a slot; returns how many it had.
+    pub(super) fn remove_all(&mut self, slot: u64) -> usize {
+        let (number, index) = place(slot);
+        let Some(table) = self.0.get_mut(number) else { return 0 };
+        let before = match table.whole.contains(index) {
+            true => PAGES,
+            false => table.some.remove(&index).map_or(0, |pages| pages.count()),
+        };
+        table.whole.set(index, false);
+        if table.is_empty() {
+            self.0.remove(number);
+        }
+        before
     }
 
     /// Removes pages of a slot; returns how many of them it had.
     pub(super) fn remove(&mut self, slot: u64, pages: PageMask) -> usize {
-        let (key, index) = Self::place(slot);
-        let Some(table) = self.0.get_mut(&key) else { return 0 };
+        let (number, index) = place(slot);
+        let Some(table) = self.0.get_mut(number) else { return 0 };
         let before = table.get(index);
         if before.is_empty() {
             return 0;
         }
         table.set(index, before.minus(pages));
         if table.is_empty() {
-            self.0.remove(&key);
+            self.0.remove(number);
         }
         (before & pages).count()
     }
 
     /// The slots among these with pages, ascending.
     pub(super) fn slots(&self, among: Range<u64>) -> Vec<u64> {
-        let tables = among.start / Table::SLOTS..among.end.div_ceil(Table::SLOTS);
-        let slots = self.0.range(tables).flat_map(|(key, table)| {
-            table.slots().map(move |index| key * Table::SLOTS + index as u64)
+        let tables = among.start / SLOTS..among.end.div_ceil(SLOTS);
+        let slots = self.0.range(tables).flat_map(|(number, table)| {
+            table.slots().map(move |index| number * SLOTS + index as u64)
         });
         slots.filter(|slot| among.contains(slot)).collect()
     }
@@ -103,8 +120,8 @@ impl fmt::Debug for SlotMasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slots = self.slots(0..u64::MAX);
         let mask = |slot: u64| {
-            let (key, index) = Self::place(slot);
-            self.0.get(&key).map(|table| table.get(index))
+            let (number, index) = place(slot);
+            self.0.get(number).map(|table| table.get(index))
         };
         f.debug_map().entries(slots.into_iter().map(|slot| (slot, mask(slot)))).finish()
     }

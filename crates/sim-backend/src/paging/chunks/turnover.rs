@@ -25,6 +25,11 @@ fn slot_of(pages: &Range<u64>) -> (u64, PageMask) {
     (slot, PageMask::range(first..first + (pages.end - pages.start) as usize))
 }
 
+/// The slot of a piece that takes a whole one, as most do.
+fn whole_slot(piece: &Range<u64>) -> Option<u64> {
+    (piece.end - piece.start == u64::from(ROOT)).then_some(piece.start / u64::from(ROOT))
+}
+
 impl Turnover {
     /// This many chunks are in use or claimed.
     pub(super) fn reached(&mut self, chunks: u64) {
@@ -36,15 +41,25 @@ impl Turnover {
         if self.gone.is_empty() {
             return;
         }
-        let (slot, pages) = slot_of(piece);
-        self.returned_pages += self.gone.remove(slot, pages) as u64;
+        let returned = match whole_slot(piece) {
+            Some(slot) => self.gone.remove_all(slot),
+            None => {
+                let (slot, pages) = slot_of(piece);
+                self.gone.remove(slot, pages)
+            }
+        };
+        self.returned_pages += returned as u64;
     }
 
     /// A piece was evicted.
     pub(super) fn evicted(&mut self, piece: &Range<u64>) {
-        let (slot, pages) = slot_of(piece);
         self.evicted_pages += piece.end - piece.start;
-        self.gone.insert(slot, pages);
+        if let Some(slot) = whole_slot(piece) {
+            self.gone.insert_all(slot);
+        } else {
+            let (slot, pages) = slot_of(piece);
+            self.gone.insert(slot, pages);
+        }
     }
 
     /// An allocation ended.

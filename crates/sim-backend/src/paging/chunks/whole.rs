@@ -1,15 +1,14 @@
 //! The root chunks of full va_blocks, by the page that a block begins with.
 #![allow(clippy::arithmetic_side_effects, reason = "slots of pages, and of tables of 512")]
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::root_id::{ROOT, RootId};
+use super::tables::{SLOTS, Tables, place};
 
-/// Which chunk a full block has: a table for each GiB of the address space in which there is one,
-/// so that going over a range stays within few cache lines.
+/// Which chunk a full block has, by slot: going over a range stays within few cache lines.
 #[derive(Debug, Clone, Default)]
-pub(super) struct WholeBlocks(BTreeMap<u64, Table>);
+pub(super) struct WholeBlocks(Tables<Table>);
 
 #[derive(Debug, Clone)]
 struct Table {
@@ -17,34 +16,37 @@ struct Table {
     roots: Box<[Option<RootId>]>,
 }
 
-impl WholeBlocks {
-    /// Blocks that a table has room for.
-    const SLOTS: u64 = 512;
+impl Default for Table {
+    fn default() -> Self {
+        Self { blocks: 0, roots: vec![None; SLOTS as usize].into_boxed_slice() }
+    }
+}
 
+impl WholeBlocks {
+    #[inline]
     fn place(first_page: u64) -> (u64, usize) {
-        let slot = first_page / u64::from(ROOT);
-        (slot / Self::SLOTS, (slot % Self::SLOTS) as usize)
+        place(first_page / u64::from(ROOT))
     }
 
+    #[inline]
     pub(super) fn get(&self, first_page: u64) -> Option<RootId> {
-        let (table, index) = Self::place(first_page);
-        self.0.get(&table)?.roots[index]
+        let (number, index) = Self::place(first_page);
+        self.0.get(number)?.roots[index]
     }
 
     pub(super) fn insert(&mut self, first_page: u64, id: RootId) {
-        let (table, index) = Self::place(first_page);
-        let roots = || vec![None; Self::SLOTS as usize].into_boxed_slice();
-        let table = self.0.entry(table).or_insert_with(|| Table { blocks: 0, roots: roots() });
+        let (number, index) = Self::place(first_page);
+        let table = self.0.get_or_begin(number);
         table.blocks += usize::from(table.roots[index].replace(id).is_none());
     }
 
     pub(super) fn remove(&mut self, first_page: u64) -> Option<RootId> {
-        let (key, index) = Self::place(first_page);
-        let table = self.0.get_mut(&key)?;
+        let (number, index) = Self::place(first_page);
+        let table = self.0.get_mut(number)?;
         let id = table.roots[index].take()?;
         table.blocks -= 1;
         if table.blocks == 0 {
-            self.0.remove(&key);
+            self.0.remove(number);
         }
         Some(id)
     }
@@ -53,11 +55,11 @@ impl WholeBlocks {
     pub(super) fn first_within(&self, pages: &Range<u64>) -> Option<u64> {
         let mut slots = pages.start.div_ceil(u64::from(ROOT))..pages.end.div_ceil(u64::from(ROOT));
         while !slots.is_empty() {
-            let (key, table) = self.0.range(slots.start / Self::SLOTS..).next()?;
-            slots.start = slots.start.max(key * Self::SLOTS);
-            let end = slots.end.min((key + 1) * Self::SLOTS);
+            let (number, table) = self.0.range(slots.start / SLOTS..u64::MAX).next()?;
+            slots.start = slots.start.max(number * SLOTS);
+            let end = slots.end.min((number + 1) * SLOTS);
             let mut here = slots.start..end;
-            let has = |slot: &u64| table.roots[(slot % Self::SLOTS) as usize].is_some();
+            let has = |slot: &u64| table.roots[(slot % SLOTS) as usize].is_some();
             if let Some(slot) = here.find(has) {
                 return Some(slot * u64::from(ROOT));
             }
