@@ -225,6 +225,24 @@ impl PageMask {
         ])
     }
 
+    /// The counts of the pages of a range but one, which ends a run.
+    #[inline]
+    pub(crate) fn counts_beside(&self, page: usize, range: &Range<usize>) -> Counts {
+        let mut counts = Counts::default();
+        let mut before = 0;
+        for word in words_of(range) {
+            let mut pages = self.0[word] & word_of(range, word);
+            if page / 64 == word {
+                pages &= !(1 << (page % 64));
+            }
+            if pages != 0 {
+                counts.add(pages & !(pages << 1 | before), pages);
+            }
+            before = pages >> 63;
+        }
+        counts
+    }
+
     /// The first page from `from` on that is in the set, or [`PAGES`].
     #[inline]
     pub(crate) fn next_set(&self, from: usize) -> usize {
@@ -267,17 +285,32 @@ impl PageMask {
     pub(crate) fn take_from(&mut self, other: &mut Self, pages: &Self) -> Taken {
         let mut taken = Taken::default();
         for (word, &pages) in pages.0.iter().enumerate() {
-            let added = pages & !self.0[word];
-            if added == 0 {
-                continue; // As in most words, for most pages.
-            }
-            let moved = added & other.0[word];
-            self.0[word] |= added;
-            other.0[word] &= !moved;
-            (taken.added.0[word], taken.moved.0[word]) = (added, moved);
-            taken.count += added.count_ones() as usize;
+            self.take_word(other, word, pages, &mut taken);
         }
         taken
+    }
+
+    /// The same for the pages of a range.
+    #[inline]
+    pub(crate) fn take_range_from(&mut self, other: &mut Self, pages: Range<usize>) -> Taken {
+        let mut taken = Taken::default();
+        for word in words_of(&pages) {
+            self.take_word(other, word, word_of(&pages, word), &mut taken);
+        }
+        taken
+    }
+
+    #[inline]
+    fn take_word(&mut self, other: &mut Self, word: usize, pages: u64, taken: &mut Taken) {
+        let added = pages & !self.0[word];
+        if added == 0 {
+            return; // As in most words, for most pages.
+        }
+        let moved = added & other.0[word];
+        self.0[word] |= added;
+        other.0[word] &= !moved;
+        (taken.added.0[word], taken.moved.0[word]) = (added, moved);
+        taken.count += added.count_ones() as usize;
     }
 
     /// How many maximal runs there are.
@@ -339,6 +372,20 @@ impl PageMask {
         }
         out
     }
+}
+
+/// The words that hold the pages of a range.
+#[inline]
+fn words_of(pages: &Range<usize>) -> Range<usize> {
+    pages.start / 64..pages.end.div_ceil(64)
+}
+
+/// The pages of a range in one of its words.
+#[inline]
+fn word_of(pages: &Range<usize>, word: usize) -> u64 {
+    let from = pages.start.saturating_sub(word * 64);
+    let to = (pages.end - word * 64).min(64);
+    u64::MAX << from & u64::MAX >> (64 - to)
 }
 
 impl BitAnd for PageMask {
@@ -504,6 +551,17 @@ pub(super) mod tests {
             assert_eq!((to, from), (one | pages, other.minus(one).minus(pages)));
             assert_eq!((taken.added, taken.count), (pages.minus(one), pages.minus(one).count()));
             assert_eq!(taken.moved, pages.minus(one) & other);
+            for range in [0..512, 64..128, 3..400, 130..131, 100..200, 448..512] {
+                let (mut to, mut from) = (one, other);
+                let (mut again, mut rest) = (one, other);
+                let mask = PageMask::range(range.clone());
+                let by_range = to.take_range_from(&mut from, range.clone());
+                assert_eq!(by_range, again.take_from(&mut rest, &mask));
+                assert_eq!((to, from), (again, rest));
+                let page = range.start + range.len() / 3;
+                let [_, expected] = (pages & mask).counts_by(&!PageMask::single(page));
+                assert_eq!(pages.counts_beside(page, &range), expected);
+            }
         }
     }
 

@@ -18,7 +18,7 @@
 //! | `service` | the faults on one block: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
 //! | `host_access`, `host_changes` | what the host's page table allows, for a caller that enforces it |
 //! | `groups` | pages that faults nearby do not bring along |
-//! | `plain`, `repeat` | the same in few steps where nothing is special; for many blocks that are alike |
+//! | `plain`, `node`, `repeat` | the same in few steps where nothing is special; for one page; for many blocks that are alike |
 //! | `advice`, `migrate`, `discard` | calls |
 //! | `counters`, `remote` | access counters, and what moves by them |
 //! | `chunks`, `evict` | memory of devices, and who has to leave it |
@@ -49,6 +49,7 @@ mod mapping;
 mod mask;
 mod migrate;
 mod moves;
+mod node;
 mod params;
 mod plain;
 mod prefetcher;

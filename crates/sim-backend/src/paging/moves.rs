@@ -12,7 +12,7 @@ use pagewise_hal::{CopyCause, MemoryEvent, PAGE_BYTES};
 use super::block::Block;
 use super::chunks::List;
 use super::context::Context;
-use super::mask::{PAGES, PageMask};
+use super::mask::{Counts, PAGES, PageMask};
 use super::processor::ProcId;
 use super::protection::Protection;
 use super::report::{AlikeCopies, Holding};
@@ -167,10 +167,21 @@ impl Context<'_> {
         if each_is_noted || self.wants.copies {
             self.report_runs(block, (from, to), pages, reason, each_is_noted.then_some(leg));
         }
-        let [asked, prefetched] = pages.counts_by(&reason.prefetched);
+        let counts = pages.counts_by(&reason.prefetched);
+        self.count_runs((from, to), reason.cause, counts)
+    }
+
+    /// Counts copied runs: those that were asked for, and those that the prefetcher added. Returns
+    /// how many pages.
+    pub(super) fn count_runs(
+        &mut self,
+        (from, to): (ProcId, ProcId),
+        cause: CopyCause,
+        [asked, prefetched]: [Counts; 2],
+    ) -> usize {
         if !self.wants.copies {
             let way = (from.into(), to.into());
-            for (kind, cause) in [(asked, reason.cause), (prefetched, CopyCause::Prefetch)] {
+            for (kind, cause) in [(asked, cause), (prefetched, CopyCause::Prefetch)] {
                 let (runs, bytes) = (kind.runs as u64, kind.pages as u64 * PAGE_BYTES);
                 if runs > 0 {
                     self.sink.copies(&AlikeCopies { way, cause, runs, bytes });
@@ -184,7 +195,7 @@ impl Context<'_> {
 
     /// Reports the records of copied runs, if they are wanted, and tells thrashing detection about
     /// each of this leg.
-    fn report_runs(
+    pub(super) fn report_runs(
         &mut self,
         block: &mut Block,
         (from, to): (ProcId, ProcId),

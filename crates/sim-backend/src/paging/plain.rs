@@ -68,10 +68,23 @@ impl Context<'_> {
         prefetched: PageMask,
     ) {
         const HOST: ProcId = ProcId::HOST;
-        let Taken { added, moved, count } = block.take_plainly(device, pages);
-        self.unmap(block, HOST, added);
+        let taken = block.take_plainly(device, pages);
+        self.unmap(block, HOST, taken.added);
         let reason = Reason { prefetched, ..Reason::of(CopyCause::Coherence) };
-        let copies = self.copy_runs(block, HOST, device, moved, &reason, Leg::Last);
+        let copies = self.copy_runs(block, HOST, device, taken.moved, &reason, Leg::Last);
+        self.came_and_mapped(block, device, &taken, copies);
+    }
+
+    /// Pages came to a device, so many of them with a copy, and it maps them.
+    #[inline]
+    pub(super) fn came_and_mapped(
+        &mut self,
+        block: &mut Block,
+        device: ProcId,
+        &Taken { added, moved, count }: &Taken,
+        copies: usize,
+    ) {
+        const HOST: ProcId = ProcId::HOST;
         self.totals.left(HOST, copies);
         if self.wants.holdings {
             self.note_holding(block, HOST, moved, Holding::Left);

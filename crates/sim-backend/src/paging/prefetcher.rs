@@ -14,6 +14,7 @@ use super::block::Block;
 use super::groups::Groups;
 use super::mask::{PAGES, PageMask};
 use super::params::PagingParams;
+use super::presence::Presence;
 use super::processor::ProcId;
 use super::protection::Protection;
 use super::range::Policy;
@@ -147,7 +148,7 @@ pub(super) fn pages_to_prefetch(
         PageMask::EMPTY
     } else {
         match only.filter(|_| block.is_full_size() && block.thrashing().is_none()) {
-            Some(page) => dense_node(params, block, page, destination),
+            Some(page) => PageMask::range(dense_node(params, block, page, destination)),
             None => dense_nodes(params, block, faulted, destination),
         }
     };
@@ -165,17 +166,39 @@ pub(super) fn pages_to_prefetch(
     candidate
 }
 
+/// The pages that come with one faulted page, and itself, in a full block without advice or pages that
+/// thrash.
+pub(super) fn node_with(
+    params: &PagingParams,
+    block: &mut Block,
+    page: usize,
+    destination: ProcId,
+) -> Range<usize> {
+    let alone = page..page + 1;
+    if !params.prefetch_enable || block.count_faults(destination, 1) < params.prefetch_min_faults {
+        return alone;
+    }
+    let node = dense_node(params, block, page, destination);
+    if node.is_empty() { alone } else { node }
+}
+
 /// The node that a single faulted page reaches, in a full block in which no page thrashes.
-fn dense_node(params: &PagingParams, block: &Block, page: usize, destination: ProcId) -> PageMask {
+fn dense_node(
+    params: &PagingParams,
+    block: &Block,
+    page: usize,
+    destination: ProcId,
+) -> Range<usize> {
     let threshold = params.prefetch_threshold_percent as usize;
-    let resident = block.resident(destination);
+    let none = PageMask::EMPTY;
+    let resident = block.of(destination).map_or(&none, Presence::held);
     // Beside what is resident, all of the page's 64 KiB page counts.
     let added = BIG - resident.count_aligned(page / BIG * BIG, BIG);
     let count = |start: usize, size: usize| match size {
         ..BIG => size,
         _ => resident.count_aligned(start, size) + added,
     };
-    PageMask::range(node_of_full_block(page, threshold, resident.count_few() + added, count))
+    node_of_full_block(page, threshold, resident.count_few() + added, count)
 }
 
 /// The union of the nodes that the faulted pages reach.

@@ -101,6 +101,12 @@ impl Presence {
         self.resident
     }
 
+    /// The same without a copy.
+    #[inline]
+    pub(super) fn held(&self) -> &PageMask {
+        &self.resident
+    }
+
     /// The pages that it holds, to change them. It must map exactly what it holds, or be the host.
     #[inline]
     pub(super) fn held_mut(&mut self) -> &mut PageMask {

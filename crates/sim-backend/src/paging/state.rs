@@ -7,6 +7,7 @@
 #![allow(clippy::arithmetic_side_effects, reason = "at most 64 processors; a cut within the pages")]
 
 use std::num::NonZeroU8;
+use std::ops::Range;
 
 use super::mask::{PageMask, Taken};
 use super::presence::Presence;
@@ -362,6 +363,14 @@ impl BlockState {
         let [mut host, mut own] = [PageMask::EMPTY; 2];
         let [held, taking] = self.plain_sets(device, [&mut host, &mut own]);
         taking.take_from(held, pages)
+    }
+
+    /// The same for a range of pages.
+    #[inline]
+    pub(super) fn take_range_plainly(&mut self, device: ProcId, pages: Range<usize>) -> Taken {
+        let [mut host, mut own] = [PageMask::EMPTY; 2];
+        let [held, taking] = self.plain_sets(device, [&mut host, &mut own]);
+        taking.take_range_from(held, pages)
     }
 
     /// Moves what the device of a plain block holds of some pages to the host, which has memory for

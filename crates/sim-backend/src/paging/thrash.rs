@@ -29,6 +29,7 @@ pub(super) mod window;
 
 use pages::{PageState, Thrashing};
 use pins::Pin;
+use window::LapseWindow;
 
 /// Counts of thrashing events stop here.
 const EVENTS_MAX: u8 = 7;
@@ -121,16 +122,18 @@ pub(super) fn note(
 /// Notes that runs of pages of a block in which no page is watched arrived on `id` together. `false`,
 /// and nothing is done, where two processors meet: then pages are watched from now on.
 pub(super) fn note_together(context: &Context<'_>, block: &mut Block, id: ProcId) -> bool {
-    if !context.params.thrashing.enable {
-        return true;
+    let (now_ns, enable) = (context.now_ns, context.params.thrashing.enable);
+    let meets = enable && meets(context.lapse, block, id, now_ns);
+    if enable && !meets {
+        block.note_thrashing_event(id, now_ns);
     }
-    let (now_ns, lapse_ns) = (context.now_ns, context.lapse.lapse_ns);
-    let last = block.last_thrashing_event();
-    if last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns) {
-        return false;
-    }
-    block.note_thrashing_event(id, now_ns);
-    true
+    !meets
+}
+
+/// Whether pages of a block arrive on a processor soon after an event of another one.
+pub(super) fn meets(lapse: &LapseWindow, block: &Block, id: ProcId, now_ns: u64) -> bool {
+    let soon = |at: u64| now_ns.saturating_sub(at) <= lapse.lapse_ns;
+    block.last_thrashing_event().is_some_and(|(other, at)| other != id && soon(at))
 }
 
 /// Forgets what is known about pages that an explicit migration, an advice or a duplication

@@ -159,6 +159,9 @@ impl Paging {
         self.advance(touched.now_ns, sink);
         let record = fault_record(page, by, access, 1);
         sink.record(record);
+        if self.service_node(by, page, touched, sink) {
+            return;
+        }
         let Some(range) = self.ranges.containing(page) else { return };
         let first_page = range.block_pages(page).start;
         let pages = PageMask::single((page - first_page) as usize);
