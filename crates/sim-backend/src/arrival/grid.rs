@@ -344,6 +344,7 @@ impl Grid {
     }
 
     /// The first place of a unit in an iteration, and the number of its lanes that have one.
+    #[inline]
     fn unit_access(&self, unit: &Unit, iteration: u64, part: &Part) -> Option<(u64, u64)> {
         let place = iteration.checked_mul(self.threads)?.checked_add(unit.first)?;
         let left = part.places.count().checked_sub(place).filter(|left| *left > 0)?;

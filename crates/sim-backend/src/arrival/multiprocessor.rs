@@ -322,9 +322,10 @@ impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
     }
 
     fn next_ns(&self, params: &ArrivalParams, around: &OnGrid<'_, M>) -> u64 {
-        let next = self.round.next;
-        let nth = next.map_or(0, |next| self.round.slot_of(next));
-        let ahead = next.map_or(0, |next| next.ahead);
+        let (nth, ahead) = match &self.round.next {
+            Some(next) => (self.round.slots + u64::from(next.takes_a_turn()), next.ahead),
+            None => (0, 0),
+        };
         let delay_ns = delay_ns(params, around.grid.turn_ns(), nth, ahead);
         self.timing.start_ns.saturating_add(delay_ns)
     }
@@ -335,15 +336,18 @@ impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
             self.queue();
             self.round.next = self.admitted(params, grid, missing);
         }
-        let next = self.round.next?;
-        self.round.slots = self.round.slot_of(next) + 1;
-        self.round.raised += 1;
-        let come = (next.come + 1) % next.of_warp;
-        self.round.next = match next.left {
-            ..=1 => self.admitted(params, grid, missing),
-            left => Some(NextFaults { left: left - 1, come, ..next }),
-        };
-        Some(next.fault)
+        let RoundFaults { next, slots, raised, .. } = &mut self.round;
+        let next = next.as_mut()?;
+        *slots += u64::from(next.takes_a_turn()) + 1;
+        *raised += 1;
+        let fault = next.fault;
+        if next.left > 1 {
+            next.left -= 1;
+            next.come = (next.come + 1) % next.of_warp;
+        } else {
+            self.round.next = self.admitted(params, grid, missing);
+        }
+        Some(fault)
     }
 }
 
@@ -366,9 +370,9 @@ pub(super) fn delay_ns(params: &ArrivalParams, turn_ns: u64, nth: u64, ahead: u6
     delay_ns.max(written_ns)
 }
 
-impl RoundFaults {
-    /// The turn at which a fault comes. A warp's access takes a turn before its faults.
-    fn slot_of(&self, next: NextFaults) -> u64 {
-        self.slots + u64::from(next.come == 0)
+impl NextFaults {
+    /// Whether a turn comes before the next of them: a warp's access takes one before its faults.
+    fn takes_a_turn(&self) -> bool {
+        self.come == 0
     }
 }

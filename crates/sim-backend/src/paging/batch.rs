@@ -255,14 +255,18 @@ fn by_access(
     first_page: u64,
     accesses: &[Access],
 ) -> [(Access, PageMask); 3] {
-    let none = PageMask::EMPTY;
-    let mut pages = [(Access::Atomic, none), (Access::Write, none), (Access::Read, none)];
-    for on_page in faults.chunk_by(|a, b| a.page == b.page) {
-        let page = (on_page[0].page - first_page) as usize;
-        let place = Access::Atomic as usize - strongest(on_page, accesses) as usize;
-        pages[place].1.insert(page);
+    let [mut reads, mut writes, mut atomics] = [PageMask::EMPTY; 3];
+    for fault in faults {
+        let of_access = match accesses[fault.walk] {
+            Access::Read => &mut reads,
+            Access::Write => &mut writes,
+            Access::Atomic => &mut atomics,
+        };
+        of_access.insert((fault.page - first_page) as usize);
     }
-    pages
+    let writes = writes.minus(atomics);
+    let reads = reads.minus(writes | atomics);
+    [(Access::Atomic, atomics), (Access::Write, writes), (Access::Read, reads)]
 }
 
 /// Stretches of memory in which a kernel misses nothing. Found when they were passed, so that they
