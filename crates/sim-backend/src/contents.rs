@@ -17,8 +17,36 @@ use pagewise_hal::{PAGES_PER_BLOCK, Processor, Span};
 use crate::arena::{Arena, Page};
 use crate::paging::{Holding, PageMask};
 
-/// One page of one processor's memory.
-type Saved = BTreeMap<(u64, Processor), Page>;
+/// Pages of a slot in the memory of one processor.
+#[derive(Debug, Default)]
+struct Saved {
+    which: PageMask,
+    /// By their number in the slot, ascending.
+    pages: Vec<(usize, Page)>,
+}
+
+impl Saved {
+    /// Adds a page, or replaces it.
+    fn insert(&mut self, page: usize, contents: Page) {
+        match self.pages.binary_search_by_key(&page, |(page, _)| *page) {
+            Ok(at) => self.pages[at].1 = contents,
+            Err(at) => self.pages.insert(at, (page, contents)),
+        }
+        self.which.insert(page);
+    }
+
+    fn get(&self, page: usize) -> Option<&Page> {
+        let at = self.pages.binary_search_by_key(&page, |(page, _)| *page).ok()?;
+        self.pages.get(at).map(|(_, contents)| contents)
+    }
+
+    fn remove(&mut self, pages: PageMask) {
+        if self.which.intersects(&pages) {
+            self.which = self.which.minus(pages);
+            self.pages.retain(|(page, _)| !pages.contains(*page));
+        }
+    }
+}
 
 /// A change of what a processor's memory holds.
 #[derive(Debug)]
@@ -34,8 +62,8 @@ pub(crate) struct HoldingChange {
 pub(crate) struct Contents {
     /// By va_block slot and processor: pages of which the memory there still holds the arena's bytes.
     same: BTreeMap<(u64, Processor), PageMask>,
-    /// Pages of which the memory holds something else.
-    saved: Saved,
+    /// By the same: pages of which the memory holds something else.
+    saved: BTreeMap<(u64, Processor), Saved>,
 }
 
 impl Contents {
@@ -62,67 +90,40 @@ impl Contents {
             return;
         }
         // The arena can only hold contents if the memory of some processor does.
-        let any_same = self.in_slot(slot).fold(PageMask::EMPTY, |held, mask| held | *mask);
-        let (saved, any_saved) = self.saved_in(slot, processor);
-        let shown = others & (any_same | any_saved);
+        let same = self.same.range(of_slot(slot)).map(|(_, mask)| *mask);
+        let saved = self.saved.range(of_slot(slot)).map(|(_, saved)| saved.which);
+        let shown = others & same.chain(saved).fold(PageMask::EMPTY, |any, mask| any | mask);
         if shown.is_empty() {
             return;
         }
         self.save(arena, slot, shown);
+        let saved = self.saved.get(&(slot, processor));
         for page in shown.pages() {
-            let number = slot * PAGES_PER_BLOCK + page as u64;
-            let held =
-                if saved.contains(page) { self.saved.remove(&(number, processor)) } else { None };
-            arena.put_page(number, &held.unwrap_or(Page::ZERO));
+            let held = saved.and_then(|saved| saved.get(page));
+            arena.put_page(slot * PAGES_PER_BLOCK + page as u64, held.unwrap_or(&Page::ZERO));
         }
-    }
-
-    /// The pages of a slot of which the memory of a processor holds something else than the arena,
-    /// and those of which any processor's does.
-    fn saved_in(&self, slot: u64, processor: Processor) -> (PageMask, PageMask) {
-        let (mut own, mut any) = (PageMask::EMPTY, PageMask::EMPTY);
-        if self.saved.is_empty() {
-            return (own, any);
-        }
-        let base = slot * PAGES_PER_BLOCK;
-        let of_slot = (base, Processor::HOST)..(base + PAGES_PER_BLOCK, Processor::HOST);
-        for &(number, by) in self.saved.range(of_slot).map(|(key, _)| key) {
-            let page = (number - base) as usize;
-            any.insert(page);
-            if by == processor {
-                own.insert(page);
-            }
-        }
-        (own, any)
-    }
-
-    fn in_slot(&self, slot: u64) -> impl Iterator<Item = &PageMask> {
-        let first = (slot, Processor::HOST);
-        let after = (slot + 1, Processor::HOST);
-        self.same.range(first..after).map(|(_, mask)| mask)
     }
 
     /// A range is about to be written: memory that still holds the same keeps its own copy.
     pub(crate) fn before_write(&mut self, arena: &Arena, span: Span) {
         let pages = span.pages_outward();
         for slot in slots_of(&pages) {
-            let base = slot * PAGES_PER_BLOCK;
-            let start = pages.start.max(base) - base;
-            let end = pages.end.min(base + PAGES_PER_BLOCK) - base;
-            self.save(arena, slot, PageMask::range(start as usize..end as usize));
+            self.save(arena, slot, within(slot, &pages));
         }
     }
 
     /// Copies the arena's pages for all processors with memory that holds the same.
     fn save(&mut self, arena: &Arena, slot: u64, pages: PageMask) {
-        let first = (slot, Processor::HOST);
-        let after = (slot + 1, Processor::HOST);
-        for (&(_, processor), mask) in self.same.range_mut(first..after) {
-            for page in (*mask & pages).pages() {
-                let number = slot * PAGES_PER_BLOCK + page as u64;
-                self.saved.insert((number, processor), arena.page(number));
+        for (key, mask) in self.same.range_mut(of_slot(slot)) {
+            let saving = *mask & pages;
+            if saving.is_empty() {
+                continue;
             }
-            *mask = mask.minus(pages);
+            let saved = self.saved.entry(*key).or_default();
+            for page in saving.pages() {
+                saved.insert(page, arena.page(slot * PAGES_PER_BLOCK + page as u64));
+            }
+            *mask = mask.minus(saving);
         }
     }
 
@@ -130,24 +131,36 @@ impl Contents {
         if let Some(mask) = self.same.get_mut(&(slot, processor)) {
             *mask = mask.minus(pages);
         }
-        let (own, _) = self.saved_in(slot, processor);
-        for page in (own & pages).pages() {
-            self.saved.remove(&(slot * PAGES_PER_BLOCK + page as u64, processor));
+        if let Some(saved) = self.saved.get_mut(&(slot, processor)) {
+            saved.remove(pages);
         }
     }
 
     /// The memory of a range is gone, with all that it held.
     pub(crate) fn remove(&mut self, pages: &Range<u64>) {
-        cut_out(&mut self.same, slots_of(pages));
-        cut_out(&mut self.saved, pages.clone());
+        let slots = slots_of(pages);
+        let keys = (slots.start, Processor::HOST)..(slots.end, Processor::HOST);
+        let mut gone: Vec<_> = self.same.range(keys.clone()).map(|(key, _)| *key).collect();
+        gone.drain(..).for_each(|key| _ = self.same.remove(&key));
+        for (key, saved) in self.saved.range_mut(keys) {
+            saved.remove(within(key.0, pages));
+            gone.extend(saved.pages.is_empty().then_some(*key));
+        }
+        gone.iter().for_each(|key| _ = self.saved.remove(key));
     }
 }
 
-/// Removes the entries of a range of slots or pages.
-fn cut_out<V>(map: &mut BTreeMap<(u64, Processor), V>, range: Range<u64>) {
-    let entries = (range.start, Processor::HOST)..(range.end, Processor::HOST);
-    let gone: Vec<_> = map.range(entries).map(|(key, _)| *key).collect();
-    gone.iter().for_each(|key| _ = map.remove(key));
+/// Those of some pages that are in a slot, at least one, by their number there.
+fn within(slot: u64, pages: &Range<u64>) -> PageMask {
+    let base = slot * PAGES_PER_BLOCK;
+    let start = pages.start.max(base) - base;
+    let end = pages.end.min(base + PAGES_PER_BLOCK) - base;
+    PageMask::range(start as usize..end as usize)
+}
+
+/// The keys of a slot, by processor.
+fn of_slot(slot: u64) -> Range<(u64, Processor)> {
+    (slot, Processor::HOST)..(slot + 1, Processor::HOST)
 }
 
 fn slots_of(pages: &Range<u64>) -> Range<u64> {
