@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use pagewise_hal::{DeviceId, MemoryEvent, PageRun, Processor, Span, StridedSpan};
+use pagewise_hal::{
+    CopyCause, Counters, DeviceId, MemoryEvent, PAGE_BYTES, PageRun, Processor, Span, StridedSpan,
+};
 
 use crate::arrival::{
     Accesses, Arrival, ArrivalParams, KernelWalks, RunsAhead, Threads, WalkAccesses,
@@ -16,7 +18,7 @@ use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, MemoryStep, Meter};
 use crate::pace::{FaultPace, FaultPacer};
 use crate::paging::{
-    self, AlikeCopies, CHUNK_BYTES, Covered, GpuMemory, Holding, PageMask, Paging, Relations,
+    self, CHUNK_BYTES, CopySums, Covered, GpuMemory, Holding, PageMask, Paging, Relations,
     ReportSink, TurnWalk, WalkReach, Wants, Work, WorkCause,
 };
 pub(crate) use crate::paging::{
@@ -94,9 +96,15 @@ impl ReportSink for Reports {
         Wants { copies: self.records.are_wanted(), holdings: self.holdings.is_some() }
     }
 
-    fn copies(&mut self, copies: &AlikeCopies) {
-        let &AlikeCopies { way, cause, runs, bytes } = copies;
-        self.records.log.push_counted(runs, |sums| sums.count_copies(way, cause, runs, bytes));
+    fn copies(&mut self, copies: &CopySums) {
+        let &CopySums { way, cause, asked, prefetched } = copies;
+        for (kind, cause) in [(asked, cause), (prefetched, CopyCause::Prefetch)] {
+            let (runs, bytes) = (kind.runs as u64, (kind.pages as u64).saturating_mul(PAGE_BYTES));
+            if runs > 0 {
+                let count = |sums: &mut Counters| sums.count_copies(way, cause, runs, bytes);
+                self.records.log.push_counted(runs, count);
+            }
+        }
     }
 
     fn record(&mut self, record: MemoryEvent) {

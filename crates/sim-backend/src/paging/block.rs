@@ -140,10 +140,10 @@ impl Block {
 
     /// Notes that a processor's mapping of pages was raised.
     #[inline]
-    pub(super) fn note_device_mapping(&mut self, id: ProcId, pages: PageMask) {
+    pub(super) fn note_device_mapping(&mut self, id: ProcId, pages: &PageMask) {
         if !id.is_host() && !pages.is_empty() {
             // The first look is enough for most.
-            let whole = pages.contains(0) && pages == self.all();
+            let whole = pages.contains(0) && *pages == self.all();
             self.device_tables.raise(whole);
         }
     }

@@ -47,7 +47,7 @@ impl Context<'_> {
         for at in self.relations.by_closeness(id, block.residents().and(reach)) {
             let here = left & block.resident(at);
             block.map(id, here, protection);
-            block.note_device_mapping(id, here);
+            block.note_device_mapping(id, &here);
             self.count_mapped(id, here.count());
             if here.intersects(&block.discarded()) {
                 self.mark(block, id, List::Discarded);

@@ -85,7 +85,7 @@ pub(crate) use host_access::HostAccess;
 pub(crate) use mask::PageMask;
 pub use params::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub(crate) use processor::Relations;
-pub(crate) use report::{Advised, AlikeCopies, Holding, ReportSink, Wants, Work, WorkCause};
+pub(crate) use report::{Advised, CopySums, Holding, ReportSink, Wants, Work, WorkCause};
 pub(crate) use survey::{Covered, HeldBlocks};
 pub(crate) use turns::TurnWalk;
 pub(crate) use walk::Walk;

@@ -15,7 +15,7 @@ use super::context::Context;
 use super::mask::{Counts, PAGES, PageMask};
 use super::processor::ProcId;
 use super::protection::Protection;
-use super::report::{AlikeCopies, Holding};
+use super::report::{CopySums, Holding};
 use super::thrash::{self, ThrashingEvent};
 
 /// The reason of a move, and the pages that only the prefetcher added.
@@ -181,12 +181,7 @@ impl Context<'_> {
     ) -> usize {
         if !self.wants.copies {
             let way = (from.into(), to.into());
-            for (kind, cause) in [(asked, cause), (prefetched, CopyCause::Prefetch)] {
-                let (runs, bytes) = (kind.runs as u64, kind.pages as u64 * PAGE_BYTES);
-                if runs > 0 {
-                    self.sink.copies(&AlikeCopies { way, cause, runs, bytes });
-                }
-            }
+            self.sink.copies(&CopySums { way, cause, asked, prefetched });
         }
         let copied = asked.pages + prefetched.pages;
         self.count_copied(from, to, (asked.runs + prefetched.runs) as u64, copied as u64);

@@ -70,7 +70,9 @@ impl Context<'_> {
     fn bring_node(&mut self, block: &mut Block, device: ProcId, page: usize, node: &Range<usize>) {
         const HOST: ProcId = ProcId::HOST;
         let taken = block.take_range_plainly(device, node.clone());
-        self.unmap(block, HOST, taken.added);
+        if block.maps_any(HOST) {
+            self.unmap(block, HOST, taken.added);
+        }
         let asked = usize::from(taken.moved.contains(page));
         let asked = Counts { runs: asked, pages: asked };
         let prefetched = taken.moved.counts_beside(page, node);

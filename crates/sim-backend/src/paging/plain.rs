@@ -81,19 +81,20 @@ impl Context<'_> {
         &mut self,
         block: &mut Block,
         device: ProcId,
-        &Taken { added, moved, count }: &Taken,
+        taken: &Taken,
         copies: usize,
     ) {
         const HOST: ProcId = ProcId::HOST;
+        let Taken { added, moved, count } = taken;
         self.totals.left(HOST, copies);
         if self.wants.holdings {
-            self.note_holding(block, HOST, moved, Holding::Left);
-            self.note_holding(block, device, moved, Holding::Copied);
-            self.note_holding(block, device, added.minus(moved), Holding::Shown);
+            self.note_holding(block, HOST, *moved, Holding::Left);
+            self.note_holding(block, device, *moved, Holding::Copied);
+            self.note_holding(block, device, added.minus(*moved), Holding::Shown);
         }
-        self.work.pages_fresh += (count - copies) as u64;
-        self.totals.came(device, count);
-        self.count_mapped(device, count);
+        self.work.pages_fresh += (*count - copies) as u64;
+        self.totals.came(device, *count);
+        self.count_mapped(device, *count);
         block.note_device_mapping(device, added);
         self.mark(block, device, List::Used);
     }
@@ -154,7 +155,7 @@ impl Context<'_> {
         let fresh = pages.minus(block.mapped(to, Protection::Read));
         if !fresh.is_empty() {
             block.map(to, fresh, Protection::Atomic);
-            block.note_device_mapping(to, fresh);
+            block.note_device_mapping(to, &fresh);
             self.count_mapped(to, fresh.count());
         }
         true

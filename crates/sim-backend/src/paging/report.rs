@@ -5,7 +5,7 @@
 
 use pagewise_hal::{CopyCause, MemoryEvent, Processor};
 
-use super::mask::PageMask;
+use super::mask::{Counts, PageMask};
 
 /// The reports that a sink has a use for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,17 +16,17 @@ pub(crate) struct Wants {
     pub(crate) holdings: bool,
 }
 
-/// The copies of a step that are alike but for their addresses.
+/// The copies of a step between two processors, without their addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AlikeCopies {
+pub(crate) struct CopySums {
     /// The processor that held the data, and the one that got the copies.
     pub(crate) way: (Processor, Processor),
-    /// The cause.
+    /// The cause of the pages that were asked for.
     pub(crate) cause: CopyCause,
-    /// Runs copied.
-    pub(crate) runs: u64,
-    /// Bytes of all runs together.
-    pub(crate) bytes: u64,
+    /// Runs of pages that were asked for, and pages.
+    pub(crate) asked: Counts,
+    /// Those of pages that the prefetcher added.
+    pub(crate) prefetched: Counts,
 }
 
 /// Receives what the engine does, in order.
@@ -40,7 +40,7 @@ pub(crate) trait ReportSink {
     fn record(&mut self, record: MemoryEvent);
 
     /// Copies, for a sink that has no use for their records.
-    fn copies(&mut self, _: &AlikeCopies) {}
+    fn copies(&mut self, _: &CopySums) {}
 
     /// Reports the work of one step on one va_block, after its records. Returns the nanoseconds
     /// that it took; for faults, the walking processor waits for them.
