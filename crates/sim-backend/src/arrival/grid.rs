@@ -366,7 +366,10 @@ impl Grid {
             };
             self.seek_in_part(unit, Position { iteration, part, lane }, missing)
         };
-        (0..self.parts.len() as u64).filter_map(in_part).min()
+        match self.parts.len() as u64 {
+            1 => in_part(0), // As for most kernels.
+            parts => (0..parts).filter_map(in_part).min(),
+        }
     }
 
     fn seek_in_part(

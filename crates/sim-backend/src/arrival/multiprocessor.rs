@@ -32,6 +32,23 @@ struct Waiting {
     walk: usize,
     /// Whether it got here since the last replay.
     moved: bool,
+    /// Whether it has no more accesses that fault.
+    is_through: bool,
+}
+
+impl Waiting {
+    /// Goes on to the next access that faults, if there is one.
+    #[inline(never)]
+    fn go_on(&mut self, grid: &Grid, missing: &impl Missing) {
+        let next = grid.seek(&self.unit, self.at, missing);
+        let Some((at, access)) = next.and_then(|at| Some((at, grid.page(&self.unit, at)?))) else {
+            self.is_through = true;
+            return;
+        };
+        let place = |at: Position| (at.iteration, at.part);
+        self.moved = place(at) != place(self.at);
+        (self.at, self.page, self.walk) = (at, access.page, access.walk);
+    }
 }
 
 /// One multiprocessor.
@@ -157,7 +174,8 @@ impl Multiprocessor {
                 self.units.extend(own.filter_map(|unit| {
                     let at = grid.seek(unit, Position::default(), missing)?;
                     let PageAccess { page, walk, .. } = grid.page(unit, at)?;
-                    Some(Waiting { unit: *unit, block, at, page, walk, moved: true })
+                    let (unit, moved, is_through) = (*unit, true, false);
+                    Some(Waiting { unit, block, at, page, walk, moved, is_through })
                 }));
             }
         }
@@ -179,20 +197,18 @@ impl Multiprocessor {
             }
             return false;
         }
-        let mut progress = false;
-        self.units.retain_mut(|waiting| {
+        let (mut progress, mut any_through) = (false, false);
+        for waiting in &mut self.units {
             waiting.moved = false;
-            if !came.holds(waiting.page) || missing.contains(waiting.walk, waiting.page) {
-                return true;
+            if came.holds(waiting.page) && !missing.contains(waiting.walk, waiting.page) {
+                progress = true;
+                waiting.go_on(grid, missing);
+                any_through |= waiting.is_through;
             }
-            progress = true;
-            let Some(at) = grid.seek(&waiting.unit, waiting.at, missing) else { return false };
-            let Some(access) = grid.page(&waiting.unit, at) else { return false };
-            let place = |at: Position| (at.iteration, at.part);
-            waiting.moved = place(at) != place(waiting.at);
-            (waiting.at, waiting.page, waiting.walk) = (at, access.page, access.walk);
-            true
-        });
+        }
+        if any_through {
+            self.units.retain(|waiting| !waiting.is_through);
+        }
         self.moved = self.units.iter().filter(|waiting| waiting.moved).count();
         if progress {
             self.note_misses();
