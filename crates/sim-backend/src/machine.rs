@@ -266,14 +266,19 @@ impl Machine {
         answer
     }
 
-    /// Hands the records of a call that ended to the listener, if there is one.
-    #[inline]
-    fn pass_on(&self, mut sim: Locked<'_>) {
+    /// Lets the machine go after a call, and hands its records to the listener, if there is one.
+    #[inline(always)]
+    fn pass_on(&self, sim: Locked<'_>) {
         if sim.listened {
-            self.deliveries.put(sim.pager.records().take_fresh());
-            drop(sim);
-            self.deliveries.deliver();
+            self.deliver(sim);
         }
+    }
+
+    #[cold]
+    fn deliver(&self, mut sim: Locked<'_>) {
+        self.deliveries.put(sim.pager.records().take_fresh());
+        drop(sim);
+        self.deliveries.deliver();
     }
 
     /// Services a fault of the host, and lets the thread that faulted go on when the observer has
