@@ -101,6 +101,17 @@ fn origin_of_pairs(layout: Layout, tile: usize) -> (usize, usize) {
     layout.origin(tile * layout.adjacent / layout.packed, 0)
 }
 
+/// The lower and the upper halves of words.
+#[inline(always)]
+fn halves(words: &[u32; WIDTH]) -> [[u32; WIDTH]; 2] {
+    let [mut lower, mut upper] = [*words; 2];
+    for lane in 0..WIDTH {
+        lower[lane] &= 0xffff;
+        upper[lane] >>= 16;
+    }
+    [lower, upper]
+}
+
 /// The elements of a matrix of which each lane holds two adjacent ones, in one register or in two.
 #[inline(always)]
 fn spread_pairs<'r, const N: usize>(
@@ -109,14 +120,10 @@ fn spread_pairs<'r, const N: usize>(
     elements: &mut [u32; N],
 ) {
     for tile in 0..layout.tiles() {
-        let (mut first, mut second) = (*register(tile), [0; WIDTH]);
-        if layout.packed == 2 {
-            for lane in 0..WIDTH {
-                (first[lane], second[lane]) = (first[lane] & 0xffff, first[lane] >> 16);
-            }
-        } else {
-            (first, second) = (*register(2 * tile), *register(2 * tile + 1));
-        }
+        let [first, second] = match layout.packed {
+            2 => halves(register(tile)),
+            _ => [*register(2 * tile), *register(2 * tile + 1)],
+        };
         let (line, place) = origin_of_pairs(layout, tile);
         if along_lines {
             for own in 0..8 {
@@ -125,7 +132,7 @@ fn spread_pairs<'r, const N: usize>(
                     row[2 * quarter] = first[4 * own + quarter];
                     row[2 * quarter + 1] = second[4 * own + quarter];
                 }
-                set_eight(elements, (line + own) * layout.length + place, row);
+                product::set(elements, (line + own) * layout.length + place, row);
             }
             continue;
         }
@@ -136,8 +143,8 @@ fn spread_pairs<'r, const N: usize>(
                 odd[own] = second[4 * own + quarter];
             }
             let at = (place + 2 * quarter) * layout.lines + line;
-            set_eight(elements, at, even);
-            set_eight(elements, at + layout.lines, odd);
+            product::set(elements, at, even);
+            product::set(elements, at + layout.lines, odd);
         }
     }
 }
@@ -154,22 +161,13 @@ fn gathered_pairs(
     let (mut first, mut second) = ([0; WIDTH], [0; WIDTH]);
     for own in 0..8 {
         let at = (line + own) * layout.length + place;
-        let row: [u32; 8] =
-            elements.get(at..).and_then(<[u32]>::first_chunk).copied().unwrap_or_default();
+        let row = product::vector(elements, at);
         for quarter in 0..4 {
             first[4 * own + quarter] = row[2 * quarter];
             second[4 * own + quarter] = row[2 * quarter + 1];
         }
     }
     [first, second]
-}
-
-/// Writes eight elements, which are inside of the matrix.
-#[inline(always)]
-fn set_eight<const N: usize>(elements: &mut [u32; N], at: usize, values: [u32; 8]) {
-    if let Some(place) = elements.get_mut(at..).and_then(<[u32]>::first_chunk_mut) {
-        *place = values;
-    }
 }
 
 /// The elements of a matrix in the registers of a warp, which take the upper `bits` bits of their
@@ -182,7 +180,7 @@ fn spread<'e, 'r, const N: usize>(
     elements: &'e mut [u32; N],
 ) -> &'e [u32] {
     let part_bits = 32 / layout.packed as u32;
-    if layout.adjacent == 2 && bits == part_bits {
+    if layout.adjacent == 2 {
         spread_pairs((layout, along_lines), register, elements);
         return &elements[..layout.lines * layout.length];
     }

@@ -290,8 +290,7 @@ fn logarithm_2_flushed(bits: u32) -> u32 {
 /// A number with 42 bits after the point, cut to a float.
 #[inline(always)]
 fn cut(value: f64) -> u32 {
-    // A single has 29 bits less, so that nothing is rounded.
-    (f64::from_bits((value * (1.0 / POINT)).to_bits() & !0x1fff_ffff) as f32).to_bits()
+    single::normal_cut(value * (1.0 / POINT))
 }
 
 /// `lg2.approx.f32`.

@@ -5,10 +5,9 @@
 //! another.
 
 use super::sums::{
-    ALIGNED, BF16, Exact, F16, F32, Format, LANES, TF32, VECTORS, ZERO, later, set, vector,
-    write_sums,
+    ALIGNED, BF16, Exact, F16, F32, Format, LANES, TF32, VECTORS, ZERO, later, write_sums,
 };
-pub(crate) use super::sums::{ELEMENTS_MAX, Sizes};
+pub(crate) use super::sums::{ELEMENTS_MAX, Sizes, set, vector};
 use super::{double, matrix, scaled, small};
 
 /// Finite numbers: signed magnitudes, and the exponents of their first bits if they are normal.

@@ -3,22 +3,18 @@
 //! The product of two factors is exact as a single. Its whole units of the last place that counts are
 //! what a conversion to an integer leaves, which cuts towards zero as a tensor core does.
 
-use super::sums::{ALIGNED, Exact, Format, LANES, Sizes, VECTORS, ZERO, later, vector, write_sums};
+use super::sums::{
+    ADDEND_MAX, ALIGNED, Exact, Format, LANES, Sizes, VECTORS, ZERO, later, power, vector,
+    write_sums,
+};
 
-/// The largest exponents, also below zero, of factors and of addends.
+/// The largest exponent of factors, also below zero.
 const FACTOR_MAX: i32 = 50;
-const ADDEND_MAX: i32 = 100;
 
 /// Numbers as singles, with the exponents of their first bits if they are normal.
 struct Numbers {
     values: [[f32; LANES]; VECTORS],
     exponents: [[i32; LANES]; VECTORS],
-}
-
-/// A power of two.
-#[inline(always)]
-fn power(exponent: i32) -> f32 {
-    f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
 impl Numbers {

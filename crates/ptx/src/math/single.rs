@@ -143,6 +143,13 @@ pub(super) fn fma_odd(a: f64, b: f64, c: f64) -> f64 {
     f64::from_bits(if inexact && bits & 1 == 0 { odd } else { bits })
 }
 
+/// A double that is no less than the least normal single, or zero, cut to a single.
+#[inline(always)]
+pub(super) fn normal_cut(value: f64) -> u32 {
+    // A single has 29 bits less: without them nothing is rounded.
+    (f64::from_bits(value.to_bits() & !0x1fff_ffff) as f32).to_bits()
+}
+
 /// A double that is closer to zero than any normal single, cut.
 pub(super) fn subnormal_cut(value: f64) -> u32 {
     // In units of 2^-149, the least single: their conversion to an integer cuts.

@@ -3,7 +3,8 @@
 //! Singles hold each sum of products exactly, and a tensor core cuts nothing of them. It cuts the addend
 //! where a product is larger, and then the total.
 
-use super::sums::{ALIGNED, Format, LANES, Sizes, VECTORS, set, vector};
+use super::single;
+use super::sums::{ADDEND_MAX, ALIGNED, Format, LANES, Sizes, VECTORS, power, set, vector};
 
 /// The bits of a single without its sign.
 const MAGNITUDE: u32 = 0x7fff_ffff;
@@ -14,17 +15,8 @@ const BITS: i32 = 15;
 /// The largest exponent of factors, also below zero: their products are far from the ends of singles.
 const EXPONENT_MAX: i32 = 30;
 
-/// The largest exponent of addends, also below zero: totals are no subnormals.
-const ADDEND_MAX: i32 = 100;
-
 /// The bits of a sum of products in a single.
 const SUM_BITS: i32 = 24;
-
-/// A power of two.
-#[inline(always)]
-fn power(exponent: i32) -> f32 {
-    f32::from_bits(((exponent + 127) as u32) << 23)
-}
 
 /// The factors of a product as singles.
 struct Factor {
@@ -227,9 +219,9 @@ fn cut<const N: usize>(
 fn totals(sums: [f32; LANES], addends: [u32; LANES]) -> [u32; LANES] {
     let mut totals = [0; LANES];
     for lane in 0..LANES {
-        // A double holds all bits of both. Those beyond a single's are cut, so that nothing is rounded.
+        // A double holds all bits of both, and the total is no subnormal.
         let total = f64::from(sums[lane]) + f64::from(f32::from_bits(addends[lane]));
-        totals[lane] = (f64::from_bits(total.to_bits() & !0x1fff_ffff) as f32).to_bits();
+        totals[lane] = single::normal_cut(total);
     }
     totals
 }

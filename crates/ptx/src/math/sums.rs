@@ -12,6 +12,15 @@ pub(super) const VECTORS: usize = 64;
 /// The exponent of a zero: below that of every number, also in a sum of two.
 pub(super) const ZERO: i32 = -(1 << 20);
 
+/// The largest exponent of addends, also below zero: with small factors, totals are no subnormals.
+pub(super) const ADDEND_MAX: i32 = 100;
+
+/// A power of two.
+#[inline(always)]
+pub(super) fn power(exponent: i32) -> f32 {
+    f32::from_bits(((exponent + 127) as u32) << 23)
+}
+
 /// Bits after the first that a term keeps when it is aligned.
 pub(super) const ALIGNED: i32 = 25;
 
@@ -75,9 +84,7 @@ impl Exact {
         let (values, mut results) = (self.values(), [0; LANES]);
         let mut tiny = false;
         for lane in 0..LANES {
-            // The bits beyond a single's are cut, so that nothing is rounded.
-            let cut = f64::from_bits(values[lane].to_bits() & !0x1fff_ffff);
-            results[lane] = (cut as f32).to_bits();
+            results[lane] = single::normal_cut(values[lane]);
             tiny |= values[lane].abs() < f64::from(f32::MIN_POSITIVE);
         }
         if tiny {
@@ -103,14 +110,14 @@ impl Exact {
 
 /// Eight numbers from a place on; zeros if there are fewer.
 #[inline(always)]
-pub(super) fn vector<T: Copy + Default>(numbers: &[T], at: usize) -> [T; LANES] {
+pub(crate) fn vector<T: Copy + Default>(numbers: &[T], at: usize) -> [T; LANES] {
     let rest = numbers.get(at..).unwrap_or_default();
     rest.first_chunk().copied().unwrap_or_default()
 }
 
 /// Writes eight numbers from a place on, if there are as many.
 #[inline(always)]
-pub(super) fn set<T>(numbers: &mut [T], at: usize, values: [T; LANES]) {
+pub(crate) fn set<T>(numbers: &mut [T], at: usize, values: [T; LANES]) {
     if let Some(place) = numbers.get_mut(at..).and_then(<[T]>::first_chunk_mut) {
         *place = values;
     }
