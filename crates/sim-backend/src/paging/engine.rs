@@ -378,11 +378,10 @@ impl Paging {
         sink: &mut dyn ReportSink,
         act: impl FnOnce(&mut Context<'_>, &mut Block, PageMask),
     ) {
-        let Some((mut block, policy, within)) = self.take_piece(piece) else { return };
-        let mut context = self.context(&block, policy, cause, now_ns, sink);
-        act(&mut context, &mut block, within);
-        context.finish();
-        self.put(block);
+        let Some((block, policy, within)) = self.take_piece(piece) else { return };
+        self.on_taken((block, policy), cause, now_ns, sink, |context, block| {
+            act(context, block, within);
+        });
     }
 
     /// Like [`on_piece`](Self::on_piece), but does nothing if the block does not exist.
@@ -395,10 +394,24 @@ impl Paging {
         act: impl FnOnce(&mut Context<'_>, &mut Block, PageMask),
     ) {
         let Some(range) = self.ranges.containing_mut(piece.start) else { return };
-        let Some(mut block) = range.take(piece.start) else { return };
+        let Some(block) = range.take(piece.start) else { return };
         let (policy, within) = (range.policy, piece_of(&block, piece));
+        self.on_taken((block, policy), cause, now_ns, sink, |context, block| {
+            act(context, block, within);
+        });
+    }
+
+    /// Runs a step on a block that was taken out of its range, and gives the block back.
+    fn on_taken(
+        &mut self,
+        (mut block, policy): (Block, Policy),
+        cause: (WorkCause, Option<ProcId>),
+        now_ns: u64,
+        sink: &mut dyn ReportSink,
+        act: impl FnOnce(&mut Context<'_>, &mut Block),
+    ) {
         let mut context = self.context(&block, policy, cause, now_ns, sink);
-        act(&mut context, &mut block, within);
+        act(&mut context, &mut block);
         context.finish();
         self.put(block);
     }

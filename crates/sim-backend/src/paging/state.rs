@@ -109,16 +109,10 @@ impl BlockState {
         self.history_faults.into()
     }
 
-    /// Notes a thrashing event; returns the processor and the time of the last one.
+    /// Notes a thrashing event.
     #[inline]
-    pub(super) fn note_thrashing_event(
-        &mut self,
-        id: ProcId,
-        now_ns: u64,
-    ) -> Option<(ProcId, u64)> {
-        let last = self.last_thrashing_event();
+    pub(super) fn note_thrashing_event(&mut self, id: ProcId, now_ns: u64) {
         (self.last_event_ns, self.last_event_by) = (now_ns, NonZeroU8::new(id.0 + 1));
-        last
     }
 
     /// The processor and the time of the last thrashing event.

@@ -76,13 +76,11 @@ pub(super) fn note(
     }
     let now_ns = context.now_ns;
     let lapse_ns = context.lapse.lapse_ns;
-    let last = block.note_thrashing_event(id, now_ns);
-    if block.thrashing().is_none_or(|thrashing| thrashing.pages.is_none()) {
-        let meets =
-            last.is_some_and(|(other, at)| other != id && now_ns.saturating_sub(at) <= lapse_ns);
-        if !meets {
-            return;
-        }
+    let meets = meets(context.lapse, block, id, now_ns);
+    block.note_thrashing_event(id, now_ns);
+    let is_watched = block.thrashing().is_some_and(|thrashing| thrashing.pages.is_some());
+    if !is_watched && !meets {
+        return;
     }
     let thrashing = block.thrashing_or_new();
     let mut found = Vec::new();
