@@ -2,7 +2,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
@@ -90,14 +90,42 @@ struct Shared {
     panics: Mutex<Vec<String>>,
 }
 
-/// Campaigns and rounds of a process take turns: a campaign judges the memory of the whole process,
-/// and notes every panic of it.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs the plan to its end. Ends the process if a call hangs, after naming it: a thread that hangs
-/// cannot be stopped otherwise.
-pub fn run(target: &'static Target, plan: Plan) -> Outcome {
-    let _turn = lock(&TURN);
+/// The right to run campaigns and rounds, which one thread of the process has at a time: a campaign
+/// judges the memory of the whole process, and notes every panic of it. Tests keep it until they
+/// have judged the outcome, so that the panic of one that fails is not another campaign's.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "dropping it ends the turn")] MutexGuard<'static, ()>);
+
+impl Turn {
+    /// Waits until no other thread has the turn.
+    #[must_use]
+    pub fn take() -> Turn {
+        Turn(lock(&TURN))
+    }
+
+    /// Runs the plan to its end. Ends the process if a call hangs, after naming it: a thread that
+    /// hangs cannot be stopped otherwise.
+    pub fn run(&self, target: &'static Target, plan: Plan) -> Outcome {
+        run(target, plan)
+    }
+
+    /// Makes one round with these bytes, without threads and without a watch over it: panics come
+    /// out.
+    pub fn round(&self, target: &Target, bytes: &[u8]) -> Tally {
+        let mut log = Log::default();
+        (target.attack)(&mut Choices::new(bytes), &mut log);
+        log.tally().clone()
+    }
+}
+
+/// One round in a turn of its own.
+pub fn round(target: &Target, bytes: &[u8]) -> Tally {
+    Turn::take().round(target, bytes)
+}
+
+fn run(target: &'static Target, plan: Plan) -> Outcome {
     let shared = Arc::new(Shared {
         target,
         plan,
@@ -135,14 +163,6 @@ pub fn run(target: &'static Target, plan: Plan) -> Outcome {
     };
     tallies.iter().for_each(|tally| outcome.tally.add(tally));
     outcome
-}
-
-/// One round with these bytes, without threads and without a watch over it: panics come out.
-pub fn round(target: &Target, bytes: &[u8]) -> Tally {
-    let _turn = lock(&TURN);
-    let mut log = Log::default();
-    (target.attack)(&mut Choices::new(bytes), &mut log);
-    log.tally().clone()
 }
 
 fn attack(shared: &Shared) -> Tally {
@@ -212,6 +232,6 @@ fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * pagewise_hal::PAGE_BYTES
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

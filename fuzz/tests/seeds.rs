@@ -4,18 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use pagewise_fuzz::campaign::{self, Plan};
+use pagewise_fuzz::campaign::{self, Plan, Turn};
 use pagewise_fuzz::{Choices, TARGETS, Tally, Target};
 
 /// Calls of one target in these tests.
 const CALLS: u64 = 20_000;
 const SEED: u64 = 13;
 
-fn attacked_with_seeds(name: &str, calls: u64) -> Tally {
+fn attacked_with_seeds(turn: &Turn, name: &str, calls: u64) -> Tally {
     let target: &'static Target = pagewise_fuzz::target(name).expect("the target exists");
     let call_limit = Duration::from_secs(60);
     let plan = Plan { calls, threads: 2, seed: SEED, call_limit, progress: None };
-    let outcome = campaign::run(target, plan);
+    let outcome = turn.run(target, plan);
     assert!(outcome.tally.calls() >= calls);
     assert_eq!(outcome.failure(), None, "{outcome}");
     outcome.tally
@@ -23,7 +23,8 @@ fn attacked_with_seeds(name: &str, calls: u64) -> Tally {
 
 #[test]
 fn hostile_calls_of_the_back_end_come_back_with_an_answer() {
-    let tally = attacked_with_seeds("hal", 5 * CALLS);
+    let turn = Turn::take();
+    let tally = attacked_with_seeds(&turn, "hal", 8 * CALLS);
     for name in ["prefetch", "memset", "memcpy", "device_touch", "pool_alloc", "discard_batch"] {
         assert!(tally.count(name, 0) > 10, "some succeed: {tally}");
     }
@@ -39,7 +40,8 @@ fn a_round_that_imports_its_own_memory_frees_it_all() {
 
 #[test]
 fn hostile_calls_of_the_c_entry_points_come_back_with_an_answer() {
-    let tally = attacked_with_seeds("c_abi", 2 * CALLS);
+    let turn = Turn::take();
+    let tally = attacked_with_seeds(&turn, "c_abi", 2 * CALLS);
     for name in ["cuMemPrefetchAsync_v2", "cuMemsetD8Async", "cuLaunchKernel", "cuMemFree_v2"] {
         assert!(tally.count(name, 0) > 10, "some succeed: {tally}");
     }
@@ -47,24 +49,27 @@ fn hostile_calls_of_the_c_entry_points_come_back_with_an_answer() {
 
 #[test]
 fn hostile_calls_of_every_symbol_come_back_with_an_answer() {
-    attacked_with_seeds("symbols", 2 * CALLS);
+    attacked_with_seeds(&Turn::take(), "symbols", 2 * CALLS);
 }
 
 #[test]
 fn hostile_recordings_are_refused_or_replayed() {
-    let tally = attacked_with_seeds("trace_reader", CALLS / 10);
+    let turn = Turn::take();
+    let tally = attacked_with_seeds(&turn, "trace_reader", CALLS / 10);
     assert!(tally.calls_of("replay") > 100, "some are replayed: {tally}");
 }
 
 #[test]
 fn hostile_profiles_are_refused_or_make_a_machine() {
-    let tally = attacked_with_seeds("profile_reader", CALLS / 20);
+    let turn = Turn::take();
+    let tally = attacked_with_seeds(&turn, "profile_reader", CALLS / 20);
     assert!(tally.count("use", 0) > 10, "some are taken: {tally}");
 }
 
 #[test]
 fn after_failures_of_the_back_end_contents_are_intact_and_nothing_is_lost() {
-    let tally = attacked_with_seeds("api", CALLS / 4);
+    let turn = Turn::take();
+    let tally = attacked_with_seeds(&turn, "api", CALLS / 4);
     assert!(tally.count("write", 2) > 0, "some fail: {tally}");
 }
 
@@ -75,10 +80,11 @@ fn attacked_with_corpus(name: &str) {
     let files = fs::read_dir(&folder);
     let files = files.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut calls = 0;
+    let turn = Turn::take();
     for file in files.flatten() {
         let bytes = fs::read(file.path()).expect("the file can be read");
         println!("{}", file.path().display());
-        calls += campaign::round(target, &bytes).calls();
+        calls += turn.round(target, &bytes).calls();
     }
     assert!(calls > 0, "{name} has a corpus that calls something");
 }

@@ -9,7 +9,7 @@ use pagewise_driver::{
     pagewise_driver_panics, pagewise_driver_reset, pagewise_driver_state, pagewise_driver_wait,
 };
 use pagewise_fuzz::c_abi::{Caller, entry_points, unwritten};
-use pagewise_fuzz::campaign::{self, Plan};
+use pagewise_fuzz::campaign::{Plan, Turn};
 use pagewise_fuzz::{Choices, Log};
 
 /// The tests of this file share the machine of the process.
@@ -56,7 +56,7 @@ fn eight_threads_call_every_symbol_and_resident_memory_stays_flat() {
     let target = pagewise_fuzz::target("symbols").expect("the target exists");
     let call_limit = Duration::from_secs(60);
     let plan = Plan { calls: 60_000, threads: 8, seed: 17, call_limit, progress: None };
-    let outcome = campaign::run(target, plan);
+    let outcome = Turn::take().run(target, plan);
     assert_eq!(outcome.failure(), None, "{outcome}");
     for symbol in unwritten() {
         assert!(outcome.tally.calls_of(symbol) > 0, "{symbol} was never called");

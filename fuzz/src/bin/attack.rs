@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use pagewise_fuzz::campaign::{self, Plan};
+use pagewise_fuzz::campaign::{self, Plan, Turn};
 use pagewise_fuzz::{Choices, TARGETS, target};
 
 /// Attacks one target. The status is 1 if anything panicked or memory grew, 3 if a call hung.
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         println!("{}", campaign::round(target, &bytes));
         return ExitCode::SUCCESS;
     }
-    let outcome = campaign::run(
+    let outcome = Turn::take().run(
         target,
         Plan {
             calls: arguments.calls,
