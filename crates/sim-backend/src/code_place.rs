@@ -11,7 +11,8 @@ pub struct DeviceWait {
     pub block: u64,
     /// The warp in the block.
     pub warp: u32,
-    /// The place of the instruction among those of the warp that wait: 0 for the first.
+    /// The place of the instruction among those of the warp that wait, or another number that ascends
+    /// with it: lanes of a warp that begin to wait together are of one instruction if it is equal.
     pub nth: u32,
     /// The address of the first byte that the lane accesses.
     pub address: u64,

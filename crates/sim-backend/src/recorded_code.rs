@@ -56,15 +56,6 @@ struct Wait {
     instruction: u32,
 }
 
-/// The places of the instructions of a warp's accesses: neighbours with one number are one.
-fn places(waits: &[Wait]) -> impl Iterator<Item = u32> {
-    let before = std::iter::once(None).chain(waits.iter().map(|wait| Some(wait.instruction)));
-    waits.iter().zip(before).scan(0, |place, (wait, before)| {
-        *place += u32::from(before.is_some_and(|before| before != wait.instruction));
-        Some(*place)
-    })
-}
-
 #[derive(Debug)]
 struct Warp {
     number: u32,
@@ -227,15 +218,14 @@ impl<'a> RecordedCode<'a> {
         let multiprocessors = self.slots.multiprocessors.max(1);
         for block in &self.resident {
             for warp in &block.warps {
-                let listed =
-                    warp.waits.iter().zip(places(&warp.waits)).map(|(wait, nth)| DeviceWait {
-                        multiprocessor: block.slot % multiprocessors,
-                        block: block.number,
-                        warp: warp.number,
-                        nth,
-                        address: wait.address,
-                        access: wait.access,
-                    });
+                let listed = warp.waits.iter().map(|wait| DeviceWait {
+                    multiprocessor: block.slot % multiprocessors,
+                    block: block.number,
+                    warp: warp.number,
+                    nth: wait.instruction,
+                    address: wait.address,
+                    access: wait.access,
+                });
                 self.waits.extend(listed);
             }
         }

@@ -107,7 +107,8 @@ impl<'a> ExecutedArrival<'a> {
     /// The faults of a kernel. `nth` tells the kernels of one seed apart.
     pub(crate) fn new(params: &'a ArrivalParams, seed: u64, nth: u64) -> Self {
         let (multiprocessors, turns) = (Vec::new(), Turns::default());
-        Self { rounds: Rounds::new(params, seed, nth), params, multiprocessors, turns }
+        let rounds = Rounds::new(params, params.executed(), seed, nth);
+        Self { rounds, params, multiprocessors, turns }
     }
 
     /// The next batch; `None` if no access waits. `waiting` lists the accesses that do, each with
@@ -216,5 +217,56 @@ impl<F: Fn(u64) -> Nearby> Raises<Nearness<F>> for Multiprocessor {
         // The time of the next fault depends on which it is.
         self.admit(params);
         Some(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use crate::GpuProfile;
+
+    /// Warps of the first multiprocessor that each wait to read one page, of 16 KiB of its own.
+    fn warps(pages: Range<u64>) -> impl Iterator<Item = (u32, Waiting)> {
+        let read = |(warp, page)| {
+            let fault = RaisedFault { page: 4 * page, walk: 0 };
+            let (block, faults, ahead) = (0, 1, 0);
+            let (moved, goes_on, is_write) = (true, false, false);
+            (0, Waiting { fault, block, warp, faults, ahead, moved, goes_on, is_write })
+        };
+        (0..).zip(pages).map(read)
+    }
+
+    fn pages(batch: &FaultBatch) -> BTreeSet<u64> {
+        batch.pages().map(|page| page / 4).collect()
+    }
+
+    /// Two batches of warps that wait: of these, and then of one on a page far off. So what else is in
+    /// the second was left over.
+    fn two_batches(params: &ArrivalParams, pages_of_warps: Range<u64>) -> [BTreeSet<u64>; 2] {
+        let mut arrival = ExecutedArrival::new(params, 1, 0);
+        [pages_of_warps, 100..101].map(|waiting| {
+            let batch = arrival.next_batch(true, warps(waiting), |_| Nearby::Group);
+            pages(&batch.expect("a batch"))
+        })
+    }
+
+    #[test]
+    fn faults_that_come_after_the_driver_looked_are_in_the_next_batch() {
+        let [first, second] = two_batches(&GpuProfile::h200().arrival, 0..12);
+        assert!(!first.is_empty() && first.len() < 12, "{first:?}");
+        let left: BTreeSet<u64> = (0..12).filter(|page| !first.contains(page)).collect();
+        assert!(second.is_superset(&left) && second.is_disjoint(&first), "{second:?}");
+    }
+
+    #[test]
+    fn faults_that_had_come_and_found_no_room_in_the_batch_are_dropped() {
+        // Eight warps fault at once before the driver looks, and six after it.
+        let wave_slots = [16, 16];
+        let params = ArrivalParams { batch_faults: 4, wave_slots, ..GpuProfile::h200().arrival };
+        let [first, second] = two_batches(&params, 0..14);
+        assert!(first.len() == 4 && first.is_subset(&(0..8).collect()), "{first:?}");
+        assert!(second.len() == 4 && second.is_subset(&(8..14).collect()), "{second:?}");
     }
 }

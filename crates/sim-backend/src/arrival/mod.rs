@@ -14,13 +14,15 @@
 //!    page, on a limited number of pages. Writes do not hold a thread up, so it faults on later
 //!    pages too.
 //! 3. The first fault takes a walk of the page tables, the longer the farther the next mapped page
-//!    is. Then the driver begins to read, and stops at 256 faults or when no fault is there.
-//! 4. Faults raised between this and the replay, by multiprocessors that began after the driver
-//!    looked, are left over for the next batch.
+//!    is. Then the driver begins to read, and stops at 256 faults or when no fault is there. Of code
+//!    that is executed it reads the faults that have come by then.
+//! 4. Faults raised between this and the replay are left over for the next batch: of executed code
+//!    all, of declared kernels those of multiprocessors that began after the driver looked.
 //!
 //! Knows which pages are missing through `Missing` alone, and moves nothing. The work is
 //! proportional to faults and pages, not to threads. Which [figures](ArrivalParams) are published
-//! and which only fitted, they say themselves. PAGING-24 and PAGING-25 are the driver's rules.
+//! and which only fitted, they say themselves. PAGING-24, PAGING-25 and
+//! TIMING-37 are the driver's rules.
 
 mod executed;
 mod faults;
@@ -37,7 +39,7 @@ pub(crate) use faults::{FaultBatch, RaisedFault};
 pub(crate) use grid::{
     Accesses, KernelWalks, Missing, Nearby, RunsAhead, Threads, Vicinity, WalkAccesses,
 };
-pub use params::{ArrivalParams, BulkShape};
+pub use params::{ArrivalParams, BulkShape, ExecutedReading};
 
 use grid::Grid;
 use multiprocessor::{Multiprocessor, OnGrid};
@@ -69,7 +71,7 @@ impl<'a> Arrival<'a> {
         let count = params.multiprocessors.max(1) as usize;
         Self {
             grid,
-            rounds: Rounds::new(params, seed, nth),
+            rounds: Rounds::new(params, params.declared(), seed, nth),
             multiprocessors: vec![Multiprocessor::default(); count],
             blocks_held_max: blocks_held_max as usize,
             next_block: 0,

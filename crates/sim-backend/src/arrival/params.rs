@@ -50,10 +50,55 @@ pub struct ArrivalParams {
     pub reads_late_after_ns: u64,
     /// From the last fault that the driver reads to the replay, for each block. Fitted.
     pub service_block_ns: u64,
+    /// The same for code that is executed.
+    pub executed: ExecutedReading,
     /// How the driver's kernels fill.
     pub fills: BulkShape,
     /// How the driver's kernels copy.
     pub copies: BulkShape,
+}
+
+/// When the driver reads the faults of code that is executed (TIMING-37).
+///
+/// It reads those that came until it looked, and leaves all that come later for the next batch.
+/// Fitted to the fault records of thirteen programs on an H200 and an H100. The fields of the same
+/// names in [`ArrivalParams`] are for kernels that are declared by what they access.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecutedReading {
+    /// After a replay, multiprocessors begin to fault within this time for each that waits.
+    pub spread_ns: u64,
+    /// From the first fault after a replay until the driver reads, by the mappings near its page.
+    pub walk_ns: [u64; 4],
+    /// Nanoseconds from the replay until the driver reads, if faults are left over from before it.
+    pub reads_late_after_ns: u64,
+}
+
+/// When the driver reads the faults of one kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    pub(super) spread_ns: u64,
+    pub(super) walk_ns: [u64; 4],
+    pub(super) reads_late_after_ns: u64,
+    /// For the driver to read a fault; those that come meanwhile are in the batch.
+    pub(super) read_ns: u64,
+    /// Whether every multiprocessor leaves the faults that come after the driver read, and not only
+    /// those that began after it looked.
+    pub(super) all_leave: bool,
+}
+
+impl ArrivalParams {
+    /// For kernels that are declared by what they access.
+    pub(super) const fn declared(&self) -> Reading {
+        let &Self { spread_ns, walk_ns, reads_late_after_ns, fault_ns: read_ns, .. } = self;
+        Reading { spread_ns, walk_ns, reads_late_after_ns, read_ns, all_leave: false }
+    }
+
+    /// For code that is executed.
+    pub(super) const fn executed(&self) -> Reading {
+        let &ExecutedReading { spread_ns, walk_ns, reads_late_after_ns } = &self.executed;
+        Reading { spread_ns, walk_ns, reads_late_after_ns, read_ns: 0, all_leave: true }
+    }
 }
 
 /// The launch behind fills (`cuMemsetD8Async`, `cuMemsetD16Async`, `cuMemsetD32Async`), or

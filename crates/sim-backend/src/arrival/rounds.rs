@@ -17,7 +17,7 @@ use chacha20::rand_core::{Rng, SeedableRng};
 
 use super::faults::{FaultBatch, RaisedFault};
 use super::grid::Nearby;
-use super::params::ArrivalParams;
+use super::params::{ArrivalParams, Reading};
 
 /// Rounds in which no thread gets further, as when pages push each other out, before faults come
 /// one by one, so that one thread does.
@@ -66,6 +66,7 @@ pub(super) trait Raises<A> {
 #[derive(Debug)]
 pub(super) struct Rounds<'a> {
     params: &'a ArrivalParams,
+    reading: Reading,
     rng: ChaCha8Rng,
     left_over: Vec<RaisedFault>,
     in_vain: u32,
@@ -75,12 +76,12 @@ pub(super) struct Rounds<'a> {
 
 impl<'a> Rounds<'a> {
     /// The rounds of a kernel. `nth` tells the kernels of one seed apart.
-    pub(super) fn new(params: &'a ArrivalParams, seed: u64, nth: u64) -> Self {
+    pub(super) fn new(params: &'a ArrivalParams, reading: Reading, seed: u64, nth: u64) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let mut rng = ChaCha8Rng::from_seed(bytes);
         rng.set_stream(nth);
-        Self { params, rng, left_over: Vec::new(), in_vain: 0, faulted: false }
+        Self { params, reading, rng, left_over: Vec::new(), in_vain: 0, faulted: false }
     }
 
     /// A random number below `limit`, by fixed-point multiplication: the same on every machine.
@@ -112,7 +113,7 @@ impl<'a> Rounds<'a> {
 
     /// The time that the walk of the page tables to a page takes.
     fn walk_ns(&self, page: u64, around: &impl Around) -> u64 {
-        let [group, pair, block, nothing] = self.params.walk_ns;
+        let [group, pair, block, nothing] = self.reading.walk_ns;
         match around.mapped_near(page) {
             Nearby::Group => group,
             Nearby::Pair => pair,
@@ -126,7 +127,7 @@ impl<'a> Rounds<'a> {
     fn start<A: Around>(&mut self, multiprocessors: &mut [impl Raises<A>], around: &A) {
         let waiting = multiprocessors.iter().filter(|m| m.is_waiting()).count() as u64;
         let first = !std::mem::replace(&mut self.faulted, true);
-        let spread_ns = if first && around.begins_at_once() { 0 } else { self.params.spread_ns };
+        let spread_ns = if first && around.begins_at_once() { 0 } else { self.reading.spread_ns };
         let within_ns = spread_ns.saturating_mul(waiting);
         for multiprocessor in multiprocessors.iter_mut().filter(|m| m.is_waiting()) {
             let carried_ns = multiprocessor.timing().carried_ns.take();
@@ -142,7 +143,7 @@ impl<'a> Rounds<'a> {
         multiprocessors: &mut [impl Raises<A>],
         around: &A,
     ) -> FaultBatch {
-        let params = self.params;
+        let (params, reading) = (self.params, self.reading);
         let most = params.batch_faults.max(1) as usize;
         let waiting = multiprocessors.iter().enumerate().filter(|(_, m)| m.is_waiting());
         let mut coming: Coming =
@@ -153,9 +154,9 @@ impl<'a> Rounds<'a> {
                 let first = multiprocessors[at].first_page(around);
                 first_ns.saturating_add(first.map_or(0, |page| self.walk_ns(page, around)))
             }
-            _ => params.reads_late_after_ns,
+            _ => reading.reads_late_after_ns,
         };
-        let mut now_ns = looks_ns.saturating_add(params.fault_ns.saturating_mul(read.len() as u64));
+        let mut now_ns = looks_ns.saturating_add(reading.read_ns.saturating_mul(read.len() as u64));
         while read.len() < most
             && let Some(mut next) = coming.peek_mut()
             && let Reverse((ns, at)) = *next
@@ -164,7 +165,7 @@ impl<'a> Rounds<'a> {
             let multiprocessor = &mut multiprocessors[at];
             if let Some(fault) = multiprocessor.raise(params, around) {
                 read.push(fault);
-                now_ns = now_ns.saturating_add(params.fault_ns);
+                now_ns = now_ns.saturating_add(reading.read_ns);
                 *next = Reverse((multiprocessor.next_ns(params, around), at));
             } else {
                 PeekMut::pop(next);
@@ -183,8 +184,8 @@ impl<'a> Rounds<'a> {
         batch
     }
 
-    /// The faults left over: those raised before the replay by multiprocessors that began after the
-    /// driver looked.
+    /// The faults left over: those that came before the replay and after the driver looked, of
+    /// multiprocessors that began then or of all. What came before and was not read is dropped.
     fn leave<A: Around>(
         &mut self,
         coming: Coming,
@@ -192,10 +193,11 @@ impl<'a> Rounds<'a> {
         multiprocessors: &mut [impl Raises<A>],
         around: &A,
     ) {
-        let params = self.params;
+        let (params, all_leave) = (self.params, self.reading.all_leave);
         let mut late = coming.into_vec();
         late.retain(|Reverse((ns, at))| {
-            *ns < replay_ns && multiprocessors[*at].timing().start_ns > looks_ns
+            let is_late = all_leave || multiprocessors[*at].timing().start_ns > looks_ns;
+            *ns < replay_ns && is_late
         });
         let mut coming = Coming::from(late);
         while self.left_over.len() < params.batch_faults as usize
@@ -206,7 +208,9 @@ impl<'a> Rounds<'a> {
             if ns < replay_ns
                 && let Some(fault) = multiprocessor.raise(params, around)
             {
-                self.left_over.push(fault);
+                if ns > looks_ns {
+                    self.left_over.push(fault);
+                }
                 *next = Reverse((multiprocessor.next_ns(params, around), at));
             } else {
                 PeekMut::pop(next);

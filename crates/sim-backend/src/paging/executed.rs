@@ -2,7 +2,7 @@
 //! its faults is serviced.
 #![allow(clippy::arithmetic_side_effects, reason = "granules are not 0; pages of one block of 512")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use pagewise_hal::{PAGE_BYTES, Processor};
@@ -30,10 +30,24 @@ pub(crate) struct LaneWait {
     pub(crate) block: u64,
     /// The warp in the block.
     pub(crate) warp: u32,
-    /// The place of the instruction among those of the warp that wait.
+    /// The number of the instruction: lanes of a warp that begin to wait together are of one
+    /// instruction if it is equal.
     pub(crate) nth: u32,
     pub(crate) address: u64,
     pub(crate) access: Access,
+}
+
+/// An access that waits, by the line of its address.
+type WaitingLine = (u64, u32, u64, Access);
+
+impl LaneWait {
+    fn line(&self) -> WaitingLine {
+        (self.block, self.warp, self.address / LINE, self.access)
+    }
+
+    fn is_of_warp_of(&self, other: &Self) -> bool {
+        (self.block, self.warp) == (other.block, other.warp)
+    }
 }
 
 /// A kernel of executed code.
@@ -43,16 +57,18 @@ pub(crate) struct ExecutedKernel<'a> {
     arrival: ExecutedArrival<'a>,
     held: HeldOff,
     touched: Touched,
-    /// The lanes that waited in the last round.
-    before: BTreeSet<LaneWait>,
+    /// The accesses that waited in the last round, with the numbers of their instructions.
+    before: BTreeMap<WaitingLine, u64>,
+    /// Instructions that waited.
+    instructions: u64,
 }
 
 impl<'a> ExecutedKernel<'a> {
     /// A kernel that begins at `now_ns`.
     pub(crate) fn new(by: Processor, arrival: ExecutedArrival<'a>, now_ns: u64) -> Self {
         let touched = Touched { now_ns, ..Touched::default() };
-        let (held, before) = (HeldOff::default(), BTreeSet::new());
-        Self { by: by.into(), arrival, held, touched, before }
+        let (held, before) = (HeldOff::default(), BTreeMap::new());
+        Self { by: by.into(), arrival, held, touched, before, instructions: 0 }
     }
 
     /// The time when the last batch was serviced.
@@ -60,40 +76,69 @@ impl<'a> ExecutedKernel<'a> {
         self.touched.now_ns
     }
 
-    /// The pages that lanes wait for, in the order in which their warps issued the accesses.
-    fn waiting(&self, lanes: &[LaneWait]) -> Vec<(u32, Waiting)> {
+    /// The pages that lanes wait for, in the order in which their warps issued the accesses, and
+    /// whether other lanes wait than in the last round.
+    fn waiting(&mut self, lanes: &[LaneWait]) -> (Vec<(u32, Waiting)>, bool) {
         let mut waiting: Vec<(u32, Waiting)> = Vec::new();
-        let of_instruction =
-            |a: &LaneWait, b: &LaneWait| (a.block, a.warp, a.nth) == (b.block, b.warp, b.nth);
-        for instruction in lanes.chunk_by(of_instruction) {
-            let mut pages: Vec<(u64, Access, BTreeSet<u64>)> = Vec::new();
-            for lane in instruction {
-                let page = lane.address / PAGE_BYTES;
-                let granule = if lane.access.writes() { LINE } else { 2 * LINE };
-                let granule = lane.address / granule;
-                match pages.iter_mut().find(|(known, ..)| *known == page) {
-                    Some((.., granules)) => _ = granules.insert(granule),
-                    None => pages.push((page, lane.access, BTreeSet::from([granule]))),
-                }
-            }
-            let first = instruction[0];
-            let moved = !self.before.contains(&first);
-            for (nth, (page, access, granules)) in pages.into_iter().enumerate() {
-                let walk = ACCESSES.iter().position(|known| *known == access).unwrap_or(0);
-                let access = Waiting {
-                    fault: RaisedFault { page, walk },
-                    block: first.block,
-                    warp: first.warp,
-                    faults: granules.len() as u64,
-                    ahead: first.nth.into(),
-                    moved,
-                    goes_on: nth > 0,
-                    is_write: access.writes(),
-                };
-                waiting.push((first.multiprocessor, access));
+        let mut now = BTreeMap::new();
+        for warp in lanes.chunk_by(LaneWait::is_of_warp_of) {
+            let numbers = self.numbers(warp);
+            now.extend(warp.iter().map(LaneWait::line).zip(numbers.iter().copied()));
+            let numbered: Vec<(u64, LaneWait)> =
+                numbers.into_iter().zip(warp.iter().copied()).collect();
+            let instructions = numbered.chunk_by(|(a, _), (b, _)| a == b);
+            for (ahead, instruction) in (0..).zip(instructions) {
+                self.wait(instruction, ahead, &mut waiting);
             }
         }
-        waiting
+        let progress = !now.keys().eq(self.before.keys());
+        self.before = now;
+        (waiting, progress)
+    }
+
+    /// The numbers of the instructions of a warp's lanes. Lanes that waited before keep theirs; of the
+    /// others, neighbours at one place are of one instruction.
+    fn numbers(&mut self, warp: &[LaneWait]) -> Vec<u64> {
+        let mut latest = None;
+        let number = |lane: &LaneWait| {
+            self.before.get(&lane.line()).copied().unwrap_or_else(|| {
+                if latest.replace(lane.nth) != Some(lane.nth) {
+                    self.instructions += 1;
+                }
+                self.instructions
+            })
+        };
+        warp.iter().map(number).collect()
+    }
+
+    /// Lists the pages that an instruction waits for, `ahead` others of its warp before it.
+    fn wait(&self, instruction: &[(u64, LaneWait)], ahead: u64, waiting: &mut Vec<(u32, Waiting)>) {
+        let mut pages: Vec<(u64, Access, BTreeSet<u64>)> = Vec::new();
+        for (_, lane) in instruction {
+            let page = lane.address / PAGE_BYTES;
+            let granule = if lane.access.writes() { LINE } else { 2 * LINE };
+            let granule = lane.address / granule;
+            match pages.iter_mut().find(|(known, ..)| *known == page) {
+                Some((.., granules)) => _ = granules.insert(granule),
+                None => pages.push((page, lane.access, BTreeSet::from([granule]))),
+            }
+        }
+        let (_, first) = instruction[0];
+        let moved = !self.before.contains_key(&first.line());
+        for (nth, (page, access, granules)) in pages.into_iter().enumerate() {
+            let walk = ACCESSES.iter().position(|known| *known == access).unwrap_or(0);
+            let access = Waiting {
+                fault: RaisedFault { page, walk },
+                block: first.block,
+                warp: first.warp,
+                faults: granules.len() as u64,
+                ahead,
+                moved,
+                goes_on: nth > 0,
+                is_write: access.writes(),
+            };
+            waiting.push((first.multiprocessor, access));
+        }
     }
 }
 
@@ -130,15 +175,12 @@ impl Paging {
         lanes: &[LaneWait],
         sink: &mut dyn ReportSink,
     ) -> bool {
-        let now: BTreeSet<LaneWait> = lanes.iter().copied().collect();
-        let progress = now != kernel.before;
-        let waiting = kernel.waiting(lanes);
+        let (waiting, progress) = kernel.waiting(lanes);
         self.advance(kernel.touched.now_ns, sink);
         let passed = Passed::new(self.evictions);
         let missed = Missed::new(self, (kernel.by, Access::Read), u64::MAX, passed);
         let near = |page| missed.mapped_near(page);
         let batch = kernel.arrival.next_batch(progress, waiting.into_iter(), near);
-        kernel.before = now;
         let Some(batch) = batch else { return false };
         let who = (kernel.by, &ACCESSES[..]);
         self.batch(who, &batch, &mut kernel.held, &mut kernel.touched, sink);

@@ -192,7 +192,7 @@ fn kernels(params: &KernelParams) -> Verdict {
 }
 
 fn arrival(params: &ArrivalParams) -> Verdict {
-    let (fills, copies) = (&params.fills, &params.copies);
+    let (executed, fills, copies) = (&params.executed, &params.fills, &params.copies);
     let [first, second] = params.wave_slots;
     let [group, pair, block, nothing] = params.walk_ns;
     // An H200 has 132 multiprocessors of 2048 threads and 32 blocks, and its driver reads batches of
@@ -228,6 +228,12 @@ fn arrival(params: &ArrivalParams) -> Verdict {
         ("walk_ns[2]", block),
         ("walk_ns[3]", nothing),
         ("reads_late_after_ns", params.reads_late_after_ns),
+        ("executed.spread_ns", executed.spread_ns),
+        ("executed.walk_ns[0]", executed.walk_ns[0]),
+        ("executed.walk_ns[1]", executed.walk_ns[1]),
+        ("executed.walk_ns[2]", executed.walk_ns[2]),
+        ("executed.walk_ns[3]", executed.walk_ns[3]),
+        ("executed.reads_late_after_ns", executed.reads_late_after_ns),
         ("service_block_ns", params.service_block_ns),
     ];
     for (name, duration_ns) in durations {

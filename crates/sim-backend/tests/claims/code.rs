@@ -205,26 +205,20 @@ fn moved(records: &[MemoryEvent]) -> (usize, u64) {
 }
 
 #[test]
-fn code_that_reads_as_a_declared_kernel_does_has_as_many_batches_of_faults() {
-    for shape in SHAPES {
-        for stride_bytes in [256, PAGE_BYTES] {
-            let [declared, executed] =
-                both((FaultAccess::Read, DeviceAccess::Read), shape, stride_bytes);
-            assert_eq!(moved(&executed), moved(&declared), "{shape:?} every {stride_bytes}");
-        }
-    }
-}
-
-#[test]
-fn code_whose_writes_wait_moves_what_a_declared_kernel_moves() {
-    for shape in SHAPES {
-        for stride_bytes in [256, PAGE_BYTES] {
-            let [declared, executed] =
-                both((FaultAccess::Write, DeviceAccess::Write(7)), shape, stride_bytes);
-            let ((declared, bytes), (ours, our_bytes)) = (moved(&declared), moved(&executed));
-            let name = format!("{shape:?} every {stride_bytes}");
-            assert_eq!(our_bytes, bytes, "{name}");
-            assert!(ours.abs_diff(declared) <= 1, "{name}: {ours} batches, declared {declared}");
+fn code_moves_what_a_declared_kernel_moves_in_up_to_twice_as_many_batches_of_faults() {
+    let read = (FaultAccess::Read, DeviceAccess::Read);
+    let write = (FaultAccess::Write, DeviceAccess::Write(7));
+    for accesses in [read, write] {
+        for shape in SHAPES {
+            for stride_bytes in [256, PAGE_BYTES] {
+                let [declared, executed] = both(accesses, shape, stride_bytes);
+                let ((declared, bytes), (ours, our_bytes)) = (moved(&declared), moved(&executed));
+                let name = format!("{accesses:?}, {shape:?} every {stride_bytes}");
+                assert_eq!(our_bytes, bytes, "{name}");
+                // The driver reads the faults of code earlier (TIMING-37).
+                let near = declared * 3 / 4..=declared * 2;
+                assert!(near.contains(&ours), "{name}: {ours} batches, declared {declared}");
+            }
         }
     }
 }
