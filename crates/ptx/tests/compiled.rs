@@ -368,6 +368,20 @@ fn floats_that_are_no_numbers_are_the_same() {
                 format!("setp.ne.{kind} %p, {a}, {b}; selp.{kind} {d}, {a}, {b}, %p;"),
                 format!("setp.geu.{kind} %p, {a}, {b}; selp.{kind} {d}, {a}, {b}, %p;"),
                 format!("setp.num.{kind} %p, {a}, {b}; selp.{kind} {d}, {a}, {b}, %p;"),
+                // Chains: a value in their middle is only an operand, is chosen, or is stored too.
+                format!("fma.rn.{kind} {d}, {a}, {b}, {c}; fma.rn.{kind} {d}, {d}, {b}, {c};"),
+                format!("neg.{kind} {d}, {a}; abs.{kind} {d}, {d}; mul.rn.{kind} {d}, {d}, {b};"),
+                format!(
+                    "mul.rn.{kind} {d}, {a}, {b}; neg.{kind} {d}, {d}; add.{kind} {d}, {d}, {c};"
+                ),
+                format!(
+                    "add.{kind} {d}, {a}, {b}; setp.lt.{kind} %p, {c}, {a};
+                     selp.{kind} {d}, {d}, {c}, %p;"
+                ),
+                format!(
+                    "add.{kind} {d}, {a}, {b}; st.global.{kind} [%to+32768], {d};
+                     sub.{kind} {d}, {d}, {c};"
+                ),
             ]
             .map(|operation| {
                 format!("{operation} st.global.{kind} [%to], {d}; add.u64 %to, %to, 512;")

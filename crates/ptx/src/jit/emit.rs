@@ -1,5 +1,6 @@
 //! The parts of a piece that are the same for all instructions: addresses of the state, checks, exits.
 
+use std::collections::HashMap;
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -38,6 +39,8 @@ pub(super) struct Emit<'f> {
     pub(super) is_cautious: bool,
     /// The steps from the first lane to the last one of a line: of a warp, or of half a warp.
     pub(super) steps: i64,
+    /// Floats of 32 bits before the canonical NaN took the place of others.
+    pub(super) any_nan: HashMap<Value, Value>,
 }
 
 /// Memory of the interpreter, which is there.
@@ -92,6 +95,7 @@ impl<'f> Emit<'f> {
             position: start,
             is_cautious: false,
             steps: WIDTH as i64 - 1,
+            any_nan: HashMap::new(),
         }
     }
 

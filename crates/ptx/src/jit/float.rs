@@ -7,14 +7,16 @@ use crate::code::{Form, MINUS_OTHER, MINUS_PRODUCT};
 use crate::math::{double, single};
 
 impl Emit<'_> {
-    /// Arithmetic of four floats of 32 bits: a result that is no number is the canonical NaN.
+    /// Arithmetic of four floats of 32 bits: a result that is no number is the canonical NaN. Operands
+    /// may be any NaN, so that a chain of sums replaces only its last one.
     pub(super) fn single(&mut self, form: Form, imm: u64, s: &[Value]) -> Value {
         let sign = self.words(1 << 31);
+        let s: Vec<Value> = s.iter().map(|v| *self.any_nan.get(v).unwrap_or(v)).collect();
         let value = match form {
             Form::FloatNegate(_) => self.build.ins().bxor(s[0], sign),
             Form::FloatAbsolute(_) => self.build.ins().band_not(s[0], sign),
             _ => {
-                let s = self.signed_sources(form, imm, s, sign);
+                let s = self.signed_sources(form, imm, &s, sign);
                 let floats: Vec<Value> = s.iter().map(|v| self.cast(types::F32X4, *v)).collect();
                 let value = self.arithmetic(form, &floats);
                 self.cast(WORDS, value)
@@ -22,7 +24,9 @@ impl Emit<'_> {
         };
         let float = self.cast(types::F32X4, value);
         let (nan, canonical) = (self.is_nan(float), self.words(single::NAN));
-        self.build.ins().bitselect(nan, canonical, value)
+        let result = self.build.ins().bitselect(nan, canonical, value);
+        self.any_nan.insert(result, value);
+        result
     }
 
     /// Arithmetic of two floats of 64 bits: an operand that is no number is the result, quiet.
