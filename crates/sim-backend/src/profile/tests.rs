@@ -184,6 +184,8 @@ fn every_figure_has_a_bound_that_its_error_names() {
         ("arrival.page_writes", "1024", "1025"),
         ("arrival.wave_ns", "10000000000", "10000000001"),
         ("arrival.write_ns", "10000000000", "10000000001"),
+        ("arrival.executed.spread_ns", "10000000000", "10000000001"),
+        ("arrival.executed.reads_late_after_ns", "10000000000", "10000000001"),
         ("arrival.fills.threads", "1024", "1025"),
         ("arrival.fills.bytes_per_access", "256", "257"),
         ("arrival.fills.parts", "1024", "1025"),
