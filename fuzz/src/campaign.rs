@@ -108,7 +108,43 @@ impl Turn {
     /// Runs the plan to its end. Ends the process if a call hangs, after naming it: a thread that
     /// hangs cannot be stopped otherwise.
     pub fn run(&self, target: &'static Target, plan: Plan) -> Outcome {
-        run(target, plan)
+        let shared = Arc::new(Shared {
+            target,
+            plan,
+            next_round: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            resident_early: AtomicU64::new(0),
+            done: AtomicBool::new(false),
+            watched: Mutex::default(),
+            panics: Mutex::default(),
+        });
+        let begin = Instant::now();
+        let tallies = with_panics_noted(&shared, || {
+            let watchdog = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || watch(&shared))
+            };
+            let attackers: Vec<_> = (0..plan.threads)
+                .map(|_| {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || attack(&shared))
+                })
+                .collect();
+            let tallies: Vec<_> = attackers.into_iter().filter_map(|one| one.join().ok()).collect();
+            shared.done.store(true, Ordering::Relaxed);
+            let _ = watchdog.join();
+            tallies
+        });
+        let mut outcome = Outcome {
+            rounds: shared.next_round.load(Ordering::Relaxed),
+            panics: std::mem::take(&mut *lock(&shared.panics)),
+            took: begin.elapsed(),
+            resident_early: shared.resident_early.load(Ordering::Relaxed),
+            resident_late: resident_bytes(),
+            ..Outcome::default()
+        };
+        tallies.iter().for_each(|tally| outcome.tally.add(tally));
+        outcome
     }
 
     /// Makes one round with these bytes, without threads and without a watch over it: panics come
@@ -123,46 +159,6 @@ impl Turn {
 /// One round in a turn of its own.
 pub fn round(target: &Target, bytes: &[u8]) -> Tally {
     Turn::take().round(target, bytes)
-}
-
-fn run(target: &'static Target, plan: Plan) -> Outcome {
-    let shared = Arc::new(Shared {
-        target,
-        plan,
-        next_round: AtomicU64::new(0),
-        calls: AtomicU64::new(0),
-        resident_early: AtomicU64::new(0),
-        done: AtomicBool::new(false),
-        watched: Mutex::default(),
-        panics: Mutex::default(),
-    });
-    let begin = Instant::now();
-    let tallies = with_panics_noted(&shared, || {
-        let watchdog = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || watch(&shared))
-        };
-        let attackers: Vec<_> = (0..plan.threads)
-            .map(|_| {
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || attack(&shared))
-            })
-            .collect();
-        let tallies: Vec<_> = attackers.into_iter().filter_map(|one| one.join().ok()).collect();
-        shared.done.store(true, Ordering::Relaxed);
-        let _ = watchdog.join();
-        tallies
-    });
-    let mut outcome = Outcome {
-        rounds: shared.next_round.load(Ordering::Relaxed),
-        panics: std::mem::take(&mut *lock(&shared.panics)),
-        took: begin.elapsed(),
-        resident_early: shared.resident_early.load(Ordering::Relaxed),
-        resident_late: resident_bytes(),
-        ..Outcome::default()
-    };
-    tallies.iter().for_each(|tally| outcome.tally.add(tally));
-    outcome
 }
 
 fn attack(shared: &Shared) -> Tally {

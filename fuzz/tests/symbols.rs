@@ -56,7 +56,8 @@ fn eight_threads_call_every_symbol_and_resident_memory_stays_flat() {
     let target = pagewise_fuzz::target("symbols").expect("the target exists");
     let call_limit = Duration::from_secs(60);
     let plan = Plan { calls: 60_000, threads: 8, seed: 17, call_limit, progress: None };
-    let outcome = Turn::take().run(target, plan);
+    let turn = Turn::take();
+    let outcome = turn.run(target, plan);
     assert_eq!(outcome.failure(), None, "{outcome}");
     for symbol in unwritten() {
         assert!(outcome.tally.calls_of(symbol) > 0, "{symbol} was never called");
