@@ -107,7 +107,7 @@ impl<'a> ExecutedArrival<'a> {
     /// The faults of a kernel. `nth` tells the kernels of one seed apart.
     pub(crate) fn new(params: &'a ArrivalParams, seed: u64, nth: u64) -> Self {
         let (multiprocessors, turns) = (Vec::new(), Turns::default());
-        let rounds = Rounds::new(params, params.executed(), seed, nth);
+        let rounds = Rounds::executed(params, seed, nth);
         Self { rounds, params, multiprocessors, turns }
     }
 

@@ -21,8 +21,8 @@
 //!
 //! Knows which pages are missing through `Missing` alone, and moves nothing. The work is
 //! proportional to faults and pages, not to threads. Which [figures](ArrivalParams) are published
-//! and which only fitted, they say themselves. PAGING-24, PAGING-25 and
-//! TIMING-37 are the driver's rules.
+//! and which only fitted, they say themselves. PAGING-24, PAGING-25 and TIMING-37 are the driver's
+//! rules.
 
 mod executed;
 mod faults;
@@ -39,7 +39,7 @@ pub(crate) use faults::{FaultBatch, RaisedFault};
 pub(crate) use grid::{
     Accesses, KernelWalks, Missing, Nearby, RunsAhead, Threads, Vicinity, WalkAccesses,
 };
-pub use params::{ArrivalParams, BulkShape, ExecutedReading};
+pub use params::{ArrivalParams, BulkShape, ReadingParams};
 
 use grid::Grid;
 use multiprocessor::{Multiprocessor, OnGrid};
@@ -71,7 +71,7 @@ impl<'a> Arrival<'a> {
         let count = params.multiprocessors.max(1) as usize;
         Self {
             grid,
-            rounds: Rounds::new(params, params.declared(), seed, nth),
+            rounds: Rounds::declared(params, seed, nth),
             multiprocessors: vec![Multiprocessor::default(); count],
             blocks_held_max: blocks_held_max as usize,
             next_block: 0,

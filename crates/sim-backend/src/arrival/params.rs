@@ -50,22 +50,21 @@ pub struct ArrivalParams {
     pub reads_late_after_ns: u64,
     /// From the last fault that the driver reads to the replay, for each block. Fitted.
     pub service_block_ns: u64,
-    /// The same for code that is executed.
-    pub executed: ExecutedReading,
+    /// For code that is executed, of which the driver reads the faults that came until it looked and
+    /// leaves all that come later (TIMING-37). Fitted to the fault records of thirteen programs on an
+    /// H200 and an H100; the fields above are for kernels that are declared by what they access.
+    pub executed: ReadingParams,
     /// How the driver's kernels fill.
     pub fills: BulkShape,
     /// How the driver's kernels copy.
     pub copies: BulkShape,
 }
 
-/// When the driver reads the faults of code that is executed (TIMING-37).
-///
-/// It reads those that came until it looked, and leaves all that come later for the next batch.
-/// Fitted to the fault records of thirteen programs on an H200 and an H100. The fields of the same
-/// names in [`ArrivalParams`] are for kernels that are declared by what they access.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// When multiprocessors begin to fault and the driver reads, of one kind of kernels. The fields are
+/// those of the same names in [`ArrivalParams`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ExecutedReading {
+pub struct ReadingParams {
     /// After a replay, multiprocessors begin to fault within this time for each that waits.
     pub spread_ns: u64,
     /// From the first fault after a replay until the driver reads, by the mappings near its page.
@@ -74,30 +73,11 @@ pub struct ExecutedReading {
     pub reads_late_after_ns: u64,
 }
 
-/// When the driver reads the faults of one kernel.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
-    pub(super) spread_ns: u64,
-    pub(super) walk_ns: [u64; 4],
-    pub(super) reads_late_after_ns: u64,
-    /// For the driver to read a fault; those that come meanwhile are in the batch.
-    pub(super) read_ns: u64,
-    /// Whether every multiprocessor leaves the faults that come after the driver read, and not only
-    /// those that began after it looked.
-    pub(super) all_leave: bool,
-}
-
 impl ArrivalParams {
-    /// For kernels that are declared by what they access.
-    pub(super) const fn declared(&self) -> Reading {
-        let &Self { spread_ns, walk_ns, reads_late_after_ns, fault_ns: read_ns, .. } = self;
-        Reading { spread_ns, walk_ns, reads_late_after_ns, read_ns, all_leave: false }
-    }
-
-    /// For code that is executed.
-    pub(super) const fn executed(&self) -> Reading {
-        let &ExecutedReading { spread_ns, walk_ns, reads_late_after_ns } = &self.executed;
-        Reading { spread_ns, walk_ns, reads_late_after_ns, read_ns: 0, all_leave: true }
+    /// The figures of kernels that are declared by what they access.
+    pub(crate) const fn declared(&self) -> ReadingParams {
+        let &Self { spread_ns, walk_ns, reads_late_after_ns, .. } = self;
+        ReadingParams { spread_ns, walk_ns, reads_late_after_ns }
     }
 }
 

@@ -17,7 +17,7 @@ use chacha20::rand_core::{Rng, SeedableRng};
 
 use super::faults::{FaultBatch, RaisedFault};
 use super::grid::Nearby;
-use super::params::{ArrivalParams, Reading};
+use super::params::{ArrivalParams, ReadingParams};
 
 /// Rounds in which no thread gets further, as when pages push each other out, before faults come
 /// one by one, so that one thread does.
@@ -66,7 +66,11 @@ pub(super) trait Raises<A> {
 #[derive(Debug)]
 pub(super) struct Rounds<'a> {
     params: &'a ArrivalParams,
-    reading: Reading,
+    reading: ReadingParams,
+    /// Whether the driver takes the faults that came until it looked, and leaves all that come later
+    /// (TIMING-37). If not it reads on while faults come, and leaves those of multiprocessors that
+    /// began after it looked.
+    reads_once: bool,
     rng: ChaCha8Rng,
     left_over: Vec<RaisedFault>,
     in_vain: u32,
@@ -75,13 +79,28 @@ pub(super) struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    /// The rounds of a kernel. `nth` tells the kernels of one seed apart.
-    pub(super) fn new(params: &'a ArrivalParams, reading: Reading, seed: u64, nth: u64) -> Self {
+    /// The rounds of a kernel that is declared by what it accesses. `nth` tells the kernels of one
+    /// seed apart.
+    pub(super) fn declared(params: &'a ArrivalParams, seed: u64, nth: u64) -> Self {
+        Self::new(params, (params.declared(), false), (seed, nth))
+    }
+
+    /// The same for code that is executed.
+    pub(super) fn executed(params: &'a ArrivalParams, seed: u64, nth: u64) -> Self {
+        Self::new(params, (params.executed, true), (seed, nth))
+    }
+
+    fn new(
+        params: &'a ArrivalParams,
+        (reading, reads_once): (ReadingParams, bool),
+        (seed, nth): (u64, u64),
+    ) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let mut rng = ChaCha8Rng::from_seed(bytes);
         rng.set_stream(nth);
-        Self { params, reading, rng, left_over: Vec::new(), in_vain: 0, faulted: false }
+        let left_over = Vec::new();
+        Self { params, reading, reads_once, rng, left_over, in_vain: 0, faulted: false }
     }
 
     /// A random number below `limit`, by fixed-point multiplication: the same on every machine.
@@ -143,7 +162,8 @@ impl<'a> Rounds<'a> {
         multiprocessors: &mut [impl Raises<A>],
         around: &A,
     ) -> FaultBatch {
-        let (params, reading) = (self.params, self.reading);
+        let params = self.params;
+        let read_ns = if self.reads_once { 0 } else { params.fault_ns };
         let most = params.batch_faults.max(1) as usize;
         let waiting = multiprocessors.iter().enumerate().filter(|(_, m)| m.is_waiting());
         let mut coming: Coming =
@@ -154,9 +174,9 @@ impl<'a> Rounds<'a> {
                 let first = multiprocessors[at].first_page(around);
                 first_ns.saturating_add(first.map_or(0, |page| self.walk_ns(page, around)))
             }
-            _ => reading.reads_late_after_ns,
+            _ => self.reading.reads_late_after_ns,
         };
-        let mut now_ns = looks_ns.saturating_add(reading.read_ns.saturating_mul(read.len() as u64));
+        let mut now_ns = looks_ns.saturating_add(read_ns.saturating_mul(read.len() as u64));
         while read.len() < most
             && let Some(mut next) = coming.peek_mut()
             && let Reverse((ns, at)) = *next
@@ -165,7 +185,7 @@ impl<'a> Rounds<'a> {
             let multiprocessor = &mut multiprocessors[at];
             if let Some(fault) = multiprocessor.raise(params, around) {
                 read.push(fault);
-                now_ns = now_ns.saturating_add(reading.read_ns);
+                now_ns = now_ns.saturating_add(read_ns);
                 *next = Reverse((multiprocessor.next_ns(params, around), at));
             } else {
                 PeekMut::pop(next);
@@ -193,7 +213,7 @@ impl<'a> Rounds<'a> {
         multiprocessors: &mut [impl Raises<A>],
         around: &A,
     ) {
-        let (params, all_leave) = (self.params, self.reading.all_leave);
+        let (params, all_leave) = (self.params, self.reads_once);
         let mut late = coming.into_vec();
         late.retain(|Reverse((ns, at))| {
             let is_late = all_leave || multiprocessors[*at].timing().start_ns > looks_ns;

@@ -82,10 +82,8 @@ impl<'a> ExecutedKernel<'a> {
         let mut waiting: Vec<(u32, Waiting)> = Vec::new();
         let mut now = BTreeMap::new();
         for warp in lanes.chunk_by(LaneWait::is_of_warp_of) {
-            let numbers = self.numbers(warp);
-            now.extend(warp.iter().map(LaneWait::line).zip(numbers.iter().copied()));
-            let numbered: Vec<(u64, LaneWait)> =
-                numbers.into_iter().zip(warp.iter().copied()).collect();
+            let numbered = self.numbered(warp);
+            now.extend(numbered.iter().map(|(number, lane)| (lane.line(), *number)));
             let instructions = numbered.chunk_by(|(a, _), (b, _)| a == b);
             for (ahead, instruction) in (0..).zip(instructions) {
                 self.wait(instruction, ahead, &mut waiting);
@@ -96,11 +94,11 @@ impl<'a> ExecutedKernel<'a> {
         (waiting, progress)
     }
 
-    /// The numbers of the instructions of a warp's lanes. Lanes that waited before keep theirs; of the
+    /// A warp's lanes with the numbers of their instructions. Lanes that waited before keep theirs; of the
     /// others, neighbours at one place are of one instruction.
-    fn numbers(&mut self, warp: &[LaneWait]) -> Vec<u64> {
+    fn numbered(&mut self, warp: &[LaneWait]) -> Vec<(u64, LaneWait)> {
         let mut latest = None;
-        let number = |lane: &LaneWait| {
+        let mut number = |lane: &LaneWait| {
             self.before.get(&lane.line()).copied().unwrap_or_else(|| {
                 if latest.replace(lane.nth) != Some(lane.nth) {
                     self.instructions += 1;
@@ -108,7 +106,7 @@ impl<'a> ExecutedKernel<'a> {
                 self.instructions
             })
         };
-        warp.iter().map(number).collect()
+        warp.iter().map(|lane| (number(lane), *lane)).collect()
     }
 
     /// Lists the pages that an instruction waits for, `ahead` others of its warp before it.

@@ -12,7 +12,7 @@ use toml::Value;
 use super::error::ProfileError;
 use super::gpu::GpuProfile;
 use crate::arena::Arena;
-use crate::arrival::ArrivalParams;
+use crate::arrival::{ArrivalParams, ReadingParams};
 use crate::kernel_time::KernelParams;
 use crate::link::{HostLink, PeerLink};
 use crate::paging::PagingParams;
@@ -192,9 +192,8 @@ fn kernels(params: &KernelParams) -> Verdict {
 }
 
 fn arrival(params: &ArrivalParams) -> Verdict {
-    let (executed, fills, copies) = (&params.executed, &params.fills, &params.copies);
+    let (fills, copies) = (&params.fills, &params.copies);
     let [first, second] = params.wave_slots;
-    let [group, pair, block, nothing] = params.walk_ns;
     // An H200 has 132 multiprocessors of 2048 threads and 32 blocks, and its driver reads batches of
     // 256 faults; 14 sectors and 4 or 5 faults at once were fitted to it. A block has at most 1024
     // threads, a thread accesses 16 bytes at once, and a va_block has 512 pages.
@@ -221,25 +220,26 @@ fn arrival(params: &ArrivalParams) -> Verdict {
     let durations = [
         ("wave_ns", params.wave_ns),
         ("fault_ns", params.fault_ns),
-        ("spread_ns", params.spread_ns),
         ("write_ns", params.write_ns),
-        ("walk_ns[0]", group),
-        ("walk_ns[1]", pair),
-        ("walk_ns[2]", block),
-        ("walk_ns[3]", nothing),
-        ("reads_late_after_ns", params.reads_late_after_ns),
-        ("executed.spread_ns", executed.spread_ns),
-        ("executed.walk_ns[0]", executed.walk_ns[0]),
-        ("executed.walk_ns[1]", executed.walk_ns[1]),
-        ("executed.walk_ns[2]", executed.walk_ns[2]),
-        ("executed.walk_ns[3]", executed.walk_ns[3]),
-        ("executed.reads_late_after_ns", executed.reads_late_after_ns),
         ("service_block_ns", params.service_block_ns),
     ];
     for (name, duration_ns) in durations {
         within(&format!("arrival.{name}"), duration_ns, 0, DURATION_MAX_NS)?;
     }
+    reading("arrival", &params.declared())?;
+    reading("arrival.executed", &params.executed)?;
     Ok(())
+}
+
+fn reading(table: &str, params: &ReadingParams) -> Verdict {
+    let bounded = |name: &str, duration_ns| {
+        within(&format!("{table}.{name}"), duration_ns, 0, DURATION_MAX_NS)
+    };
+    bounded("spread_ns", params.spread_ns)?;
+    for (at, walk_ns) in params.walk_ns.into_iter().enumerate() {
+        bounded(&format!("walk_ns[{at}]"), walk_ns)?;
+    }
+    bounded("reads_late_after_ns", params.reads_late_after_ns)
 }
 
 fn costs(profile: &GpuProfile) -> Verdict {
