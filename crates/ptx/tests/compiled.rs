@@ -5,130 +5,13 @@
 
 mod line_kernels;
 mod machine;
+mod pieces;
 #[allow(dead_code, reason = "only the kernels")]
 mod random;
 
-use machine::{BASE, Flat, Journal, PAGE, kernel, load, module};
-use pagewise_ptx::execute::{
-    Config, InstructionCounts, Kind, Launch, Memory, Stats, Step, Stop, Window,
-};
-use pagewise_ptx::module::Kernel;
-
-/// An access that waits: its block, warp, place among those of the warp, address and kind.
-type Wait = (u64, u32, u32, u64, Kind);
-
-/// All that can be seen of a run.
-#[derive(Debug, PartialEq)]
-struct Seen {
-    words: Vec<u32>,
-    stats: Stats,
-    instructions: InstructionCounts,
-    report: Option<String>,
-    /// The accesses that waited, time by time.
-    waits: Vec<Vec<Wait>>,
-}
-
-/// A launch of a kernel that takes one or two pointers.
-#[derive(Clone, Copy)]
-struct Launched<'a> {
-    text: &'a str,
-    name: &'a str,
-    grid: u32,
-    /// Threads in x and y.
-    block: [u32; 2],
-    /// Whether pages come only when kernels wait for them.
-    waits: bool,
-    quantum: u32,
-}
-
-/// Where the second buffer is.
-const SECOND: u64 = BASE + (1 << 17);
-/// The words that are compared.
-const COMPARED: usize = 1 << 16;
-
-/// A run that is compiled from its first instruction on, or interpreted.
-fn seen(launched: Launched<'_>, is_compiled: bool) -> Seen {
-    let instance = load(launched.text).instantiate(&[]).unwrap();
-    let kernel = instance.kernel(launched.name).unwrap();
-    if is_compiled {
-        // The pieces stay with the kernel.
-        for _ in 0..2 {
-            run(launched, &kernel, Some(0));
-        }
-        return run(launched, &kernel, Some(0));
-    }
-    run(launched, &kernel, None)
-}
-
-fn run(launched: Launched<'_>, kernel: &Kernel, compile_after: Option<u32>) -> Seen {
-    let (mut memory, mut journal) = (Flat::new(1 << 20), Journal::default());
-    let input: Vec<u32> = (0..1 << 12).map(|at: u32| at.wrapping_mul(2_654_435_761)).collect();
-    memory.write_words(BASE, &input);
-    if launched.waits {
-        memory.missing = (0..(1 << 20) / PAGE).collect();
-    }
-    let config = Config {
-        compile_after,
-        quantum: launched.quantum,
-        instruction_limit: Some(5_000_000),
-        ..Config::default()
-    };
-    let params: Vec<u8> = [BASE, SECOND].iter().flat_map(|address| address.to_le_bytes()).collect();
-    let launch = Launch {
-        grid: [launched.grid, 1, 1],
-        block: [launched.block[0], launched.block[1], 1],
-        dynamic_shared: 0,
-        params: &params[..kernel.info().param_bytes as usize],
-        cooperative: false,
-        cluster: None,
-    };
-    let mut run = kernel.start(&launch, &config).unwrap();
-    let mut waits = Vec::new();
-    let report = loop {
-        match run.step(&mut memory, &mut journal, 1 << 20) {
-            Step::Paused => {}
-            Step::Done(_) => break None,
-            Step::Trap(report) => break Some(report.to_string()),
-            Step::Waiting => {
-                let all = run.outstanding().iter();
-                waits.push(
-                    all.map(|o| (o.block, o.warp, o.nth, o.address, o.kind)).collect::<Vec<_>>(),
-                );
-                // One page at a time, so that pieces stop in many places.
-                let page = (run.outstanding()[0].address - BASE) / PAGE;
-                memory.missing.retain(|missing| *missing != page);
-                memory.generation += 1;
-            }
-        }
-    };
-    assert!(memory.fences_hold());
-    Seen {
-        words: memory.words(BASE, COMPARED),
-        stats: run.stats(),
-        instructions: run.instructions(),
-        report,
-        waits,
-    }
-}
-
-#[track_caller]
-fn same(launched: Launched<'_>) {
-    let (compiled, interpreted) = (seen(launched, true), seen(launched, false));
-    if compiled != interpreted {
-        let differ = |at: &usize| compiled.words[*at] != interpreted.words[*at];
-        let first = (0..COMPARED).find(differ);
-        panic!(
-            "{}\nfirst word: {first:x?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
-            launched.text,
-            compiled.stats,
-            interpreted.stats,
-            compiled.report,
-            interpreted.report,
-            compiled.waits,
-            interpreted.waits,
-        );
-    }
-}
+use machine::{BASE, Journal, PAGE, kernel, load, module};
+use pagewise_ptx::execute::{Config, Kind, Launch, Memory, Step, Stop, Window};
+use pieces::{LIMITED, Launched, run, same, seen};
 
 #[test]
 fn random_kernels_with_branches_and_loops_are_the_same() {
@@ -306,7 +189,7 @@ fn kernels_that_end_early_report_the_same() {
             waits: false,
             quantum: 512,
         };
-        assert!(seen(launched, false).report.is_some(), "{text}");
+        assert!(seen(launched, LIMITED, false).report.is_some(), "{text}");
         same(launched);
     }
 }
@@ -572,7 +455,7 @@ fn launches_of_blocks_of_several_widths_share_their_pieces() {
         let launched =
             Launched { text: &text, name: "k", grid: 3, block, waits: false, quantum: 512 };
         let (compiled, interpreted) =
-            (run(launched, &kernel, Some(0)), run(launched, &kernel, None));
+            (run(launched, &kernel, LIMITED, Some(0)), run(launched, &kernel, LIMITED, None));
         assert_eq!(compiled, interpreted, "{block:?}");
     }
 }

@@ -90,6 +90,7 @@ pub(super) struct Region {
 
 impl Reach<'_> {
     /// Forgets windows that no longer hold.
+    #[inline(always)]
     pub(super) fn renew(&mut self) {
         self.kept.renew(self.memory.generation());
     }

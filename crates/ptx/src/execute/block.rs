@@ -231,7 +231,8 @@ impl Common {
     }
 
     /// Threads of a warp end: no barrier waits for them any longer.
-    pub(super) fn end_threads(&mut self, warp: &Warp, mask: u32) {
+    pub(super) fn end_threads(&mut self, warp: &mut Warp, mask: u32) {
+        warp.live &= !mask;
         let threads = mask.count_ones();
         self.leave(threads);
         if let Some(cluster) = &self.cluster {
@@ -272,6 +273,15 @@ impl Common {
         }
     }
 
+    /// Fragments of a warp that waited for a barrier may go on if that is over.
+    pub(super) fn wake(&self, warp: &mut Warp) {
+        for fragment in &mut warp.fragments {
+            if self.is_over(fragment.state) {
+                fragment.state = State::Ready;
+            }
+        }
+    }
+
     /// The state of a fragment that waits for a round: it goes on if that is over.
     #[inline(always)]
     pub(super) fn waiting(&self, round: Round) -> State {
@@ -279,8 +289,30 @@ impl Common {
         if self.is_over(state) { State::Ready } else { state }
     }
 
+    /// How many whole warps can arrive at a barrier of all threads before the last one.
+    #[inline(always)]
+    pub(super) fn room(&self, index: u8) -> u32 {
+        let arrived = self.barriers[usize::from(index)].arrived;
+        self.live.saturating_sub(arrived).saturating_sub(1) / WIDTH as u32
+    }
+
+    /// How many whole warps can end before the last one, if nothing but their count looks at that.
+    #[inline(always)]
+    pub(super) fn room_to_end(&self) -> u32 {
+        let is_free =
+            self.cluster.is_none() && self.barriers.iter().all(|barrier| barrier.arrived == 0);
+        if is_free { self.live.saturating_sub(1) / WIDTH as u32 } else { 0 }
+    }
+
+    /// The state of a fragment that waits for the present round of a barrier.
+    #[inline(always)]
+    pub(super) fn wait(&self, index: u8) -> State {
+        State::Barrier(Round::of(index, self.barriers[usize::from(index)].round))
+    }
+
     /// `threads` threads arrive, some of which may hold a predicate, and ask for it. Gives the round that
     /// they wait for.
+    #[inline(always)]
     pub(super) fn arrive(
         &mut self,
         index: u32,
@@ -305,7 +337,7 @@ impl Common {
     }
 
     /// Threads end: barriers of the whole block no longer wait for them.
-    pub(super) fn leave(&mut self, threads: u32) {
+    fn leave(&mut self, threads: u32) {
         self.live -= threads;
         let live = self.live;
         for barrier in &mut self.barriers {

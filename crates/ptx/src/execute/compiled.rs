@@ -6,153 +6,261 @@
 
 use super::access::{Blocked, Reach};
 use super::block::Common;
-use super::engine::{End, Engine, Next, Ran, calculate, guarded};
+use super::engine::{ByPieces, Engine, calculate, guarded};
+use super::entrance::{Entered, Entrance, Found, Same};
 use super::memory::Kind;
-use super::registers::{fill_lines, leave_lines};
-use super::warp::{Fragment, Warp};
-use crate::code::{Barrier, CONSTANT, Code, Special, UNGUARDED, WIDTH, is_constant};
-use crate::jit::{Calls, Left, Piece, Seen, Site, State};
+use super::registers::{fill_kernel_lines, leave_lines};
+use super::warp::{State as Waits, Warp};
+use crate::code::{Code, Special, WIDTH};
+use crate::jit::{Behind, Calls, Piece, Position, Seen, Site, State};
 
-/// Pieces that run one after the other, and all that their calls reach.
-#[repr(C)]
+/// A warp while a piece runs, and all that its calls reach.
 struct Visit<'v, 'e> {
-    state: State,
     engine: &'v mut Engine<'e>,
     common: &'v mut Common,
     warp: &'v mut Warp,
-    fragment: &'v mut Fragment,
-    /// Whether no piece begins where the last one was left.
-    is_over: bool,
     /// The reason that an instruction stopped.
     blocked: Option<Blocked>,
 }
 
+/// How pieces ended.
+enum Went {
+    /// The turn is over.
+    Turn,
+    /// The interpreter goes on with it.
+    Rest,
+    /// An instruction stopped.
+    Blocked(Blocked),
+}
+
 const CALLS: Calls = Calls { instruction, span };
 
-impl Engine<'_> {
-    /// Runs pieces from the fragment's position on, while one fits and `left` instructions are enough for
-    /// it. The fragment has all lanes of the kernel, and is alone in its warp.
-    #[inline(always)]
-    pub(super) fn run_pieces(
-        &mut self,
-        common: &mut Common,
-        warp: &mut Warp,
-        fragment: &mut Fragment,
-        (left, spent): (u32, &mut u32),
-    ) -> Ran {
-        let Some(pieces) = &self.pieces else { return Ran::Nothing };
-        match pieces.compiled.at(fragment.pc) {
-            Some(position) if position.piece(0).is_some() => {}
-            Some(position) if position.is_closed() => return Ran::Nothing,
-            _ => {
-                self.want_piece(common, warp, fragment);
-                return Ran::Nothing;
-            }
-        }
-        self.chain(common, warp, fragment, (left, spent))
-    }
-
-    /// Runs a fragment that holds all lanes of its warp by pieces, and by the barriers and the ends between
-    /// them, for up to `slice` instructions. `None` if the interpreter goes on.
-    pub(super) fn run_whole(
-        &mut self,
-        common: &mut Common,
-        warp: &mut Warp,
-        fragment: &mut Fragment,
-        (slice, spent): (u32, &mut u32),
-    ) -> Option<End> {
-        if fragment.mask != u32::MAX || !warp.fragments.is_empty() || !fragment.is_kernel() {
-            return None;
-        }
-        match self.run_pieces(common, warp, fragment, (slice, spent)) {
-            Ran::Pieces if *spent < slice => {}
-            Ran::Pieces => return Some(End::Stopped),
-            Ran::Nothing => return None,
-            Ran::Blocked(blocked) => return Some(End::Blocked(blocked)),
-        }
-        let position = fragment.pc;
-        let op = &self.program.ops[position as usize];
-        let end = match op.code {
-            _ if op.guard != UNGUARDED => return None,
-            Code::Barrier { kind: Barrier::Sync, counted: false } if is_constant(op.s[0]) => {
-                let index = self.program.constant_words[usize::from(op.s[0] & !CONSTANT)][0];
-                let round = common.arrive(index, 0, WIDTH as u32, (0, 0));
-                fragment.state = common.waiting(round);
-                (fragment.alone, fragment.pc) = (false, position + 1);
-                End::Stopped
-            }
-            Code::Exit => match self.control(common, warp, fragment, op, fragment.mask) {
-                Ok(Next::End) => End::Over,
-                _ => End::Stopped,
-            },
-            _ => return None,
-        };
-        *spent += 1;
-        self.reach.counts.note(position, position + 1);
-        self.reach.stats.thread_instructions += 32;
-        Some(end)
-    }
-
-    #[inline(never)]
-    fn chain(
-        &mut self,
-        common: &mut Common,
-        warp: &mut Warp,
-        fragment: &mut Fragment,
-        (left, spent): (u32, &mut u32),
-    ) -> Ran {
-        let state = self.state(common, warp);
-        let (is_over, blocked) = (false, None);
-        let mut visit = Visit { state, engine: self, common, warp, fragment, is_over, blocked };
-        let before = *spent;
-        loop {
-            let executed = visit.next_piece(left - (*spent - before));
-            *spent += executed;
-            if visit.is_over || visit.blocked.is_some() || executed == 0 {
-                break;
-            }
-        }
-        let State { read, written, .. } = visit.state;
-        visit.engine.reach.stats.bytes_read += read;
-        visit.engine.reach.stats.bytes_written += written;
-        match visit.blocked {
-            Some(blocked) => Ran::Blocked(blocked),
-            None if *spent > before => Ran::Pieces,
-            None => Ran::Nothing,
-        }
-    }
-
-    /// The state of a warp for pieces.
-    #[inline(always)]
-    fn state(&mut self, common: &mut Common, warp: &mut Warp) -> State {
-        let (held, line_words, line_doubles) = warp.lines.pointers();
-        State {
-            words: warp.words.as_mut_ptr().cast(),
-            doubles: warp.doubles.as_mut_ptr().cast(),
-            predicates: warp.predicates.as_mut_ptr(),
-            line_words,
-            line_doubles,
-            held,
+impl<'a> Engine<'a> {
+    /// The way of a block's warps into pieces.
+    pub(super) fn entrance(&mut self, common: &mut Common) -> Entrance<'a> {
+        let state = State {
+            words: std::ptr::null_mut(),
+            doubles: std::ptr::null_mut(),
+            predicates: std::ptr::null_mut(),
+            line_words: std::ptr::null_mut(),
+            line_doubles: std::ptr::null_mut(),
+            held: std::ptr::null_mut(),
             params: self.reach.params.pointer(),
             shared: common.shared.pointer(),
             shared_bytes: common.shared_bytes.into(),
             sites: std::ptr::null_mut(),
-            round: self.reach.kept.round(),
+            round: 0,
             read: 0,
             written: 0,
             left: 0,
             counts: self.reach.counts.pointer(),
             begin: 0,
             no_line: 0,
-            thread: &raw const self.rules.shape.axes[warp.index as usize],
+            thread: std::ptr::null(),
             block: &raw const common.coordinates,
             threads: &raw const self.rules.shape.block,
             blocks: &raw const self.rules.shape.grid,
+            visit: std::ptr::null_mut(),
+        };
+        Entrance { state, last: None, same: None, entered: None }
+    }
+
+    /// Whether a piece may begin at a position, now or once it is made.
+    #[inline(always)]
+    pub(super) fn may_enter(&self, pc: u32) -> bool {
+        self.pieces.as_ref().is_some_and(|pieces| {
+            pieces.compiled.at(pc).is_none_or(|position| !position.is_closed())
+        })
+    }
+
+    /// Runs a warp by pieces, and by the barriers and the ends between them, for up to `quantum`
+    /// instructions: as far as all of its lanes are together.
+    #[inline(always)]
+    pub(super) fn by_pieces(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        quantum: u32,
+    ) -> ByPieces {
+        let turns = warp.taking_turns();
+        let [fragment] = &mut warp.fragments[..] else { return ByPieces::Rest(0) };
+        if common.is_over(fragment.state) {
+            fragment.state = Waits::Ready;
+        }
+        match fragment.state {
+            Waits::Barrier(_) => return ByPieces::Turn(0),
+            Waits::Ready if fragment.mask == u32::MAX && fragment.is_kernel() && !turns => {}
+            _ => return ByPieces::Rest(0),
+        }
+        let pc = fragment.pc;
+        let (spent, went) = self.chain(entrance, common, warp, (pc, quantum));
+        let stats = &mut *self.reach.stats;
+        stats.thread_instructions += WIDTH as u64 * u64::from(spent);
+        entrance.take_bytes(stats);
+        match went {
+            Went::Turn => ByPieces::Turn(spent),
+            Went::Rest => ByPieces::Rest(spent),
+            Went::Blocked(blocked) => {
+                let Some(fragment) = warp.fragments.pop() else { return ByPieces::Rest(spent) };
+                match self.block(common, warp, fragment, blocked) {
+                    Some(trap) => ByPieces::Trap(spent, trap),
+                    None => ByPieces::Turn(spent),
+                }
+            }
         }
     }
 
+    /// Runs pieces one after the other from a position on. Gives how many instructions they executed.
+    #[inline(always)]
+    fn chain(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        (mut pc, quantum): (u32, u32),
+    ) -> (u32, Went) {
+        entrance.same = None;
+        self.approach(&mut entrance.state, warp);
+        let mut spent = 0;
+        let went = loop {
+            let entered = match entrance.entered.take() {
+                Some(entered) => Some(entered),
+                None => self.enter_at(entrance, common, warp, (pc, quantum - spent)),
+            };
+            let Some((left, blocked)) = entered else { break Went::Rest };
+            let (is_first, before) = (spent == 0, spent);
+            let state = &entrance.state;
+            let (begin, rest) = (state.begin, state.left);
+            (spent, pc) = (quantum - rest as u32 + left.last(), left.position());
+            self.reach.counts.note(begin as u32, begin as u32 + left.last());
+            if let Some(blocked) = blocked {
+                break Went::Blocked(blocked);
+            }
+            match left.behind() {
+                _ if spent >= quantum => break Went::Turn,
+                Behind::Piece if spent > before => continue,
+                Behind::Piece | Behind::Other => break Went::Rest,
+                Behind::Barrier(_) | Behind::End => {}
+            }
+            self.reach.counts.note(pc, pc + 1);
+            spent += 1;
+            if is_first && let Some(found) = entrance.last {
+                entrance.same = Some(Same { found, left, rest, begin, spent });
+            }
+            let Behind::Barrier(index) = left.behind() else {
+                common.end_threads(warp, u32::MAX);
+                warp.end_fragment();
+                return (spent, Went::Turn);
+            };
+            pc += 1;
+            let round = common.arrive(index.into(), 0, WIDTH as u32, (0, 0));
+            let waits = common.waiting(round);
+            if let Some(fragment) = warp.fragments.first_mut() {
+                (fragment.state, fragment.alone) = (waits, false);
+            }
+            if waits != Waits::Ready || spent >= quantum {
+                break Went::Turn;
+            }
+        };
+        if let Some(fragment) = warp.fragments.first_mut() {
+            fragment.pc = pc;
+        }
+        (spent, went)
+    }
+
+    /// The state gets the registers of a warp.
+    #[inline(always)]
+    pub(super) fn approach(&self, state: &mut State, warp: &mut Warp) {
+        state.words = warp.words.as_mut_ptr().cast();
+        state.doubles = warp.doubles.as_mut_ptr().cast();
+        state.predicates = warp.predicates.as_mut_ptr();
+        state.thread = &raw const self.rules.shape.axes[warp.index as usize];
+        state.round = self.reach.kept.round();
+    }
+
+    /// Runs a piece at a position for up to `left` instructions. `None` if none fits.
+    #[inline(always)]
+    fn enter_at(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        (pc, left): (u32, u32),
+    ) -> Option<Entered> {
+        if let Some(found) = entrance.last
+            && found.pc == pc
+            && found.piece.most <= left
+            && !found.piece.is_retired()
+            && let Some(entered) = self.enter(&mut entrance.state, common, warp, found, left)
+        {
+            return Some(entered);
+        }
+        self.enter_other(entrance, common, warp, (pc, left))
+    }
+
+    /// Runs another piece than the last one, likewise.
     #[inline(never)]
-    fn want_piece(&mut self, common: &Common, warp: &Warp, fragment: &Fragment) {
+    fn enter_other(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        (pc, left): (u32, u32),
+    ) -> Option<Entered> {
+        let compiled = self.pieces.as_ref()?.compiled;
+        let position = compiled.at(pc);
+        let (mut is_tight, mut index) = (false, 0);
+        while let Some(position) = position
+            && let Some(piece) = position.piece(index)
+        {
+            index += 1;
+            if piece.most > left || piece.is_retired() {
+                is_tight |= piece.most > left;
+                continue;
+            }
+            let found = Found { pc, position, piece };
+            if let Some(entered) = self.enter(&mut entrance.state, common, warp, found, left) {
+                entrance.last = Some(found);
+                return Some(entered);
+            }
+        }
+        if !is_tight && !position.is_some_and(Position::is_closed) {
+            self.want_piece(common, warp, pc);
+        }
+        None
+    }
+
+    /// Runs a piece for up to `most` instructions. `None` if it does not fit.
+    #[inline(always)]
+    pub(super) fn enter(
+        &mut self,
+        state: &mut State,
+        common: &mut Common,
+        warp: &mut Warp,
+        found: Found<'_>,
+        most: u32,
+    ) -> Option<Entered> {
+        fill_kernel_lines(self.program, warp, found.piece.lanes);
+        (state.held, state.line_words, state.line_doubles) = warp.lines.pointers();
+        state.sites = self.sites_of(found.piece);
+        (state.left, state.no_line) = (most.into(), 0);
+        let mut visit = Visit { engine: self, common, warp, blocked: None };
+        state.visit = (&raw mut visit).cast();
+        // SAFETY: the state has the pointers of the warp and of its block, which nothing else uses until
+        // the piece is left; its calls get the visit from the state.
+        let left = unsafe { found.piece.enter(state) };
+        if left.is_unfit() {
+            return None;
+        }
+        if let Some(instruction) = state.no_line.checked_sub(1) {
+            found.position.note_no_line(found.piece, instruction as u32);
+        }
+        Some((left, visit.blocked))
+    }
+
+    #[inline(never)]
+    fn want_piece(&mut self, common: &Common, warp: &Warp, pc: u32) {
         let Some(pieces) = &self.pieces else { return };
         let special = |special| self.special_step(common, warp, special);
         let half_special = |special| self.half_special_step(warp, special);
@@ -164,7 +272,7 @@ impl Engine<'_> {
             half_special: &half_special,
             param_bytes: self.reach.param_bytes,
         };
-        pieces.compiled.want(self.program, fragment.pc, pieces.after, CALLS, &seen);
+        pieces.compiled.want(self.program, pc, pieces.after, CALLS, &seen);
     }
 
     /// The step of a special register in the lanes of a warp.
@@ -188,6 +296,7 @@ impl Engine<'_> {
     }
 
     /// The windows of a piece's accesses.
+    #[inline(always)]
     fn sites_of(&mut self, piece: &Piece) -> *mut Site {
         let Some(pieces) = &mut self.pieces else { return std::ptr::null_mut() };
         if pieces.sites.len() < (piece.first_site + piece.sites) as usize {
@@ -198,99 +307,35 @@ impl Engine<'_> {
 }
 
 impl Visit<'_, '_> {
-    /// Runs a piece at the fragment's position for up to `left` instructions. Returns how many it has
-    /// executed: none if none fits.
-    #[inline(always)]
-    fn next_piece(&mut self, left: u32) -> u32 {
-        let Some(pieces) = &self.engine.pieces else { return 0 };
-        let Some(position) = pieces.compiled.at(self.fragment.pc) else { return 0 };
-        let (mut is_tight, mut index) = (false, 0);
-        while let Some(piece) = position.piece(index) {
-            index += 1;
-            if piece.most > left || piece.is_retired() {
-                is_tight |= piece.most > left;
-                continue;
-            }
-            let way = self.enter(piece, left);
-            if way.unfit {
-                continue;
-            }
-            if let Some(instruction) = self.state.no_line.checked_sub(1) {
-                position.note_no_line(piece, instruction as u32);
-            }
-            return self.account(left, way);
-        }
-        if !is_tight && !position.is_closed() {
-            self.engine.want_piece(self.common, self.warp, self.fragment);
-        }
-        0
-    }
-
-    #[inline(always)]
-    fn enter(&mut self, piece: &Piece, left: u32) -> Left {
-        fill_lines(self.engine.program, self.warp, self.fragment, piece.lanes);
-        self.state.sites = self.engine.sites_of(piece);
-        let State { held, line_words, line_doubles, .. } = &mut self.state;
-        (*held, *line_words, *line_doubles) = self.warp.lines.pointers();
-        (self.state.left, self.state.no_line) = (left.into(), 0);
-        // SAFETY: the state has the pointers of the warp and of its block, which nothing else uses until
-        // the piece is left; its calls get the visit back from the state, which is its first field.
-        unsafe { piece.enter((&raw mut *self).cast()) }
-    }
-
-    /// Adds what a piece has executed to the figures, and goes where it left. Returns how many of the `left`
-    /// instructions it has executed.
-    #[inline(always)]
-    fn account(&mut self, left: u32, way: Left) -> u32 {
-        let begin = self.state.begin as u32;
-        let reach = &mut self.engine.reach;
-        let last = way.executed + u32::from(way.stopped);
-        reach.counts.note(begin, begin + last);
-        let executed = left - self.state.left as u32 + last;
-        reach.stats.thread_instructions += 32 * u64::from(executed);
-        (self.fragment.pc, self.is_over) = (way.position, way.is_over);
-        executed
-    }
-
     /// Executes one instruction. Returns whether it stopped.
-    fn execute(&mut self, position: u32, keeps: bool) -> bool {
-        let (common, warp) = (&mut *self.common, &mut *self.warp);
-        let fragment = &mut *self.fragment;
-        let begin = fragment.pc;
+    fn execute(&mut self, state: &mut State, position: u32, keeps: bool) -> bool {
+        let (engine, common, warp) = (&mut *self.engine, &mut *self.common, &mut *self.warp);
+        let Some(mut fragment) = warp.fragments.pop() else { return true };
         fragment.pc = position;
-        let program = self.engine.program;
+        let program = engine.program;
         let op = &program.ops[position as usize];
+        let mask = guarded(op, fragment.mask, || warp.predicates[usize::from(op.guard)]);
         let done = match op.code {
             Code::Pure(_) => {
-                calculate::<true>(program, warp, fragment, position + 1);
+                calculate::<true>(program, warp, &mut fragment, position + 1);
                 Ok(())
             }
-            _ => {
-                let mask = guarded(op, fragment.mask, || warp.predicates[usize::from(op.guard)]);
-                match op.code {
-                    _ if mask == 0 => Ok(()),
-                    Code::Load(access) => {
-                        self.engine.load(common, warp, fragment, op, access, mask)
-                    }
-                    Code::Store(access) => {
-                        self.engine.store(common, warp, fragment, op, access, mask)
-                    }
-                    Code::Special(special) => {
-                        leave_lines(program, warp, fragment, op, mask);
-                        self.engine.special(common, warp, fragment, op, special, mask);
-                        Ok(())
-                    }
-                    _ => Ok(()),
-                }
+            _ if mask == 0 => Ok(()),
+            Code::Load(access) => engine.load(common, warp, &fragment, op, access, mask),
+            Code::Store(access) => engine.store(common, warp, &fragment, op, access, mask),
+            Code::Special(special) => {
+                leave_lines(program, warp, &fragment, op, mask);
+                engine.special(common, warp, &fragment, op, special, mask);
+                Ok(())
             }
+            _ => Ok(()),
         };
         self.blocked = done.err();
         if !keeps && self.blocked.is_none() {
-            fill_lines(program, warp, fragment, op.writes);
+            fill_kernel_lines(program, warp, op.writes);
         }
-        // The piece counts from where it began.
-        fragment.pc = begin;
-        self.state.round = self.engine.reach.kept.round();
+        warp.fragments.push(fragment);
+        state.round = engine.reach.kept.round();
         self.blocked.is_some()
     }
 }
@@ -311,9 +356,9 @@ impl Reach<'_> {
 
 /// Executes an instruction for a piece.
 unsafe extern "C" fn instruction(state: *mut State, position: u32, keeps: u32) -> u32 {
-    // SAFETY: the state is the first field of the visit that entered the piece, which waits.
-    let visit = unsafe { &mut *state.cast::<Visit<'_, '_>>() };
-    visit.execute(position, keeps != 0).into()
+    // SAFETY: the state is that of the piece, which waits, and has the visit that entered it.
+    let (state, visit) = unsafe { (&mut *state, &mut *(*state).visit.cast::<Visit<'_, '_>>()) };
+    visit.execute(state, position, keeps != 0).into()
 }
 
 /// Finds a span for a piece.
@@ -324,12 +369,12 @@ unsafe extern "C" fn span(
     bytes: u32,
     writes: u32,
 ) -> *mut u8 {
-    // SAFETY: the state is the first field of the visit that entered the piece, which waits.
-    let visit = unsafe { &mut *state.cast::<Visit<'_, '_>>() };
+    // SAFETY: the state is that of the piece, which waits, and has the visit that entered it.
+    let (state, visit) = unsafe { (&mut *state, &mut *(*state).visit.cast::<Visit<'_, '_>>()) };
     let Some(found) = visit.engine.reach.site(address, bytes, writes != 0) else {
         return std::ptr::null_mut();
     };
     // SAFETY: the piece numbers its own sites, of which the state has the first.
-    unsafe { visit.state.sites.add(site as usize).write(found) };
+    unsafe { state.sites.add(site as usize).write(found) };
     found.host.wrapping_add((address - found.start) as usize)
 }

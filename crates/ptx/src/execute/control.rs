@@ -20,7 +20,6 @@ impl Engine<'_> {
     ) -> Result<Next, Blocked> {
         match op.code {
             Code::Exit => {
-                warp.live &= !mask;
                 common.end_threads(warp, mask);
                 fragment.mask &= !mask;
                 return Ok(if fragment.mask == 0 { Next::End } else { Next::Go });

@@ -38,12 +38,18 @@ impl Counts {
     /// A warp executed the instructions from one up to another.
     #[inline(always)]
     pub(super) fn note(&mut self, from: u32, to: u32) {
+        self.note_of(1, from, to);
+    }
+
+    /// So many warps did.
+    #[inline(always)]
+    pub(super) fn note_of(&mut self, warps: u64, from: u32, to: u32) {
         // Both are instructions of the program, or its end.
         if let Some(begun) = self.0.get_mut(from as usize) {
-            *begun = begun.wrapping_add(1);
+            *begun = begun.wrapping_add(warps);
         }
         if let Some(ended) = self.0.get_mut(to as usize) {
-            *ended = ended.wrapping_sub(1);
+            *ended = ended.wrapping_sub(warps);
         }
     }
 

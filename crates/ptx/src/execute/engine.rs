@@ -2,6 +2,7 @@
 
 use super::access::{Blocked, Reach, Trap};
 use super::block::{Column, Common, Shape};
+use super::entrance::Entrance;
 use super::host::Host;
 use super::pieces::Pieces;
 use super::registers::{Results, lanes_and_lines, leave_lines};
@@ -41,31 +42,14 @@ pub(super) enum Next {
     End,
 }
 
-/// How a fragment's run ended.
-pub(super) enum End {
-    /// Its lanes have ended.
-    Over,
-    /// It waits, meets another, or has spent its instructions.
-    Stopped,
-    Blocked(Blocked),
-}
-
-impl From<Result<bool, Blocked>> for End {
-    fn from(is_over: Result<bool, Blocked>) -> Self {
-        match is_over {
-            Ok(true) => Self::Over,
-            Ok(false) => Self::Stopped,
-            Err(blocked) => Self::Blocked(blocked),
-        }
-    }
-}
-
-/// Whether pieces have run.
-pub(super) enum Ran {
-    Nothing,
-    Pieces,
-    /// They have, up to an instruction that stopped.
-    Blocked(Blocked),
+/// How a warp's turn went by compiled pieces, and how many instructions they executed.
+pub(super) enum ByPieces {
+    /// The turn is over.
+    Turn(u32),
+    /// The interpreter goes on with it.
+    Rest(u32),
+    /// The kernel ends by an instruction.
+    Trap(u32, (u32, Box<Trap>)),
 }
 
 /// How a warp's turn ended.
@@ -75,57 +59,101 @@ pub(super) struct Turn {
     pub(super) trap: Option<(u32, Box<Trap>)>,
 }
 
-impl Engine<'_> {
+impl Turn {
+    /// A turn after which the kernel goes on.
+    #[inline(always)]
+    pub(super) fn of(executed: u32) -> Self {
+        Self { executed: executed.into(), trap: None }
+    }
+}
+
+impl<'a> Engine<'a> {
     /// Runs a warp for up to `quantum` instructions.
-    pub(super) fn turn(&mut self, common: &mut Common, warp: &mut Warp, quantum: u32) -> Turn {
-        let mut left = quantum;
-        self.reach.renew();
-        for fragment in &mut warp.fragments {
-            if common.is_over(fragment.state) {
-                fragment.state = State::Ready;
-            }
+    #[inline(always)]
+    pub(super) fn turn(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        quantum: u32,
+    ) -> Turn {
+        match self.by_pieces(entrance, common, warp, quantum) {
+            ByPieces::Turn(executed) => Turn::of(executed),
+            ByPieces::Rest(spent) => self.rest(entrance, common, warp, (quantum, spent)),
+            ByPieces::Trap(executed, trap) => Turn { executed: executed.into(), trap: Some(trap) },
         }
+    }
+
+    /// The rest of a turn, of which `spent` instructions are spent.
+    #[inline(never)]
+    fn rest(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        (quantum, spent): (u32, u32),
+    ) -> Turn {
+        let mut left = quantum - spent;
+        common.wake(warp);
         while left > 0 {
             let Some(mut fragment) = warp.pick() else { break };
             let slice = if warp.taking_turns() { left.min(256) } else { left };
             let mut spent = 0;
-            let end = match self.run_whole(common, warp, &mut fragment, (slice, &mut spent)) {
-                Some(end) => end,
-                None => self.run(common, warp, &mut fragment, slice, &mut spent).into(),
-            };
+            let is_over = self.run(common, warp, &mut fragment, slice, &mut spent);
             left = left.saturating_sub(spent.max(1));
-            match end {
-                End::Over => warp.give_back(fragment),
-                End::Stopped => {
+            match is_over {
+                Ok(true) => warp.give_back(fragment),
+                Ok(false) => {
                     let waits = matches!(fragment.state, State::Barrier(_));
                     warp.fragments.push(fragment);
                     if waits && warp.fragments.len() == 1 {
                         break;
                     }
                 }
-                End::Blocked(Blocked::Memory) => {
-                    // It is executed once the bytes are there.
-                    self.reach.counts.note(fragment.pc + 1, fragment.pc);
-                    let threads = u64::from(fragment.mask.count_ones());
-                    self.reach.stats.thread_instructions -= threads;
-                    self.look_ahead(common, warp, &fragment);
-                    fragment.state = State::Memory;
-                    warp.fragments.push(fragment);
-                }
-                End::Blocked(Blocked::Trap(trap)) => {
-                    let trap = Some((fragment.pc, trap));
-                    return Turn { executed: u64::from(quantum - left), trap };
-                }
-            }
-            if warp.fragments.iter().any(|f| common.is_over(f.state)) {
-                for fragment in &mut warp.fragments {
-                    if common.is_over(fragment.state) {
-                        fragment.state = State::Ready;
+                Err(blocked) => {
+                    if let Some(trap) = self.block(common, warp, fragment, blocked) {
+                        return Turn { executed: u64::from(quantum - left), trap: Some(trap) };
                     }
                 }
             }
+            common.wake(warp);
+            if left == 0 {
+                break;
+            }
+            match self.by_pieces(entrance, common, warp, left) {
+                ByPieces::Turn(spent) => return Turn::of(quantum - left + spent),
+                ByPieces::Rest(spent) => left -= spent,
+                ByPieces::Trap(spent, trap) => {
+                    let executed = quantum - left + spent;
+                    return Turn { executed: executed.into(), trap: Some(trap) };
+                }
+            }
         }
-        Turn { executed: u64::from(quantum - left), trap: None }
+        Turn::of(quantum - left)
+    }
+
+    /// A fragment does not go on: an access waits, or the kernel ends by the instruction.
+    #[cold]
+    pub(super) fn block(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        mut fragment: Box<Fragment>,
+        blocked: Blocked,
+    ) -> Option<(u32, Box<Trap>)> {
+        match blocked {
+            Blocked::Memory => {
+                // It is executed once the bytes are there.
+                self.reach.counts.note(fragment.pc + 1, fragment.pc);
+                let threads = u64::from(fragment.mask.count_ones());
+                self.reach.stats.thread_instructions -= threads;
+                self.look_ahead(common, warp, &fragment);
+                fragment.state = State::Memory;
+                warp.fragments.push(fragment);
+                None
+            }
+            Blocked::Trap(trap) => Some((fragment.pc, trap)),
+        }
     }
 
     /// Runs a fragment until it stops, meets another, or has spent its instructions. True if its
@@ -142,8 +170,6 @@ impl Engine<'_> {
         let program = self.program;
         let mut meeting = warp.meeting(fragment);
         let (mut mask, mut threads) = (0, 0);
-        // Pieces were tried where the fragment is now: `run_whole` comes before.
-        let tried = *spent;
         while *spent < slice {
             if fragment.pc >= meeting {
                 let turns = warp.taking_turns();
@@ -160,12 +186,9 @@ impl Engine<'_> {
                 (mask, threads) = (fragment.mask, u64::from(fragment.mask.count_ones()));
             }
             let is_whole = mask == u32::MAX && warp.fragments.is_empty() && fragment.is_kernel();
-            if is_whole && *spent > tried {
-                match self.run_pieces(common, warp, fragment, (slice - *spent, spent)) {
-                    Ran::Pieces => continue,
-                    Ran::Nothing => {}
-                    Ran::Blocked(blocked) => return Err(blocked),
-                }
+            // Pieces were tried where the run begins.
+            if is_whole && *spent > 0 && self.may_enter(fragment.pc) {
+                return Ok(false);
             }
             let end = fragment.pc.saturating_add(slice - *spent).min(meeting);
             let begin = fragment.pc;

@@ -338,10 +338,11 @@ impl Run {
         target: u64,
     ) -> Option<((u32, Box<Trap>), usize)> {
         let quantum = match self.limit {
-            Some(limit) => u64::from(self.quantum)
-                .min(limit.saturating_sub(self.stats.warp_instructions))
-                .max(1),
-            None => u64::from(self.quantum),
+            Some(limit) => {
+                let left = limit.saturating_sub(self.stats.warp_instructions);
+                u64::from(self.quantum).min(left).max(1) as u32
+            }
+            None => self.quantum,
         };
         let (index, mut warp) = self.cursor;
         let is_plain = self.limit.is_none() && self.fault.is_none();
@@ -366,25 +367,38 @@ impl Run {
                 sites: &mut self.sites,
             }),
         };
+        let mut entrance = engine.entrance(common);
+        let (slot, block) = (common.slot, common.linear);
+        let watches = engine.reach.memory.watches_turns();
         loop {
             if warp == 0 {
                 self.rounds = common.rounds;
             }
-            let waiting = engine.reach.outstanding.len();
-            let (slot, block) = (common.slot, common.linear);
-            engine.reach.memory.turn(Turn { slot, block, warp: warp as u32 });
-            let turn = engine.turn(common, &mut warps[warp], quantum as u32);
-            engine.reach.stats.warp_instructions += turn.executed;
-            self.progress |= turn.executed > 0;
-            self.cursor.1 = warp;
-            if let Some(trap) = turn.trap {
-                return Some((trap, waiting));
+            if !watches {
+                let most = target.saturating_sub(engine.reach.stats.warp_instructions);
+                warp += engine.lap(&mut entrance, common, &mut warps[warp..], (quantum, most));
             }
-            if !is_plain || common.live == 0 || engine.reach.stats.warp_instructions >= target {
-                return None;
+            if warp < warps.len() {
+                let waiting = engine.reach.outstanding.len();
+                if watches {
+                    engine.reach.memory.turn(Turn { slot, block, warp: warp as u32 });
+                }
+                engine.reach.renew();
+                let turn = engine.turn(&mut entrance, common, &mut warps[warp], quantum);
+                engine.reach.stats.warp_instructions += turn.executed;
+                self.progress |= turn.executed > 0;
+                self.cursor.1 = warp;
+                if let Some(trap) = turn.trap {
+                    return Some((trap, waiting));
+                }
+                let executed = engine.reach.stats.warp_instructions;
+                if !is_plain || common.live == 0 || executed >= target {
+                    return None;
+                }
+                warp += 1;
             }
-            warp += 1;
             if warp == warps.len() {
+                self.cursor.1 = warp - 1;
                 if common.rounds == self.rounds {
                     return None;
                 }

@@ -1,31 +1,46 @@
 //! Without a compiler there are no pieces to enter.
 
-use super::block::Common;
-use super::engine::{End, Engine, Ran};
-use super::warp::{Fragment, Warp};
+use std::marker::PhantomData;
 
-impl Engine<'_> {
-    /// The interpreter runs the fragment.
+use super::block::Common;
+use super::engine::{ByPieces, Engine};
+use super::entrance::Entrance;
+use super::warp::Warp;
+
+impl<'a> Engine<'a> {
+    /// There is nothing to enter.
     #[inline(always)]
-    pub(super) fn run_whole(
-        &mut self,
-        _: &mut Common,
-        _: &mut Warp,
-        _: &mut Fragment,
-        _: (u32, &mut u32),
-    ) -> Option<End> {
-        None
+    pub(super) fn entrance(&mut self, _: &mut Common) -> Entrance<'a> {
+        Entrance(PhantomData)
     }
 
-    /// No piece runs.
+    /// No piece ever begins.
     #[inline(always)]
-    pub(super) fn run_pieces(
+    pub(super) fn may_enter(&self, _: u32) -> bool {
+        false
+    }
+
+    /// The interpreter executes the turn.
+    #[inline(always)]
+    pub(super) fn by_pieces(
         &mut self,
+        _: &mut Entrance<'a>,
         _: &mut Common,
         _: &mut Warp,
-        _: &mut Fragment,
-        _: (u32, &mut u32),
-    ) -> Ran {
-        Ran::Nothing
+        _: u32,
+    ) -> ByPieces {
+        ByPieces::Rest(0)
+    }
+
+    /// No warp does as another by pieces.
+    #[inline(always)]
+    pub(super) fn lap(
+        &mut self,
+        _: &mut Entrance<'a>,
+        _: &mut Common,
+        _: &mut [Warp],
+        _: (u32, u64),
+    ) -> usize {
+        0
     }
 }

@@ -92,8 +92,13 @@ pub trait Memory {
     /// A number that changes whenever a window given earlier no longer holds.
     fn generation(&self) -> u64;
 
-    /// A warp takes its turn: the accesses that follow are its own. A memory that looks at who
-    /// accesses it notes the place here.
+    /// Whether it looks at who accesses it.
+    fn watches_turns(&self) -> bool {
+        false
+    }
+
+    /// A warp takes its turn: the accesses that follow are its own. A memory that
+    /// [watches turns](Self::watches_turns) notes the place here; others are not told.
     fn turn(&mut self, _: Turn) {}
 }
 

@@ -16,11 +16,18 @@ mod compiled;
 mod control;
 mod count;
 mod engine;
+#[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod entrance;
+#[cfg(not(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[path = "no_entrance.rs"]
+mod entrance;
 #[cfg(test)]
 mod footprint;
 mod format;
 mod grid;
 mod host;
+#[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod laps;
 mod launch;
 mod matrix;
 mod mbarrier;

@@ -62,8 +62,16 @@ pub(super) fn leave_lines(
 /// Writes the lanes of those registers of a set that hold lines only.
 #[inline(always)]
 pub(super) fn fill_lines(program: &Program, warp: &mut Warp, fragment: &Fragment, set: Set) {
-    if fragment.is_kernel() && warp.lines.held.has_stale(set) {
-        let (mut lanes, lines) = lanes_and_lines(program, warp, &fragment.frame, u32::MAX);
+    if fragment.is_kernel() {
+        fill_kernel_lines(program, warp, set);
+    }
+}
+
+/// The same where the kernel itself runs, and no function that it called.
+#[inline(always)]
+pub(super) fn fill_kernel_lines(program: &Program, warp: &mut Warp, set: Set) {
+    if warp.lines.held.has_stale(set) {
+        let (mut lanes, lines) = lanes_and_lines(program, warp, &Frame::default(), u32::MAX);
         let mut held = lines.held;
         lines.fill(&mut held, &mut lanes, set);
         lines.held = held;

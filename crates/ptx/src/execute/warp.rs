@@ -211,6 +211,11 @@ impl Warp {
         self.fragments.push(place);
     }
 
+    /// The only fragment has ended.
+    pub(super) fn end_fragment(&mut self) {
+        self.spare.append(&mut self.fragments);
+    }
+
     /// A fragment has ended: another one may use its place.
     pub(super) fn give_back(&mut self, fragment: Box<Fragment>) {
         self.spare.push(fragment);

@@ -34,6 +34,7 @@ unsafe impl Send for Kept {}
 
 impl Kept {
     /// Forgets all windows if the memory has changed.
+    #[inline(always)]
     pub(super) fn renew(&mut self, generation: u64) {
         if self.generation != Some(generation) {
             self.generation = Some(generation);
@@ -42,6 +43,7 @@ impl Kept {
     }
 
     /// The round in which windows hold.
+    #[inline(always)]
     pub(super) fn round(&self) -> u64 {
         self.round
     }

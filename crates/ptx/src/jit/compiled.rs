@@ -53,6 +53,7 @@ impl Piece {
     /// # Safety
     /// The state is that of a warp of the program, with all lanes at the piece's first instruction, and
     /// its sites are those of the piece. The functions that it calls may use the state's warp.
+    #[inline(always)]
     pub(crate) unsafe fn enter(&self, state: *mut State) -> Left {
         // SAFETY: the code was made for such a state, and the program that owns it lives.
         Left::of(unsafe { (self.code)(state) })

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use super::state::{Calls, Left, OVER, STOPPED, State, UNFIT};
+use super::state::{Behind, Calls, Left, STOPPED, State, UNFIT};
 use crate::code::{Axis, WIDTH};
 
 /// Vectors of four words, and of two doubles.
@@ -225,12 +225,12 @@ impl<'f> Emit<'f> {
 
     /// Leaves the piece, before the instruction at a position.
     pub(super) fn leave(&mut self, position: u32, executed: u32) {
-        self.leave_for(Left::packed(position, executed));
+        self.leave_for(Left::packed(position, executed, Behind::Piece));
     }
 
     /// As [`Self::leave`], before an instruction that no piece holds.
-    pub(super) fn leave_pieces(&mut self, position: u32, executed: u32) {
-        self.leave_for(Left::packed(position, executed) | OVER);
+    pub(super) fn leave_pieces(&mut self, position: u32, executed: u32, behind: Behind) {
+        self.leave_for(Left::packed(position, executed, behind));
     }
 
     fn leave_for(&mut self, packed: u64) {
@@ -276,7 +276,8 @@ impl<'f> Emit<'f> {
         self.build.set_cold_block(off);
         self.build.ins().brif(stopped, off, &[], on, &[]);
         self.build.switch_to_block(off);
-        self.leave_for(Left::packed(position, position - self.start) | STOPPED);
+        let executed = position - self.start;
+        self.leave_for(Left::packed(position, executed, Behind::Piece) | STOPPED);
         self.build.switch_to_block(on);
     }
 

@@ -43,6 +43,6 @@ mod value;
 mod versions;
 mod wide;
 
-pub(crate) use compiled::{Compiled, Piece};
+pub(crate) use compiled::{Compiled, Piece, Position};
 pub(crate) use observed::Seen;
-pub(crate) use state::{Calls, Left, Site, State};
+pub(crate) use state::{Behind, Calls, Left, Site, State};

@@ -1,8 +1,10 @@
 //! The data that compiled code and the interpreter share.
 
+use std::ffi::c_void;
+
 use crate::code::{Axis, Held, Line};
 
-/// The registers and memory of a warp as compiled code reaches them. Its caller has more behind it.
+/// The registers and memory of a warp as compiled code reaches them.
 #[repr(C)]
 pub(crate) struct State {
     pub(crate) words: *mut u32,
@@ -35,6 +37,8 @@ pub(crate) struct State {
     pub(crate) block: *const [u32; 3],
     pub(crate) threads: *const [u32; 3],
     pub(crate) blocks: *const [u32; 3],
+    /// The visit of the caller, for its functions.
+    pub(crate) visit: *mut c_void,
 }
 
 /// The window that an access of a piece found last.
@@ -68,45 +72,89 @@ pub(crate) struct Calls {
     pub(crate) span: unsafe extern "C" fn(*mut State, u64, u32, u32, u32) -> *mut u8,
 }
 
-/// How a piece was left.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Left {
-    /// The next instruction.
-    pub(crate) position: u32,
-    /// Instructions executed of the extent that was left.
-    pub(crate) executed: u32,
-    /// Whether the next instruction stopped.
-    pub(crate) stopped: bool,
-    /// Whether the registers are not as the piece expects them.
-    pub(crate) unfit: bool,
-    /// Whether no piece begins at the next instruction.
-    pub(crate) is_over: bool,
+/// How a piece was left, as compiled code returns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left(u64);
+
+/// The instruction behind a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// A piece may begin there.
+    Piece,
+    /// A barrier of all threads of the block: its index.
+    Barrier(u8),
+    /// The end of the kernel for all lanes.
+    End,
+    /// Another one that no piece holds.
+    Other,
+}
+
+impl Behind {
+    /// As compiled code returns it.
+    fn packed(self) -> u64 {
+        match self {
+            Self::Piece => 0,
+            Self::Barrier(index) => 1 << BEHIND | u64::from(index) << INDEX,
+            Self::End => 2 << BEHIND,
+            Self::Other => 3 << BEHIND,
+        }
+    }
+
+    #[inline(always)]
+    fn unpacked(packed: u64) -> Self {
+        match packed >> BEHIND & 3 {
+            0 => Self::Piece,
+            1 => Self::Barrier((packed >> INDEX) as u8 % BARRIERS as u8),
+            2 => Self::End,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// In what compiled code returns: the next instruction stopped.
 pub(super) const STOPPED: u64 = 1 << 63;
 /// The registers are not as the piece expects them.
 pub(super) const UNFIT: u64 = 1 << 62;
-/// No piece begins at the next instruction.
-pub(super) const OVER: u64 = 1 << 61;
 /// Where the count of executed instructions is, and its bits.
 const EXECUTED: u32 = 32;
 const COUNT: u64 = 0xfff;
+/// Where the instruction behind is, and the index of its barrier.
+const BEHIND: u32 = 48;
+const INDEX: u32 = 44;
+/// The barriers of a block.
+pub(super) const BARRIERS: u32 = 16;
 
 impl Left {
-    /// The way in what compiled code returned.
-    pub(crate) fn of(packed: u64) -> Self {
-        Self {
-            position: packed as u32,
-            executed: (packed >> EXECUTED & COUNT) as u32,
-            stopped: packed & STOPPED != 0,
-            unfit: packed & UNFIT != 0,
-            is_over: packed & OVER != 0,
-        }
+    pub(super) fn of(packed: u64) -> Self {
+        Self(packed)
+    }
+
+    /// The next instruction.
+    #[inline(always)]
+    pub(crate) fn position(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The instructions that count of the extent that was left: those executed, and one that stopped.
+    #[inline(always)]
+    pub(crate) fn last(self) -> u32 {
+        (self.0 >> EXECUTED & COUNT) as u32 + u32::from(self.0 & STOPPED != 0)
+    }
+
+    /// Whether the registers are not as the piece expects them.
+    #[inline(always)]
+    pub(crate) fn is_unfit(self) -> bool {
+        self.0 & UNFIT != 0
+    }
+
+    /// The next instruction's kind.
+    #[inline(always)]
+    pub(crate) fn behind(self) -> Behind {
+        Behind::unpacked(self.0)
     }
 
     /// A way without flags, as compiled code returns it.
-    pub(super) fn packed(position: u32, executed: u32) -> u64 {
-        u64::from(position) | u64::from(executed) << EXECUTED
+    pub(super) fn packed(position: u32, executed: u32, behind: Behind) -> u64 {
+        u64::from(position) | u64::from(executed) << EXECUTED | behind.packed()
     }
 }

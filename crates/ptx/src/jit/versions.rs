@@ -8,10 +8,12 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 use super::emit::plain;
 use super::extent::{Kind, Version, addresses, is_compiled};
 use super::segment::{is_double, key, set_of};
-use super::state::State;
+use super::state::{BARRIERS, Behind, State};
 use super::translate::{Holds, Translate};
 use super::value::LineOf;
-use crate::code::{Held, Op, Register, Set, UNGUARDED};
+use crate::code::{
+    Barrier, CONSTANT, Code, Held, Op, Program, Register, Set, UNGUARDED, is_constant,
+};
 
 /// The most versions of all extents of a piece.
 const MOST_VERSIONS: usize = 16;
@@ -161,8 +163,9 @@ impl Translate<'_, '_> {
     /// All lanes go on at a position: in an extent of the piece if there is one for the registers as they
     /// are, and else behind the piece.
     pub(super) fn jump(&mut self, target: u32, executed: u32) {
-        if !self.task.program.ops.get(target as usize).is_some_and(is_compiled) {
-            return self.emit.leave_pieces(target, executed);
+        let behind = behind(self.task.program, target);
+        if behind != Behind::Piece {
+            return self.emit.leave_pieces(target, executed, behind);
         }
         let Some((block, arguments)) = self.version(target) else {
             return self.emit.leave(target, executed);
@@ -198,5 +201,20 @@ impl Translate<'_, '_> {
         let block = self.version_block(&lines);
         self.versions.push(Version { extent, lines, block });
         Some((block, arguments))
+    }
+}
+
+/// The kind of the instruction at a position.
+fn behind(program: &Program, position: u32) -> Behind {
+    let Some(op) = program.ops.get(position as usize) else { return Behind::Other };
+    match op.code {
+        _ if is_compiled(op) => Behind::Piece,
+        _ if op.guard != UNGUARDED => Behind::Other,
+        Code::Exit => Behind::End,
+        Code::Barrier { kind: Barrier::Sync, counted: false } if is_constant(op.s[0]) => {
+            let index = program.constant_words[usize::from(op.s[0] & !CONSTANT)][0];
+            Behind::Barrier((index % BARRIERS) as u8)
+        }
+        _ => Behind::Other,
     }
 }

@@ -205,8 +205,12 @@ impl Memory for View<'_> {
         *self.generation
     }
 
+    fn watches_turns(&self) -> bool {
+        self.is_traced
+    }
+
     fn turn(&mut self, Turn { slot, block, warp }: Turn) {
-        if self.is_traced && self.memory.turn(CodePlace { slot, block, warp }) {
+        if self.memory.turn(CodePlace { slot, block, warp }) {
             *self.generation = self.generation.saturating_add(1);
         }
     }

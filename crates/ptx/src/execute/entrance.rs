@@ -1,0 +1,49 @@
+//! The way of a block's warps into compiled pieces.
+
+use super::access::Blocked;
+use super::report::Stats;
+use crate::jit::{Left, Piece, Position, State};
+
+/// The way of a block's warps into pieces.
+pub(super) struct Entrance<'a> {
+    /// The state that they are entered with.
+    pub(super) state: State,
+    /// The one that was entered last: the next warp is likely to be where this one was.
+    pub(super) last: Option<Found<'a>>,
+    /// The turn before, if a warp may do the same.
+    pub(super) same: Option<Same<'a>>,
+    /// How the next warp has left the first piece of its turn, if it has run that already.
+    pub(super) entered: Option<Entered>,
+}
+
+/// A piece at a position.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) pc: u32,
+    pub(super) position: &'a Position,
+    pub(super) piece: &'a Piece,
+}
+
+/// How a piece was left, and the reason if an instruction stopped.
+pub(super) type Entered = (Left, Option<Blocked>);
+
+/// A turn of one piece, and of the barrier or the end behind it.
+#[derive(Clone, Copy)]
+pub(super) struct Same<'a> {
+    pub(super) found: Found<'a>,
+    pub(super) left: Left,
+    /// The instructions that were left in the turn, and the first one of the extent that was left.
+    pub(super) rest: u64,
+    pub(super) begin: u64,
+    /// All instructions of the turn.
+    pub(super) spent: u32,
+}
+
+impl Entrance<'_> {
+    /// The bytes that pieces read and wrote are added to the figures.
+    #[inline(always)]
+    pub(super) fn take_bytes(&mut self, stats: &mut Stats) {
+        stats.bytes_read += std::mem::take(&mut self.state.read);
+        stats.bytes_written += std::mem::take(&mut self.state.written);
+    }
+}

@@ -1,0 +1,99 @@
+//! Warps of a block that do by compiled pieces just as the one before.
+//!
+//! Between two barriers most warps run the same piece, and leave it the same way. A lap runs that piece for
+//! one warp after the other, and adds up once what all of them did.
+
+use super::block::Common;
+use super::engine::Engine;
+use super::entrance::{Entrance, Same};
+use super::warp::{State as Waits, Warp};
+use crate::code::WIDTH;
+use crate::jit::Behind;
+
+impl<'a> Engine<'a> {
+    /// Turns of warps that do as the one before, in order, up to the first one that does not. Gives how
+    /// many there are. The kernel executes fewer than `most` instructions in them, the last arrival at a
+    /// barrier is not among them, and neither is the last warp's end: these have effects on others.
+    #[inline(always)]
+    pub(super) fn lap(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warps: &mut [Warp],
+        (quantum, most): (u32, u64),
+    ) -> usize {
+        let Some(same) = entrance.same else { return 0 };
+        let room = match same.left.behind() {
+            Behind::Barrier(index) => common.room(index),
+            _ => common.room_to_end(),
+        };
+        let room = u64::from(room).min(most.saturating_sub(1) / u64::from(same.spent));
+        let mut done = 0;
+        for warp in warps.iter_mut().take(room as usize) {
+            if !is_at(common, warp, same.found.pc) {
+                break;
+            }
+            self.approach(&mut entrance.state, warp);
+            let Some(entered) = self.enter(&mut entrance.state, common, warp, same.found, quantum)
+            else {
+                break;
+            };
+            let state = &entrance.state;
+            if (entered.0, state.left, state.begin) != (same.left, same.rest, same.begin) {
+                (entrance.last, entrance.entered) = (Some(same.found), Some(entered));
+                break;
+            }
+            match same.left.behind() {
+                Behind::Barrier(index) => {
+                    let Some(fragment) = warp.fragments.first_mut() else { break };
+                    fragment.pc = same.left.position() + 1;
+                    (fragment.state, fragment.alone) = (common.wait(index), false);
+                }
+                _ => {
+                    warp.live = 0;
+                    warp.end_fragment();
+                }
+            }
+            done += 1;
+        }
+        self.add_up(entrance, common, &same, done);
+        done as usize
+    }
+
+    /// Adds what warps did to the figures.
+    #[inline(always)]
+    fn add_up(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        same: &Same<'a>,
+        warps: u32,
+    ) {
+        let (times, begin, pc) = (u64::from(warps), same.begin as u32, same.left.position());
+        let counts = &mut self.reach.counts;
+        counts.note_of(times, begin, begin + same.left.last());
+        counts.note_of(times, pc, pc + 1);
+        let (stats, executed) = (&mut *self.reach.stats, times * u64::from(same.spent));
+        stats.warp_instructions += executed;
+        stats.thread_instructions += WIDTH as u64 * executed;
+        entrance.take_bytes(stats);
+        match same.left.behind() {
+            Behind::Barrier(index) if warps > 0 => {
+                common.arrive(index.into(), 0, WIDTH as u32 * warps, (0, 0));
+            }
+            Behind::Barrier(_) => {}
+            _ => common.live -= WIDTH as u32 * warps,
+        }
+    }
+}
+
+/// Whether all lanes of a warp can go on at a position.
+#[inline(always)]
+fn is_at(common: &Common, warp: &Warp, pc: u32) -> bool {
+    let [fragment] = &warp.fragments[..] else { return false };
+    fragment.pc == pc
+        && fragment.mask == u32::MAX
+        && fragment.is_kernel()
+        && (fragment.state == Waits::Ready || common.is_over(fragment.state))
+        && !warp.taking_turns()
+}

@@ -1,0 +1,114 @@
+//! Warps of a block that do as the one before them do what each of them does alone.
+//!
+//! Compiled code runs such warps in laps; the interpreter runs one after the other. Blocks have eight warps:
+//! the first one and the last one at a barrier are in no lap.
+
+#![cfg(feature = "jit")]
+
+mod machine;
+mod pieces;
+
+use machine::kernel;
+use pieces::{Launched, same_in_steps};
+
+/// Compares launches of blocks of 256 threads with turns and steps of several lengths.
+#[track_caller]
+fn same_in_laps(text: &str, waits: bool) {
+    for (quantum, step) in [(512, 1 << 20), (512, 100), (40, 1 << 20), (9, 33), (1, 1 << 20)] {
+        let launched = Launched { text, name: "k", grid: 3, block: [256, 1], waits, quantum };
+        same_in_steps(launched, step);
+    }
+}
+
+/// A sum of the block, by a shift that doubles between barriers. Behind the first barrier, and at the end of
+/// each round, lanes or warps may do something else.
+fn sums(behind: &str, round: &str) -> String {
+    kernel(&format!(
+        ".reg .b32 %v, %l, %h, %s, %i, %x, %n; .reg .pred %p, %q; .shared .align 4 .b8 part[2048];
+         mov.u32 %n, %tid.x;
+         shr.u32 %x, %n, 5;
+         mov.u32 %i, part; shl.b32 %s, %n, 2; add.u32 %i, %i, %s;
+         mov.u32 %v, 0; st.shared.b32 [%i], %v;
+         ld.global.b32 %v, [%mine]; st.shared.b32 [%i + 1024], %v;
+         add.u32 %i, %i, 1024;
+         bar.sync 0;
+         {behind}
+         mov.u32 %s, 4;
+         again:
+         bar.sync 0;
+         sub.u32 %h, %i, %s;
+         ld.shared.b32 %v, [%i]; ld.shared.b32 %l, [%h]; add.u32 %v, %v, %l;
+         bar.sync 0;
+         st.shared.b32 [%i], %v;
+         {round}
+         shl.b32 %s, %s, 1;
+         setp.lt.u32 %p, %s, 1024;
+         @%p bra again;
+         st.global.b32 [%mine], %v;
+         ret;"
+    ))
+}
+
+#[test]
+fn warps_that_meet_at_barriers_are_the_same() {
+    for waits in [false, true] {
+        same_in_laps(&sums("", ""), waits);
+    }
+}
+
+#[test]
+fn warps_that_go_other_ways_between_barriers_are_the_same() {
+    // Warps 2, 3 and 6 do more than those before them; in warp 5, lanes part.
+    let longer = "and.b32 %l, %x, 2; setp.eq.u32 %q, %l, 0; @%q bra short;
+         mad.lo.u32 %v, %v, 3, 1; mad.lo.u32 %v, %v, 5, %n; st.shared.b32 [%i], %v;
+         short:
+         setp.lt.u32 %q, %n, 170; @%q bra low;
+         add.u32 %v, %v, 7; st.shared.b32 [%i], %v;
+         low:";
+    for waits in [false, true] {
+        same_in_laps(&sums("", longer), waits);
+    }
+}
+
+#[test]
+fn warps_that_end_before_others_meet_are_the_same() {
+    for ends in ["3", "0", "7"] {
+        let behind = format!("setp.eq.u32 %q, %x, {ends}; @%q bra out;");
+        let text = sums(&behind, "").replace("ret;", "out: ret;");
+        for waits in [false, true] {
+            same_in_laps(&text, waits);
+        }
+    }
+}
+
+#[test]
+fn warps_that_read_clocks_or_count_are_the_same() {
+    // A clock has the instructions of all warps before; a sum of the block comes back to each thread.
+    let round = "mov.u32 %l, %clock; xor.b32 %v, %v, %l;";
+    same_in_laps(&sums("", round), false);
+    let behind = "setp.lt.u32 %q, %n, 100; bar.red.popc.u32 %l, 0, %q; add.u32 %v, %v, %l;
+         st.shared.b32 [%i], %v;";
+    same_in_laps(&sums(behind, ""), false);
+}
+
+#[test]
+fn warps_without_barriers_end_the_same() {
+    let text = kernel(
+        ".reg .f32 %a, %b; ld.global.f32 %a, [%mine]; fma.rn.f32 %b, %a, %a, %a;
+         st.global.f32 [%mine], %b; ret;",
+    );
+    for waits in [false, true] {
+        same_in_laps(&text, waits);
+    }
+}
+
+#[test]
+fn a_warp_that_ends_the_kernel_in_a_lap_is_reported_the_same() {
+    let text = kernel(
+        ".reg .b64 %far; .reg .b32 %v, %x; .reg .pred %q;
+         mov.u32 %x, %tid.x; shr.u32 %x, %x, 5; bar.sync 0;
+         mul.wide.u32 %far, %x, 0x40000; add.s64 %far, %far, %mine;
+         ld.global.b32 %v, [%far]; st.global.b32 [%mine], %v; bar.sync 0; ret;",
+    );
+    same_in_laps(&text, false);
+}
