@@ -83,6 +83,9 @@ impl<'a> Engine<'a> {
         warp: &mut Warp,
         quantum: u32,
     ) -> ByPieces {
+        if self.pieces.is_none() {
+            return ByPieces::Rest(0);
+        }
         let turns = warp.taking_turns();
         let [fragment] = &mut warp.fragments[..] else { return ByPieces::Rest(0) };
         if common.is_over(fragment.state) {

@@ -329,6 +329,12 @@ impl Run {
         }
     }
 
+    /// The most instructions of the next turn.
+    fn turn_length(&self) -> u32 {
+        let left = self.limit.map(|limit| limit.saturating_sub(self.stats.warp_instructions));
+        left.map_or(self.quantum, |left| u64::from(self.quantum).min(left).max(1) as u32)
+    }
+
     /// Turns of the warps of a block, up to one after which more is to be done than to take the next
     /// warp. Gives the trap of that one, and how many accesses waited before its turn.
     fn turns_of_block(
@@ -337,14 +343,7 @@ impl Run {
         host: &mut dyn Host,
         target: u64,
     ) -> Option<((u32, Box<Trap>), usize)> {
-        let quantum = match self.limit {
-            Some(limit) => {
-                let left = limit.saturating_sub(self.stats.warp_instructions);
-                u64::from(self.quantum).min(left).max(1) as u32
-            }
-            None => self.quantum,
-        };
-        let (index, mut warp) = self.cursor;
+        let (quantum, (index, mut warp)) = (self.turn_length(), self.cursor);
         let is_plain = self.limit.is_none() && self.fault.is_none();
         let Block { common, warps } = &mut self.resident[index];
         let mut engine = Engine {
