@@ -353,6 +353,9 @@ pub(crate) enum Reduce {
     Xor,
 }
 
+/// The barriers of a block.
+pub(crate) const BARRIERS: u8 = 16;
+
 /// The operation of a barrier of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barrier {

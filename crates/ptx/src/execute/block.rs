@@ -5,12 +5,10 @@ use std::sync::Arc;
 use super::cluster::Cluster;
 use super::report::Cause;
 use super::warp::{Bytes, Round, State, Warp};
-use crate::code::{Axis, Barrier, Line, Program, RANK_SHIFT, Special, WIDTH};
+use crate::code::{Axis, BARRIERS, Barrier, Line, Program, RANK_SHIFT, Special, WIDTH};
 
-/// The barriers of a block.
-const BARRIERS: usize = 16;
 /// The index of the cluster's barrier.
-pub(super) const OF_CLUSTER: u8 = BARRIERS as u8;
+pub(super) const OF_CLUSTER: u8 = BARRIERS;
 
 /// Shared memory is given to a block in multiples of this many bytes.
 const SHARED_UNIT: u32 = 128;
@@ -200,7 +198,7 @@ impl Block {
         common.shared_bytes = shared;
         common.live = shape.threads;
         common.barriers.clear();
-        common.barriers.resize(BARRIERS, Count::default());
+        common.barriers.resize(BARRIERS.into(), Count::default());
         if let Some(cluster) = &common.cluster {
             cluster.begin(common.rank, common.shared.pointer());
         }
@@ -320,7 +318,7 @@ impl Common {
         threads: u32,
         (held, asked): (u32, u32),
     ) -> Round {
-        let index = index as usize % BARRIERS;
+        let index = usize::from(index as u8 % BARRIERS);
         let live = self.live;
         let barrier = &mut self.barriers[index];
         let round = Round::of(index as u8, barrier.round);

@@ -6,7 +6,9 @@ use super::engine::{Engine, Next};
 use super::matrix::multiply;
 use super::registers::lanes;
 use super::warp::{Fragment, State, Warp};
-use crate::code::{Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active, signs};
+use crate::code::{
+    BARRIERS, Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active, signs,
+};
 
 impl Engine<'_> {
     pub(super) fn together(
@@ -127,7 +129,7 @@ impl Engine<'_> {
             return Next::Go;
         }
         if reduces {
-            fragment.barrier = Some(index as u8 % 16);
+            fragment.barrier = Some(index as u8 % BARRIERS);
         } else {
             fragment.pc += 1;
         }

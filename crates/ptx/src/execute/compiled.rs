@@ -153,7 +153,7 @@ impl<'a> Engine<'a> {
             }
             let Behind::Barrier(index) = left.behind() else {
                 common.end_threads(warp, u32::MAX);
-                warp.end_fragment();
+                warp.end_fragments();
                 return (spent, Went::Turn);
             };
             pc += 1;

@@ -51,12 +51,14 @@ impl<'a> Engine<'a> {
                 }
                 _ => {
                     warp.live = 0;
-                    warp.end_fragment();
+                    warp.end_fragments();
                 }
             }
             done += 1;
         }
-        self.add_up(entrance, common, &same, done);
+        if done > 0 {
+            self.add_up(entrance, common, &same, done);
+        }
         done as usize
     }
 
@@ -78,10 +80,9 @@ impl<'a> Engine<'a> {
         stats.thread_instructions += WIDTH as u64 * executed;
         entrance.take_bytes(stats);
         match same.left.behind() {
-            Behind::Barrier(index) if warps > 0 => {
+            Behind::Barrier(index) => {
                 common.arrive(index.into(), 0, WIDTH as u32 * warps, (0, 0));
             }
-            Behind::Barrier(_) => {}
             _ => common.live -= WIDTH as u32 * warps,
         }
     }

@@ -188,7 +188,7 @@ impl Warp {
         self.reserve_local(kernel.frame);
         (self.clock, self.turns) = (0, 0);
         self.arrivals = Arrivals::default();
-        self.spare.append(&mut self.fragments);
+        self.end_fragments();
         let mut first = self.spare.pop().unwrap_or_default();
         first.begin(kernel.start, self.live, Frame { top: kernel.frame, ..Frame::default() });
         self.fragments.push(first);
@@ -211,8 +211,8 @@ impl Warp {
         self.fragments.push(place);
     }
 
-    /// The only fragment has ended.
-    pub(super) fn end_fragment(&mut self) {
+    /// All fragments have ended: others may use their places.
+    pub(super) fn end_fragments(&mut self) {
         self.spare.append(&mut self.fragments);
     }
 

@@ -225,7 +225,7 @@ impl<'f> Emit<'f> {
 
     /// Leaves the piece, before the instruction at a position.
     pub(super) fn leave(&mut self, position: u32, executed: u32) {
-        self.leave_for(Left::packed(position, executed, Behind::Piece));
+        self.leave_pieces(position, executed, Behind::Piece);
     }
 
     /// As [`Self::leave`], before an instruction that no piece holds.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::code::{Axis, Held, Line};
+use crate::code::{Axis, BARRIERS, Held, Line};
 
 /// The registers and memory of a warp as compiled code reaches them.
 #[repr(C)]
@@ -104,7 +104,7 @@ impl Behind {
     fn unpacked(packed: u64) -> Self {
         match packed >> BEHIND & 3 {
             0 => Self::Piece,
-            1 => Self::Barrier((packed >> INDEX) as u8 % BARRIERS as u8),
+            1 => Self::Barrier((packed >> INDEX) as u8 % BARRIERS),
             2 => Self::End,
             _ => Self::Other,
         }
@@ -121,8 +121,6 @@ const COUNT: u64 = 0xfff;
 /// Where the instruction behind is, and the index of its barrier.
 const BEHIND: u32 = 48;
 const INDEX: u32 = 44;
-/// The barriers of a block.
-pub(super) const BARRIERS: u32 = 16;
 
 impl Left {
     pub(super) fn of(packed: u64) -> Self {

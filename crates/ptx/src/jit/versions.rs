@@ -8,11 +8,11 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 use super::emit::plain;
 use super::extent::{Kind, Version, addresses, is_compiled};
 use super::segment::{is_double, key, set_of};
-use super::state::{BARRIERS, Behind, State};
+use super::state::{Behind, State};
 use super::translate::{Holds, Translate};
 use super::value::LineOf;
 use crate::code::{
-    Barrier, CONSTANT, Code, Held, Op, Program, Register, Set, UNGUARDED, is_constant,
+    BARRIERS, Barrier, CONSTANT, Code, Held, Op, Program, Register, Set, UNGUARDED, is_constant,
 };
 
 /// The most versions of all extents of a piece.
@@ -213,7 +213,7 @@ fn behind(program: &Program, position: u32) -> Behind {
         Code::Exit => Behind::End,
         Code::Barrier { kind: Barrier::Sync, counted: false } if is_constant(op.s[0]) => {
             let index = program.constant_words[usize::from(op.s[0] & !CONSTANT)][0];
-            Behind::Barrier((index % BARRIERS) as u8)
+            Behind::Barrier(index as u8 % BARRIERS)
         }
         _ => Behind::Other,
     }
