@@ -134,6 +134,18 @@ impl SimBackend {
         self.lock().pager.records().log.counters()
     }
 
+    /// How many launches of kernels in PTX were not executed since the machine was made, as each
+    /// repeats one before it: the same kernel, shape and parameters; the kernel reads nothing that it
+    /// writes, and accesses memory of `cuMemAlloc` only; and nothing has written that memory since. Their
+    /// time passes as if they were executed, and the memory is the same.
+    ///
+    /// Only where the machine sees the accesses of the host:
+    /// [`HostFaults::Real`](crate::HostFaults::Real). A launch that is recorded is executed.
+    #[must_use]
+    pub fn repeated_launches(&self) -> u64 {
+        self.lock().repeats.count()
+    }
+
     /// The use that managed pages made of a device's memory since the machine was made: whether
     /// they fitted, streamed through it or thrashed. `None` if there is no such device, and on
     /// machines without concurrent managed access, where managed memory cannot exceed the
@@ -444,9 +456,10 @@ unsafe impl HostAddresses for SimBackend {
     }
 
     fn kernel_address(&self, ptr: DevicePtr) -> DevicePtr {
-        let arena = &mut self.lock().arena;
-        arena.expose();
-        DevicePtr(arena.engine_address(ptr.0))
+        let mut machine = self.lock();
+        machine.arena.expose();
+        machine.note_host_address(ptr);
+        DevicePtr(machine.arena.engine_address(ptr.0))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::cost::Call;
 use crate::locate::processor_of;
 use crate::pager::{Access, ExecutedKernel, LaneWait, Missing};
 use crate::refusal::{Checked, bad_device, unsupported};
+use crate::repeats::{LaunchIdentity, Reached};
 use crate::sim::Sim;
 use crate::space::{Allocation, MemoryKind};
 use crate::tracer::{TracedAccesses, Tracer};
@@ -40,6 +41,15 @@ pub trait DeviceCode {
     /// The lanes that wait, in the order in which their multiprocessors issued the accesses: each
     /// multiprocessor's together, each warp's together in program order.
     fn waiting(&self) -> Vec<DeviceWait>;
+
+    /// The launch that the code is. `None` if it went on before, or did more than access memory: it
+    /// runs each time.
+    fn identity(&self) -> Option<&LaunchIdentity> {
+        None
+    }
+
+    /// The code has ended without running: its launch [repeats](Self::identity) one that ended.
+    fn end_as_before(&mut self) {}
 }
 
 /// The state of code after it ran.
@@ -64,9 +74,17 @@ pub struct DeviceMemory<'a> {
     sim: &'a Sim,
     by: Processor,
     contents: RefCell<Contents>,
-    accessed: RefCell<BTreeSet<u64>>,
+    accessed: RefCell<Accessed>,
     /// Notes the accesses, if they are wanted.
     tracer: RefCell<Option<Tracer>>,
+}
+
+/// The memory that code accessed.
+#[derive(Debug, Default)]
+struct Accessed {
+    /// Slots of 2 MiB of managed memory.
+    slots: BTreeSet<u64>,
+    reached: Reached,
 }
 
 /// The memory at an address, as far as a device reaches it.
@@ -105,7 +123,7 @@ impl DeviceMemory<'_> {
     pub(crate) fn reaches(&self, address: u64, access: FaultAccess) -> bool {
         let reaches = self.maps(address / PAGE_BYTES, access);
         if reaches {
-            self.accessed.borrow_mut().insert(address / BLOCK_BYTES);
+            self.accessed.borrow_mut().slots.insert(address / BLOCK_BYTES);
         }
         reaches
     }
@@ -128,18 +146,21 @@ impl DeviceMemory<'_> {
             if !self.sim.reaches_all(self.by, &allocation, byte, writes) {
                 return DeviceWindow::Refused;
             }
-            return self.here(address, whole);
+            let window = self.here(address, whole);
+            self.note(&allocation, window, access);
+            return window;
         }
         let page = address / PAGE_BYTES;
         match self.sim.pager.reached(self.by, page, engine_access(access)) {
             None => DeviceWindow::Refused,
             Some(Err(Missing)) => DeviceWindow::Missing,
             Some(Ok(mut pages)) => {
+                self.accessed.borrow_mut().reached.note_other();
                 if let Some(tracer) = &mut *self.tracer.borrow_mut() {
                     tracer.touch(address, access);
                     pages = page..page.saturating_add(1);
                 }
-                self.accessed.borrow_mut().insert(address / BLOCK_BYTES);
+                self.accessed.borrow_mut().slots.insert(address / BLOCK_BYTES);
                 if writes {
                     let span = Span::new(
                         DevicePtr(pages.start.saturating_mul(PAGE_BYTES)),
@@ -178,6 +199,19 @@ impl DeviceMemory<'_> {
                 "{} bytes behind the allocation of {bytes} bytes at {start:#x}",
                 offset.saturating_sub(bytes)
             ),
+        }
+    }
+
+    /// Notes memory that is not managed and that the code reaches from now on.
+    fn note(&self, allocation: &Allocation, window: DeviceWindow, access: FaultAccess) {
+        let DeviceWindow::Here { start, bytes, .. } = window else { return };
+        let Accessed { reached, .. } = &mut *self.accessed.borrow_mut();
+        let is_shared = self.sim.sharing.memory.contains_key(&allocation.start);
+        match allocation.kind {
+            MemoryKind::Device(_) if !is_shared => {
+                reached.note(start..start.saturating_add(bytes), access);
+            }
+            _ => reached.note_other(),
         }
     }
 
@@ -333,30 +367,61 @@ impl Sim {
         self.pager.begin_executed(self.clock_ns);
         let arrival = ExecutedArrival::new(&params, seed, nth);
         let mut kernel = ExecutedKernel::new(by, arrival, self.clock_ns);
-        let mut accessed = BTreeSet::new();
-        let ran_ns = loop {
-            let state = self.let_run(by, code, &mut accessed, &mut tracer);
-            match state {
-                CodeState::Ended { ran_ns } => break ran_ns,
-                CodeState::Spins => break 0,
-                CodeState::Waits => {}
-            }
-            let waiting = code.waiting();
-            if let Some(tracer) = &mut tracer {
-                tracer.end_round(&waiting);
-            }
-            let lanes: Vec<LaneWait> = waiting.into_iter().map(lane).collect();
-            if !self.pager.service_executed(&mut kernel, &lanes) {
-                // Code that says it waits, and for nothing, has ended.
-                break 0;
-            }
-            self.settle_contents();
+        let ran_ns = match self.repeated(code, tracer.is_some()) {
+            Some(ran_ns) => ran_ns,
+            None => self.execute(by, code, &mut kernel, &mut tracer),
         };
         self.clock_ns = clock::after(kernel.now_ns(), ran_ns);
-        self.note_accessed(by, accessed);
         self.waited_for(stream);
         managed.sort_unstable_by_key(|span| span.ptr);
         Ok(tracer.unwrap_or_default().finish(&managed))
+    }
+
+    /// Ends code if its launch repeats one before, and says how long it takes. Code that is traced runs,
+    /// and so does all code where accesses of the host are not seen.
+    fn repeated(&mut self, code: &mut dyn DeviceCode, is_traced: bool) -> Option<u64> {
+        if is_traced || self.host_view.is_none() {
+            return None;
+        }
+        let ran_ns = self.repeats.time_of(code.identity()?)?;
+        code.end_as_before();
+        Some(ran_ns)
+    }
+
+    /// Lets code run to its end, or until it spins, while pages move. Returns the nanoseconds that it
+    /// takes without faults.
+    fn execute(
+        &mut self,
+        by: Processor,
+        code: &mut dyn DeviceCode,
+        kernel: &mut ExecutedKernel<'_>,
+        tracer: &mut Option<Tracer>,
+    ) -> u64 {
+        let mut accessed = Accessed::default();
+        let ended = loop {
+            match self.let_run(by, code, &mut accessed, tracer) {
+                CodeState::Ended { ran_ns } => break Some(ran_ns),
+                CodeState::Spins => break None,
+                CodeState::Waits => {}
+            }
+            let waiting = code.waiting();
+            if let Some(tracer) = tracer {
+                tracer.end_round(&waiting);
+            }
+            let lanes: Vec<LaneWait> = waiting.into_iter().map(lane).collect();
+            if !self.pager.service_executed(kernel, &lanes) {
+                // Code that says it waits, and for nothing, has ended.
+                break None;
+            }
+            self.settle_contents();
+        };
+        self.note_accessed(by, accessed.slots);
+        let ran_ns = ended.unwrap_or_default();
+        match ended {
+            Some(_) => self.repeats.ran(code.identity().cloned(), accessed.reached, ran_ns),
+            None => self.repeats.forget(),
+        }
+        ran_ns
     }
 
     /// Lets code run while pages stay where they are. Adds the 2 MiB slots that it accesses.
@@ -364,7 +429,7 @@ impl Sim {
         &mut self,
         by: Processor,
         code: &mut dyn DeviceCode,
-        accessed: &mut BTreeSet<u64>,
+        accessed: &mut Accessed,
         tracer: &mut Option<Tracer>,
     ) -> CodeState {
         self.with_memory(by, (accessed, tracer), |memory| code.run(memory))
@@ -373,10 +438,10 @@ impl Sim {
     /// Whether code still waits for memory to change. Pages stay where they are.
     fn is_spinning(&mut self, by: Processor, code: &mut dyn DeviceCode) -> bool {
         self.lend();
-        let (mut accessed, mut tracer) = (BTreeSet::new(), None);
+        let (mut accessed, mut tracer) = (Accessed::default(), None);
         let spins =
             self.with_memory(by, (&mut accessed, &mut tracer), |memory| code.is_spinning(memory));
-        self.note_accessed(by, accessed);
+        self.note_accessed(by, accessed.slots);
         spins
     }
 
@@ -393,20 +458,20 @@ impl Sim {
     fn with_memory<T>(
         &mut self,
         by: Processor,
-        (accessed, tracer): (&mut BTreeSet<u64>, &mut Option<Tracer>),
+        (accessed, tracer): (&mut Accessed, &mut Option<Tracer>),
         see: impl FnOnce(&DeviceMemory<'_>) -> T,
     ) -> T {
         let contents = RefCell::new(std::mem::take(&mut self.contents));
-        let (accessed_now, tracing) = (RefCell::default(), RefCell::default());
+        let so_far = RefCell::new(std::mem::take(accessed));
         let memory =
-            DeviceMemory { sim: self, by, contents, accessed: accessed_now, tracer: tracing };
+            DeviceMemory { sim: self, by, contents, accessed: so_far, tracer: RefCell::default() };
         if let Some(mut tracer) = tracer.take() {
             tracer.begin_round(|page, access| memory.maps(page, access));
             memory.tracer.replace(Some(tracer));
         }
         let seen = see(&memory);
         let DeviceMemory { contents, accessed: now, tracer: traced, .. } = memory;
-        accessed.extend(now.into_inner());
+        *accessed = now.into_inner();
         *tracer = traced.into_inner();
         self.contents = contents.into_inner();
         seen

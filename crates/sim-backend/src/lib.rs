@@ -17,6 +17,7 @@
 //! | calls: checks in the driver's order, then effects | `allocation`, `movement`, `queries`, `touching`, `touching_at_once`, `copies`, `kernels`, `device_code`, `attaching`, `concurrency`, `sharing`, `physical_sharing`, `ipc` |
 //! | genuine faults of the host | `faulting` decides, over `host_view` and `host_faults` |
 //! | kernels in PTX | `programs`, over `pagewise-ptx` and `device_code` |
+//! | launches that repeat one before | `repeats` |
 //! | what exists | `space` (over `regions`, `slabs`, `slots`), `pools` (over `pool_chunks`, `pool_regions`), `streams`, `arena`, `attachments`, `exclusive`, `shared` (over `exported_pool`, `imported_pool`, `shared_memory`) |
 //! | what attribute reads report | `book`, over `attributes` (over `runs`) |
 //! | reads beside a long call | `reads_beside`, over `lendable` |
@@ -178,6 +179,7 @@ mod records;
 mod refusal;
 #[allow(clippy::arithmetic_side_effects, reason = "units of 2 MiB inside one zone")]
 mod regions;
+mod repeats;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod runs;
 mod shared;
@@ -239,5 +241,6 @@ pub use programs::{
     BegunKernel, GridLimits, KernelFault, KernelOutput, LoweredProgram, Program, ProgramError,
     ProgramKernel, ProgramLaunch, ProgramVariable, Progress,
 };
+pub use repeats::LaunchIdentity;
 pub use submission::{Submission, Targets};
 pub use tracer::TracedAccesses;

@@ -142,6 +142,7 @@ impl Machine {
         self.check_process(name.operation)?;
         self.check_not_lost(name.operation)?;
         let mut sim = self.lock();
+        sim.repeats.begin_call(name.operation);
         sim.pager.records().log.begin_call(name);
         match at_once(&mut sim, call) {
             Some(answer) => {
@@ -252,6 +253,7 @@ impl Machine {
         act: impl FnOnce(&mut Sim) -> Checked<T>,
         ends: impl FnOnce(&mut Sim, u64, u64) -> u64,
     ) -> Checked<T> {
+        sim.repeats.begin_call(name.operation);
         sim.pager.records().log.begin_call(name);
         let start_ns = sim.clock_ns;
         sim.pager.begin(call, start_ns);

@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pagewise_hal::{AttachFlags, DeviceId, DriverVersion, MemoryInfo, Span, StreamHandle};
+use pagewise_hal::{
+    AttachFlags, DeviceId, DevicePtr, DriverVersion, MemoryInfo, Span, StreamHandle,
+};
 
 use crate::arena::Arena;
 use crate::attachments::Attachments;
@@ -28,6 +30,7 @@ use crate::peer_access::PeerAccess;
 use crate::pools::Pools;
 use crate::reads_beside::{ReadGroup, ReadsBeside};
 use crate::refusal::{Checked, bad_device, invalid};
+use crate::repeats::Repeats;
 use crate::shared::Sharing;
 use crate::space::{Allocation, MemoryKind, Space};
 use crate::streams::Streams;
@@ -58,6 +61,7 @@ pub(crate) struct Sim {
     pub(crate) exclusive: Option<Exclusive>,
     /// Present with genuine faults of the host.
     pub(crate) host_view: Option<HostView>,
+    pub(crate) repeats: Repeats,
     pub(crate) clock_ns: u64,
     /// The time that the next call and its faults are to take, if a replay said so.
     pub(crate) pace: Option<(u64, VecDeque<FaultPace>)>,
@@ -93,6 +97,7 @@ impl Sim {
             streams: Streams::new(),
             pager,
             host_view: gate.cloned().map(HostView::new),
+            repeats: Repeats::default(),
             contents: Contents::default(),
             attachments: Attachments::default(),
             sharing: Sharing::default(),
@@ -199,6 +204,14 @@ impl Sim {
     /// A range is about to be written.
     pub(crate) fn before_write(&mut self, span: Span) {
         self.contents.before_write(&self.arena, span);
+    }
+
+    /// Code outside of the machine gets an address at which it may write memory at any time.
+    pub(crate) fn note_host_address(&mut self, ptr: DevicePtr) {
+        let found = self.space.containing(ptr);
+        if found.is_none_or(|allocation| matches!(allocation.kind, MemoryKind::Device(_))) {
+            self.repeats.expose();
+        }
     }
 
     pub(crate) fn check_device(&self, device: DeviceId) -> Checked<()> {

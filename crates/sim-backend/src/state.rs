@@ -31,6 +31,7 @@ impl fmt::Debug for State<'_> {
             peer_access,
             exclusive,
             host_view: _,
+            repeats: _,
             clock_ns: _,
             pace: _,
             listened,

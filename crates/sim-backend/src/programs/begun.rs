@@ -19,6 +19,7 @@ use super::output::KernelOutput;
 use super::workspace::Workspace;
 use crate::backend::SimBackend;
 use crate::kernel_time::KernelParams;
+use crate::repeats::LaunchIdentity;
 
 /// The time between two looks at a kernel that waits for memory to change.
 pub(crate) const SPIN_PAUSE: Duration = Duration::from_micros(50);
@@ -61,10 +62,11 @@ impl BegunKernel {
         workspace: Option<Workspace>,
         grid: Grid,
         params: KernelParams,
+        identity: Option<LaunchIdentity>,
     ) -> Self {
         let Grid { multiprocessors, blocks_each, work, .. } = grid;
         let time = GridTime { params, multiprocessors, blocks_each };
-        Self { code: Code::new(run, heap, time, work), grid, _workspace: workspace }
+        Self { code: Code::new(run, heap, time, work, identity), grid, _workspace: workspace }
     }
 
     /// Runs the kernel until it ends, or until all its threads wait for memory to change. A kernel

@@ -14,6 +14,7 @@ use super::output::KernelOutput;
 use crate::code_place::{CodePlace, DeviceWait};
 use crate::device_code::{CodeState, DeviceCode, DeviceMemory, DeviceWindow};
 use crate::kernel_time::{KernelParams, kernel_ns};
+use crate::repeats::LaunchIdentity;
 
 /// Instructions of warps that the executor runs at a time.
 const BUDGET: u64 = 1 << 24;
@@ -48,6 +49,8 @@ pub(super) struct Code {
     limits: GridTime,
     /// The blocks and warps of the grid.
     grid: KernelWork,
+    /// See [`DeviceCode::identity`].
+    identity: Option<LaunchIdentity>,
     /// How often the kernel went on. Windows hold until then.
     generation: u64,
     /// Whether its threads wait for memory to change.
@@ -65,6 +68,8 @@ pub(super) struct Running<'a> {
 struct Services<'a> {
     output: &'a dyn KernelOutput,
     heap: &'a Mutex<Heap>,
+    /// Whether the kernel used them.
+    is_used: bool,
 }
 
 /// The simulator's memory while the kernel runs.
@@ -88,8 +93,9 @@ impl Code {
         heap: Arc<Mutex<Heap>>,
         limits: GridTime,
         grid: KernelWork,
+        identity: Option<LaunchIdentity>,
     ) -> Self {
-        Self { run, heap, limits, grid, generation: 0, spins: false, end: None }
+        Self { run, heap, limits, grid, identity, generation: 0, spins: false, end: None }
     }
 
     /// Whether all its threads wait for memory to change, as far as it ran.
@@ -130,10 +136,11 @@ impl Code {
 
 impl DeviceCode for Running<'_> {
     fn run(&mut self, memory: &DeviceMemory<'_>) -> CodeState {
-        let Code { run, heap, generation, spins, .. } = &mut *self.code;
-        let mut services = Services { output: self.output, heap };
+        let Code { run, heap, generation, spins, identity, .. } = &mut *self.code;
+        let mut services = Services { output: self.output, heap, is_used: false };
         let mut view = View::new(memory, generation);
         *spins = false;
+        let identity = identity.take();
         let end = loop {
             let started = run.started();
             match run.step(&mut view, &mut services, BUDGET) {
@@ -150,14 +157,24 @@ impl DeviceCode for Running<'_> {
                 Step::Trap(report) => break End::Trap(report),
             }
         };
+        let is_plain = matches!(end, End::Done) && !services.is_used;
+        self.code.identity = identity.filter(|_| is_plain);
         self.code.end = Some(end);
         CodeState::Ended { ran_ns: self.code.limits.ns(&self.code.work()) }
     }
 
     fn is_spinning(&mut self, memory: &DeviceMemory<'_>) -> bool {
         let Code { run, heap, generation, .. } = &mut *self.code;
-        let mut services = Services { output: self.output, heap };
+        let mut services = Services { output: self.output, heap, is_used: false };
         run.is_spinning(&mut View::new(memory, generation), &mut services)
+    }
+
+    fn identity(&self) -> Option<&LaunchIdentity> {
+        self.code.identity.as_ref()
+    }
+
+    fn end_as_before(&mut self) {
+        self.code.end = Some(End::Done);
     }
 
     fn waiting(&self) -> Vec<DeviceWait> {
@@ -218,10 +235,12 @@ impl Memory for View<'_> {
 
 impl Host for Services<'_> {
     fn print(&mut self, text: &[u8]) {
+        self.is_used = true;
         self.output.print(text);
     }
 
     fn assert_failed(&mut self, failure: &AssertFailure) {
+        self.is_used = true;
         let AssertFailure { message, file, line, function, block, thread } = failure;
         let [bx, by, bz] = block;
         let [tx, ty, tz] = thread;
@@ -233,14 +252,17 @@ impl Host for Services<'_> {
     }
 
     fn set_condition(&mut self, handle: u64, value: u32) {
+        self.is_used = true;
         self.output.set_condition(handle, value);
     }
 
     fn allocate(&mut self, bytes: u64) -> Option<u64> {
+        self.is_used = true;
         lock(self.heap).allocate(bytes)
     }
 
     fn free(&mut self, address: u64) -> bool {
+        self.is_used = true;
         lock(self.heap).free(address)
     }
 }

@@ -12,6 +12,7 @@ use super::limits::GridLimits;
 use super::program::ProgramKernel;
 use super::workspace::{Workspace, heap_of};
 use crate::backend::SimBackend;
+use crate::repeats::LaunchIdentity;
 
 /// `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`, `CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`
 const OUT_OF_RESOURCES: i32 = 701;
@@ -97,7 +98,16 @@ impl SimBackend {
             blocks_each: held(kernel, shape, &config),
         };
         let params = self.config().gpu().kernels;
-        Ok(BegunKernel::new(run, heap, workspace, grid, params))
+        // Heaps and workspaces change with each launch.
+        let identity = (!needs_heap).then(|| LaunchIdentity {
+            kernel: kernel.identity.clone(),
+            device,
+            shape,
+            cluster: launch.cluster,
+            stack_bytes: launch.stack_bytes,
+            parameters: launch.parameters.into(),
+        });
+        Ok(BegunKernel::new(run, heap, workspace, grid, params, identity))
     }
 }
 

@@ -6,6 +6,8 @@ use pagewise_ptx::LoadError;
 use pagewise_ptx::module::{Instance, InstanceError, Kernel, Module, Target, Variable};
 use thiserror::Error;
 
+use crate::repeats::{KernelIdentity, new_program};
+
 /// An address for variables that have none: no memory is there.
 pub(super) const NOWHERE: u64 = 1 << 55;
 
@@ -28,6 +30,7 @@ pub enum ProgramError {
 #[derive(Debug)]
 pub struct Program {
     pub(super) instance: Instance,
+    number: u64,
     /// Whether its kernels may use the heap of the device.
     uses_heap: bool,
 }
@@ -37,6 +40,7 @@ pub struct Program {
 pub struct ProgramKernel {
     pub(super) kernel: Kernel,
     pub(super) uses_heap: bool,
+    pub(super) identity: KernelIdentity,
 }
 
 /// A variable of a program, for the caller to say where it is.
@@ -84,7 +88,7 @@ impl LoweredProgram {
     ) -> Result<Program, InstanceError> {
         let addresses: Vec<u64> = addresses.map(|place| place.unwrap_or(NOWHERE)).collect();
         let instance = self.module.instantiate(&addresses)?;
-        Ok(Program { instance, uses_heap: self.uses_heap })
+        Ok(Program { instance, number: new_program(), uses_heap: self.uses_heap })
     }
 }
 
@@ -93,7 +97,8 @@ impl Program {
     #[must_use]
     pub fn kernel(&self, name: &str) -> Option<ProgramKernel> {
         let kernel = self.instance.kernel(name)?;
-        Some(ProgramKernel { kernel, uses_heap: self.uses_heap })
+        let identity = KernelIdentity::new(self.number, name);
+        Some(ProgramKernel { kernel, uses_heap: self.uses_heap, identity })
     }
 
     /// The first bytes of a variable, with the addresses that they hold.

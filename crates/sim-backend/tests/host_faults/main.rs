@@ -8,4 +8,5 @@ mod common;
 mod contents;
 mod endings;
 mod equality;
+mod repeats;
 mod threads;
