@@ -1,5 +1,7 @@
 //! Matrices in the registers of a warp.
 
+use super::op::Place;
+
 /// The elements of the two factors of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Factors {
@@ -52,6 +54,47 @@ pub(crate) struct Product {
     pub(crate) depth: u16,
     /// The registers of a and of b.
     pub(crate) registers: [u8; 2],
+}
+
+/// `wmma.load` and `wmma.store`: a matrix between memory and the registers of a warp. The sources are
+/// its address, the elements from one line in memory to the next, and, for a store, the registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MatrixAccess {
+    pub(crate) store: bool,
+    pub(crate) place: Place,
+    /// The bytes of an element.
+    pub(crate) bytes: u8,
+    /// Whether the elements of a line are adjacent in memory. If not, those of all lines at one place
+    /// of the line are.
+    pub(crate) along: bool,
+    /// The registers that a load writes, beyond those of the layout the first ones again.
+    pub(crate) registers: u8,
+    lines: u8,
+    length: u8,
+    adjacent: u8,
+    packed: u8,
+}
+
+impl MatrixAccess {
+    pub(crate) fn new(
+        (store, place): (bool, Place),
+        (layout, bytes): (Layout, usize),
+        along: bool,
+        registers: usize,
+    ) -> Self {
+        let Layout { lines, length, adjacent, packed } = layout;
+        let [lines, length] = [lines, length].map(|count| count as u8);
+        let [adjacent, packed] = [adjacent, packed].map(|count| count as u8);
+        let (bytes, registers) = (bytes as u8, registers as u8);
+        Self { store, place, bytes, along, registers, lines, length, adjacent, packed }
+    }
+
+    #[inline]
+    pub(crate) fn layout(self) -> Layout {
+        let [lines, length] = [self.lines, self.length].map(usize::from);
+        let [adjacent, packed] = [self.adjacent, self.packed].map(usize::from);
+        Layout { lines, length, adjacent, packed }
+    }
 }
 
 /// The place of a fragment's elements in the registers of a warp, as `mma` has it.

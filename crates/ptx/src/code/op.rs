@@ -4,7 +4,7 @@ use super::file::File;
 use super::form::Form;
 use super::lanes::{CONSTANT, Lanes};
 use super::lines::{Lines, Set};
-use super::matrix::Product;
+use super::matrix::{MatrixAccess, Product};
 
 /// A function over the lanes of an instruction.
 pub(crate) type OnLanes = fn(&mut Lanes<'_>, &Op);
@@ -510,6 +510,7 @@ pub(crate) enum Code {
     Reduce(Reduce),
     Product(Product),
     Tiles(Tiles),
+    Matrix(MatrixAccess),
     /// `movmatrix`: a matrix of 8 by 8 halves with its rows as columns.
     Transpose,
     ActiveMask,
@@ -524,4 +525,11 @@ pub(crate) enum Code {
     Alloca,
     StackSave,
     StackRestore,
+}
+
+impl Code {
+    /// Whether all lanes of a warp hold parts of its operands, those that have ended too.
+    pub(crate) fn is_of_matrices(self) -> bool {
+        matches!(self, Self::Product(_) | Self::Tiles(_) | Self::Matrix(_) | Self::Transpose)
+    }
 }

@@ -42,9 +42,7 @@ impl Engine<'_> {
         // The lanes that an instruction names, for each lane. Without names: those that are here.
         let members = match named {
             Some(slot) => *lanes(program, warp, &fragment.frame, mask).word(slot),
-            None if matches!(op.code, Code::Product(_) | Code::Tiles(_) | Code::Transpose) => {
-                [u32::MAX; WIDTH]
-            }
+            None if op.code.is_of_matrices() => [u32::MAX; WIDTH],
             None => [mask; WIDTH],
         };
         let wanted = union(&members, mask) & warp.live;
@@ -53,8 +51,15 @@ impl Engine<'_> {
             return Ok(Next::Stop);
         }
         fragment.alone = false;
-        if let Code::Tiles(tiles) = op.code {
-            return self.tiles(common, warp, fragment, op, tiles, mask).map(|()| Next::Go);
+        let done = Ok(Next::Go);
+        match op.code {
+            Code::Tiles(tiles) => {
+                return self.tiles(common, warp, fragment, op, tiles, mask).and(done);
+            }
+            Code::Matrix(matrix) => {
+                return self.matrix(common, warp, fragment, op, matrix, mask).and(done);
+            }
+            _ => {}
         }
         let mut lanes = lanes(program, warp, &fragment.frame, mask);
         match op.code {

@@ -11,7 +11,7 @@ use super::entrance::{Entered, Entrance, Found, Same};
 use super::memory::Kind;
 use super::registers::{fill_kernel_lines, leave_lines};
 use super::warp::{State as Waits, Warp};
-use crate::code::{Code, Special, WIDTH};
+use crate::code::{Code, Op, Special, UNGUARDED, WIDTH};
 use crate::jit::{Behind, Calls, Piece, Position, Seen, Site, State};
 
 /// A warp while a piece runs, and all that its calls reach.
@@ -131,7 +131,19 @@ impl<'a> Engine<'a> {
                 Some(entered) => Some(entered),
                 None => self.enter_at(entrance, common, warp, (pc, quantum - spent)),
             };
-            let Some((left, blocked)) = entered else { break Went::Rest };
+            let Some((left, blocked)) = entered else {
+                if spent >= quantum {
+                    break Went::Turn;
+                }
+                let Some(done) = self.step(entrance, common, warp, pc) else { break Went::Rest };
+                self.reach.counts.note(pc, pc + 1);
+                spent += 1;
+                match done {
+                    Ok(()) => pc += 1,
+                    Err(blocked) => break Went::Blocked(blocked),
+                }
+                continue;
+            };
             let (is_first, before) = (spent == 0, spent);
             let state = &entrance.state;
             let (begin, rest) = (state.begin, state.left);
@@ -143,7 +155,8 @@ impl<'a> Engine<'a> {
             match left.behind() {
                 _ if spent >= quantum => break Went::Turn,
                 Behind::Piece if spent > before => continue,
-                Behind::Piece | Behind::Other => break Went::Rest,
+                Behind::Other => continue,
+                Behind::Piece => break Went::Rest,
                 Behind::Barrier(_) | Behind::End => {}
             }
             self.reach.counts.note(pc, pc + 1);
@@ -170,6 +183,32 @@ impl<'a> Engine<'a> {
             fragment.pc = pc;
         }
         (spent, went)
+    }
+
+    /// Executes an instruction that no piece holds and behind which all lanes go on together. `None` for
+    /// another one.
+    #[inline(never)]
+    fn step(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        pc: u32,
+    ) -> Option<Result<(), Blocked>> {
+        let program = self.program;
+        let op = program.ops.get(pc as usize).filter(|op| keeps_lanes_together(op))?;
+        let mut fragment = warp.fragments.pop()?;
+        fragment.pc = pc;
+        let mask = guarded(op, fragment.mask, || warp.predicates[usize::from(op.guard)]);
+        let done = if mask == 0 {
+            Ok(())
+        } else {
+            leave_lines(program, warp, &fragment, op, mask);
+            self.other(common, warp, &mut fragment, op, mask).map(drop)
+        };
+        warp.fragments.push(fragment);
+        entrance.state.round = self.reach.kept.round();
+        Some(done)
     }
 
     /// The state gets the registers of a warp.
@@ -306,6 +345,22 @@ impl<'a> Engine<'a> {
             pieces.sites.resize(pieces.compiled.sites(), Site::default());
         }
         pieces.sites.as_mut_ptr().wrapping_add(piece.first_site as usize)
+    }
+}
+
+/// Whether a whole warp stays so behind an instruction that no piece holds.
+fn keeps_lanes_together(op: &Op) -> bool {
+    match op.code {
+        Code::Atomic(_) | Code::AtomicPair(_) | Code::Copy { .. } | Code::Fence => true,
+        // A lane that does not execute it is another fragment.
+        Code::Shuffle { .. }
+        | Code::Vote { .. }
+        | Code::Match { .. }
+        | Code::Reduce(_)
+        | Code::WarpBarrier
+        | Code::ActiveMask
+        | Code::Elect => op.guard == UNGUARDED,
+        code => code.is_of_matrices() && op.guard == UNGUARDED,
     }
 }
 

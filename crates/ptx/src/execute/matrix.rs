@@ -1,12 +1,6 @@
-//! Products of matrices, and matrices between shared memory and registers.
+//! Products of matrices.
 
-use super::access::{Blocked, Wanted, read, write};
-use super::block::Common;
-use super::engine::Engine;
-use super::memory::Kind;
-use super::registers::lanes;
-use super::warp::{Fragment, Warp};
-use crate::code::{Factors, Lanes, Layout, Op, Product, Sum, Tiles, WIDTH, active};
+use crate::code::{Factors, Lanes, Layout, Op, Product, Sum, WIDTH};
 use crate::math::product::{self, ELEMENTS_MAX, Sizes};
 
 /// The most elements of a factor of bits: 16 lines of 256.
@@ -318,67 +312,5 @@ impl Operands<'_, '_> {
             }
             self.lanes.set_double(self.op.result(register), &values);
         }
-    }
-}
-
-impl Engine<'_> {
-    /// `ldmatrix`, `stmatrix`: each lane gives the address of one row.
-    pub(super) fn tiles(
-        &mut self,
-        common: &mut Common,
-        warp: &mut Warp,
-        fragment: &Fragment,
-        op: &Op,
-        tiles: Tiles,
-        mask: u32,
-    ) -> Result<(), Blocked> {
-        let count = usize::from(tiles.count);
-        let rows = mask & (u64::MAX >> (64 - 8 * count)) as u32;
-        let (program, frame) = (self.program, &fragment.frame);
-        let addresses =
-            lanes(program, warp, frame, mask).addresses(op.source(0), op.imm, tiles.wide);
-        let kind = if tiles.store { Kind::Write } else { Kind::Read };
-        let wanted = Wanted { place: tiles.place, bytes: 16, kind, mask: rows };
-        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
-        let mut lanes = lanes(program, warp, frame, mask);
-        let mut halves = [[0_u16; 8]; WIDTH];
-        // The row and the column of a lane's first and second element of a matrix.
-        let spot = |lane: usize, part: usize| {
-            let (line, place) = (lane / 4, lane % 4 * 2 + part);
-            if tiles.transposed { (place, line) } else { (line, place) }
-        };
-        if tiles.store {
-            for matrix in 0..count {
-                let values = lanes.word(op.source(matrix + 1));
-                for (lane, value) in values.iter().enumerate() {
-                    for part in 0..2 {
-                        let (row, column) = spot(lane, part);
-                        halves[matrix * 8 + row][column] = (value >> (16 * part)) as u16;
-                    }
-                }
-            }
-            for lane in active(rows) {
-                for (at, half) in halves[lane].iter().enumerate() {
-                    // SAFETY: `places` gave the pointer for 16 bytes to write.
-                    unsafe { write(pointers[lane].wrapping_add(2 * at), 2, u64::from(*half)) };
-                }
-            }
-            return Ok(());
-        }
-        for lane in active(rows) {
-            for (at, half) in halves[lane].iter_mut().enumerate() {
-                // SAFETY: `places` gave the pointer for 16 bytes.
-                *half = unsafe { read(pointers[lane].wrapping_add(2 * at), 2) } as u16;
-            }
-        }
-        for matrix in 0..count {
-            let half = |lane, part| {
-                let (row, column) = spot(lane, part);
-                u32::from(halves[matrix * 8 + row][column])
-            };
-            let values = std::array::from_fn(|lane| half(lane, 0) | half(lane, 1) << 16);
-            lanes.set_word(op.result(matrix), &values);
-        }
-        Ok(())
     }
 }

@@ -30,6 +30,7 @@ mod host;
 mod laps;
 mod launch;
 mod matrix;
+mod matrix_access;
 mod mbarrier;
 mod meeting;
 mod memory;

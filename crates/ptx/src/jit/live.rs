@@ -62,7 +62,7 @@ impl Live {
     fn parts_of_matrices(&self, program: &Program, end: usize) -> Vec<u64> {
         let mut set = vec![0; self.each];
         for (position, op) in program.ops[..end].iter().enumerate() {
-            if !matches!(op.code, Code::Product(_) | Code::Tiles(_) | Code::Transpose) {
+            if !op.code.is_of_matrices() {
                 continue;
             }
             for bit in program.uses.reads(position as u32).iter().filter_map(|r| self.bit(*r)) {

@@ -1,14 +1,12 @@
-//! `wmma`: fragments in the places of `mma`'s, loaded and stored element by element.
+//! `wmma`: fragments in the places of `mma`'s.
 
 use super::builder::Builder;
 use super::macros::{slow_bin, slow_un};
-use super::matrix::{Shape, factor, factors, register, sum};
+use super::matrix::{Shape, factor, factors, sum};
 use super::memory::PLACES;
 use super::modifiers::{Modifiers, Refusal};
 use super::narrow::Narrow;
-use crate::code::{
-    Access, Code, Factors, File, Fill, Layout, Place, Product, Pure, Slot, Sum, WIDTH,
-};
+use crate::code::{Code, Factors, File, Layout, MatrixAccess, Place, Product, Sum};
 use crate::math::half::{Binary16, Half};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
@@ -30,48 +28,6 @@ enum Part {
     B,
     Sum,
 }
-
-/// A fragment and its matrix in memory.
-#[derive(Clone, Copy)]
-struct Fragment {
-    kind: Type,
-    layout: Layout,
-    /// How many registers hold it.
-    registers: usize,
-    /// Whether a line's elements are adjacent in memory.
-    along: bool,
-}
-
-impl Fragment {
-    /// The parts of a register that one access moves, and how many accesses it takes.
-    fn accesses(self) -> (usize, usize) {
-        if self.along { (self.layout.packed, 1) } else { (1, self.layout.packed) }
-    }
-
-    /// The place of an element as [`PLACE_OF`] reads it.
-    fn encoded(self, register: usize, part: usize) -> u64 {
-        let (line, place) = self.layout.origin(register, part);
-        line as u64
-            | (place as u64) << 8
-            | (self.layout.adjacent as u64) << 16
-            | u64::from(self.kind.bytes()) << 24
-            | u64::from(self.along) << 32
-    }
-}
-
-/// The address of each lane's element: of a matrix's address, the stride, and the immediate.
-const PLACE_OF: Pure = Pure::of(|lanes, op| {
-    let (base, strides) = (*lanes.double(op.s[0]), *lanes.word(op.s[1]));
-    let field = |shift: u32| op.imm >> shift & 0xff;
-    let mut addresses = [0; WIDTH];
-    for (lane, address) in addresses.iter_mut().enumerate() {
-        let (line, stride) = (field(0) + lane as u64 / 4, u64::from(strides[lane]));
-        let place = field(8) + lane as u64 % 4 * field(16);
-        let index = if field(32) != 0 { line * stride + place } else { place * stride + line };
-        *address = base[lane].wrapping_add(index.wrapping_mul(field(24)));
-    }
-    lanes.set_double(op.d[0], &addresses);
-});
 
 /// Whether `wmma` has the shape for the type of a part.
 fn is_known(shape: Shape, part: Part, kind: Type) -> bool {
@@ -139,11 +95,13 @@ impl<'t> Builder<'_, 't> {
             Part::Sum => (sum(kind)?.layout(rows.into(), columns.into()), rows_first),
         };
         let registers = if part == Part::Sum { layout.registers() } else { count(layout, kind) };
-        let fragment = Fragment { kind, layout, registers, along };
         let (first, second) = (operand(o, 0)?, operand(o, 1)?);
         let (matrix, value) = if what == 0 { (second, first) } else { (first, second) };
         let address = self.address(matrix)?;
         let place = self.place(named, &address)?;
+        if matches!(place, Place::Local | Place::Frame | Place::Parameter) {
+            return Err("wmma loads and stores global or shared memory".to_owned());
+        }
         let base = self.whole(&address);
         let stride = match o.get(2) {
             Some(stride) => {
@@ -155,13 +113,17 @@ impl<'t> Builder<'_, 't> {
                 self.number(stride as u64, false)
             }
         };
-        // The registers of a load may be those of its address.
-        let addresses = self.places_of(fragment, base, stride);
-        if what == 0 {
-            self.load_fragment(fragment, place, &addresses, value)
+        let (is_store, bytes) = (what == 1, kind.bytes() as usize);
+        let access = MatrixAccess::new((is_store, place), (layout, bytes), along, registers);
+        let mut sources = vec![base, stride];
+        let mut results = Vec::new();
+        if is_store {
+            sources.extend(self.registers(value, kind, registers)?);
         } else {
-            self.store_fragment(fragment, place, &addresses, value)
+            results = self.results(value, kind, registers)?;
         }
+        self.emit(Code::Matrix(access), &results, &sources, 0);
+        Ok(())
     }
 
     /// `wmma.mma`. Fragments have the same places whatever their layout in memory was.
@@ -246,65 +208,6 @@ impl<'t> Builder<'_, 't> {
         }
         Ok(())
     }
-
-    /// The addresses of all accesses of a fragment, register by register.
-    fn places_of(&mut self, fragment: Fragment, base: Slot, stride: Slot) -> Vec<Slot> {
-        let (step, count) = fragment.accesses();
-        let mut addresses = Vec::new();
-        for register in 0..fragment.registers {
-            for access in 0..count {
-                let slot = self.temporary(File::Double);
-                let imm = fragment.encoded(register, access * step);
-                self.emit(Code::Pure(PLACE_OF), &[slot], &[base, stride], imm);
-                addresses.push(slot);
-            }
-        }
-        addresses
-    }
-
-    fn load_fragment(
-        &mut self,
-        fragment: Fragment,
-        place: Place,
-        addresses: &[Slot],
-        to: &Operand<'t>,
-    ) -> Result<(), Refusal> {
-        let results = self.results(to, fragment.kind, fragment.registers)?;
-        let access = access(fragment, place);
-        for (result, addresses) in results.iter().zip(addresses.chunks(fragment.accesses().1)) {
-            self.emit(Code::Load(access), &[*result], &[addresses[0]], 0);
-            for (part, address) in addresses.iter().enumerate().skip(1) {
-                let more = self.temporary(File::Word);
-                self.emit(Code::Load(access), &[more], &[*address], 0);
-                let join = slow_bin!(u32, u32 => u32, |op, a, b| a | b << op.imm);
-                let shift = part as u64 * 8 * u64::from(access.bytes);
-                self.emit(Code::Pure(join), &[*result], &[*result, more], shift);
-            }
-        }
-        Ok(())
-    }
-
-    fn store_fragment(
-        &mut self,
-        fragment: Fragment,
-        place: Place,
-        addresses: &[Slot],
-        from: &Operand<'t>,
-    ) -> Result<(), Refusal> {
-        let values = self.registers(from, fragment.kind, fragment.registers)?;
-        let access = access(fragment, place);
-        for (value, addresses) in values.iter().zip(addresses.chunks(fragment.accesses().1)) {
-            self.emit(Code::Store(access), &[], &[addresses[0], *value], 0);
-            for (part, address) in addresses.iter().enumerate().skip(1) {
-                let more = self.temporary(File::Word);
-                let cut = slow_un!(u32 => u32, |op, a| a >> op.imm);
-                let shift = part as u64 * 8 * u64::from(access.bytes);
-                self.emit(Code::Pure(cut), &[more], &[*value], shift);
-                self.emit(Code::Store(access), &[], &[*address, more], 0);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A single as the nearest half.
@@ -314,18 +217,4 @@ fn half_of(single: u32) -> u32 {
 
 fn operand<'o, 't>(o: &'o [Operand<'t>], index: usize) -> Result<&'o Operand<'t>, Refusal> {
     o.get(index).ok_or_else(|| "operands are missing".to_owned())
-}
-
-/// One access of a fragment's register or of a part of it.
-fn access(fragment: Fragment, place: Place) -> Access {
-    let bytes = fragment.kind.bytes() as usize * fragment.accesses().0;
-    Access {
-        place,
-        bytes: bytes as u8,
-        count: 1,
-        wide: true,
-        fill: Fill::Zero,
-        doubles: u8::from(register(fragment.kind) == Type::F64),
-        shared: false,
-    }
 }

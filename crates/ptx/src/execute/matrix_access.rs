@@ -1,0 +1,296 @@
+//! Matrices between memory and the registers of a warp.
+
+use super::access::{Blocked, Wanted, read, write};
+use super::block::Common;
+use super::engine::Engine;
+use super::memory::Kind;
+use super::registers::lanes;
+use super::warp::{Fragment, Warp};
+use crate::code::{Lanes, Layout, MatrixAccess, Op, Tiles, WIDTH, active};
+
+/// The most bytes of a matrix.
+const BYTES_MAX: usize = 1024;
+
+/// The bytes of a matrix, without gaps.
+type Bytes = [u8; BYTES_MAX];
+
+/// The pieces of a matrix in memory: lines of adjacent elements, each in parts of up to 16 bytes.
+struct Pieces {
+    base: u64,
+    /// The bytes from one line to the next.
+    apart: u64,
+    /// The pieces of a line.
+    each: usize,
+    bytes: usize,
+    count: usize,
+}
+
+impl Pieces {
+    /// A line may begin at any multiple of an element; most begin at one of 16 bytes.
+    fn of(access: MatrixAccess, base: u64, stride: u32) -> Self {
+        let Layout { lines, length, .. } = access.layout();
+        let (lines, elements) = if access.along { (lines, length) } else { (length, lines) };
+        let line = elements * usize::from(access.bytes);
+        let apart = u64::from(stride) * u64::from(access.bytes);
+        let aligned = 1 << (base | apart | 16).trailing_zeros();
+        let bytes = aligned.max(usize::from(access.bytes));
+        Self { base, apart, each: line / bytes, bytes, count: lines * line / bytes }
+    }
+
+    #[inline(always)]
+    fn address(&self, piece: usize) -> u64 {
+        let (line, part) = (piece / self.each, piece % self.each);
+        let within = self.apart.wrapping_mul(line as u64).wrapping_add((part * self.bytes) as u64);
+        self.base.wrapping_add(within)
+    }
+}
+
+/// The words of a row of a matrix, and those from a place to the next lane's, if the four lanes of a row
+/// have its words one after another.
+fn words_of_rows(access: MatrixAccess) -> Option<usize> {
+    let (layout, bytes) = (access.layout(), usize::from(access.bytes));
+    let are_adjacent = layout.adjacent * bytes == 4 && layout.packed * bytes == 4;
+    (access.along && are_adjacent).then(|| layout.length * bytes / 4)
+}
+
+/// Where the element of a register's part is among the bytes of a matrix.
+struct Spot {
+    access: MatrixAccess,
+    line: usize,
+    place: usize,
+}
+
+impl Spot {
+    fn of(access: MatrixAccess, register: usize, part: usize) -> Self {
+        let (line, place) = access.layout().origin(register, part);
+        Self { access, line, place }
+    }
+
+    #[inline(always)]
+    fn of_lane(&self, lane: usize) -> usize {
+        let Layout { lines, length, adjacent, .. } = self.access.layout();
+        let (line, place) = (self.line + lane / 4, self.place + lane % 4 * adjacent);
+        let at = if self.access.along { line * length + place } else { place * lines + line };
+        at * usize::from(self.access.bytes)
+    }
+}
+
+/// The values of a register in a matrix of elements of up to 4 bytes.
+fn loaded(access: MatrixAccess, register: usize, matrix: &Bytes) -> [u32; WIDTH] {
+    let mut values = [0; WIDTH];
+    if let Some(words) = words_of_rows(access) {
+        let first = Spot::of(access, register, 0).of_lane(0);
+        for row in 0..WIDTH / 4 {
+            let four = &matrix[first + row * words * 4..][..16];
+            for (value, word) in values[4 * row..][..4].iter_mut().zip(four.chunks_exact(4)) {
+                *value = word.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
+            }
+        }
+        return values;
+    }
+    let bytes = usize::from(access.bytes);
+    for part in 0..access.layout().packed {
+        let spot = Spot::of(access, register, part);
+        for (lane, value) in values.iter_mut().enumerate() {
+            let element = &matrix[spot.of_lane(lane)..][..bytes];
+            let element = element.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
+            *value |= element << (8 * bytes * part);
+        }
+    }
+    values
+}
+
+/// Puts the values of a register into a matrix of elements of up to 4 bytes.
+fn store(access: MatrixAccess, register: usize, values: &[u32; WIDTH], matrix: &mut Bytes) {
+    let bytes = usize::from(access.bytes);
+    for part in 0..access.layout().packed {
+        let spot = Spot::of(access, register, part);
+        for (lane, value) in values.iter().enumerate() {
+            let element = (value >> (8 * bytes * part)).to_le_bytes();
+            matrix[spot.of_lane(lane)..][..bytes].copy_from_slice(&element[..bytes]);
+        }
+    }
+}
+
+/// Reads a piece of a matrix from memory, or writes it there.
+///
+/// # Safety
+/// As for [`read`], or [`write`].
+#[inline(always)]
+unsafe fn move_piece(pointer: *mut u8, piece: &mut [u8], is_store: bool) {
+    // Accesses are of 8 bytes at most.
+    let width = piece.len().min(8);
+    for (at, part) in piece.chunks_exact_mut(width).enumerate() {
+        let place = pointer.wrapping_add(at * width);
+        if is_store {
+            let value = part.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+            // SAFETY: the caller says that the piece's bytes may be written there.
+            unsafe { write(place, width as u8, value) };
+        } else {
+            // SAFETY: the caller says that the piece's bytes are there.
+            let value = unsafe { read(place, width as u8) };
+            part.copy_from_slice(&value.to_le_bytes()[..width]);
+        }
+    }
+}
+
+/// Writes the registers of a load.
+fn set_registers(lanes: &mut Lanes<'_>, op: &Op, access: MatrixAccess, matrix: &Bytes) {
+    let once = access.layout().registers();
+    for register in 0..usize::from(access.registers) {
+        if access.bytes == 8 {
+            let spot = Spot::of(access, register, 0);
+            let values = std::array::from_fn(|lane| {
+                let element = matrix[spot.of_lane(lane)..].first_chunk();
+                u64::from_le_bytes(*element.unwrap_or(&[0; 8]))
+            });
+            lanes.set_double(op.result(register), &values);
+        } else if register < once {
+            let values = loaded(access, register, matrix);
+            lanes.set_word(op.result(register), &values);
+        } else {
+            let values = *lanes.word(op.result(register - once));
+            lanes.set_word(op.result(register), &values);
+        }
+    }
+}
+
+/// The matrix in the registers of a store.
+fn matrix_of(lanes: &Lanes<'_>, op: &Op, access: MatrixAccess) -> Bytes {
+    let mut matrix = [0; BYTES_MAX];
+    for register in 0..usize::from(access.registers) {
+        let source = op.source(2 + register);
+        if access.bytes < 8 {
+            store(access, register, lanes.word(source), &mut matrix);
+            continue;
+        }
+        let spot = Spot::of(access, register, 0);
+        for (lane, value) in lanes.double(source).iter().enumerate() {
+            matrix[spot.of_lane(lane)..][..8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    matrix
+}
+
+impl Engine<'_> {
+    /// `wmma.load`, `wmma.store`: all lanes give the same address and stride.
+    pub(super) fn matrix(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        access: MatrixAccess,
+        mask: u32,
+    ) -> Result<(), Blocked> {
+        let (program, frame) = (self.program, &fragment.frame);
+        let first = mask.trailing_zeros() as usize % WIDTH;
+        let sources = lanes(program, warp, frame, mask);
+        let (base, stride) =
+            (sources.double(op.source(0))[first], sources.word(op.source(1))[first]);
+        let pieces = Pieces::of(access, base, stride);
+        if access.store {
+            let mut matrix = matrix_of(&sources, op, access);
+            return self.move_pieces(common, warp, fragment, (access, &pieces), &mut matrix);
+        }
+        let mut matrix = [0; BYTES_MAX];
+        self.move_pieces(common, warp, fragment, (access, &pieces), &mut matrix)?;
+        set_registers(&mut lanes(program, warp, frame, mask), op, access, &matrix);
+        Ok(())
+    }
+
+    /// Moves the pieces of a matrix that need not wait. If one must, all are moved again later, which
+    /// writes the same bytes.
+    fn move_pieces(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        (access, pieces): (MatrixAccess, &Pieces),
+        matrix: &mut Bytes,
+    ) -> Result<(), Blocked> {
+        let kind = if access.store { Kind::Write } else { Kind::Read };
+        let (place, bytes) = (access.place, pieces.bytes as u32);
+        let mut waits = false;
+        for first in (0..pieces.count).step_by(WIDTH) {
+            let here = WIDTH.min(pieces.count - first);
+            let mask = u32::MAX >> (WIDTH - here);
+            let addresses = std::array::from_fn(|lane| pieces.address(first + lane));
+            let wanted = Wanted { place, bytes, kind, mask };
+            let places = match self.reach.places(common, warp, fragment, &addresses, wanted) {
+                Ok(places) => places,
+                Err(Blocked::Memory) => {
+                    waits = true;
+                    continue;
+                }
+                Err(trap) => return Err(trap),
+            };
+            let parts = matrix.chunks_exact_mut(pieces.bytes).skip(first);
+            for (pointer, part) in places[..here].iter().zip(parts) {
+                // SAFETY: `places` gave the pointer for as many bytes, to write if this is a store.
+                unsafe { move_piece(*pointer, part, access.store) };
+            }
+        }
+        if waits { Err(Blocked::Memory) } else { Ok(()) }
+    }
+
+    /// `ldmatrix`, `stmatrix`: each lane gives the address of one row.
+    pub(super) fn tiles(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        tiles: Tiles,
+        mask: u32,
+    ) -> Result<(), Blocked> {
+        let count = usize::from(tiles.count);
+        let rows = mask & (u64::MAX >> (64 - 8 * count)) as u32;
+        let (program, frame) = (self.program, &fragment.frame);
+        let addresses =
+            lanes(program, warp, frame, mask).addresses(op.source(0), op.imm, tiles.wide);
+        let kind = if tiles.store { Kind::Write } else { Kind::Read };
+        let wanted = Wanted { place: tiles.place, bytes: 16, kind, mask: rows };
+        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
+        let mut lanes = lanes(program, warp, frame, mask);
+        let mut halves = [[0_u16; 8]; WIDTH];
+        // The row and the column of a lane's first and second element of a matrix.
+        let spot = |lane: usize, part: usize| {
+            let (line, place) = (lane / 4, lane % 4 * 2 + part);
+            if tiles.transposed { (place, line) } else { (line, place) }
+        };
+        if tiles.store {
+            for matrix in 0..count {
+                let values = lanes.word(op.source(matrix + 1));
+                for (lane, value) in values.iter().enumerate() {
+                    for part in 0..2 {
+                        let (row, column) = spot(lane, part);
+                        halves[matrix * 8 + row][column] = (value >> (16 * part)) as u16;
+                    }
+                }
+            }
+            for lane in active(rows) {
+                for (at, half) in halves[lane].iter().enumerate() {
+                    // SAFETY: `places` gave the pointer for 16 bytes to write.
+                    unsafe { write(pointers[lane].wrapping_add(2 * at), 2, u64::from(*half)) };
+                }
+            }
+            return Ok(());
+        }
+        for lane in active(rows) {
+            for (at, half) in halves[lane].iter_mut().enumerate() {
+                // SAFETY: `places` gave the pointer for 16 bytes.
+                *half = unsafe { read(pointers[lane].wrapping_add(2 * at), 2) } as u16;
+            }
+        }
+        for matrix in 0..count {
+            let half = |lane, part| {
+                let (row, column) = spot(lane, part);
+                u32::from(halves[matrix * 8 + row][column])
+            };
+            let values = std::array::from_fn(|lane| half(lane, 0) | half(lane, 1) << 16);
+            lanes.set_word(op.result(matrix), &values);
+        }
+        Ok(())
+    }
+}
