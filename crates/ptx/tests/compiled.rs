@@ -461,6 +461,38 @@ fn launches_of_blocks_of_several_widths_share_their_pieces() {
 }
 
 #[test]
+fn launches_with_sizes_that_make_lines_or_none_are_the_same() {
+    // Lanes below the width of a block form a line in wide blocks only.
+    let text = kernel(
+        ".reg .b32 %l, %m, %i, %v, %x; .reg .b64 %far, %d; .reg .pred %p;
+         mov.u32 %l, %laneid; sub.u32 %m, %w, 1;
+         mov.u32 %v, 0; mov.u32 %i, 0;
+         again:
+         and.b32 %x, %l, %m;
+         mul.wide.u32 %far, %x, 4; add.u64 %d, %out, %far;
+         ld.global.b32 %x, [%d];
+         mad.lo.u32 %v, %v, 31, %x;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 5;
+         @%p bra again;
+         st.global.b32 [%mine+65536], %v;
+         ret;",
+    );
+    let instance = load(&text).instantiate(&[]).unwrap();
+    let kernel = instance.kernel("k").unwrap();
+    for width in [4, 8, 16, 32, 64, 32, 16, 4] {
+        let block = [width, 64 / width];
+        let launched =
+            Launched { text: &text, name: "k", grid: 60, block, waits: false, quantum: 512 };
+        for _ in 0..2 {
+            let [compiled, interpreted] =
+                [Some(0), None].map(|after| run(launched, &kernel, LIMITED, after));
+            assert_eq!(compiled, interpreted, "{width}");
+        }
+    }
+}
+
+#[test]
 fn addresses_that_are_lines_in_halves_of_some_warps_only_are_the_same() {
     // The upper half of a warp reads rows of its own, in one block of three from places of its own.
     let text = kernel(

@@ -1,7 +1,5 @@
 //! Matrices in the registers of a warp.
 
-use super::op::Place;
-
 /// The elements of the two factors of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Factors {
@@ -61,7 +59,6 @@ pub(crate) struct Product {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MatrixAccess {
     pub(crate) store: bool,
-    pub(crate) place: Place,
     /// The bytes of an element.
     pub(crate) bytes: u8,
     /// Whether the elements of a line are adjacent in memory. If not, those of all lines at one place
@@ -77,7 +74,7 @@ pub(crate) struct MatrixAccess {
 
 impl MatrixAccess {
     pub(crate) fn new(
-        (store, place): (bool, Place),
+        store: bool,
         (layout, bytes): (Layout, usize),
         along: bool,
         registers: usize,
@@ -86,7 +83,7 @@ impl MatrixAccess {
         let [lines, length] = [lines, length].map(|count| count as u8);
         let [adjacent, packed] = [adjacent, packed].map(|count| count as u8);
         let (bytes, registers) = (bytes as u8, registers as u8);
-        Self { store, place, bytes, along, registers, lines, length, adjacent, packed }
+        Self { store, bytes, along, registers, lines, length, adjacent, packed }
     }
 
     #[inline]

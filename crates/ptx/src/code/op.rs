@@ -510,7 +510,7 @@ pub(crate) enum Code {
     Reduce(Reduce),
     Product(Product),
     Tiles(Tiles),
-    Matrix(MatrixAccess),
+    Matrix(Place, MatrixAccess),
     /// `movmatrix`: a matrix of 8 by 8 halves with its rows as columns.
     Transpose,
     ActiveMask,
@@ -530,6 +530,6 @@ pub(crate) enum Code {
 impl Code {
     /// Whether all lanes of a warp hold parts of its operands, those that have ended too.
     pub(crate) fn is_of_matrices(self) -> bool {
-        matches!(self, Self::Product(_) | Self::Tiles(_) | Self::Matrix(_) | Self::Transpose)
+        matches!(self, Self::Product(_) | Self::Tiles(_) | Self::Matrix(..) | Self::Transpose)
     }
 }

@@ -56,8 +56,8 @@ impl Engine<'_> {
             Code::Tiles(tiles) => {
                 return self.tiles(common, warp, fragment, op, tiles, mask).and(done);
             }
-            Code::Matrix(matrix) => {
-                return self.matrix(common, warp, fragment, op, matrix, mask).and(done);
+            Code::Matrix(place, matrix) => {
+                return self.matrix(common, warp, fragment, op, (place, matrix, mask)).and(done);
             }
             _ => {}
         }

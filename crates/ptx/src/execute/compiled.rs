@@ -295,8 +295,10 @@ impl<'a> Engine<'a> {
         if left.is_unfit() {
             return None;
         }
-        if let Some(instruction) = state.no_line.checked_sub(1) {
-            found.position.note_no_line(found.piece, instruction as u32);
+        if let Some(instruction) = state.no_line.checked_sub(1)
+            && let Some(pieces) = &visit.engine.pieces
+        {
+            pieces.compiled.note_no_line(found.position, found.piece, instruction as u32);
         }
         Some((left, visit.blocked))
     }

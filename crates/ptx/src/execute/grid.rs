@@ -14,8 +14,8 @@ use super::pieces::Pieces;
 use super::report::{Cause, Report, Stats, Step};
 use super::warp::{Bytes, State};
 use super::windows::Kept;
-use crate::jit::Site;
-use crate::module::Kernel;
+use crate::jit::{Compiled, Site};
+use crate::module::{Kernel, Parameter};
 
 /// For so many instructions of warps a kernel goes on at most after an illegal address: some of its
 /// warps may wait for one that was halted. A GPU ends such a kernel after about 0.1 s.
@@ -41,6 +41,8 @@ pub struct Run {
     stats: Stats,
     counts: Counts,
     compile_after: Option<u32>,
+    /// The pieces of the kernel for launches of this size.
+    compiled: Arc<Compiled>,
     /// The windows of the accesses of compiled pieces.
     sites: Vec<Site>,
     /// The next block and warp, and whether a warp of this round has run.
@@ -51,6 +53,16 @@ pub struct Run {
     /// The first illegal address, and the count of instructions at which the kernel ends at latest.
     fault: Option<(Box<Report>, u64)>,
     end: Option<Box<Report>>,
+}
+
+/// The sizes of a launch: its block, and the parameters that are too short for an address.
+fn sizes_of(kernel: &Kernel, rules: &Rules, params: &[u8]) -> Vec<u32> {
+    let short = kernel.info.params.iter().filter(|param| param.bytes <= 4);
+    let value = |param: &Parameter| {
+        let bytes = params.iter().skip(param.offset as usize).take(param.bytes as usize);
+        bytes.rev().fold(0, |all, byte| all << 8 | u32::from(*byte))
+    };
+    rules.shape.block.into_iter().chain(short.map(value)).collect()
 }
 
 impl std::fmt::Debug for Run {
@@ -77,6 +89,7 @@ impl Run {
     ) -> Self {
         let mut bytes = Bytes::default();
         bytes.fill(params);
+        let compiled = kernel.compiled.of(sizes_of(kernel, &rules, params));
         let mut run = Self {
             kernel: kernel.clone(),
             rules,
@@ -95,6 +108,7 @@ impl Run {
             stats: Stats::default(),
             counts: Counts::new(&kernel.program),
             compile_after: config.compile_after,
+            compiled,
             sites: Vec::new(),
             cursor: (0, 0),
             progress: false,
@@ -361,7 +375,7 @@ impl Run {
             },
             host,
             pieces: self.compile_after.map(|after| Pieces {
-                compiled: &self.kernel.compiled,
+                compiled: &self.compiled,
                 after,
                 sites: &mut self.sites,
             }),

@@ -6,7 +6,7 @@ use super::engine::Engine;
 use super::memory::Kind;
 use super::registers::lanes;
 use super::warp::{Fragment, Warp};
-use crate::code::{Lanes, Layout, MatrixAccess, Op, Tiles, WIDTH, active};
+use crate::code::{Lanes, Layout, MatrixAccess, Op, Place, Tiles, WIDTH, active};
 
 /// The most bytes of a matrix.
 const BYTES_MAX: usize = 1024;
@@ -16,6 +16,7 @@ type Bytes = [u8; BYTES_MAX];
 
 /// The pieces of a matrix in memory: lines of adjacent elements, each in parts of up to 16 bytes.
 struct Pieces {
+    place: Place,
     base: u64,
     /// The bytes from one line to the next.
     apart: u64,
@@ -27,14 +28,14 @@ struct Pieces {
 
 impl Pieces {
     /// A line may begin at any multiple of an element; most begin at one of 16 bytes.
-    fn of(access: MatrixAccess, base: u64, stride: u32) -> Self {
+    fn of((place, access): (Place, MatrixAccess), base: u64, stride: u32) -> Self {
         let Layout { lines, length, .. } = access.layout();
         let (lines, elements) = if access.along { (lines, length) } else { (length, lines) };
         let line = elements * usize::from(access.bytes);
         let apart = u64::from(stride) * u64::from(access.bytes);
         let aligned = 1 << (base | apart | 16).trailing_zeros();
         let bytes = aligned.max(usize::from(access.bytes));
-        Self { base, apart, each: line / bytes, bytes, count: lines * line / bytes }
+        Self { place, base, apart, each: line / bytes, bytes, count: lines * line / bytes }
     }
 
     #[inline(always)]
@@ -180,15 +181,14 @@ impl Engine<'_> {
         warp: &mut Warp,
         fragment: &Fragment,
         op: &Op,
-        access: MatrixAccess,
-        mask: u32,
+        (place, access, mask): (Place, MatrixAccess, u32),
     ) -> Result<(), Blocked> {
         let (program, frame) = (self.program, &fragment.frame);
         let first = mask.trailing_zeros() as usize % WIDTH;
         let sources = lanes(program, warp, frame, mask);
         let (base, stride) =
             (sources.double(op.source(0))[first], sources.word(op.source(1))[first]);
-        let pieces = Pieces::of(access, base, stride);
+        let pieces = Pieces::of((place, access), base, stride);
         if access.store {
             let mut matrix = matrix_of(&sources, op, access);
             return self.move_pieces(common, warp, fragment, (access, &pieces), &mut matrix);
@@ -210,7 +210,7 @@ impl Engine<'_> {
         matrix: &mut Bytes,
     ) -> Result<(), Blocked> {
         let kind = if access.store { Kind::Write } else { Kind::Read };
-        let (place, bytes) = (access.place, pieces.bytes as u32);
+        let (place, bytes) = (pieces.place, pieces.bytes as u32);
         let mut waits = false;
         for first in (0..pieces.count).step_by(WIDTH) {
             let here = WIDTH.min(pieces.count - first);

@@ -90,19 +90,19 @@ impl Position {
         self.visits.load(Ordering::Relaxed) == u32::MAX
     }
 
-    /// An instruction gave no line where a piece took its result for one. After many times another piece
-    /// takes its place.
-    #[cold]
-    pub(crate) fn note_no_line(&self, piece: &Piece, instruction: u32) {
-        let Some(variants) = self.variants.get() else { return };
+    /// An instruction gave no line. Returns whether the piece is retired for it.
+    fn note_no_line(&self, piece: &Piece, instruction: u32) -> bool {
+        let Some(variants) = self.variants.get() else { return false };
         let mut failures = piece.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(instruction).or_default();
         *count += 1;
-        if *count == PATIENCE {
+        let is_retired = *count == PATIENCE;
+        if is_retired {
             let mut cautious = variants.cautious.lock().unwrap_or_else(PoisonError::into_inner);
             cautious.insert(instruction);
             piece.is_retired.store(true, Ordering::Relaxed);
         }
+        is_retired
     }
 }
 
@@ -114,6 +114,7 @@ pub(crate) struct Compiled {
     live: OnceLock<Live>,
     sites: AtomicU32,
     made: AtomicU32,
+    has_failed: AtomicBool,
 }
 
 impl Compiled {
@@ -121,6 +122,24 @@ impl Compiled {
     #[inline(always)]
     pub(crate) fn at(&self, position: u32) -> Option<&Position> {
         self.positions.get()?.get(position as usize)
+    }
+
+    /// Whether registers were often no lines where pieces took them for some.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_failure(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// An instruction gave no line where a piece took its result for one. After many times another piece
+    /// takes its place.
+    #[cold]
+    pub(crate) fn note_no_line(&self, position: &Position, piece: &Piece, instruction: u32) {
+        if position.note_no_line(piece, instruction) {
+            self.note_failure();
+        }
     }
 
     /// How many sites the program's pieces have.

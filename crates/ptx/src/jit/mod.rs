@@ -16,6 +16,7 @@
 //! - What all lanes share is computed once, as the interpreter's lines are. Which registers hold lines,
 //!   and their steps, was seen when the piece was compiled and is checked when it is entered. A position
 //!   may have several pieces, for registers of different kinds, and a piece several versions of an extent.
+//!   A launch of another size gets pieces of its own if registers were no lines in those before (`editions`).
 //! - Threads of blocks that are 16 wide have lines in each half of their warp. A piece follows those, too.
 //!   The interpreter does not know them: their lanes are written behind each segment.
 //! - Registers that the kernel reads no more need not be written. Parts of matrices always are: their
@@ -26,6 +27,7 @@
 
 mod access;
 mod compiled;
+mod editions;
 mod emit;
 mod extent;
 mod float;
@@ -44,5 +46,6 @@ mod versions;
 mod wide;
 
 pub(crate) use compiled::{Compiled, Piece, Position};
+pub(crate) use editions::Editions;
 pub(crate) use observed::Seen;
 pub(crate) use state::{Behind, Calls, Left, Site, State};

@@ -114,7 +114,7 @@ impl<'t> Builder<'_, 't> {
             }
         };
         let (is_store, bytes) = (what == 1, kind.bytes() as usize);
-        let access = MatrixAccess::new((is_store, place), (layout, bytes), along, registers);
+        let access = MatrixAccess::new(is_store, (layout, bytes), along, registers);
         let mut sources = vec![base, stride];
         let mut results = Vec::new();
         if is_store {
@@ -122,7 +122,7 @@ impl<'t> Builder<'_, 't> {
         } else {
             results = self.results(value, kind, registers)?;
         }
-        self.emit(Code::Matrix(access), &results, &sources, 0);
+        self.emit(Code::Matrix(place, access), &results, &sources, 0);
         Ok(())
     }
 

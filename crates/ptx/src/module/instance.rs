@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::{KernelInfo, Module, Reference};
 use crate::code::{Constant, Program, reached};
 use crate::execute::FUNCTION_WINDOW;
-use crate::jit::Compiled;
+use crate::jit::Editions;
 
 /// Registers that a kernel keeps while a function that it calls runs, at least.
 const CALL_REGISTERS: u32 = 4;
@@ -40,7 +40,7 @@ pub struct Kernel {
     pub(crate) info: Arc<KernelInfo>,
     pub(crate) program: Arc<Program>,
     /// The pieces of the program that are compiled.
-    pub(crate) compiled: Arc<Compiled>,
+    pub(crate) compiled: Arc<Editions>,
     pub(crate) files: Arc<Vec<(u32, String)>>,
     /// Where dynamic shared memory begins.
     pub(crate) static_shared: u32,
