@@ -46,23 +46,19 @@ fn interop(command: &str, version: &str, target: &Path) -> Command {
     cargo
 }
 
-/// Interop compiles for the other versions of CUDA that cudarc knows than those of the gate.
+/// Interop compiles for the other versions of CUDA that cudarc knows than that of the gate.
 pub(crate) fn cudarc_versions() -> Outcome {
     let target = target_directory()?;
-    ["cuda-12090", "cuda-13000"]
+    ["cuda-12000", "cuda-12090", "cuda-13040"]
         .iter()
         .try_for_each(|version| run(&mut interop("check", version, &target)))
 }
 
-/// Interop compiles for the oldest and the newest version of CUDA that cudarc knows, and it runs
-/// over the simulated driver.
+/// Interop compiles, and runs over the simulated driver.
 pub(crate) fn cudarc() -> Outcome {
     let target = target_directory()?;
-    for version in ["cuda-12000", "cuda-13040"] {
-        run(&mut interop("check", version, &target))?;
-    }
     if !cfg!(target_os = "linux") {
-        return Ok(());
+        return run(&mut interop("check", "cuda-13000", &target));
     }
     run(&mut cargo(&["build", "--quiet", "--locked", "--package", "pagewise-driver"]))?;
     let folder = target.join("simulated-driver");

@@ -106,20 +106,20 @@ const STEPS: &[Step] = &[
     ("features", checks::features),
     ("cudarc", checks::cudarc),
     ("documentation", checks::documentation),
-    ("oldest compiler", release::oldest_compiler),
     ("public API", release::public_api),
     ("packages", release::packages),
     ("peers", peers::check),
     ("clients", clients::check),
     ("main command", checks::main_command),
-    ("determinism", checks::determinism),
     ("tests", || suite::run(None, Some(PROPERTIES))),
 ];
 
 /// Steps that take long and rarely fail: `.ci/slow` names them.
 const SLOW_STEPS: &[Step] = &[
     ("licences", release::licences),
+    ("oldest compiler", release::oldest_compiler),
     ("cudarc versions", checks::cudarc_versions),
+    ("determinism", checks::determinism),
     ("schedules", checks::schedules),
     ("instructions", instructions::check),
 ];
