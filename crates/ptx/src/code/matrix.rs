@@ -128,6 +128,12 @@ impl Layout {
         self.tiles() * self.adjacent / self.packed
     }
 
+    /// Where the tile begins that follows the one at a line and a place in it.
+    #[inline(always)]
+    pub(crate) fn next_tile(self, line: usize, place: usize) -> (usize, usize) {
+        if line + 8 < self.lines { (line + 8, place) } else { (0, place + 4 * self.adjacent) }
+    }
+
     /// The line, and the place in it, of the first lane's element.
     #[inline]
     pub(crate) fn origin(self, register: usize, part: usize) -> (usize, usize) {

@@ -90,11 +90,6 @@ impl Places {
     }
 }
 
-/// Where a tile of lines of eight elements begins, of which each lane holds two.
-fn origin_of_pairs(layout: Layout, tile: usize) -> (usize, usize) {
-    layout.origin(tile * layout.adjacent / layout.packed, 0)
-}
-
 /// The lower and the upper halves of words.
 #[inline(always)]
 fn halves(words: &[u32; WIDTH]) -> [[u32; WIDTH]; 2] {
@@ -113,12 +108,15 @@ fn spread_pairs<'r, const N: usize>(
     register: impl Fn(usize) -> &'r [u32; WIDTH],
     elements: &mut [u32; N],
 ) {
+    let (mut line, mut place) = (0, 0);
     for tile in 0..layout.tiles() {
+        if tile > 0 {
+            (line, place) = layout.next_tile(line, place);
+        }
         let [first, second] = match layout.packed {
             2 => halves(register(tile)),
             _ => [*register(2 * tile), *register(2 * tile + 1)],
         };
-        let (line, place) = origin_of_pairs(layout, tile);
         if along_lines {
             for own in 0..8 {
                 let mut row = [0; 8];
@@ -143,15 +141,14 @@ fn spread_pairs<'r, const N: usize>(
     }
 }
 
-/// The registers of a tile of which each lane holds two adjacent elements: its first ones, and its
-/// second ones.
+/// The registers of the tile at a line and a place, of which each lane holds two adjacent elements: its
+/// first ones, and its second ones.
 #[inline(always)]
 fn gathered_pairs(
     layout: Layout,
-    tile: usize,
+    (line, place): (usize, usize),
     elements: &[u32; ELEMENTS_MAX],
 ) -> [[u32; WIDTH]; 2] {
-    let (line, place) = origin_of_pairs(layout, tile);
     let (mut first, mut second) = ([0; WIDTH], [0; WIDTH]);
     for own in 0..8 {
         let at = (line + own) * layout.length + place;
@@ -248,8 +245,12 @@ impl Operands<'_, '_> {
     #[inline(always)]
     fn set_sums(self, sums: &[u32; ELEMENTS_MAX]) {
         let layout = layout_of_sums(self.product);
+        let (mut line, mut place) = (0, 0);
         for tile in 0..layout.tiles() {
-            let [first, second] = gathered_pairs(layout, tile, sums);
+            if tile > 0 {
+                (line, place) = layout.next_tile(line, place);
+            }
+            let [first, second] = gathered_pairs(layout, (line, place), sums);
             if layout.packed == 2 {
                 let mut both = first;
                 for lane in 0..WIDTH {

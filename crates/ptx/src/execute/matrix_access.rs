@@ -37,12 +37,24 @@ impl Pieces {
         let bytes = aligned.max(usize::from(access.bytes));
         Self { place, base, apart, each: line / bytes, bytes, count: lines * line / bytes }
     }
+}
 
+/// The next piece of a walk: where its line begins, and its number there.
+struct Next {
+    line: u64,
+    part: usize,
+}
+
+impl Next {
+    /// The address of the piece. The one behind it is the next.
     #[inline(always)]
-    fn address(&self, piece: usize) -> u64 {
-        let (line, part) = (piece / self.each, piece % self.each);
-        let within = self.apart.wrapping_mul(line as u64).wrapping_add((part * self.bytes) as u64);
-        self.base.wrapping_add(within)
+    fn take(&mut self, pieces: &Pieces) -> u64 {
+        let address = self.line.wrapping_add((self.part * pieces.bytes) as u64);
+        self.part += 1;
+        if self.part == pieces.each {
+            (self.line, self.part) = (self.line.wrapping_add(pieces.apart), 0);
+        }
+        address
     }
 }
 
@@ -76,20 +88,25 @@ impl Spot {
     }
 }
 
-/// The values of a register in a matrix of elements of up to 4 bytes.
-fn loaded(access: MatrixAccess, register: usize, matrix: &Bytes) -> [u32; WIDTH] {
+/// The words of a tile that begins at a byte of a matrix with so many words in a row.
+#[inline(always)]
+fn rows_of(matrix: &Bytes, first: usize, words: usize) -> [u32; WIDTH] {
     let mut values = [0; WIDTH];
-    if let Some(words) = words_of_rows(access) {
-        let first = Spot::of(access, register, 0).of_lane(0);
-        for row in 0..WIDTH / 4 {
-            let four = &matrix[first + row * words * 4..][..16];
-            for (value, word) in values[4 * row..][..4].iter_mut().zip(four.chunks_exact(4)) {
-                *value = word.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
-            }
+    for row in 0..WIDTH / 4 {
+        let at = first + row * words * 4;
+        let mut four = [0; 16];
+        four.copy_from_slice(&matrix[at..at + 16]);
+        for lane in 0..4 {
+            let [a, b, c, d] = [4 * lane, 4 * lane + 1, 4 * lane + 2, 4 * lane + 3];
+            values[4 * row + lane] = u32::from_le_bytes([four[a], four[b], four[c], four[d]]);
         }
-        return values;
     }
-    let bytes = usize::from(access.bytes);
+    values
+}
+
+/// The values of a register in a matrix of elements of up to 4 bytes.
+fn elements_of(access: MatrixAccess, register: usize, matrix: &Bytes) -> [u32; WIDTH] {
+    let (mut values, bytes) = ([0; WIDTH], usize::from(access.bytes));
     for part in 0..access.layout().packed {
         let spot = Spot::of(access, register, part);
         for (lane, value) in values.iter_mut().enumerate() {
@@ -137,21 +154,26 @@ unsafe fn move_piece(pointer: *mut u8, piece: &mut [u8], is_store: bool) {
 
 /// Writes the registers of a load.
 fn set_registers(lanes: &mut Lanes<'_>, op: &Op, access: MatrixAccess, matrix: &Bytes) {
-    let once = access.layout().registers();
+    let (layout, bytes) = (access.layout(), usize::from(access.bytes));
+    let (once, rows) = (layout.registers(), words_of_rows(access));
+    let (mut line, mut place) = (0, 0);
     for register in 0..usize::from(access.registers) {
-        if access.bytes == 8 {
+        if bytes == 8 {
             let spot = Spot::of(access, register, 0);
             let values = std::array::from_fn(|lane| {
                 let element = matrix[spot.of_lane(lane)..].first_chunk();
                 u64::from_le_bytes(*element.unwrap_or(&[0; 8]))
             });
             lanes.set_double(op.result(register), &values);
-        } else if register < once {
-            let values = loaded(access, register, matrix);
-            lanes.set_word(op.result(register), &values);
-        } else {
+        } else if register >= once {
             let values = *lanes.word(op.result(register - once));
             lanes.set_word(op.result(register), &values);
+        } else if let Some(words) = rows {
+            let values = rows_of(matrix, (line * layout.length + place) * bytes, words);
+            lanes.set_word(op.result(register), &values);
+            (line, place) = layout.next_tile(line, place);
+        } else {
+            lanes.set_word(op.result(register), &elements_of(access, register, matrix));
         }
     }
 }
@@ -211,11 +233,14 @@ impl Engine<'_> {
     ) -> Result<(), Blocked> {
         let kind = if access.store { Kind::Write } else { Kind::Read };
         let (place, bytes) = (pieces.place, pieces.bytes as u32);
-        let mut waits = false;
+        let (mut waits, mut next) = (false, Next { line: pieces.base, part: 0 });
         for first in (0..pieces.count).step_by(WIDTH) {
             let here = WIDTH.min(pieces.count - first);
             let mask = u32::MAX >> (WIDTH - here);
-            let addresses = std::array::from_fn(|lane| pieces.address(first + lane));
+            let mut addresses = [0; WIDTH];
+            for address in &mut addresses[..here] {
+                *address = next.take(pieces);
+            }
             let wanted = Wanted { place, bytes, kind, mask };
             let places = match self.reach.places(common, warp, fragment, &addresses, wanted) {
                 Ok(places) => places,

@@ -117,9 +117,9 @@ pub(super) fn floats(
         return false;
     }
     match columns / LANES {
-        1 => rows::<1>(depth, (&a, &b, c), d),
-        2 => rows::<2>(depth, (&a, &b, c), d),
-        4 => rows::<4>(depth, (&a, &b, c), d),
+        1 => rows::<1, 8>(depth, (&a, &b, c), d),
+        2 => rows::<2, 4>(depth, (&a, &b, c), d),
+        4 => rows::<4, 2>(depth, (&a, &b, c), d),
         _ => return false,
     }
     true
@@ -149,33 +149,43 @@ fn exponent_of(bits: u32) -> i32 {
     ((bits & MAGNITUDE) >> 23).cast_signed() - 127
 }
 
-/// The sums, by rows of `N` vectors. All is by index: calls for iterators and closures are not always
-/// inlined here, and sums that pass through memory are slow.
+/// The sums, by rows of `N` vectors, `R` rows at a time: their chains of sums run beside each other. All is
+/// by index: calls for iterators and closures are not always inlined here, and sums that pass through
+/// memory are slow.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "calls for iterators are not always inlined here")]
-fn rows<const N: usize>(depth: usize, (a, b, c): (&Factor, &Factor, &[u32]), d: &mut [u32]) {
-    for row in 0..d.len() / (N * LANES) {
-        let mut sums = [[0.0; LANES]; N];
+fn rows<const N: usize, const R: usize>(
+    depth: usize,
+    (a, b, c): (&Factor, &Factor, &[u32]),
+    d: &mut [u32],
+) {
+    for first_row in (0..d.len() / (N * LANES)).step_by(R) {
+        let mut sums = [[[0.0; LANES]; N]; R];
         for k in 0..depth {
-            let first = a.one(row * depth + k);
-            for part in 0..N {
-                let second = b.values[(k * N + part) % VECTORS];
-                for lane in 0..LANES {
-                    sums[part][lane] += first * second[lane];
+            for row in 0..R {
+                let first = a.one((first_row + row) * depth + k);
+                for part in 0..N {
+                    let second = b.values[(k * N + part) % VECTORS];
+                    for lane in 0..LANES {
+                        sums[row][part][lane] += first * second[lane];
+                    }
                 }
             }
         }
-        for part in 0..N {
-            let at = (row * N + part) * LANES;
-            let mut addends = vector(c, at);
-            let mut is_least = 0;
-            for lane in 0..LANES {
-                is_least |= u32::from(exponent_of(addends[lane]) < a.exponent + b.exponent);
+        for row in 0..R {
+            let line = (first_row + row) * depth;
+            for part in 0..N {
+                let at = ((first_row + row) * N + part) * LANES;
+                let mut addends = vector(c, at);
+                let mut is_least = 0;
+                for lane in 0..LANES {
+                    is_least |= u32::from(exponent_of(addends[lane]) < a.exponent + b.exponent);
+                }
+                if is_least != 0 {
+                    addends = cut::<N>(addends, (a, line), (b, part), depth);
+                }
+                set(d, at, totals(sums[row][part], addends));
             }
-            if is_least != 0 {
-                addends = cut::<N>(addends, (a, row * depth), (b, part), depth);
-            }
-            set(d, at, totals(sums[part], addends));
         }
     }
 }
@@ -232,7 +242,7 @@ mod tests {
     use super::super::sums::{BF16, F16, TF32};
     use super::*;
 
-    const SIZES: Sizes = Sizes { rows: 2, columns: 16, depth: 8 };
+    const SIZES: Sizes = Sizes { rows: 4, columns: 16, depth: 8 };
 
     /// A reproducible stream of numbers below a bound.
     struct Numbers(u64);
@@ -284,14 +294,14 @@ mod tests {
         let any = |numbers: &mut Numbers| numbers.below(1 << 23) | numbers.below(2) << 31;
         let exponent = exponent_of(unit.to_bits());
         match kind {
-            0 => numbers.multiples(32, unit).iter().map(|v| v.to_bits()).collect(),
+            0 => numbers.multiples(64, unit).iter().map(|v| v.to_bits()).collect(),
             1 => {
                 let near = |n: &mut Numbers| (exponent + 127 + n.below(13) as i32) as u32;
-                (0..32).map(|_| any(numbers) | near(numbers) << 23).collect()
+                (0..64).map(|_| any(numbers) | near(numbers) << 23).collect()
             }
             _ => {
                 let most = (exponent + ALIGNED + 87) as u32;
-                (0..32).map(|_| any(numbers) | (40 + numbers.below(most)) << 23).collect()
+                (0..64).map(|_| any(numbers) | (40 + numbers.below(most)) << 23).collect()
             }
         }
     }
@@ -304,10 +314,10 @@ mod tests {
             // The first ones are subnormals of 16 bits.
             let units = [power(-24), 0.125, 1.0, 64.0];
             let [first, second] = [units[round / 3 % 4], units[round / 12 % 4]];
-            let a = patterns(format, &numbers.multiples(16, first));
+            let a = patterns(format, &numbers.multiples(32, first));
             let b = patterns(format, &numbers.multiples(128, second));
             let c = addends(&mut numbers, round / 48 % 3, first * second);
-            let mut d = [7; 32];
+            let mut d = [7; 64];
             assert!(floats(format, SIZES, (&a, &b, &c), &mut d), "round {round}");
             for (at, sum) in d.into_iter().enumerate() {
                 let column: Vec<u32> = b.iter().skip(at % 16).step_by(16).copied().collect();
@@ -321,13 +331,13 @@ mod tests {
     fn factors_that_may_be_cut_are_left_to_others() {
         let (one, tiny) = (1.0_f32, power(-20));
         let refused = |format: Format, factors: &[u32], second: f32, addend: f32| {
-            let mut a = vec![pattern(format, one); 16];
+            let mut a = vec![pattern(format, one); 32];
             a[5..5 + factors.len()].copy_from_slice(factors);
-            let (b, mut c) = (vec![pattern(format, second); 128], [one.to_bits(); 32]);
+            let (b, mut c) = (vec![pattern(format, second); 128], [one.to_bits(); 64]);
             c[9] = addend.to_bits();
-            let mut d = [7; 32];
+            let mut d = [7; 64];
             let done = floats(format, SIZES, (&a, &b, &c), &mut d);
-            !done && d == [7; 32]
+            !done && d == [7; 64]
         };
         for addend in [f32::INFINITY, f32::NAN, power(26), power(-101), f32::from_bits(1)] {
             assert!(refused(TF32, &[], one, addend), "{addend}");
