@@ -438,6 +438,8 @@ impl Sim {
     /// Whether code still waits for memory to change. Pages stay where they are.
     fn is_spinning(&mut self, by: Processor, code: &mut dyn DeviceCode) -> bool {
         self.lend();
+        // Code that looks again may write.
+        self.repeats.forget();
         let (mut accessed, mut tracer) = (Accessed::default(), None);
         let spins =
             self.with_memory(by, (&mut accessed, &mut tracer), |memory| code.is_spinning(memory));

@@ -4,7 +4,8 @@
 //! more *extents*: runs of instructions without jumps into them. One extent follows another at once when
 //! all lanes go there, if it is visited as often and the piece has room. A piece ends at instructions that
 //! only the interpreter executes: a barrier, an atomic, a call. The interpreter enters it, and goes on
-//! where it leaves.
+//! where it leaves. Pieces follow one another in a chain (`execute/compiled`), which itself executes an
+//! instruction between them if all lanes go on together behind it.
 //!
 //! Five rules keep both equal, instruction by instruction:
 //!
