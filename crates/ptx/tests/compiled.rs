@@ -493,6 +493,43 @@ fn launches_with_sizes_that_make_lines_or_none_are_the_same() {
 }
 
 #[test]
+fn votes_of_whole_warps_are_the_same() {
+    // Bits of words that lanes load: some votes are of all, of none, of one lane, or of a few. Some name
+    // half of the lanes, and one is executed by some.
+    let text = kernel(
+        ".reg .b32 %l, %v, %x, %i, %s, %half; .reg .pred %p, %q, %none, %all;
+         .reg .b64 %far, %d;
+         mov.u32 %l, %laneid; mov.u32 %s, 0; mov.u32 %i, 0; mov.u32 %half, 0xffff;
+         again:
+         mad.lo.u32 %x, %i, 64, %t; and.b32 %x, %x, 4095;
+         mul.wide.u32 %far, %x, 4; add.u64 %d, %out, %far;
+         ld.global.b32 %v, [%d];
+         and.b32 %x, %v, 1; setp.eq.u32 %p, %x, 1;
+         vote.sync.ballot.b32 %x, %p, 0xffffffff; mad.lo.u32 %s, %s, 31, %x;
+         setp.eq.u32 %q, %l, %i;
+         vote.sync.ballot.b32 %x, %q, 0xffffffff; mad.lo.u32 %s, %s, 31, %x;
+         setp.gt.u32 %none, %l, 40; setp.lt.u32 %all, %l, 40;
+         bar.warp.sync 0xffffffff;
+         vote.sync.any.pred %p, %q, 0xffffffff; @%p add.u32 %s, %s, 1;
+         vote.sync.all.pred %p, %all, 0xffffffff; @%p add.u32 %s, %s, 2;
+         vote.sync.any.pred %p, %none, 0xffffffff; @%p add.u32 %s, %s, 4;
+         vote.sync.uni.pred %p, %none, 0xffffffff; @%p add.u32 %s, %s, 8;
+         vote.sync.uni.pred %p, %all, 0xffffffff; @%p add.u32 %s, %s, 16;
+         vote.sync.uni.pred %p, %q, 0xffffffff; @%p add.u32 %s, %s, 32;
+         vote.sync.all.pred %p, %q, 0xffffffff; @%p add.u32 %s, %s, 64;
+         setp.lt.u32 %p, %l, 16;
+         @%p vote.sync.ballot.b32 %x, %q, %half;
+         @%p add.u32 %s, %s, %x;
+         add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 40;
+         @%p bra again;
+         st.global.b32 [%mine+65536], %s;
+         ret;",
+    );
+    same_in_turns(&text, 3, &[1, 7, 64, 512]);
+}
+
+#[test]
 fn addresses_that_are_lines_in_halves_of_some_warps_only_are_the_same() {
     // The upper half of a warp reads rows of its own, in one block of three from places of its own.
     let text = kernel(
