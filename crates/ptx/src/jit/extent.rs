@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_codegen::ir::Block;
 
 use super::segment::key;
-use crate::code::{Code, File, Op, Place, Program, Register, Special, UNGUARDED};
+use crate::code::{
+    CONSTANT, Code, File, Op, Place, Program, Register, Special, UNGUARDED, is_constant,
+};
 
-/// The most instructions of an extent.
-const MOST: u32 = 256;
+/// The most instructions of an extent: pieces overlap where warps' turns end, and each is compiled.
+const MOST: u32 = 96;
 /// The most extents of a piece, and the most instructions of those behind the first.
 const MOST_EXTENTS: usize = 12;
-const MOST_BEHIND: u32 = 192;
+const MOST_BEHIND: u32 = 96;
 
 /// Instructions that follow each other. Jumps lead out of it, and into its first one only.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl Extent {
         let mut end = start;
         while end - start < MOST {
             let Some(op) = program.ops.get(end as usize) else { break };
-            if !is_compiled(op) {
+            if !is_compiled(program, op) {
                 break;
             }
             end += 1;
@@ -152,14 +154,21 @@ fn inputs(program: &Program, extents: &[Extent], index: usize) -> Vec<Register> 
 }
 
 /// Whether a piece may hold an instruction.
-pub(super) fn is_compiled(op: &Op) -> bool {
+pub(super) fn is_compiled(program: &Program, op: &Op) -> bool {
     match op.code {
         Code::Pure(_) => true,
         Code::Branch(_) => true,
         Code::Load(access) | Code::Store(access) => access.place != Place::Cluster,
         Code::Special(special) => op.guard == UNGUARDED && !is_clock(special),
+        Code::Vote { .. } => op.guard == UNGUARDED && names_all(program, op.s[1]),
+        Code::WarpBarrier => op.guard == UNGUARDED && names_all(program, op.s[0]),
         _ => false,
     }
+}
+
+/// Whether a register of the lanes that an instruction names is a constant with all of them.
+fn names_all(program: &Program, slot: u16) -> bool {
+    is_constant(slot) && program.constant_words[usize::from(slot & !CONSTANT)][0] == u32::MAX
 }
 
 /// Whether a register counts instructions, which a piece adds up only when it is left.

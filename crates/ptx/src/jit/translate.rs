@@ -14,7 +14,7 @@ use super::segment::{Made, Segment, Source, Waiting, is_double, key, set_of};
 use super::state::State;
 use super::value::{Halves, LineOf};
 use crate::code::{
-    Code, File, Form, Held, Logic, Op, Program, Pure, Register, Set, Special, UNGUARDED,
+    Code, File, Form, Held, Logic, Op, Program, Pure, Register, Set, Special, UNGUARDED, Vote,
     is_constant,
 };
 
@@ -121,6 +121,9 @@ impl<'f, 'p> Translate<'f, 'p> {
                 Code::Store(access) => self.store(op, access, position),
                 Code::Special(special) if self.special(op, special) => {}
                 Code::Branch(target) => is_left = self.branch(op, target, position),
+                Code::Vote { mode, .. } => self.vote(op, mode, position),
+                // The lanes of a whole warp are together.
+                Code::WarpBarrier => {}
                 _ => self.by_interpreter(op, position),
             }
         }
@@ -337,6 +340,25 @@ impl<'f, 'p> Translate<'f, 'p> {
         };
         self.set_line(register, LineOf { first, step, constant: None });
         true
+    }
+
+    /// A vote of all lanes.
+    fn vote(&mut self, op: &Op, mode: Vote, position: u32) {
+        let votes = self.mask(op.s[0], position).value;
+        if mode == Vote::Ballot {
+            let register = Register { file: File::Word, place: op.d[0] };
+            return self.set_line(register, LineOf::same(votes));
+        }
+        let [none, all] = [0, u32::MAX].map(|lanes| self.emit.word(lanes));
+        let [is_none, is_all] =
+            [none, all].map(|lanes| self.emit.compare(IntCC::Equal, votes, lanes));
+        let holds = match mode {
+            Vote::Any => self.emit.compare(IntCC::NotEqual, votes, none),
+            Vote::All => is_all,
+            _ => self.emit.build.ins().bor(is_none, is_all),
+        };
+        let value = self.emit.all_or_none(holds);
+        self.set_mask(op.d[0], Mask { value, is_same: true });
     }
 
     /// The interpreter executes an instruction.

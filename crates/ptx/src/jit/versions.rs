@@ -208,7 +208,7 @@ impl Translate<'_, '_> {
 fn behind(program: &Program, position: u32) -> Behind {
     let Some(op) = program.ops.get(position as usize) else { return Behind::Other };
     match op.code {
-        _ if is_compiled(op) => Behind::Piece,
+        _ if is_compiled(program, op) => Behind::Piece,
         _ if op.guard != UNGUARDED => Behind::Other,
         Code::Exit => Behind::End,
         Code::Barrier { kind: Barrier::Sync, counted: false } if is_constant(op.s[0]) => {
