@@ -5,6 +5,7 @@ mod machine;
 use machine::{BASE, Flat, Journal, done, end, load, module, start};
 use pagewise_ptx::execute::{Cause, Config, Kind, Step};
 use pagewise_ptx::math::half::{Binary16, Half};
+use pagewise_ptx::module::{Module, Target};
 
 /// Where the second factor, the accumulators and the results are.
 const B: u64 = BASE + (1 << 14);
@@ -95,7 +96,7 @@ impl Matrix {
     }
 }
 
-/// The kernel that multiplies matrices in memory, each off by an element if `is_odd`.
+/// The kernel that multiplies matrices in memory.
 fn kernel(
     elements: &Elements,
     shape: [usize; 3],
@@ -195,15 +196,16 @@ fn lines_may_begin_at_any_multiple_of_an_element() {
     }
 }
 
-/// A kernel that copies accumulators, 64 bytes for each of 16 rows that are 1,024 bytes apart.
-fn copy(place: &str) -> String {
+/// A kernel that loads accumulators, 64 bytes for each of 16 rows that are 1,024 bytes apart, and then
+/// executes an instruction.
+fn load_and(then: &str) -> String {
     let c = list("c", 8);
     module(&format!(
         ".visible .entry k(.param .u64 k_out) {{ .reg .b64 out; .reg .f32 c<8>;
          .shared .align 16 .b8 tile[1024];
          ld.param.u64 out, [k_out];
          wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {c}, [out], 256;
-         {place}
+         {then}
          ret; }}"
     ))
 }
@@ -219,7 +221,7 @@ fn a_matrix_that_waits_lists_all_of_its_missing_pages_at_once() {
     // Four rows are in each page.
     let pages_of = |at: u64| (0..4).map(move |page| (at - BASE) / 4096 + page);
     memory.missing = pages_of(BASE).chain(pages_of(D)).collect();
-    let mut run = start(&copy(&store), "k", 1, 32, &BASE.to_le_bytes(), &Config::default());
+    let mut run = start(&load_and(&store), "k", 1, 32, &BASE.to_le_bytes(), &Config::default());
     let mut journal = Journal::default();
     for (at, kind) in [(BASE, Kind::Read), (D, Kind::Write)] {
         assert!(matches!(run.step(&mut memory, &mut journal, 1 << 20), Step::Waiting));
@@ -248,7 +250,7 @@ fn a_matrix_outside_of_memory_ends_the_kernel() {
          wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [s], {c}, 17; }}"
     );
     let mut memory = Flat::new(1 << 20);
-    match end(&copy(&store), 1, 32, &mut memory, &mut Journal::default()) {
+    match end(&load_and(&store), 1, 32, &mut memory, &mut Journal::default()) {
         Step::Trap(report) => {
             assert!(matches!(report.cause, Cause::OutsideShared { .. }), "{report}")
         }
@@ -264,8 +266,8 @@ fn matrices_in_local_memory_are_refused() {
          mov.u32 a, own;
          wmma.load.c.sync.aligned.row.m16n16k16.local.f32 {c0, c1, c2, c3, c4, c5, c6, c7}, [a]; ret; }",
     );
-    let target = pagewise_ptx::module::Target { compute: (9, 0) };
-    let error = pagewise_ptx::module::Module::load(&text, &target).expect_err("local memory");
+    let target = Target { compute: (9, 0) };
+    let error = Module::load(&text, &target).expect_err("local memory");
     assert!(error.to_string().contains("global or shared memory"), "{error}");
     load(&text.replace(".local.f32", ".shared.f32"));
 }

@@ -86,11 +86,6 @@ impl Reached {
             ranges.push(range.clone());
         }
     }
-
-    /// Whether the same code would find the same bytes again, and write the same.
-    fn is_repeatable(&self) -> bool {
-        !self.has_more && !overlap(&self.read, &self.written)
-    }
 }
 
 fn overlap(some: &[Range<u64>], others: &[Range<u64>]) -> bool {
@@ -149,7 +144,7 @@ impl Repeats {
                 && !overlap(&one.reached.written, &reached.written)
         });
         if let Some(launch) = launch
-            && reached.is_repeatable()
+            && !overlap(&reached.read, &reached.written)
             && !self.is_exposed
         {
             if self.launches.len() == LAUNCHES_MAX {

@@ -195,19 +195,39 @@ impl<'a> Engine<'a> {
         warp: &mut Warp,
         pc: u32,
     ) -> Option<Result<(), Blocked>> {
+        self.program.ops.get(pc as usize).filter(|op| keeps_lanes_together(op))?;
+        let done = self.execute(common, warp, pc)?;
+        entrance.state.round = self.reach.kept.round();
+        Some(done)
+    }
+
+    /// Executes an instruction behind which all lanes of a whole warp go on together. `None` if the warp
+    /// has ended.
+    fn execute(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        position: u32,
+    ) -> Option<Result<(), Blocked>> {
         let program = self.program;
-        let op = program.ops.get(pc as usize).filter(|op| keeps_lanes_together(op))?;
         let mut fragment = warp.fragments.pop()?;
-        fragment.pc = pc;
+        fragment.pc = position;
+        let op = &program.ops[position as usize];
         let mask = guarded(op, fragment.mask, || warp.predicates[usize::from(op.guard)]);
-        let done = if mask == 0 {
-            Ok(())
-        } else {
-            leave_lines(program, warp, &fragment, op, mask);
-            self.other(common, warp, &mut fragment, op, mask).map(drop)
+        let done = match op.code {
+            Code::Pure(_) => {
+                calculate::<true>(program, warp, &mut fragment, position + 1);
+                Ok(())
+            }
+            _ if mask == 0 => Ok(()),
+            Code::Load(access) => self.load(common, warp, &fragment, op, access, mask),
+            Code::Store(access) => self.store(common, warp, &fragment, op, access, mask),
+            _ => {
+                leave_lines(program, warp, &fragment, op, mask);
+                self.other(common, warp, &mut fragment, op, mask).map(drop)
+            }
         };
         warp.fragments.push(fragment);
-        entrance.state.round = self.reach.kept.round();
         Some(done)
     }
 
@@ -369,32 +389,12 @@ fn keeps_lanes_together(op: &Op) -> bool {
 impl Visit<'_, '_> {
     /// Executes one instruction. Returns whether it stopped.
     fn execute(&mut self, state: &mut State, position: u32, keeps: bool) -> bool {
-        let (engine, common, warp) = (&mut *self.engine, &mut *self.common, &mut *self.warp);
-        let Some(mut fragment) = warp.fragments.pop() else { return true };
-        fragment.pc = position;
-        let program = engine.program;
-        let op = &program.ops[position as usize];
-        let mask = guarded(op, fragment.mask, || warp.predicates[usize::from(op.guard)]);
-        let done = match op.code {
-            Code::Pure(_) => {
-                calculate::<true>(program, warp, &mut fragment, position + 1);
-                Ok(())
-            }
-            _ if mask == 0 => Ok(()),
-            Code::Load(access) => engine.load(common, warp, &fragment, op, access, mask),
-            Code::Store(access) => engine.store(common, warp, &fragment, op, access, mask),
-            Code::Special(special) => {
-                leave_lines(program, warp, &fragment, op, mask);
-                engine.special(common, warp, &fragment, op, special, mask);
-                Ok(())
-            }
-            _ => Ok(()),
-        };
+        let (engine, warp) = (&mut *self.engine, &mut *self.warp);
+        let Some(done) = engine.execute(self.common, warp, position) else { return true };
         self.blocked = done.err();
         if !keeps && self.blocked.is_none() {
-            fill_kernel_lines(program, warp, op.writes);
+            fill_kernel_lines(engine.program, warp, engine.program.ops[position as usize].writes);
         }
-        warp.fragments.push(fragment);
         state.round = engine.reach.kept.round();
         self.blocked.is_some()
     }

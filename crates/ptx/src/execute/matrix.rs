@@ -70,7 +70,7 @@ fn integers<const N: usize>(numbers: &[u32], bits: u32, signed: bool) -> [i32; N
 
 /// Where the elements of a part of a register are among those of their matrix, which follow one
 /// another in its lines or across them.
-struct Places {
+pub(super) struct Places {
     start: usize,
     line: usize,
     step: usize,
@@ -78,14 +78,14 @@ struct Places {
 
 impl Places {
     #[inline(always)]
-    fn of(layout: Layout, along_lines: bool, register: usize, part: usize) -> Self {
+    pub(super) fn of(layout: Layout, along_lines: bool, register: usize, part: usize) -> Self {
         let (line, place) = layout.origin(register, part);
         let (lines, places) = if along_lines { (layout.length, 1) } else { (1, layout.lines) };
         Self { start: line * lines + place * places, line: lines, step: layout.adjacent * places }
     }
 
     #[inline(always)]
-    fn lane(&self, lane: usize) -> usize {
+    pub(super) fn lane(&self, lane: usize) -> usize {
         self.start + lane / 4 * self.line + lane % 4 * self.step
     }
 }
@@ -108,11 +108,10 @@ fn spread_pairs<'r, const N: usize>(
     register: impl Fn(usize) -> &'r [u32; WIDTH],
     elements: &mut [u32; N],
 ) {
-    let (mut line, mut place) = (0, 0);
+    let mut next = (0, 0);
     for tile in 0..layout.tiles() {
-        if tile > 0 {
-            (line, place) = layout.next_tile(line, place);
-        }
+        let (line, place) = next;
+        next = layout.next_tile(line, place);
         let [first, second] = match layout.packed {
             2 => halves(register(tile)),
             _ => [*register(2 * tile), *register(2 * tile + 1)],
@@ -245,11 +244,10 @@ impl Operands<'_, '_> {
     #[inline(always)]
     fn set_sums(self, sums: &[u32; ELEMENTS_MAX]) {
         let layout = layout_of_sums(self.product);
-        let (mut line, mut place) = (0, 0);
+        let mut next = (0, 0);
         for tile in 0..layout.tiles() {
-            if tile > 0 {
-                (line, place) = layout.next_tile(line, place);
-            }
+            let (line, place) = next;
+            next = layout.next_tile(line, place);
             let [first, second] = gathered_pairs(layout, (line, place), sums);
             if layout.packed == 2 {
                 let mut both = first;

@@ -3,6 +3,7 @@
 use super::access::{Blocked, Wanted, read, write};
 use super::block::Common;
 use super::engine::Engine;
+use super::matrix::Places;
 use super::memory::Kind;
 use super::registers::lanes;
 use super::warp::{Fragment, Warp};
@@ -58,34 +59,17 @@ impl Next {
     }
 }
 
-/// The words of a row of a matrix, and those from a place to the next lane's, if the four lanes of a row
-/// have its words one after another.
+/// The words of a row of a matrix, if the four lanes of a tile's row have words that follow one another.
 fn words_of_rows(access: MatrixAccess) -> Option<usize> {
     let (layout, bytes) = (access.layout(), usize::from(access.bytes));
     let are_adjacent = layout.adjacent * bytes == 4 && layout.packed * bytes == 4;
     (access.along && are_adjacent).then(|| layout.length * bytes / 4)
 }
 
-/// Where the element of a register's part is among the bytes of a matrix.
-struct Spot {
-    access: MatrixAccess,
-    line: usize,
-    place: usize,
-}
-
-impl Spot {
-    fn of(access: MatrixAccess, register: usize, part: usize) -> Self {
-        let (line, place) = access.layout().origin(register, part);
-        Self { access, line, place }
-    }
-
-    #[inline(always)]
-    fn of_lane(&self, lane: usize) -> usize {
-        let Layout { lines, length, adjacent, .. } = self.access.layout();
-        let (line, place) = (self.line + lane / 4, self.place + lane % 4 * adjacent);
-        let at = if self.access.along { line * length + place } else { place * lines + line };
-        at * usize::from(self.access.bytes)
-    }
+/// Where the elements of a part of a register are in a matrix without gaps.
+#[inline(always)]
+fn places_of(access: MatrixAccess, register: usize, part: usize) -> Places {
+    Places::of(access.layout(), access.along, register, part)
 }
 
 /// The words of a tile that begins at a byte of a matrix with so many words in a row.
@@ -108,9 +92,9 @@ fn rows_of(matrix: &Bytes, first: usize, words: usize) -> [u32; WIDTH] {
 fn elements_of(access: MatrixAccess, register: usize, matrix: &Bytes) -> [u32; WIDTH] {
     let (mut values, bytes) = ([0; WIDTH], usize::from(access.bytes));
     for part in 0..access.layout().packed {
-        let spot = Spot::of(access, register, part);
+        let places = places_of(access, register, part);
         for (lane, value) in values.iter_mut().enumerate() {
-            let element = &matrix[spot.of_lane(lane)..][..bytes];
+            let element = &matrix[places.lane(lane) * bytes..][..bytes];
             let element = element.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
             *value |= element << (8 * bytes * part);
         }
@@ -122,10 +106,10 @@ fn elements_of(access: MatrixAccess, register: usize, matrix: &Bytes) -> [u32; W
 fn store(access: MatrixAccess, register: usize, values: &[u32; WIDTH], matrix: &mut Bytes) {
     let bytes = usize::from(access.bytes);
     for part in 0..access.layout().packed {
-        let spot = Spot::of(access, register, part);
+        let places = places_of(access, register, part);
         for (lane, value) in values.iter().enumerate() {
             let element = (value >> (8 * bytes * part)).to_le_bytes();
-            matrix[spot.of_lane(lane)..][..bytes].copy_from_slice(&element[..bytes]);
+            matrix[places.lane(lane) * bytes..][..bytes].copy_from_slice(&element[..bytes]);
         }
     }
 }
@@ -159,9 +143,9 @@ fn set_registers(lanes: &mut Lanes<'_>, op: &Op, access: MatrixAccess, matrix: &
     let (mut line, mut place) = (0, 0);
     for register in 0..usize::from(access.registers) {
         if bytes == 8 {
-            let spot = Spot::of(access, register, 0);
+            let places = places_of(access, register, 0);
             let values = std::array::from_fn(|lane| {
-                let element = matrix[spot.of_lane(lane)..].first_chunk();
+                let element = matrix[places.lane(lane) * bytes..].first_chunk();
                 u64::from_le_bytes(*element.unwrap_or(&[0; 8]))
             });
             lanes.set_double(op.result(register), &values);
@@ -187,9 +171,9 @@ fn matrix_of(lanes: &Lanes<'_>, op: &Op, access: MatrixAccess) -> Bytes {
             store(access, register, lanes.word(source), &mut matrix);
             continue;
         }
-        let spot = Spot::of(access, register, 0);
+        let places = places_of(access, register, 0);
         for (lane, value) in lanes.double(source).iter().enumerate() {
-            matrix[spot.of_lane(lane)..][..8].copy_from_slice(&value.to_le_bytes());
+            matrix[places.lane(lane) * 8..][..8].copy_from_slice(&value.to_le_bytes());
         }
     }
     matrix
