@@ -1,27 +1,26 @@
 //! A machine while one thread has it.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard};
 
-use crate::patient;
+use crate::patient::{Guard, Mutex};
 use crate::sim::Sim;
 
 /// The machine of one thread, until it lets it go. Takes back what a call lent before that.
 #[derive(Debug)]
-pub(crate) struct Locked<'a>(MutexGuard<'a, Sim>);
+pub(crate) struct Locked<'a>(Guard<'a, Sim>);
 
 impl<'a> Locked<'a> {
     /// Waits for the machine. A panic while another thread had it is a bug that was reported there
     /// and then; the state is still the best there is.
     #[inline]
     pub(crate) fn wait(sim: &'a Mutex<Sim>) -> Self {
-        Self(patient::lock(sim))
+        Self(sim.lock())
     }
 
     /// Takes the machine, if no thread has it.
     #[inline]
     pub(crate) fn at_once(sim: &'a Mutex<Sim>) -> Option<Self> {
-        patient::taken(sim).map(Self)
+        sim.try_lock().map(Self)
     }
 }
 

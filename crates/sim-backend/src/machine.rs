@@ -1,7 +1,7 @@
 //! One machine behind its lock: calls with their time and their records, and faults of the host.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use pagewise_hal::{CallName, Code, Error, ErrorKind, Operation, Result};
 
@@ -14,7 +14,7 @@ use crate::host_faults::fault::{Answer, Fault};
 use crate::host_faults::gate::Gate;
 use crate::host_faults::service::Service;
 use crate::locked::Locked;
-use crate::patient;
+use crate::patient::{self, Mutex};
 use crate::reads_beside::ReadsBeside;
 use crate::records::{Deliveries, Listener};
 use crate::refusal::{Checked, Refusal};

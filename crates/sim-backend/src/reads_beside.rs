@@ -5,11 +5,9 @@
 //! as if it came right after the call under way: the call will change nothing that it asks for, and
 //! the time that it takes passes when that call has ended, before any other begins.
 
-use std::sync::Mutex;
-
 use crate::book::{Book, LentBook};
 use crate::cost::Call;
-use crate::patient;
+use crate::patient::Mutex;
 use crate::refusal::Checked;
 
 /// The groups of reads that are kept in order until the call under way ends. Reads beyond that count
@@ -54,7 +52,7 @@ impl State {
 impl ReadsBeside {
     /// The call under way lends the book.
     pub(crate) fn lend(&self, book: LentBook) {
-        patient::lock(&self.0).book = Some(book);
+        self.0.lock().book = Some(book);
     }
 
     /// A read: its answer, if a call lends the book and the book has it.
@@ -63,7 +61,7 @@ impl ReadsBeside {
         call: Call,
         answer: impl FnOnce(Book<'_>) -> Option<Checked<T>>,
     ) -> Option<Checked<T>> {
-        let mut state = patient::lock(&self.0);
+        let mut state = self.0.lock();
         let answer = answer(state.book.as_ref()?.as_book())?;
         state.note(call, answer.is_err());
         Some(answer)
@@ -72,7 +70,7 @@ impl ReadsBeside {
     /// Hands over the reads that were made, in order. Takes the book back if they are few, or if it
     /// has to. `None` if it has the book and there are no more.
     pub(crate) fn collect(&self, has_to_end: bool) -> Option<Vec<ReadGroup>> {
-        let mut state = patient::lock(&self.0);
+        let mut state = self.0.lock();
         if has_to_end || state.made.len() <= FEW_GROUPS {
             state.book = None;
         }
