@@ -213,7 +213,7 @@ struct Row {
     measure: fn(u64) -> Measured,
 }
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
     row("touch-device: one page a call, in memory", "M/s", 1e6, 50.0, 1 << 23, |count| {
         touches(false, count)
     }),
@@ -225,6 +225,9 @@ const ROWS: [Row; 10] = [
     }),
     row("fault-contents: random, 1.5x, with contents", "M/s", 1e6, 5.0, 1 << 20, |count| {
         oversubscribed(MemoryContents::Real, count)
+    }),
+    row("fault-described: random, 1.5x, described", "M/s", 1e6, 5.0, 1 << 20, |count| {
+        oversubscribed(MemoryContents::Described, count)
     }),
     row("range-alike: prefetch there and back", "Gpages/s", 1e9, 5.0, 1 << 28, |count| {
         whole_ranges(false, count)

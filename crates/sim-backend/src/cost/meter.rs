@@ -8,7 +8,7 @@ use super::calls;
 use super::observation::{CostObservation, Observations};
 use super::params::CostParams;
 use super::resources::MemoryStep;
-use super::state::{CallHistory, Class};
+use super::state::{CallHistory, Class, Warmth};
 use crate::clock;
 use crate::paging::{Covered, HeldBlocks, Walk, Work};
 
@@ -81,11 +81,43 @@ impl Meter {
     ) -> u64 {
         debug_assert!(!self.is_observed());
         let class = call.class(false);
+        if !self.history.is_in_row(class, start_ns) {
+            return self.walk_after_pause(call, walk, covered, (start_ns, pace_ns));
+        }
+        let end_ns = self.walk_end_ns(call, Warmth::IN_ROW, walk, covered, (start_ns, pace_ns));
+        self.history.done_in_row(class, end_ns);
+        end_ns
+    }
+
+    #[inline(never)]
+    fn walk_after_pause(
+        &mut self,
+        call: Call,
+        walk: &Walk,
+        covered: Covered,
+        (start_ns, pace_ns): (u64, Option<u64>),
+    ) -> u64 {
+        let class = call.class(false);
         let warmth = self.history.warmth(class, start_ns);
-        let modelled_ns = || whole(account::of_walk(&self.params, call, warmth, walk, covered));
-        let end_ns = clock::after(start_ns, pace_ns.unwrap_or_else(modelled_ns));
+        let end_ns = self.walk_end_ns(call, warmth, walk, covered, (start_ns, pace_ns));
         self.history.done(class, warmth, end_ns);
         end_ns
+    }
+
+    #[inline(always)]
+    fn walk_end_ns(
+        &self,
+        call: Call,
+        warmth: Warmth,
+        walk: &Walk,
+        covered: Covered,
+        (start_ns, pace_ns): (u64, Option<u64>),
+    ) -> u64 {
+        let taken_ns = match pace_ns {
+            Some(pace_ns) => pace_ns,
+            None => whole(account::of_walk(&self.params, call, warmth, walk, covered)),
+        };
+        clock::after(start_ns, taken_ns)
     }
 
     /// It ends, `now_ns` being its start and what its faults took. Returns the time of its end.
@@ -197,8 +229,9 @@ impl Meter {
 /// Whole nanoseconds, at least 0.
 #[inline]
 pub(super) fn whole(ns: f64) -> u64 {
-    // The cast saturates; rounding half up needs no platform function.
-    (ns + 0.5) as u64
+    // The cast saturates; rounding half up needs no platform function. One to a signed integer takes
+    // half the instructions, and a duration beyond it ends where the clock does.
+    ((ns + 0.5) as i64).max(0) as u64
 }
 
 #[cfg(test)]

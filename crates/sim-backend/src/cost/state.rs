@@ -54,6 +54,9 @@ impl Default for Warmth {
 }
 
 impl Warmth {
+    /// A call that follows one of its class without a pause: its place in the row takes no time.
+    pub(super) const IN_ROW: Self = Self::Warm { pause_ns: 0, row: 1 };
+
     /// Whether the machine idled or has not done the like yet.
     #[inline]
     pub(super) fn is_cold(self) -> bool {
@@ -133,6 +136,27 @@ impl CallHistory {
                 Warmth::Warm { pause_ns, row: if pause_ns > ROW_NS { 1 } else { last.row } }
             }
         }
+    }
+
+    /// Whether a call that begins now follows one of its class without a pause or a sleep.
+    #[inline]
+    pub(super) fn is_in_row(&self, class: Class, now_ns: u64) -> bool {
+        let follows = |last: &Last| last.end_ns == now_ns && last.sleeps == self.sleeps;
+        self.slept.is_none() && self.last[class as usize].as_ref().is_some_and(follows)
+    }
+
+    /// A call that [is in a row](Self::is_in_row) has ended: what [`done`](Self::done) comes to, but
+    /// for reads of attributes.
+    #[inline]
+    pub(super) fn done_in_row(&mut self, class: Class, end_ns: u64) {
+        debug_assert!(class != Class::Query);
+        if let Some(last) = &mut self.last[class as usize] {
+            last.end_ns = end_ns;
+            last.number = self.calls;
+            last.row = last.row.saturating_add(1);
+        }
+        self.calls = self.calls.saturating_add(1);
+        self.before = Some(class);
     }
 
     /// Whether the call before was of this class.

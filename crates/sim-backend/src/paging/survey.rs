@@ -33,7 +33,7 @@ pub(crate) struct Covered {
 
 impl Covered {
     /// For an access of a device to one page of a block, of which it has this.
-    #[inline]
+    #[inline(always)]
     pub(super) fn of_device(by: Option<&Presence>, block: &Block, page: usize) -> Self {
         let is_here = by.is_some_and(|presence| presence.holds(page));
         let is_elsewhere = !is_here && block.residents_of(page) != ProcSet::EMPTY;

@@ -128,7 +128,7 @@ impl Paging {
             });
         }
         let covered = Covered::of_device(Some(own), block, at);
-        self.walked.note(by, Some(page..page + 1));
+        self.walked.note_of_device(by, page..page + 1);
         Some(covered)
     }
 

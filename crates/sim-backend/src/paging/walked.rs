@@ -22,9 +22,10 @@ pub(super) struct Walked {
 /// Stretches of pages that one device accessed.
 #[derive(Clone)]
 struct Stretches {
-    /// The oldest first, from `oldest` on and round.
-    kept: Vec<Range<u64>>,
-    oldest: usize,
+    /// In a ring: the stretch with number `n` is at `n % STRETCHES`. Places that have none are empty.
+    kept: [Range<u64>; STRETCHES],
+    /// How many were noted since the device lost a mapping.
+    noted: usize,
     /// How many of them begin with a page of each kind: most pages of new stretches are of a kind
     /// that none has, so that the others need no look.
     kinds: [u8; KINDS],
@@ -41,7 +42,7 @@ fn kind(page: u64) -> usize {
 
 impl Default for Stretches {
     fn default() -> Self {
-        Self { kept: Vec::new(), oldest: 0, kinds: [0; KINDS] }
+        Self { kept: [const { 0..0 }; STRETCHES], noted: 0, kinds: [0; KINDS] }
     }
 }
 
@@ -58,32 +59,39 @@ impl fmt::Debug for Stretches {
 }
 
 impl Stretches {
+    /// The oldest first.
     fn in_order(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.kept[self.oldest..].iter().chain(&self.kept[..self.oldest])
+        let oldest = self.noted.saturating_sub(STRETCHES);
+        (oldest..self.noted).map(|number| &self.kept[number % STRETCHES])
     }
 
     #[inline]
     fn note(&mut self, pages: Range<u64>) {
         let kind = kind(pages.start);
-        if self.kinds[kind] > 0 && self.kept.contains(&pages) {
+        if self.kinds[kind] > 0 && self.has(&pages) {
             return;
         }
         self.kinds[kind] += 1;
-        if self.kept.len() < STRETCHES {
-            self.kept.push(pages);
-            return;
+        let place = &mut self.kept[self.noted % STRETCHES];
+        let gone = std::mem::replace(place, pages);
+        if !gone.is_empty() {
+            self.kinds[self::kind(gone.start)] -= 1;
         }
-        let gone = std::mem::replace(&mut self.kept[self.oldest], pages);
-        self.kinds[self::kind(gone.start)] -= 1;
-        self.oldest = (self.oldest + 1) % STRETCHES;
+        self.noted += 1;
+    }
+
+    #[cold]
+    fn has(&self, pages: &Range<u64>) -> bool {
+        self.kept.contains(pages)
     }
 
     fn clear(&mut self) {
         // Few are kept where mappings are lost often.
-        for stretch in self.kept.drain(..) {
+        for stretch in &mut self.kept[..self.noted.min(STRETCHES)] {
             self.kinds[kind(stretch.start)] = 0;
+            *stretch = 0..0;
         }
-        self.oldest = 0;
+        self.noted = 0;
     }
 }
 
@@ -91,7 +99,16 @@ impl Walked {
     /// Notes that a device accesses pages, if there are any.
     #[inline]
     pub(super) fn note(&mut self, by: ProcId, pages: Option<Range<u64>>) {
-        let Some(pages) = pages.filter(|_| !by.is_host()) else { return };
+        if let Some(pages) = pages
+            && !by.is_host()
+        {
+            self.note_of_device(by, pages);
+        }
+    }
+
+    /// The same of pages that a device accesses.
+    #[inline(always)]
+    pub(super) fn note_of_device(&mut self, by: ProcId, pages: Range<u64>) {
         match self.devices.get_mut(by.index()) {
             Some(stretches) => stretches.note(pages),
             None => self.note_first(by, pages),
