@@ -7,13 +7,15 @@
 //! more calls find the state of the machine in their own cache: so it looks more and more rarely.
 //! A thread that looked often in vain holds the others back until it had its turn.
 
+use std::cell::UnsafeCell;
+use std::fmt;
 use std::hint::spin_loop;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
-
-use lock_api::{GuardNoSend, MutexGuard, RawMutex};
 
 /// How often a thread looks before it sleeps: first after 2, 4, 8 … pauses of the processor, then
 /// between two other threads' turns.
@@ -27,79 +29,118 @@ const NAP_GROWTH: f32 = 1.125;
 const NAP_MAX: Duration = Duration::from_millis(1);
 
 /// A value of one thread at a time. A panic of a thread that has it is no concern of the others.
-#[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(lock_api::Mutex<Flag, T>);
+#[derive(Default)]
+pub(crate) struct Mutex<T> {
+    turns: Turns,
+    value: UnsafeCell<T>,
+}
 
-/// The value of a mutex, until the thread lets it go.
-pub(crate) type Guard<'a, T> = MutexGuard<'a, Flag, T>;
-
+// SAFETY: threads have the value one after another, never two at once: see `Turns`. Each may move it
+// out, so it has to be `Send`.
+unsafe impl<T: Send> Sync for Mutex<T> {}
 impl<T> RefUnwindSafe for Mutex<T> {}
 impl<T> UnwindSafe for Mutex<T> {}
 
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("turns", &self.turns).finish_non_exhaustive()
+    }
+}
+
 impl<T> Mutex<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self(lock_api::Mutex::new(value))
+        Self { turns: Turns::new(), value: UnsafeCell::new(value) }
     }
 
     /// Takes the value; waits until it is free.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        self.0.lock()
+        if !self.turns.take_unless_overdue() {
+            self.turns.wait();
+        }
+        Guard { mutex: self, _stays_on_its_thread: PhantomData }
     }
 
     /// Takes the value if it is free and is no other thread's turn.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.0.try_lock()
+        let taken = self.turns.take_unless_overdue();
+        taken.then(|| Guard { mutex: self, _stays_on_its_thread: PhantomData })
+    }
+}
+
+/// The value of a mutex, until the thread lets it go.
+#[must_use]
+pub(crate) struct Guard<'a, T> {
+    mutex: &'a Mutex<T>,
+    _stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: a guard exists while its thread alone has the value.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this thread alone has the value, by one guard, which is borrowed for as long.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Guard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.mutex.turns.taken.store(false, Ordering::Release);
     }
 }
 
 /// Whether a mutex is taken, and how many threads have waited for so long that it is their turn.
-#[derive(Debug)]
-pub(crate) struct Flag {
+///
+/// Only the thread that changes `taken` to `true` has the mutex, until it clears it. What it wrote
+/// before, the next such thread sees: release and acquire.
+#[derive(Debug, Default)]
+struct Turns {
     taken: AtomicBool,
     overdue: AtomicU32,
 }
 
-impl Flag {
+impl Turns {
+    const fn new() -> Self {
+        Self { taken: AtomicBool::new(false), overdue: AtomicU32::new(0) }
+    }
+
     #[inline]
     fn take(&self) -> bool {
         self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    #[inline]
+    fn take_unless_overdue(&self) -> bool {
+        self.overdue.load(Ordering::Relaxed) == 0 && self.take()
+    }
+
+    /// Waits, and takes the mutex.
     #[cold]
     fn wait(&self) {
-        if look(&mut || self.try_lock().then_some(())).is_some() {
+        if look(&mut || self.take_unless_overdue().then_some(())).is_some() {
             return;
         }
         self.overdue.fetch_add(1, Ordering::Relaxed);
         until(|| self.take().then_some(()));
         self.overdue.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: only the thread that changes `taken` to `true` has the mutex, until it clears it. What it
-// wrote before, the next such thread sees: release and acquire.
-unsafe impl RawMutex for Flag {
-    const INIT: Self = Self { taken: AtomicBool::new(false), overdue: AtomicU32::new(0) };
-
-    type GuardMarker = GuardNoSend;
-
-    #[inline]
-    fn lock(&self) {
-        if !self.try_lock() {
-            self.wait();
-        }
-    }
-
-    #[inline]
-    fn try_lock(&self) -> bool {
-        self.overdue.load(Ordering::Relaxed) == 0 && self.take()
-    }
-
-    #[inline]
-    unsafe fn unlock(&self) {
-        self.taken.store(false, Ordering::Release);
     }
 }
 
