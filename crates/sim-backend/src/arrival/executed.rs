@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn pages(batch: &FaultBatch) -> BTreeSet<u64> {
-        batch.pages().map(|page| page / 4).collect()
+        batch.pages().iter().map(|page| page / 4).collect()
     }
 
     /// Two batches of warps that wait: of these, and then of one on a page far off. So what else is in

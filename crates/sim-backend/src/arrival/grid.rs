@@ -216,11 +216,27 @@ pub(super) struct Unit {
     lanes: u64,
 }
 
+/// An access of a unit that faults: where the unit stands, and the page and the walk of the access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Miss {
+    pub(super) at: Position,
+    pub(super) page: u64,
+    pub(super) walk: usize,
+}
+
+/// The lanes of a unit that make an access in one iteration, to one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Lanes {
+    /// The place of the first of them.
+    first: u64,
+    count: u64,
+}
+
 /// The accesses of a unit to one page at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageAccess {
-    /// The position behind the page.
-    pub(super) behind: Position,
+    /// Lanes that make them.
+    pub(super) lanes: u64,
     pub(super) page: u64,
     pub(super) walk: usize,
     /// Faults that they raise if the page is missing.
@@ -343,21 +359,16 @@ impl Grid {
             .map(move |first| Unit { first, lanes: width.min(end - first) })
     }
 
-    /// The first place of a unit in an iteration, and the number of its lanes that have one.
+    /// The lanes of a unit that make an access where it stands.
     #[inline]
-    fn unit_access(&self, unit: &Unit, iteration: u64, part: &Part) -> Option<(u64, u64)> {
-        let place = iteration.checked_mul(self.threads)?.checked_add(unit.first)?;
-        let left = part.places.count().checked_sub(place).filter(|left| *left > 0)?;
-        Some((place, unit.lanes.min(left)))
+    pub(super) fn lanes(&self, unit: &Unit, at: Position) -> Option<Lanes> {
+        let first = at.iteration.checked_mul(self.threads)?.checked_add(unit.first)?;
+        let left = self.part(at.part).places.count().checked_sub(first)?;
+        Some(Lanes { first, count: unit.lanes.min(left) }).filter(|_| left > 0)
     }
 
     /// The first access of a unit, from `from` on, that faults.
-    pub(super) fn seek(
-        &self,
-        unit: &Unit,
-        from: Position,
-        missing: &impl Missing,
-    ) -> Option<Position> {
+    pub(super) fn seek(&self, unit: &Unit, from: Position, missing: &impl Missing) -> Option<Miss> {
         let in_part = |part: u64| {
             let (iteration, lane) = match part.cmp(&from.part) {
                 std::cmp::Ordering::Less => (from.iteration + 1, 0),
@@ -372,24 +383,20 @@ impl Grid {
         }
     }
 
-    fn seek_in_part(
-        &self,
-        unit: &Unit,
-        mut at: Position,
-        missing: &impl Missing,
-    ) -> Option<Position> {
-        let part = self.part(at.part);
+    fn seek_in_part(&self, unit: &Unit, mut at: Position, missing: &impl Missing) -> Option<Miss> {
+        let Part { places, walk, .. } = self.part(at.part);
         loop {
-            let (first, lanes) = self.unit_access(unit, at.iteration, part)?;
+            let Lanes { first, count } = self.lanes(unit, at)?;
             let mut place = first + at.lane;
-            while place < first + lanes {
-                let page = part.places.address(place) / PAGE;
-                place = match missing.next(part.walk, page) {
+            while place < first + count {
+                let page = places.address(place) / PAGE;
+                place = match missing.next(*walk, page) {
                     Some(next) if next == page => {
-                        return Some(Position { lane: place - first, ..at });
+                        let at = Position { lane: place - first, ..at };
+                        return Some(Miss { at, page, walk: *walk });
                     }
-                    Some(next) => part.places.from(place, next * PAGE),
-                    None => part.places.behind_range(place),
+                    Some(next) => places.from(place, next * PAGE),
+                    None => places.behind_range(place),
                 };
             }
             // On to the first iteration in which the last lane reaches that place.
@@ -399,22 +406,20 @@ impl Grid {
         }
     }
 
-    /// The page that a unit touches at a position.
+    /// The page that these lanes of a unit touch where it stands; `None` behind the last of them.
     #[inline]
-    pub(super) fn page(&self, unit: &Unit, at: Position) -> Option<PageAccess> {
-        let part = self.part(at.part);
-        let (first, lanes) = self.unit_access(unit, at.iteration, part)?;
-        if at.lane >= lanes {
+    pub(super) fn page(&self, lanes: &Lanes, at: Position) -> Option<PageAccess> {
+        if at.lane >= lanes.count {
             return None;
         }
-        let place = first + at.lane;
-        let (page, byte, last, places) = part.places.on_one_page(place, first + lanes - place);
+        let Part { places, runs_ahead, walk } = self.part(at.part);
+        let (page, byte, last, lanes) =
+            places.on_one_page(lanes.first + at.lane, lanes.count - at.lane);
         // Threads go on from writes alone.
-        let is_write = part.runs_ahead == RunsAhead::Freely;
+        let is_write = *runs_ahead == RunsAhead::Freely;
         let granule = if is_write { LINE } else { READ };
-        let faults = places.min(last / granule - byte / granule + 1);
-        let behind = Position { lane: at.lane + places, ..at };
-        Some(PageAccess { behind, page, walk: part.walk, faults, is_write })
+        let faults = if lanes == 1 { 1 } else { lanes.min(last / granule - byte / granule + 1) };
+        Some(PageAccess { lanes, page, walk: *walk, faults, is_write })
     }
 
     /// The first block from `block` on that may fault.
@@ -508,6 +513,17 @@ mod tests {
         Grid::new(&GpuProfile::h200().arrival, accesses.by(threads))
     }
 
+    fn access_at(grid: &Grid, unit: &Unit, Miss { at, page, walk }: Miss) -> PageAccess {
+        let access = grid.lanes(unit, at).and_then(|lanes| grid.page(&lanes, at));
+        let access = access.expect("an access where one faults");
+        assert_eq!((access.page, access.walk), (page, walk));
+        access
+    }
+
+    fn behind(at: Position, access: &PageAccess) -> Position {
+        Position { lane: at.lane + access.lanes, ..at }
+    }
+
     /// Pages that units visit if every page is missing once.
     fn visited(grid: &Grid) -> BTreeSet<u64> {
         let all = Set((0..100_000).collect());
@@ -515,10 +531,10 @@ mod tests {
         for unit in (0..grid.blocks()).flat_map(|block| grid.units(block)) {
             let mut at = Position::default();
             while let Some(found) = grid.seek(&unit, at, &all) {
-                let access = grid.page(&unit, found).expect("a page at a fault");
-                assert!(access.faults >= 1 && access.behind > found);
+                let access = access_at(grid, &unit, found);
+                assert!(access.faults >= 1 && access.lanes >= 1);
                 pages.insert(access.page);
-                at = access.behind;
+                at = behind(found.at, &access);
             }
         }
         pages
@@ -558,15 +574,15 @@ mod tests {
                 let mut at = Position::default();
                 let mut slow = Vec::new();
                 while let Some(found) = grid.seek(&unit, at, &all) {
-                    let access = grid.page(&unit, found).expect("a page");
+                    let access = access_at(&grid, &unit, found);
                     slow.extend(some.contains(&access.page).then_some(found));
-                    at = access.behind;
+                    at = behind(found.at, &access);
                 }
                 let mut fast = Vec::new();
                 let mut at = Position::default();
                 while let Some(found) = grid.seek(&unit, at, &Set(some.clone())) {
                     fast.push(found);
-                    at = grid.page(&unit, found).expect("a page").behind;
+                    at = behind(found.at, &access_at(&grid, &unit, found));
                 }
                 assert_eq!(fast, slow);
             }

@@ -35,7 +35,7 @@ mod sectors;
 mod tests;
 
 pub(crate) use executed::{ExecutedArrival, Waiting};
-pub(crate) use faults::{FaultBatch, RaisedFault};
+pub(crate) use faults::{FaultBatch, FaultedPages, RaisedFault};
 pub(crate) use grid::{
     Accesses, KernelWalks, Missing, Nearby, RunsAhead, Threads, Vicinity, WalkAccesses,
 };

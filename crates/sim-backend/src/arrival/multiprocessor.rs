@@ -5,7 +5,7 @@
 )]
 
 use super::faults::RaisedFault;
-use super::grid::{Grid, Missing, Nearby, PageAccess, Position, Unit, Vicinity, WARP};
+use super::grid::{Grid, Lanes, Miss, Missing, Nearby, PageAccess, Position, Unit, Vicinity, WARP};
 use super::params::ArrivalParams;
 use super::rounds::{Around, Raises, Timing};
 use super::sectors::Sectors;
@@ -40,14 +40,13 @@ impl Waiting {
     /// Goes on to the next access that faults, if there is one.
     #[inline(never)]
     fn go_on(&mut self, grid: &Grid, missing: &impl Missing) {
-        let next = grid.seek(&self.unit, self.at, missing);
-        let Some((at, access)) = next.and_then(|at| Some((at, grid.page(&self.unit, at)?))) else {
+        let Some(Miss { at, page, walk }) = grid.seek(&self.unit, self.at, missing) else {
             self.is_through = true;
             return;
         };
         let place = |at: Position| (at.iteration, at.part);
         self.moved = place(at) != place(self.at);
-        (self.at, self.page, self.walk) = (at, access.page, access.walk);
+        (self.at, self.page, self.walk) = (at, page, walk);
     }
 }
 
@@ -72,8 +71,6 @@ struct RoundFaults {
     /// Accesses that those in the queue wait for.
     ahead_by: u64,
     sectors: Sectors,
-    /// The warp that faulted last, by its unit and where that was.
-    warp: Option<(u32, Position)>,
     /// The fault that comes next, if there is one.
     next: Option<NextFaults>,
     raised: u64,
@@ -84,9 +81,34 @@ struct RoundFaults {
 /// Units in the order in which they fault, and where each is.
 #[derive(Debug, Clone, Default)]
 struct Queue {
-    /// The unit that faults now.
-    first: Option<(u32, Position)>,
+    first: Option<Turn>,
     then: Then,
+}
+
+/// The unit that faults now.
+#[derive(Debug, Clone)]
+struct Turn {
+    /// Its number.
+    unit: u32,
+    at: Position,
+    /// Its lanes that make the access.
+    lanes: Lanes,
+    /// The warp of it that faulted last.
+    warp: Option<u64>,
+}
+
+impl Turn {
+    /// The unit makes the access where it stands, misses the page and goes on. Returns the faults.
+    #[inline]
+    fn misses(&mut self, from_lane: u64, access: &PageAccess) -> NextFaults {
+        let &PageAccess { lanes, page, walk, faults, is_write } = access;
+        let warps = lanes.div_ceil(WARP);
+        let last = Some((from_lane + lanes - 1) / WARP);
+        let goes_on = std::mem::replace(&mut self.warp, last) == Some(from_lane / WARP);
+        let of_warp = if warps == 1 { faults } else { (faults / warps).max(1) };
+        let fault = RaisedFault { page, walk };
+        NextFaults { fault, left: faults, of_warp, come: u64::from(goes_on), is_write }
+    }
 }
 
 /// The units behind the first of a queue.
@@ -107,16 +129,16 @@ impl Default for Then {
 
 impl Queue {
     /// All units: those that stayed where they were fault before those that moved.
-    fn of(units: &[Waiting], moved: usize) -> Self {
+    fn of(units: &[Waiting], moved: usize, grid: &Grid) -> Self {
         let then = Then::Units { from: 0, moved: moved == units.len() };
         let mut queue = Self { first: None, then };
-        queue.step(units);
+        queue.step(units, grid);
         queue
     }
 
     /// The next unit has its turn.
-    fn step(&mut self, units: &[Waiting]) {
-        self.first = match &mut self.then {
+    fn step(&mut self, units: &[Waiting], grid: &Grid) {
+        let next = match &mut self.then {
             Then::Listed { list, from } => {
                 let next = list.get(*from).copied();
                 *from += 1;
@@ -135,6 +157,10 @@ impl Queue {
                 }
             },
         };
+        self.first = next.map(|(unit, at)| {
+            let lanes = grid.lanes(&units[unit as usize].unit, at).unwrap_or_default();
+            Turn { unit, at, lanes, warp: None }
+        });
     }
 }
 
@@ -146,8 +172,6 @@ struct NextFaults {
     /// Faults of one of its warps, and those of the warp at hand that have come.
     of_warp: u64,
     come: u64,
-    /// Accesses that the unit waits for before this one.
-    ahead: u64,
     is_write: bool,
 }
 
@@ -172,8 +196,8 @@ impl Multiprocessor {
             for partition in partition_order(&mut draw) {
                 let own = turn.iter().skip(partition).step_by(PARTITIONS);
                 self.units.extend(own.filter_map(|unit| {
-                    let at = grid.seek(unit, Position::default(), missing)?;
-                    let PageAccess { page, walk, .. } = grid.page(unit, at)?;
+                    let miss = grid.seek(unit, Position::default(), missing)?;
+                    let Miss { at, page, walk } = miss;
                     let (unit, moved, is_through) = (*unit, true, false);
                     Some(Waiting { unit, block, at, page, walk, moved, is_through })
                 }));
@@ -216,76 +240,62 @@ impl Multiprocessor {
         progress
     }
 
-    fn queue(&mut self) {
-        self.round.queue = Queue::of(&self.units, self.moved);
+    fn queue(&mut self, grid: &Grid) {
+        self.round.queue = Queue::of(&self.units, self.moved, grid);
         self.round.ahead.clear();
         self.round.sectors.clear();
         self.round.ahead_by = 0;
-        self.round.warp = None;
     }
 
-    /// The next faults that the multiprocessor has room for.
-    fn admitted(
-        &mut self,
-        params: &ArrivalParams,
-        grid: &Grid,
-        missing: &impl Missing,
-    ) -> Option<NextFaults> {
-        loop {
-            let next = self.next_fault(grid, missing)?;
-            let on_page = self.round.sectors.admit(params, next.fault.page)?;
-            let left = match next.is_write {
-                true => on_page.take_room(next.left, params.page_writes.into()),
-                false => next.left,
-            };
-            if left > 0 {
-                return Some(NextFaults { left, ..next });
+    /// Goes on to the next faults for which the multiprocessor has room.
+    #[inline(never)]
+    fn admit(&mut self, params: &ArrivalParams, around: &OnGrid<'_, impl Missing>) {
+        self.round.next = loop {
+            let Some(mut next) = self.next_fault(around) else { break None };
+            let sectors = &mut self.round.sectors;
+            let Some(on_page) = sectors.admit(params, next.fault.page) else { break None };
+            if next.is_write {
+                next.left = on_page.take_room(next.left, params.page_writes.into());
             }
-        }
+            if next.left > 0 {
+                break Some(next);
+            }
+        };
     }
 
     /// The next page that a unit misses, and its faults on it.
-    fn next_fault(&mut self, grid: &Grid, missing: &impl Missing) -> Option<NextFaults> {
+    #[inline(always)]
+    fn next_fault(&mut self, around: &OnGrid<'_, impl Missing>) -> Option<NextFaults> {
+        let OnGrid { grid, missing } = *around;
         let round = &mut self.round;
         loop {
-            let Some((index, at)) = &mut round.queue.first else {
+            let Some(turn) = &mut round.queue.first else {
                 if round.ahead.is_empty() {
                     return None;
                 }
                 let list = std::mem::take(&mut round.ahead);
                 round.queue.then = Then::Listed { list, from: 0 };
-                round.queue.step(&self.units);
+                round.queue.step(&self.units, grid);
                 round.ahead_by += 1;
                 continue;
             };
-            let waiting = &self.units[*index as usize];
-            if let Some(access) = grid.page(&waiting.unit, *at) {
-                let PageAccess { behind, page, walk, faults, is_write } = access;
-                let from = std::mem::replace(at, behind);
-                if !missing.contains(walk, page) {
-                    continue;
+            if let Some(access) = grid.page(&turn.lanes, turn.at) {
+                let from_lane = turn.at.lane;
+                turn.at.lane += access.lanes;
+                if missing.contains(access.walk, access.page) {
+                    return Some(turn.misses(from_lane, &access));
                 }
-                let warps = (behind.lane - from.lane).div_ceil(WARP).max(1);
-                let warp_of = |lane: u64| Some((*index, Position { lane: lane / WARP, ..from }));
-                let goes_on = round.warp == warp_of(from.lane);
-                round.warp = warp_of(behind.lane - 1);
-                return Some(NextFaults {
-                    fault: RaisedFault { page, walk },
-                    left: faults,
-                    of_warp: if warps == 1 { faults } else { (faults / warps).max(1) },
-                    come: u64::from(goes_on),
-                    ahead: round.ahead_by,
-                    is_write,
-                });
+                continue;
             }
-            if grid.may_run_ahead(*at)
-                && let Some(next) = grid.seek(&waiting.unit, *at, missing)
-                && grid.runs_ahead(*at, next)
+            let waiting = &self.units[turn.unit as usize];
+            if grid.may_run_ahead(turn.at)
+                && let Some(Miss { at: next, .. }) = grid.seek(&waiting.unit, turn.at, missing)
+                && grid.runs_ahead(turn.at, next)
                 && next.iteration - waiting.at.iteration <= AHEAD_MAX
             {
-                round.ahead.push((*index, next));
+                round.ahead.push((turn.unit, next));
             }
-            round.queue.step(&self.units);
+            round.queue.step(&self.units, grid);
         }
     }
 }
@@ -333,24 +343,25 @@ impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
     }
 
     fn first_page(&mut self, around: &OnGrid<'_, M>) -> Option<u64> {
-        self.queue();
-        self.next_fault(around.grid, around.missing).map(|next| next.fault.page)
+        self.queue(around.grid);
+        self.next_fault(around).map(|next| next.fault.page)
     }
 
+    #[inline]
     fn next_ns(&self, params: &ArrivalParams, around: &OnGrid<'_, M>) -> u64 {
         let (nth, ahead) = match &self.round.next {
-            Some(next) => (self.round.slots + u64::from(next.takes_a_turn()), next.ahead),
+            Some(next) => (self.round.slots + u64::from(next.takes_a_turn()), self.round.ahead_by),
             None => (0, 0),
         };
         let delay_ns = delay_ns(params, around.grid.turn_ns(), nth, ahead);
         self.timing.start_ns.saturating_add(delay_ns)
     }
 
+    #[inline]
     fn raise(&mut self, params: &ArrivalParams, around: &OnGrid<'_, M>) -> Option<RaisedFault> {
-        let OnGrid { grid, missing } = *around;
         if self.round.raised == 0 {
-            self.queue();
-            self.round.next = self.admitted(params, grid, missing);
+            self.queue(around.grid);
+            self.admit(params, around);
         }
         let RoundFaults { next, slots, raised, .. } = &mut self.round;
         let next = next.as_mut()?;
@@ -361,7 +372,7 @@ impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
             next.left -= 1;
             next.come = (next.come + 1) % next.of_warp;
         } else {
-            self.round.next = self.admitted(params, grid, missing);
+            self.admit(params, around);
         }
         Some(fault)
     }

@@ -23,6 +23,9 @@ use super::params::{ArrivalParams, ReadingParams};
 /// one by one, so that one thread does.
 const ROUNDS_IN_VAIN_MAX: u32 = 16;
 
+/// Faults for which there is room before the first is read.
+const READ_AT_ONCE: usize = 256;
+
 /// The kernel and the pages that it misses, as multiprocessors and rounds see them.
 pub(super) trait Around {
     /// The mapping of the device nearest to a page.
@@ -33,8 +36,33 @@ pub(super) trait Around {
     fn begins_at_once(&self) -> bool;
 }
 
+/// When the next fault of a multiprocessor comes, and the number of that. The soonest is the
+/// greatest. Of one number each, so that they are compared without a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Next(Reverse<u128>);
+
+impl Next {
+    fn new(ns: u64, multiprocessor: usize) -> Self {
+        Self(Reverse(u128::from(ns) << 64 | multiprocessor as u128))
+    }
+
+    fn ns(self) -> u64 {
+        (self.0.0 >> 64) as u64
+    }
+
+    fn multiprocessor(self) -> usize {
+        self.0.0 as usize
+    }
+}
+
 /// When the next fault of each multiprocessor comes, the soonest first.
-type Coming = BinaryHeap<Reverse<(u64, usize)>>;
+type Coming = BinaryHeap<Next>;
+
+/// Takes the multiprocessor with the next fault out, if that comes by then.
+fn take_soonest(coming: &mut Coming, by_ns: u64) -> Option<usize> {
+    let next = coming.peek_mut().filter(|next| next.ns() <= by_ns)?;
+    Some(PeekMut::pop(next).multiprocessor())
+}
 
 /// When a multiprocessor faults, in nanoseconds after the replay.
 #[derive(Debug, Clone, Copy, Default)]
@@ -124,7 +152,7 @@ impl<'a> Rounds<'a> {
             // One fault alone.
             self.left_over.clear();
             let fault = multiprocessors.iter().find_map(Raises::first_fault)?;
-            return Some(FaultBatch::of(vec![fault]));
+            return Some(FaultBatch::of(&[fault]));
         }
         self.start(multiprocessors, around);
         Some(self.collect(multiprocessors, around))
@@ -167,31 +195,35 @@ impl<'a> Rounds<'a> {
         let most = params.batch_faults.max(1) as usize;
         let waiting = multiprocessors.iter().enumerate().filter(|(_, m)| m.is_waiting());
         let mut coming: Coming =
-            waiting.map(|(at, m)| Reverse((m.next_ns(params, around), at))).collect();
+            waiting.map(|(at, m)| Next::new(m.next_ns(params, around), at)).collect();
         let mut read = std::mem::take(&mut self.left_over);
+        read.reserve(most.min(READ_AT_ONCE).saturating_sub(read.len()));
         let looks_ns = match coming.peek() {
-            Some(&Reverse((first_ns, at))) if read.is_empty() => {
-                let first = multiprocessors[at].first_page(around);
-                first_ns.saturating_add(first.map_or(0, |page| self.walk_ns(page, around)))
+            Some(soonest) if read.is_empty() => {
+                let first = multiprocessors[soonest.multiprocessor()].first_page(around);
+                soonest.ns().saturating_add(first.map_or(0, |page| self.walk_ns(page, around)))
             }
             _ => self.reading.reads_late_after_ns,
         };
         let mut now_ns = looks_ns.saturating_add(read_ns.saturating_mul(read.len() as u64));
         while read.len() < most
-            && let Some(mut next) = coming.peek_mut()
-            && let Reverse((ns, at)) = *next
-            && ns <= now_ns
+            && let Some(at) = take_soonest(&mut coming, now_ns)
         {
+            // A multiprocessor raises many faults before the next one: meanwhile it is in no heap.
+            let other = coming.peek().copied();
             let multiprocessor = &mut multiprocessors[at];
-            if let Some(fault) = multiprocessor.raise(params, around) {
+            while let Some(fault) = multiprocessor.raise(params, around) {
                 read.push(fault);
                 now_ns = now_ns.saturating_add(read_ns);
-                *next = Reverse((multiprocessor.next_ns(params, around), at));
-            } else {
-                PeekMut::pop(next);
+                let ns = multiprocessor.next_ns(params, around);
+                let next = Next::new(ns, at);
+                if read.len() == most || ns > now_ns || other > Some(next) {
+                    coming.push(next);
+                    break;
+                }
             }
         }
-        let batch = FaultBatch::of(read);
+        let batch = FaultBatch::of(&read);
         let replay_ns =
             now_ns.saturating_add(params.service_block_ns.saturating_mul(batch.blocks()));
         for multiprocessor in multiprocessors.iter_mut().filter(|m| m.is_waiting()) {
@@ -215,15 +247,15 @@ impl<'a> Rounds<'a> {
     ) {
         let (params, all_leave) = (self.params, self.reads_once);
         let mut late = coming.into_vec();
-        late.retain(|Reverse((ns, at))| {
-            let is_late = all_leave || multiprocessors[*at].timing().start_ns > looks_ns;
-            *ns < replay_ns && is_late
+        late.retain(|next| {
+            let timing = multiprocessors[next.multiprocessor()].timing();
+            next.ns() < replay_ns && (all_leave || timing.start_ns > looks_ns)
         });
         let mut coming = Coming::from(late);
         while self.left_over.len() < params.batch_faults as usize
             && let Some(mut next) = coming.peek_mut()
         {
-            let Reverse((ns, at)) = *next;
+            let (ns, at) = (next.ns(), next.multiprocessor());
             let multiprocessor = &mut multiprocessors[at];
             if ns < replay_ns
                 && let Some(fault) = multiprocessor.raise(params, around)
@@ -231,7 +263,7 @@ impl<'a> Rounds<'a> {
                 if ns > looks_ns {
                     self.left_over.push(fault);
                 }
-                *next = Reverse((multiprocessor.next_ns(params, around), at));
+                *next = Next::new(multiprocessor.next_ns(params, around), at);
             } else {
                 PeekMut::pop(next);
             }

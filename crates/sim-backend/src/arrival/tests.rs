@@ -35,10 +35,6 @@ impl Missing for Memory {
     }
 }
 
-fn pages_of(batch: &FaultBatch) -> Vec<u64> {
-    batch.pages().collect()
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Kernel {
     accesses: Accesses,
@@ -80,7 +76,7 @@ impl Kernel {
     /// All batches, if the faulted pages come and nothing else.
     fn run_plainly(&self, seed: u64) -> Vec<FaultBatch> {
         self.run(seed, self.memory(), |batch, memory| {
-            batch.pages().for_each(|page| _ = memory.missing.remove(&page));
+            batch.pages().into_iter().for_each(|page| _ = memory.missing.remove(&page));
         })
     }
 }
@@ -113,15 +109,15 @@ proptest! {
     #[test]
     fn every_page_touched_faults_and_no_other(kernel in kernel(), seed in any::<u64>()) {
         let faulted: BTreeSet<u64> =
-            kernel.run_plainly(seed).into_iter().flat_map(|batch| pages_of(&batch)).collect();
+            kernel.run_plainly(seed).into_iter().flat_map(|batch| batch.pages()).collect();
         prop_assert_eq!(faulted, kernel.pages());
     }
 
     #[test]
     fn a_batch_has_at_most_256_faults_on_ascending_pages(kernel in kernel(), seed in any::<u64>()) {
         for batch in kernel.run_plainly(seed) {
-            prop_assert!(batch.faults <= 256 && pages_of(&batch).len() as u64 <= batch.faults);
-            let pages = pages_of(&batch);
+            prop_assert!(batch.faults <= 256 && batch.pages().len() as u64 <= batch.faults);
+            let pages = batch.pages();
             prop_assert!(pages.is_sorted_by(|a, b| a < b) && !pages.is_empty());
             prop_assert!((1..=batch.faults).contains(&batch.merged));
         }
@@ -239,7 +235,7 @@ fn bulk_batch(bytes: u64, threads: Threads, runs_ahead: bool) -> FaultBatch {
 #[test]
 fn every_multiprocessor_reads_a_page_of_a_large_copy_at_once_and_a_quarter_of_one_of_a_small_one() {
     // TIMING-34 and 35, recorded: 35 to 37 pages of 512 KiB; 107 to 126 pages from 1 MiB on.
-    let pages = |bytes| bulk_batch(bytes, Threads::Copy, false).pages().count();
+    let pages = |bytes| bulk_batch(bytes, Threads::Copy, false).pages().len();
     assert!((33..=37).contains(&pages(512 << 10)), "{}", pages(512 << 10));
     for mib in [1, 2, 4, 8] {
         assert!((107..=132).contains(&pages(mib << 20)), "{mib} MiB: {}", pages(mib << 20));
@@ -273,9 +269,9 @@ fn a_million_blocks_take_work_by_pages_and_not_by_threads() {
     let end = accesses.bytes / PAGE;
     let memory = Memory { missing: [7, 1 << 20, end - 1].into(), end };
     let batches = Kernel { accesses, threads }.run(1, memory, |batch, memory| {
-        batch.pages().for_each(|page| _ = memory.missing.remove(&page));
+        batch.pages().into_iter().for_each(|page| _ = memory.missing.remove(&page));
     });
-    let pages: Vec<u64> = batches.into_iter().flat_map(|batch| pages_of(&batch)).collect();
+    let pages: Vec<u64> = batches.into_iter().flat_map(|batch| batch.pages()).collect();
     assert_eq!(BTreeSet::from_iter(pages), BTreeSet::from([7, 1 << 20, end - 1]));
 }
 
@@ -304,7 +300,7 @@ fn a_thread_waits_for_what_it_read_before_it_writes() {
     let walks_of = |kinds: &[RunsAhead]| {
         let walk = |(at, kind): (usize, &RunsAhead)| walk_at(at as u64 * 100, *kind);
         let batch = first_batch(kinds.iter().enumerate().map(walk).collect(), (1, 32));
-        batch.raised.iter().map(|fault| fault.walk).collect::<BTreeSet<usize>>()
+        batch.raised().iter().map(|fault| fault.walk).collect::<BTreeSet<usize>>()
     };
     assert_eq!(walks_of(&[ToReads, ToReads, Freely]), [0, 1].into(), "both reads, no write");
     assert_eq!(walks_of(&[ToReads, Freely, ToReads]), [0].into());
@@ -348,7 +344,7 @@ proptest! {
         let mut memory = MemoryByWalk(touched.iter().map(|_| missing(60)).collect());
         let mut faulted = vec![BTreeSet::new(); touched.len()];
         while let Some(batch) = arrival.next_batch(&memory) {
-            for fault in &batch.raised {
+            for fault in batch.raised() {
                 memory.0[fault.walk].missing.remove(&fault.page);
                 faulted[fault.walk].insert(fault.page);
             }
@@ -407,7 +403,7 @@ fn outline(walks: KernelWalks, service: Service, first_missing: u64, pages: u64)
     let (mut count, mut faults, mut digest) = (0, 0, 0xcbf2_9ce4_8422_2325_u64);
     let mut there = VecDeque::new();
     while let Some(batch) = arrival.next_batch(&memory) {
-        let raised = batch.raised.iter().flat_map(|fault| [fault.page, fault.walk as u64]);
+        let raised = batch.raised().into_iter().flat_map(|fault| [fault.page, fault.walk as u64]);
         for word in raised.chain([batch.merged, batch.faults]) {
             digest = (digest ^ word).wrapping_mul(0x0100_0000_01b3);
         }

@@ -8,8 +8,8 @@ use std::ops::Range;
 use pagewise_hal::{PAGE_BYTES, Processor};
 
 use super::access::Access;
-use super::batch::{Missed, Passed};
 use super::engine::Paging;
+use super::missed::{Known, Missed};
 use super::processor::ProcId;
 use super::report::ReportSink;
 use super::walk::{HeldOff, Touched};
@@ -175,8 +175,7 @@ impl Paging {
     ) -> bool {
         let (waiting, progress) = kernel.waiting(lanes);
         self.advance(kernel.touched.now_ns, sink);
-        let passed = Passed::new(self.evictions);
-        let missed = Missed::new(self, (kernel.by, Access::Read), u64::MAX, passed);
+        let missed = Missed::new(self, (kernel.by, Access::Read), u64::MAX, Known::default());
         let near = |page| missed.mapped_near(page);
         let batch = kernel.arrival.next_batch(progress, waiting.into_iter(), near);
         let Some(batch) = batch else { return false };

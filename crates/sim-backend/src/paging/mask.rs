@@ -75,6 +75,23 @@ impl PageMask {
         self.0[page / 64] |= 1 << (page % 64);
     }
 
+    /// Adds up to 64 pages: bit n is page `at + n`, which is in the block where the bit is set.
+    #[inline]
+    pub(crate) fn insert_word(&mut self, at: i64, bits: u64) {
+        let (at, bits) = match u32::try_from(-at) {
+            Ok(before) => (0, bits.checked_shr(before).unwrap_or(0)),
+            Err(_) => (at as usize, bits),
+        };
+        let (word, shift) = (at / 64, at as u32 % 64);
+        if let Some(low) = self.0.get_mut(word) {
+            *low |= bits << shift;
+        }
+        // Of no shift, all bits are in the first word.
+        if let Some(high) = self.0.get_mut(word + 1) {
+            *high |= bits >> 1 >> (63 - shift);
+        }
+    }
+
     /// Adds one page or removes it.
     #[inline]
     pub(crate) fn set(&mut self, page: usize, is_in: bool) {
@@ -505,6 +522,20 @@ pub(super) mod tests {
                 assert_eq!(mask.count(), end - start);
                 assert!((0..PAGES).all(|p| mask.contains(p) == (start..end).contains(&p)));
             }
+        }
+    }
+
+    #[test]
+    fn a_word_adds_its_pages_at_any_place() {
+        let pages = irregular(3);
+        for at in -63..PAGES as i64 {
+            let page = |n: u32| usize::try_from(at + i64::from(n)).ok();
+            let is_in = |n: &u32| page(*n).is_some_and(|page| page < PAGES && pages.contains(page));
+            let bits = (0..64).filter(is_in).fold(0, |bits, n| bits | 1 << n);
+            let mut mask = PageMask::single(7);
+            mask.insert_word(at, bits);
+            let window = PageMask::range(at.max(0) as usize..PAGES.min((at + 64) as usize));
+            assert_eq!(mask, (pages & window) | PageMask::single(7), "{at}");
         }
     }
 

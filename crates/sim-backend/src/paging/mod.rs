@@ -48,6 +48,7 @@ mod laws;
 mod mapping;
 mod mask;
 mod migrate;
+mod missed;
 mod moves;
 mod node;
 mod params;

@@ -133,7 +133,7 @@ fn with_a_hole() -> Paging {
 }
 
 fn missed(paging: &Paging, end_page: u64) -> Missed<'_> {
-    Missed::new(paging, (ProcId::from(GPU0), Access::Read), end_page, Passed::new(paging.evictions))
+    Missed::new(paging, (ProcId::from(GPU0), Access::Read), end_page, Known::default())
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn the_next_missing_page_lies_behind_mapped_blocks_and_holes_and_before_the_end(
 }
 
 /// The stretches that are known after a search.
-fn stretches(passed: &Passed) -> Vec<(u64, u64)> {
-    passed.stretches.iter().map(|(from, to)| (*from, *to)).collect()
+fn stretches(known: &Known) -> Vec<(u64, u64)> {
+    known.passed.iter().map(|(from, to)| (*from, *to)).collect()
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_search_is_remembered_if_it_passed_more_than_one_block() {
     let passed = |page: u64| {
         let missed = missed(&paging, 3400);
         assert_eq!(missed.next(page), Some(3082));
-        stretches(&missed.passed.into_inner())
+        stretches(&missed.into_known())
     };
     assert_eq!(passed(3075), [], "within block 6");
     assert_eq!(passed(2600), [], "one block");
@@ -178,22 +178,18 @@ fn a_search_is_remembered_if_it_passed_more_than_one_block() {
 }
 
 #[test]
-fn passed_stretches_hold_until_the_next_eviction() {
+fn looks_at_the_blocks_of_a_batch_are_forgotten_after_it() {
     let mut paging = with_a_hole();
     let who = (ProcId::from(GPU0), Access::Read);
-    let search = |paging: &Paging, passed: Passed| {
-        let missed = Missed::new(paging, who, 3400, passed);
-        let before = stretches(&missed.passed.borrow());
-        (before, missed.next(600), missed.passed.into_inner())
+    let contains = |paging: &Paging, known: Known| {
+        let missed = Missed::new(paging, who, 3400, known);
+        let (is_missed, others) = (missed.contains(3100), missed.contains(600));
+        (is_missed, others, missed.into_known())
     };
-    let (known, next, passed) = search(&paging, Passed::new(0));
-    assert_eq!((known, next), (vec![], Some(3082)));
-    let (known, next, passed) = search(&paging, passed);
-    assert_eq!((known, next), (vec![(600, 3072)], Some(3082)));
-    // Block 2 has to leave the device, and block 1 stays.
-    paging.migrate(512..1024, GPU0, 0, &mut unread());
-    paging.claim(GPU0, 5 << 21, 0, &mut unread());
-    assert_eq!((paging.evictions, paging.resident_on(1024)), (1, vec![HOST]));
-    let (known, next, _) = search(&paging, passed);
-    assert_eq!((known, next), (vec![], Some(1024)));
+    let (.., known) = contains(&paging, Known::default());
+    paging.migrate(3100..3101, GPU0, 0, &mut unread());
+    let (is_missed, others, known) = contains(&paging, known);
+    assert_eq!((is_missed, others), (true, false), "as it was when it was looked at");
+    let (is_missed, others, _) = contains(&paging, known.after(&batch_on(&[3100])));
+    assert_eq!((is_missed, others), (false, false));
 }

@@ -1,11 +1,13 @@
 //! Claims about kernels of many threads: the pages that move, the number of batches, and their end.
 
-use super::super::{GpuMemory, Relations};
+use super::super::testing::Heard;
+use super::super::{GpuMemory, PagingParams, Relations};
 use super::*;
 use crate::GpuProfile;
 use crate::arrival::{Accesses, Threads};
 use pagewise_hal::{CopyCause, MemoryEvent, PageRun, Processor};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const HOST: Processor = Processor::HOST;
 const GPU0: Processor = Processor::device(0);
@@ -41,9 +43,13 @@ impl StateAfter {
 }
 
 fn paging(chunks: u64) -> Paging {
+    paging_with(GpuProfile::h200().paging, chunks)
+}
+
+fn paging_with(params: PagingParams, chunks: u64) -> Paging {
     let gpus = [GpuMemory { capacity_bytes: chunks << 21 }];
     let relations = Relations::pcie_with_nvlink(1);
-    let mut paging = Paging::new(GpuProfile::h200().paging, &gpus, relations);
+    let mut paging = Paging::new(params, &gpus, relations);
     paging.create_range(0, PAGES_IN_ALL);
     paging
 }
@@ -247,4 +253,53 @@ fn a_kernel_waits_for_pages_that_thrash_and_the_wait_is_reported() {
     assert!(records.iter().any(|record| matches!(record, MemoryEvent::Thrashing { .. })));
     assert!(records.iter().filter(waits).count() > 0);
     assert!((0..16).all(|page| paging.mapping(page, GPU0).is_some()));
+}
+
+/// A kernel of two warps. The first misses page after page while the second passes all memory at
+/// once, and then it comes to a page that was pinned to the host for so long. Returns whether the pin
+/// expired, and whether the kernel faulted on that page.
+fn kernel_over_a_pinned_page(pin_ns: u64, shortcuts: bool) -> (bool, bool) {
+    const HOT: u64 = 4 * 512;
+    let mut params = GpuProfile::h200().paging;
+    params.prefetch_enable = false;
+    (params.thrashing.lapse_ns, params.thrashing.pin_ns) = (1_000_000, pin_ns);
+    let mut paging = paging_with(params, 512);
+    paging.shortcuts = shortcuts;
+    // All pages are on the device but those of the first warp in the first two blocks.
+    (0..1024).step_by(64).for_each(|page| {
+        paging.migrate(page + 32..page + 64, GPU0, 0, &mut Vec::new());
+    });
+    paging.migrate(1024..3072, GPU0, 0, &mut Vec::new());
+    let mut now_ns = 0;
+    while paging.resident_on(HOT) != [HOST] || paging.mapping(HOT, GPU0).is_none() {
+        for by in [HOST, GPU0] {
+            let touched = paging.touch(by, HOT, Access::Write, now_ns, &mut Vec::new());
+            now_ns = touched.now_ns + 50_000;
+        }
+    }
+    let (bytes, stride_bytes) = (3072 << 12, 4096);
+    let walk = Walk { by: GPU0, first_byte: 0, bytes, stride_bytes, access: Access::Read };
+    let accesses = Accesses { first_byte: 0, bytes, stride_bytes, runs_ahead: false };
+    let params = GpuProfile::h200().arrival;
+    let threads = Threads::Grid { blocks: 2, threads: 32 };
+    // Unlike a list of records, this takes time.
+    let mut heard = Heard::default();
+    let arrival = Arrival::new(&params, accesses.by(threads), 1, 0);
+    paging.run_kernel(walk, arrival, now_ns, &mut heard);
+    let faults_there = |record: &MemoryEvent| match record {
+        MemoryEvent::GpuFault { address, .. } => *address == HOT << 12,
+        _ => false,
+    };
+    (paging.pins.is_empty(), heard.records.iter().any(faults_there))
+}
+
+#[test]
+fn a_kernel_misses_a_page_whose_pin_expires_after_other_threads_passed_it() {
+    let outcome = |pin_ns| {
+        let outcome = kernel_over_a_pinned_page(pin_ns, true);
+        assert_eq!(outcome, kernel_over_a_pinned_page(pin_ns, false), "{pin_ns}");
+        outcome
+    };
+    let outcomes: BTreeSet<_> = (0..20).map(|step| outcome(100_000 + 150_000 * step)).collect();
+    assert!(outcomes.is_superset(&[(true, true), (false, false)].into()), "{outcomes:?}");
 }
