@@ -47,14 +47,30 @@ impl DerefMut for Block {
     /// To change it: it is no longer shared then.
     #[inline]
     fn deref_mut(&mut self) -> &mut BlockState {
-        if let Held::Shared(state) = &self.state {
-            self.state = Held::Alone(Box::new(BlockState::clone(state)));
+        if matches!(self.state, Held::Shared(_)) {
+            self.state.stop_sharing();
         }
         match &mut self.state {
             Held::Alone(state) => state,
-            Held::Shared(state) => Arc::make_mut(state), // Made its own above.
+            Held::Shared(state) => made_own(state), // It is not shared any more.
         }
     }
+}
+
+impl Held {
+    #[cold]
+    #[inline(never)]
+    fn stop_sharing(&mut self) {
+        if let Self::Shared(state) = self {
+            *self = Self::Alone(Box::new(BlockState::clone(state)));
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn made_own(state: &mut Arc<BlockState>) -> &mut BlockState {
+    Arc::make_mut(state)
 }
 
 impl Block {

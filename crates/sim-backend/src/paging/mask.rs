@@ -202,6 +202,22 @@ impl PageMask {
         self.0[start / 64..(start + len) / 64].iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// How many pages of the aligned 16, 32 and 64 around a page are in the set.
+    #[inline]
+    pub(crate) fn counts_around(&self, page: usize) -> [usize; 3] {
+        const PAIRS: u64 = u64::MAX / 0b101;
+        const FOURS: u64 = u64::MAX / 0x11;
+        const SIXTEENS: u64 = u64::MAX / 0xffff * 0x00ff;
+        let word = self.0[page / 64];
+        let twos = word - (word >> 1 & (u64::MAX / 0b11));
+        let fours = (twos & PAIRS) + (twos >> 2 & PAIRS);
+        let eights = (fours + (fours >> 4)) & FOURS;
+        let sixteens = (eights + (eights >> 8)) & SIXTEENS;
+        let of_16 = |nth: usize| (sixteens >> (16 * nth) & 0xff) as usize;
+        let (own, all) = (page % 64 / 16, of_16(0) + of_16(1) + of_16(2) + of_16(3));
+        [of_16(own), of_16(own) + of_16(own ^ 1), all]
+    }
+
     /// The aligned runs of 16 pages that hold one of these pages.
     #[inline]
     pub(crate) fn aligned_sixteens(mut self) -> Self {
@@ -521,6 +537,17 @@ pub(super) mod tests {
                 let mask = PageMask::range(start..end);
                 assert_eq!(mask.count(), end - start);
                 assert!((0..PAGES).all(|p| mask.contains(p) == (start..end).contains(&p)));
+            }
+        }
+    }
+
+    #[test]
+    fn counts_around_a_page_are_those_of_its_aligned_runs() {
+        let masks = (0..20).map(irregular).chain([PageMask::EMPTY, !PageMask::EMPTY]);
+        for mask in masks {
+            for page in 0..PAGES {
+                let count = |size| mask.count_aligned(page / size * size, size);
+                assert_eq!(mask.counts_around(page), [16, 32, 64].map(count), "{page}");
             }
         }
     }

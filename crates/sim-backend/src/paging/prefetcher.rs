@@ -192,13 +192,27 @@ fn dense_node(
     let threshold = params.prefetch_threshold_percent as usize;
     let none = PageMask::EMPTY;
     let resident = block.of(destination).map_or(&none, Presence::held);
+    let [of_16, of_32, of_64] = resident.counts_around(page);
     // Beside what is resident, all of the page's 64 KiB page counts.
-    let added = BIG - resident.count_aligned(page / BIG * BIG, BIG);
-    let count = |start: usize, size: usize| match size {
-        ..BIG => size,
-        _ => resident.count_aligned(start, size) + added,
-    };
-    node_of_full_block(page, threshold, resident.count_few() + added, count)
+    let added = BIG - of_16;
+    let all = resident.count_few() + added;
+    let node = |size: usize| page & !(size - 1)..(page & !(size - 1)) + size;
+    let reaches = |count: usize, size: usize| count * 100 > size * threshold;
+    for size in [512, 256, 128] {
+        // Few blocks hold as many pages.
+        if reaches(all, size) {
+            let count = resident.count_aligned(node(size).start, size);
+            if reaches(count + added, size) {
+                return node(size);
+            }
+        }
+    }
+    for (count, size) in [(of_64, 64), (of_32, 32), (of_16, BIG)] {
+        if reaches(count + added, size) {
+            return node(size);
+        }
+    }
+    page..page
 }
 
 /// The union of the nodes that the faulted pages reach.

@@ -85,8 +85,7 @@ pub(super) fn note(
     let thrashing = block.thrashing_or_new();
     let mut found = Vec::new();
     for page in run {
-        let pages = thrashing.pages.get_or_insert_default();
-        let state = pages.entry(page as u16).or_default();
+        let state = thrashing.pages.get_or_insert_default().watched(page);
         state.processors.insert(id);
         let Some(before) = state.last_ns.replace(stamp(params, now_ns)) else { continue };
         if now_ns.saturating_sub(before) > lapse_ns {
@@ -214,7 +213,7 @@ pub(super) fn hint(context: &mut Context<'_>, block: &mut Block, page: usize, by
     settle(context, block, &mut state, hint, page, by);
     if let Some(thrashing) = block.thrashing_mut() {
         thrashing.ever_pinned |= matches!(hint, Hint::Pin(_));
-        thrashing.pages.get_or_insert_default().insert(page as u16, state);
+        *thrashing.pages.get_or_insert_default().watched(page) = state;
     }
     hint
 }

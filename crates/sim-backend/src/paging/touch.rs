@@ -12,6 +12,7 @@
 use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
 use super::access::Access;
+use super::block::Block;
 use super::engine::Paging;
 use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
@@ -55,7 +56,7 @@ impl Paging {
         let mut touched = Touched { now_ns, ..Touched::default() };
         self.advance(now_ns, sink);
         if let Some(page) = walk.only_page() {
-            if self.next_fault(by, page, needs) == Some(page) {
+            if self.misses(by, page, needs) {
                 self.fault_in_walk((by, page), walk.access, 0, &mut touched, sink);
             }
             self.walked.note(by, Some(page..page + 1));
@@ -130,6 +131,14 @@ impl Paging {
         let covered = Covered::of_device(Some(own), block, at);
         self.walked.note_of_device(by, page..page + 1);
         Some(covered)
+    }
+
+    /// Whether `by` cannot access a page of a range yet.
+    #[inline]
+    fn misses(&self, by: ProcId, page: u64, needs: Protection) -> bool {
+        let Some(range) = self.ranges.containing(page) else { return false };
+        let maps = |block: &Block| block.maps(by, needs, (page - block.first_page()) as usize);
+        !range.block(page).is_some_and(maps)
     }
 
     /// The first page from `page` on, in its block or right behind it, that `by` cannot access

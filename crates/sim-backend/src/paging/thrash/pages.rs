@@ -1,8 +1,6 @@
 //! The data of the pages of a va_block that may thrash.
 
-use std::collections::BTreeMap;
-
-use super::super::mask::PageMask;
+use super::super::mask::{PAGES, PageMask};
 use super::super::processor::{ProcId, ProcSet};
 
 /// The data of one page.
@@ -53,11 +51,42 @@ impl PageState {
     }
 }
 
+/// The data of watched pages. A fault looks for its page by a table, which takes 1 KiB.
+#[derive(Debug, Clone)]
+pub(super) struct WatchedPages {
+    /// For each page of a block one more than its place among the states; 0 if it has none.
+    places: Box<[u16; PAGES]>,
+    states: Vec<PageState>,
+}
+
+impl Default for WatchedPages {
+    fn default() -> Self {
+        Self { places: Box::new([0; PAGES]), states: Vec::new() }
+    }
+}
+
+impl WatchedPages {
+    fn place(&self, page: usize) -> Option<usize> {
+        usize::from(self.places[page]).checked_sub(1)
+    }
+
+    /// The data of a page, which is watched from now on.
+    #[inline]
+    pub(super) fn watched(&mut self, page: usize) -> &mut PageState {
+        let place = self.place(page).unwrap_or_else(|| {
+            self.states.push(PageState::default());
+            self.places[page] = self.states.len() as u16;
+            self.states.len() - 1
+        });
+        &mut self.states[place]
+    }
+}
+
 /// The data of the pages of one block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Thrashing {
     /// `None` until two processors have accessed the block, and again after detection was reset.
-    pub(super) pages: Option<BTreeMap<u16, PageState>>,
+    pub(super) pages: Option<WatchedPages>,
     pub(super) marked: PageMask,
     pub(super) last_ns: Option<u64>,
     pub(super) resets: u8,
@@ -71,19 +100,16 @@ impl Thrashing {
     }
 
     pub(super) fn page(&self, page: usize) -> Option<&PageState> {
-        self.pages.as_ref()?.get(&(page as u16))
+        let pages = self.pages.as_ref()?;
+        pages.states.get(pages.place(page)?)
     }
 
     /// Forgets that a page thrashes.
     pub(super) fn reset(&mut self, page: usize) {
-        let number = page as u16;
         if let Some(pages) = &mut self.pages
-            && let Some(state) = pages.get_mut(&number)
+            && let Some(place) = pages.place(page)
         {
-            state.reset();
-            if *state == PageState::default() {
-                pages.remove(&number);
-            }
+            pages.states[place].reset();
         }
         self.marked = self.marked.minus(PageMask::single(page));
     }

@@ -234,8 +234,7 @@ fn after_a_wait(now_ns: u64, throttled: &[ProcId]) -> (Hint, PageState) {
         make_thrashing(context, &mut block, 0, &[HOST, GPU]);
         let mut held = state(Some(HOST), None, 1);
         throttled.iter().for_each(|id| held.throttled.insert(*id));
-        let pages = block.thrashing_or_new().pages.get_or_insert_default();
-        let page = pages.get_mut(&0).expect("thrashing");
+        let page = block.thrashing_or_new().pages.get_or_insert_default().watched(0);
         let &mut PageState { events, processors, last_ns, .. } = page;
         *page = PageState { events, processors, last_ns, ..held };
         context.now_ns = now_ns;
