@@ -154,18 +154,6 @@ impl PageMask {
         (sixteens.wrapping_mul(u64::MAX / 0xffff) >> 48) as usize
     }
 
-    /// The same in less time where most words of the set have no page.
-    #[inline]
-    pub(crate) fn count_few(&self) -> usize {
-        let mut count = 0;
-        for &word in &self.0 {
-            if word != 0 {
-                count += word.count_ones() as usize;
-            }
-        }
-        count
-    }
-
     /// The page of a set that has no other.
     #[inline]
     pub(crate) fn only(&self) -> Option<usize> {
@@ -316,11 +304,12 @@ impl PageMask {
     /// Adds pages, and takes them out of another set as far as they are there.
     #[inline]
     pub(crate) fn take_from(&mut self, other: &mut Self, pages: &Self) -> Taken {
-        let mut taken = Taken::default();
-        for (word, &pages) in pages.0.iter().enumerate() {
-            self.take_word(other, word, pages, &mut taken);
-        }
-        taken
+        // Without a branch for each word: which words have pages follows no pattern.
+        let added = pages.minus(*self);
+        let moved = added & *other;
+        *self |= added;
+        *other = other.minus(moved);
+        Taken { added, moved, count: added.count() }
     }
 
     /// The same for the pages of a range.
@@ -357,25 +346,24 @@ impl PageMask {
     /// kind changes.
     #[inline]
     pub(crate) fn counts_by(&self, kind: &Self) -> [Counts; 2] {
-        let mut counts = [Counts::default(); 2];
-        // The last page of the word before.
-        let (mut page_before, mut kind_before) = (0, 0);
-        for word in 0..WORDS {
-            let (pages, kind) = (self.0[word], kind.0[word]);
-            if pages != 0 {
-                let is_other = kind ^ (kind << 1 | kind_before);
-                let starts = pages & (is_other | !(pages << 1 | page_before));
-                let [others, of_kind] = &mut counts;
-                if pages & kind != 0 {
-                    of_kind.add(starts & kind, pages & kind);
-                }
-                if pages & !kind != 0 {
-                    others.add(starts & !kind, pages & !kind);
-                }
-            }
-            (page_before, kind_before) = (pages >> 63, kind >> 63);
+        // Without a branch for each word: which words have pages follows no pattern.
+        let changes = kind.with(kind.one_up(), |a, b| a ^ b);
+        let starts = *self & (changes | !self.one_up());
+        let counts =
+            |starts: Self, pages: Self| Counts { runs: starts.count(), pages: pages.count() };
+        let of_kind = *self & *kind;
+        if of_kind.is_empty() {
+            return [counts(starts, *self), Counts::default()];
         }
-        counts
+        [counts(starts.minus(*kind), self.minus(*kind)), counts(starts & *kind, of_kind)]
+    }
+
+    /// The pages behind these.
+    #[inline]
+    fn one_up(&self) -> Self {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        let before = Self([0, a, b, c, d, e, f, g]);
+        Self([a, b, c, d, e, f, g, h]).with(before, |word, before| word << 1 | before >> 63)
     }
 
     /// The pages, ascending.
@@ -628,7 +616,6 @@ pub(super) mod tests {
         for seed in 0..50 {
             let (a, b) = (irregular(seed), irregular(seed + 1000));
             assert_eq!(a.minus(b) | (a & b), a);
-            assert_eq!(a.count_few(), a.count());
             let any = |page: &usize| a.count_in(page / 16 * 16..page / 16 * 16 + 16) > 0;
             assert!((0..PAGES).all(|page| a.aligned_sixteens().contains(page) == any(&page)));
             assert_eq!((a | b).count() + (a & b).count(), a.count() + b.count());

@@ -195,7 +195,7 @@ fn dense_node(
     let [of_16, of_32, of_64] = resident.counts_around(page);
     // Beside what is resident, all of the page's 64 KiB page counts.
     let added = BIG - of_16;
-    let all = resident.count_few() + added;
+    let all = resident.count() + added;
     let node = |size: usize| page & !(size - 1)..(page & !(size - 1)) + size;
     let reaches = |count: usize, size: usize| count * 100 > size * threshold;
     for size in [512, 256, 128] {
