@@ -5,7 +5,6 @@
 )]
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::access::Access;
@@ -20,9 +19,9 @@ use crate::arrival::{FaultBatch, Missing, Nearby, Vicinity};
 /// where memory is evicted or pins expire.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Stretches of memory in which the walk misses nothing, from and to. Found when they were
-    /// passed, so that they need not be searched again.
-    pub(super) passed: BTreeMap<u64, u64>,
+    /// Stretches of memory in which the walk misses nothing, from and to, ascending and apart. Found
+    /// when they were passed, so that they need not be searched again.
+    pub(super) passed: Vec<(u64, u64)>,
     /// The blocks looked at last, by the number of their slot.
     looks: Box<[Look; LOOKS]>,
 }
@@ -34,6 +33,22 @@ impl Known {
             *self.look_at(page) = Look::default();
         }
         self
+    }
+
+    /// The end of the stretch that holds a page, or the page.
+    pub(super) fn behind_passed(&self, page: u64) -> u64 {
+        let behind = self.passed.partition_point(|(from, _)| *from <= page);
+        let before = behind.checked_sub(1).map(|at| self.passed[at]);
+        before.map_or(page, |(_, to)| page.max(to))
+    }
+
+    /// A stretch was passed.
+    pub(super) fn pass(&mut self, from: u64, to: u64) {
+        let first = self.passed.partition_point(|(_, end)| *end < from);
+        let behind = self.passed.partition_point(|(start, _)| *start <= to);
+        let met = self.passed.drain(first..behind.max(first));
+        let all = met.fold((from, to), |all, met| (all.0.min(met.0), all.1.max(met.1)));
+        self.passed.insert(first, all);
     }
 
     /// The place of a look at the block of a page.
@@ -170,12 +185,10 @@ impl Missed<'_> {
             }
             at = end;
             blocks += 1;
-            if let Some((_, end)) = self.known.borrow().passed.range(..=at).next_back() {
-                at = at.max(*end);
-            }
+            at = self.known.borrow().behind_passed(at);
         };
         if blocks > 1 {
-            self.known.borrow_mut().passed.insert(page, at);
+            self.known.borrow_mut().pass(page, at);
         }
         found
     }

@@ -160,7 +160,7 @@ fn the_next_missing_page_lies_behind_mapped_blocks_and_holes_and_before_the_end(
 
 /// The stretches that are known after a search.
 fn stretches(known: &Known) -> Vec<(u64, u64)> {
-    known.passed.iter().map(|(from, to)| (*from, *to)).collect()
+    known.passed.clone()
 }
 
 #[test]
@@ -175,6 +175,20 @@ fn a_search_is_remembered_if_it_passed_more_than_one_block() {
     assert_eq!(passed(2600), [], "one block");
     assert_eq!(passed(2100), [(2100, 3072)]);
     assert_eq!(passed(600), [(600, 3072)]);
+}
+
+#[test]
+fn stretches_that_meet_are_one() {
+    let mut known = Known::default();
+    for (from, to) in [(10, 20), (40, 50), (60, 70), (5, 10), (45, 55), (0, 2), (20, 40), (80, 90)]
+    {
+        known.pass(from, to);
+    }
+    assert_eq!(stretches(&known), [(0, 2), (5, 55), (60, 70), (80, 90)]);
+    let behind = [1, 2, 3, 5, 54, 55, 56, 65, 75, 95].map(|page| known.behind_passed(page));
+    assert_eq!(behind, [2, 2, 3, 55, 55, 55, 56, 70, 75, 95]);
+    known.pass(0, 100);
+    assert_eq!(stretches(&known), [(0, 100)]);
 }
 
 #[test]
