@@ -421,9 +421,7 @@ impl SimBackend {
         answer: impl Fn(Book<'_>) -> Checked<T>,
     ) -> Result<T> {
         let call = Call::RangeAttribute;
-        let beside = |book: Book<'_>| Some(answer(book));
-        let act = |sim: &mut Sim| answer(sim.book());
-        let answer = self.machine.read(operation.into(), call, beside, act);
+        let answer = self.machine.read(operation.into(), call, answer);
         answer.map_err(|error| error.with_span(span))
     }
 
@@ -628,8 +626,7 @@ impl Backend for SimBackend {
     fn pointer_attribute(&self, ptr: DevicePtr, attribute: PointerAttribute) -> Result<u64> {
         let name = Operation::PointerAttribute.into();
         let answer = |book: Book<'_>| book.pointer_attribute(ptr, attribute);
-        let act = |sim: &mut Sim| sim.pointer_attribute(ptr, attribute);
-        self.machine.read(name, Call::PointerAttribute, answer, act)
+        self.machine.read(name, Call::PointerAttribute, answer)
     }
 
     fn pool_create(&self, props: PoolProps) -> Result<PoolHandle> {

@@ -3,13 +3,15 @@
 use std::ops::Range;
 
 use pagewise_hal::{
-    DevicePtr, DriverVersion, Location, PointerAttribute, Processor, RangeAttribute, Span,
+    AccessFlags, DevicePtr, DriverVersion, Location, PointerAttribute, Processor, RangeAttribute,
+    Span,
 };
 
 use crate::attributes::Attributes;
 use crate::config::{RangeReads, SimConfig};
 use crate::lendable::Lendable;
 use crate::locate::{self, NO_LOCATION};
+use crate::mappings::Mappings;
 use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, invalid};
 use crate::space::{Allocation, Live, MemoryKind, containing};
@@ -38,6 +40,7 @@ pub(crate) struct Book<'a> {
     live: &'a Live,
     attributes: &'a Attributes,
     pools: &'a Pools,
+    mappings: &'a Mappings,
     rules: Rules,
 }
 
@@ -47,23 +50,32 @@ pub(crate) struct LentBook {
     live: Lendable<Live>,
     attributes: Lendable<Attributes>,
     pools: Lendable<Pools>,
+    mappings: Lendable<Mappings>,
     rules: Rules,
 }
 
 impl LentBook {
     pub(crate) fn new(
-        live: &Lendable<Live>,
-        attributes: &Lendable<Attributes>,
-        pools: &Lendable<Pools>,
+        (live, attributes, pools, mappings): (
+            &Lendable<Live>,
+            &Lendable<Attributes>,
+            &Lendable<Pools>,
+            &Lendable<Mappings>,
+        ),
         config: &SimConfig,
     ) -> Self {
-        let rules = Rules::of(config);
-        Self { live: live.clone(), attributes: attributes.clone(), pools: pools.clone(), rules }
+        Self {
+            live: live.clone(),
+            attributes: attributes.clone(),
+            pools: pools.clone(),
+            mappings: mappings.clone(),
+            rules: Rules::of(config),
+        }
     }
 
     pub(crate) fn as_book(&self) -> Book<'_> {
-        let Self { live, attributes, pools, rules } = self;
-        Book { live, attributes, pools, rules: *rules }
+        let Self { live, attributes, pools, mappings, rules } = self;
+        Book { live, attributes, pools, mappings, rules: *rules }
     }
 }
 
@@ -84,12 +96,10 @@ pub(crate) fn is_managed(allocation: &Allocation, pools: &Pools) -> bool {
 impl<'a> Book<'a> {
     #[inline]
     pub(crate) fn new(
-        live: &'a Live,
-        attributes: &'a Attributes,
-        pools: &'a Pools,
+        (live, attributes, pools, mappings): (&'a Live, &'a Attributes, &'a Pools, &'a Mappings),
         config: &SimConfig,
     ) -> Self {
-        Self { live, attributes, pools, rules: Rules::of(config) }
+        Self { live, attributes, pools, mappings, rules: Rules::of(config) }
     }
 
     /// The range rule: at least one byte, starting in a live managed allocation and ending in the
@@ -157,24 +167,65 @@ impl<'a> Book<'a> {
         Ok(padded.take(length).collect())
     }
 
-    /// `cuPointerGetAttribute`, but of mapped memory, which the machine has to be asked about.
+    /// `cuPointerGetAttribute`
+    #[inline]
     pub(crate) fn pointer_attribute(
         self,
         ptr: DevicePtr,
         attribute: PointerAttribute,
-    ) -> Option<Checked<u64>> {
-        let Some(allocation) = containing(self.live, ptr) else {
-            return Some(invalid(NO_ALLOCATION));
-        };
+    ) -> Checked<u64> {
+        let Some(allocation) = containing(self.live, ptr) else { return invalid(NO_ALLOCATION) };
         match allocation.kind {
-            MemoryKind::Mapped(_) => None,
-            _ => Some(self.attribute_of(allocation, ptr, attribute)),
+            MemoryKind::Mapped(memory) => {
+                self.attribute_of_mapped((allocation, memory.as_raw()), ptr, attribute)
+            }
+            _ => self.attribute_of(allocation, ptr, attribute),
         }
+    }
+
+    /// An attribute of an address of mapped memory (CONTRACT-123).
+    fn attribute_of_mapped(
+        self,
+        (allocation, handle): (&Allocation, u64),
+        ptr: DevicePtr,
+        attribute: PointerAttribute,
+    ) -> Checked<u64> {
+        let Self { mappings, rules, .. } = self;
+        let home = mappings.home_of(handle);
+        // Reads describe the reservation.
+        let whole = || mappings.reservation_of(allocation.span()).unwrap_or(allocation.span());
+        // Whether a processor has any access.
+        let is_open = |by: Processor| {
+            mappings.at(ptr.0).is_some_and(|found| found.access(by) != AccessFlags::NONE)
+        };
+        let is_open_to_a_device = || (0..rules.devices).any(|id| is_open(Processor::device(id)));
+        Ok(match attribute {
+            PointerAttribute::MEMORY_TYPE if home.is_host() => 1,
+            PointerAttribute::MEMORY_TYPE => 2,
+            PointerAttribute::DEVICE_POINTER if !is_open_to_a_device() => {
+                return invalid("no device has access to the mapped memory");
+            }
+            PointerAttribute::HOST_POINTER if !is_open(Processor::HOST) => {
+                return invalid("the host does not reach the memory");
+            }
+            PointerAttribute::DEVICE_POINTER | PointerAttribute::HOST_POINTER => ptr.0,
+            PointerAttribute::BUFFER_ID => allocation.id,
+            PointerAttribute::IS_MANAGED | PointerAttribute::MEMPOOL_HANDLE => 0,
+            PointerAttribute::DEVICE_ORDINAL => home.device_ordinal().map_or(0, u64::from),
+            PointerAttribute::RANGE_START_ADDR => whole().ptr.0,
+            PointerAttribute::RANGE_SIZE => whole().bytes,
+            PointerAttribute::MAPPED => 1,
+            PointerAttribute::ALLOWED_HANDLE_TYPES => {
+                let memory = mappings.physical(handle);
+                memory.map_or(0, |memory| u64::from(memory.props.handle_types.bits()))
+            }
+            _ => return invalid("this driver does not know the pointer attribute"),
+        })
     }
 
     /// An attribute of an address of memory that is not mapped.
     #[inline]
-    pub(crate) fn attribute_of(
+    fn attribute_of(
         self,
         allocation: &Allocation,
         ptr: DevicePtr,
@@ -218,14 +269,12 @@ impl<'a> Book<'a> {
         })
     }
 
-    /// Whether memory that is not mapped stays on the host.
+    /// Whether memory stays on the host.
     pub(crate) fn is_host_memory(self, allocation: &Allocation) -> bool {
         match allocation.kind {
             MemoryKind::Pinned | MemoryKind::Registered => true,
-            MemoryKind::Managed
-            | MemoryKind::Device(_)
-            | MemoryKind::Opened(_)
-            | MemoryKind::Mapped(_) => false,
+            MemoryKind::Managed | MemoryKind::Device(_) | MemoryKind::Opened(_) => false,
+            MemoryKind::Mapped(memory) => self.mappings.home_of(memory.as_raw()).is_host(),
             MemoryKind::Pool(pool) => self
                 .pools
                 .any(pool.as_raw())

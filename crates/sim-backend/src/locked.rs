@@ -76,7 +76,7 @@ mod tests {
     /// The last prefetch location that a read beside finds.
     fn destination(sim: &Sim, span: Span) -> Option<i32> {
         let attribute = RangeAttribute::LAST_PREFETCH_LOCATION;
-        let answer = |book: Book<'_>| Some(book.range_attribute(span, attribute));
+        let answer = |book: Book<'_>| book.range_attribute(span, attribute);
         sim.reads_beside.read(Call::RangeAttribute, answer)?.ok()
     }
 
@@ -134,7 +134,7 @@ mod tests {
             let beside = sim.reads_beside.clone();
             drop(sim);
             let attribute = RangeAttribute::READ_MOSTLY;
-            let answer = |book: Book<'_>| Some(book.range_attribute(span, attribute));
+            let answer = |book: Book<'_>| book.range_attribute(span, attribute);
             assert!(beside.read(Call::RangeAttribute, answer).is_none(), "{name}: taken back");
             backend.advise(span, Advice::SET_READ_MOSTLY, Location::HOST).expect("managed memory");
             assert_eq!(backend.range_attribute(span, attribute), Ok(1));

@@ -154,23 +154,21 @@ impl Machine {
     }
 
     /// Carries out a read of attributes: a call that changes nothing. It does not wait for a call of
-    /// another thread that changes nothing more that the read asks for. `answer` says `None` if the
-    /// book does not have the answer; `act` always answers, and as `answer` does.
+    /// another thread that changes nothing more that the read asks for.
     pub(crate) fn read<T>(
         &self,
         name: CallName,
         call: Call,
-        answer: impl Fn(Book<'_>) -> Option<Checked<T>>,
-        act: impl FnOnce(&mut Sim) -> Checked<T>,
+        answer: impl Fn(Book<'_>) -> Checked<T>,
     ) -> Result<T> {
         self.check_process(name.operation)?;
         self.check_not_lost(name.operation)?;
         let found = match Locked::at_once(&self.sim) {
             Some(sim) => Found::Machine(sim),
-            None => self.wait_to_read(call, answer),
+            None => self.wait_to_read(call, &answer),
         };
         match found {
-            Found::Machine(sim) => self.call_locked(sim, name, call, act),
+            Found::Machine(sim) => self.call_locked(sim, name, call, |sim| answer(sim.book())),
             Found::Answer(answer) => {
                 answer.map_err(|refusal| error(name.operation.name(), refusal))
             }
@@ -181,10 +179,10 @@ impl Machine {
     fn wait_to_read<T>(
         &self,
         call: Call,
-        answer: impl Fn(Book<'_>) -> Option<Checked<T>>,
+        answer: &impl Fn(Book<'_>) -> Checked<T>,
     ) -> Found<'_, T> {
         patient::until(|| {
-            let beside = self.reads_beside.read(call, &answer).map(Found::Answer);
+            let beside = self.reads_beside.read(call, answer).map(Found::Answer);
             beside.or_else(|| Locked::at_once(&self.sim).map(Found::Machine))
         })
     }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use pagewise_hal::{
     AccessFlags, BLOCK_BYTES, DeviceId, DevicePtr, MemoryProps, PAGE_BYTES, Processor, Span,
@@ -28,7 +29,7 @@ use crate::slots::Slots;
 const SEGMENT_BYTES: u64 = 256 << 30;
 
 /// Physical memory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Physical {
     pub(crate) bytes: u64,
     pub(crate) props: MemoryProps,
@@ -40,13 +41,13 @@ pub(crate) struct Physical {
     mapped_at: Vec<u64>,
     kept: Contents,
     /// The file that has the bytes, of memory that was exported or imported.
-    pub(crate) file: Option<SharedFile>,
+    pub(crate) file: Option<Arc<SharedFile>>,
     /// Whether another process, or another handle, counts the memory as used.
     is_imported: bool,
 }
 
 /// The bytes of memory that is mapped nowhere. Not part of the state of a machine, as all contents.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Contents(Kept);
 
 impl fmt::Debug for Contents {
@@ -56,7 +57,7 @@ impl fmt::Debug for Contents {
 }
 
 /// Physical memory at an address.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Mapping {
     pub(crate) memory: u64,
     pub(crate) bytes: u64,
@@ -65,7 +66,7 @@ pub(crate) struct Mapping {
 }
 
 /// The virtual memory management of a machine.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Mappings {
     slots: Slots,
     /// Reserved ranges: first address to bytes.
@@ -166,6 +167,7 @@ impl Mappings {
     ) -> u64 {
         self.last_handle += 1;
         let (mapped_at, kept, is_imported) = (Vec::new(), Contents::default(), file.is_some());
+        let file = file.map(Arc::new);
         let memory =
             Physical { bytes, props, home, references: 1, mapped_at, kept, file, is_imported };
         self.physical.insert(self.last_handle, memory);
@@ -202,7 +204,7 @@ impl Mappings {
             others.iter().for_each(|&other| arena.direct(other));
         }
         memory.kept = Contents::default();
-        memory.file = Some(file);
+        memory.file = Some(Arc::new(file));
         Ok(())
     }
 
@@ -214,6 +216,11 @@ impl Mappings {
     /// Memory that is mapped or that the program has the handle of.
     pub(crate) fn physical(&self, handle: u64) -> Option<&Physical> {
         self.physical.get(&handle)
+    }
+
+    /// The processor that has some physical memory.
+    pub(crate) fn home_of(&self, handle: u64) -> Processor {
+        self.physical(handle).map_or(Processor::HOST, |memory| memory.home)
     }
 
     /// The program gets the handle of memory once more, and has to release it once more.

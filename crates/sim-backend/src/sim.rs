@@ -55,7 +55,7 @@ pub(crate) struct Sim {
     pub(crate) contents: Contents,
     pub(crate) attachments: Attachments,
     pub(crate) sharing: Sharing,
-    pub(crate) mappings: Mappings,
+    pub(crate) mappings: Lendable<Mappings>,
     pub(crate) peer_access: PeerAccess,
     /// Present without concurrent managed access.
     pub(crate) exclusive: Option<Exclusive>,
@@ -101,7 +101,7 @@ impl Sim {
             contents: Contents::default(),
             attachments: Attachments::default(),
             sharing: Sharing::default(),
-            mappings: Mappings::default(),
+            mappings: Lendable::default(),
             peer_access: PeerAccess::default(),
             exclusive: Exclusive::of(&config),
             clock_ns: 0,
@@ -142,7 +142,8 @@ impl Sim {
     /// The state that reads of attributes ask for.
     #[inline]
     pub(crate) fn book(&self) -> Book<'_> {
-        Book::new(self.space.live(), &self.attributes, &self.pools, &self.config)
+        let state = (&**self.space.live(), &*self.attributes, &*self.pools, &*self.mappings);
+        Book::new(state, &self.config)
     }
 
     /// The pages of a range that passes the range rule: see [`Book::managed_pages`].
@@ -163,8 +164,9 @@ impl Sim {
     pub(crate) fn lend(&mut self) {
         if !self.lends {
             self.lends = true;
-            let Self { space, attributes, pools, config, .. } = self;
-            self.reads_beside.lend(LentBook::new(space.live(), attributes, pools, config));
+            let Self { space, attributes, pools, mappings, config, .. } = self;
+            let state = (space.live(), &*attributes, &*pools, &*mappings);
+            self.reads_beside.lend(LentBook::new(state, config));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::holes::Holes;
 ///
 /// Freed runs merge with free neighbours and are used again before new addresses are taken. For
 /// memory with addresses that no recording shows; managed memory has `regions`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Slots {
     /// Oldest first: the addresses of each segment, and those that are free.
     segments: Vec<(Range<u64>, Holes)>,

@@ -233,7 +233,7 @@ impl Sim {
         }
         let on_host = |&start: &u64| {
             let memory = self.mappings.at(start).map(|mapping| mapping.memory);
-            memory.is_some_and(|handle| self.home_of_memory(handle).is_host())
+            memory.is_some_and(|handle| self.mappings.home_of(handle).is_host())
         };
         let all_on_host = starts.iter().all(on_host);
         let mut changes = Vec::with_capacity(wanted.len());
@@ -261,7 +261,7 @@ impl Sim {
     /// host, or that of a peer (CONTRACT-123).
     fn is_within_reach(&self, by: Processor, start: u64) -> bool {
         let Some(mapping) = self.mappings.at(start) else { return false };
-        let home = self.home_of_memory(mapping.memory);
+        let home = self.mappings.home_of(mapping.memory);
         home == by || home.is_host() || self.config.gpu.peer_link != PeerLink::None
     }
 
@@ -273,11 +273,6 @@ impl Sim {
             Some(mapping) => Ok(mapping.access(by)),
             None => invalid("nothing is mapped at the address"),
         }
-    }
-
-    /// The processor that has some physical memory.
-    pub(crate) fn home_of_memory(&self, handle: u64) -> Processor {
-        self.mappings.physical(handle).map_or(Processor::HOST, |memory| memory.home)
     }
 
     /// Whether a processor may access a range of an allocation, or of mappings side by side. Of

@@ -44,14 +44,6 @@ fn kernel(sim: &SimBackend, mut during: impl FnMut()) {
 
 /// The answer of another thread while a kernel has the machine; `None` if it waits for the kernel.
 fn beside<T: Send>(sim: &SimBackend, ask: impl FnOnce(&SimBackend) -> T + Send) -> Option<T> {
-    beside_for(sim, PATIENCE, ask)
-}
-
-fn beside_for<T: Send>(
-    sim: &SimBackend,
-    patience: Duration,
-    ask: impl FnOnce(&SimBackend) -> T + Send,
-) -> Option<T> {
     let (begin, begun) = channel();
     let (answer, answered) = channel();
     scope(|threads| {
@@ -63,7 +55,7 @@ fn beside_for<T: Send>(
         let mut found = None;
         kernel(sim, || {
             begin.send(()).expect("the thread waits");
-            found = answered.recv_timeout(patience).ok();
+            found = answered.recv_timeout(PATIENCE).ok();
         });
         found
     })
@@ -137,11 +129,11 @@ fn any_number_of_reads_finds_room_beside_a_kernel() {
 }
 
 #[test]
-fn a_read_of_mapped_memory_waits_for_the_kernel() {
+fn reads_of_mapped_memory_do_not_wait_and_answer_as_after_the_kernel() {
     let sim = machine();
-    let props = MemoryProps::at(Location::device(DeviceId(0)));
+    let props = MemoryProps::at(Location::device(DeviceId(1)));
     let memory = sim.memory_create(2 * MIB, props).unwrap();
-    let ptr = sim.address_reserve(2 * MIB, 0, DevicePtr::NULL).unwrap();
+    let ptr = sim.address_reserve(4 * MIB, 0, DevicePtr::NULL).unwrap();
     let span = Span::new(ptr, 2 * MIB);
     // SAFETY: no other code uses the addresses.
     unsafe {
@@ -150,11 +142,21 @@ fn a_read_of_mapped_memory_waits_for_the_kernel() {
         let wanted = MemoryAccess { location: Location::device(DeviceId(0)), access };
         sim.memory_set_access(span, &[wanted]).unwrap();
     }
-    let size = PointerAttribute::RANGE_SIZE;
-    let answer =
-        beside_for(&sim, Duration::from_millis(20), |sim| sim.pointer_attribute(ptr, size));
-    assert_eq!(answer, None);
-    assert_eq!(sim.pointer_attribute(ptr, size), Ok(2 * MIB));
+    let all = |sim: &SimBackend| {
+        let of = |attribute| {
+            let answer = sim.pointer_attribute(ptr.offset(5), PointerAttribute(attribute));
+            answer.map_err(|error| error.to_string())
+        };
+        (0..20).map(of).collect::<Vec<_>>()
+    };
+    let answers = beside(&sim, all);
+    let value = |attribute: PointerAttribute| {
+        answers.as_ref().and_then(|all| all[attribute.0 as usize].clone().ok())
+    };
+    assert_eq!(value(PointerAttribute::RANGE_SIZE), Some(4 * MIB), "the reservation's");
+    assert_eq!(value(PointerAttribute::DEVICE_ORDINAL), Some(1));
+    assert_eq!(value(PointerAttribute::HOST_POINTER), None, "the host does not reach it");
+    assert_eq!(answers, Some(all(&sim)));
 }
 
 #[derive(Debug, Clone)]
