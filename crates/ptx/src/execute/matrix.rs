@@ -6,6 +6,12 @@ use crate::math::product::{self, ELEMENTS_MAX, Sizes};
 /// The most elements of a factor of bits: 16 lines of 256.
 const NARROW_MAX: usize = 4096;
 
+/// The most elements of a matrix of doubles: 16 lines of 16.
+const DOUBLES_MAX: usize = 256;
+
+/// The elements of a matrix of doubles.
+type Doubles = [u64; DOUBLES_MAX];
+
 /// `mma`: all lanes together.
 pub(super) fn multiply(lanes: &mut Lanes<'_>, op: &Op, product: Product, is_wide: bool) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -282,32 +288,38 @@ impl Operands<'_, '_> {
         self.set_sums(&results);
     }
 
-    /// A product of doubles: each register has one element of each lane.
+    /// The elements of a matrix of doubles, of which each register has one of each lane.
+    #[inline(always)]
+    fn spread_doubles(&self, layout: Layout, along_lines: bool, first: usize) -> Doubles {
+        let mut elements = [0; DOUBLES_MAX];
+        for register in 0..layout.registers() {
+            let values = self.lanes.double(self.op.source(first + register));
+            let places = Places::of(layout, along_lines, register, 0);
+            for lane in 0..WIDTH {
+                // The places are inside of the matrix, which the bound only repeats.
+                elements[places.lane(lane) % DOUBLES_MAX] = values[lane];
+            }
+        }
+        elements
+    }
+
+    /// A product of doubles.
     #[inline(always)]
     fn doubles(self) {
         let (sizes, [b, c]) = (self.sizes(), self.starts());
-        let spread = |layout: Layout, along_lines: bool, first: usize| {
-            let mut elements = vec![0; layout.lines * layout.length];
-            for register in 0..layout.registers() {
-                let values = self.lanes.double(self.op.source(first + register));
-                let places = Places::of(layout, along_lines, register, 0);
-                for lane in 0..WIDTH {
-                    elements[places.lane(lane)] = values[lane];
-                }
-            }
-            elements
-        };
         let sums = layout_of_sums(self.product);
-        let first = spread(Layout::of_factor(sizes.rows, sizes.depth, 64), true, 0);
-        let second = spread(Layout::of_factor(sizes.columns, sizes.depth, 64), false, b);
-        let addends = spread(sums, true, c);
-        let mut results = vec![0; addends.len()];
-        product::f64(sizes, &first, &second, &addends, &mut results);
+        let of_factor = |lines| Layout::of_factor(lines, sizes.depth, 64);
+        let first = self.spread_doubles(of_factor(sizes.rows), true, 0);
+        let second = self.spread_doubles(of_factor(sizes.columns), false, b);
+        let addends = self.spread_doubles(sums, true, c);
+        let mut results = [0; DOUBLES_MAX];
+        let count = sums.lines * sums.length;
+        product::f64(sizes, &first, &second, &addends[..count], &mut results[..count]);
         for register in 0..sums.registers() {
             let mut values = [0; WIDTH];
             let places = Places::of(sums, true, register, 0);
             for lane in 0..WIDTH {
-                values[lane] = results[places.lane(lane)];
+                values[lane] = results[places.lane(lane) % DOUBLES_MAX];
             }
             self.lanes.set_double(self.op.result(register), &values);
         }
