@@ -75,7 +75,7 @@ impl Sim {
 #[cfg(test)]
 mod tests {
     use pagewise_hal::{
-        Backend, BackendExt, DeviceAccess, DeviceId, DevicePtr, HostAccess, Location, Span,
+        Advice, Backend, BackendExt, DeviceAccess, DeviceId, DevicePtr, HostAccess, Location, Span,
         StreamFlags,
     };
     use proptest::prelude::*;
@@ -90,6 +90,8 @@ mod tests {
         Host(HostTouch),
         Device(DeviceTouch, bool),
         Prefetch(Span, Location),
+        /// Maps what is elsewhere to a device.
+        Map(Span, DeviceId),
         Sleep(u64),
         Pace(u64),
     }
@@ -125,6 +127,7 @@ mod tests {
             8 => host,
             8 => device,
             1 => (spans(), places).prop_map(|(span, place)| Step::Prefetch(span, place)),
+            1 => (spans(), 0..2i32).prop_map(|(span, n)| Step::Map(span, DeviceId(n))),
             1 => (0..3_000_000u64).prop_map(Step::Sleep),
             1 => (0..3_000_000u64).prop_map(Step::Pace),
         ]
@@ -149,6 +152,10 @@ mod tests {
                 unsafe { sim.device_touch(touch, stream) }
             }
             Step::Prefetch(span, place) => sim.prefetch_to(at(span), place).map(|()| 0),
+            Step::Map(span, device) => {
+                let to = Location::device(device);
+                sim.advise(at(span), Advice::SET_ACCESSED_BY, to).map(|()| 0)
+            }
             Step::Sleep(duration_ns) => {
                 sim.sleep_ns(duration_ns);
                 Ok(0)

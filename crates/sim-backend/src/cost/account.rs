@@ -37,6 +37,14 @@ pub(super) enum Input {
     Memory(MemoryStep),
 }
 
+/// Whole nanoseconds, at least 0.
+#[inline]
+pub(super) fn whole(ns: f64) -> u64 {
+    // The cast saturates; rounding half up needs no platform function. One to a signed integer takes
+    // half the instructions, and a duration beyond it ends where the clock does.
+    ((ns + 0.5) as i64).max(0) as u64
+}
+
 /// The time of a call that is an access program without a fault, and nothing else.
 #[inline]
 pub(super) fn of_walk(
@@ -212,7 +220,9 @@ impl Account {
         }
     }
 
-    fn fault_latency(&mut self, params: &CostParams, by: Processor, access: u64) -> f64 {
+    /// A fault begins: the time until the driver looks at it.
+    #[inline]
+    pub(super) fn fault_latency(&mut self, params: &CostParams, by: Processor, access: u64) -> f64 {
         if by == Processor::HOST {
             return 0.0;
         }

@@ -2,13 +2,14 @@
 
 use pagewise_hal::Processor;
 
-use super::account::{self, Account, Input};
+use super::account::{self, Account, Input, whole};
 use super::call::Call;
 use super::calls;
 use super::observation::{CostObservation, Observations};
 use super::params::CostParams;
 use super::resources::MemoryStep;
-use super::state::{CallHistory, Class, Warmth};
+use super::single::SingleAccesses;
+use super::state::{CallHistory, Class};
 use crate::clock;
 use crate::paging::{Covered, HeldBlocks, Walk, Work};
 
@@ -16,6 +17,8 @@ use crate::paging::{Covered, HeldBlocks, Walk, Work};
 #[derive(Debug)]
 pub(crate) struct Meter {
     params: CostParams,
+    /// Times of calls that follow from the figures alone.
+    single: SingleAccesses,
     further_devices: u64,
     history: CallHistory,
     account: Account,
@@ -27,6 +30,7 @@ impl Meter {
     pub(crate) fn new(params: CostParams) -> Self {
         Self {
             params,
+            single: SingleAccesses::new(&params),
             further_devices: 0,
             history: CallHistory::default(),
             account: Account::default(),
@@ -67,10 +71,11 @@ impl Meter {
         }
     }
 
-    /// A call that is an access program and nothing else: what [`begin`](Self::begin),
-    /// [`walks`](Self::walks), [`walked`](Self::walked), [`end`](Self::end) and
-    /// [`remember`](Self::remember) come to, for a program without a fault. It takes `pace_ns` if
-    /// that is given. Returns the time of its end. Calls are not observed.
+    /// A call that is an access program of one access and one thread, and nothing else: what
+    /// [`begin`](Self::begin), [`walks`](Self::walks), [`walked`](Self::walked), [`end`](Self::end)
+    /// and [`remember`](Self::remember) come to, for a program without a fault, and without the
+    /// first write of the host to a page. It takes `pace_ns` if that is given. Returns the time of
+    /// its end. Calls are not observed.
     #[inline]
     pub(crate) fn walk(
         &mut self,
@@ -84,7 +89,9 @@ impl Meter {
         if !self.history.is_in_row(class, start_ns) {
             return self.walk_after_pause(call, walk, covered, (start_ns, pace_ns));
         }
-        let end_ns = self.walk_end_ns(call, Warmth::IN_ROW, walk, covered, (start_ns, pace_ns));
+        let taken_ns = pace_ns
+            .unwrap_or_else(|| self.single.ns(class == Class::DeviceTouch, walk.access, covered));
+        let end_ns = clock::after(start_ns, taken_ns);
         self.history.done_in_row(class, end_ns);
         end_ns
     }
@@ -99,25 +106,11 @@ impl Meter {
     ) -> u64 {
         let class = call.class(false);
         let warmth = self.history.warmth(class, start_ns);
-        let end_ns = self.walk_end_ns(call, warmth, walk, covered, (start_ns, pace_ns));
+        let taken_ns = pace_ns
+            .unwrap_or_else(|| whole(account::of_walk(&self.params, call, warmth, walk, covered)));
+        let end_ns = clock::after(start_ns, taken_ns);
         self.history.done(class, warmth, end_ns);
         end_ns
-    }
-
-    #[inline(always)]
-    fn walk_end_ns(
-        &self,
-        call: Call,
-        warmth: Warmth,
-        walk: &Walk,
-        covered: Covered,
-        (start_ns, pace_ns): (u64, Option<u64>),
-    ) -> u64 {
-        let taken_ns = match pace_ns {
-            Some(pace_ns) => pace_ns,
-            None => whole(account::of_walk(&self.params, call, warmth, walk, covered)),
-        };
-        clock::after(start_ns, taken_ns)
     }
 
     /// It ends, `now_ns` being its start and what its faults took. Returns the time of its end.
@@ -183,8 +176,12 @@ impl Meter {
     }
 
     /// The program's access with this number faults: the time until the driver looks at it.
+    #[inline]
     pub(crate) fn fault_latency_ns(&mut self, by: Processor, access: u64) -> u64 {
-        self.count(&Input::Fault { by, access })
+        if self.observations.is_some() {
+            return self.count(&Input::Fault { by, access });
+        }
+        whole(self.account.fault_latency(&self.params, by, access))
     }
 
     /// An access program is about to begin: what it does between faults matters.
@@ -224,14 +221,6 @@ impl Meter {
         }
         whole(self.account.count(&self.params, input))
     }
-}
-
-/// Whole nanoseconds, at least 0.
-#[inline]
-pub(super) fn whole(ns: f64) -> u64 {
-    // The cast saturates; rounding half up needs no platform function. One to a signed integer takes
-    // half the instructions, and a duration beyond it ends where the clock does.
-    ((ns + 0.5) as i64).max(0) as u64
 }
 
 #[cfg(test)]

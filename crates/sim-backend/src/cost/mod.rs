@@ -14,6 +14,7 @@
 //! | `state` | memory between calls |
 //! | `account` | one call: its inputs and its time |
 //! | `observation` | calls as they were, to be timed again with other figures |
+//! | `single` | times of programs of one access, worked out ahead |
 //! | `tally` | counts within one |
 //! | `calls`, `advice`, `touches`, `resources` | classes of calls |
 
@@ -27,6 +28,7 @@ mod params;
 #[cfg(test)]
 mod prices;
 mod resources;
+mod single;
 mod state;
 mod tally;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use pagewise_hal::{Advice, AttachFlags, Backend, HostAccess, HostTouch, Location, StreamHandle};
 use pagewise_hal::{DeviceAccess, DeviceTouch, Processor, RangeAttribute, Span, StreamFlags};
 
-use super::meter::whole;
+use super::account::whole;
 use super::*;
 use crate::GpuProfile;
 use crate::paging::{Access, HeldBlocks, Walk, Work, WorkCause};

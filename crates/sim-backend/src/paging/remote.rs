@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use pagewise_hal::{CopyCause, MapCause};
+use pagewise_hal::{CopyCause, MapCause, Processor};
 
 use super::access::Access;
 use super::block::Block;
@@ -30,11 +30,15 @@ use super::{prefetcher, residency};
 impl Paging {
     /// Counts the remote accesses of a GPU's walk, and moves what is to move. The walk is over: what
     /// it faulted on is where it is now.
+    #[inline]
     pub(crate) fn count_accesses(&mut self, walk: &Walk, now_ns: u64, sink: &mut dyn ReportSink) {
-        let by = ProcId::from(walk.by);
-        if !self.params.access_counters.enable || by.is_host() {
-            return;
+        if self.params.access_counters.enable && walk.by != Processor::HOST {
+            self.count_accesses_of(walk, now_ns, sink);
         }
+    }
+
+    fn count_accesses_of(&mut self, walk: &Walk, now_ns: u64, sink: &mut dyn ReportSink) {
+        let by = ProcId::from(walk.by);
         let Some(pages) = walk.pages() else { return };
         let threshold = u64::from(self.params.access_counters.threshold);
         for piece in self.ranges.pieces(&pages) {

@@ -140,18 +140,19 @@ impl Walk {
 
 impl Paging {
     /// The pages that a walk which has just ended went over. Notes the host's writes.
+    #[inline]
     pub(crate) fn covered(&mut self, walk: Walk) -> Covered {
+        let by = ProcId::from(walk.by);
+        let page = walk.only_page().filter(|_| !by.is_host());
+        let Some(page) = page else { return self.covered_far(walk) };
+        let Some(block) = self.block(page) else { return Covered::default() };
+        Covered::of_device(block.of(by), block, (page - block.first_page()) as usize)
+    }
+
+    /// The same of a walk of any number of accesses.
+    fn covered_far(&mut self, walk: Walk) -> Covered {
         let mut covered = Covered::default();
         let by = ProcId::from(walk.by);
-        if let Some(page) = walk.only_page()
-            && !by.is_host()
-        {
-            if let Some(block) = self.block(page) {
-                let page = (page - block.first_page()) as usize;
-                covered = Covered::of_device(block.of(by), block, page);
-            }
-            return covered;
-        }
         let Some(mut left) = walk.pages() else { return covered };
         let writes = by.is_host() && walk.access != Access::Read;
         while let Some(piece) = self.ranges.first_piece(&left) {

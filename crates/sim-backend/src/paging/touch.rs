@@ -48,20 +48,26 @@ impl Paging {
     }
 
     /// A walk over memory. Places outside of all ranges are passed over.
+    #[inline]
     pub(crate) fn walk(&mut self, walk: Walk, now_ns: u64, sink: &mut dyn ReportSink) -> Touched {
+        self.advance(now_ns, sink);
+        let Some(page) = walk.only_page() else { return self.walk_far(walk, now_ns, sink) };
+        let by = ProcId::from(walk.by);
+        let mut touched = Touched { now_ns, ..Touched::default() };
+        if self.misses(by, page, walk.access.needs(by, &self.params)) {
+            self.fault_in_walk((by, page), walk.access, 0, &mut touched, sink);
+        }
+        self.walked.note(by, Some(page..page + 1));
+        touched
+    }
+
+    /// A walk of any number of accesses.
+    fn walk_far(&mut self, walk: Walk, now_ns: u64, sink: &mut dyn ReportSink) -> Touched {
         let by = ProcId::from(walk.by);
         let stride = walk.stride_bytes.max(1);
         let needs = walk.access.needs(by, &self.params);
         let end = walk.first_byte.saturating_add(walk.bytes);
         let mut touched = Touched { now_ns, ..Touched::default() };
-        self.advance(now_ns, sink);
-        if let Some(page) = walk.only_page() {
-            if self.misses(by, page, needs) {
-                self.fault_in_walk((by, page), walk.access, 0, &mut touched, sink);
-            }
-            self.walked.note(by, Some(page..page + 1));
-            return touched;
-        }
         let mut at = walk.first_byte;
         while at < end {
             let page = at / PAGE_BYTES;
@@ -89,6 +95,7 @@ impl Paging {
     }
 
     /// The access of a walk with this number faults.
+    #[inline]
     fn fault_in_walk(
         &mut self,
         (by, page): (ProcId, u64),

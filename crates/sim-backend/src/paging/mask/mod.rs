@@ -7,8 +7,12 @@
     reason = "bits of 512, 64 to a word; an empty range is answered before"
 )]
 
+mod counts;
+
 use std::fmt;
 use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not, Range};
+
+pub(crate) use self::counts::{Counts, Taken};
 
 /// Pages in a full va_block.
 pub(crate) const PAGES: usize = 512;
@@ -131,79 +135,11 @@ impl PageMask {
         (a & b & c & d & e & f & g & h) == u64::MAX
     }
 
-    /// How many pages are in the set.
-    #[inline]
-    pub(crate) fn count(&self) -> usize {
-        // The counts of bits, pairs, fours and eights are added for several words at once: one word
-        // after the other takes twice as long on processors without an instruction for it.
-        const PAIRS: u64 = u64::MAX / 0b11;
-        const FOURS: u64 = u64::MAX / 0b101;
-        const EIGHTS: u64 = u64::MAX / 0x11;
-        const SIXTEENS: u64 = u64::MAX / 0x101;
-        let fours = |word: u64| {
-            let pairs = word - (word >> 1 & PAIRS);
-            (pairs & FOURS) + (pairs >> 2 & FOURS)
-        };
-        let eights = |one: u64, other: u64| {
-            let fours = fours(one) + fours(other);
-            (fours & EIGHTS) + (fours >> 4 & EIGHTS)
-        };
-        let [a, b, c, d, e, f, g, h] = self.0;
-        let all = eights(a, e) + eights(b, f) + eights(c, g) + eights(d, h);
-        let sixteens = (all & SIXTEENS) + (all >> 8 & SIXTEENS);
-        (sixteens.wrapping_mul(u64::MAX / 0xffff) >> 48) as usize
-    }
-
     /// The page of a set that has no other.
     #[inline]
     pub(crate) fn only(&self) -> Option<usize> {
         let page = self.next_set(0);
         (page < PAGES && *self == Self::single(page)).then_some(page)
-    }
-
-    /// How many pages of a range are in the set.
-    #[inline]
-    pub(crate) fn count_in(&self, pages: Range<usize>) -> usize {
-        debug_assert!(pages.end <= PAGES);
-        if pages.is_empty() {
-            return 0;
-        }
-        let (first, last) = (pages.start / 64, (pages.end - 1) / 64);
-        let from = u64::MAX << (pages.start % 64);
-        let to = u64::MAX >> (63 - (pages.end - 1) % 64);
-        let count = |word: u64| word.count_ones() as usize;
-        if first == last {
-            return count(self.0[first] & from & to);
-        }
-        let within: usize = self.0[first + 1..last].iter().map(|word| count(*word)).sum();
-        count(self.0[first] & from) + within + count(self.0[last] & to)
-    }
-
-    /// How many pages of a range are in the set. Its length is a power of two, and its start is a
-    /// multiple of it.
-    #[inline]
-    pub(crate) fn count_aligned(&self, start: usize, len: usize) -> usize {
-        if len <= 64 {
-            let within = self.0[start / 64] >> (start % 64) & (u64::MAX >> (64 - len));
-            return within.count_ones() as usize;
-        }
-        self.0[start / 64..(start + len) / 64].iter().map(|word| word.count_ones() as usize).sum()
-    }
-
-    /// How many pages of the aligned 16, 32 and 64 around a page are in the set.
-    #[inline]
-    pub(crate) fn counts_around(&self, page: usize) -> [usize; 3] {
-        const PAIRS: u64 = u64::MAX / 0b101;
-        const FOURS: u64 = u64::MAX / 0x11;
-        const SIXTEENS: u64 = u64::MAX / 0xffff * 0x00ff;
-        let word = self.0[page / 64];
-        let twos = word - (word >> 1 & (u64::MAX / 0b11));
-        let fours = (twos & PAIRS) + (twos >> 2 & PAIRS);
-        let eights = (fours + (fours >> 4)) & FOURS;
-        let sixteens = (eights + (eights >> 8)) & SIXTEENS;
-        let of_16 = |nth: usize| (sixteens >> (16 * nth) & 0xff) as usize;
-        let (own, all) = (page % 64 / 16, of_16(0) + of_16(1) + of_16(2) + of_16(3));
-        [of_16(own), of_16(own) + of_16(own ^ 1), all]
     }
 
     /// The aligned runs of 16 pages that hold one of these pages.
@@ -246,24 +182,6 @@ impl PageMask {
         ])
     }
 
-    /// The counts of the pages of a range but one, which ends a run.
-    #[inline]
-    pub(crate) fn counts_beside(&self, page: usize, range: &Range<usize>) -> Counts {
-        let mut counts = Counts::default();
-        let mut before = 0;
-        for word in words_of(range) {
-            let mut pages = self.0[word] & word_of(range, word);
-            if page / 64 == word {
-                pages &= !(1 << (page % 64));
-            }
-            if pages != 0 {
-                counts.add(pages & !(pages << 1 | before), pages);
-            }
-            before = pages >> 63;
-        }
-        counts
-    }
-
     /// The first page from `from` on that is in the set, or [`PAGES`].
     #[inline]
     pub(crate) fn next_set(&self, from: usize) -> usize {
@@ -301,63 +219,6 @@ impl PageMask {
         MaskRuns { mask: self, at: 0 }
     }
 
-    /// Adds pages, and takes them out of another set as far as they are there.
-    #[inline]
-    pub(crate) fn take_from(&mut self, other: &mut Self, pages: &Self) -> Taken {
-        // Without a branch for each word: which words have pages follows no pattern.
-        let added = pages.minus(*self);
-        let moved = added & *other;
-        *self |= added;
-        *other = other.minus(moved);
-        Taken { added, moved, count: added.count() }
-    }
-
-    /// The same for the pages of a range.
-    #[inline]
-    pub(crate) fn take_range_from(&mut self, other: &mut Self, pages: Range<usize>) -> Taken {
-        let mut taken = Taken::default();
-        for word in words_of(&pages) {
-            self.take_word(other, word, word_of(&pages, word), &mut taken);
-        }
-        taken
-    }
-
-    #[inline]
-    fn take_word(&mut self, other: &mut Self, word: usize, pages: u64, taken: &mut Taken) {
-        let added = pages & !self.0[word];
-        if added == 0 {
-            return; // As in most words, for most pages.
-        }
-        let moved = added & other.0[word];
-        self.0[word] |= added;
-        other.0[word] &= !moved;
-        (taken.added.0[word], taken.moved.0[word]) = (added, moved);
-        taken.count += added.count_ones() as usize;
-    }
-
-    /// How many maximal runs there are.
-    #[inline]
-    pub(crate) fn run_count(&self) -> usize {
-        let [counts, _] = self.counts_by(&Self::EMPTY);
-        counts.runs
-    }
-
-    /// The counts of the pages that are not of a kind, and of those that are. A run ends where the
-    /// kind changes.
-    #[inline]
-    pub(crate) fn counts_by(&self, kind: &Self) -> [Counts; 2] {
-        // Without a branch for each word: which words have pages follows no pattern.
-        let changes = kind.with(kind.one_up(), |a, b| a ^ b);
-        let starts = *self & (changes | !self.one_up());
-        let counts =
-            |starts: Self, pages: Self| Counts { runs: starts.count(), pages: pages.count() };
-        let of_kind = *self & *kind;
-        if of_kind.is_empty() {
-            return [counts(starts, *self), Counts::default()];
-        }
-        [counts(starts.minus(*kind), self.minus(*kind)), counts(starts & *kind, of_kind)]
-    }
-
     /// The pages behind these.
     #[inline]
     fn one_up(&self) -> Self {
@@ -393,20 +254,6 @@ impl PageMask {
         }
         out
     }
-}
-
-/// The words that hold the pages of a range.
-#[inline]
-fn words_of(pages: &Range<usize>) -> Range<usize> {
-    pages.start / 64..pages.end.div_ceil(64)
-}
-
-/// The pages of a range in one of its words.
-#[inline]
-fn word_of(pages: &Range<usize>, word: usize) -> u64 {
-    let from = pages.start.saturating_sub(word * 64);
-    let to = (pages.end - word * 64).min(64);
-    u64::MAX << from & u64::MAX >> (64 - to)
 }
 
 impl BitAnd for PageMask {
@@ -451,31 +298,6 @@ impl Not for PageMask {
 impl fmt::Debug for PageMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.runs()).finish()
-    }
-}
-
-/// Pages that came to a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Taken {
-    pub(crate) added: PageMask,
-    /// Those of them that the other set had.
-    pub(crate) moved: PageMask,
-    /// How many were added.
-    pub(crate) count: usize,
-}
-
-/// How many pages there are in a set, and in how many runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Counts {
-    pub(crate) runs: usize,
-    pub(crate) pages: usize,
-}
-
-impl Counts {
-    #[inline]
-    fn add(&mut self, starts: u64, pages: u64) {
-        self.runs += starts.count_ones() as usize;
-        self.pages += pages.count_ones() as usize;
     }
 }
 
@@ -530,17 +352,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn counts_around_a_page_are_those_of_its_aligned_runs() {
-        let masks = (0..20).map(irregular).chain([PageMask::EMPTY, !PageMask::EMPTY]);
-        for mask in masks {
-            for page in 0..PAGES {
-                let count = |size| mask.count_aligned(page / size * size, size);
-                assert_eq!(mask.counts_around(page), [16, 32, 64].map(count), "{page}");
-            }
-        }
-    }
-
-    #[test]
     fn a_word_adds_its_pages_at_any_place() {
         let pages = irregular(3);
         for at in -63..PAGES as i64 {
@@ -567,47 +378,6 @@ pub(super) mod tests {
             }
             assert_eq!(rebuilt, mask);
             assert_eq!(mask.run_count(), mask.runs().count());
-        }
-    }
-
-    #[test]
-    fn counts_by_kind_are_those_of_runs_that_end_where_the_kind_changes() {
-        for seed in 0..50 {
-            let (pages, kind) = (irregular(seed), irregular(seed + 1000));
-            let mut expected = [Counts::default(); 2];
-            let mut before = None;
-            for page in 0..PAGES {
-                let now = pages.contains(page).then(|| usize::from(kind.contains(page)));
-                if let Some(kind) = now {
-                    expected[kind].pages += 1;
-                    expected[kind].runs += usize::from(before != now);
-                }
-                before = now;
-            }
-            assert_eq!(pages.counts_by(&kind), expected);
-        }
-    }
-
-    #[test]
-    fn pages_that_a_set_takes_are_in_it_and_no_longer_in_the_other() {
-        for seed in 0..50 {
-            let [one, other, pages] = [0, 1000, 2000].map(|from| irregular(seed + from));
-            let (mut to, mut from) = (one, other.minus(one));
-            let taken = to.take_from(&mut from, &pages);
-            assert_eq!((to, from), (one | pages, other.minus(one).minus(pages)));
-            assert_eq!((taken.added, taken.count), (pages.minus(one), pages.minus(one).count()));
-            assert_eq!(taken.moved, pages.minus(one) & other);
-            for range in [0..512, 64..128, 3..400, 130..131, 100..200, 448..512] {
-                let (mut to, mut from) = (one, other);
-                let (mut again, mut rest) = (one, other);
-                let mask = PageMask::range(range.clone());
-                let by_range = to.take_range_from(&mut from, range.clone());
-                assert_eq!(by_range, again.take_from(&mut rest, &mask));
-                assert_eq!((to, from), (again, rest));
-                let page = range.start + range.len() / 3;
-                let [_, expected] = (pages & mask).counts_by(&!PageMask::single(page));
-                assert_eq!(pages.counts_beside(page, &range), expected);
-            }
         }
     }
 
